@@ -1,0 +1,81 @@
+// The network of all sandboxes of one daemon: addresses, veth pairs, routes, NAT and isolation
+// rules.
+//
+// Every sandbox has a slot; its addresses, link name and MACs follow from the slot's number. Links
+// are routed, not bridged: the host's end of each veth pair has no address, a /32 and a /128 route
+// lead to it, and inside, the default route goes on-link to one gateway address that lives on the
+// host's lo. All rules stand in one nftables table of ours, keyed by sets, so that a sandbox costs
+// a few set elements, not rules. Everything that a sandbox could attack is enforced in the host's
+// namespace.
+//
+// The daemon's user holds CAP_NET_ADMIN, nothing else is needed after Open. Thread rule: on the
+// loop; every call is a few netlink round trips and does not wait for RCU grace periods unless it
+// says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::netpolicy {
+
+struct NetworkConfig {
+  // 0 to 7: tells the daemons of one host apart. It is in every name and address:
+  // table "atoll<instance>", links "atl<instance>-<slot>", 10.(200+instance).0.0/16,
+  // fd61:746c:6c<instance>::/64. Two instances never share one.
+  uint32_t instance = 0;
+  // Resolvers that the forwarder asks, "address" or "address:port"; empty: the host's resolv.conf.
+  std::vector<std::string> dns_upstreams;
+};
+
+// Slots are 1 … kMaxSlot; 0 is the gateway.
+inline constexpr uint32_t kMaxSlot = 4095;
+
+struct SlotAddresses {
+  std::string ipv4;          // "10.200.0.7"
+  std::string ipv6;          // "fd61:746c:6c00::7"
+  std::string gateway_ipv4;  // also the name server
+  std::string gateway_ipv6;
+};
+SlotAddresses AddressesOf(uint32_t instance, uint32_t slot);
+
+class Network {
+ public:
+  // Needs root or CAP_NET_ADMIN and CAP_NET_BIND_SERVICE: installs the table in one transaction,
+  // puts the gateway addresses on lo, turns forwarding on (and remembers whether it was), binds the
+  // DNS sockets. Idempotent: a daemon that starts again finds its own table and links and keeps
+  // them.
+  static Result<std::unique_ptr<Network>> Open(const NetworkConfig& config);
+  virtual ~Network() = default;
+
+  // Starts to answer DNS on the loop.
+  virtual Status Start(Loop& loop) = 0;
+
+  // Gives the slot its link: `rtnetlink` is a NETLINK_ROUTE socket that was opened inside the
+  // slot's namespace (by the spawner). Creates the veth pair in one message, sets addresses,
+  // permanent neighbours and routes on both sides and adds the set elements, all before it returns.
+  virtual Status AttachSlot(uint32_t slot, int rtnetlink) = 0;
+
+  // Takes the slot's set elements away and cuts its flows. The link itself dies with its namespace,
+  // when the last process and descriptor are gone; never deleted here, that would wait for a grace
+  // period.
+  virtual Status DetachSlot(uint32_t slot) = 0;
+
+  // True when the slot's link is gone, so that its addresses may be used again.
+  virtual bool SlotLinkGone(uint32_t slot) = 0;
+
+  // After a restart: detaches every slot of this instance that is not in `live`, links included.
+  virtual Status Recover(const std::vector<uint32_t>& live) = 0;
+
+  // Removes the table, the gateway addresses and every link of this instance: for `atoll shutdown
+  // --all`.
+  virtual Status RemoveAll() = 0;
+};
+
+}  // namespace atl::netpolicy

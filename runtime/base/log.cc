@@ -1,0 +1,135 @@
+#include "runtime/base/log.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+namespace atl {
+namespace {
+
+char g_process[32] = "atoll";
+LogLevel g_lowest = LogLevel::kInfo;
+
+const char* LevelName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "?";
+}
+
+bool NeedsQuotes(std::string_view text) {
+  return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
+           return c <= ' ' || c == '"' || c == '=' || c == '\\' || c > '~';
+         });
+}
+
+}  // namespace
+
+void InitLog(std::string_view process, LogLevel lowest) {
+  const size_t n = std::min(process.size(), sizeof g_process - 1);
+  std::memcpy(g_process, process.data(), n);
+  g_process[n] = '\0';
+  g_lowest = lowest;
+}
+
+Result<LogLevel> ParseLogLevel(std::string_view text) {
+  for (LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {
+    if (text == LevelName(level)) return level;
+  }
+  return Fail(Code::kInvalidArgument,
+              "log level '" + std::string(text) + "': use debug, info, warning or error");
+}
+
+LogLine::LogLine(LogLevel level, std::string_view message) : enabled_(level >= g_lowest) {
+  if (!enabled_) return;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  gmtime_r(&now.tv_sec, &utc);
+  char head[96];
+  const int n = std::snprintf(head, sizeof head,
+                              "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ %s %s: ", utc.tm_year + 1900,
+                              utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                              static_cast<int>(now.tv_nsec / 1000000), LevelName(level), g_process);
+  if (n > 0) Append({head, std::min(static_cast<size_t>(n), sizeof head - 1)});
+  Append(message);
+}
+
+LogLine::~LogLine() {
+  if (!enabled_) return;
+  buffer_[size_++] = '\n';
+  // A full pipe or a closed stderr must not stop the daemon: the line is then lost.
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, buffer_, size_);
+}
+
+// Leaves room for the closing quote and the newline.
+void LogLine::Append(std::string_view text) {
+  const size_t room = sizeof buffer_ - 2 - size_;
+  const size_t n = std::min(room, text.size());
+  std::memcpy(buffer_ + size_, text.data(), n);
+  size_ += n;
+}
+
+void LogLine::AppendQuoted(std::string_view text) {
+  Append("\"");
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      const char escaped[2] = {'\\', c};
+      Append({escaped, 2});
+    } else if (c == '\n') {
+      Append("\\n");
+    } else if (c < ' ' || c > '~') {
+      char hex[8];
+      const int n = std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(c));
+      Append({hex, static_cast<size_t>(n)});
+    } else {
+      Append({&c, 1});
+    }
+  }
+  // Append always leaves these bytes free.
+  buffer_[size_++] = '"';
+  if (size_ > sizeof buffer_ - 2) size_ = sizeof buffer_ - 2;
+}
+
+LogLine& LogLine::Add(std::string_view key, std::string_view value) {
+  if (!enabled_) return *this;
+  Append(" ");
+  Append(key);
+  Append("=");
+  if (NeedsQuotes(value)) {
+    AppendQuoted(value);
+  } else {
+    Append(value);
+  }
+  return *this;
+}
+
+LogLine& LogLine::Add(std::string_view key, int64_t value) {
+  char digits[24];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  return Add(key, std::string_view(digits, static_cast<size_t>(end - digits)));
+}
+
+LogLine& LogLine::Add(std::string_view key, uint64_t value) {
+  char digits[24];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  return Add(key, std::string_view(digits, static_cast<size_t>(end - digits)));
+}
+
+LogLine& LogLine::Add(const Error& error) {
+  Add("error", error.message());
+  return Add("code", CodeName(error.code()));
+}
+
+}  // namespace atl

@@ -1,0 +1,49 @@
+// HTTP messages as our own plain types: no library's types leave this folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace atl::http {
+
+struct Header {
+  std::string name;
+  std::string value;
+};
+
+struct Headers {
+  std::vector<Header> list;
+
+  // The first value of that name, compared without case; empty if there is none.
+  std::string_view Get(std::string_view name) const;
+  bool Has(std::string_view name) const;
+  void Set(std::string name, std::string value);  // replaces all of that name
+  void Add(std::string name, std::string value);
+  void Remove(std::string_view name);
+};
+
+// The head of a request. `target` is as it came; `path` is its part before '?', not decoded;
+// `query` the part after it, not decoded.
+struct Request {
+  std::string method;  // as it came: methods are case-sensitive
+  std::string target;
+  std::string_view path() const;
+  std::string_view query() const;
+  Headers headers;
+  std::string peer;  // "127.0.0.1:41234"
+};
+
+struct Response {
+  int status = 200;
+  Headers headers;
+  std::string body;
+};
+
+// %XX decoded; false for a malformed escape. '+' stays '+'.
+bool PercentDecode(std::string_view text, std::string* out);
+// name=value pairs in order, both decoded ('+' is a space here).
+std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query);
+
+}  // namespace atl::http

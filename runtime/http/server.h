@@ -1,0 +1,88 @@
+// The daemon's HTTP/1.1 server, and the reverse proxy into sandboxes, on the event loop.
+//
+// Limits on everything that a peer can make grow: header bytes, body bytes, idle time, connections.
+// Thread rule: everything here is called and calls back on the loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/http/message.h"
+
+namespace atl::http {
+
+// Where a proxied request goes: a Unix stream socket that speaks HTTP (execd's), and what to
+// change.
+struct Upstream {
+  std::string socket_path;
+  std::string target;  // the request target to send, raw
+  // Request headers that must not pass, beside the hop-by-hop ones; compared without case.
+  std::vector<std::string> drop_headers;
+  // Set on the request (replacing).
+  std::vector<Header> set_headers;
+  // Sent if the upstream cannot be reached or breaks before its response head.
+  std::function<Response(const Error&)> on_error;
+};
+
+// One request and its answer. Exactly one of Respond and Forward is called, at any later time; a
+// handler that drops its last reference without either gives a 500. If the client has gone, calls
+// are no-ops.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual const Request& request() const = 0;
+
+  // The whole body; over `limit` bytes it is kResourceExhausted (and the connection closes after
+  // the response).
+  virtual void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) = 0;
+  // Streams the body into `fd` (borrowed until `done`); calls back with its size.
+  virtual void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) = 0;
+
+  virtual void Respond(Response response) = 0;
+
+  // Hands the exchange to the upstream: request body and response body are streamed, chunked both
+  // ways where they came so, trailers dropped, flushed as they arrive; an `Upgrade: websocket` that
+  // the upstream accepts becomes a byte tunnel. Raw target and query are kept. No timeout on an
+  // idle stream.
+  virtual void Forward(Upstream upstream) = 0;
+};
+
+using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+
+struct ServerConfig {
+  std::string host = "127.0.0.1";  // a literal address
+  uint16_t port = 8080;
+  size_t max_header_bytes = 64 << 10;
+  size_t max_connections = 4096;
+  int keep_alive_seconds = 75;
+  int header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
+};
+
+class Server {
+ public:
+  virtual ~Server() = default;
+  // The port that it listens on (useful when the configured one is 0).
+  virtual uint16_t port() const = 0;
+  // Stops accepting and closes idle connections; exchanges in progress may finish until `grace_ms`.
+  virtual void Stop(int grace_ms, std::function<void()> done) = 0;
+};
+
+// The loop of the process: Asio's, with a pool of `pool_threads` for blocking work.
+class AsioLoop : public Loop {
+ public:
+  virtual ~AsioLoop() = default;
+  static std::unique_ptr<AsioLoop> Create(int pool_threads);
+  // Runs until Quit. SIGPIPE must be ignored by the process.
+  virtual void Run() = 0;
+  virtual void Quit() = 0;
+  // Binds and listens at once (so that "address in use" is an error here); serves when the loop
+  // runs.
+  virtual Result<std::unique_ptr<Server>> Listen(const ServerConfig& config, Handler handler) = 0;
+};
+
+}  // namespace atl::http

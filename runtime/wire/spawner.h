@@ -1,0 +1,133 @@
+// The daemon and the spawner, over one SOCK_SEQPACKET connection to <run_dir>/spawner.sock: one
+// message is one packet, descriptors travel with the packet that names them.
+//
+//   daemon ── Request{number, …} ──► spawner      in any number, at any time
+//   daemon ◄── Reply{number, …} ──── spawner      one for each request, not always in order: Build
+//   and the
+//                                                 slot calls answer when done, Unpack when its
+//                                                 child ended
+//   daemon ◄── Exited{id, …} ─────── spawner      a sandbox's first process has ended; repeated to
+//   every
+//                                                 new connection until the sandbox is destroyed
+//
+// One daemon at a time: a new connection replaces the old one. The spawner believes nothing in
+// here: each field is checked against its own configuration.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::wire {
+
+inline constexpr uint32_t kSpawnerProtocol = 1;
+// net.core.wmem_default bounds a packet; far below it.
+inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
+
+enum class RequestType : uint8_t {
+  kHello = 1,         // → HelloReply
+  kPrepareSlot = 2,   // slot → fd: a NETLINK_ROUTE socket inside the slot's network namespace
+  kDropSlot = 3,      // slot: an unused prepared slot is dismantled
+  kBuild = 4,         // Plan, fds {control, listener} → BuildReply
+  kLimits = 5,        // id, Limits
+  kFreeze = 6,        // id, flag
+  kDestroy = 7,       // id: kill and remove everything → answered when all of it is gone
+  kUnpack = 8,        // UnpackRequest, fds → text: the unpacker's report
+  kPublishLayer = 9,  // layer
+  kRemoveLayer = 10,  // layer
+  kListLayers = 11,   // → layers (of published and unpublished ones)
+  kStop = 12,         // destroy everything, answer, exit
+};
+
+struct Request {
+  uint64_t number = 0;
+  RequestType type = RequestType::kHello;
+  uint32_t slot = 0;  // kPrepareSlot, kDropSlot
+  std::string id;     // kLimits, kFreeze, kDestroy
+  std::string plan;   // kBuild: an encoded Plan
+  Limits limits;      // kLimits
+  bool flag = false;  // kFreeze: true freezes. kUnpack: false splits, true extracts
+  LayerId layer = 0;  // kPublishLayer, kRemoveLayer, kUnpack when it extracts
+
+  std::string Encode() const;
+};
+Result<Request> DecodeRequest(std::string_view bytes);
+
+// The steps of a build, in order. The same list names the step in an error and keys the latency
+// metric.
+enum class Step : uint8_t {
+  kCheck,       // plan against configuration
+  kState,       // upper and work directories, record
+  kLimits,      // limits on the slot's cgroup
+  kClone,       // from clone3 to the child's first instruction
+  kNamespaces,  // setns into the slot's network and cgroup namespace
+  kStore,       // the id-mapped mount of the store
+  kOverlay,
+  kProc,
+  kSys,
+  kDev,
+  kEtc,  // hostname, hosts, resolv.conf
+  kMask,
+  kPivot,
+  kUser,  // into the user namespace, ids, capabilities
+  kRlimits,
+  kSeccomp,
+  kExec,  // from the last step to the end of execve
+  kCount,
+};
+std::string_view StepName(Step step);
+using StepMicros = std::array<uint32_t, static_cast<size_t>(Step::kCount)>;
+
+struct SandboxRecord {
+  std::string id;
+  uint32_t slot = 0;
+  uint32_t pid = 0;  // of process 1, as the host sees it
+  bool exited = false;
+  bool code_known = true;  // false: it ended under a spawner that is gone
+  int wait_status = 0;     // as waitpid(2) gives it
+  bool oom_killed = false;
+  std::vector<LayerId> layers;
+};
+
+struct Reply {
+  uint64_t number = 0;
+  // Failure: code, errno and message; `step` says where a build failed (kCount: nowhere).
+  bool ok = true;
+  Code code = Code::kInternal;
+  int error_number = 0;
+  std::string message;
+  Step step = Step::kCount;
+
+  // kHello
+  uint32_t protocol = 0;
+  uint32_t instance = 0;
+  bool cgroup_v2 = false;                     // false: the hybrid backend
+  std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io"
+  std::vector<SandboxRecord> sandboxes;
+  std::vector<uint32_t> prepared_slots;
+  std::string cgroup_path;  // of this instance, where the daemon may read usage
+  // kBuild
+  uint32_t pid = 0;
+  StepMicros micros{};
+  // kUnpack, failure texts aside
+  std::string text;
+  // kListLayers
+  std::vector<LayerId> layers;
+
+  std::string Encode() const;
+};
+// Also decodes an event: number 0, one entry in `sandboxes`.
+Result<Reply> DecodeReply(std::string_view bytes);
+
+// What atoll-unpack finds open. argv[1] is "split" or "layer".
+inline constexpr int kUnpackInputFd = 3;   // the archive or the blob, read-only
+inline constexpr int kUnpackOutputFd = 4;  // the directory to fill
+inline constexpr int kUnpackReportFd =
+    5;  // a pipe: the report, or on failure one line that says why
+
+}  // namespace atl::wire

@@ -1,0 +1,60 @@
+// What execd and the daemon say to each other over the control socket (SOCK_STREAM): each frame is
+// a 32-bit little-endian length and that many bytes, at most kMaxStartFrame.
+//
+//   daemon ── StartMessage ──►  execd      once: this is the claim. Until then execd is parked
+//   daemon ◄── StartReport ───  execd      kStarted or kFailed, once
+//
+// The daemon may write the StartMessage before execd exists (a cold create), or much later (a warm
+// pool). EOF on the control socket after the start means that the daemon is gone; execd goes on,
+// and the next daemon finds it through the listening socket. Exit codes travel by process 1's own
+// exit: execd exits with the entrypoint's code, 128 + signal if it was killed, 126 or 127 if it
+// could not be started.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace atl::wire {
+
+inline constexpr uint32_t kMaxStartFrame = 1 << 20;
+
+// The descriptors that execd finds open when it starts; it sets close-on-exec on all of them first.
+inline constexpr int kExecdControlFd = 3;  // the control socket
+inline constexpr int kExecdListenFd = 4;   // a listening AF_UNIX stream socket: the exec API
+inline constexpr int kExecdCgroupFd = 5;   // directory of its cgroup v2 subtree, where it may mkdir
+// From here up, hybrid hosts only: "tasks" files (write-only) of the v1 groups that commands belong
+// to. A child writes "0" to each of them between clone and exec.
+inline constexpr int kExecdFirstTasksFd = 6;
+inline constexpr int kExecdMaxTasksFds = 4;
+
+struct StartMessage {
+  std::string sandbox_id;
+  std::vector<std::string> argv;  // the entrypoint; looked up in env's PATH inside the sandbox
+  std::vector<std::string> env;   // "NAME=value": the whole environment of the entrypoint
+  std::string cwd;  // absolute; created if absent, as OCI runtimes do; empty means "/"
+  // The image's User: "", "name", "uid", "name:group", "uid:gid", …: resolved with the sandbox's
+  // own /etc/passwd and /etc/group. Empty means 0.
+  std::string user;
+  // What X-EXECD-ACCESS-TOKEN must hold; empty turns the check off.
+  std::string access_token;
+
+  std::string Encode() const;
+};
+Result<StartMessage> DecodeStartMessage(std::string_view bytes);
+
+struct StartReport {
+  enum class Kind : uint8_t { kStarted = 1, kFailed = 2 };
+  Kind kind = Kind::kStarted;
+  // With kFailed: what could not be done, for people ("exec /bin/nope: No such file or directory").
+  // Written by a process inside the sandbox: hostile, show it but never parse it.
+  std::string message;
+
+  std::string Encode() const;
+};
+Result<StartReport> DecodeStartReport(std::string_view bytes);
+
+}  // namespace atl::wire
