@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -100,7 +101,9 @@ int ReportFailures(const UniqueFd& failures) {
   }
   int count = 0;
   for (size_t i = 0; i + 2 < fields.size(); i += 3, ++count) {
-    ADD_FAILURE_AT(fields[i].c_str(), std::atoi(fields[i + 1].c_str())) << fields[i + 2];
+    int line = 0;
+    std::from_chars(fields[i + 1].data(), fields[i + 1].data() + fields[i + 1].size(), line);
+    ADD_FAILURE_AT(fields[i].c_str(), line) << fields[i + 2];
   }
   return count;
 }
