@@ -138,7 +138,7 @@ std::string CommandName(pid_t pid) {
 void ReapLeftovers() {
   for (auto pids = Children(); !pids.empty(); pids = Children()) {
     for (const pid_t pid : pids) {
-      if (!AwaitEnd(pid, Scaled(kDyingGraceMs))) {
+      if (!AwaitEnd(pid, kDyingGraceMs)) {
         ADD_FAILURE() << "the body left process " << pid << " (" << CommandName(pid) << ") behind";
         ::kill(pid, SIGKILL);
       }
