@@ -23,7 +23,9 @@ Loop::Id AsioLoopImpl::WatchReadable(int fd, Callback callback) {
   watch->fd.assign(fd, error);
   if (error) {
     // Only a descriptor that epoll refuses (a regular file, one that is watched already).
-    LogLine(LogLevel::kError, "cannot watch descriptor").Add("fd", fd).Add("error", error.message());
+    LogLine(LogLevel::kError, "cannot watch descriptor")
+        .Add("fd", fd)
+        .Add("error", error.message());
     return 0;
   }
   const Id id = next_id_++;
@@ -61,9 +63,13 @@ Loop::Id AsioLoopImpl::After(int64_t delay_us, Callback callback) {
   return id;
 }
 
-void AsioLoopImpl::Cancel(Id id) { timers_.erase(id); }
+void AsioLoopImpl::Cancel(Id id) {
+  timers_.erase(id);
+}
 
-void AsioLoopImpl::Post(Callback callback) { asio::post(io_, std::move(callback)); }
+void AsioLoopImpl::Post(Callback callback) {
+  asio::post(io_, std::move(callback));
+}
 
 void AsioLoopImpl::RunBlocking(Callback work, Callback done) {
   pool_.Run([this, work = std::move(work), done = std::move(done)]() mutable {
@@ -78,7 +84,9 @@ void AsioLoopImpl::Run() {
   io_.run();
 }
 
-void AsioLoopImpl::Quit() { io_.stop(); }
+void AsioLoopImpl::Quit() {
+  io_.stop();
+}
 
 std::unique_ptr<AsioLoop> AsioLoop::Create(int pool_threads) {
   return std::make_unique<AsioLoopImpl>(pool_threads);
