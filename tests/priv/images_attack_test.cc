@@ -1,5 +1,7 @@
 // Hostile archives against the real atoll-unpack. The fixture proves after each test that nothing
 // was written outside of the output directories.
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "tests/priv/unpack_fixture.h"
@@ -149,8 +151,7 @@ TEST_F(ImagesAttack, SparseBomb) {
           TarBuilder()
               .Add({.name = "s",
                     .content = "bytes",
-                    .pax = {{"GNU.sparse.major", "0"},
-                            {"GNU.sparse.size", "4611686018427387904"},
+                    .pax = {{"GNU.sparse.size", "4611686018427387904"},
                             {"GNU.sparse.numblocks", "1"},
                             {"GNU.sparse.map", "0,5"}}})
               .Finish(),
@@ -206,8 +207,24 @@ TEST_F(ImagesAttack, MessagesCannotForgeLines) {
 }
 
 TEST_F(ImagesAttack, ADiskWithoutSpaceSaysSo) {
-  Refuses("layer", TarBuilder().File("a", std::string(1 << 20, 'x')).Finish(), "bytes allowed",
-          Code::kResourceExhausted, {"max_bytes=524288"});
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  const UniqueFd below = MakeOutput("full");
+  ASSERT_EQ(mount("tmpfs", Path("full").c_str(), "tmpfs", 0, "size=64k"), 0);
+  ASSERT_EQ(chown(Path("full").c_str(), kLayerIdBase, kLayerIdBase), 0);
+  Write(Path("input"), TarBuilder().File("a", std::string(1 << 20, 'x')).Finish());
+  {
+    auto directory = sys::Open(Path("full"), O_RDONLY | O_DIRECTORY);
+    auto input = sys::Open(Path("input"), O_RDONLY);
+    ASSERT_TRUE(directory && input);
+    auto outcome = RunUnpack({.mode = "layer", .input = input->get(), .output = directory->get()});
+    ASSERT_TRUE(outcome);
+    EXPECT_NE(outcome->wait_status, 0);
+    EXPECT_NE(outcome->report.find("error resource_exhausted: 'a': write: No space left"),
+              std::string::npos)
+        << outcome->report;
+  }
+  ASSERT_EQ(umount(Path("full").c_str()), 0);
 }
 
 }  // namespace

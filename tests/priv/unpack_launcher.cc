@@ -43,7 +43,8 @@ namespace {
   for (std::string& limit : limits) argv.push_back(limit.data());
   argv.push_back(nullptr);
   char* environment[] = {nullptr};
-  ::execve(std::getenv("ATOLL_UNPACK"), argv.data(), environment);
+  ::execve(run.program != nullptr ? run.program : std::getenv("ATOLL_UNPACK"), argv.data(),
+           environment);
   _exit(123);
 }
 

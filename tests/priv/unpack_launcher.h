@@ -16,6 +16,7 @@ struct UnpackRun {
   int input = -1;                   // borrowed
   int output = -1;                  // borrowed
   std::vector<std::string> limits;  // "max_bytes=…"
+  const char* program = nullptr;    // null: $ATOLL_UNPACK
   // What a careless spawner might get wrong.
   bool own_user_namespace = true;
   bool no_new_privs = true;
