@@ -22,7 +22,7 @@ Loop::Id AsioLoopImpl::WatchReadable(int fd, Callback callback) {
   ErrorCode error;
   watch->fd.assign(fd, error);
   if (error) {
-    // Only a descriptor that epoll refuses (a regular file, one that is watched already).
+    // The descriptor is watched already, or epoll's limit of watches is reached.
     LogLine(LogLevel::kError, "cannot watch descriptor")
         .Add("fd", fd)
         .Add("error", error.message());
@@ -38,7 +38,7 @@ void AsioLoopImpl::AwaitReadable(const std::shared_ptr<Watch>& watch) {
   // Asio's epoll set is edge-triggered, but starting a wait re-arms it, so a descriptor that is
   // still readable reports again: level-triggered for the caller.
   watch->fd.async_wait(asio::posix::descriptor_base::wait_read, [watch](const ErrorCode& error) {
-    if (!watch->active || error == asio::error::operation_aborted) return;
+    if (!watch->active || error) return;  // an error: closed under us, or not a kind that can wait
     watch->callback();
     if (watch->active) AwaitReadable(watch);
   });
