@@ -16,9 +16,9 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr int kLoIfindex = 1;  // in every namespace since it exists
-// IFF_NOARP: the neighbours are permanent, and the host must not answer a sandbox's ARP requests
-// for whatever address it has elsewhere.
-constexpr unsigned kLinkFlags = IFF_UP | IFF_NOARP;
+// The neighbours are permanent, and the host must not answer a sandbox's ARP requests for whatever
+// address it has elsewhere.
+constexpr unsigned kBirthFlags = IFF_NOARP;
 
 ifinfomsg LinkHeader(int index, unsigned flags, unsigned change) {
   ifinfomsg header{};
@@ -52,22 +52,22 @@ void AddNoLinkLocal(NetlinkBatch& batch, int index, const std::string& name) {
 
 void AddLinkUp(NetlinkBatch& batch, int index, const std::string& name) {
   batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK " + name + " up");
-  batch.Header(LinkHeader(index, kLinkFlags, kLinkFlags));
+  batch.Header(LinkHeader(index, IFF_UP, IFF_UP));
 }
 
 void AddVeth(NetlinkBatch& batch, const SlotLink& link, int host_netns) {
   const std::string host_name = LinkName(link.instance, link.slot);
-  // With IPv6 the ends come up one message later, when they know not to make a link-local address.
-  const unsigned flags = link.ipv6 ? static_cast<unsigned>(IFF_NOARP) : kLinkFlags;
+  // Not IFF_UP: a veth cannot be opened before it has its peer, and must not be before it knows not
+  // to make a link-local address.
   batch.Begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL,
               "RTM_NEWLINK eth0, veth with peer " + host_name);
-  batch.Header(LinkHeader(kInsideIfindex, flags, flags));
+  batch.Header(LinkHeader(kInsideIfindex, kBirthFlags, kBirthFlags));
   PutLinkAttributes(batch, kInsideLink, InsideMac(link.instance, link.slot), link);
   auto info = batch.OpenNest(IFLA_LINKINFO);
   batch.PutString(IFLA_INFO_KIND, "veth");
   auto data = batch.OpenNest(IFLA_INFO_DATA);
   auto peer = batch.OpenNest(VETH_INFO_PEER);
-  batch.PutRaw(LinkHeader(HostIfindex(link.instance, link.slot), flags, flags));
+  batch.PutRaw(LinkHeader(HostIfindex(link.instance, link.slot), kBirthFlags, kBirthFlags));
   PutLinkAttributes(batch, host_name, HostMac(link.instance, link.slot), link);
   batch.PutU32(IFLA_NET_NS_FD, static_cast<uint32_t>(host_netns));
 }
@@ -157,12 +157,9 @@ uint32_t LinkGroup(uint32_t instance) {
 
 void AddInsideMessages(NetlinkBatch& batch, const SlotLink& link, int host_netns) {
   AddVeth(batch, link, host_netns);
-  batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK lo up");
-  batch.Header(LinkHeader(kLoIfindex, IFF_UP, IFF_UP));
-  if (link.ipv6) {
-    AddNoLinkLocal(batch, kInsideIfindex, kInsideLink);
-    AddLinkUp(batch, kInsideIfindex, kInsideLink);
-  }
+  AddLinkUp(batch, kLoIfindex, "lo");
+  if (link.ipv6) AddNoLinkLocal(batch, kInsideIfindex, kInsideLink);
+  AddLinkUp(batch, kInsideIfindex, kInsideLink);
   const MacBytes host_mac = HostMac(link.instance, link.slot);
   AddInsideFamily(batch, SlotIpv4(link.instance, link.slot), GatewayIpv4(link.instance), host_mac);
   if (link.ipv6) {
@@ -175,17 +172,20 @@ void AddHostMessages(NetlinkBatch& batch, const SlotLink& link) {
   const int index = HostIfindex(link.instance, link.slot);
   const std::string name = LinkName(link.instance, link.slot);
   const MacBytes mac = InsideMac(link.instance, link.slot);
-  if (link.ipv6) {
-    AddNoLinkLocal(batch, index, name);
-    AddLinkUp(batch, index, name);
-  }
+  if (link.ipv6) AddNoLinkLocal(batch, index, name);
+  AddLinkUp(batch, index, name);
   AddHostFamily(batch, index, SlotIpv4(link.instance, link.slot), mac, name);
   if (link.ipv6) AddHostFamily(batch, index, SlotIpv6(link.instance, link.slot), mac, name);
 }
 
+void AddCarrierSync(NetlinkBatch& batch) {
+  batch.Begin(RTM_GETLINK, 0, "RTM_GETLINK eth0");
+  batch.Header(LinkHeader(kInsideIfindex, 0, 0));
+  batch.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+}
+
 void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
-  batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK lo up");
-  batch.Header(LinkHeader(kLoIfindex, IFF_UP, IFF_UP));
+  AddLinkUp(batch, kLoIfindex, "lo");
   const auto add = [&](const auto& address) {
     AddAddress(batch, RTM_NEWADDR, kLoIfindex, address,
                "RTM_NEWADDR " + ToString(address) + " dev lo");

@@ -21,10 +21,15 @@ struct SlotLink {
 
 // For the socket inside the slot's namespace: the veth pair in one message, eth0 here and its peer
 // in the namespace `host_netns`; then lo, addresses, the gateway's neighbour entry and the default
-// routes. Both ends are born up, with their final index, so that one send does it all.
+// routes. Both ends are born with a known index, so that one send does it all.
 void AddInsideMessages(NetlinkBatch& batch, const SlotLink& link, int host_netns);
-// For a socket on the host, after the other: the host routes and the neighbour entries.
+// For a socket on the host, after the other: link up, the host routes and the neighbour entries.
 void AddHostMessages(NetlinkBatch& batch, const SlotLink& link);
+// For the socket inside, last: makes eth0 able to send. Of two veth ends the one that came up first
+// gets its carrier when the other does, and drops what it sends until a work queue has noticed
+// (linkwatch, up to a second later). Asking for the link makes the kernel see to it at once
+// (rtnl_getlink, since 5.10).
+void AddCarrierSync(NetlinkBatch& batch);
 
 // Adds (or removes) the gateway addresses on lo.
 void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6);

@@ -125,7 +125,10 @@ Status HostNetwork::CreateLink(const SlotLink& link, int rtnetlink) {
   ATOLL_TRY(Exchange(rtnetlink, inside));
   NetlinkBatch host;
   AddHostMessages(host, link);
-  return Exchange(route_.get(), host);
+  ATOLL_TRY(Exchange(route_.get(), host));
+  NetlinkBatch carrier;
+  AddCarrierSync(carrier);
+  return Exchange(rtnetlink, carrier);
 }
 
 Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {

@@ -354,6 +354,10 @@ void NftTransaction::Rule::Reject() {
   });
 }
 
+void NftTransaction::Rule::Reset() {
+  Expression("reject", [&] { batch_->PutBe32(NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST); });
+}
+
 void NftTransaction::Rule::Jump(const std::string& chain) {
   Verdict(NFT_JUMP, chain);
 }

@@ -102,8 +102,10 @@ class NftTransaction::Rule {
 
   void Accept();
   void Drop();
-  // ICMP "administratively prohibited": the sandbox's connect(2) fails at once.
+  // ICMP "administratively prohibited".
   void Reject();
+  // For TCP.
+  void Reset();
   void Jump(const std::string& chain);
   void Goto(const std::string& chain);
   void Masquerade();
