@@ -42,8 +42,16 @@ bool IsRegistry(std::string_view part) {
   return IsPathPart(part.substr(0, colon));
 }
 
-void StripPrefix(std::string_view& name, std::string_view prefix) {
-  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+// What a short name means to everybody; again and again, so that a normalised name stays as it is.
+void StripDefaults(std::string_view& name) {
+  for (bool stripped = true; stripped;) {
+    stripped = false;
+    for (const std::string_view prefix : {"index.docker.io/", "docker.io/", "library/"}) {
+      if (!name.starts_with(prefix)) continue;
+      name.remove_prefix(prefix.size());
+      stripped = true;
+    }
+  }
 }
 
 }  // namespace
@@ -58,10 +66,7 @@ Result<std::string> NormaliseImageName(std::string_view name) {
   if (name.find('@') != std::string_view::npos) {
     return refuse("digests are not supported, use REPOSITORY[:TAG]");
   }
-  // What everybody means by a short name.
-  StripPrefix(name, "index.docker.io/");
-  StripPrefix(name, "docker.io/");
-  StripPrefix(name, "library/");
+  StripDefaults(name);
   const size_t slash = name.rfind('/');
   const size_t colon = name.find(':', slash == std::string_view::npos ? 0 : slash);
   const std::string_view tag =
