@@ -1,4 +1,5 @@
-// A Loop for tests: poll(2) on the calling thread, turned by hand. RunBlocking runs at once, on this thread.
+// A Loop for tests: poll(2) on the calling thread, turned by hand. RunBlocking runs at once, on
+// this thread.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,5 @@
-// Stands in for execd in tests of the spawner, and is a fake: it reads the start message from the control
-// socket and becomes the entrypoint, with the control socket as its standard streams.
+// Stands in for execd in tests of the spawner, and is a fake: it reads the start message from the
+// control socket and becomes the entrypoint, with the control socket as its standard streams.
 
 #include <unistd.h>
 
@@ -39,7 +39,6 @@ int main() {
   auto message = atl::wire::DecodeStartMessage(frame);
   if (!message || message->argv.empty()) return 123;
   for (int fd = 0; fd <= 2; ++fd) ::dup2(atl::wire::kExecdControlFd, fd);
-  ::execve(message->argv[0].c_str(), Pointers(message->argv).data(),
-           Pointers(message->env).data());
+  ::execve(message->argv[0].c_str(), Pointers(message->argv).data(), Pointers(message->env).data());
   return 124;
 }
