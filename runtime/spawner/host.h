@@ -21,8 +21,8 @@ struct Host {
   UniqueFd execd;    // sealed memfd, executable, not readable by sandboxes
   UniqueFd unpack;   // the program file
   BpfProgram filter;
-  std::string staging;  // holds two empty directories, root and etc, that each build mounts on in a
-                        // mount namespace of its own
+  std::string staging;  // holds the directories root and etc, which each build mounts on in a
+                        // mount namespace of its own, and empty, a read-only mount that masks
 
   uid_t IdBase(uint32_t slot) const { return SandboxIdBase(instance, slot); }
 };

@@ -15,6 +15,7 @@
 #include "runtime/spawner/device_template.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
+#include "runtime/spawner/mounts.h"
 #include "runtime/spawner/server.h"
 
 namespace atl::spawner {
@@ -34,8 +35,9 @@ Result<UniqueFd> SealExecd(const std::string& path) {
 // namespace.
 Status MakeRunDirectories(const std::string& run_dir) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir, 0755));
-  for (const char* name : {"/spawner", "/spawner/records", "/spawner/dev", "/spawner/staging",
-                           "/spawner/staging/root", "/spawner/staging/etc"}) {
+  for (const char* name :
+       {"/spawner", "/spawner/records", "/spawner/dev", "/spawner/staging", "/spawner/staging/root",
+        "/spawner/staging/etc", "/spawner/staging/empty"}) {
     ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir + name, 0700));
   }
   return {};
@@ -48,6 +50,16 @@ Status EnterOwnMountNamespace() {
     return FailSys("mount / private");
   }
   return {};
+}
+
+// What directories of /proc and /sys are masked with.
+Status MountEmpty(const std::string& staging) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open(staging + "/empty", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(
+      const UniqueFd mount,
+      NewMount("tmpfs", {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
+               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  return Attach(mount.get(), target.get(), "empty");
 }
 
 Status Serve(const Config& config) {
@@ -73,6 +85,7 @@ Status Serve(const Config& config) {
             .unpack = {},
             .filter = BuildSandboxFilter(),
             .staging = config.run_dir + "/spawner/staging"};
+  ATOLL_TRY(MountEmpty(host.staging));
   ATOLL_ASSIGN(host.devices, MakeDeviceTemplate((config.run_dir + "/spawner/dev").c_str()));
   ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));

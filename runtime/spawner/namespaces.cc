@@ -58,7 +58,10 @@ bool SealNamespaceLimits() {
   for (;;) ::pause();
 }
 
-[[noreturn]] void CgroupNamespaceChild(int out) {
+[[noreturn]] void CgroupNamespaceChild(const std::vector<UniqueFd>& tasks, int out) {
+  for (const UniqueFd& file : tasks) {
+    if (!sys::WriteAll(file.get(), "0")) ::_exit(1);
+  }
   if (::unshare(CLONE_NEWCGROUP) != 0 || !SendByte(out)) ::_exit(1);
   for (;;) ::pause();
 }
@@ -103,12 +106,12 @@ Result<UniqueFd> MakeUserNamespace(IdMap map, bool sealed) {
   return sys::Open(ProcPath(pid, "ns/user"), O_RDONLY);
 }
 
-Result<UniqueFd> MakeCgroupNamespace(int directory) {
+Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>& tasks) {
   ATOLL_ASSIGN(sys::Pipe done, sys::MakePipe());
   // The new namespace's root is the group of the process that unshares; CLONE_NEWCGROUP together
   // with CLONE_INTO_CGROUP would take the parent's.
   ATOLL_ASSIGN(const pid_t pid, Clone(0, directory));
-  if (pid == 0) CgroupNamespaceChild(done.write.get());
+  if (pid == 0) CgroupNamespaceChild(tasks, done.write.get());
   const auto reap = Cleanup([&] { KillAndReap(pid); });
   done.write.reset();
   if (!AwaitByte(done.read.get())) return Fail(Code::kInternal, "cgroup namespace: unshare failed");

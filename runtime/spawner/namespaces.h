@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -21,8 +22,9 @@ struct IdMap {
 // filter lets through.
 Result<UniqueFd> MakeUserNamespace(IdMap map, bool sealed);
 
-// A cgroup namespace whose root is the group at `directory` (cgroup v2), which is left empty again.
-Result<UniqueFd> MakeCgroupNamespace(int directory);
+// A cgroup namespace whose root is the group at `directory` (cgroup v2) and, on hybrid hosts, the
+// v1 groups of `tasks` (their tasks files). The groups are left empty again.
+Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>& tasks);
 
 // clone3(2) with a null stack: like fork, with namespaces and into a cgroup. 0 in the child.
 // `cgroup` is -1 or a cgroup v2 directory (CLONE_INTO_CGROUP, Linux 5.7): no write to cgroup.procs,

@@ -59,7 +59,6 @@ Result<Store> Store::Open(const std::string& data_dir) {
   ATOLL_ASSIGN(UniqueFd tree, sys::OpenAt(root.get(), "fs", kDir));
   ATOLL_TRY(EnsureOwned(tree.get(), "layers", 0755));
   ATOLL_TRY(EnsureOwned(tree.get(), "uppers", 0755));
-  ATOLL_TRY(EnsureOwned(tree.get(), "empty", 0555));
   ATOLL_TRY(CreateSkeleton(tree.get()));
   return Store(std::move(root), std::move(tree), path);
 }

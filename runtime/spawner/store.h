@@ -4,7 +4,6 @@
 //     fs/                     kStoreIdBase: the tree that sandboxes see, id-mapped, in their builds
 //       layers/<n>/           published layers;  <n>.partial: being extracted
 //       uppers/s<slot>/{upper,work}
-//       empty/                what directories of /proc and /sys are masked with
 //       skeleton/             bottom layer of every root: mount points and /etc files that images
 //       may lack
 //     trash/                  what the janitor deletes
