@@ -222,3 +222,15 @@ class Daemon:
         if response.status >= 400:
             raise ApiError(f'POST {path}', response.status, text)
         return Done([json.loads(line) for line in text.splitlines() if line])
+
+
+def settled(measure, seconds=5 * SLOWNESS):
+    """The value of `measure()` once two looks agree: pools refill after the answer."""
+    last = [None]
+
+    def agrees():
+        previous, last[0] = last[0], measure()
+        return previous == last[0]
+
+    until(agrees, seconds, 'a stable value')
+    return last[0]
