@@ -29,9 +29,10 @@ void SpawnerLink::Start(Loop& loop, std::function<void(const wire::SandboxRecord
 }
 
 void SpawnerLink::StartClient() {
-  client_->Start(*loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
-                 // From the loop: the client is destroyed, which it must not be while it calls.
-                 [this] { loop_->Post([this] { Lost(); }); });
+  client_->Start(
+      *loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
+      // From the loop: the client is destroyed, which it must not be while it calls.
+      [this] { loop_->Post([this] { Lost(); }); });
 }
 
 void SpawnerLink::Lost() {
@@ -62,9 +63,9 @@ void SpawnerLink::Refuse(Callback done) {
   loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
 }
 
-void SpawnerLink::PrepareSlot(uint32_t slot, Done<UniqueFd> done) {
+void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) {
   if (!client_) return Refuse(std::move(done));
-  client_->PrepareSlot(slot, std::move(done));
+  client_->PrepareSlot(slot, limits, std::move(done));
 }
 
 void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
