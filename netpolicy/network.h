@@ -27,14 +27,19 @@ namespace atl::netpolicy {
 
 struct NetworkConfig {
   // 0 to 7: tells the daemons of one host apart. It is in every name and address:
-  // table "atoll<instance>", links "atl<instance>-<slot>", 10.(200+instance).0.0/16,
-  // fd61:746c:6c<instance>::/64. Two instances never share one.
+  // nft table "inet atoll<instance>", links "atl<instance>-<slot>", 10.(200+instance).0.0/16 with
+  // the gateway 10.(200+instance).255.254, fd61:746c:6c0<instance>::/64 with the gateway ::ffff.
+  // Two daemons of one host never share an instance.
   uint32_t instance = 0;
   // Resolvers that the forwarder asks, "address" or "address:port"; empty: the host's resolv.conf.
   std::vector<std::string> dns_upstreams;
+  // Of every sandbox link, 1280 to 65535; 0: that of the host's default route, at most 1500, so
+  // that no sandbox depends on path MTU discovery through the first hop.
+  uint32_t mtu = 0;
 };
 
-// Slots are 1 … kMaxSlot; 0 is the gateway.
+// Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
+// the gateways lie outside of that range.
 inline constexpr uint32_t kMaxSlot = 4095;
 
 struct SlotAddresses {

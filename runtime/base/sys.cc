@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -262,9 +263,12 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
 }
 
 Result<Message> ReceiveMessage(int socket, size_t limit) {
+  // The size first: a buffer of `limit` bytes for every message would cost more than the message.
+  const ssize_t size = TEMP_FAILURE_RETRY(::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC));
+  if (size < 0) return FailSys("recv");
   Message message;
-  message.bytes.resize(limit);
-  iovec iov{message.bytes.data(), limit};
+  message.bytes.resize(std::min(limit, static_cast<size_t>(size)));
+  iovec iov{message.bytes.data(), message.bytes.size()};
   msghdr header{};
   header.msg_iov = &iov;
   header.msg_iovlen = 1;

@@ -5,7 +5,9 @@
 
 namespace atl::http {
 
-constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool IsDigit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // A character of a method or a header name (RFC 9110 section 5.6.2).
 constexpr bool IsTokenChar(char c) {
@@ -19,7 +21,9 @@ constexpr bool IsValueChar(char c) {
   return byte == '\t' || (byte >= 0x20 && byte != 0x7f);
 }
 
-constexpr char ToLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+constexpr char ToLower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
 
 // -1 if it is not a hexadecimal digit.
 constexpr int HexValue(char c) {

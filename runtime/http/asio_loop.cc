@@ -22,8 +22,10 @@ Loop::Id AsioLoopImpl::WatchReadable(int fd, Callback callback) {
   ErrorCode error;
   watch->fd.assign(fd, error);
   if (error) {
-    // Only a descriptor that epoll refuses (a regular file, one that is watched already).
-    LogLine(LogLevel::kError, "cannot watch descriptor").Add("fd", fd).Add("error", error.message());
+    // The descriptor is watched already, or epoll's limit of watches is reached.
+    LogLine(LogLevel::kError, "cannot watch descriptor")
+        .Add("fd", fd)
+        .Add("error", error.message());
     return 0;
   }
   const Id id = next_id_++;
@@ -36,7 +38,7 @@ void AsioLoopImpl::AwaitReadable(const std::shared_ptr<Watch>& watch) {
   // Asio's epoll set is edge-triggered, but starting a wait re-arms it, so a descriptor that is
   // still readable reports again: level-triggered for the caller.
   watch->fd.async_wait(asio::posix::descriptor_base::wait_read, [watch](const ErrorCode& error) {
-    if (!watch->active || error == asio::error::operation_aborted) return;
+    if (!watch->active || error) return;  // an error: closed under us, or not a kind that can wait
     watch->callback();
     if (watch->active) AwaitReadable(watch);
   });
@@ -61,9 +63,13 @@ Loop::Id AsioLoopImpl::After(int64_t delay_us, Callback callback) {
   return id;
 }
 
-void AsioLoopImpl::Cancel(Id id) { timers_.erase(id); }
+void AsioLoopImpl::Cancel(Id id) {
+  timers_.erase(id);
+}
 
-void AsioLoopImpl::Post(Callback callback) { asio::post(io_, std::move(callback)); }
+void AsioLoopImpl::Post(Callback callback) {
+  asio::post(io_, std::move(callback));
+}
 
 void AsioLoopImpl::RunBlocking(Callback work, Callback done) {
   pool_.Run([this, work = std::move(work), done = std::move(done)]() mutable {
@@ -78,7 +84,9 @@ void AsioLoopImpl::Run() {
   io_.run();
 }
 
-void AsioLoopImpl::Quit() { io_.stop(); }
+void AsioLoopImpl::Quit() {
+  io_.stop();
+}
 
 std::unique_ptr<AsioLoop> AsioLoop::Create(int pool_threads) {
   return std::make_unique<AsioLoopImpl>(pool_threads);

@@ -38,8 +38,7 @@ Result<BodyDecoder::Decoded> BodyDecoder::Decode(char* data, size_t size) {
     if (state_ == State::kUntilClose) {
       out = {size, size};
     } else if (state_ == State::kLength || state_ == State::kChunkData) {
-      const auto run =
-          static_cast<size_t>(std::min<uint64_t>(remaining_, size - out.consumed));
+      const auto run = static_cast<size_t>(std::min<uint64_t>(remaining_, size - out.consumed));
       if (out.size != out.consumed) std::memmove(data + out.size, data + out.consumed, run);
       out.size += run;
       out.consumed += run;

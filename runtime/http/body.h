@@ -51,9 +51,9 @@ class BodyDecoder {
   bool StepTrailer(char c);
 
   State state_ = State::kDone;
-  uint64_t remaining_ = 0;     // of the length, or of the chunk
-  size_t size_digits_ = 0;     // of the present chunk size
-  size_t framing_bytes_ = 0;   // of the present chunk's extension, or of all trailers
+  uint64_t remaining_ = 0;    // of the length, or of the chunk
+  size_t size_digits_ = 0;    // of the present chunk size
+  size_t framing_bytes_ = 0;  // of the present chunk's extension, or of all trailers
 };
 
 }  // namespace atl::http

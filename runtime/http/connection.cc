@@ -39,7 +39,9 @@ Connection::Connection(std::shared_ptr<ServerCore> core, Stream stream)
   core_->connections.insert(this);
 }
 
-Connection::~Connection() { Close(); }
+Connection::~Connection() {
+  Close();
+}
 
 void Connection::Start(std::string peer) {
   peer_ = std::move(peer);
@@ -152,7 +154,9 @@ void Connection::ReadMore(OnRead on_read) {
                           });
 }
 
-void Connection::ReleasePiece() { input_.Consume(std::exchange(piece_consumed_, 0)); }
+void Connection::ReleasePiece() {
+  input_.Consume(std::exchange(piece_consumed_, 0));
+}
 
 Result<Connection::Piece> Connection::TakeBufferedPiece() {
   ReleasePiece();
@@ -172,9 +176,8 @@ void Connection::NextPiece(OnPiece on_piece) {
     return on_piece(std::move(piece));
   }
   ReleasePiece();
-  SendContinue([self = shared_from_this(), on_piece = std::move(on_piece)] {
-    self->ReadPiece(on_piece);
-  });
+  SendContinue(
+      [self = shared_from_this(), on_piece = std::move(on_piece)] { self->ReadPiece(on_piece); });
 }
 
 void Connection::ReadPiece(OnPiece on_piece) {
@@ -192,8 +195,9 @@ void Connection::SendContinue(std::function<void()> then) {
   if (!std::exchange(continue_pending_, false) || closed_) return then();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
-                    [self = shared_from_this(), then = std::move(then)](
-                        const ErrorCode&, size_t) { then(); });  // the read will see the error
+                    [self = shared_from_this(), then = std::move(then)](const ErrorCode&, size_t) {
+                      then();
+                    });  // the read will see the error
 }
 
 // ---- responses

@@ -60,7 +60,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // ---- for the proxy
   using OnRead = std::function<void(const ErrorCode&)>;
-  // Calls back when more input has arrived, or with the error (eof included). No piece may be alive.
+  // Calls back when more input has arrived, or with the error (eof included). No piece may be
+  // alive.
   void ReadMore(OnRead on_read);
   // Ends interest in the read that is under way; the read itself goes on.
   void ForgetRead() { on_read_ = nullptr; }

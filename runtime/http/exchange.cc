@@ -42,8 +42,8 @@ struct BodyReader : std::enable_shared_from_this<BodyReader> {
   }
 };
 
-// Writes go through the pool: write(2) to a file blocks for as long as the kernel holds back whoever
-// dirties pages faster than the disk takes them.
+// Writes go through the pool: write(2) to a file blocks for as long as the kernel holds back
+// whoever dirties pages faster than the disk takes them.
 struct BodySaver : std::enable_shared_from_this<BodySaver> {
   std::shared_ptr<Connection> connection;
   int fd;

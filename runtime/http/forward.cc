@@ -22,12 +22,14 @@ constexpr size_t kFirstReadSize = 8 << 10;
 constexpr size_t kFullReadSize = 64 << 10;
 // What a client may send ahead of the present answer before we stop reading from it.
 constexpr size_t kMaxReadAhead = 64 << 10;
-constexpr std::chrono::seconds kStallCheck{2};
+constexpr std::chrono::milliseconds kStallCheck{500};
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kBodyEnd = "0\r\n\r\n";
 constexpr std::string_view kChunkAndBodyEnd = "\r\n0\r\n\r\n";
 
-asio::const_buffer Bytes(std::string_view text) { return asio::buffer(text.data(), text.size()); }
+asio::const_buffer Bytes(std::string_view text) {
+  return asio::buffer(text.data(), text.size());
+}
 
 // One proxied exchange. Two pumps run side by side, each with one buffer and one operation under
 // way, so that a slow side holds back the other: the request's (client to upstream) and the
@@ -64,13 +66,14 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void Connect() {
     pooled_ = false;
-    connection_->core().upstreams.Connect(
-        upstream_.socket_path, [self = shared_from_this()](Result<Stream> stream) {
-          if (self->ended_) return;
-          if (!stream) return self->Fail(std::move(stream).error());
-          self->socket_ = std::move(*stream);
-          self->SendHead();
-        });
+    connection_->core().upstreams.Connect(upstream_.socket_path,
+                                          [self = shared_from_this()](Result<Stream> stream) {
+                                            if (self->ended_) return;
+                                            if (!stream)
+                                              return self->Fail(std::move(stream).error());
+                                            self->socket_ = std::move(*stream);
+                                            self->SendHead();
+                                          });
   }
 
   // The head goes out together with what has arrived of the body.
@@ -153,14 +156,14 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void ReadUpstream(void (Forwarding::*then)(const ErrorCode&)) {
     const Buffer::Space space = in_.Prepare(read_size_);
-    socket_->async_read_some(asio::buffer(space.data, space.size),
-                             [self = shared_from_this(), then, room = space.size](
-                                 const ErrorCode& error, size_t n) {
-                               if (self->ended_) return;
-                               self->in_.Commit(n);
-                               if (n == room) self->read_size_ = kFullReadSize;
-                               ((*self).*then)(error);
-                             });
+    socket_->async_read_some(
+        asio::buffer(space.data, space.size),
+        [self = shared_from_this(), then, room = space.size](const ErrorCode& error, size_t n) {
+          if (self->ended_) return;
+          self->in_.Commit(n);
+          if (n == room) self->read_size_ = kFullReadSize;
+          ((*self).*then)(error);
+        });
   }
 
   void ReadHead() { ReadUpstream(&Forwarding::OnHeadRead); }
@@ -170,8 +173,9 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       // A pooled connection that ends without a byte was probably given up by its peer before the
       // request came, but the peer may have acted on it first: only what may be done twice is.
       if (pooled_ && in_.empty() && replayable_) return Connect();
-      return Fail(UpstreamError(error == asio::error::eof ? "closed the connection without a response"
-                                                          : error.message()));
+      return Fail(UpstreamError(error == asio::error::eof
+                                    ? "closed the connection without a response"
+                                    : error.message()));
     }
     ScanHead();
   }
@@ -252,14 +256,13 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     if (!keep_client_) AppendField("Connection", "close", &out_);
     if (keep_client_ && request.http_1_0) AppendField("Connection", "keep-alive", &out_);
     out_.append("\r\n");
-    response_started_ = true;
     PumpResponse();
   }
 
   // Writes what has been read, each read as one chunk, and then reads on.
   void PumpResponse() {
     auto decoded = response_body_.Decode(in_.data(), in_.size());
-    if (!decoded) return Break();
+    if (!decoded) return response_started_ ? Break() : Fail(UpstreamError("sent a malformed body"));
     if (decoded->size == 0 && out_.empty() && !response_body_.done()) {
       in_.Consume(decoded->consumed);
       return ReadBody();
@@ -268,24 +271,23 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   }
 
   void WriteResponse(std::string_view bytes, size_t consumed, bool last) {
+    response_started_ = true;
     std::string_view tail;
     if (chunked_response_) {
       if (!bytes.empty()) AppendChunkSize(bytes.size(), &out_);
       tail = bytes.empty() ? std::string_view() : kChunkEnd;
       if (last) tail = bytes.empty() ? kBodyEnd : kChunkAndBodyEnd;
     }
-    const std::array<asio::const_buffer, 3> parts = {asio::buffer(out_), Bytes(bytes),
-                                                     Bytes(tail)};
-    asio::async_write(
-        connection_->stream(), parts,
-        [self = shared_from_this(), consumed, last](const ErrorCode& error, size_t) {
-          if (self->ended_) return;
-          if (error) return self->ClientGone();
-          self->out_.clear();
-          self->in_.Consume(consumed);
-          if (last) return self->Complete();
-          self->ReadBody();
-        });
+    const std::array<asio::const_buffer, 3> parts = {asio::buffer(out_), Bytes(bytes), Bytes(tail)};
+    asio::async_write(connection_->stream(), parts,
+                      [self = shared_from_this(), consumed, last](const ErrorCode& error, size_t) {
+                        if (self->ended_) return;
+                        if (error) return self->ClientGone();
+                        self->out_.clear();
+                        self->in_.Consume(consumed);
+                        if (last) return self->Complete();
+                        self->ReadBody();
+                      });
   }
 
   void ReadBody() { ReadUpstream(&Forwarding::OnBodyRead); }

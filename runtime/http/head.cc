@@ -260,12 +260,20 @@ bool ValidTarget(std::string_view target) {
 }
 
 bool IsHopByHop(const Headers& headers, std::string_view name) {
-  static constexpr std::array<std::string_view, 9> kFixed = {
-      "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-      "te",         "trailer",    "transfer-encoding",  "upgrade"};
+  static constexpr std::array<std::string_view, 9> kFixed = {"connection",
+                                                             "keep-alive",
+                                                             "proxy-authenticate",
+                                                             "proxy-authorization",
+                                                             "proxy-connection",
+                                                             "te",
+                                                             "trailer",
+                                                             "transfer-encoding",
+                                                             "upgrade"};
   for (std::string_view fixed : kFixed) {
     if (EqualNoCase(fixed, name)) return true;
   }
+  // Naming the length there would take the body's end away from the next reader.
+  if (EqualNoCase(name, "content-length")) return false;
   for (const Header& header : headers.list) {
     if (!EqualNoCase(header.name, "connection")) continue;
     bool named = false;

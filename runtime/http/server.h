@@ -40,16 +40,17 @@ class Exchange {
   virtual const Request& request() const = 0;
 
   // The whole body; over `limit` bytes it is kResourceExhausted (and the connection closes after
-  // the response).
+  // the response). `done` may be called before this returns, if the body is there already.
   virtual void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) = 0;
-  // Streams the body into `fd` (borrowed until `done`); calls back with its size.
+  // Streams the body into `fd` (borrowed until `done`), written on a pool thread; calls back with
+  // its size. `done` may be called before this returns.
   virtual void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) = 0;
 
   virtual void Respond(Response response) = 0;
 
   // Hands the exchange to the upstream: request body and response body are streamed, chunked both
-  // ways where they came so, trailers dropped, flushed as they arrive; an `Upgrade: websocket` that
-  // the upstream accepts becomes a byte tunnel. Raw target and query are kept. No timeout on an
+  // ways where they came so, trailers dropped, flushed as they arrive; an Upgrade that the upstream
+  // accepts with 101 becomes a byte tunnel. Raw target and query are kept. No timeout on an
   // idle stream.
   virtual void Forward(Upstream upstream) = 0;
 };

@@ -11,8 +11,8 @@ namespace atl::http {
 
 class Connection;
 
-// `from_upstream` holds what the upstream sent after its head. An end of either side is passed on as
-// a half-close; the tunnel ends when both have ended, or at once at an error.
+// `from_upstream` holds what the upstream sent after its head. An end of either side is passed on
+// as a half-close; the tunnel ends when both have ended, or at once at an error.
 void StartTunnel(const std::shared_ptr<Connection>& connection, Stream upstream,
                  Buffer from_upstream);
 

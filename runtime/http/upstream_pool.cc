@@ -84,8 +84,7 @@ void UpstreamPool::Connect(const std::string& path, std::function<void(Result<St
   ConnectAgain(path, std::move(done), SteadyClock::duration::zero(), kFirstPause);
 }
 
-void UpstreamPool::ConnectAgain(const std::string& path,
-                                std::function<void(Result<Stream>)> done,
+void UpstreamPool::ConnectAgain(const std::string& path, std::function<void(Result<Stream>)> done,
                                 SteadyClock::duration waited, SteadyClock::duration pause) {
   Result<UniqueFd> fd = ConnectNow(path);
   if (fd) {

@@ -1,0 +1,89 @@
+// POST /command and what belongs to it: commands in the foreground, whose output is streamed as it
+// arrives, and in the background, whose output goes to a file of their own; status, logs,
+// interrupt.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "execd/events.h"
+#include "execd/exchange.h"
+#include "execd/job.h"
+#include "execd/output.h"
+#include "execd/sandbox.h"
+#include "execd/spool.h"
+
+namespace atl::execd {
+
+struct CommandRequest {
+  std::string command;
+  std::string cwd;
+  bool background = false;
+  int64_t timeout_ms = 0;  // 0: none
+  bool has_uid = false, has_gid = false;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<std::pair<std::string, std::string>> envs;
+};
+// kInvalidArgument says which member is wrong. Fuzzed.
+Result<CommandRequest> ParseCommandRequest(std::string body);
+
+class Commands {
+ public:
+  explicit Commands(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  Commands(const Commands&) = delete;
+  Commands& operator=(const Commands&) = delete;
+
+  // POST /command
+  void Run(const std::shared_ptr<Exchange>& exchange);
+  // A request that came by another route (POST /code without a language).
+  void RunRequest(const std::shared_ptr<Exchange>& exchange, CommandRequest request);
+  // DELETE /command?id=… for an id that is no session's. Answers when the command has ended.
+  void Interrupt(const std::shared_ptr<Exchange>& exchange, const std::string& id);
+  // GET /command/status/{id}
+  void Status(const std::shared_ptr<Exchange>& exchange);
+  // GET /command/{id}/logs
+  void Logs(const std::shared_ptr<Exchange>& exchange);
+
+ private:
+  // What is kept of a command, running or finished.
+  struct Record {
+    std::string id;
+    std::string content;
+    bool background = false;
+    bool running = true;
+    int exit_code = 0;
+    std::string error;
+    timespec started{}, finished{};
+    std::unique_ptr<Job> job;
+    std::unique_ptr<Spool> spool;                    // background only
+    std::vector<std::shared_ptr<Exchange>> waiting;  // interrupts to answer at the end
+  };
+  class Foreground;
+
+  Result<SpawnSpec> Prepare(const CommandRequest& request, Identity* identity, UniqueFd* cwd) const;
+  void StartForeground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
+                       SpawnSpec spec);
+  void StartBackground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
+                       SpawnSpec spec);
+  std::shared_ptr<Record> NewRecord(const CommandRequest& request);
+  void Finish(const std::shared_ptr<Record>& record, int exit_code, std::string error);
+  std::shared_ptr<Record> Find(const std::string& id) const;
+  void Forget();
+
+  // Finished commands are remembered up to these bounds, oldest forgotten first.
+  static constexpr size_t kMaxFinished = 1000;
+  static constexpr size_t kMaxContent = 4 << 20;
+
+  Sandbox& sandbox_;
+  std::map<std::string, std::shared_ptr<Record>> records_;
+  std::deque<std::shared_ptr<Record>> finished_;
+  size_t finished_content_ = 0;
+};
+
+}  // namespace atl::execd

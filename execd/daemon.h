@@ -1,0 +1,37 @@
+// All of execd's parts, wired together.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "execd/command.h"
+#include "execd/connection.h"
+#include "execd/entrypoint.h"
+#include "execd/router.h"
+#include "execd/sandbox.h"
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+
+class Daemon {
+ public:
+  explicit Daemon(Sandbox* sandbox);
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  // Starts the entrypoint, then serves. Once.
+  Status Start(const wire::StartMessage& message, UniqueFd listener,
+               std::function<bool(int)> accept_peer);
+  void OnSignal(int signal);
+
+ private:
+  void AddRoutes();
+
+  Sandbox& sandbox_;
+  Router router_;
+  HttpServer server_;
+  Commands commands_;
+  std::unique_ptr<Entrypoint> entrypoint_;
+};
+
+}  // namespace atl::execd

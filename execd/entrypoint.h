@@ -1,0 +1,52 @@
+// The sandbox's own program: started from the start message, with the environment switches of the
+// upstream bootstrap script, its last output kept for whoever asks why it ended.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "execd/job.h"
+#include "execd/output.h"
+#include "execd/sandbox.h"
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+
+// Keeps the last kSize bytes.
+class OutputRing {
+ public:
+  static constexpr size_t kSize = 64 << 10;
+  void Append(std::string_view bytes);
+  std::string Text() const;
+
+ private:
+  std::string bytes_;
+  size_t start_ = 0;
+};
+
+class Entrypoint {
+ public:
+  // Fills `sandbox` from the message (user, cwd, environment), then starts the program. `on_exit`
+  // gets what execd should exit with.
+  static Result<std::unique_ptr<Entrypoint>> Start(Sandbox* sandbox,
+                                                   const wire::StartMessage& message,
+                                                   std::function<void(int code)> on_exit);
+  // To the program itself, as an init does.
+  void Forward(int signal);
+  const OutputRing& output() const { return output_; }
+
+ private:
+  OutputRing output_;
+  std::unique_ptr<OutputPipe> out_, err_;
+  std::unique_ptr<Job> job_;
+};
+
+// The program and arguments that the switches make of `argv`:
+//   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh);
+//   no argv at all: that shell;
+//   EXECD_BOOTSTRAP_PRE_SCRIPT: sourced by the shell, which then becomes the program.
+std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv);
+
+}  // namespace atl::execd

@@ -1,0 +1,179 @@
+#include "execd/environment.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "execd/users.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr size_t kMaxEnvFile = 1 << 20;
+
+bool NameChar(char c, bool first) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
+         (!first && c >= '0' && c <= '9');
+}
+
+std::string_view Trim(std::string_view text) {
+  const char* space = " \t\r";
+  const size_t start = text.find_first_not_of(space);
+  if (start == std::string_view::npos) return {};
+  return text.substr(start, text.find_last_not_of(space) - start + 1);
+}
+
+// At `text[at]` == '$': the variable's name, and how many bytes the reference takes; 0 if this is a
+// plain '$'.
+size_t Reference(std::string_view text, size_t at, std::string_view* name) {
+  size_t i = at + 1;
+  if (i < text.size() && text[i] == '{') {
+    const size_t end = text.find('}', i);
+    if (end == std::string_view::npos || end == i + 1) return 0;
+    *name = text.substr(i + 1, end - i - 1);
+    return end + 1 - at;
+  }
+  const size_t start = i;
+  while (i < text.size() && NameChar(text[i], i == start)) ++i;
+  if (i == start) return 0;
+  *name = text.substr(start, i - start);
+  return i - at;
+}
+
+}  // namespace
+
+Environment::Environment(std::vector<std::string> entries) {
+  entries_.reserve(entries.size());
+  for (std::string& entry : entries) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    if (entry.find('\0') != std::string::npos) continue;
+    Set(std::string_view(entry).substr(0, equals), std::string_view(entry).substr(equals + 1));
+  }
+}
+
+const char* Environment::Get(std::string_view name) const {
+  for (const std::string& entry : entries_) {
+    if (entry.size() > name.size() && entry[name.size()] == '=' &&
+        entry.compare(0, name.size(), name) == 0) {
+      return entry.c_str() + name.size() + 1;
+    }
+  }
+  return nullptr;
+}
+
+void Environment::Set(std::string_view name, std::string_view value) {
+  std::string entry;
+  entry.reserve(name.size() + 1 + value.size());
+  entry.append(name).append("=").append(value);
+  for (std::string& present : entries_) {
+    if (present.compare(0, name.size() + 1, entry, 0, name.size() + 1) == 0) {
+      present = std::move(entry);
+      return;
+    }
+  }
+  entries_.push_back(std::move(entry));
+}
+
+void Environment::Unset(std::string_view name) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].size() > name.size() && entries_[i][name.size()] == '=' &&
+        entries_[i].compare(0, name.size(), name) == 0) {
+      entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+}
+
+std::string Environment::Expand(std::string_view text) const {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    std::string_view name;
+    const size_t size = text[i] == '$' ? Reference(text, i, &name) : 0;
+    if (size == 0) {
+      out.push_back(text[i++]);
+      continue;
+    }
+    const char* value = Get(name);
+    if (value) out.append(value);
+    i += size;
+  }
+  return out;
+}
+
+void Environment::MergeFile(const std::string& path) {
+  const auto text = ReadSmallFile(path, kMaxEnvFile);
+  if (!text) return;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    std::string_view line = Trim(rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    if (line.starts_with("export ")) line = Trim(line.substr(7));
+    const size_t equals = line.find('=');
+    if (line.empty() || line[0] == '#' || equals == std::string_view::npos || equals == 0) continue;
+    if (line.find('\0') != std::string_view::npos) continue;
+    std::string_view value = Trim(line.substr(equals + 1));
+    if (value.size() >= 2 && (value[0] == '"' || value[0] == '\'') && value.back() == value[0]) {
+      value = value.substr(1, value.size() - 2);
+    }
+    Set(Trim(line.substr(0, equals)), Expand(value));
+  }
+}
+
+std::vector<std::string> PathCandidates(std::string_view name, const Environment& env) {
+  if (name.find('/') != std::string_view::npos) return {std::string(name)};
+  const char* set = env.Get("PATH");
+  std::string_view path = set ? set : kDefaultPath;
+  std::vector<std::string> candidates;
+  while (true) {
+    const size_t end = path.find(':');
+    const std::string_view directory = path.substr(0, end);
+    std::string candidate(directory.empty() ? "." : directory);
+    candidates.push_back(candidate.append("/").append(name));
+    if (end == std::string_view::npos) return candidates;
+    path.remove_prefix(end + 1);
+  }
+}
+
+std::string FindProgram(std::string_view name, const Environment& env) {
+  for (std::string& candidate : PathCandidates(name, env)) {
+    struct stat info;
+    if (::stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+        (info.st_mode & 0111) != 0) {
+      return std::move(candidate);
+    }
+  }
+  return {};
+}
+
+Result<std::string> ExpandPath(std::string_view path, const Environment& env,
+                               std::string_view home) {
+  if (path.empty()) return Fail(Code::kInvalidArgument, "path is empty");
+  if (path.find('\0') != std::string_view::npos) {
+    return Fail(Code::kInvalidArgument, "path holds a NUL byte");
+  }
+  std::string out;
+  size_t i = 0;
+  if (path[0] == '~' && (path.size() == 1 || path[1] == '/')) {
+    out.append(home);
+    i = 1;
+  }
+  while (i < path.size()) {
+    std::string_view name;
+    const size_t size = path[i] == '$' ? Reference(path, i, &name) : 0;
+    if (size == 0) {
+      out.push_back(path[i++]);
+      continue;
+    }
+    const char* value = env.Get(name);
+    if (!value) {
+      return Fail(Code::kInvalidArgument, "path '" + std::string(path) + "': variable " +
+                                              std::string(name) + " is not set");
+    }
+    out.append(value);
+    i += size;
+  }
+  return out;
+}
+
+}  // namespace atl::execd

@@ -1,0 +1,121 @@
+#include "execd/leaf.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+// The number behind `key` in a flat keyed file ("oom_kill 3"), 0 if absent.
+uint64_t FlatKey(int dir, const char* file, std::string_view key) {
+  const auto text = sys::ReadFileAt(dir, file, 4096);
+  if (!text) return 0;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    if (!line.starts_with(key) || line.size() <= key.size() || line[key.size()] != ' ') continue;
+    uint64_t value = 0;
+    std::from_chars(line.data() + key.size() + 1, line.data() + line.size(), value);
+    return value;
+  }
+  return 0;
+}
+
+uint64_t OomKills(const Leaf& leaf) {
+  return FlatKey(leaf.dir.get(), "memory.events", "oom_kill");
+}
+
+}  // namespace
+
+LeafPool::LeafPool(EventLoop* loop, int root) : loop_(*loop), root_(root) {}
+
+std::unique_ptr<Leaf> LeafPool::Make() {
+  auto leaf = std::make_unique<Leaf>();
+  leaf->name = "c" + std::to_string(next_++);
+  if (::mkdirat(root_, leaf->name.c_str(), 0755) != 0) {
+    LogLine(LogLevel::kWarning, "command leaf not made").Add(SysError("mkdir " + leaf->name));
+    return nullptr;
+  }
+  auto dir = sys::OpenAt(root_, leaf->name, O_RDONLY | O_DIRECTORY);
+  if (!dir) {
+    ::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR);
+    return nullptr;
+  }
+  leaf->dir = std::move(*dir);
+  // Absent without the memory controller (hybrid hosts): a greedy process then dies alone.
+  [[maybe_unused]] const auto grouped = sys::WriteFileAt(leaf->dir.get(), "memory.oom.group", "1");
+  return leaf;
+}
+
+std::unique_ptr<Leaf> LeafPool::Take() {
+  if (root_ < 0) return nullptr;
+  if (!spare_) Collect();
+  if (spare_) return std::move(spare_);
+  return Make();
+}
+
+void LeafPool::Prepare() {
+  if (root_ >= 0 && !spare_) spare_ = Make();
+}
+
+bool LeafPool::Empty(const Leaf& leaf) {
+  const auto events = sys::ReadFileAt(leaf.dir.get(), "cgroup.events", 4096);
+  return events && events->find("populated 0") != std::string::npos;
+}
+
+void LeafPool::Return(std::unique_ptr<Leaf> leaf) {
+  if (!leaf) return;
+  returned_.push_back(std::move(leaf));
+  Collect();
+  Watch();
+}
+
+void LeafPool::Collect() {
+  for (size_t i = 0; i < returned_.size();) {
+    if (!Empty(*returned_[i])) {
+      ++i;
+      continue;
+    }
+    std::unique_ptr<Leaf> leaf = std::move(returned_[i]);
+    returned_.erase(returned_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!spare_) {
+      leaf->oom_kills_before = OomKills(*leaf);
+      spare_ = std::move(leaf);
+    } else if (::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY) {
+      returned_.push_back(std::move(leaf));
+      return;
+    }
+  }
+}
+
+// The last process of a leaf need not be a child of ours: an adopted process may be reaped by a
+// subreaper inside. So look again from time to time as long as anything is out.
+void LeafPool::Watch() {
+  if (timer_ || returned_.empty()) return;
+  timer_ = true;
+  loop_.After(2'000'000, [this] {
+    timer_ = false;
+    Collect();
+    Watch();
+  });
+}
+
+void LeafPool::Kill(const Leaf& leaf) {
+  const auto killed = sys::WriteFileAt(leaf.dir.get(), "cgroup.kill", "1");
+  if (!killed) LogLine(LogLevel::kError, "command not killed").Add(killed.error());
+}
+
+bool LeafPool::OutOfMemory(const Leaf& leaf) {
+  return OomKills(leaf) > leaf.oom_kills_before;
+}
+
+}  // namespace atl::execd

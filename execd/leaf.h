@@ -1,0 +1,61 @@
+// A cgroup leaf for each command, beneath the one directory of cgroup v2 that the spawner handed
+// down as a descriptor. The leaf is what makes "kill the command" mean every descendant, double
+// forks and setsid included, and an out-of-memory kill end one command instead of the sandbox.
+//
+// Leaves are entered by CLONE_INTO_CGROUP only: writing cgroup.procs waits for an RCU grace period
+// (4 to 15 ms). An emptied leaf is used again; one spare is kept, so that no command waits for a
+// mkdir. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "execd/event_loop.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::execd {
+
+struct Leaf {
+  std::string name;
+  UniqueFd dir;
+  uint64_t oom_kills_before = 0;  // the counter survives from one use to the next
+};
+
+class LeafPool {
+ public:
+  // `root` is the subtree's directory, or -1: then there are no leaves. Borrowed.
+  LeafPool(EventLoop* loop, int root);
+  LeafPool(const LeafPool&) = delete;
+  LeafPool& operator=(const LeafPool&) = delete;
+
+  // An empty leaf; null if there are none or none can be made.
+  std::unique_ptr<Leaf> Take();
+  // Makes the spare if there is none: for moments when nobody waits.
+  void Prepare();
+  // Gives a leaf back. Processes may still be in it: it is looked at again by Collect.
+  void Return(std::unique_ptr<Leaf> leaf);
+  // Looks for returned leaves that have become empty; call when processes have been reaped.
+  void Collect();
+
+  // Kills every process in the leaf, atomically against forks.
+  static void Kill(const Leaf& leaf);
+  // True if a process of the leaf was killed for memory since Take. Only where the v2 memory
+  // controller is on.
+  static bool OutOfMemory(const Leaf& leaf);
+
+ private:
+  std::unique_ptr<Leaf> Make();
+  static bool Empty(const Leaf& leaf);
+  void Watch();
+
+  EventLoop& loop_;
+  int root_;
+  uint64_t next_ = 0;
+  std::unique_ptr<Leaf> spare_;
+  std::vector<std::unique_ptr<Leaf>> returned_;
+  bool timer_ = false;
+};
+
+}  // namespace atl::execd

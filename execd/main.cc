@@ -1,0 +1,220 @@
+// execd: process 1 of a sandbox. Parks until the daemon's start message, runs the entrypoint,
+// reaps, and serves the exec API on the sockets that it was born with. See README.md.
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+
+#include "execd/connection.h"
+#include "execd/daemon.h"
+#include "execd/options.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/wire/start.h"
+
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2)
+#endif
+
+namespace atl::execd {
+namespace {
+
+constexpr int kCannotStart = 126;
+constexpr int kNotFound = 127;
+
+void CloseOnExecAll() {
+  if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  for (int fd = 3; fd < 64; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+// Children put their own descriptors on 0 to 2 with dup2, which needs these numbers not to be among
+// ours.
+void FillStdio() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    auto null = OpenNull();
+    if (null && null->get() == fd) (void)null->release();
+  }
+}
+
+// Nothing of ours may be inherited by a command that changes its uid, or read by one that shares
+// it. prlimit(2) on us is allowed to whoever has our uid in all three places: with a saved uid that
+// differs from the real one nobody has (a command can be either, not both).
+void Protect() {
+  ::prctl(PR_SET_DUMPABLE, 0);
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  ::prctl(PR_SET_NAME, "execd");
+  ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  if (::syscall(SYS_capget, &header, data) == 0) {
+    data[0].inheritable = data[1].inheritable = 0;
+    ::syscall(SYS_capset, &header, data);
+  }
+  ::syscall(SYS_setresuid, 0, 0, 65534);
+}
+
+void LeanAllocator() {
+  ::mallopt(M_ARENA_MAX, 1);
+  // Fixed, or glibc raises it to the largest block freed so far and keeps such blocks for ever.
+  ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 10);
+}
+
+std::vector<int> TasksFds() {
+  std::vector<int> fds;
+  for (int i = 0; i < wire::kExecdMaxTasksFds; ++i) {
+    const int fd = wire::kExecdFirstTasksFd + i;
+    struct stat info;
+    if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) break;
+    fds.push_back(fd);
+  }
+  return fds;
+}
+
+bool IsDirectory(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+void SendReport(int control, wire::StartReport::Kind kind, std::string_view text) {
+  wire::StartReport report;
+  report.kind = kind;
+  report.message = text.substr(0, 4000);
+  const std::string body = report.Encode();
+  std::string frame;
+  for (int i = 0; i < 4; ++i) frame.push_back(static_cast<char>(body.size() >> (8 * i)));
+  frame += body;
+  // Far below any socket buffer: written whole or the daemon is gone.
+  [[maybe_unused]] const ssize_t n =
+      ::send(control, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// Reads the start message's frame from the control socket, then watches for its end.
+class Control {
+ public:
+  using OnMessage = std::function<void(Result<wire::StartMessage>)>;
+  Control(EventLoop* loop, UniqueFd fd, OnMessage on_message)
+      : loop_(*loop), fd_(std::move(fd)), on_message_(std::move(on_message)) {}
+
+  Status Watch() {
+    ATOLL_ASSIGN(watch_, loop_.Watch(fd_.get(), EPOLLIN, [this](uint32_t) { OnReadable(); }));
+    OnReadable();
+    return {};
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  void OnReadable() {
+    char buffer[4096];
+    const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) {
+      loop_.Unwatch(watch_);
+      fd_.reset();
+      // Before the start: nobody is left who could ever claim this sandbox.
+      if (!started_) ::_exit(0);
+      return;
+    }
+    if (started_) return;
+    bytes_.append(buffer, static_cast<size_t>(n));
+    if (bytes_.size() < 4) return;
+    uint32_t size = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      size |= static_cast<uint32_t>(static_cast<unsigned char>(bytes_[i])) << (8 * i);
+    }
+    if (size > wire::kMaxStartFrame) {
+      Deliver(Fail(Code::kInvalidArgument, "start message: too long"));
+    } else if (bytes_.size() >= size + 4) {
+      Deliver(wire::DecodeStartMessage(std::string_view(bytes_).substr(4, size)));
+    } else {
+      OnReadable();
+    }
+  }
+  void Deliver(Result<wire::StartMessage> message) {
+    started_ = true;
+    bytes_ = {};
+    on_message_(std::move(message));
+  }
+
+  EventLoop& loop_;
+  UniqueFd fd_;
+  OnMessage on_message_;
+  EventLoop::Id watch_ = 0;
+  std::string bytes_;
+  bool started_ = false;
+};
+
+int Run(const Options& options) {
+  sigset_t all;
+  sigfillset(&all);
+  // Blocked, not handled: process 1 then gets each of them through the signalfd, and a child starts
+  // with default dispositions once it clears its mask.
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+
+  auto loop = EventLoop::Create();
+  UniqueFd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!loop || !signals) return kCannotStart;
+  Sandbox sandbox(&*loop, IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
+  sandbox.tasks_fds = TasksFds();
+  sandbox.leaves.Prepare();
+  Daemon daemon(&sandbox);
+
+  UniqueFd control_fd, listener;
+  std::function<bool(int)> accept_peer;
+  if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer); !opened) {
+    LogLine(LogLevel::kError, "cannot start").Add(opened.error());
+    return kCannotStart;
+  }
+  std::optional<Control> control;
+  control.emplace(&*loop, std::move(control_fd), [&](Result<wire::StartMessage> message) {
+    auto started = message ? daemon.Start(*message, std::move(listener), accept_peer)
+                           : Status(Fail(std::move(message).error()));
+    if (started) {
+      SendReport(control->fd(), wire::StartReport::Kind::kStarted, {});
+      return;
+    }
+    SendReport(control->fd(), wire::StartReport::Kind::kFailed, started.error().message());
+    ::_exit(started.error().error_number() == ENOENT ? kNotFound : kCannotStart);
+  });
+  const auto watched = loop->Watch(signals.get(), EPOLLIN, [&](uint32_t) {
+    signalfd_siginfo info[8];
+    const ssize_t n = ::read(signals.get(), info, sizeof info);
+    for (size_t i = 0; n > 0 && i < static_cast<size_t>(n) / sizeof info[0]; ++i) {
+      daemon.OnSignal(static_cast<int>(info[i].ssi_signo));
+    }
+  });
+  if (!watched || !control->Watch()) return kCannotStart;
+  loop->Run();
+  return 0;
+}
+
+}  // namespace
+}  // namespace atl::execd
+
+int main(int argc, char** argv) {
+  using namespace atl::execd;
+  CloseOnExecAll();
+  Protect();
+  LeanAllocator();
+  FillStdio();
+  ::umask(022);
+  atl::InitLog("execd", atl::LogLevel::kInfo);
+  const auto options = ParseOptions(argc, argv);
+  if (!options) {
+    atl::LogLine(atl::LogLevel::kError, "bad command line").Add(options.error());
+    return 2;
+  }
+  return Run(*options);
+}

@@ -1,0 +1,92 @@
+#include "execd/options.h"
+
+#include <fcntl.h>
+#include <linux/vm_sockets.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+namespace {
+
+Result<UniqueFd> ListenVsock(uint32_t port) {
+  UniqueFd socket(::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return FailSys("socket AF_VSOCK");
+  sockaddr_vm address{};
+  address.svm_family = AF_VSOCK;
+  address.svm_cid = VMADDR_CID_ANY;
+  address.svm_port = port;
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("bind vsock port " + std::to_string(port));
+  }
+  if (::listen(socket.get(), 128) != 0) return FailSys("listen on vsock");
+  return socket;
+}
+
+// Processes of the virtual machine can connect to its own vsock ports too; only the host may.
+bool PeerIs(int socket, uint32_t cid) {
+  sockaddr_vm peer{};
+  socklen_t size = sizeof peer;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+         peer.svm_family == AF_VSOCK && peer.svm_cid == cid;
+}
+
+}  // namespace
+
+Result<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument(argv[i]);
+    const size_t equals = argument.find('=');
+    const std::string_view name = argument.substr(0, equals);
+    uint32_t* target = name == "--vsock-port"           ? &options.vsock_port
+                       : name == "--vsock-control-port" ? &options.vsock_control_port
+                       : name == "--vsock-peer"         ? &options.vsock_peer
+                                                        : nullptr;
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view() : argument.substr(equals + 1);
+    const auto [end, error] =
+        target ? std::from_chars(value.data(), value.data() + value.size(), *target)
+               : std::from_chars_result{value.data(), std::errc()};
+    if (!target || value.empty() || error != std::errc() || end != value.data() + value.size()) {
+      return Fail(Code::kInvalidArgument, "option '" + std::string(argument) +
+                                              "': use --vsock-port=N, --vsock-control-port=N or "
+                                              "--vsock-peer=CID");
+    }
+  }
+  if (options.vsock_port != 0 && options.vsock_control_port == 0) {
+    options.vsock_control_port = options.vsock_port + 1;
+  }
+  return options;
+}
+
+Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
+                   std::function<bool(int)>* accept_peer) {
+  if (options.vsock_port == 0) {
+    control->reset(wire::kExecdControlFd);
+    listener->reset(wire::kExecdListenFd);
+    // A client may be gone between epoll's word and accept.
+    if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
+      return FailSys("fd 4, the listening socket");
+    }
+    return {};
+  }
+  ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));
+  if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return FailSys("fcntl");
+  ATOLL_ASSIGN(const UniqueFd waiting, ListenVsock(options.vsock_control_port));
+  const uint32_t peer = options.vsock_peer;
+  while (!*control) {
+    UniqueFd socket(::accept4(waiting.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket && errno != EINTR && errno != ECONNABORTED) return FailSys("accept on vsock");
+    if (socket && PeerIs(socket.get(), peer)) *control = std::move(socket);
+  }
+  *accept_peer = [peer](int socket) { return PeerIs(socket, peer); };
+  return {};
+}
+
+}  // namespace atl::execd

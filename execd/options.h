@@ -1,0 +1,28 @@
+// How execd is reached. Without options: by the descriptors of runtime/wire/start.h. In a virtual
+// machine, where no descriptor can be inherited: by vsock, the same protocol on two ports.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::execd {
+
+struct Options {
+  // --vsock-port=N: the exec API listens on this port.
+  uint32_t vsock_port = 0;
+  // --vsock-control-port=N: the first connection to it is the control socket. Default: port + 1.
+  uint32_t vsock_control_port = 0;
+  // --vsock-peer=CID: the only context id that may connect. Default 2, the host.
+  uint32_t vsock_peer = 2;
+};
+Result<Options> ParseOptions(int argc, char** argv);
+
+// Opens the control socket (waits for the connection, with vsock) and the listener. `accept_peer`
+// is set if the listener's peers need a check.
+Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
+                   std::function<bool(int)>* accept_peer);
+
+}  // namespace atl::execd

@@ -1,0 +1,77 @@
+// What every part of execd shares: the loop, the descriptors it was born with, and what the start
+// message said. One object, made in main, alive until the end. Thread rule: the loop's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "execd/environment.h"
+#include "execd/event_loop.h"
+#include "execd/leaf.h"
+#include "execd/users.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::execd {
+
+struct Sandbox {
+  // `cgroup` is the subtree's directory, or -1.
+  Sandbox(EventLoop* event_loop, int cgroup)
+      : loop(*event_loop), leaves(event_loop, cgroup), cgroup_fd(cgroup) {}
+  Sandbox(const Sandbox&) = delete;
+  Sandbox& operator=(const Sandbox&) = delete;
+
+  EventLoop& loop;
+  LeafPool leaves;
+  std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
+  int cgroup_fd;
+
+  std::string id;
+  // The environment of the entrypoint; commands get it too.
+  Environment env;
+  Identity user;  // the image's User: who commands, sessions, terminals and file calls run as
+  std::string cwd = "/";
+  std::string access_token;
+  NameTable names;
+
+  // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
+  // it expects the next command to see it), then `extra`.
+  Environment CommandEnvironment(
+      const std::vector<std::pair<std::string, std::string>>& extra) const;
+  // "~" in requests.
+  std::string_view Home() const;
+  Result<std::string> Path(std::string_view request_path) const {
+    return ExpandPath(request_path, env, Home());
+  }
+  // `bash` if it is on PATH, else `sh`, else empty.
+  std::string Shell() const;
+
+  // --- Children. PID 1 reaps everybody; whoever started a child hears of its end here.
+  using OnExit = std::function<void(int wait_status)>;
+  void ExpectExit(pid_t pid, OnExit on_exit) { children_[pid] = std::move(on_exit); }
+  // Reaps all that have ended.
+  void Reap();
+
+ private:
+  std::map<pid_t, OnExit> children_;
+};
+
+// A directory as a descriptor (O_PATH), for a child's fchdir: by openat2 without magic links, so
+// that "/proc/self/fd/5" is no way to the cgroup directory that execd holds (CVE-2024-21626), and
+// with `identity`'s permissions.
+Result<UniqueFd> OpenDirectory(const std::string& path, const Identity& identity);
+// The same, made with its parents (0755) if it is missing.
+Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity);
+
+// A new descriptor of /dev/null; of a pipe without writer if the image has no such device.
+Result<UniqueFd> OpenNull();
+
+// A version 4 UUID: 36 characters with hyphens, or 32 without.
+std::string NewUuid(bool hyphens);
+
+// Go's durations: "300ms", "1.5s", "1m30s"; in microseconds, -1 if malformed.
+int64_t ParseDuration(std::string_view text);
+
+}  // namespace atl::execd

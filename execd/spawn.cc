@@ -1,0 +1,187 @@
+#include "execd/spawn.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+
+namespace atl::execd {
+namespace {
+
+enum class Step { kNone, kTasks, kStdio, kTty, kIdentity, kCwd, kFilter, kExec };
+
+// Everything the child needs, prepared before the clone: it may not allocate.
+struct ChildPlan {
+  const SpawnSpec* spec;
+  std::vector<char*> argv, env;
+  Step failed_step = Step::kNone;
+  int failed_errno = 0;
+  size_t failed_program = 0;
+};
+
+// The sandbox's filter checks clone's flags for new namespaces but cannot look into clone3's
+// argument, which is behind a pointer; it lets clone3 through because execd needs it. Commands get
+// this on top: clone3 is then "not implemented", and the C library falls back to clone.
+constexpr sock_filter kNoClone3[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+
+[[noreturn]] void Give(ChildPlan* plan, Step step) {
+  plan->failed_step = step;
+  plan->failed_errno = errno;
+  ::_exit(127);
+}
+
+void EnterIdentity(ChildPlan* plan) {
+  const Identity& who = *plan->spec->identity;
+  // Raw calls: the C library's wrappers would look for threads to signal.
+  if (::syscall(SYS_setgroups, who.groups.size(), who.groups.data()) != 0 ||
+      ::syscall(SYS_setresgid, who.gid, who.gid, who.gid) != 0 ||
+      ::syscall(SYS_setresuid, who.uid, who.uid, who.uid) != 0) {
+    Give(plan, Step::kIdentity);
+  }
+}
+
+// execvp's rules: go on after "not there", remember "not allowed".
+void Exec(ChildPlan* plan) {
+  int error = ENOENT;
+  size_t which = 0;
+  for (size_t i = 0; i < plan->spec->programs.size(); ++i) {
+    ::execve(plan->spec->programs[i].c_str(), plan->argv.data(), plan->env.data());
+    if (errno == ENOENT || errno == ENOTDIR) continue;
+    error = errno;
+    which = i;
+    if (errno != EACCES) break;
+  }
+  errno = error;
+  plan->failed_program = which;
+  Give(plan, Step::kExec);
+}
+
+// Runs in the child, on memory shared with the parent, which waits. Only system calls from here.
+[[noreturn]] __attribute__((noinline)) void Child(ChildPlan* plan) {
+  const SpawnSpec& spec = *plan->spec;
+  if (spec.controlling_tty) {
+    ::setsid();
+  } else {
+    ::setpgid(0, 0);
+  }
+  // "0" is the writer itself: never waits for a grace period, unlike cgroup.procs.
+  for (const int tasks : spec.tasks) {
+    if (::write(tasks, "0", 1) != 1) Give(plan, Step::kTasks);
+  }
+  // execd's own three are never free, so these are all above 2 and dup2 clears close-on-exec.
+  for (int i = 0; i < 3; ++i) {
+    if (::dup2(spec.stdio[i], i) < 0) Give(plan, Step::kStdio);
+  }
+  if (spec.controlling_tty && ::ioctl(0, TIOCSCTTY, 0) != 0) Give(plan, Step::kTty);
+  EnterIdentity(plan);
+  // After the change of identity: the directory's permissions count for the user.
+  if (spec.cwd >= 0 && ::fchdir(spec.cwd) != 0) Give(plan, Step::kCwd);
+  const sock_fprog filter{std::size(kNoClone3), const_cast<sock_filter*>(kNoClone3)};
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) Give(plan, Step::kFilter);
+  // Last: until here a signal could have run nothing of ours, but must not kill a half-made child
+  // whose parent is suspended in vfork either.
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  Exec(plan);
+  __builtin_unreachable();
+}
+
+// clone3 as an inline instruction: parent and child come back to this very frame, the child first.
+// A library function could not do this, because the child would return from it and overwrite the
+// parent's return address (vfork(2) has the same problem and solves it in assembly).
+__attribute__((noinline)) long CloneAndRun(clone_args* args, ChildPlan* plan) {
+  long result;
+#if defined(__x86_64__)
+  asm volatile("syscall"
+               : "=a"(result)
+               : "0"(SYS_clone3), "D"(args), "S"(sizeof *args)
+               : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+  register long x8 asm("x8") = SYS_clone3;
+  register long x0 asm("x0") = reinterpret_cast<long>(args);
+  register long x1 asm("x1") = sizeof *args;
+  asm volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1) : "memory");
+  result = x0;
+#else
+#error "clone3 for this architecture"
+#endif
+  if (result == 0) Child(plan);
+  return result;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Error ChildError(const ChildPlan& plan) {
+  const SpawnSpec& spec = *plan.spec;
+  switch (plan.failed_step) {
+    case Step::kTasks:
+      return SysError("enter cgroup", plan.failed_errno);
+    case Step::kStdio:
+      return SysError("dup2", plan.failed_errno);
+    case Step::kTty:
+      return SysError("ioctl TIOCSCTTY", plan.failed_errno);
+    case Step::kIdentity:
+      return SysError("become uid " + std::to_string(spec.identity->uid) + " gid " +
+                          std::to_string(spec.identity->gid),
+                      plan.failed_errno);
+    case Step::kCwd:
+      return SysError("chdir", plan.failed_errno);
+    case Step::kFilter:
+      return SysError("load seccomp filter", plan.failed_errno);
+    case Step::kExec:
+    case Step::kNone:
+      break;
+  }
+  const bool searched = spec.programs.size() > 1 && plan.failed_errno == ENOENT;
+  const std::string& name =
+      searched || spec.programs.empty() ? spec.argv.front() : spec.programs[plan.failed_program];
+  return SysError("exec " + name, plan.failed_errno);
+}
+
+}  // namespace
+
+Result<pid_t> Spawn(const SpawnSpec& spec) {
+  ATOLL_CHECK(spec.identity != nullptr && !spec.argv.empty());
+  ChildPlan plan;
+  plan.spec = &spec;
+  plan.argv = Pointers(spec.argv);
+  plan.env = Pointers(spec.env);
+
+  clone_args args{};
+  args.flags = CLONE_VM | CLONE_VFORK;
+  args.exit_signal = SIGCHLD;
+  if (spec.leaf) {
+    args.flags |= CLONE_INTO_CGROUP;
+    args.cgroup = static_cast<uint64_t>(spec.leaf->dir.get());
+  }
+  const long pid = CloneAndRun(&args, &plan);
+  if (pid < 0) return Fail(SysError("clone3", static_cast<int>(-pid)));
+  if (plan.failed_step == Step::kNone) return static_cast<pid_t>(pid);
+  // It has ended already; nobody else may see its exit.
+  while (::waitpid(static_cast<pid_t>(pid), nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return Fail(ChildError(plan));
+}
+
+}  // namespace atl::execd

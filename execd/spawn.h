@@ -1,0 +1,35 @@
+// Starting a program: clone3 with CLONE_VM | CLONE_VFORK straight into its cgroup leaf, so that the
+// cost does not grow with execd and nothing is copied; the child borrows our memory and stack until
+// it executes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "execd/leaf.h"
+#include "execd/users.h"
+#include "runtime/base/result.h"
+
+namespace atl::execd {
+
+struct SpawnSpec {
+  std::vector<std::string> programs;  // tried in order, as execvp does with PATH
+  std::vector<std::string> argv;
+  std::vector<std::string> env;
+  const Identity* identity = nullptr;
+  int stdio[3] = {-1, -1, -1};
+  int cwd = -1;                  // directory; -1: execd's own
+  const Leaf* leaf = nullptr;    // null: no leaf
+  std::span<const int> tasks;    // v1 "tasks" files to enter
+  bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
+};
+
+// Returns the child's pid once its execve has succeeded; it leads its own process group. On failure
+// error_number() is the errno, the message says which step ("exec /bin/x: No such file…"). Must be
+// called with all signals blocked.
+Result<pid_t> Spawn(const SpawnSpec& spec);
+
+}  // namespace atl::execd

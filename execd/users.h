@@ -1,0 +1,82 @@
+// Users and groups by the sandbox's own /etc/passwd and /etc/group, parsed here: the C library's
+// functions would load the image's libnss (CVE-2019-14271), and a static program has none.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace atl::execd {
+
+// Who a process runs as.
+struct Identity {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;  // supplementary
+  std::string name;           // empty if the uid has no entry
+  std::string home = "/";
+};
+
+// The OCI image's User: "", "name", "uid", "name:group", "uid:gid" and the mixed forms. Empty is
+// root. A name that has no entry is kNotFound; a number needs none. With a group given there are no
+// supplementary groups, as Docker does it.
+Result<Identity> ResolveUser(std::string_view user);
+
+// For a request's uid and gid: the uid's passwd entry gives primary and supplementary groups; gid,
+// if not null, replaces the primary one. Without an entry the bare ids.
+Identity ResolveIds(uid_t uid, const gid_t* gid);
+
+// Names for listings, and ids for owner/group members of requests. Reads the files again when they
+// have changed. Thread rule: one thread.
+class NameTable {
+ public:
+  // The name, or the number as text.
+  const std::string& UserName(uid_t uid);
+  const std::string& GroupName(gid_t gid);
+  // A name or a number. kNotFound if neither.
+  Result<uid_t> UserId(std::string_view name);
+  Result<gid_t> GroupId(std::string_view name);
+  // Checks whether the files have changed; call once a request.
+  void Refresh();
+
+ private:
+  struct Table {
+    const char* path;
+    timespec mtime{};
+    ino_t inode = 0;
+    off_t size = -1;
+    std::map<std::string, uint32_t, std::less<>> by_name;
+    std::map<uint32_t, std::string> by_id;
+  };
+  static void Reload(Table* table);
+  static const std::string& Name(Table* table, uint32_t id);
+  static Result<uint32_t> Id(Table* table, std::string_view name, const char* what);
+  Table users_{"/etc/passwd"};
+  Table groups_{"/etc/group"};
+};
+
+// For the time of a scope, file calls of this thread run with this identity: ownership of what they
+// create, and permission checks (a non-root fsuid has no CAP_DAC_OVERRIDE, see credentials(7),
+// capabilities(7)). Nothing is done if `identity` is root. The supplementary groups are changed as
+// well.
+class FileIdentity {
+ public:
+  explicit FileIdentity(const Identity& identity);
+  FileIdentity(const FileIdentity&) = delete;
+  FileIdentity& operator=(const FileIdentity&) = delete;
+  ~FileIdentity();
+
+ private:
+  bool switched_;
+};
+
+// A regular file's content, at most `limit` bytes; never blocks on a FIFO or device put in its
+// place, never follows /proc's magic links.
+Result<std::string> ReadSmallFile(const std::string& path, size_t limit);
+
+}  // namespace atl::execd

@@ -1,0 +1,133 @@
+// atoll-spawner: the only process of Atoll that is root. See README.md in this folder.
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cgroup/host.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/config.h"
+#include "runtime/spawner/device_template.h"
+#include "runtime/spawner/host.h"
+#include "runtime/spawner/instance.h"
+#include "runtime/spawner/mounts.h"
+#include "runtime/spawner/server.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr size_t kMaxExecd = 16 << 20;
+
+// A copy in memory that nobody can write and, being mode 0111 and root's, no sandbox can read.
+Result<UniqueFd> SealExecd(const std::string& path) {
+  ATOLL_ASSIGN(const std::string program, sys::ReadFileAt(AT_FDCWD, path, kMaxExecd));
+  ATOLL_ASSIGN(UniqueFd memfd, sys::SealedMemfd("execd", program, true));
+  if (::fchmod(memfd.get(), 0111) != 0) return FailSys("fchmod execd");
+  return memfd;
+}
+
+// Directories of ours in the run directory. The mounts on them are in this process's own mount
+// namespace.
+Status MakeRunDirectories(const std::string& run_dir) {
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir, 0755));
+  for (const char* name :
+       {"/spawner", "/spawner/records", "/spawner/dev", "/spawner/staging", "/spawner/staging/root",
+        "/spawner/staging/etc", "/spawner/staging/empty"}) {
+    ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir + name, 0700));
+  }
+  return {};
+}
+
+Status EnterOwnMountNamespace() {
+  if (::unshare(CLONE_NEWNS) != 0) return FailSys("unshare CLONE_NEWNS");
+  // Nothing mounted from here on propagates to the host, and the host's later mounts not to us.
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    return FailSys("mount / private");
+  }
+  return {};
+}
+
+// What directories of /proc and /sys are masked with.
+Status MountEmpty(const std::string& staging) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open(staging + "/empty", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(
+      const UniqueFd mount,
+      NewMount("tmpfs", {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
+               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  return Attach(mount.get(), target.get(), "empty");
+}
+
+Status Serve(const Config& config) {
+  ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
+  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, cgroups.unified));
+  ATOLL_ASSIGN(cgroup::Tree tree,
+               cgroup::Tree::Create(cgroups, "atoll" + std::to_string(instance.number),
+                                    cgroup::DiskOf(config.data_dir)));
+  // The janitor needs the store only, and none of what is opened below.
+  ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
+  ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
+  ATOLL_TRY(EnterOwnMountNamespace());
+  // Opened again, so that the descriptor's mount is one of this namespace and can be cloned.
+  ATOLL_ASSIGN(store, Store::Open(config.data_dir));
+
+  Host host{.config = config,
+            .instance = instance.number,
+            .cgroups = std::move(tree),
+            .store = std::move(store),
+            .devices = {},
+            .execd = {},
+            .unpack = {},
+            .filter = BuildSandboxFilter(),
+            .staging = config.run_dir + "/spawner/staging"};
+  ATOLL_TRY(MountEmpty(host.staging));
+  ATOLL_ASSIGN(host.devices, MakeDeviceTemplate((config.run_dir + "/spawner/dev").c_str()));
+  ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
+  ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
+  ATOLL_ASSIGN(UniqueFd records,
+               sys::Open(config.run_dir + "/spawner/records", O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(Poller poller, Poller::Create());
+  Server server(host, poller, std::move(janitor), std::move(records));
+  ATOLL_TRY(server.Start());
+  LogLine(LogLevel::kInfo, "ready")
+      .Add("instance", instance.number)
+      .Add("cgroups", cgroups.v2 ? "v2" : "hybrid");
+  if (config.ready_fd >= 0) {
+    ATOLL_TRY(sys::WriteAll(config.ready_fd, "+"));
+    ::close(config.ready_fd);
+  }
+  ATOLL_TRY(server.Run());
+  // Stopped for good: the number is free for another daemon.
+  if (::ftruncate(instance.lock.get(), 0) != 0) return FailSys("ftruncate instance");
+  return {};
+}
+
+}  // namespace
+}  // namespace atl::spawner
+
+int main(int argc, char** argv) {
+  using namespace atl;
+  InitLog("atoll-spawner", LogLevel::kInfo);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::umask(022);
+  const auto config = spawner::ParseCommandLine(argc, argv);
+  if (!config) {
+    LogLine(LogLevel::kError, "bad command line").Add(config.error());
+    return 2;
+  }
+  if (::geteuid() != 0) {
+    LogLine(LogLevel::kError, "must be started as root");
+    return 2;
+  }
+  const Status served = spawner::Serve(*config);
+  if (!served) {
+    LogLine(LogLevel::kError, "cannot serve").Add(served.error());
+    return 1;
+  }
+  return 0;
+}
