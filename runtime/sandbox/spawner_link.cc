@@ -62,9 +62,9 @@ void SpawnerLink::Refuse(Callback done) {
   loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
 }
 
-void SpawnerLink::PrepareSlot(uint32_t slot, Done<UniqueFd> done) {
+void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) {
   if (!client_) return Refuse(std::move(done));
-  client_->PrepareSlot(slot, std::move(done));
+  client_->PrepareSlot(slot, limits, std::move(done));
 }
 
 void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
