@@ -16,6 +16,8 @@ namespace {
 // fragmented on the way (dnsflagday.net), and the path to a sandbox is no exception.
 constexpr size_t kMaxUdpAnswer = 4096;
 constexpr int kTcpBacklog = 64;
+// Of a client's connection: the kernel would let it grow to megabytes for one that does not read.
+constexpr int kTcpSendBuffer = 64 * 1024;
 // Datagrams or connections taken in one go, so that other work gets its turn.
 constexpr int kBatch = 32;
 
@@ -111,6 +113,10 @@ void DnsForwarder::OnConnection(size_t listener) {
     UniqueFd socket(::accept4(listeners_[listener].tcp.get(), from.get(), &from.size,
                               SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
+    if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kTcpSendBuffer,
+                     sizeof kTcpSendBuffer) != 0) {
+      continue;
+    }
     std::string source = from.AddressBytes();
     // Over a limit the connection closes here: the client sees a reset and tries again or not.
     if (connections_.size() >= limits_.tcp_clients) continue;

@@ -174,7 +174,9 @@ Status RemoveTree(int dirfd, const std::string& name) {
       continue;
     }
     if (path.size() == 1) {
-      if (::unlinkat(dirfd, name.c_str(), AT_REMOVEDIR) != 0) return FailSys("rmdir " + name);
+      if (::unlinkat(dirfd, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+        return FailSys("rmdir " + name);
+      }
       return {};
     }
     ATOLL_ASSIGN(UniqueFd parent, OpenAt(dir.get(), "..", O_RDONLY | O_DIRECTORY));

@@ -132,10 +132,14 @@ void Connection::RespondToBadHead(const HeadError& error) {
 // ---- input
 
 void Connection::ReadMore(OnRead on_read) {
+  if (closed_) {
+    return asio::post(core_->loop.io(),
+                      [on_read = std::move(on_read)] { on_read(asio::error::operation_aborted); });
+  }
   on_read_ = std::move(on_read);
   if (reading_) return;
   reading_ = true;
-  if (eof_ || closed_) {
+  if (eof_) {
     asio::post(core_->loop.io(), [self = shared_from_this()] {
       self->reading_ = false;
       const OnRead waiter = std::exchange(self->on_read_, nullptr);
@@ -316,6 +320,9 @@ void Connection::Close() {
   ErrorCode ignored;
   timer_.cancel();
   stream_.close(ignored);  // pending operations complete with operation_aborted
+  // Not left to the read's completion: what waits holds this connection, and a loop that ends now
+  // would never break that ring.
+  if (on_read_) ReadMore(std::exchange(on_read_, nullptr));
   if (auto on_abort = std::exchange(on_abort_, nullptr)) on_abort();
   core_->connections.erase(this);
   if (core_->stopping && core_->connections.empty() && core_->on_idle) {

@@ -34,7 +34,8 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
   ++generation_;
   preparing_ = 0;
   retry_at_us_ = 0;
-  // What was ready or resting has a namespace that is about to go, or has a new owner in `prepared`.
+  // What was ready or resting has a namespace that is about to go, or has a new owner in
+  // `prepared`.
   std::vector<uint32_t> leftover(ready_.begin(), ready_.end());
   for (const Resting& resting : resting_) leftover.push_back(resting.slot);
   ready_.clear();
@@ -160,6 +161,7 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
+<<<<<<< HEAD
   const auto done = [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
     if (generation != generation_) return;
     --preparing_;
@@ -167,6 +169,15 @@ void SlotPool::Prepare(uint32_t slot) {
     Pump();
   };
   spawner_.PrepareSlot(slot, config_.limits, done);
+=======
+  spawner_.PrepareSlot(slot, config_.limits,
+                       [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
+                         if (generation != generation_) return;
+                         --preparing_;
+                         Prepared(slot, std::move(rtnetlink));
+                         Pump();
+                       });
+>>>>>>> main
 }
 
 void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {

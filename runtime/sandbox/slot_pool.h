@@ -34,6 +34,8 @@ class SlotPool {
     // connections of its last owner may still be on the way.
     int64_t rest_us = 1000 * 1000;
     int64_t refill_delay_us = 5 * 1000;
+    // What a slot's cgroup gets ahead of time: the defaults, so that most builds write no limit.
+    wire::Limits limits;
   };
   using Taken = std::function<void(Result<uint32_t> slot)>;
 

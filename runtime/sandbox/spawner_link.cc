@@ -29,9 +29,10 @@ void SpawnerLink::Start(Loop& loop, std::function<void(const wire::SandboxRecord
 }
 
 void SpawnerLink::StartClient() {
-  client_->Start(*loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
-                 // From the loop: the client is destroyed, which it must not be while it calls.
-                 [this] { loop_->Post([this] { Lost(); }); });
+  client_->Start(
+      *loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
+      // From the loop: the client is destroyed, which it must not be while it calls.
+      [this] { loop_->Post([this] { Lost(); }); });
 }
 
 void SpawnerLink::Lost() {

@@ -93,7 +93,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   Config config;
   config.capabilities = AllCapabilities();
   ATOLL_ASSIGN(const std::string own_directory, OwnDirectory());
-  config.execd = own_directory + "/execd";
+  config.execd = own_directory + "/atoll-execd";
   config.unpack = own_directory + "/atoll-unpack";
   bool user_given = false;
   for (int i = 1; i < argc; i += 2) {

@@ -79,6 +79,7 @@ Status Server::Run() {
     ATOLL_TRY(poller_.RunOnce(timeout));
     timeout = sandboxes_.Sweep() ? kSweepMillis : -1;
   }
+  janitor_.Finish();
   return {};
 }
 

@@ -40,8 +40,14 @@ void MakeLayer(const std::string& data_dir) {
   fs::create_directories(layer / "bin");
   fs::copy_file("/bin/busybox", layer / "bin/busybox");
   fs::create_symlink("busybox", layer / "bin/sh");
+  fs::copy_file(FromEnvironment("ATOLL_ATTACK_PROBE"), layer / "bin/attack");
+  // Root's and set-user-ID: an image may hold that.
+  fs::create_directory(layer / "suid");
+  fs::copy_file("/bin/busybox", layer / "suid/busybox");
   for (const auto& entry : fs::recursive_directory_iterator(layer)) Own(entry.path());
   Own(layer);
+  // After the change of owner, which clears the bit.
+  fs::permissions(layer / "suid/busybox", fs::perms(04755));
 }
 
 Result<UniqueFd> Listener() {

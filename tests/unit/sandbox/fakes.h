@@ -117,9 +117,12 @@ class FakeLoop final : public Loop {
   std::deque<Callback> posted_;
 };
 
-// Answers nothing by itself: the test takes the pending calls and answers them.
+// Prepares and drops slots by itself, from the loop as the real one does; the test takes the other
+// calls and answers them.
 class FakeSpawner final : public launch::SpawnerClient {
  public:
+  explicit FakeSpawner(FakeLoop& its_loop) : loop(its_loop) {}
+
   struct PendingBuild {
     wire::Plan plan;
     UniqueFd control;
@@ -132,19 +135,18 @@ class FakeSpawner final : public launch::SpawnerClient {
     Finished done;
   };
 
-  void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
+  void Start(Loop&, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override {
-    loop_ = &loop;
     exit = std::move(on_exit);
     lost = std::move(on_lost);
   }
   void PrepareSlot(uint32_t slot, const wire::Limits&, Done<UniqueFd> done) override {
     prepares.push_back({slot, std::move(done)});
-    if (answer_prepares) AnswerPrepare();
+    if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
   }
   void DropSlot(uint32_t slot, Finished done) override {
     dropped.push_back(slot);
-    done({});
+    loop.Post([done = std::move(done)] { done({}); });
   }
   void Build(const wire::Plan& plan, int control, int listener, Done<launch::Built> done) override {
     builds.push_back({plan, UniqueFd(::fcntl(control, F_DUPFD_CLOEXEC, 3)),
@@ -193,9 +195,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   bool stopped = false;
   std::function<void(const wire::SandboxRecord&)> exit;
   std::function<void()> lost;
-
- private:
-  Loop* loop_ = nullptr;
+  FakeLoop& loop;
 };
 
 class FakeNetwork final : public netpolicy::Network {

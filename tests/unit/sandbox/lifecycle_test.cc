@@ -70,6 +70,7 @@ class LifecycleTest : public testing::Test {
       answer->called = true;
       answer->result = std::move(result);
     });
+    loop.Run();
     return answer;
   }
   // A running sandbox; execd's end of its control socket is `execd`.
@@ -112,7 +113,7 @@ class LifecycleTest : public testing::Test {
   std::string directory;
   FakeClock clock;
   FakeLoop loop{clock};
-  FakeSpawner spawner;
+  FakeSpawner spawner{loop};
   FakeNetwork network;
   FakeImages images;
   LifecycleConfig config;

@@ -22,12 +22,13 @@ class SlotPoolTest : public testing::Test {
   std::shared_ptr<int> Take() {
     auto got = std::make_shared<int>(-1);
     Pool().Take([got](Result<uint32_t> slot) { *got = slot ? static_cast<int>(*slot) : -2; });
+    loop.Run();
     return got;
   }
 
   FakeClock clock;
   FakeLoop loop{clock};
-  FakeSpawner spawner;
+  FakeSpawner spawner{loop};
   FakeNetwork network;
   SlotPool::Config config;
   std::unique_ptr<SlotPool> pool;

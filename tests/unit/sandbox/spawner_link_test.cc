@@ -10,7 +10,7 @@ namespace {
 class SpawnerLinkTest : public testing::Test {
  protected:
   SpawnerLinkTest() {
-    auto first = std::make_unique<FakeSpawner>();
+    auto first = std::make_unique<FakeSpawner>(loop);
     current = first.get();
     link = std::make_unique<SpawnerLink>(
         std::move(first),
@@ -18,7 +18,7 @@ class SpawnerLinkTest : public testing::Test {
           ++attempts;
           if (!answers) return Fail(Code::kUnavailable, "connection refused");
           hello->instance = 5;
-          auto next = std::make_unique<FakeSpawner>();
+          auto next = std::make_unique<FakeSpawner>(loop);
           current = next.get();
           return std::unique_ptr<launch::SpawnerClient>(std::move(next));
         });
