@@ -161,13 +161,13 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
-  spawner_.PrepareSlot(slot, config_.limits,
-                       [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
-                         if (generation != generation_) return;
-                         --preparing_;
-                         Prepared(slot, std::move(rtnetlink));
-                         Pump();
-                       });
+  const auto done = [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
+    if (generation != generation_) return;
+    --preparing_;
+    Prepared(slot, std::move(rtnetlink));
+    Pump();
+  };
+  spawner_.PrepareSlot(slot, config_.limits, done);
 }
 
 void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
