@@ -13,6 +13,7 @@
 namespace atl::netpolicy {
 
 inline constexpr uint32_t kMaxInstance = 7;
+inline constexpr uint32_t kMaxSlot = 4095;
 
 using Ipv4Bytes = std::array<uint8_t, 4>;   // network order
 using Ipv6Bytes = std::array<uint8_t, 16>;  // network order

@@ -1,19 +1,20 @@
-// Connection tracking entries of a sandbox that ends. They would outlive it (a TCP flow by days)
-// and let the far end of an old flow speak to the next user of the address.
+// Connection tracking entries of sandboxes that ended. They would outlive them, and the far end can
+// keep a UDP flow alive for as long as it likes: it would then speak to the next user of the
+// address, from outside, on a port of its choice.
 //
 // Thread rule: a socket belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <vector>
 
 #include "runtime/base/result.h"
 
 namespace atl::netpolicy {
 
-// Deletes every flow that `source` (4 or 16 bytes) began. `nfnetlink` is a NETLINK_NETFILTER
-// socket. The kernel walks its whole table for it (0.3 to 3 ms): not for a request's path.
-// Returns how many there were.
-Result<size_t> CutFlows(int nfnetlink, std::span<const uint8_t> source);
+// Deletes every flow that one of `slots` (sorted) began; returns how many there were. `nfnetlink`
+// is a NETLINK_NETFILTER socket. The kernel walks its whole table, 15 ms with 262,144 buckets: for
+// a pool thread, and for many slots at a time.
+Result<size_t> CutFlows(int nfnetlink, uint32_t instance, const std::vector<uint32_t>& slots);
 
 }  // namespace atl::netpolicy

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include "netpolicy/addresses.h"
@@ -23,12 +24,14 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint32_t kDefaultMtu = 1500;
+// A walk through the connection table takes a pool thread 15 ms: at most 1.5 % of a core.
+constexpr int64_t kSweepIntervalUs = 1'000'000;
 constexpr uint32_t kSmallestMtu = 1280;  // IPv6's, RFC 8200 section 5
 
 Status CheckSlot(uint32_t slot) {
   if (slot >= 1 && slot <= kMaxSlot) return {};
-  return Fail(Code::kInvalidArgument, "network slot " + std::to_string(slot) + ": not 1 to " +
-                                          std::to_string(kMaxSlot));
+  return Fail(Code::kInvalidArgument,
+              "network slot " + std::to_string(slot) + ": not 1 to " + std::to_string(kMaxSlot));
 }
 
 // "Such a thing is not there": fine when it was to be removed.
@@ -41,7 +44,8 @@ class HostNetwork final : public Network {
  public:
   static Result<std::unique_ptr<Network>> Make(const NetworkConfig& config);
 
-  Status Start(Loop& loop) override { return dns_->Start(loop); }
+  ~HostNetwork() override;
+  Status Start(Loop& loop) override;
   Status AttachSlot(uint32_t slot, int rtnetlink) override;
   Status DetachSlot(uint32_t slot) override;
   bool SlotLinkGone(uint32_t slot) override;
@@ -54,7 +58,9 @@ class HostNetwork final : public Network {
   Status InstallHostSide(const NetworkConfig& config);
   Status CreateLink(const SlotLink& link, int rtnetlink);
   Status SetElements(uint32_t slot, void (*change)(NftTransaction&, uint32_t, uint32_t));
-  Status CutFlowsOf(uint32_t slot);
+  Status CutFlowsNow();
+  void CutFlowsLater();
+  void SweepFlows();
   Status RemoveLinks(const std::vector<uint32_t>& slots);
 
   uint32_t instance_ = 0;
@@ -67,6 +73,15 @@ class HostNetwork final : public Network {
   UniqueFd host_netns_;
   UniqueFd interfaces_;  // any socket, for SIOCGIFINDEX
   std::unique_ptr<DnsForwarder> dns_;
+
+  // Detached slots whose flows may still be there.
+  std::set<uint32_t> uncut_;
+  Loop* loop_ = nullptr;
+  Loop::Id sweep_timer_ = 0;
+  bool sweeping_ = false;
+  // Of its own, for the pool thread; shared with the work, which may outlive this object.
+  std::shared_ptr<UniqueFd> sweep_socket_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) {
@@ -96,6 +111,8 @@ Status HostNetwork::OpenSockets() {
   ATOLL_ASSIGN(route_, OpenNetlink(NETLINK_ROUTE));
   ATOLL_ASSIGN(netfilter_, OpenNetlink(NETLINK_NETFILTER));
   ATOLL_ASSIGN(host_netns_, sys::Open("/proc/self/ns/net", O_RDONLY));
+  ATOLL_ASSIGN(UniqueFd sweep, OpenNetlink(NETLINK_NETFILTER));
+  sweep_socket_ = std::make_shared<UniqueFd>(std::move(sweep));
   interfaces_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!interfaces_) return FailSys("socket AF_UNIX");
   return {};
@@ -156,10 +173,53 @@ Status HostNetwork::SetElements(uint32_t slot,
   return transaction.Commit(netfilter_.get());
 }
 
-Status HostNetwork::CutFlowsOf(uint32_t slot) {
-  ATOLL_TRY(CutFlows(netfilter_.get(), SlotIpv4(instance_, slot)));
-  if (ipv6_) ATOLL_TRY(CutFlows(netfilter_.get(), SlotIpv6(instance_, slot)));
+HostNetwork::~HostNetwork() {
+  *alive_ = false;
+  if (loop_) loop_->Cancel(sweep_timer_);
+}
+
+Status HostNetwork::Start(Loop& loop) {
+  ATOLL_TRY(dns_->Start(loop));
+  loop_ = &loop;
   return {};
+}
+
+Status HostNetwork::CutFlowsNow() {
+  const std::vector<uint32_t> slots(uncut_.begin(), uncut_.end());
+  ATOLL_TRY(CutFlows(netfilter_.get(), instance_, slots));
+  uncut_.clear();
+  return {};
+}
+
+void HostNetwork::CutFlowsLater() {
+  if (uncut_.empty() || sweeping_ || sweep_timer_ != 0) return;
+  sweep_timer_ = loop_->After(kSweepIntervalUs, [this] {
+    sweep_timer_ = 0;
+    SweepFlows();
+  });
+}
+
+void HostNetwork::SweepFlows() {
+  struct Sweep {
+    std::vector<uint32_t> slots;
+    bool done = false;
+  };
+  auto sweep = std::make_shared<Sweep>();
+  sweep->slots.assign(uncut_.begin(), uncut_.end());
+  sweeping_ = true;
+  loop_->RunBlocking(
+      [sweep, socket = sweep_socket_, instance = instance_] {
+        sweep->done = CutFlows(socket->get(), instance, sweep->slots).has_value();
+      },
+      [this, alive = alive_, sweep] {
+        if (!*alive) return;
+        sweeping_ = false;
+        // A sweep that failed is tried again; until one succeeds the slots stay out of use.
+        if (sweep->done) {
+          for (const uint32_t slot : sweep->slots) uncut_.erase(slot);
+        }
+        CutFlowsLater();
+      });
 }
 
 Status HostNetwork::DetachSlot(uint32_t slot) {
@@ -169,10 +229,14 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
   if (!removed && !IsAbsent(removed.error())) {
     return Fail(std::move(removed).error().Wrap("detach network slot " + std::to_string(slot)));
   }
-  return CutFlowsOf(slot);
+  uncut_.insert(slot);
+  if (!loop_) return CutFlowsNow();
+  CutFlowsLater();
+  return {};
 }
 
 bool HostNetwork::SlotLinkGone(uint32_t slot) {
+  if (uncut_.contains(slot)) return false;
   ifreq request{};
   const std::string name = LinkName(instance_, slot);
   std::copy(name.begin(), name.end(), request.ifr_name);
@@ -195,12 +259,14 @@ Status HostNetwork::Recover(const std::vector<uint32_t>& live) {
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
 
   ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
-  std::erase_if(dead, [&](uint32_t slot) {
-    return std::find(live.begin(), live.end(), slot) != live.end();
-  });
+  std::erase_if(
+      dead, [&](uint32_t slot) { return std::find(live.begin(), live.end(), slot) != live.end(); });
   ATOLL_TRY(RemoveLinks(dead));
-  for (const uint32_t slot : dead) ATOLL_TRY(CutFlowsOf(slot));
-  return {};
+  // Also of those whose link went before this daemon came.
+  for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {
+    if (std::find(live.begin(), live.end(), slot) == live.end()) uncut_.insert(slot);
+  }
+  return CutFlowsNow();
 }
 
 Status HostNetwork::RemoveAll() {

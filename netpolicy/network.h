@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "netpolicy/addresses.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -40,8 +41,6 @@ struct NetworkConfig {
 
 // Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
 // the gateways lie outside of that range.
-inline constexpr uint32_t kMaxSlot = 4095;
-
 struct SlotAddresses {
   std::string ipv4;          // "10.200.0.7"
   std::string ipv6;          // "fd61:746c:6c00::7"
@@ -67,12 +66,15 @@ class Network {
   // permanent neighbours and routes on both sides and adds the set elements, all before it returns.
   virtual Status AttachSlot(uint32_t slot, int rtnetlink) = 0;
 
-  // Takes the slot's set elements away and cuts its flows. The link itself dies with its namespace,
-  // when the last process and descriptor are gone; never deleted here, that would wait for a grace
+  // Takes the slot's set elements away: nothing of it gets through any more. Its flows are cut
+  // within a second or so, off the loop and together with those of other slots (the kernel walks
+  // its whole table, 15 ms); before Start, at once. The link itself dies with its namespace, when
+  // the last process and descriptor are gone; never deleted here, that would wait for a grace
   // period.
   virtual Status DetachSlot(uint32_t slot) = 0;
 
-  // True when the slot's link is gone, so that its addresses may be used again.
+  // True when the slot's link is gone and its flows are cut, so that its addresses may be used
+  // again.
   virtual bool SlotLinkGone(uint32_t slot) = 0;
 
   // After a restart: detaches every slot of this instance that is not in `live`, links included.

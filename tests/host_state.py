@@ -175,6 +175,22 @@ class HostState:
         return [f'{sign} {line}' for sign, line in lines
                 if not (self.ignore and re.search(self.ignore, line))]
 
+    def numbers(self):
+        """{kind: how many}, for a running daemon, whose pools replace what they hand out."""
+        return {kind: len([item for item in items
+                           if not (self.ignore and re.search(self.ignore, f'{kind}: {item}'))])
+                for kind, items in self.items.items()}
+
+    def await_same_numbers(self, seconds):
+        """Like await_same, but only the numbers: {kind: (before, now)} where they differ."""
+        before = self.numbers()
+        deadline = time.monotonic() + seconds
+        while True:
+            now = HostState.capture(self.directories, self.ignore).numbers()
+            differing = {kind: (before[kind], now[kind]) for kind in now if before[kind] != now[kind]}
+            if not differing or time.monotonic() > deadline:
+                return differing
+
     def await_same(self, seconds):
         """The difference to the host as it is now, once it is empty or after the deadline.
 

@@ -1,7 +1,9 @@
 """Creates a sandbox through the HTTP API, runs Python in it, shows requests and latencies.
 
-    tools/first_sandbox.py SERVER_URL API_KEY_FILE IMAGE
-    tools/first_sandbox.py --ping SERVER_URL
+    tools/first_sandbox.py IMAGE [DAEMON_JSON]      default: /run/atoll/daemon.json
+    tools/first_sandbox.py --ping SERVER_URL        exit status 0 if a daemon answers there
+
+DAEMON_JSON is what a daemon leaves in its run directory: its URL, and where its key is.
 
 Only Python's standard library: this is also the shortest client of the API.
 """
@@ -116,11 +118,13 @@ def main(arguments):
         except (OSError, http.client.HTTPException):
             sys.exit(1)
         return
-    if len(arguments) != 3:
+    if len(arguments) not in (1, 2):
         sys.exit(__doc__)
-    url, key_file, image = arguments
-    with open(key_file, encoding='utf-8') as file:
-        client = Client(url, file.read().strip())
+    image, daemon_json = (*arguments, '/run/atoll/daemon.json')[:2]
+    with open(daemon_json, encoding='utf-8') as file:
+        daemon = json.load(file)
+    with open(daemon['key_file'], encoding='utf-8') as file:
+        client = Client(daemon['url'], file.read().strip())
     show_one(client, image)
     measure(client, image)
 

@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,10 @@ constexpr size_t kChunk = 128 << 10;
 
 void ArchiveCloser::operator()(struct archive* handle) const {
   archive_read_free(handle);
+}
+
+void BlobStream::DigestFree::operator()(evp_md_ctx_st* context) const {
+  EVP_MD_CTX_free(context);
 }
 
 Error ArchiveError(struct archive* handle, std::string_view call) {

@@ -1,8 +1,6 @@
 // A compressed or plain file as a stream of uncompressed bytes, hashed and bounded on its way.
 #pragma once
 
-#include <openssl/evp.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "runtime/base/result.h"
 
 struct archive;
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 
 namespace atl::images::unpack {
 
@@ -49,7 +48,7 @@ class BlobStream {
 
  private:
   struct DigestFree {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+    void operator()(evp_md_ctx_st* context) const;
   };
   BlobStream(int fd, const ExtractLimits& limits) : fd_(fd), limits_(limits) {}
   Status OpenHandle();
@@ -65,7 +64,7 @@ class BlobStream {
   uint64_t uncompressed_ = 0;
   bool ended_ = false;
   std::optional<Error> error_;
-  std::unique_ptr<EVP_MD_CTX, DigestFree> digest_;
+  std::unique_ptr<evp_md_ctx_st, DigestFree> digest_;
   std::string buffer_;
   ArchiveHandle handle_;
 };

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <string>
-#include <tl/expected.hpp>
 
+#include "runtime/base/result.h"
 #include "runtime/http/message.h"
 
 namespace atl::api {

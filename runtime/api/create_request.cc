@@ -14,8 +14,6 @@
 namespace atl::api {
 namespace {
 
-using nlohmann::json;
-
 constexpr int64_t kMinTimeoutSeconds = 60;
 constexpr char kNotOffered[] = "SANDBOX::API_NOT_SUPPORTED";
 
@@ -78,7 +76,7 @@ void ReadTimeout(const Field& body, sandbox::CreateSpec* spec) {
     timeout.Complain("greater_than_equal",
                      "Input should be greater than or equal to " +
                          std::to_string(kMinTimeoutSeconds),
-                     {{"ge", kMinTimeoutSeconds}});
+                     Dump({{"ge", kMinTimeoutSeconds}}));
     return;
   }
   spec->timeout_seconds = seconds;
@@ -155,7 +153,7 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   auto parsed = ParseBody(text);
   if (!parsed) return Refuse(std::move(parsed).error());
   Problems problems;
-  const Field body(*parsed, json::array({"body"}), &problems);
+  const Field body(*parsed, Location{"body"}, &problems);
   CreateRequest request;
   sandbox::CreateSpec& spec = request.spec;
   if (!body.IsObject()) {
@@ -195,7 +193,7 @@ Parsed<int64_t> ParseRenewRequest(const std::string& text) {
   auto parsed = ParseBody(text);
   if (!parsed) return Refuse(std::move(parsed).error());
   Problems problems;
-  const Field body(*parsed, json::array({"body"}), &problems);
+  const Field body(*parsed, Location{"body"}, &problems);
   const Field expires = body.At("expiresAt");
   int64_t unix_ms = 0;
   if (!body.IsObject()) {

@@ -1,6 +1,7 @@
 #include "runtime/api/error_map.h"
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "runtime/api/json.h"
 

@@ -38,8 +38,7 @@ int DepthOf(std::string_view text) {
 
 http::Response NotJson(size_t at, const std::string& why) {
   Problems problems;
-  problems.Add({"json_invalid", json::array({"body", at}), "JSON decode error", json::object(),
-                json{{"error", why}}});
+  problems.Add({"json_invalid", {"body", at}, "JSON decode error", "{}", Dump({{"error", why}})});
   return problems.ToResponse();
 }
 
@@ -89,7 +88,7 @@ http::Response JsonResponse(int status, const json& body) {
 Parsed<json> ParseBody(const std::string& text) {
   if (text.empty()) {
     Problems problems;
-    problems.Add({"missing", json::array({"body"}), "Field required", nullptr, {}});
+    problems.Add({"missing", {"body"}, "Field required", "null", {}});
     return Refuse(problems.ToResponse());
   }
   if (DepthOf(text) > kMaxDepth) {

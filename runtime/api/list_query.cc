@@ -1,7 +1,5 @@
 #include "runtime/api/list_query.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 
 #include "runtime/api/validation.h"
@@ -9,8 +7,6 @@
 
 namespace atl::api {
 namespace {
-
-using nlohmann::json;
 
 constexpr int64_t kMaxPageSize = 200;
 constexpr int64_t kMaxPage = 1LL << 40;
@@ -54,9 +50,9 @@ Parsed<ListQuery> ParseListQuery(std::string_view query) {
     if (name == "state") {
       list.states.push_back(Lower(value));
     } else if (name == "page") {
-      ParseInteger(value, json::array({"query", "page"}), 1, kMaxPage, &problems, &list.page);
+      ParseInteger(value, {"query", "page"}, 1, kMaxPage, &problems, &list.page);
     } else if (name == "pageSize") {
-      ParseInteger(value, json::array({"query", "pageSize"}), 1, kMaxPageSize, &problems,
+      ParseInteger(value, {"query", "pageSize"}, 1, kMaxPageSize, &problems,
                    &list.page_size);
     } else if (name == "metadata" && !value.empty()) {
       if (!EveryPieceHasEquals(value)) {

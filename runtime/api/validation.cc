@@ -2,7 +2,7 @@
 
 #include <charconv>
 #include <cmath>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "runtime/api/json.h"
@@ -27,11 +27,20 @@ std::optional<int64_t> ParseDigits(std::string_view text) {
   return value;
 }
 
-std::string LocText(const json& loc) {
+json LocJson(const Location& loc) {
+  json list = json::array();
+  for (const auto& part : loc) {
+    std::visit([&](const auto& value) { list.push_back(value); }, part);
+  }
+  return list;
+}
+
+std::string LocText(const Location& loc) {
   std::string text;
-  for (const json& part : loc) {
+  for (const auto& part : loc) {
     if (!text.empty()) text.push_back('.');
-    text += part.is_string() ? part.get<std::string>() : part.dump();
+    const auto* index = std::get_if<size_t>(&part);
+    text += index != nullptr ? std::to_string(*index) : std::get<std::string>(part);
   }
   return text;
 }
@@ -45,14 +54,13 @@ void Problems::Add(Problem problem) {
 http::Response Problems::ToResponse() const {
   json detail = json::array();
   for (const Problem& problem : list_) {
-    std::string input = Dump(problem.input);
-    json item = {{"type", problem.type}, {"loc", problem.loc}, {"msg", problem.msg}};
-    if (input.size() <= kMaxInputShown) {
-      item["input"] = problem.input;
+    json item = {{"type", problem.type}, {"loc", LocJson(problem.loc)}, {"msg", problem.msg}};
+    if (problem.input.size() <= kMaxInputShown) {
+      item["input"] = json::parse(problem.input, nullptr, /*allow_exceptions=*/false);
     } else {
-      item["input"] = "(" + std::to_string(input.size()) + " bytes)";
+      item["input"] = "(" + std::to_string(problem.input.size()) + " bytes)";
     }
-    if (!problem.ctx.is_null()) item["ctx"] = problem.ctx;
+    if (!problem.ctx.empty()) item["ctx"] = json::parse(problem.ctx, nullptr, false);
     detail.push_back(std::move(item));
   }
   std::string message = "the request is not valid";
@@ -66,8 +74,8 @@ http::Response Problems::ToResponse() const {
 }
 
 Field Field::At(const std::string& name) const {
-  json loc = loc_;
-  loc.push_back(name);
+  Location loc = loc_;
+  loc.emplace_back(name);
   const json* member = nullptr;
   if (value_ != nullptr && value_->is_object()) {
     const auto found = value_->find(name);
@@ -76,17 +84,22 @@ Field Field::At(const std::string& name) const {
   return Field(member, std::move(loc), problems_, value_);
 }
 
-void Field::Complain(std::string type, std::string msg, json ctx) const {
-  problems_->Add({std::move(type), loc_, std::move(msg), value_ != nullptr ? *value_ : json(),
-                  std::move(ctx)});
+bool Field::present() const {
+  return value_ != nullptr && !value_->is_null();
+}
+
+void Field::Complain(std::string type, std::string msg, std::string ctx) const {
+  problems_->Add({std::move(type), loc_, std::move(msg),
+                  value_ != nullptr ? Dump(*value_) : std::string("null"), std::move(ctx)});
 }
 
 void Field::Missing() const {
-  problems_->Add({"missing", loc_, "Field required", parent_ != nullptr ? *parent_ : json(), {}});
+  problems_->Add({"missing", loc_, "Field required",
+                  parent_ != nullptr ? Dump(*parent_) : std::string("null"), {}});
 }
 
 void Field::BreaksRule(const std::string& rule) const {
-  Complain("value_error", "Value error, " + rule, {{"error", json::object()}});
+  Complain("value_error", "Value error, " + rule, R"({"error":{}})");
 }
 
 bool Field::IsObject() const {
@@ -161,13 +174,13 @@ bool Field::Strings(size_t min, std::vector<std::string>* out) const {
     Complain("too_short",
              "List should have at least " + std::to_string(min) + " item after validation, not " +
                  std::to_string(value_->size()),
-             {{"field_type", "List"}, {"min_length", min}, {"actual_length", value_->size()}});
+             Dump({{"field_type", "List"}, {"min_length", min}, {"actual_length", value_->size()}}));
     return false;
   }
   bool good = true;
   for (size_t i = 0; i < value_->size(); ++i) {
-    json loc = loc_;
-    loc.push_back(i);
+    Location loc = loc_;
+    loc.emplace_back(i);
     const Field element((*value_)[i], std::move(loc), problems_);
     std::string text;
     if (!element.present()) element.Complain("string_type", "Input should be a valid string");
@@ -186,8 +199,8 @@ bool Field::StringMap(bool drop_nulls, std::map<std::string, std::string>* out) 
   bool good = true;
   for (const auto& [name, value] : value_->items()) {
     if (value.is_null() && drop_nulls) continue;
-    json loc = loc_;
-    loc.push_back(name);
+    Location loc = loc_;
+    loc.emplace_back(name);
     const Field element(value, std::move(loc), problems_);
     if (!element.present()) element.Complain("string_type", "Input should be a valid string");
     std::string text;
@@ -197,25 +210,26 @@ bool Field::StringMap(bool drop_nulls, std::map<std::string, std::string>* out) 
   return good;
 }
 
-bool ParseInteger(const std::string& text, const json& loc, int64_t min, int64_t max,
+bool ParseInteger(const std::string& text, const Location& loc, int64_t min, int64_t max,
                   Problems* problems, int64_t* out) {
   const auto number = ParseDigits(text);
   if (!number) {
     problems->Add({"int_parsing", loc,
-                   "Input should be a valid integer, unable to parse string as an integer", text,
+                   "Input should be a valid integer, unable to parse string as an integer",
+                   Dump(text),
                    {}});
     return false;
   }
   if (*number < min) {
     problems->Add({"greater_than_equal", loc,
-                   "Input should be greater than or equal to " + std::to_string(min), text,
-                   {{"ge", min}}});
+                   "Input should be greater than or equal to " + std::to_string(min), Dump(text),
+                   Dump({{"ge", min}})});
     return false;
   }
   if (*number > max) {
     problems->Add({"less_than_equal", loc,
-                   "Input should be less than or equal to " + std::to_string(max), text,
-                   {{"le", max}}});
+                   "Input should be less than or equal to " + std::to_string(max), Dump(text),
+                   Dump({{"le", max}})});
     return false;
   }
   *out = *number;

@@ -3,21 +3,26 @@
 // refusal.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "runtime/http/message.h"
 
 namespace atl::api {
 
+// Where in a request: {"body", "image", "uri"}, {"body", "entrypoint", 0}.
+using Location = std::vector<std::variant<std::string, size_t>>;
+
 struct Problem {
-  std::string type;      // "missing", "string_type", …
-  nlohmann::json loc;    // ["body", "image", "uri"]
+  std::string type;  // "missing", "string_type", …
+  Location loc;
   std::string msg;
-  nlohmann::json input;  // what was there
-  nlohmann::json ctx;    // left out when null
+  std::string input;  // what was there, as JSON
+  std::string ctx;    // an object as JSON; empty: none
 };
 
 class Problems {
@@ -33,12 +38,12 @@ class Problems {
 // A member of an object with where it stands, so that each complaint says where.
 class Field {
  public:
-  Field(const nlohmann::json& value, nlohmann::json loc, Problems* problems)
+  Field(const nlohmann::json& value, Location loc, Problems* problems)
       : value_(&value), loc_(std::move(loc)), problems_(problems) {}
 
   // The member `name`: absent and null are both "not there".
   Field At(const std::string& name) const;
-  bool present() const { return value_ != nullptr && !value_->is_null(); }
+  bool present() const;
   const nlohmann::json& value() const { return *value_; }
 
   // Each of these complains if the field is there and has another type, and then returns nothing.
@@ -53,24 +58,23 @@ class Field {
   bool StringMap(bool drop_nulls, std::map<std::string, std::string>* out) const;
 
   void Missing() const;
-  void Complain(std::string type, std::string msg, nlohmann::json ctx = {}) const;
+  void Complain(std::string type, std::string msg, std::string ctx = {}) const;
   // A rule about several fields.
   void BreaksRule(const std::string& rule) const;
 
  private:
-  Field(const nlohmann::json* value, nlohmann::json loc, Problems* problems,
-        const nlohmann::json* parent)
+  Field(const nlohmann::json* value, Location loc, Problems* problems, const nlohmann::json* parent)
       : value_(value), parent_(parent), loc_(std::move(loc)), problems_(problems) {}
 
   const nlohmann::json* value_;
   const nlohmann::json* parent_ = nullptr;
-  nlohmann::json loc_;
+  Location loc_;
   Problems* problems_;
 };
 
 // A whole number of a query or path parameter; complains and returns false if it is none, or not
 // within [min, max].
-bool ParseInteger(const std::string& text, const nlohmann::json& loc, int64_t min, int64_t max,
+bool ParseInteger(const std::string& text, const Location& loc, int64_t min, int64_t max,
                   Problems* problems, int64_t* out);
 
 }  // namespace atl::api

@@ -64,10 +64,14 @@ class ServerImpl final : public Server {
     }
     const Tcp::endpoint endpoint(address, config.port);
     Acceptor& acceptor = state_->acceptor;
-    acceptor.open(endpoint.protocol(), error);
-    if (!error) acceptor.set_option(Acceptor::reuse_address(true), error);
-    if (!error) acceptor.bind(endpoint, error);
-    if (!error) acceptor.listen(kBacklog, error);
+    if (config.listen_fd >= 0) {
+      acceptor.assign(endpoint.protocol(), config.listen_fd, error);
+    } else {
+      acceptor.open(endpoint.protocol(), error);
+      if (!error) acceptor.set_option(Acceptor::reuse_address(true), error);
+      if (!error) acceptor.bind(endpoint, error);
+      if (!error) acceptor.listen(kBacklog, error);
+    }
     if (error) return Fail(SysError(where, error.value()));
     port_ = acceptor.local_endpoint(error).port();
     AcceptNext(state_);

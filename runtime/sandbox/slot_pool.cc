@@ -161,6 +161,15 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
+<<<<<<< HEAD
+  const auto done = [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
+    if (generation != generation_) return;
+    --preparing_;
+    Prepared(slot, std::move(rtnetlink));
+    Pump();
+  };
+  spawner_.PrepareSlot(slot, config_.limits, done);
+=======
   spawner_.PrepareSlot(slot, config_.limits,
                        [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
                          if (generation != generation_) return;
@@ -168,6 +177,7 @@ void SlotPool::Prepare(uint32_t slot) {
                          Prepared(slot, std::move(rtnetlink));
                          Pump();
                        });
+>>>>>>> main
 }
 
 void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -60,6 +61,12 @@ Result<Janitor> Janitor::Start(int store) {
   // A full pipe means that the janitor has enough to do and will look again anyway.
   ::fcntl(wake.write.get(), F_SETFL, O_NONBLOCK);
   return Janitor(pid, std::move(wake.write));
+}
+
+void Janitor::Finish() {
+  wake_.reset();
+  int status;
+  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid_, &status, 0));
 }
 
 Status Janitor::Discard(int store, const std::string& path) {

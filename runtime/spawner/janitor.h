@@ -22,6 +22,9 @@ class Janitor {
   // error. Returns when the rename is done.
   Status Discard(int store, const std::string& path);
 
+  // Lets it finish, and waits for that.
+  void Finish();
+
   pid_t pid() const { return pid_; }
 
  private:

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: %s CORPUS_FOLDER\n", argv[0]);
+    (void)std::fprintf(stderr, "usage: %s CORPUS_FOLDER\n", argv[0]);
     return 2;
   }
   std::vector<std::filesystem::path> files;
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     // A crash leaves this name as the last line.
     std::printf("# %s\n", path.filename().c_str());
-    std::fflush(stdout);
+    (void)std::fflush(stdout);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     std::printf("ok %zu - %s\n", ++number, path.filename().c_str());
   }

@@ -149,6 +149,7 @@ NetLab::NetLab() {
     AddRoute("fd61:746c:6c07::", 64, "2001:db8::1");
   });
   Settle("up0");
+  outside_.Run([] { Settle("ext0"); });
   AddNeighbour("up0", "203.0.113.2", kOutsideMac);
   AddNeighbour("up0", "2001:db8::2", kOutsideMac);
   AddRoute("0.0.0.0", 0, "203.0.113.2");

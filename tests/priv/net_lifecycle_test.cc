@@ -21,6 +21,7 @@
 #include "netpolicy/nft.h"
 #include "netpolicy/ruleset.h"
 #include "tests/priv/net_lab.h"
+#include "tests/unit/netpolicy/test_loop.h"
 
 namespace atl::testing {
 namespace {
@@ -70,8 +71,8 @@ TEST(NetLifecycle, BothEndsHaveTheirAddressesAndNoOther) {
     lab.OpenNetwork();
     const auto guest = lab.AddGuest(4095);
     guest->ns.Run([] {
-      EXPECT_EQ(Addresses("eth0"), (std::set<std::string>{"10.207.15.255:0",
-                                                          "[fd61:746c:6c07::fff]:0"}));
+      EXPECT_EQ(Addresses("eth0"),
+                (std::set<std::string>{"10.207.15.255:0", "[fd61:746c:6c07::fff]:0"}));
       EXPECT_EQ(Addresses("lo"), (std::set<std::string>{"127.0.0.1:0", "[::1]:0"}));
     });
     EXPECT_EQ(Addresses("atl7-4095"), std::set<std::string>{});
@@ -154,14 +155,33 @@ bool OldFlowAnswers(const std::string& address, const std::function<void(NetLab&
 TEST(NetLifecycle, DetachCutsFlows) {
   for (const char* address : {"203.0.113.2", "2001:db8::2"}) {
     RunInOwnNetns([&] {
-      EXPECT_FALSE(OldFlowAnswers(address, [](NetLab& lab) {
-        EXPECT_TRUE(lab.network().DetachSlot(1).has_value());
-      }));
+      EXPECT_FALSE(OldFlowAnswers(
+          address, [](NetLab& lab) { EXPECT_TRUE(lab.network().DetachSlot(1).has_value()); }));
     });
-    RunInOwnNetns([&] {
-      EXPECT_TRUE(OldFlowAnswers(address, [](NetLab&) {})) << "the flow is dead anyway";
-    });
+    RunInOwnNetns(
+        [&] { EXPECT_TRUE(OldFlowAnswers(address, [](NetLab&) {})) << "the flow is dead anyway"; });
   }
+}
+
+// As in a daemon: off the loop, and the address is not free before it is done.
+TEST(NetLifecycle, FlowsAreCutBeforeTheSlotIsFree) {
+  RunInOwnNetns([] {
+    NetLab lab;
+    lab.OpenNetwork();
+    TestLoop loop;
+    ASSERT_TRUE(lab.network().Start(loop).has_value());
+    EXPECT_TRUE(lab.network().SlotLinkGone(1));
+    auto guest = lab.AddGuest(1);
+    guest->ns.Run([] { EXPECT_TRUE(SendDatagram("", "203.0.113.2", kPort, "hello")); });
+    ASSERT_TRUE(lab.network().DetachSlot(1).has_value());
+    guest.reset();
+    ASSERT_TRUE(loop.RunUntil([&] { return lab.network().SlotLinkGone(1); }));
+    const auto socket = netpolicy::OpenNetlink(NETLINK_NETFILTER);
+    const auto left = netpolicy::CutFlows(socket->get(), kLabInstance, {1});
+    ASSERT_TRUE(left.has_value());
+    EXPECT_EQ(*left, 0U);
+    lab.CloseNetwork();
+  });
 }
 
 TEST(NetLifecycle, LinkDiesWithItsNamespace) {

@@ -60,7 +60,7 @@ class FailureWriter : public testing::EmptyTestEventListener {
     record += result.message();
     record += '\0';
     if (::write(fd_, record.data(), record.size()) != static_cast<ssize_t>(record.size())) {
-      std::fputs(result.message(), stderr);
+      (void)std::fputs(result.message(), stderr);
     }
   }
 
@@ -81,7 +81,7 @@ class FailureWriter : public testing::EmptyTestEventListener {
   } catch (...) {
     ADD_FAILURE() << "the body threw something that is no std::exception";
   }
-  std::fflush(nullptr);
+  (void)std::fflush(nullptr);
   ::_exit(testing::Test::HasFailure() ? kBodyFailed : 0);
 }
 
@@ -156,7 +156,7 @@ void RunInChild(void (*body)(), int time_limit_ms) {
   const UniqueFd failures(::memfd_create("failures", MFD_CLOEXEC));
   ASSERT_TRUE(failures.valid()) << "memfd_create: " << std::strerror(errno);
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0) << std::strerror(errno);
-  std::fflush(nullptr);
+  (void)std::fflush(nullptr);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0) << "fork: " << std::strerror(errno);
   if (child == 0) ChildMain(body, failures);
