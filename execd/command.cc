@@ -6,12 +6,12 @@
 #include <charconv>
 
 #include "execd/json.h"
+#include "execd/request_json.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
 namespace {
 
-constexpr size_t kMaxBody = 8 << 20;
 constexpr int64_t kPingUs = 3'000'000;
 constexpr const char* kInvalidBody = "INVALID_REQUEST_BODY";
 
@@ -19,30 +19,6 @@ timespec RealTime() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return now;
-}
-
-Result<std::string> Text(const JsonValue& object, std::string_view name) {
-  const JsonValue value = object.Find(name);
-  if (!value.present() || value.is(JsonType::kNull)) return std::string();
-  if (!value.is(JsonType::kString)) {
-    return Fail(Code::kInvalidArgument, std::string(name) + ": must be a string");
-  }
-  if (value.text().find('\0') != std::string_view::npos) {
-    return Fail(Code::kInvalidArgument, std::string(name) + ": holds a NUL character");
-  }
-  return std::string(value.text());
-}
-
-// Absent or null gives `absent`.
-Result<int64_t> Integer(const JsonValue& object, std::string_view name, int64_t low, int64_t high,
-                        int64_t absent) {
-  const JsonValue value = object.Find(name);
-  if (!value.present() || value.is(JsonType::kNull)) return absent;
-  if (!value.is(JsonType::kInteger) || value.integer() < low || value.integer() > high) {
-    return Fail(Code::kInvalidArgument, std::string(name) + ": must be an integer from " +
-                                            std::to_string(low) + " to " + std::to_string(high));
-  }
-  return value.integer();
 }
 
 Status ParseEnvs(const JsonValue& envs, CommandRequest* request) {
@@ -69,22 +45,21 @@ Status ParseEnvs(const JsonValue& envs, CommandRequest* request) {
 }  // namespace
 
 Result<CommandRequest> ParseCommandRequest(std::string body) {
-  ATOLL_ASSIGN(const JsonDocument document, JsonDocument::Parse(std::move(body)));
+  ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
   const JsonValue root = document.root();
-  if (!root.is(JsonType::kObject)) return Fail(Code::kInvalidArgument, "body: must be an object");
   CommandRequest request;
-  ATOLL_ASSIGN(request.command, Text(root, "command"));
+  ATOLL_ASSIGN(request.command, TextMember(root, "command"));
   if (request.command.empty()) return Fail(Code::kInvalidArgument, "command: is empty or missing");
-  ATOLL_ASSIGN(request.cwd, Text(root, "cwd"));
+  ATOLL_ASSIGN(request.cwd, TextMember(root, "cwd"));
   const JsonValue background = root.Find("background");
   if (background.present() && !background.is(JsonType::kNull) && !background.is(JsonType::kBool)) {
     return Fail(Code::kInvalidArgument, "background: must be true or false");
   }
   request.background = background.boolean();
   // A thousand years: what fits in microseconds and means "none" as well.
-  ATOLL_ASSIGN(request.timeout_ms, Integer(root, "timeout", 0, int64_t{31536000000000}, 0));
-  ATOLL_ASSIGN(const int64_t uid, Integer(root, "uid", 0, 0xFFFFFFFELL, -1));
-  ATOLL_ASSIGN(const int64_t gid, Integer(root, "gid", 0, 0xFFFFFFFELL, -1));
+  ATOLL_ASSIGN(request.timeout_ms, IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0));
+  ATOLL_ASSIGN(const int64_t uid, IntegerMember(root, "uid", 0, 0xFFFFFFFELL, -1));
+  ATOLL_ASSIGN(const int64_t gid, IntegerMember(root, "gid", 0, 0xFFFFFFFELL, -1));
   request.has_uid = uid >= 0;
   request.has_gid = gid >= 0;
   if (request.has_gid && !request.has_uid) return Fail(Code::kInvalidArgument, "gid: needs a uid");
@@ -228,7 +203,7 @@ void Commands::Foreground::Ended(const JobExit& exit) {
 }
 
 void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
-  exchange->ReadBody(kMaxBody, [this, exchange = exchange.get()](std::string body) {
+  exchange->ReadBody(kMaxJsonBody, [this, exchange = exchange.get()](std::string body) {
     auto request = ParseCommandRequest(std::move(body));
     if (!request) {
       exchange->RespondError(400, kInvalidBody, request.error().message());

@@ -3,21 +3,35 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "execd/proxy.h"
+#include "execd/tar.h"
+#include "execd/upload.h"
+#include "execd/watch.h"
+
 namespace atl::execd {
+
+using ExchangePtr = const std::shared_ptr<Exchange>&;
 
 Daemon::Daemon(Sandbox* sandbox)
     : sandbox_(*sandbox),
       server_(&sandbox->loop,
               [this](std::shared_ptr<Exchange> exchange) { router_.Handle(exchange); }),
-      commands_(sandbox) {}
+      commands_(sandbox),
+      sessions_(sandbox),
+      terminals_(sandbox),
+      files_(sandbox),
+      metrics_(sandbox),
+      code_(&commands_) {}
 
 Status Daemon::Start(const wire::StartMessage& message, UniqueFd listener,
                      std::function<bool(int)> accept_peer) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
   ATOLL_ASSIGN(entrypoint_, Entrypoint::Start(&sandbox_, message, [](int code) { ::_exit(code); }));
-  AddRoutes();
   router_.RequireToken(sandbox_.access_token);
+  AddRunRoutes();
+  AddFileRoutes();
+  AddOtherRoutes();
   return server_.Listen(std::move(listener), std::move(accept_peer));
 }
 
@@ -38,22 +52,64 @@ void Daemon::OnSignal(int signal) {
   }
 }
 
-void Daemon::AddRoutes() {
-  using Ptr = const std::shared_ptr<Exchange>&;
-  router_.Add("GET", "/ping", [](Ptr x) { x->RespondEmpty(); });
-  router_.Add("POST", "/command", [this](Ptr x) { commands_.Run(x); });
-  router_.Add("DELETE", "/command", [this](Ptr x) {
-    const std::string* id = x->QueryValue("id");
-    if (!id || id->empty()) {
-      x->RespondError(400, "MISSING_QUERY", "missing query parameter 'id'");
-      return;
-    }
-    commands_.Interrupt(x, *id);
-  });
-  router_.Add("GET", "/command/status/{}", [this](Ptr x) { commands_.Status(x); });
-  router_.Add("GET", "/command/{}/logs", [this](Ptr x) { commands_.Logs(x); });
+// A session's id stands for its run, as upstream has it: interrupting that ends the session.
+void Daemon::Interrupt(const std::shared_ptr<Exchange>& exchange) {
+  const std::string* id = exchange->QueryValue("id");
+  if (!id || id->empty()) {
+    exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'id'");
+  } else if (sessions_.Destroy(*id)) {
+    exchange->RespondEmpty();
+  } else {
+    commands_.Interrupt(exchange, *id);
+  }
+}
+
+void Daemon::AddRunRoutes() {
+  router_.Add("POST", "/command", [this](ExchangePtr x) { commands_.Run(x); });
+  router_.Add("DELETE", "/command", [this](ExchangePtr x) { Interrupt(x); });
+  router_.Add("GET", "/command/status/{}", [this](ExchangePtr x) { commands_.Status(x); });
+  router_.Add("GET", "/command/{}/logs", [this](ExchangePtr x) { commands_.Logs(x); });
+  router_.Add("POST", "/session", [this](ExchangePtr x) { sessions_.Create(x); });
+  router_.Add("POST", "/session/{}/run", [this](ExchangePtr x) { sessions_.Run(x); });
+  router_.Add("DELETE", "/session/{}", [this](ExchangePtr x) { sessions_.Delete(x); });
+  router_.Add("POST", "/pty", [this](ExchangePtr x) { terminals_.Create(x); });
+  router_.Add("GET", "/pty/{}", [this](ExchangePtr x) { terminals_.Get(x); });
+  router_.Add("DELETE", "/pty/{}", [this](ExchangePtr x) { terminals_.Delete(x); });
+  router_.Add("GET", "/pty/{}/ws", [this](ExchangePtr x) { terminals_.Attach(x); });
+  router_.Add("POST", "/code", [this](ExchangePtr x) { code_.Run(x); });
+  router_.Add("DELETE", "/code", [this](ExchangePtr x) { Interrupt(x); });
+  router_.Add("POST", "/code/context", [this](ExchangePtr x) { code_.CreateContext(x); });
+  router_.Add("GET", "/code/contexts", [this](ExchangePtr x) { code_.ListContexts(x); });
+  router_.Add("DELETE", "/code/contexts", [this](ExchangePtr x) { code_.DeleteContexts(x); });
+  router_.Add("GET", "/code/contexts/{}", [this](ExchangePtr x) { code_.OneContext(x); });
+  router_.Add("DELETE", "/code/contexts/{}", [this](ExchangePtr x) { code_.OneContext(x); });
+}
+
+void Daemon::AddFileRoutes() {
+  router_.Add("GET", "/files/info", [this](ExchangePtr x) { files_.Info(x); });
+  router_.Add("DELETE", "/files", [this](ExchangePtr x) { files_.Delete(x); });
+  router_.Add("POST", "/files/permissions", [this](ExchangePtr x) { files_.Permissions(x); });
+  router_.Add("POST", "/files/mv", [this](ExchangePtr x) { files_.Move(x); });
+  router_.Add("GET", "/files/search", [this](ExchangePtr x) { files_.Search(x); });
+  router_.Add("GET", "/files/grep", [this](ExchangePtr x) { files_.Grep(x); });
+  router_.Add("POST", "/files/replace", [this](ExchangePtr x) { files_.Replace(x); });
+  router_.Add("GET", "/files/download", [this](ExchangePtr x) { files_.Download(x); });
+  router_.Add("POST", "/files/upload", [this](ExchangePtr x) { Upload(&sandbox_, x); });
+  router_.Add("GET", "/files/watch", [this](ExchangePtr x) { WatchFiles(&sandbox_, x); });
+  router_.Add("POST", "/directories", [this](ExchangePtr x) { files_.MakeDirectories(x); });
+  router_.Add("DELETE", "/directories", [this](ExchangePtr x) { files_.DeleteDirectories(x); });
+  router_.Add("GET", "/directories/list", [this](ExchangePtr x) { files_.ListDirectory(x); });
+  router_.Add("GET", "/directories/tar", [this](ExchangePtr x) { DownloadTar(&sandbox_, x); });
+  router_.Add("POST", "/directories/tar", [this](ExchangePtr x) { UploadTar(&sandbox_, x); });
+}
+
+void Daemon::AddOtherRoutes() {
+  router_.Add("GET", "/ping", [](ExchangePtr x) { x->RespondEmpty(); });
+  router_.Add("GET", "/metrics", [this](ExchangePtr x) { metrics_.Get(x); });
+  router_.Add("GET", "/metrics/watch", [this](ExchangePtr x) { metrics_.Watch(x); });
   router_.Add("GET", "/.atoll/entrypoint/logs",
-              [this](Ptr x) { x->RespondText(200, entrypoint_->output().Text()); });
+              [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().From(0)); });
+  router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&sandbox_, x); });
 }
 
 }  // namespace atl::execd

@@ -4,11 +4,16 @@
 #include <functional>
 #include <memory>
 
+#include "execd/code.h"
 #include "execd/command.h"
 #include "execd/connection.h"
 #include "execd/entrypoint.h"
+#include "execd/files.h"
+#include "execd/metrics.h"
 #include "execd/router.h"
 #include "execd/sandbox.h"
+#include "execd/session.h"
+#include "execd/terminal.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -25,12 +30,20 @@ class Daemon {
   void OnSignal(int signal);
 
  private:
-  void AddRoutes();
+  void AddRunRoutes();
+  void AddFileRoutes();
+  void AddOtherRoutes();
+  void Interrupt(const std::shared_ptr<Exchange>& exchange);
 
   Sandbox& sandbox_;
   Router router_;
   HttpServer server_;
   Commands commands_;
+  Sessions sessions_;
+  Terminals terminals_;
+  FileRoutes files_;
+  Metrics metrics_;
+  CodeRoutes code_;
   std::unique_ptr<Entrypoint> entrypoint_;
 };
 

@@ -4,8 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
@@ -58,23 +56,6 @@ void TouchEnvsFile(const Sandbox& sandbox) {
 }
 
 }  // namespace
-
-void OutputRing::Append(std::string_view bytes) {
-  if (bytes.size() > kSize) bytes.remove_prefix(bytes.size() - kSize);
-  const size_t grow = std::min(kSize - bytes_.size(), bytes.size());
-  bytes_.append(bytes.substr(0, grow));
-  bytes.remove_prefix(grow);
-  while (!bytes.empty()) {
-    const size_t part = std::min(kSize - start_, bytes.size());
-    bytes_.replace(start_, part, bytes.substr(0, part));
-    start_ = (start_ + part) % kSize;
-    bytes.remove_prefix(part);
-  }
-}
-
-std::string OutputRing::Text() const {
-  return bytes_.substr(start_) + bytes_.substr(0, start_);
-}
 
 std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv) {
   const char* command = sandbox.env.Get("BOOTSTRAP_CMD");

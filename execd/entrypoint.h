@@ -9,22 +9,11 @@
 
 #include "execd/job.h"
 #include "execd/output.h"
+#include "execd/output_ring.h"
 #include "execd/sandbox.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
-
-// Keeps the last kSize bytes.
-class OutputRing {
- public:
-  static constexpr size_t kSize = 64 << 10;
-  void Append(std::string_view bytes);
-  std::string Text() const;
-
- private:
-  std::string bytes_;
-  size_t start_ = 0;
-};
 
 class Entrypoint {
  public:
@@ -38,7 +27,7 @@ class Entrypoint {
   const OutputRing& output() const { return output_; }
 
  private:
-  OutputRing output_;
+  OutputRing output_{64 << 10};
   std::unique_ptr<OutputPipe> out_, err_;
   std::unique_ptr<Job> job_;
 };

@@ -233,11 +233,19 @@ void Exchange::RespondText(int status, std::string_view text) {
   Respond(status, "text/plain; charset=utf-8", text);
 }
 
+void Exchange::RespondHead(int status, const HeaderList& headers, std::optional<uint64_t> length) {
+  StartStream(status, headers, length ? &*length : nullptr);
+  // Nothing may follow, not even the mark of an empty body.
+  chunked_ = false;
+  Finish();
+}
+
 void Exchange::StartStream(int status, const HeaderList& headers, const uint64_t* length) {
   if (closed() || started_) return;
   started_ = true;
-  chunked_ = length == nullptr && head_.version >= 11;
-  if (length == nullptr && !chunked_) connection_->keep_alive_ = false;
+  const bool bodyless = head_.method == "HEAD" || status == 204 || status == 304;
+  chunked_ = length == nullptr && head_.version >= 11 && !bodyless;
+  if (length == nullptr && !chunked_ && !bodyless) connection_->keep_alive_ = false;
   AppendHead(status, headers);
   std::string& out = connection_->out_;
   if (length) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // {"code": …, "message": …}
   void RespondError(int status, std::string_view code, std::string_view message);
   void RespondText(int status, std::string_view text);
+  // A head alone (HEAD, 204, 304), with the Content-Length that the body would have.
+  void RespondHead(int status, const HeaderList& headers, std::optional<uint64_t> length);
   // The head is sent with the first Write or Finish. With `length` the body has that size, without
   // it is chunked (HTTP/1.0: ends with the connection).
   void StartStream(int status, const HeaderList& headers, const uint64_t* length = nullptr);

@@ -38,10 +38,10 @@ void CloseOnExecAll() {
   for (int fd = 3; fd < 64; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-// Children put their own descriptors on 0 to 2 with dup2, which needs these numbers not to be among
-// ours.
+// Children put their own descriptors on 0 to 3 with dup2, which needs these numbers never to be
+// given to a descriptor of ours that a child is meant to use.
 void FillStdio() {
-  for (int fd = 0; fd < 3; ++fd) {
+  for (int fd = 0; fd < 4; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     auto null = OpenNull();
     if (null && null->get() == fd) (void)null->release();
@@ -121,8 +121,8 @@ class Control {
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
+      // Not closed: see FillStdio.
       loop_.Unwatch(watch_);
-      fd_.reset();
       // Before the start: nobody is left who could ever claim this sandbox.
       if (!started_) ::_exit(0);
       return;

@@ -86,6 +86,8 @@ void Exec(ChildPlan* plan) {
   for (int i = 0; i < 3; ++i) {
     if (::dup2(spec.stdio[i], i) < 0) Give(plan, Step::kStdio);
   }
+  // Whatever is number 3 with us is in use by none of these any more.
+  if (spec.report >= 0 && ::dup2(spec.report, 3) < 0) Give(plan, Step::kStdio);
   if (spec.controlling_tty && ::ioctl(0, TIOCSCTTY, 0) != 0) Give(plan, Step::kTty);
   EnterIdentity(plan);
   // After the change of identity: the directory's permissions count for the user.

@@ -21,6 +21,7 @@ struct SpawnSpec {
   std::vector<std::string> env;
   const Identity* identity = nullptr;
   int stdio[3] = {-1, -1, -1};
+  int report = -1;               // becomes the child's descriptor 3; -1: none
   int cwd = -1;                  // directory; -1: execd's own
   const Leaf* leaf = nullptr;    // null: no leaf
   std::span<const int> tasks;    // v1 "tasks" files to enter

@@ -242,10 +242,16 @@ Result<gid_t> NameTable::GroupId(std::string_view name) {
   return Id(&groups_, name, "group");
 }
 
+namespace {
+// A scope inside another one changes nothing: there is one identity for files at a time.
+bool g_switched = false;
+}  // namespace
+
 // The raw calls: the C library's setgroups would signal every thread.
 FileIdentity::FileIdentity(const Identity& identity)
-    : switched_(identity.uid != 0 || identity.gid != 0) {
+    : switched_((identity.uid != 0 || identity.gid != 0) && !g_switched) {
   if (!switched_) return;
+  g_switched = true;
   ::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data());
   ::setfsgid(identity.gid);
   ::setfsuid(identity.uid);
@@ -253,6 +259,7 @@ FileIdentity::FileIdentity(const Identity& identity)
 
 FileIdentity::~FileIdentity() {
   if (!switched_) return;
+  g_switched = false;
   const int saved = errno;
   ::setfsuid(0);
   ::setfsgid(0);

@@ -72,8 +72,8 @@ void DnsExchange::AttemptFailed() {
 bool DnsExchange::OpenSocket(int type) {
   CloseAttempt();
   const std::string id = sys::RandomBytes(2);
-  SetDnsId(query_, static_cast<uint16_t>(static_cast<uint8_t>(id[0]) << 8 |
-                                         static_cast<uint8_t>(id[1])));
+  SetDnsId(query_,
+           static_cast<uint16_t>(static_cast<uint8_t>(id[0]) << 8 | static_cast<uint8_t>(id[1])));
   socket_.reset(::socket(upstream().family(), type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) return false;
   return ::connect(socket_.get(), upstream().get(), upstream().size) == 0 || errno == EINPROGRESS;

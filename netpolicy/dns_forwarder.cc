@@ -80,7 +80,8 @@ Status DnsForwarder::Start(Loop& loop) {
   if (loop_) return Fail(Code::kFailedPrecondition, "DNS forwarder: started already");
   loop_ = &loop;
   for (size_t i = 0; i < listeners_.size(); ++i) {
-    watches_.push_back(loop.WatchReadable(listeners_[i].udp.get(), [this, i] { OnUdpReadable(i); }));
+    watches_.push_back(
+        loop.WatchReadable(listeners_[i].udp.get(), [this, i] { OnUdpReadable(i); }));
     watches_.push_back(loop.WatchReadable(listeners_[i].tcp.get(), [this, i] { OnConnection(i); }));
   }
   return {};
@@ -113,8 +114,8 @@ void DnsForwarder::OnConnection(size_t listener) {
     UniqueFd socket(::accept4(listeners_[listener].tcp.get(), from.get(), &from.size,
                               SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
-    if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kTcpSendBuffer,
-                     sizeof kTcpSendBuffer) != 0) {
+    if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kTcpSendBuffer, sizeof kTcpSendBuffer) !=
+        0) {
       continue;
     }
     std::string source = from.AddressBytes();
@@ -132,9 +133,9 @@ void DnsForwarder::OnConnection(size_t listener) {
       client.tcp_id = id;
       OnQuery(message, std::move(client));
     };
-    auto client = std::make_unique<DnsTcpClient>(*loop_, std::move(socket), limits_.tcp_idle_us,
-                                                 std::move(on_query),
-                                                 [this, id] { CloseConnection(id); });
+    auto client =
+        std::make_unique<DnsTcpClient>(*loop_, std::move(socket), limits_.tcp_idle_us,
+                                       std::move(on_query), [this, id] { CloseConnection(id); });
     connections_.emplace(id, Connection{std::move(source), std::move(client)});
   }
 }
@@ -196,8 +197,7 @@ void DnsForwarder::OnAnswer(uint64_t id, std::vector<uint8_t> answer) {
   SetDnsId(answer, query->query.header.id);
   const bool over_udp = pending.client.tcp_id == 0;
   if (over_udp && answer.size() > std::min(query->query.udp_size, kMaxUdpAnswer)) {
-    return Reply(pending.client,
-                 MakeDnsTruncated(query->query, ParseDnsHeader(answer)->flags));
+    return Reply(pending.client, MakeDnsTruncated(query->query, ParseDnsHeader(answer)->flags));
   }
   Reply(pending.client, answer);
 }

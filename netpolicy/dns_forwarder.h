@@ -61,10 +61,10 @@ class DnsForwarder {
   };
   // Whom an answer goes to.
   struct Client {
-    std::string source;    // address bytes
-    uint64_t tcp_id = 0;   // 0: over UDP
-    size_t listener = 0;   // over UDP
-    Endpoint from;         // over UDP
+    std::string source;   // address bytes
+    uint64_t tcp_id = 0;  // 0: over UDP
+    size_t listener = 0;  // over UDP
+    Endpoint from;        // over UDP
   };
   struct Pending {
     Client client;

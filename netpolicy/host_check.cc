@@ -77,8 +77,7 @@ HostFinding CheckIpv6() {
 }
 
 void CheckRouteLocalnet(std::vector<HostFinding>& findings) {
-  const auto value =
-      sys::ReadFileAt(AT_FDCWD, "/proc/sys/net/ipv4/conf/all/route_localnet", 16);
+  const auto value = sys::ReadFileAt(AT_FDCWD, "/proc/sys/net/ipv4/conf/all/route_localnet", 16);
   if (!value || value->substr(0, 1) != "1") return;
   findings.push_back({Level::kWarning,
                       "route_localnet is on: 127.0.0.0/8 is routed, only rules keep it private",
@@ -88,8 +87,8 @@ void CheckRouteLocalnet(std::vector<HostFinding>& findings) {
 // Legacy iptables cannot be read over netlink; the kernel lists only that its table is loaded.
 void CheckLegacyTables(std::vector<HostFinding>& findings) {
   for (const char* program : {"iptables", "ip6tables"}) {
-    const std::string list = std::string("/proc/net/") + (program[2] == '6' ? "ip6" : "ip") +
-                             "_tables_names";
+    const std::string list =
+        std::string("/proc/net/") + (program[2] == '6' ? "ip6" : "ip") + "_tables_names";
     const auto names = sys::ReadFileAt(AT_FDCWD, list, 4096);
     if (!names || ("\n" + *names).find("\nfilter\n") == std::string::npos) continue;
     findings.push_back({Level::kWarning,
@@ -113,8 +112,8 @@ std::string FixFor(const ListedChain& chain, const std::string& links) {
              "+ -j ACCEPT (with docker: into DOCKER-USER; with ufw: ufw route allow in on " +
              links + "+ and out on " + links + "+)";
     }
-    return program + " -I " + chain.name + " -i " + links + "+ -j ACCEPT (with ufw: ufw allow in on " +
-           links + "+ to any port 53)";
+    return program + " -I " + chain.name + " -i " + links +
+           "+ -j ACCEPT (with ufw: ufw allow in on " + links + "+ to any port 53)";
   }
   return "accept \"iifname " + links + "*\"" + (forward ? " and \"oifname " + links + "*\"" : "") +
          " in chain " + chain.name + " of table " + chain.family + " " + chain.table;
@@ -180,8 +179,8 @@ std::vector<HostFinding> CheckHost(uint32_t instance) {
   }
   const auto chains = ListBaseChains(netfilter->get());
   if (!chains && chains.error().error_number() == EPERM) {
-    findings.push_back({Level::kWarning, "network: cannot be looked at without CAP_NET_ADMIN",
-                        "run as root"});
+    findings.push_back(
+        {Level::kWarning, "network: cannot be looked at without CAP_NET_ADMIN", "run as root"});
     return findings;
   }
   findings.push_back(CheckRules(netfilter->get(), instance));

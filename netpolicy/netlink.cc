@@ -23,17 +23,16 @@ uint32_t TakeSequence(size_t count) {
 Status SendAll(int socket, std::span<const uint8_t> bytes, const std::string& label) {
   sockaddr_nl kernel{};
   kernel.nl_family = AF_NETLINK;
-  const ssize_t n = TEMP_FAILURE_RETRY(::sendto(socket, bytes.data(), bytes.size(), 0,
-                                                reinterpret_cast<sockaddr*>(&kernel),
-                                                sizeof kernel));
+  const ssize_t n = TEMP_FAILURE_RETRY(::sendto(
+      socket, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&kernel), sizeof kernel));
   if (n < 0) return FailSys("netlink sendto for " + label);
   return {};
 }
 
 // One datagram from the kernel, into `buffer`. MSG_TRUNC gives the true length.
 Result<size_t> Receive(int socket, std::span<uint8_t> buffer, const std::string& label) {
-  const ssize_t n = TEMP_FAILURE_RETRY(
-      ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC));
+  const ssize_t n =
+      TEMP_FAILURE_RETRY(::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC));
   if (n < 0) return FailSys("netlink answer to " + label);
   if (static_cast<size_t>(n) > buffer.size()) {
     return Fail(Code::kInternal, "netlink answer to " + label + ": longer than the buffer");
@@ -233,9 +232,8 @@ std::vector<Attribute> Attributes(std::span<const uint8_t> nest) {
     nlattr header;
     std::memcpy(&header, nest.data(), sizeof header);
     if (header.nla_len < sizeof header || header.nla_len > nest.size()) break;
-    attributes.push_back(
-        Attribute{static_cast<uint16_t>(header.nla_type & NLA_TYPE_MASK),
-                  nest.subspan(sizeof header, header.nla_len - sizeof header)});
+    attributes.push_back(Attribute{static_cast<uint16_t>(header.nla_type & NLA_TYPE_MASK),
+                                   nest.subspan(sizeof header, header.nla_len - sizeof header)});
     nest = nest.subspan(std::min(Aligned(header.nla_len), nest.size()));
   }
   return attributes;

@@ -44,8 +44,8 @@ class NetlinkBatch {
   void Put(uint16_t attribute, std::span<const uint8_t> bytes);
   void PutString(uint16_t attribute, std::string_view text);  // with its NUL
   void PutU8(uint16_t attribute, uint8_t value);
-  void PutU32(uint16_t attribute, uint32_t value);    // host order: rtnetlink
-  void PutBe32(uint16_t attribute, uint32_t value);   // network order: nfnetlink
+  void PutU32(uint16_t attribute, uint32_t value);   // host order: rtnetlink
+  void PutBe32(uint16_t attribute, uint32_t value);  // network order: nfnetlink
 
   // A nested attribute is open until its Nest goes out of scope.
   class [[nodiscard]] Nest {

@@ -30,8 +30,8 @@ constexpr uint32_t kSmallestMtu = 1280;  // IPv6's, RFC 8200 section 5
 
 Status CheckSlot(uint32_t slot) {
   if (slot >= 1 && slot <= kMaxSlot) return {};
-  return Fail(Code::kInvalidArgument, "network slot " + std::to_string(slot) + ": not 1 to " +
-                                          std::to_string(kMaxSlot));
+  return Fail(Code::kInvalidArgument,
+              "network slot " + std::to_string(slot) + ": not 1 to " + std::to_string(kMaxSlot));
 }
 
 // "Such a thing is not there": fine when it was to be removed.
@@ -259,9 +259,8 @@ Status HostNetwork::Recover(const std::vector<uint32_t>& live) {
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
 
   ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
-  std::erase_if(dead, [&](uint32_t slot) {
-    return std::find(live.begin(), live.end(), slot) != live.end();
-  });
+  std::erase_if(
+      dead, [&](uint32_t slot) { return std::find(live.begin(), live.end(), slot) != live.end(); });
   ATOLL_TRY(RemoveLinks(dead));
   // Also of those whose link went before this daemon came.
   for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {

@@ -42,9 +42,12 @@ constexpr const char* kNever6[] = {"::/96",
 // The operator's own networks.
 constexpr const char* kPrivate4[] = {"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12",
                                      "192.168.0.0/16"};
-constexpr const char* kPrivate6[] = {"64:ff9b::a00:0/104",  "64:ff9b::6440:0/106",
-                                     "64:ff9b::ac10:0/108", "64:ff9b::c0a8:0/112",
-                                     "64:ff9b:1::/48",      "fc00::/7",
+constexpr const char* kPrivate6[] = {"64:ff9b::a00:0/104",
+                                     "64:ff9b::6440:0/106",
+                                     "64:ff9b::ac10:0/108",
+                                     "64:ff9b::c0a8:0/112",
+                                     "64:ff9b:1::/48",
+                                     "fc00::/7",
                                      "fec0::/10"};
 
 NftTransaction::Interval IntervalOf(std::string prefix, int family) {
@@ -107,10 +110,14 @@ void AddRefuse(NftTransaction& t) {
 // `input`, because a foreign rule may redirect a port of this host into a container.)
 void AddPrerouting(NftTransaction& t, const std::string& links, uint32_t instance) {
   t.AddRule("prerouting", "not from a sandbox").InNotFrom(links).Accept();
-  t.AddRule("prerouting", "own IPv4 source and MAC").IsIpv4().LinkSourceIn(kLinkSet4, false).Goto(
-      "local");
-  t.AddRule("prerouting", "own IPv6 source and MAC").IsIpv6().LinkSourceIn(kLinkSet6, true).Goto(
-      "local");
+  t.AddRule("prerouting", "own IPv4 source and MAC")
+      .IsIpv4()
+      .LinkSourceIn(kLinkSet4, false)
+      .Goto("local");
+  t.AddRule("prerouting", "own IPv6 source and MAC")
+      .IsIpv6()
+      .LinkSourceIn(kLinkSet6, true)
+      .Goto("local");
   t.AddRule("prerouting", "spoofed").Drop();
 
   t.AddRule("local", "gateway").IsIpv4().Destination(GatewayIpv4(instance), false).Accept();

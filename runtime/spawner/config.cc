@@ -79,12 +79,11 @@ Status LookUpUser(std::string_view user, Config* config) {
                                    std::string(user) + "'");
 }
 
-Result<std::string> OwnDirectory() {
+Result<std::string> OwnPath() {
   char path[PATH_MAX];
   const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
   if (n <= 0) return FailSys("readlink /proc/self/exe");
-  const std::string_view self(path, static_cast<size_t>(n));
-  return std::string(self.substr(0, self.rfind('/')));
+  return std::string(path, static_cast<size_t>(n));
 }
 
 }  // namespace
@@ -92,7 +91,8 @@ Result<std::string> OwnDirectory() {
 Result<Config> ParseCommandLine(int argc, char** argv) {
   Config config;
   config.capabilities = AllCapabilities();
-  ATOLL_ASSIGN(const std::string own_directory, OwnDirectory());
+  ATOLL_ASSIGN(config.program, OwnPath());
+  const std::string own_directory = config.program.substr(0, config.program.rfind('/'));
   config.execd = own_directory + "/atoll-execd";
   config.unpack = own_directory + "/atoll-unpack";
   bool user_given = false;

@@ -31,7 +31,8 @@ struct Config {
   std::string run_dir;
   uid_t daemon_uid = 0;
   gid_t daemon_gid = 0;
-  std::string execd;  // path of the programs to run; beside our own by default
+  std::string program;  // our own path at start: an upgrade puts the new file there
+  std::string execd;    // path of the programs to run; beside our own by default
   std::string unpack;
   int ready_fd = -1;          // one byte is written here once requests are answered
   uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask

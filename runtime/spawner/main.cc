@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <string_view>
+#include <vector>
+
 #include "cgroup/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
@@ -43,6 +46,25 @@ Status MakeRunDirectories(const std::string& run_dir) {
   return {};
 }
 
+// Back to the host's mounts, and once more from the start: same pid, same children. What is to be
+// known about sandboxes stands in their records; prepared slots are made anew.
+Status Upgrade(const Config& config, int host_mounts, char** argv) {
+  if (::setns(host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
+  std::vector<char*> arguments;
+  for (char** argument = argv; *argument; ++argument) {
+    // Nobody waits at the other end any more.
+    if (std::string_view(*argument) == "--ready-fd" && argument[1]) {
+      ++argument;
+    } else {
+      arguments.push_back(*argument);
+    }
+  }
+  arguments.push_back(nullptr);
+  LogLine(LogLevel::kInfo, "executing the new program").Add("path", config.program);
+  ::execv(config.program.c_str(), arguments.data());
+  return FailSys("execv " + config.program);
+}
+
 Status EnterOwnMountNamespace() {
   if (::unshare(CLONE_NEWNS) != 0) return FailSys("unshare CLONE_NEWNS");
   // Nothing mounted from here on propagates to the host, and the host's later mounts not to us.
@@ -62,7 +84,7 @@ Status MountEmpty(const std::string& staging) {
   return Attach(mount.get(), target.get(), "empty");
 }
 
-Status Serve(const Config& config) {
+Status Serve(const Config& config, char** argv) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
   ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
   ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, cgroups.unified));
@@ -72,6 +94,7 @@ Status Serve(const Config& config) {
   // The janitor needs the store only, and none of what is opened below.
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
   ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
+  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
   ATOLL_TRY(EnterOwnMountNamespace());
   // Opened again, so that the descriptor's mount is one of this namespace and can be cloned.
   ATOLL_ASSIGN(store, Store::Open(config.data_dir));
@@ -101,7 +124,8 @@ Status Serve(const Config& config) {
     ATOLL_TRY(sys::WriteAll(config.ready_fd, "+"));
     ::close(config.ready_fd);
   }
-  ATOLL_TRY(server.Run());
+  ATOLL_ASSIGN(const Server::End end, server.Run());
+  if (end == Server::End::kUpgrade) return Upgrade(config, host_mounts.get(), argv);
   // Stopped for good: the number is free for another daemon.
   if (::ftruncate(instance.lock.get(), 0) != 0) return FailSys("ftruncate instance");
   return {};
@@ -124,7 +148,7 @@ int main(int argc, char** argv) {
     LogLine(LogLevel::kError, "must be started as root");
     return 2;
   }
-  const Status served = spawner::Serve(*config);
+  const Status served = spawner::Serve(*config, argv);
   if (!served) {
     LogLine(LogLevel::kError, "cannot serve").Add(served.error());
     return 1;

@@ -64,6 +64,7 @@ Status Server::Start() {
   sigset_t watched;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
+  sigaddset(&watched, SIGHUP);
   if (::sigprocmask(SIG_BLOCK, &watched, nullptr) != 0) return FailSys("sigprocmask");
   signals_.reset(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return FailSys("signalfd");
@@ -73,14 +74,15 @@ Status Server::Start() {
   return poller_.Add(listener_.get(), [this] { OnAccept(); });
 }
 
-Status Server::Run() {
+Result<Server::End> Server::Run() {
   int timeout = -1;
-  while (!stopping_) {
+  while (!stopping_ && !upgrading_) {
     ATOLL_TRY(poller_.RunOnce(timeout));
     timeout = sandboxes_.Sweep() ? kSweepMillis : -1;
   }
+  if (upgrading_) return End::kUpgrade;
   janitor_.Finish();
-  return {};
+  return End::kStopped;
 }
 
 void Server::OnAccept() {
@@ -128,6 +130,7 @@ void Server::OnMessage() {
 void Server::OnSignal() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) > 0) {
+    upgrading_ = upgrading_ || info.ssi_signo == SIGHUP;
   }
   for (;;) {
     int status = 0;

@@ -21,8 +21,9 @@ class Server {
 
   // Adopts, binds <run_dir>/spawner.sock and begins to serve.
   Status Start();
-  // Serves until a kStop request has been carried out.
-  Status Run();
+  // Serves until a kStop request has been carried out, or SIGHUP asks for the upgrade.
+  enum class End { kStopped, kUpgrade };
+  Result<End> Run();
 
  private:
   void OnAccept();
@@ -49,6 +50,7 @@ class Server {
   UniqueFd connection_;
   uint64_t connection_number_ = 0;
   bool stopping_ = false;
+  bool upgrading_ = false;
 };
 
 }  // namespace atl::spawner

@@ -37,7 +37,8 @@ TEST(NetHostCheck, FindsForeignDropPolicies) {
         " chain OUTPUT { type filter hook output priority 0; policy drop; }; }\n"
         "table ip6 mine { chain in { type filter hook input priority 0; policy drop; }; }\n"
         "table inet firewalld { chain routed { type filter hook forward priority 10; }; }\n"
-        "table inet other { chain routed { type filter hook forward priority 10; policy accept; }; }");
+        "table inet other { chain routed { type filter hook forward priority 10; policy accept; }; "
+        "}");
     const auto findings = Blocked();
     ASSERT_EQ(findings.size(), 3U);
     const auto has = [&](const char* what, const char* fix) {
@@ -51,7 +52,8 @@ TEST(NetHostCheck, FindsForeignDropPolicies) {
   });
 }
 
-// That the advice is right: the foreign policy cuts sandboxes off, the named rules let them through.
+// That the advice is right: the foreign policy cuts sandboxes off, the named rules let them
+// through.
 TEST(NetHostCheck, TheNamedFixWorks) {
   RunInOwnNetns([] {
     NetLab lab;
@@ -63,7 +65,8 @@ TEST(NetHostCheck, TheNamedFixWorks) {
     Nft("table ip mine { chain routed { type filter hook forward priority 0; policy drop; }; }");
     guest->ns.Run([&] { reach = TryConnect("203.0.113.2", 8000); });
     EXPECT_EQ(reach, Reach::kSilence);
-    Nft("add rule ip mine routed iifname \"atl7-*\" accept; add rule ip mine routed oifname \"atl7-*\" accept");
+    Nft("add rule ip mine routed iifname \"atl7-*\" accept; add rule ip mine routed oifname "
+        "\"atl7-*\" accept");
     guest->ns.Run([&] { reach = TryConnect("203.0.113.2", 8000); });
     EXPECT_EQ(reach, Reach::kConnected);
   });

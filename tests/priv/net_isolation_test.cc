@@ -106,9 +106,8 @@ bool ForgedMacArrives(World& world, const std::string& target) {
 bool RawArrives(World& world, const std::string& target, int protocol) {
   UniqueFd receiver;
   const int family = target.find(':') == std::string::npos ? AF_INET : AF_INET6;
-  world.lab.outside().Run([&] {
-    receiver.reset(::socket(family, SOCK_RAW | SOCK_CLOEXEC, protocol));
-  });
+  world.lab.outside().Run(
+      [&] { receiver.reset(::socket(family, SOCK_RAW | SOCK_CLOEXEC, protocol)); });
   EXPECT_TRUE(receiver.valid());
   bool sent = false;
   world.a->ns.Run([&] { sent = SendDatagram("", target, 0, "01234567", protocol); });
@@ -169,12 +168,10 @@ std::vector<Attack> Attacks() {
   attacks.push_back({"SpoofedSource6", {"prerouting"}, [](World& w) {
                        return SpoofedArrives(w, w.b->addresses.ipv6, 128, "2001:db8::2");
                      }});
-  attacks.push_back({"ForgedMac4", {"prerouting"}, [](World& w) {
-                       return ForgedMacArrives(w, "203.0.113.2");
-                     }});
-  attacks.push_back({"ForgedMac6", {"prerouting"}, [](World& w) {
-                       return ForgedMacArrives(w, "2001:db8::2");
-                     }});
+  attacks.push_back(
+      {"ForgedMac4", {"prerouting"}, [](World& w) { return ForgedMacArrives(w, "203.0.113.2"); }});
+  attacks.push_back(
+      {"ForgedMac6", {"prerouting"}, [](World& w) { return ForgedMacArrives(w, "2001:db8::2"); }});
   attacks.push_back({"NewInboundTcp4", {"inbound"}, [](World& w) {
                        return w.Connects(&w.lab.outside(), &w.a->ns, w.a->addresses.ipv4);
                      }});
@@ -184,12 +181,10 @@ std::vector<Attack> Attacks() {
   attacks.push_back({"NewInboundUdp4", {"inbound"}, [](World& w) {
                        return w.DatagramArrives(&w.lab.outside(), &w.a->ns, w.a->addresses.ipv4);
                      }});
-  attacks.push_back({"Sctp4", {"outbound"}, [](World& w) {
-                       return RawArrives(w, "203.0.113.2", IPPROTO_SCTP);
-                     }});
-  attacks.push_back({"Gre4", {"outbound"}, [](World& w) {
-                       return RawArrives(w, "203.0.113.2", IPPROTO_GRE);
-                     }});
+  attacks.push_back(
+      {"Sctp4", {"outbound"}, [](World& w) { return RawArrives(w, "203.0.113.2", IPPROTO_SCTP); }});
+  attacks.push_back(
+      {"Gre4", {"outbound"}, [](World& w) { return RawArrives(w, "203.0.113.2", IPPROTO_GRE); }});
   attacks.push_back({"Experimental6", {"outbound"}, [](World& w) {
                        return RawArrives(w, "2001:db8::2", 253);  // RFC 3692
                      }});
@@ -202,8 +197,8 @@ INSTANTIATE_TEST_SUITE_P(All, NetAttack, ::testing::ValuesIn(Attacks()),
 TEST(NetReach, OutboundTcpIsTranslated) {
   RunInOwnNetns([] {
     World world;
-    for (const auto& [address, host] : {std::pair{"203.0.113.2", "203.0.113.1"},
-                                        std::pair{"2001:db8::2", "2001:db8::1"}}) {
+    for (const auto& [address, host] :
+         {std::pair{"203.0.113.2", "203.0.113.1"}, std::pair{"2001:db8::2", "2001:db8::1"}}) {
       UniqueFd listener;
       world.lab.outside().Run([&] { listener = Listen(SOCK_STREAM, address, kPort); });
       Reach reach = Reach::kSilence;
@@ -220,8 +215,8 @@ TEST(NetReach, OutboundTcpIsTranslated) {
 TEST(NetReach, OutboundUdpIsTranslatedAndAnswered) {
   RunInOwnNetns([] {
     World world;
-    for (const auto& [address, host] : {std::pair{"203.0.113.2", "203.0.113.1"},
-                                        std::pair{"2001:db8::2", "2001:db8::1"}}) {
+    for (const auto& [address, host] :
+         {std::pair{"203.0.113.2", "203.0.113.1"}, std::pair{"2001:db8::2", "2001:db8::1"}}) {
       UniqueFd server, client;
       const Endpoint target = *netpolicy::ParseEndpoint(address, kPort);
       world.lab.outside().Run([&] { server = Listen(SOCK_DGRAM, address, kPort); });
@@ -245,9 +240,8 @@ TEST(NetReach, PingWorks) {
     World world;
     for (const char* address : {"203.0.113.2", "10.207.255.254"}) {
       UniqueFd socket;
-      world.a->ns.Run([&] {
-        socket.reset(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
-      });
+      world.a->ns.Run(
+          [&] { socket.reset(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)); });
       // Echo request 1/1 with its checksum.
       const unsigned char echo[8] = {8, 0, 0xf7, 0xfd, 0, 1, 0, 1};
       const Endpoint target = *netpolicy::ParseEndpoint(address, 0);

@@ -71,8 +71,8 @@ TEST(NetLifecycle, BothEndsHaveTheirAddressesAndNoOther) {
     lab.OpenNetwork();
     const auto guest = lab.AddGuest(4095);
     guest->ns.Run([] {
-      EXPECT_EQ(Addresses("eth0"), (std::set<std::string>{"10.207.15.255:0",
-                                                          "[fd61:746c:6c07::fff]:0"}));
+      EXPECT_EQ(Addresses("eth0"),
+                (std::set<std::string>{"10.207.15.255:0", "[fd61:746c:6c07::fff]:0"}));
       EXPECT_EQ(Addresses("lo"), (std::set<std::string>{"127.0.0.1:0", "[::1]:0"}));
     });
     EXPECT_EQ(Addresses("atl7-4095"), std::set<std::string>{});
@@ -155,13 +155,11 @@ bool OldFlowAnswers(const std::string& address, const std::function<void(NetLab&
 TEST(NetLifecycle, DetachCutsFlows) {
   for (const char* address : {"203.0.113.2", "2001:db8::2"}) {
     RunInOwnNetns([&] {
-      EXPECT_FALSE(OldFlowAnswers(address, [](NetLab& lab) {
-        EXPECT_TRUE(lab.network().DetachSlot(1).has_value());
-      }));
+      EXPECT_FALSE(OldFlowAnswers(
+          address, [](NetLab& lab) { EXPECT_TRUE(lab.network().DetachSlot(1).has_value()); }));
     });
-    RunInOwnNetns([&] {
-      EXPECT_TRUE(OldFlowAnswers(address, [](NetLab&) {})) << "the flow is dead anyway";
-    });
+    RunInOwnNetns(
+        [&] { EXPECT_TRUE(OldFlowAnswers(address, [](NetLab&) {})) << "the flow is dead anyway"; });
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tests/priv/spawner_fixture.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
@@ -92,10 +94,23 @@ void SpawnerFixture::StartProcess() {
 
 void SpawnerFixture::Connect() {
   auto client = launch::SpawnerClient::Connect(run_dir(), &hello_);
+  // While a spawner executes its new self, nobody listens.
+  const int64_t deadline = SystemClock().BootMicros() + 10'000'000;
+  while (!client && SystemClock().BootMicros() < deadline) {
+    ::sched_yield();
+    client = launch::SpawnerClient::Connect(run_dir(), &hello_);
+  }
   ASSERT_TRUE(client) << client.error().message();
   client_ = std::move(*client);
+  lost_ = false;
   client_->Start(
-      loop_, [this](const wire::SandboxRecord& record) { exits.push_back(record); }, [] {});
+      loop_, [this](const wire::SandboxRecord& record) { exits.push_back(record); },
+      [this] { lost_ = true; });
+}
+
+void SpawnerFixture::AwaitLost() {
+  ASSERT_TRUE(loop_.RunUntil([this] { return lost_; }));
+  lost_ = false;
 }
 
 void SpawnerFixture::KillProcess() {

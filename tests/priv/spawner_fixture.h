@@ -30,6 +30,8 @@ class SpawnerFixture {
   void Connect();
   void StartProcess();
   void KillProcess();
+  // Until the present connection has ended.
+  void AwaitLost();
 
   Status Prepare(uint32_t slot, const wire::Limits& limits = {});
   static wire::Plan PlanFor(uint32_t slot);
@@ -59,6 +61,7 @@ class SpawnerFixture {
   testing::PollLoop loop_;
   wire::Reply hello_;
   std::unique_ptr<launch::SpawnerClient> client_;
+  bool lost_ = false;
 };
 
 }  // namespace atl::priv

@@ -142,5 +142,25 @@ PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
   for (uint32_t slot : {1u, 2u, 3u}) EXPECT_EQ(spawner.Run("echo again", slot), "again\n");
 }
 
+PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  ASSERT_TRUE(spawner.Prepare(2));
+  ASSERT_EQ(::kill(spawner.pid(), SIGHUP), 0);
+  // The old program's connection ends when the new one takes over; then it answers under the same
+  // pid.
+  spawner.AwaitLost();
+  spawner.Connect();
+  ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
+  EXPECT_FALSE(spawner.hello().sandboxes[0].exited);
+  SpawnerFixture::Claim(*sandbox, "exit 5");
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
+  EXPECT_TRUE(spawner.exits[0].code_known);
+  EXPECT_EQ(WEXITSTATUS(spawner.exits[0].wait_status), 5);
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+  EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+}
+
 }  // namespace
 }  // namespace atl::priv

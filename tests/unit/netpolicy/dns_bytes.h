@@ -26,8 +26,7 @@ inline std::string DnsName(const std::string& dotted) {
 inline std::string DnsHeaderBytes(unsigned id, unsigned flags, unsigned questions,
                                   unsigned answers = 0, unsigned authorities = 0,
                                   unsigned additionals = 0) {
-  return U16(id) + U16(flags) + U16(questions) + U16(answers) + U16(authorities) +
-         U16(additionals);
+  return U16(id) + U16(flags) + U16(questions) + U16(answers) + U16(authorities) + U16(additionals);
 }
 
 // A recursive query, type A unless told.

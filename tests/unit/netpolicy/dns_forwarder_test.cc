@@ -246,8 +246,8 @@ TEST_F(DnsForwarderTest, TruncatesWhatAClientCannotTake) {
   Upstream upstream;
   // 40 A records: more than 512 bytes, although nobody asked for so much.
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
-    std::string answer = query.substr(0, 2) + U16(0x8180) + U16(1) + U16(40) + U16(0) + U16(0) +
-                         query.substr(12);
+    std::string answer =
+        query.substr(0, 2) + U16(0x8180) + U16(1) + U16(40) + U16(0) + U16(0) + query.substr(12);
     for (int i = 0; i < 40; ++i) {
       answer += U16(0xc00c) + U16(1) + U16(1) + U16(0) + U16(60) + U16(4) + "abcd";
     }

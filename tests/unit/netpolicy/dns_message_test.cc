@@ -55,12 +55,10 @@ TEST(DnsQuery, RefusesWhatIsNoPlainQuestion) {
       {"inverse query", header(0x0800) + question, DnsRcode::kNotImplemented},
       {"update", header(0x2800) + question, DnsRcode::kNotImplemented},
       {"no question", DnsHeaderBytes(1, 0x0100, 0), DnsRcode::kFormatError},
-      {"two questions", DnsHeaderBytes(1, 0x0100, 2) + question + question,
-       DnsRcode::kFormatError},
+      {"two questions", DnsHeaderBytes(1, 0x0100, 2) + question + question, DnsRcode::kFormatError},
       {"an answer", DnsHeaderBytes(1, 0x0100, 1, 1) + question, DnsRcode::kFormatError},
       {"an authority", DnsHeaderBytes(1, 0x0100, 1, 0, 1) + question, DnsRcode::kFormatError},
-      {"two additionals", DnsHeaderBytes(1, 0x0100, 1, 0, 0, 2) + question,
-       DnsRcode::kFormatError},
+      {"two additionals", DnsHeaderBytes(1, 0x0100, 1, 0, 0, 2) + question, DnsRcode::kFormatError},
       {"a record that is not EDNS",
        DnsHeaderBytes(1, 0x0100, 1, 0, 0, 1) + question + std::string(1, '\0') + U16(250) +
            U16(255) + U16(0) + U16(0) + U16(0),
@@ -68,15 +66,24 @@ TEST(DnsQuery, RefusesWhatIsNoPlainQuestion) {
       {"EDNS with a name", DnsHeaderBytes(1, 0x0100, 1, 0, 0, 1) + question + opt_named,
        DnsRcode::kFormatError},
       {"bytes behind it", header(0x0100) + question + "x", DnsRcode::kFormatError},
-      {"cut in the type", header(0x0100) + DnsName("example.com") + "\x01",
+      {"cut in the type", header(0x0100) + DnsName("example.com") + "\x01", DnsRcode::kFormatError},
+      {"cut in the name",
+       header(0x0100) + "\x07"
+                        "exa",
        DnsRcode::kFormatError},
-      {"cut in the name", header(0x0100) + "\x07" "exa", DnsRcode::kFormatError},
-      {"name without end", header(0x0100) + "\x01" "a", DnsRcode::kFormatError},
+      {"name without end",
+       header(0x0100) + "\x01"
+                        "a",
+       DnsRcode::kFormatError},
       {"name over 255 bytes", header(0x0100) + too_long + '\0' + U16(1) + U16(1),
        DnsRcode::kFormatError},
       {"compressed question", header(0x0100) + U16(0xc00c) + U16(1) + U16(1),
        DnsRcode::kFormatError},
-      {"label type 01", header(0x0100) + "\x41" "a" + '\0' + U16(1) + U16(1),
+      {"label type 01",
+       header(0x0100) +
+           "\x41"
+           "a" +
+           '\0' + U16(1) + U16(1),
        DnsRcode::kFormatError},
       {"zone transfer", header(0x0100) + DnsName("example.com") + U16(252) + U16(1),
        DnsRcode::kRefused},
@@ -110,8 +117,8 @@ TEST(DnsResponse, ReadsRecordsWithCompressedNames) {
 }
 
 std::string AnswerWithName(const std::string& name) {
-  return DnsHeaderBytes(1, 0x8180, 1, 1) + DnsName("example.com") + U16(1) + U16(1) + name + U16(1) +
-         U16(1) + U16(0) + U16(60) + U16(4) + "abcd";
+  return DnsHeaderBytes(1, 0x8180, 1, 1) + DnsName("example.com") + U16(1) + U16(1) + name +
+         U16(1) + U16(1) + U16(0) + U16(60) + U16(4) + "abcd";
 }
 
 TEST(DnsResponse, RefusesPointersThatDoNotLeadBack) {
@@ -120,7 +127,10 @@ TEST(DnsResponse, RefusesPointersThatDoNotLeadBack) {
   EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc000 + 29)))).has_value()) << "itself";
   EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc000 + 31)))).has_value()) << "ahead";
   EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc000)))).has_value()) << "the header";
-  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName("\x01" "a" + U16(0xc000 + 29)))).has_value())
+  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName("\x01"
+                                                     "a" +
+                                                     U16(0xc000 + 29))))
+                   .has_value())
       << "a loop through a label";
   EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xffff)))).has_value()) << "beyond";
 }

@@ -1,0 +1,233 @@
+#include "execd/metrics.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "execd/json.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr int64_t kShortSampleUs = 200'000;
+constexpr int64_t kStaleSampleUs = 10'000'000;
+constexpr int64_t kWatchUs = 2'000'000;
+constexpr double kMib = 1024.0 * 1024.0;
+
+std::optional<int64_t> ToNumber(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+// A whole file that is one number; absent for "max" as well.
+std::optional<int64_t> FileNumber(int dir, const char* name) {
+  const auto text = sys::ReadFileAt(dir, name, 4096);
+  return text ? ToNumber(*text) : std::nullopt;
+}
+
+// The number after `key` at the start of a line.
+std::optional<int64_t> KeyNumber(std::string_view text, std::string_view key) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    if (!line.starts_with(key)) continue;
+    line.remove_prefix(key.size());
+    const size_t start = line.find_first_of("0123456789");
+    if (start == std::string_view::npos) continue;
+    line.remove_prefix(start);
+    return ToNumber(line.substr(0, line.find(' ')));
+  }
+  return {};
+}
+
+int OnlineCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+// "max 100000" or "50000 100000": cores, 0 for no limit.
+double CpuQuota(std::string_view text) {
+  const size_t space = text.find(' ');
+  if (space == std::string_view::npos) return 0;
+  const auto quota = ToNumber(text.substr(0, space)), period = ToNumber(text.substr(space + 1));
+  return quota && period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period)
+                                        : 0;
+}
+
+// Where this sandbox's values may be: the directory that execd holds, the sandbox's own view of
+// cgroup v2, and of v1 on hybrid hosts.
+struct Memory {
+  int64_t used = 0, total = 0;
+};
+
+Memory SandboxMemory(int cgroup_fd) {
+  std::optional<int64_t> used, limit;
+  if (cgroup_fd >= 0) {
+    used = FileNumber(cgroup_fd, "memory.current");
+    limit = FileNumber(cgroup_fd, "memory.max");
+  }
+  if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.current");
+  if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.max");
+  if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory/memory.usage_in_bytes");
+  if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory/memory.limit_in_bytes");
+  const auto info = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384);
+  const int64_t host = info ? KeyNumber(*info, "MemTotal:").value_or(0) * 1024 : 0;
+  const int64_t host_free = info ? KeyNumber(*info, "MemAvailable:").value_or(0) * 1024 : 0;
+  Memory memory;
+  memory.total = limit && *limit < host ? *limit : host;
+  memory.used = used ? *used : host - host_free;
+  memory.used = std::clamp<int64_t>(memory.used, 0, memory.total);
+  return memory;
+}
+
+double CpuCount(int cgroup_fd) {
+  double quota = 0;
+  const auto own = cgroup_fd >= 0 ? sys::ReadFileAt(cgroup_fd, "cpu.max", 256)
+                                  : Result<std::string>(std::string());
+  if (own) quota = CpuQuota(*own);
+  if (quota <= 0) {
+    const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
+    if (seen) quota = CpuQuota(*seen);
+  }
+  if (quota <= 0) {
+    const auto v1 = FileNumber(AT_FDCWD, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+    const auto period = FileNumber(AT_FDCWD, "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    if (v1 && period && *v1 > 0 && *period > 0) {
+      quota = static_cast<double>(*v1) / static_cast<double>(*period);
+    }
+  }
+  const double online = OnlineCpus();
+  return quota > 0 && quota < online ? quota : online;
+}
+
+struct Network {
+  int64_t received = 0, sent = 0;
+};
+
+// All interfaces but loopback.
+Network NetworkTotals() {
+  Network total;
+  const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/net/dev", 1 << 20);
+  if (!text) return total;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    std::string_view name = line.substr(0, colon);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    if (name == "lo") continue;
+    line.remove_prefix(colon + 1);
+    for (int column = 0; column < 9 && !line.empty(); ++column) {
+      const size_t start = std::min(line.find_first_not_of(' '), line.size());
+      line.remove_prefix(start);
+      const size_t size = std::min(line.find(' '), line.size());
+      const int64_t value = ToNumber(line.substr(0, size)).value_or(0);
+      line.remove_prefix(size);
+      if (column == 0) total.received += value;
+      if (column == 8) total.sent += value;
+    }
+  }
+  return total;
+}
+
+void AppendMember(std::string* out, std::string_view name, double value) {
+  out->append(out->size() > 1 ? ",\"" : "\"").append(name).append("\":");
+  AppendJsonDecimal(out, value);
+}
+void AppendMember(std::string* out, std::string_view name, int64_t value) {
+  out->append(out->size() > 1 ? ",\"" : "\"").append(name).append("\":");
+  AppendJsonInteger(out, value);
+}
+
+}  // namespace
+
+Metrics::CpuSample Metrics::SampleCpu() const {
+  CpuSample sample;
+  sample.at_us = MonotonicMicros();
+  // cpu.stat's usage is there on v2 even without the cpu controller.
+  auto text = sandbox_.cgroup_fd >= 0 ? sys::ReadFileAt(sandbox_.cgroup_fd, "cpu.stat", 4096)
+                                      : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
+  if (text) {
+    sample.used_us = KeyNumber(*text, "usage_usec").value_or(0);
+  } else {
+    sample.used_us =
+        FileNumber(AT_FDCWD, "/sys/fs/cgroup/cpuacct/cpuacct.usage").value_or(0) / 1000;
+  }
+  return sample;
+}
+
+std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
+  const double cores = CpuCount(sandbox_.cgroup_fd);
+  const double elapsed = static_cast<double>(std::max<int64_t>(to.at_us - from.at_us, 1));
+  const double used = static_cast<double>(to.used_us - from.used_us);
+  const Memory memory = SandboxMemory(sandbox_.cgroup_fd);
+  std::string out = "{";
+  AppendMember(&out, "cpu_count", cores);
+  AppendMember(&out, "cpu_used_pct", std::clamp(100.0 * used / elapsed / cores, 0.0, 100.0));
+  AppendMember(&out, "mem_total_mib", static_cast<double>(memory.total) / kMib);
+  AppendMember(&out, "mem_used_mib", static_cast<double>(memory.used) / kMib);
+  AppendMember(&out, "timestamp", UnixMillis());
+  struct statvfs disk;
+  if (::statvfs("/", &disk) == 0) {
+    const double block = static_cast<double>(disk.f_frsize) / kMib;
+    AppendMember(&out, "disk_total_mib", static_cast<double>(disk.f_blocks) * block);
+    AppendMember(&out, "disk_used_mib", static_cast<double>(disk.f_blocks - disk.f_bfree) * block);
+  }
+  const Network network = NetworkTotals();
+  AppendMember(&out, "net_received_bytes", network.received);
+  AppendMember(&out, "net_sent_bytes", network.sent);
+  out.push_back('}');
+  return out;
+}
+
+// Upstream sleeps a second to measure. Here the last sample serves if it is recent; else two are
+// taken a short while apart.
+void Metrics::Get(const std::shared_ptr<Exchange>& exchange) {
+  const CpuSample now = SampleCpu();
+  const int64_t age = now.at_us - last_.at_us;
+  if (last_.at_us != 0 && age >= kShortSampleUs && age <= kStaleSampleUs) {
+    exchange->Respond(200, "application/json; charset=utf-8", Json(last_, now));
+    last_ = now;
+    return;
+  }
+  sandbox_.loop.After(kShortSampleUs, [this, exchange, now] {
+    last_ = SampleCpu();
+    exchange->Respond(200, "application/json; charset=utf-8", Json(now, last_));
+  });
+}
+
+void Metrics::Watch(const std::shared_ptr<Exchange>& exchange) {
+  exchange->StartStream(200, {{"Content-Type", "text/event-stream"},
+                              {"Cache-Control", "no-cache"},
+                              {"Connection", "keep-alive"},
+                              {"X-Accel-Buffering", "no"}});
+  WatchTick(exchange, SampleCpu(), kShortSampleUs);
+}
+
+void Metrics::WatchTick(const std::shared_ptr<Exchange>& exchange, CpuSample last,
+                        int64_t delay_us) {
+  sandbox_.loop.After(delay_us, [this, exchange, last] {
+    if (exchange->closed()) return;
+    const CpuSample now = SampleCpu();
+    // A client that does not read gets no more until it does.
+    if (exchange->backlog() < 4096) exchange->Write(Json(last, now) + "\n");
+    WatchTick(exchange, now, kWatchUs);
+  });
+}
+
+}  // namespace atl::execd

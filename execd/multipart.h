@@ -1,0 +1,46 @@
+// multipart/form-data, as it arrives: part heads and pieces of their content, nothing kept but what
+// may still turn out to be a boundary. Fuzzed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+namespace atl::execd {
+
+// The boundary of a Content-Type value; kInvalidArgument if it is another type or has none.
+Result<std::string> MultipartBoundary(std::string_view content_type);
+
+class MultipartParser {
+ public:
+  static constexpr size_t kMaxPartHead = 16 << 10;
+
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+    // `has_filename` tells a file part from a plain value.
+    virtual Status OnPart(std::string_view name, bool has_filename) = 0;
+    virtual Status OnData(std::string_view bytes) = 0;
+    virtual Status OnPartEnd() = 0;
+  };
+
+  MultipartParser(std::string boundary, Sink* sink);
+  // An error of the grammar (kInvalidArgument) or the sink's; final.
+  Status Feed(std::string_view bytes);
+  // True once the closing boundary has been seen.
+  bool complete() const { return state_ == State::kEnd; }
+
+ private:
+  enum class State { kPreamble, kAfterBoundary, kHead, kData, kEnd };
+  Status Step(bool* progress);
+  Status ParseHead(std::string_view head);
+
+  std::string delimiter_;  // "\r\n--boundary"
+  Sink& sink_;
+  State state_ = State::kPreamble;
+  std::string buffer_;
+};
+
+}  // namespace atl::execd
