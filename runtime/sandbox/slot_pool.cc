@@ -161,7 +161,6 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
-<<<<<<< HEAD
   const auto done = [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
     if (generation != generation_) return;
     --preparing_;
@@ -169,15 +168,6 @@ void SlotPool::Prepare(uint32_t slot) {
     Pump();
   };
   spawner_.PrepareSlot(slot, config_.limits, done);
-=======
-  spawner_.PrepareSlot(slot, config_.limits,
-                       [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
-                         if (generation != generation_) return;
-                         --preparing_;
-                         Prepared(slot, std::move(rtnetlink));
-                         Pump();
-                       });
->>>>>>> main
 }
 
 void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {

@@ -28,8 +28,6 @@ class SlotPool {
   struct Config {
     uint32_t ready = 8;  // how many are kept prepared
     uint32_t last_slot = netpolicy::kMaxSlot;
-    // What most sandboxes will have: set ahead, a build then writes only what its plan has different.
-    wire::Limits limits;
     // A number rests at least this long if there is a fresh one to use instead: packets and
     // connections of its last owner may still be on the way.
     int64_t rest_us = 1000 * 1000;

@@ -168,6 +168,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   }
 
   void AnswerPrepare() {
+    if (prepares.empty()) return;
     auto [slot, done] = std::move(prepares.front());
     prepares.pop_front();
     if (prepare_error) return done(Fail(*prepare_error));

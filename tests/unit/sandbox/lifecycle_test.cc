@@ -196,6 +196,7 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   EXPECT_EQ(lifecycle->Find(id), nullptr);
   EXPECT_FALSE(SocketExists(id));
   EXPECT_EQ(spawner.AnswerDestroy(), id);
+  loop.Run();
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
   EXPECT_EQ(lifecycle->size(), 0U);
   EXPECT_FALSE(lifecycle->LayerInUse(1));
@@ -222,7 +223,11 @@ TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {
   for (int i = 0; i < 5; ++i) answers.push_back(Create());
   EXPECT_EQ(spawner.builds.size(), 2U);
   EXPECT_EQ(lifecycle->admission().waiting(), 3U);
-  while (!spawner.builds.empty()) spawner.AnswerBuild();
+  while (!spawner.builds.empty()) {
+    EXPECT_LE(spawner.builds.size(), 2U);
+    spawner.AnswerBuild();
+    loop.Run();
+  }
   for (const auto& answer : answers) EXPECT_TRUE(answer->called && answer->result);
   EXPECT_EQ(Stored().size(), 5U);
 }
