@@ -86,7 +86,7 @@ TEST_P(NetAttack, FailsBecauseOfTheRules) {
 void SetMac(unsigned char last) {
   const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
-  std::strcpy(request.ifr_name, "eth0");
+  std::memcpy(request.ifr_name, "eth0", sizeof "eth0");
   ASSERT_EQ(::ioctl(fd.get(), SIOCGIFHWADDR, &request), 0);
   request.ifr_hwaddr.sa_data[5] = static_cast<char>(last);
   ASSERT_EQ(::ioctl(fd.get(), SIOCSIFHWADDR, &request), 0);
@@ -230,7 +230,7 @@ TEST(NetReach, HostAnswersNoArp) {
     EXPECT_FALSE(AnswersArp(*world.a, kSilenceMs));
     const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};
-    std::strcpy(request.ifr_name, "atl7-1");
+    std::memcpy(request.ifr_name, "atl7-1", sizeof "atl7-1");
     ASSERT_EQ(::ioctl(fd.get(), SIOCGIFFLAGS, &request), 0);
     request.ifr_flags = static_cast<short>(request.ifr_flags & ~IFF_NOARP);
     ASSERT_EQ(::ioctl(fd.get(), SIOCSIFFLAGS, &request), 0);
