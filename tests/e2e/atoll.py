@@ -55,7 +55,7 @@ class Done:
 
 def image_archive(recipe):
     """The archive of images/recipes/RECIPE.sh, made once per build folder."""
-    archive = BUILD / 'images' / f'{recipe}.tar'
+    archive = BUILD / 'archives' / f'{recipe}.tar'
     if not archive.exists():
         archive.parent.mkdir(exist_ok=True)
         new = archive.with_suffix('.new')
@@ -102,8 +102,10 @@ class Daemon:
 
     def _is_up(self):
         if self.process.poll() is not None:
-            raise AssertionError(f'atolld ended with {self.process.returncode}:\n'
-                                 f'{self.log.read_text(encoding="utf-8")}')
+            logs = [path.read_text(encoding='utf-8')
+                    for path in (self.log, self.run_dir / 'spawner.log') if path.exists()]
+            raise AssertionError('\n'.join([f'atolld ended with {self.process.returncode}:',
+                                            *logs]))
         try:
             told = json.loads((self.run_dir / 'daemon.json').read_text(encoding='utf-8'))
         except (OSError, ValueError):
