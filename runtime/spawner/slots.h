@@ -26,8 +26,11 @@ class Slots {
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
   Status Drop(uint32_t slot);
-  // The daemon has gone: what it had in stock is dismantled.
+  // The daemon has gone: what it had in stock is dismantled. Waits for slots that are being built
+  // (milliseconds).
   void DropAll();
+  // For the end: groups of no slot and no sandbox, which a spawner that died has left.
+  void DropStrays();
 
   // cgroup and upper directory of a slot that nobody uses any more. kFailedPrecondition: a process
   // is still leaving the cgroup, try again.
