@@ -111,7 +111,10 @@ void Store::Import(UniqueFd archive, std::string name, ImportDone done) {
                        Error(Code::kResourceExhausted,
                              std::to_string(kMaxQueued) + " imports are waiting; try again later"));
   }
-  queue_.push_back({std::move(archive), std::move(name), std::move(done)});
+  // An upload is written through this descriptor: what the unpacker gets must not be able to write.
+  auto readonly = sys::Open("/proc/self/fd/" + std::to_string(archive.get()), O_RDONLY);
+  if (!readonly) return PostFailure(std::move(done), std::move(readonly).error());
+  queue_.push_back({*std::move(readonly), std::move(name), std::move(done)});
   StartNext();
 }
 

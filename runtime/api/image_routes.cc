@@ -11,7 +11,6 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/render.h"
-#include "runtime/base/sys.h"
 
 namespace atl::api {
 
@@ -62,10 +61,7 @@ void Api::ImportImage(const Call& call) {
 }
 
 void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name) {
-  // The upload has no name any more, and the unpacker is given nothing that it could write to.
-  auto readable = sys::Open("/proc/self/fd/" + std::to_string(archive.get()), O_RDONLY);
-  if (!readable) return call.Respond(MapError(readable.error(), Doing::kImportImage));
-  images_.Import(std::move(*readable), std::move(name), [call](const Result<images::Image>& image) {
+  images_.Import(std::move(archive), std::move(name), [call](const Result<images::Image>& image) {
     if (!image) return call.Respond(MapError(image.error(), Doing::kImportImage));
     call.Respond(JsonResponse(201, ImageJson(*image)));
   });

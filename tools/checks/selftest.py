@@ -74,6 +74,7 @@ def ban_cases(verdict):
             ('images/a.cc', 'std::this_thread::get_id();', None),
             ('images/a.cc', 'try { f(); } catch (...) {\n}', 'swallows'),
             ('images/README.md', 'TO' 'DO: write', 'left to do'),
+            ('images/meson.build', '<' * 7 + ' HEAD', 'not finished'),
             ('images/README.md', 'see iss' 'ue 12', 'without a tracker'),
             ('images/README.md', 'lives in /wo' 'rk/main', 'own machine')):
         expect(verdict, f'{path} with {line!r}', lambda root: banned.check(root, BANS),
