@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <future>
@@ -27,14 +27,30 @@ constexpr char kOtherId[] = "0f8fffff-d9cb-469f-a165-70867728950e";
 
 class Program {
  public:
-  // Starts the built program; stdout and stderr go to files in memory.
-  explicit Program(std::vector<std::string> arguments) {
-    out_.reset(memfd_create("out", MFD_CLOEXEC));
-    err_.reset(memfd_create("err", MFD_CLOEXEC));
+  // Starts the built program; its output comes through sockets, which hold more than it says.
+  explicit Program(std::vector<std::string> arguments) : Program(std::move(arguments), Ends()) {}
+  void Signal(int number) const { kill(pid_, number); }
+  int Wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  // All of it; waits for the end.
+  std::string Out() { return out_text_ += out_.ReadToEnd(); }
+  std::string Err() { return err_text_ += err_.ReadToEnd(); }
+  void AwaitOut(const std::string& text) { out_text_ += out_.ReadUntil(text); }
+
+ private:
+  struct Ends {
+    sys::SocketPair out = sys::UnixPair(SOCK_STREAM).value();
+    sys::SocketPair err = sys::UnixPair(SOCK_STREAM).value();
+  };
+  Program(std::vector<std::string> arguments, Ends ends)
+      : out_(std::move(ends.out.a)), err_(std::move(ends.err.a)) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out_.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err_.get(), STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends.out.b.get(), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends.err.b.get(), STDERR_FILENO);
     // gtest's caller may have SIGINT ignored, which would be inherited.
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
@@ -52,23 +68,12 @@ class Program {
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
   }
-  void Signal(int number) const { kill(pid_, number); }
-  int Wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  std::string Out() const { return Text(out_.get()); }
-  std::string Err() const { return Text(err_.get()); }
 
- private:
-  static std::string Text(int fd) {
-    lseek(fd, 0, SEEK_SET);
-    return sys::ReadAll(fd, 1 << 20).value_or("");
-  }
   pid_t pid_ = -1;
-  UniqueFd out_;
-  UniqueFd err_;
+  http::Peer out_;
+  http::Peer err_;
+  std::string out_text_;
+  std::string err_text_;
 };
 
 struct Seen {
@@ -217,7 +222,7 @@ TEST_F(AtollTest, InterruptedExecStopsItsCommandOnly) {
   peer.Send(
       "HTTP/1.1 200 OK\r\n\r\n{\"type\":\"init\",\"text\":\"c0de\"}\n\n"
       "{\"type\":\"stdout\",\"text\":\"started\"}\n\n");
-  while (exec.Out() != "started\n") sched_yield();
+  exec.AwaitOut("started\n");
   exec.Signal(SIGTERM);
   EXPECT_EQ(exec.Wait(), 128 + SIGTERM);
   EXPECT_EQ(SeenOnce(stop).headers.Get("x-execd-access-token"), "token");
