@@ -143,19 +143,19 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {
   SpawnerFixture spawner;
-  const std::string base =
-      std::to_string(spawner::SandboxIdBase(spawner.hello().instance, 1));
+  const std::string base = std::to_string(spawner::SandboxIdBase(spawner.hello().instance, 1));
   EXPECT_EQ(spawner.Run("B=/bin/busybox; $B grep -E 'CapEff|CapBnd|NoNewPrivs|Seccomp:|Groups' "
                         "/proc/self/status | $B tr -s '\\t ' ' '; $B cat /proc/self/uid_map | "
                         "$B tr -s ' '; $B cat /proc/self/cgroup | $B tail -1; ulimit -c"),
             std::string("Groups: \n"
-            "CapEff: 00000000000005fb\n"
-            "CapBnd: 00000000000005fb\n"
-            "NoNewPrivs: 1\n"
-            "Seccomp: 2\n 0 ") +
-                base + " 65536\n"
-            "0::/execd\n"
-            "0\n");
+                        "CapEff: 00000000000005fb\n"
+                        "CapBnd: 00000000000005fb\n"
+                        "NoNewPrivs: 1\n"
+                        "Seccomp: 2\n 0 ") +
+                base +
+                " 65536\n"
+                "0::/execd\n"
+                "0\n");
 }
 
 }  // namespace
