@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "netpolicy/addresses.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -27,16 +28,19 @@ namespace atl::netpolicy {
 
 struct NetworkConfig {
   // 0 to 7: tells the daemons of one host apart. It is in every name and address:
-  // table "atoll<instance>", links "atl<instance>-<slot>", 10.(200+instance).0.0/16,
-  // fd61:746c:6c<instance>::/64. Two instances never share one.
+  // nft table "inet atoll<instance>", links "atl<instance>-<slot>", 10.(200+instance).0.0/16 with
+  // the gateway 10.(200+instance).255.254, fd61:746c:6c0<instance>::/64 with the gateway ::ffff.
+  // Two daemons of one host never share an instance.
   uint32_t instance = 0;
   // Resolvers that the forwarder asks, "address" or "address:port"; empty: the host's resolv.conf.
   std::vector<std::string> dns_upstreams;
+  // Of every sandbox link, 1280 to 65535; 0: that of the host's default route, at most 1500, so
+  // that no sandbox depends on path MTU discovery through the first hop.
+  uint32_t mtu = 0;
 };
 
-// Slots are 1 … kMaxSlot; 0 is the gateway.
-inline constexpr uint32_t kMaxSlot = 4095;
-
+// Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
+// the gateways lie outside of that range.
 struct SlotAddresses {
   std::string ipv4;          // "10.200.0.7"
   std::string ipv6;          // "fd61:746c:6c00::7"
@@ -62,12 +66,15 @@ class Network {
   // permanent neighbours and routes on both sides and adds the set elements, all before it returns.
   virtual Status AttachSlot(uint32_t slot, int rtnetlink) = 0;
 
-  // Takes the slot's set elements away and cuts its flows. The link itself dies with its namespace,
-  // when the last process and descriptor are gone; never deleted here, that would wait for a grace
+  // Takes the slot's set elements away: nothing of it gets through any more. Its flows are cut
+  // within a second or so, off the loop and together with those of other slots (the kernel walks
+  // its whole table, 15 ms); before Start, at once. The link itself dies with its namespace, when
+  // the last process and descriptor are gone; never deleted here, that would wait for a grace
   // period.
   virtual Status DetachSlot(uint32_t slot) = 0;
 
-  // True when the slot's link is gone, so that its addresses may be used again.
+  // True when the slot's link is gone and its flows are cut, so that its addresses may be used
+  // again.
   virtual bool SlotLinkGone(uint32_t slot) = 0;
 
   // After a restart: detaches every slot of this instance that is not in `live`, links included.

@@ -19,7 +19,7 @@ class Loop {
   virtual ~Loop() = default;
 
   // Calls `callback` whenever `fd` is readable (level-triggered) until Unwatch. The fd is borrowed
-  // and must stay open until then.
+  // and must stay open until then. 0 if it cannot be watched (it is watched already).
   virtual Id WatchReadable(int fd, Callback callback) = 0;
   virtual void Unwatch(Id id) = 0;
 

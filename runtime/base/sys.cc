@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -145,44 +146,54 @@ Result<std::vector<std::string>> ListDir(int dirfd) {
   return names;
 }
 
+namespace {
+
+// Unlinks what is in `dir`; what is a directory with something in it moves to `target`, beside the
+// tree that is being removed, and its new name is appended to `later`.
+Status EmptyDirectory(int dir, int target, const std::string& prefix, uint64_t* counter,
+                      std::vector<std::string>* later) {
+  ATOLL_ASSIGN(UniqueFd fd, OpenAt(dir, ".", O_RDONLY | O_DIRECTORY));
+  std::unique_ptr<DIR, DirCloser> stream(::fdopendir(fd.get()));
+  if (!stream) return FailSys("fdopendir");
+  [[maybe_unused]] const int owned_by_stream = fd.release();
+  // Names go as they are read, so a directory of ten million needs no list of them. readdir(3)
+  // leaves open whether entries that were not there at the start are seen; here none are added.
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream.get());  // NOLINT(concurrency-mt-unsafe): own DIR
+    if (!entry) return errno == 0 ? Status() : FailSys("readdir");
+    const std::string_view name(entry->d_name);
+    if (name == "." || name == "..") continue;
+    if (::unlinkat(dir, entry->d_name, 0) == 0 || errno == ENOENT) continue;
+    if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + std::string(name));
+    if (::unlinkat(dir, entry->d_name, AT_REMOVEDIR) == 0) continue;
+    if (errno != ENOTEMPTY && errno != EEXIST) return FailSys("rmdir " + std::string(name));
+    later->push_back(prefix + "." + std::to_string((*counter)++));
+    if (::renameat(dir, entry->d_name, target, later->back().c_str()) != 0) {
+      return FailSys("rename " + std::string(name) + " to " + later->back());
+    }
+  }
+}
+
+}  // namespace
+
 Status RemoveTree(int dirfd, const std::string& name) {
-  // One frame a level, no recursion: a hostile tree may be deeper than a stack. Only the level at
-  // work keeps a descriptor; the way back up is by "..", which cannot move under us because only we
-  // may write to the parents (trash directories belong to root).
   if (::unlinkat(dirfd, name.c_str(), 0) == 0 || errno == ENOENT) return {};
   if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + name);
-
-  std::vector<std::string> path{name};
-  ATOLL_ASSIGN(UniqueFd dir, OpenAt(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  for (;;) {
-    ATOLL_ASSIGN(const std::vector<std::string> names, ListDir(dir.get()));
-    std::string subdirectory;
-    for (const std::string& entry : names) {
-      if (::unlinkat(dir.get(), entry.c_str(), 0) == 0 || errno == ENOENT) continue;
-      if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + entry);
-      if (::unlinkat(dir.get(), entry.c_str(), AT_REMOVEDIR) == 0) continue;
-      if (errno != ENOTEMPTY && errno != EEXIST) return FailSys("rmdir " + entry);
-      subdirectory = entry;
-      break;
+  // Flattened as it goes: each directory is looked at twice, whatever the depth and width of a
+  // hostile tree, and no path, descriptor or stack grows with it.
+  std::vector<std::string> left{name};
+  uint64_t counter = 0;
+  while (!left.empty()) {
+    const std::string next = std::move(left.back());
+    left.pop_back();
+    ATOLL_ASSIGN(const UniqueFd dir, OpenAt(dirfd, next, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    ATOLL_TRY(EmptyDirectory(dir.get(), dirfd, name, &counter, &left));
+    if (::unlinkat(dirfd, next.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+      return FailSys("rmdir " + next);
     }
-    if (!subdirectory.empty()) {
-      ATOLL_ASSIGN(UniqueFd child,
-                   OpenAt(dir.get(), subdirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-      path.push_back(subdirectory);
-      dir = std::move(child);
-      continue;
-    }
-    if (path.size() == 1) {
-      if (::unlinkat(dirfd, name.c_str(), AT_REMOVEDIR) != 0) return FailSys("rmdir " + name);
-      return {};
-    }
-    ATOLL_ASSIGN(UniqueFd parent, OpenAt(dir.get(), "..", O_RDONLY | O_DIRECTORY));
-    if (::unlinkat(parent.get(), path.back().c_str(), AT_REMOVEDIR) != 0) {
-      return FailSys("rmdir " + path.back());
-    }
-    path.pop_back();
-    dir = std::move(parent);
   }
+  return {};
 }
 
 Result<UniqueFd> SealedMemfd(const char* name, std::string_view bytes, bool executable) {
@@ -262,9 +273,12 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
 }
 
 Result<Message> ReceiveMessage(int socket, size_t limit) {
+  // The size first: a buffer of `limit` bytes for every message would cost more than the message.
+  const ssize_t size = TEMP_FAILURE_RETRY(::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC));
+  if (size < 0) return FailSys("recv");
   Message message;
-  message.bytes.resize(limit);
-  iovec iov{message.bytes.data(), limit};
+  message.bytes.resize(std::min(limit, static_cast<size_t>(size)));
+  iovec iov{message.bytes.data(), message.bytes.size()};
   msghdr header{};
   header.msg_iov = &iov;
   header.msg_iovlen = 1;

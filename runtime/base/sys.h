@@ -39,8 +39,10 @@ Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes,
 Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode);
 // Names in a directory without "." and "..", unsorted.
 Result<std::vector<std::string>> ListDir(int dirfd);
-// Deletes `name` beneath dirfd with everything in it. Follows no link, crosses no mount, needs
-// memory only for the depth of the tree. An absent name is not an error.
+// Deletes `name` beneath dirfd with everything in it. Follows no link, crosses no mount.
+// Directories move to dirfd itself as "NAME.<n>" on the way, so nothing else there may have such
+// names; time is linear in the number of entries, whatever the shape. An absent name is not an
+// error.
 Status RemoveTree(int dirfd, const std::string& name);
 
 // A memfd holding `bytes`, sealed against every change; executable if asked.

@@ -25,6 +25,8 @@ struct Upstream {
   std::vector<std::string> drop_headers;
   // Set on the request (replacing).
   std::vector<Header> set_headers;
+  // Set on the response (replacing), interim ones aside.
+  std::vector<Header> response_headers;
   // Sent if the upstream cannot be reached or breaks before its response head.
   std::function<Response(const Error&)> on_error;
 };
@@ -38,16 +40,17 @@ class Exchange {
   virtual const Request& request() const = 0;
 
   // The whole body; over `limit` bytes it is kResourceExhausted (and the connection closes after
-  // the response).
+  // the response). `done` may be called before this returns, if the body is there already.
   virtual void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) = 0;
-  // Streams the body into `fd` (borrowed until `done`); calls back with its size.
+  // Streams the body into `fd` (borrowed until `done`), written on a pool thread; calls back with
+  // its size. `done` may be called before this returns.
   virtual void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) = 0;
 
   virtual void Respond(Response response) = 0;
 
   // Hands the exchange to the upstream: request body and response body are streamed, chunked both
-  // ways where they came so, trailers dropped, flushed as they arrive; an `Upgrade: websocket` that
-  // the upstream accepts becomes a byte tunnel. Raw target and query are kept. No timeout on an
+  // ways where they came so, trailers dropped, flushed as they arrive; an Upgrade that the upstream
+  // accepts with 101 becomes a byte tunnel. Raw target and query are kept. No timeout on an
   // idle stream.
   virtual void Forward(Upstream upstream) = 0;
 };
@@ -57,6 +60,10 @@ using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 struct ServerConfig {
   std::string host = "127.0.0.1";  // a literal address
   uint16_t port = 8080;
+  // A stream socket that is bound and listening already, to be taken over in place of host and
+  // port; -1: none. For a process that binds before it gives up its privileges, and before it has
+  // threads.
+  int listen_fd = -1;
   size_t max_header_bytes = 64 << 10;
   size_t max_connections = 4096;
   int keep_alive_seconds = 75;

@@ -39,8 +39,10 @@ class SpawnerClient {
   virtual void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
                      std::function<void()> on_lost) = 0;
 
-  // The value is a NETLINK_ROUTE socket inside the slot's network namespace.
-  virtual void PrepareSlot(uint32_t slot, Done<UniqueFd> done) = 0;
+  // The value is a NETLINK_ROUTE socket inside the slot's network namespace. `limits` are what the
+  // slot's cgroup gets ahead of time; a build writes only what its plan has different. Prepared
+  // slots live as long as this connection.
+  virtual void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) = 0;
   virtual void DropSlot(uint32_t slot, Finished done) = 0;
 
   // First half of a launch. `control` and `listener` are borrowed until the call returns: execd's

@@ -28,6 +28,8 @@ namespace atl::wire {
 inline constexpr uint32_t kSpawnerProtocol = 1;
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
+// Replies are larger: the answer to a hello lists every sandbox, some 150 bytes each.
+inline constexpr size_t kMaxSpawnerReply = 1 << 20;
 
 enum class RequestType : uint8_t {
   kHello = 1,         // → HelloReply
@@ -66,7 +68,6 @@ enum class Step : uint8_t {
   kLimits,      // limits on the slot's cgroup
   kClone,       // from clone3 to the child's first instruction
   kNamespaces,  // setns into the slot's network and cgroup namespace
-  kStore,       // the id-mapped mount of the store
   kOverlay,
   kProc,
   kSys,

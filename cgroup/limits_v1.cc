@@ -1,0 +1,68 @@
+#include <algorithm>
+
+#include "cgroup/tree.h"
+#include "runtime/base/sys.h"
+
+namespace atl::cgroup {
+namespace {
+
+constexpr uint32_t kPeriodMicros = 100000;
+
+std::string OrUnlimited(uint64_t value, uint64_t reserve) {
+  return value == 0 ? "-1" : std::to_string(value + reserve);
+}
+
+}  // namespace
+
+Status Tree::WriteV1(const std::string& controller, const std::string& path,
+                     const std::string& value) const {
+  const auto base = v1_.find(controller);
+  if (base == v1_.end()) {
+    return Fail(Code::kUnavailable, "cgroup v1 controller " + controller + " is not mounted");
+  }
+  return sys::WriteFileAt(base->second.get(), path, value);
+}
+
+Status Tree::SetLimitsV1(const std::string& group, const wire::Limits& now,
+                         const wire::Limits& next) const {
+  if (now.memory_bytes != next.memory_bytes || now.swap_bytes != next.swap_bytes) {
+    const std::string memory = OrUnlimited(next.memory_bytes, kReserveMemory);
+    const std::string memory_and_swap =
+        OrUnlimited(next.memory_bytes, kReserveMemory + next.swap_bytes);
+    const std::string limit = group + "/memory.limit_in_bytes";
+    const std::string memsw = group + "/memory.memsw.limit_in_bytes";
+    const bool swap =
+        std::find(host_.limits.begin(), host_.limits.end(), "swap") != host_.limits.end();
+    // The kernel keeps limit <= memsw at every moment (EINVAL): lower from below, raise from above.
+    const bool raise = next.memory_bytes == 0 ||
+                       (now.memory_bytes != 0 &&
+                        next.memory_bytes + next.swap_bytes > now.memory_bytes + now.swap_bytes);
+    if (swap && raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
+    ATOLL_TRY(WriteV1("memory", limit, memory));
+    if (swap && !raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
+  }
+  if (now.pids != next.pids) {
+    const std::string all = next.pids == 0 ? "max" : std::to_string(next.pids + kReservePids);
+    const std::string commands = next.pids == 0 ? "max" : std::to_string(next.pids);
+    ATOLL_TRY(WriteV1("pids", group + "/pids.max", all));
+    ATOLL_TRY(WriteV1("pids", group + "/run/pids.max", commands));
+  }
+  if (now.cpu_millis != next.cpu_millis) {
+    ATOLL_TRY(WriteV1("cpu", group + "/cpu.cfs_quota_us",
+                      next.cpu_millis == 0
+                          ? "-1"
+                          : std::to_string(uint64_t{next.cpu_millis} * kPeriodMicros / 1000)));
+  }
+  const auto throttle = [&](const char* file, uint64_t before, uint64_t after) -> Status {
+    if (before == after) return {};
+    return WriteV1("blkio", group + "/blkio.throttle." + file,
+                   io_device_ + " " + std::to_string(after));
+  };
+  ATOLL_TRY(throttle("read_bps_device", now.io_read_bps, next.io_read_bps));
+  ATOLL_TRY(throttle("write_bps_device", now.io_write_bps, next.io_write_bps));
+  ATOLL_TRY(throttle("read_iops_device", now.io_read_iops, next.io_read_iops));
+  ATOLL_TRY(throttle("write_iops_device", now.io_write_iops, next.io_write_iops));
+  return {};
+}
+
+}  // namespace atl::cgroup

@@ -1,0 +1,52 @@
+#include "cgroup/tree.h"
+#include "runtime/base/sys.h"
+
+namespace atl::cgroup {
+namespace {
+
+constexpr uint32_t kPeriodMicros = 100000;  // the kernel's default for cpu.max
+
+std::string MaxOr(uint64_t value, uint64_t reserve) {
+  return value == 0 ? "max" : std::to_string(value + reserve);
+}
+
+}  // namespace
+
+Status Tree::SetLimitsV2(const std::string& group, const wire::Limits& now,
+                         const wire::Limits& next) const {
+  const int base = unified_.get();
+  const auto write = [&](const char* file, const std::string& value) {
+    return sys::WriteFileAt(base, group + file, value);
+  };
+  if (now.memory_bytes != next.memory_bytes) {
+    ATOLL_TRY(write("/memory.max", MaxOr(next.memory_bytes, kReserveMemory)));
+    ATOLL_TRY(write("/run/memory.max", MaxOr(next.memory_bytes, 0)));
+  }
+  // With a memory limit, "no swap" is a limit too: otherwise a sandbox would simply swap the host.
+  const bool swap_changes =
+      now.swap_bytes != next.swap_bytes || (now.memory_bytes == 0) != (next.memory_bytes == 0);
+  if (swap_changes) {
+    ATOLL_TRY(write("/memory.swap.max",
+                    next.memory_bytes == 0 ? "max" : std::to_string(next.swap_bytes)));
+  }
+  if (now.pids != next.pids) {
+    ATOLL_TRY(write("/pids.max", MaxOr(next.pids, kReservePids)));
+    ATOLL_TRY(write("/run/pids.max", MaxOr(next.pids, 0)));
+  }
+  if (now.cpu_millis != next.cpu_millis) {
+    const std::string quota =
+        next.cpu_millis == 0 ? "max"
+                             : std::to_string(uint64_t{next.cpu_millis} * kPeriodMicros / 1000);
+    ATOLL_TRY(write("/cpu.max", quota + " " + std::to_string(kPeriodMicros)));
+  }
+  if (now.io_read_bps != next.io_read_bps || now.io_write_bps != next.io_write_bps ||
+      now.io_read_iops != next.io_read_iops || now.io_write_iops != next.io_write_iops) {
+    ATOLL_TRY(write("/io.max", io_device_ + " rbps=" + MaxOr(next.io_read_bps, 0) +
+                                   " wbps=" + MaxOr(next.io_write_bps, 0) +
+                                   " riops=" + MaxOr(next.io_read_iops, 0) +
+                                   " wiops=" + MaxOr(next.io_write_iops, 0)));
+  }
+  return {};
+}
+
+}  // namespace atl::cgroup

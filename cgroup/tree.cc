@@ -1,0 +1,262 @@
+#include "cgroup/tree.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <climits>
+
+#include "runtime/base/sys.h"
+
+namespace atl::cgroup {
+namespace {
+
+constexpr size_t kFileLimit = 64 << 10;
+constexpr int kDir = O_RDONLY | O_DIRECTORY;
+
+Status MakeDir(int base, const std::string& path) {
+  if (::mkdirat(base, path.c_str(), 0755) != 0 && errno != EEXIST) return FailSys("mkdir " + path);
+  return {};
+}
+
+Status RemoveDir(int base, const std::string& path) {
+  if (::unlinkat(base, path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    return FailSys("rmdir cgroup " + path);
+  }
+  return {};
+}
+
+// "+memory +pids …" for those that the group was given.
+Status EnableControllers(int dir, const std::string& path,
+                         std::initializer_list<const char*> wanted) {
+  ATOLL_ASSIGN(std::string available,
+               sys::ReadFileAt(dir, path + "cgroup.controllers", kFileLimit));
+  for (char& c : available) {
+    if (c == '\n') c = ' ';
+  }
+  available.insert(0, " ");
+  std::string enable;
+  for (const char* controller : wanted) {
+    if (available.find(" " + std::string(controller) + " ") == std::string::npos) continue;
+    enable.append(enable.empty() ? "+" : " +").append(controller);
+  }
+  if (enable.empty()) return {};
+  return sys::WriteFileAt(dir, path + "cgroup.subtree_control", enable);
+}
+
+// The group of this process in the v2 hierarchy, if systemd delegated it ("user.delegate" since
+// 251, "trusted.delegate" before); empty otherwise.
+std::string DelegatedGroup(const std::string& mount_point) {
+  auto own = sys::ReadFileAt(AT_FDCWD, "/proc/self/cgroup", kFileLimit);
+  if (!own) return {};
+  const size_t at = own->find("0::/");
+  if (at == std::string::npos) return {};
+  std::string path = own->substr(at + 3, own->find('\n', at) - at - 3);
+  if (path == "/") return {};
+  // After an upgrade by exec this process already sits in the leaf that it made.
+  static constexpr std::string_view kLeaf = "/supervisor";
+  if (path.ends_with(kLeaf)) path.resize(path.size() - kLeaf.size());
+  char value[8];
+  const std::string dir = mount_point + path;
+  for (const char* name : {"user.delegate", "trusted.delegate"}) {
+    const ssize_t n = ::getxattr(dir.c_str(), name, value, sizeof value);
+    if (n == 1 && value[0] == '1') return dir;
+  }
+  return {};
+}
+
+uint64_t ParseNumber(std::string_view text) {
+  uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// The number after "key " in a flat keyed file.
+uint64_t KeyedNumber(std::string_view text, std::string_view key) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ' ') {
+      return ParseNumber(line.substr(key.size() + 1));
+    }
+    at = end + 1;
+  }
+  return 0;
+}
+
+uint64_t ReadNumber(int dir, const std::string& path, std::string_view key = {}) {
+  auto text = sys::ReadFileAt(dir, path, kFileLimit);
+  if (!text) return 0;
+  return key.empty() ? ParseNumber(*text) : KeyedNumber(*text, key);
+}
+
+}  // namespace
+
+Result<Tree> Tree::Create(const Host& host, const std::string& name, std::string io_device) {
+  Tree tree;
+  tree.host_ = host;
+  tree.io_device_ = std::move(io_device);
+  if (tree.io_device_.empty()) std::erase(tree.host_.limits, "io");
+
+  const std::string delegated = host.v2 ? DelegatedGroup(host.unified) : std::string();
+  if (!delegated.empty()) {
+    tree.path_ = delegated;
+    ATOLL_ASSIGN(tree.unified_, sys::Open(delegated, kDir));
+    ATOLL_TRY(MakeDir(tree.unified_.get(), "supervisor"));
+    ATOLL_TRY(sys::WriteFileAt(tree.unified_.get(), "supervisor/cgroup.procs", "0"));
+  } else {
+    ATOLL_ASSIGN(const UniqueFd root, sys::Open(host.unified, kDir));
+    if (host.v2) {
+      ATOLL_TRY(EnableControllers(root.get(), "", {"memory", "pids", "cpu", "io"}));
+    }
+    tree.path_ = host.unified + "/" + name;
+    ATOLL_TRY(MakeDir(root.get(), name));
+    ATOLL_ASSIGN(tree.unified_, sys::OpenAt(root.get(), name, kDir));
+  }
+  if (host.v2) {
+    ATOLL_TRY(EnableControllers(tree.unified_.get(), "", {"memory", "pids", "cpu", "io"}));
+  }
+  for (const auto& [controller, mount_point] : host.v1) {
+    ATOLL_ASSIGN(const UniqueFd root, sys::Open(mount_point, kDir));
+    ATOLL_TRY(MakeDir(root.get(), name));
+    ATOLL_ASSIGN(tree.v1_[controller], sys::OpenAt(root.get(), name, kDir));
+  }
+  return tree;
+}
+
+Status Tree::CreateGroup(const std::string& group) const {
+  ATOLL_TRY(MakeDir(unified_.get(), group));
+  for (const auto& [controller, base] : v1_) {
+    ATOLL_TRY(MakeDir(base.get(), group));
+    if (controller == "pids") ATOLL_TRY(MakeDir(base.get(), group + "/run"));
+  }
+  return {};
+}
+
+Status Tree::DelegateGroup(const std::string& group, uid_t owner) const {
+  const int base = unified_.get();
+  if (host_.v2) {
+    ATOLL_TRY(EnableControllers(base, group + "/", {"memory", "pids", "cpu", "io"}));
+  }
+  ATOLL_TRY(MakeDir(base, group + "/execd"));
+  ATOLL_TRY(MakeDir(base, group + "/run"));
+  // memory for memory.oom.group and a cause of death per command, pids for a count per command.
+  if (host_.v2) ATOLL_TRY(EnableControllers(base, group + "/run/", {"memory", "pids"}));
+  // cgroups(7), delegation: the directory, cgroup.procs and cgroup.subtree_control. The common
+  // ancestor's cgroup.procs must be writable too, or no process can be placed from execd/ into
+  // run/c1; no process can be put there itself, because it has controllers enabled.
+  for (const char* file : {"/run", "/run/cgroup.procs", "/run/cgroup.threads",
+                           "/run/cgroup.subtree_control", "/cgroup.procs"}) {
+    if (::fchownat(base, (group + file).c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) != 0) {
+      return FailSys("chown cgroup " + group + file);
+    }
+  }
+  return {};
+}
+
+Status Tree::RemoveGroup(const std::string& group) const {
+  const int base = unified_.get();
+  auto run = sys::OpenAt(base, group + "/run", kDir);
+  if (run) {
+    ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(run->get()));
+    for (const std::string& entry : entries) {
+      struct stat info {};
+      if (::fstatat(run->get(), entry.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+          S_ISDIR(info.st_mode)) {
+        ATOLL_TRY(RemoveDir(run->get(), entry));
+      }
+    }
+  }
+  for (const char* leaf : {"/run", "/execd", ""}) ATOLL_TRY(RemoveDir(base, group + leaf));
+  for (const auto& [controller, v1_base] : v1_) {
+    ATOLL_TRY(RemoveDir(v1_base.get(), group + "/run"));
+    ATOLL_TRY(RemoveDir(v1_base.get(), group));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> Tree::Groups() const {
+  ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(unified_.get()));
+  std::vector<std::string> groups;
+  for (const std::string& entry : entries) {
+    struct stat info {};
+    if (entry != "supervisor" && ::fstatat(unified_.get(), entry.c_str(), &info, 0) == 0 &&
+        S_ISDIR(info.st_mode)) {
+      groups.push_back(entry);
+    }
+  }
+  return groups;
+}
+
+Result<UniqueFd> Tree::OpenDir(const std::string& group, const std::string& leaf) const {
+  return sys::OpenAt(unified_.get(), leaf.empty() ? group : group + "/" + leaf, kDir);
+}
+
+Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group) const {
+  std::vector<UniqueFd> tasks;
+  for (const auto& [controller, base] : v1_) {
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/tasks", O_WRONLY));
+    tasks.push_back(std::move(fd));
+  }
+  return tasks;
+}
+
+Result<std::vector<UniqueFd>> Tree::OpenRunTasks(const std::string& group) const {
+  std::vector<UniqueFd> tasks;
+  const auto pids = v1_.find("pids");
+  if (pids != v1_.end()) {
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(pids->second.get(), group + "/run/tasks", O_WRONLY));
+    tasks.push_back(std::move(fd));
+  }
+  return tasks;
+}
+
+Status Tree::SetLimits(const std::string& group, const wire::Limits& now,
+                       const wire::Limits& next) const {
+  return host_.v2 ? SetLimitsV2(group, now, next) : SetLimitsV1(group, now, next);
+}
+
+Status Tree::Freeze(const std::string& group, bool frozen) const {
+  return sys::WriteFileAt(unified_.get(), group + "/cgroup.freeze", frozen ? "1" : "0");
+}
+
+Status Tree::Kill(const std::string& group) const {
+  return sys::WriteFileAt(unified_.get(), group + "/cgroup.kill", "1");
+}
+
+Result<Usage> Tree::ReadUsage(const std::string& group) const {
+  Usage usage;
+  usage.cpu_micros = ReadNumber(unified_.get(), group + "/cpu.stat", "usage_usec");
+  if (host_.v2) {
+    usage.memory_bytes = ReadNumber(unified_.get(), group + "/memory.current");
+    usage.pids = ReadNumber(unified_.get(), group + "/pids.current");
+    usage.oom_kills = ReadNumber(unified_.get(), group + "/memory.events", "oom_kill");
+    return usage;
+  }
+  const int memory = v1_.at("memory").get();
+  usage.memory_bytes = ReadNumber(memory, group + "/memory.usage_in_bytes");
+  usage.oom_kills = ReadNumber(memory, group + "/memory.oom_control", "oom_kill");
+  usage.pids = ReadNumber(v1_.at("pids").get(), group + "/pids.current");
+  return usage;
+}
+
+std::string DiskOf(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || major(info.st_dev) == 0) return {};
+  const std::string device =
+      std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
+  const std::string sysfs = "/sys/dev/block/" + device;
+  if (::access((sysfs + "/partition").c_str(), F_OK) != 0) return device;
+  // io.max takes whole disks only: a partition's directory lies in its disk's.
+  auto disk = sys::ReadFileAt(AT_FDCWD, sysfs + "/../dev", 64);
+  if (!disk) return {};
+  while (!disk->empty() && disk->back() == '\n') disk->pop_back();
+  return *disk;
+}
+
+}  // namespace atl::cgroup

@@ -1,0 +1,99 @@
+// The cgroups of one daemon: a base group per hierarchy, and beneath it one group per sandbox:
+//
+//   <unified>/atoll0/s7/          limits (v2); frozen and killed as a whole; root of its cgroup
+//   namespace
+//     execd/                      process 1 alone: what commands use up cannot starve it
+//     run/                        owned by the sandbox's root; execd makes one leaf per command in
+//     it
+//   <v1 controller>/atoll0/s7/    limits (hybrid hosts)
+//     run/                        pids only: the commands' own limit, below execd's reserve
+//
+// execd's reserve stands on top of what the user asked for: the whole group may use limit +
+// reserve, run/ only the limit.
+//
+// Paths are relative to directory descriptors opened once; group names come from the spawner, never
+// from a client. Thread rule: none needed, no shared state; used by the spawner, and for usage by
+// the daemon.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cgroup/host.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::cgroup {
+
+inline constexpr uint64_t kReserveMemory = 8 << 20;
+inline constexpr uint32_t kReservePids = 16;
+
+struct Usage {
+  uint64_t memory_bytes = 0;
+  uint64_t cpu_micros = 0;
+  uint64_t pids = 0;
+  uint64_t oom_kills = 0;
+};
+
+class Tree {
+ public:
+  // Creates (or finds) the base group `name` in every hierarchy and turns the controllers on. Root
+  // only. A base that systemd has delegated to this process (Delegate=yes) is used in place of a
+  // top-level one; this process then moves into a leaf of it, because v2 forbids processes beside
+  // child groups. `io_device`: the block device, "major:minor", that io limits apply to; empty:
+  // none.
+  static Result<Tree> Create(const Host& host, const std::string& name, std::string io_device);
+
+  const Host& host() const { return host_; }
+  // Of the base group in the v2 hierarchy.
+  const std::string& path() const { return path_; }
+
+  // mkdir in every hierarchy; no controllers, no leaves yet, so that a process may still enter.
+  Status CreateGroup(const std::string& group) const;
+  // Leaves, controllers, and ownership of run/ for `owner`. The group must hold no process.
+  Status DelegateGroup(const std::string& group, uid_t owner) const;
+  // Kills nothing: every process must be gone. An absent group is not an error; EBUSY comes back as
+  // kFailedPrecondition.
+  Status RemoveGroup(const std::string& group) const;
+  // Groups of sandboxes that exist in the v2 hierarchy.
+  Result<std::vector<std::string>> Groups() const;
+
+  // Directory in the v2 hierarchy, for CLONE_INTO_CGROUP and for execd. `leaf` may be "".
+  Result<UniqueFd> OpenDir(const std::string& group, const std::string& leaf) const;
+  // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands.
+  Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
+  Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
+
+  // Writes what differs between `now` and `next`. A refused value names file and value.
+  Status SetLimits(const std::string& group, const wire::Limits& now,
+                   const wire::Limits& next) const;
+  Status Freeze(const std::string& group, bool frozen) const;
+  Status Kill(const std::string& group) const;
+  Result<Usage> ReadUsage(const std::string& group) const;
+
+ private:
+  Tree() = default;
+  Status SetLimitsV2(const std::string& group, const wire::Limits& now,
+                     const wire::Limits& next) const;
+  Status SetLimitsV1(const std::string& group, const wire::Limits& now,
+                     const wire::Limits& next) const;
+  Status WriteV1(const std::string& controller, const std::string& path,
+                 const std::string& value) const;
+
+  Host host_;
+  std::string path_;
+  std::string io_device_;
+  UniqueFd unified_;                    // the base group's directory
+  std::map<std::string, UniqueFd> v1_;  // controller → the base group's directory
+};
+
+// "major:minor" of the whole disk beneath a path's file system, as io.max wants it; empty if it has
+// none (tmpfs, btrfs, overlay).
+std::string DiskOf(const std::string& path);
+
+}  // namespace atl::cgroup

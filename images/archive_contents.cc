@@ -1,0 +1,186 @@
+#include "images/archive_contents.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "images/oci_layout.h"
+#include "images/report.h"
+#include "runtime/base/sys.h"
+
+namespace atl::images {
+namespace {
+
+// An index may name an index once more (docker buildx writes it so), not endlessly.
+constexpr int kMaxIndexDepth = 3;
+constexpr size_t kHashChunk = 256 << 10;
+
+std::string HexOf(std::string_view digest) {
+  return std::string(digest.substr(digest.find(':') + 1));
+}
+
+std::string DigestText(const unsigned char* digest, unsigned size) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string text = "sha256:";
+  for (unsigned i = 0; i < size; ++i) {
+    text.append(1, kHex[digest[i] >> 4]).append(1, kHex[digest[i] & 15]);
+  }
+  return text;
+}
+
+Result<UniqueFd> OpenMember(int directory, const std::string& name) {
+  // O_NONBLOCK: a FIFO must not hold the thread.
+  ATOLL_ASSIGN(UniqueFd fd, sys::OpenBeneath(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  struct stat st {};
+  if (::fstat(fd.get(), &st) != 0) return FailSys("fstat " + name);
+  if (!S_ISREG(st.st_mode)) {
+    return Fail(Code::kInternal, "atoll-unpack left '" + name + "', which is not a regular file");
+  }
+  return fd;
+}
+
+Status CheckSize(int fd, const Descriptor& descriptor, std::string_view what) {
+  struct stat st {};
+  if (::fstat(fd, &st) != 0) return FailSys("fstat blob");
+  if (static_cast<uint64_t>(st.st_size) != descriptor.size) {
+    return Fail(Code::kInvalidArgument, std::string(what) + " " + descriptor.digest +
+                                            ": the archive has " + std::to_string(st.st_size) +
+                                            " bytes of it, its descriptor says " +
+                                            std::to_string(descriptor.size));
+  }
+  return {};
+}
+
+Error Mismatch(std::string_view what, const std::string& wanted, const std::string& found) {
+  return Error(Code::kInvalidArgument, std::string(what) + " " + wanted +
+                                           ": digest mismatch, the archive holds " + found +
+                                           "; it is damaged or forged");
+}
+
+Result<std::string> ReadVerified(int directory, const Descriptor& descriptor,
+                                 std::string_view what) {
+  auto fd = OpenBlob(directory, descriptor.digest);
+  if (!fd) return Fail(std::move(fd).error().Wrap(what));
+  ATOLL_TRY(CheckSize(fd->get(), descriptor, what));
+  auto bytes = sys::ReadAll(fd->get(), kMaxJsonBytes);
+  if (!bytes) return Fail(std::move(bytes).error().Wrap(what));
+  const std::string found = Sha256Of(*bytes);
+  if (found != descriptor.digest) return Fail(Mismatch(what, descriptor.digest, found));
+  return bytes;
+}
+
+Result<std::string> ReadIndex(int directory, bool docker_legacy) {
+  auto fd = OpenMember(directory, "index.json");
+  if (fd) return sys::ReadAll(fd->get(), kMaxJsonBytes);
+  if (fd.error().error_number() != ENOENT) return Fail(std::move(fd).error());
+  if (docker_legacy) {
+    return Fail(Code::kInvalidArgument,
+                "this is the archive format of 'docker save', without index.json; convert it with: "
+                "skopeo copy docker-archive:FILE oci-archive:OUT");
+  }
+  return Fail(Code::kInvalidArgument,
+              "this is not an OCI image archive: it has no index.json; make one with: skopeo copy "
+              "docker://NAME oci-archive:OUT");
+}
+
+// From index.json to the manifest's bytes, verified.
+Result<std::string> FindManifest(int directory, std::string_view wanted, bool docker_legacy,
+                                 ArchiveContents& contents) {
+  ATOLL_ASSIGN(std::string json, ReadIndex(directory, docker_legacy));
+  for (int depth = 0; depth < kMaxIndexDepth; ++depth) {
+    ATOLL_ASSIGN(const Descriptor chosen, ChooseManifest(json, wanted));
+    // The outermost name is the one that people gave.
+    if (contents.ref_name.empty()) contents.ref_name = chosen.ref_name;
+    ATOLL_ASSIGN(json, ReadVerified(directory, chosen, chosen.is_index ? "index" : "manifest"));
+    if (chosen.is_index) continue;
+    contents.manifest_digest = chosen.digest;
+    return json;
+  }
+  return Fail(Code::kInvalidArgument,
+              "index.json: indexes nested more than " + std::to_string(kMaxIndexDepth) + " deep");
+}
+
+Status VerifyLayer(int directory, const Descriptor& layer) {
+  auto fd = OpenBlob(directory, layer.digest);
+  if (!fd) return Fail(std::move(fd).error().Wrap("layer"));
+  ATOLL_TRY(CheckSize(fd->get(), layer, "layer"));
+  ATOLL_ASSIGN(const std::string found, Sha256OfFile(fd->get()));
+  if (found != layer.digest) return Fail(Mismatch("layer", layer.digest, found));
+  return {};
+}
+
+}  // namespace
+
+Result<UniqueFd> OpenBlob(int directory, std::string_view digest) {
+  if (!IsSha256Digest(digest)) return Fail(Code::kInvalidArgument, "not a sha256 digest");
+  auto fd = OpenMember(directory, HexOf(digest));
+  if (!fd && fd.error().error_number() == ENOENT) {
+    return Fail(Code::kInvalidArgument,
+                "blob " + std::string(digest) + " is missing in the archive");
+  }
+  return fd;
+}
+
+std::string Sha256Of(std::string_view bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  ATOLL_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) == 1);
+  return DigestText(digest, size);
+}
+
+Result<std::string> Sha256OfFile(int fd) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        &EVP_MD_CTX_free);
+  if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
+    return Fail(Code::kInternal, "EVP_DigestInit_ex sha256");
+  }
+  std::string buffer(kHashChunk, '\0');
+  off_t offset = 0;
+  for (;;) {
+    const ssize_t n = TEMP_FAILURE_RETRY(::pread(fd, buffer.data(), buffer.size(), offset));
+    if (n < 0) return FailSys("read blob");
+    if (n == 0) break;
+    if (EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(n)) != 1) {
+      return Fail(Code::kInternal, "EVP_DigestUpdate");
+    }
+    offset += n;
+  }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (EVP_DigestFinal_ex(context.get(), digest, &size) != 1) {
+    return Fail(Code::kInternal, "EVP_DigestFinal_ex");
+  }
+  return DigestText(digest, size);
+}
+
+Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted,
+                                            bool docker_legacy) {
+  ArchiveContents contents;
+  ATOLL_ASSIGN(const std::string manifest_json,
+               FindManifest(directory, wanted, docker_legacy, contents));
+  ATOLL_ASSIGN(const Manifest manifest, ParseManifest(manifest_json));
+  ATOLL_ASSIGN(const std::string config_json, ReadVerified(directory, manifest.config, "config"));
+  ATOLL_ASSIGN(ParsedConfig config, ParseConfig(config_json));
+  if (config.diff_ids.size() != manifest.layers.size()) {
+    return Fail(Code::kInvalidArgument,
+                "the manifest has " + std::to_string(manifest.layers.size()) +
+                    " layers, the config " + std::to_string(config.diff_ids.size()) + " diff_ids");
+  }
+  std::set<std::string> verified;
+  for (size_t i = 0; i < manifest.layers.size(); ++i) {
+    const Descriptor& layer = manifest.layers[i];
+    // Hashed once even if it is listed a hundred times.
+    if (verified.insert(layer.digest).second) ATOLL_TRY(VerifyLayer(directory, layer));
+    contents.layers.push_back({layer.digest, config.diff_ids[i]});
+  }
+  contents.config = std::move(config.config);
+  return contents;
+}
+
+}  // namespace atl::images

@@ -1,0 +1,40 @@
+// Reads a split image archive (see images/unpack/split.h): follows index, manifest and config, and
+// compares every byte that is used with its digest. Blocks: for a pool thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "images/image.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::images {
+
+struct ArchiveLayer {
+  std::string blob_digest;  // verified
+  std::string diff_id;      // as the config promises
+};
+struct ArchiveContents {
+  std::string ref_name;  // of the archive; may be empty
+  std::string manifest_digest;
+  ImageConfig config;
+  std::vector<ArchiveLayer> layers;  // lowest first
+};
+
+// `directory`: where the unpacker has put the members. `wanted`: the name to import under, may be
+// empty. `docker_legacy`: the archive had a manifest.json, for the error.
+Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted,
+                                            bool docker_legacy);
+
+// The blob as a fresh descriptor at its beginning. Regular files only: the directory was filled by
+// a process that had read a hostile archive.
+Result<UniqueFd> OpenBlob(int directory, std::string_view digest);
+
+// "sha256:…" of the file from its beginning.
+Result<std::string> Sha256OfFile(int fd);
+std::string Sha256Of(std::string_view bytes);
+
+}  // namespace atl::images

@@ -1,0 +1,174 @@
+#include "images/catalog.h"
+
+#include <utility>
+
+#include "images/oci_layout.h"
+
+namespace atl::images {
+namespace {
+
+constexpr int64_t kSchemaVersion = 1;
+// A layer that is not ready is a leftover: its directory may be there or not.
+constexpr int64_t kLeftover = 0;
+constexpr int64_t kReady = 1;
+
+// AUTOINCREMENT: a number is never given out twice, so nobody can mistake one layer for another.
+constexpr char kSchema[] = R"sql(
+CREATE TABLE layers(
+  id INTEGER PRIMARY KEY AUTOINCREMENT CHECK(id BETWEEN 1 AND 4294967295),
+  blob_digest TEXT NOT NULL,
+  diff_id TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  opaque_root INTEGER NOT NULL,
+  state INTEGER NOT NULL);
+CREATE UNIQUE INDEX ready_layers ON layers(blob_digest) WHERE state = 1;
+CREATE TABLE images(
+  name TEXT PRIMARY KEY,
+  digest TEXT NOT NULL,
+  config TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  created INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE image_layers(
+  image TEXT NOT NULL REFERENCES images(name) ON DELETE CASCADE,
+  position INTEGER NOT NULL,
+  layer INTEGER NOT NULL REFERENCES layers(id),
+  PRIMARY KEY(image, position)) WITHOUT ROWID;
+)sql";
+
+}  // namespace
+
+Result<Catalog> Catalog::Open(const std::string& path) {
+  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.durable = true}));
+  Catalog catalog(std::move(db));
+  ATOLL_ASSIGN(const int64_t version, catalog.db_.UserVersion());
+  if (version == 0) ATOLL_TRY(catalog.CreateSchema());
+  if (version > kSchemaVersion) {
+    return Fail(Code::kFailedPrecondition,
+                path + " was written by a newer version (schema " + std::to_string(version) + ")");
+  }
+  return catalog;
+}
+
+Status Catalog::CreateSchema() {
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(db_.Exec(kSchema));
+  ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
+  return txn.Commit();
+}
+
+Result<std::vector<Image>> Catalog::LoadImages() {
+  std::vector<Image> images;
+  ATOLL_ASSIGN(sqlite::Stmt rows,
+               db_.Prepare("SELECT name, digest, config, size, created FROM images"));
+  ATOLL_ASSIGN(sqlite::Stmt layers,
+               db_.Prepare("SELECT layer FROM image_layers WHERE image = ?1 ORDER BY position"));
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, rows.Step());
+    if (!row) return images;
+    Image image;
+    image.name = rows.ColumnText(0);
+    image.digest = rows.ColumnText(1);
+    ATOLL_ASSIGN(image.config, DecodeImageConfig(rows.ColumnText(2)));
+    image.size_bytes = static_cast<uint64_t>(rows.ColumnInt(3));
+    image.created_at_ms = rows.ColumnInt(4);
+    layers.Bind(1, image.name);
+    for (;;) {
+      ATOLL_ASSIGN(const bool layer, layers.Step());
+      if (!layer) break;
+      image.layers.push_back(static_cast<wire::LayerId>(layers.ColumnInt(0)));
+    }
+    layers.Reset();
+    images.push_back(std::move(image));
+  }
+}
+
+Result<std::vector<Layer>> Catalog::LoadLayers() {
+  std::vector<Layer> layers;
+  ATOLL_ASSIGN(sqlite::Stmt rows, db_.Prepare("SELECT id, blob_digest, diff_id, size, opaque_root "
+                                              "FROM layers WHERE state = 1"));
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, rows.Step());
+    if (!row) return layers;
+    layers.push_back({static_cast<wire::LayerId>(rows.ColumnInt(0)), rows.ColumnText(1),
+                      rows.ColumnText(2), static_cast<uint64_t>(rows.ColumnInt(3)),
+                      rows.ColumnInt(4) != 0});
+  }
+}
+
+Result<std::vector<wire::LayerId>> Catalog::LoadLeftovers() {
+  std::vector<wire::LayerId> ids;
+  ATOLL_ASSIGN(sqlite::Stmt rows, db_.Prepare("SELECT id FROM layers WHERE state = 0"));
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, rows.Step());
+    if (!row) return ids;
+    ids.push_back(static_cast<wire::LayerId>(rows.ColumnInt(0)));
+  }
+}
+
+Result<std::vector<wire::LayerId>> Catalog::ReserveLayers(size_t count) {
+  std::vector<wire::LayerId> ids;
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO layers(blob_digest, diff_id, size, "
+                                                "opaque_root, state) VALUES('', '', 0, 0, ?1)"));
+  for (size_t i = 0; i < count; ++i) {
+    ATOLL_TRY(insert.Bind(1, kLeftover).Run());
+    ids.push_back(static_cast<wire::LayerId>(db_.LastInsertId()));
+  }
+  ATOLL_TRY(txn.Commit());
+  return ids;
+}
+
+Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_layers) {
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_ASSIGN(sqlite::Stmt ready,
+               db_.Prepare("UPDATE layers SET blob_digest = ?2, diff_id = ?3, size = ?4, "
+                           "opaque_root = ?5, state = ?6 WHERE id = ?1"));
+  for (const Layer& layer : new_layers) {
+    ATOLL_TRY(ready.Bind(1, int64_t{layer.id})
+                  .Bind(2, layer.blob_digest)
+                  .Bind(3, layer.diff_id)
+                  .Bind(4, static_cast<int64_t>(layer.size_bytes))
+                  .Bind(5, int64_t{layer.opaque_root})
+                  .Bind(6, kReady)
+                  .Run());
+  }
+  // Not INSERT OR REPLACE: its deletion would not be told to the foreign keys' cascade reliably.
+  ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM images WHERE name = ?1"));
+  ATOLL_TRY(remove.Bind(1, image.name).Run());
+  ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO images VALUES(?1, ?2, ?3, ?4, ?5)"));
+  ATOLL_TRY(insert.Bind(1, image.name)
+                .Bind(2, image.digest)
+                .Bind(3, EncodeImageConfig(image.config))
+                .Bind(4, static_cast<int64_t>(image.size_bytes))
+                .Bind(5, image.created_at_ms)
+                .Run());
+  ATOLL_ASSIGN(sqlite::Stmt stack, db_.Prepare("INSERT INTO image_layers VALUES(?1, ?2, ?3)"));
+  for (size_t i = 0; i < image.layers.size(); ++i) {
+    ATOLL_TRY(stack.Bind(1, image.name)
+                  .Bind(2, static_cast<int64_t>(i))
+                  .Bind(3, int64_t{image.layers[i]})
+                  .Run());
+  }
+  return txn.Commit();
+}
+
+Status Catalog::RemoveImage(const std::string& name) {
+  ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM images WHERE name = ?1"));
+  return remove.Bind(1, name).Run();
+}
+
+Status Catalog::CondemnLayers(const std::vector<wire::LayerId>& layers) {
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE layers SET state = ?2 WHERE id = ?1"));
+  for (const wire::LayerId layer : layers) {
+    ATOLL_TRY(update.Bind(1, int64_t{layer}).Bind(2, kLeftover).Run());
+  }
+  return txn.Commit();
+}
+
+Status Catalog::ForgetLayer(wire::LayerId layer) {
+  ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM layers WHERE id = ?1 AND state = ?2"));
+  return remove.Bind(1, int64_t{layer}).Bind(2, kLeftover).Run();
+}
+
+}  // namespace atl::images

@@ -1,0 +1,89 @@
+// One import, from the archive to the committed image, as a chain of asynchronous steps:
+//
+//   split (unpacker) → read and verify (pool) → reserve numbers (pool) → for each new layer:
+//   extract (unpacker) → for each: publish (spawner) → commit (pool)
+//
+// On a failure anywhere: the layers made so far are removed, then the temporary directory, then
+// `done` hears of it.
+//
+// Thread rule: lives on the loop; a pool thread touches only what a step hands to it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "images/archive_contents.h"
+#include "images/catalog.h"
+#include "images/report.h"
+#include "images/unpack_runner.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::images {
+
+struct ImportResult {
+  Image image;
+  std::vector<Layer> new_layers;
+};
+
+class Import : public std::enable_shared_from_this<Import> {
+ public:
+  struct Environment {
+    Loop& loop;
+    UnpackRunner& runner;
+    std::string database;                // path
+    std::string temporary;               // directory of this import; does not exist yet
+    std::map<std::string, Layer> known;  // by blob digest, when the import starts
+    int64_t now_ms = 0;
+  };
+  using Done = std::function<void(Result<ImportResult>)>;
+  // `name`: normalised, or empty.
+  Import(Environment environment, UniqueFd archive, std::string name, Done done);
+
+  void Start();
+  // The owner goes away: no further step is begun and `done` is not called.
+  void Abandon() { abandoned_ = true; }
+
+  // Whether the commit of this name is under way.
+  bool Committing(const std::string& name) const { return committing_ && image_.name == name; }
+
+ private:
+  // Runs `work` on the pool and `next` on the loop; a failure of `work` ends the import.
+  void OnPool(std::function<Status()> work, std::function<void()> next);
+  // The callback of a runner's call: failures end the import, or else `next`.
+  UnpackRunner::Done Then(std::function<void(const std::string& report)> next);
+
+  Status MakeTemporary();
+  void ReadContents(const std::string& report_text);
+  Status PlanLayers();
+  void ExtractNext();
+  void Extracted(const std::string& report_text);
+  void StackLayers();
+  void PublishNext();
+  void Commit();
+  void EndWith(Error error);
+  void RemoveNext();
+  void Cleanup();
+
+  Environment environment_;
+  UniqueFd archive_;
+  std::string name_;
+  Done done_;
+  bool abandoned_ = false;
+  bool committing_ = false;
+
+  UniqueFd directory_;  // where the members of the archive are
+  ArchiveContents contents_;
+  std::map<std::string, Layer> layers_;  // of this image, by blob digest
+  std::vector<Layer> new_layers_;        // in the order of extraction
+  size_t next_ = 0;                      // index into new_layers_
+  std::vector<wire::LayerId> to_remove_;
+  Image image_;
+  std::optional<Error> error_;
+};
+
+}  // namespace atl::images

@@ -1,0 +1,165 @@
+// ParseConfig and the store's own form of the config: what of an image goes into the environment
+// and the arguments of a process.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "images/oci_layout.h"
+#include "images/report.h"
+
+namespace atl::images {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxStrings = 1024;
+constexpr size_t kMaxString = (128 << 10) - 1;  // MAX_ARG_STRLEN without the NUL
+constexpr size_t kMaxTotal = 1 << 20;
+constexpr size_t kMaxUser = 256;
+
+Result<std::vector<std::string>> Strings(const Json& object, const char* key) {
+  std::vector<std::string> strings;
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return strings;
+  const std::string what = std::string("config: ") + key;
+  if (!found->is_array()) return Fail(Code::kInvalidArgument, what + " is not an array");
+  if (found->size() > kMaxStrings) {
+    return Fail(Code::kInvalidArgument,
+                what + " has more than " + std::to_string(kMaxStrings) + " entries");
+  }
+  size_t total = 0;
+  for (const Json& entry : *found) {
+    if (!entry.is_string()) {
+      return Fail(Code::kInvalidArgument, what + " holds something that is not a string");
+    }
+    const std::string& text = entry.get_ref<const std::string&>();
+    total += text.size();
+    if (text.size() > kMaxString || total > kMaxTotal) {
+      return Fail(Code::kInvalidArgument, what + " is too long");
+    }
+    if (text.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument, what + " holds a zero byte");
+    }
+    strings.push_back(text);
+  }
+  return strings;
+}
+
+Result<std::string> String(const Json& object, const char* key, size_t limit) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return std::string();
+  const std::string what = std::string("config: ") + key;
+  if (!found->is_string()) return Fail(Code::kInvalidArgument, what + " is not a string");
+  const std::string& text = found->get_ref<const std::string&>();
+  if (text.size() > limit) {
+    return Fail(Code::kInvalidArgument,
+                what + " is longer than " + std::to_string(limit) + " bytes");
+  }
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      return Fail(Code::kInvalidArgument, what + " holds a control character");
+    }
+  }
+  return text;
+}
+
+Status CheckEnv(const std::vector<std::string>& env) {
+  for (const std::string& entry : env) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Fail(Code::kInvalidArgument,
+                  "config: Env entry '" + Printable(entry, 80) + "' is not NAME=value");
+    }
+  }
+  return {};
+}
+
+Status CheckWorkingDir(const std::string& directory) {
+  if (directory.empty()) return {};
+  const auto refuse = [&](const char* why) {
+    return Fail(Code::kInvalidArgument,
+                "config: WorkingDir '" + Printable(directory, 80) + "' " + why);
+  };
+  if (directory[0] != '/') return refuse("is not absolute");
+  // Split by hand: "//proc/./self" is beneath /proc as well. /proc/self/fd/N is how CVE-2024-21626
+  // left the container; no image has its work there.
+  bool first = true;
+  for (size_t at = 0; at < directory.size();) {
+    const size_t end = std::min(directory.find('/', at), directory.size());
+    const std::string_view part = std::string_view(directory).substr(at, end - at);
+    at = end + 1;
+    if (part.empty() || part == ".") continue;
+    if (part == "..") return refuse("holds '..'");
+    if (first && (part == "proc" || part == "sys")) return refuse("is beneath /proc or /sys");
+    first = false;
+  }
+  return {};
+}
+
+Status ReadProcess(const Json& process, ImageConfig& config) {
+  ATOLL_ASSIGN(config.env, Strings(process, "Env"));
+  ATOLL_ASSIGN(config.entrypoint, Strings(process, "Entrypoint"));
+  ATOLL_ASSIGN(config.cmd, Strings(process, "Cmd"));
+  ATOLL_ASSIGN(config.working_dir, String(process, "WorkingDir", 4095));
+  ATOLL_ASSIGN(config.user, String(process, "User", kMaxUser));
+  ATOLL_TRY(CheckEnv(config.env));
+  return CheckWorkingDir(config.working_dir);
+}
+
+Result<Json> ParseObject(std::string_view bytes) {
+  if (bytes.size() > kMaxJsonBytes) {
+    return Fail(Code::kResourceExhausted,
+                "config: larger than the " + std::to_string(kMaxJsonBytes) + " bytes allowed");
+  }
+  Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Fail(Code::kInvalidArgument, "config: not a JSON object");
+  return json;
+}
+
+}  // namespace
+
+Result<ParsedConfig> ParseConfig(std::string_view json) {
+  ATOLL_ASSIGN(const Json root, ParseObject(json));
+  ParsedConfig parsed;
+  ATOLL_ASSIGN(const std::string os, String(root, "os", 64));
+  ATOLL_ASSIGN(parsed.config.architecture, String(root, "architecture", 64));
+  if (os != "linux" || parsed.config.architecture != HostArchitecture()) {
+    return Fail(Code::kInvalidArgument,
+                "the image is for " + Printable(os) + "/" + Printable(parsed.config.architecture) +
+                    ", this host runs linux/" + std::string(HostArchitecture()));
+  }
+  const auto process = root.find("config");
+  if (process != root.end() && !process->is_null()) {
+    if (!process->is_object()) return Fail(Code::kInvalidArgument, "config: not an object");
+    ATOLL_TRY(ReadProcess(*process, parsed.config));
+  }
+  const auto rootfs = root.find("rootfs");
+  if (rootfs == root.end() || !rootfs->is_object()) {
+    return Fail(Code::kInvalidArgument, "config: no rootfs");
+  }
+  ATOLL_ASSIGN(parsed.diff_ids, Strings(*rootfs, "diff_ids"));
+  for (const std::string& diff_id : parsed.diff_ids) {
+    if (!IsSha256Digest(diff_id)) {
+      return Fail(Code::kInvalidArgument,
+                  "config: diff_id '" + Printable(diff_id, 80) + "' is not a sha256 digest");
+    }
+  }
+  return parsed;
+}
+
+std::string EncodeImageConfig(const ImageConfig& config) {
+  const Json json = {{"Env", config.env},   {"Entrypoint", config.entrypoint},
+                     {"Cmd", config.cmd},   {"WorkingDir", config.working_dir},
+                     {"User", config.user}, {"Architecture", config.architecture}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<ImageConfig> DecodeImageConfig(std::string_view json) {
+  ATOLL_ASSIGN(const Json root, ParseObject(json));
+  ImageConfig config;
+  ATOLL_TRY(ReadProcess(root, config));
+  ATOLL_ASSIGN(config.architecture, String(root, "Architecture", 64));
+  return config;
+}
+
+}  // namespace atl::images

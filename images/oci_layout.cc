@@ -1,0 +1,197 @@
+#include "images/oci_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "images/image_name.h"
+#include "images/report.h"
+
+namespace atl::images {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxIndexEntries = 1024;
+
+Result<Json> ParseObject(std::string_view bytes, std::string_view what) {
+  if (bytes.size() > kMaxJsonBytes) {
+    return Fail(Code::kResourceExhausted, std::string(what) + ": larger than the " +
+                                              std::to_string(kMaxJsonBytes) + " bytes allowed");
+  }
+  Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return Fail(Code::kInvalidArgument, std::string(what) + ": not a JSON object");
+  }
+  return json;
+}
+
+// The member if it is there with that type, null otherwise.
+const Json* Member(const Json& object, const char* key, Json::value_t type) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found != object.end() && found->type() == type ? &*found : nullptr;
+}
+
+std::string StringMember(const Json& object, const char* key) {
+  const Json* member = Member(object, key, Json::value_t::string);
+  return member != nullptr ? member->get_ref<const std::string&>() : std::string();
+}
+
+bool IsIndexType(std::string_view type) {
+  return type == "application/vnd.oci.image.index.v1+json" ||
+         type == "application/vnd.docker.distribution.manifest.list.v2+json";
+}
+
+bool IsManifestType(std::string_view type) {
+  return type == "application/vnd.oci.image.manifest.v1+json" ||
+         type == "application/vnd.docker.distribution.manifest.v2+json";
+}
+
+bool IsLayerType(std::string_view type) {
+  constexpr std::array<std::string_view, 8> kTypes = {
+      "application/vnd.oci.image.layer.v1.tar",
+      "application/vnd.oci.image.layer.v1.tar+gzip",
+      "application/vnd.oci.image.layer.v1.tar+zstd",
+      "application/vnd.oci.image.layer.nondistributable.v1.tar",
+      "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
+      "application/vnd.oci.image.layer.nondistributable.v1.tar+zstd",
+      "application/vnd.docker.image.rootfs.diff.tar",
+      "application/vnd.docker.image.rootfs.diff.tar.gzip"};
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
+}
+
+Result<Descriptor> ParseDescriptor(const Json& json, std::string_view what) {
+  Descriptor descriptor;
+  descriptor.digest = StringMember(json, "digest");
+  descriptor.media_type = StringMember(json, "mediaType");
+  if (!IsSha256Digest(descriptor.digest)) {
+    return Fail(Code::kInvalidArgument, std::string(what) + ": digest '" +
+                                            Printable(descriptor.digest) +
+                                            "' is not sha256:<64 hexadecimal digits>");
+  }
+  const Json* size = Member(json, "size", Json::value_t::number_unsigned);
+  if (size == nullptr) {
+    return Fail(Code::kInvalidArgument, std::string(what) + ": no valid size");
+  }
+  descriptor.size = size->get<uint64_t>();
+  descriptor.is_index = IsIndexType(descriptor.media_type);
+  return descriptor;
+}
+
+std::string Platform(const Json& entry) {
+  const Json* platform = Member(entry, "platform", Json::value_t::object);
+  if (platform == nullptr) return {};
+  return StringMember(*platform, "os") + "/" + StringMember(*platform, "architecture");
+}
+
+std::string RefName(const Json& entry) {
+  const Json* annotations = Member(entry, "annotations", Json::value_t::object);
+  if (annotations == nullptr) return {};
+  // containerd and buildx put the whole name into their own annotation and only the tag into the
+  // common one.
+  std::string name = StringMember(*annotations, "io.containerd.image.name");
+  return name.empty() ? StringMember(*annotations, "org.opencontainers.image.ref.name") : name;
+}
+
+bool SameName(const std::string& a, std::string_view b) {
+  if (a.empty() || b.empty()) return false;
+  const auto left = NormaliseImageName(a);
+  const auto right = NormaliseImageName(b);
+  return left && right && *left == *right;
+}
+
+}  // namespace
+
+bool IsSha256Digest(std::string_view text) {
+  constexpr std::string_view kPrefix = "sha256:";
+  return text.size() == kPrefix.size() + 64 && text.starts_with(kPrefix) &&
+         text.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
+}
+
+std::string_view HostArchitecture() {
+#if defined(__x86_64__)
+  return "amd64";
+#elif defined(__aarch64__)
+  return "arm64";
+#else
+#error "name this architecture as Go does"
+#endif
+}
+
+Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted) {
+  ATOLL_ASSIGN(const Json index, ParseObject(index_json, "index.json"));
+  const Json* entries = Member(index, "manifests", Json::value_t::array);
+  if (entries == nullptr || entries->empty()) {
+    return Fail(Code::kInvalidArgument, "index.json: it lists no manifest");
+  }
+  if (entries->size() > kMaxIndexEntries) {
+    return Fail(Code::kInvalidArgument,
+                "index.json: more than " + std::to_string(kMaxIndexEntries) + " manifests");
+  }
+  const std::string host = "linux/" + std::string(HostArchitecture());
+  std::vector<Descriptor> fitting;
+  std::string others;
+  for (const Json& entry : *entries) {
+    const std::string platform = Platform(entry);
+    const std::string type = StringMember(entry, "mediaType");
+    // "unknown/unknown" are build attestations.
+    if (!platform.empty() && platform != host) {
+      if (others.size() < 200 && platform != "unknown/unknown") {
+        others += (others.empty() ? "" : ", ") + Printable(platform, 40);
+      }
+      continue;
+    }
+    if (!IsIndexType(type) && !IsManifestType(type)) continue;
+    ATOLL_ASSIGN(Descriptor descriptor, ParseDescriptor(entry, "index.json"));
+    descriptor.ref_name = RefName(entry);
+    fitting.push_back(std::move(descriptor));
+  }
+  if (fitting.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "the archive has no image for " + host +
+                    (others.empty() ? std::string() : ", only for " + others));
+  }
+  if (fitting.size() == 1) return fitting[0];
+  std::string names;
+  for (Descriptor& descriptor : fitting) {
+    if (SameName(descriptor.ref_name, wanted)) return std::move(descriptor);
+    if (names.size() < 200) {
+      names += (names.empty() ? "" : ", ") +
+               (descriptor.ref_name.empty() ? "(no name)" : Printable(descriptor.ref_name, 80));
+    }
+  }
+  return Fail(Code::kInvalidArgument, "the archive holds " + std::to_string(fitting.size()) +
+                                          " images (" + names +
+                                          "); import it under the name of the one you want");
+}
+
+Result<Manifest> ParseManifest(std::string_view json) {
+  ATOLL_ASSIGN(const Json root, ParseObject(json, "manifest"));
+  const Json* config = Member(root, "config", Json::value_t::object);
+  const Json* layers = Member(root, "layers", Json::value_t::array);
+  if (config == nullptr || layers == nullptr) {
+    return Fail(Code::kInvalidArgument, "manifest: no config or no layers");
+  }
+  Manifest manifest;
+  ATOLL_ASSIGN(manifest.config, ParseDescriptor(*config, "manifest: config"));
+  if (layers->empty()) return Fail(Code::kInvalidArgument, "manifest: the image has no layers");
+  if (layers->size() > wire::kMaxLayers) {
+    return Fail(Code::kInvalidArgument,
+                "manifest: the image has " + std::to_string(layers->size()) + " layers, " +
+                    std::to_string(wire::kMaxLayers) + " are allowed; squash it");
+  }
+  for (const Json& entry : *layers) {
+    ATOLL_ASSIGN(Descriptor layer, ParseDescriptor(entry, "manifest: layer"));
+    if (!IsLayerType(layer.media_type)) {
+      return Fail(Code::kInvalidArgument, "manifest: layer of type '" +
+                                              Printable(layer.media_type) +
+                                              "'; tar, tar+gzip and tar+zstd are known");
+    }
+    manifest.layers.push_back(std::move(layer));
+  }
+  return manifest;
+}
+
+}  // namespace atl::images

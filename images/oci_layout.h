@@ -1,0 +1,52 @@
+// The three JSON documents of an OCI image archive, as the OCI image specification 1.1 and Docker's
+// schema 2 have them. Pure functions over hostile bytes: nothing in a result has been compared with
+// a digest yet, but every string in it has its form and its bounds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "images/image.h"
+#include "runtime/base/result.h"
+
+namespace atl::images {
+
+inline constexpr size_t kMaxJsonBytes = 4 << 20;  // of index, manifest and config
+
+// "sha256:" and 64 hexadecimal digits; no other algorithm is in use.
+bool IsSha256Digest(std::string_view text);
+
+// What the images of this host must be built for: "amd64", "arm64".
+std::string_view HostArchitecture();
+
+struct Descriptor {
+  std::string digest;  // IsSha256Digest
+  uint64_t size = 0;
+  std::string media_type;
+  std::string ref_name;  // of an index entry; may be empty
+  bool is_index = false;
+};
+
+// The manifest, or the nested index, for this host's platform. If several images fit, the one whose
+// name is `wanted` (any spelling; may be empty). Entries without platform are taken to fit.
+Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted);
+
+struct Manifest {
+  Descriptor config;
+  std::vector<Descriptor> layers;  // lowest first, at most wire::kMaxLayers
+};
+Result<Manifest> ParseManifest(std::string_view json);
+
+struct ParsedConfig {
+  ImageConfig config;
+  std::vector<std::string> diff_ids;  // lowest first
+};
+Result<ParsedConfig> ParseConfig(std::string_view json);
+
+// The config as it is kept in the store's database.
+std::string EncodeImageConfig(const ImageConfig& config);
+Result<ImageConfig> DecodeImageConfig(std::string_view json);
+
+}  // namespace atl::images

@@ -1,0 +1,132 @@
+#include "images/report.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace atl::images {
+namespace {
+
+constexpr size_t kMaxErrorLine = 512;
+constexpr std::string_view kErrorPrefix = "error ";
+
+// What an archive can cause; any other word is taken as kInternal.
+constexpr std::array kCodes = {Code::kInvalidArgument, Code::kResourceExhausted, Code::kUnavailable,
+                               Code::kPermissionDenied, Code::kInternal};
+
+bool ParseNumber(std::string_view text, uint64_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool IsDiffId(std::string_view text) {
+  constexpr std::string_view kPrefix = "sha256:";
+  return text.size() == kPrefix.size() + 64 && text.starts_with(kPrefix) &&
+         text.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
+}
+
+bool SetField(UnpackReport& report, std::string_view key, std::string_view value) {
+  uint64_t number = 0;
+  if (key == "diff_id") {
+    if (!value.empty() && !IsDiffId(value)) return false;
+    report.diff_id = value;
+    return true;
+  }
+  if (!ParseNumber(value, &number)) return false;
+  if (key == "entries") {
+    report.entries = number;
+  } else if (key == "bytes") {
+    report.bytes = number;
+  } else if (key == "skipped_devices") {
+    report.skipped_devices = number;
+  } else if (key == "dropped_xattrs") {
+    report.dropped_xattrs = number;
+  } else if (key == "opaque_root") {
+    report.opaque_root = number != 0;
+  } else if (key == "docker_legacy") {
+    report.docker_legacy = number != 0;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string UnpackReport::Encode() const {
+  std::string text = "diff_id " + diff_id + "\n";
+  const auto add = [&text](std::string_view key, uint64_t value) {
+    text.append(key).append(1, ' ').append(std::to_string(value)).append(1, '\n');
+  };
+  add("entries", entries);
+  add("bytes", bytes);
+  add("skipped_devices", skipped_devices);
+  add("dropped_xattrs", dropped_xattrs);
+  add("opaque_root", opaque_root ? 1 : 0);
+  add("docker_legacy", docker_legacy ? 1 : 0);
+  return text;
+}
+
+Result<UnpackReport> ParseUnpackReport(std::string_view text) {
+  constexpr int kFields = 7;
+  UnpackReport report;
+  int fields = 0;
+  while (!text.empty()) {
+    const size_t newline = text.find('\n');
+    const std::string_view line = text.substr(0, newline);
+    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    const size_t space = line.find(' ');
+    if (space == std::string_view::npos ||
+        !SetField(report, line.substr(0, space), line.substr(space + 1)) || ++fields > kFields) {
+      return Fail(Code::kInternal,
+                  "atoll-unpack: unexpected line in its report: '" + Printable(line) + "'");
+    }
+  }
+  if (fields != kFields) {
+    return Fail(Code::kInternal, "atoll-unpack: its report has " + std::to_string(fields) + " of " +
+                                     std::to_string(kFields) + " lines");
+  }
+  return report;
+}
+
+std::string EncodeUnpackError(const Error& error) {
+  std::string line(kErrorPrefix);
+  line.append(CodeName(error.code())).append(": ");
+  line.append(Printable(error.message(), kMaxErrorLine - line.size() - 1)).append(1, '\n');
+  return line;
+}
+
+Error DecodeUnpackError(const Error& error) {
+  const std::string_view message = error.message();
+  for (const Code code : kCodes) {
+    const std::string marker = std::string(kErrorPrefix).append(CodeName(code)).append(": ");
+    const size_t at = message.find(marker);
+    if (at == std::string_view::npos) continue;
+    std::string_view text = message.substr(at + marker.size());
+    text = text.substr(0, text.find('\n'));
+    return Error(code, Printable(text, kMaxErrorLine));
+  }
+  return Error(error.code(), Printable(message, kMaxErrorLine), error.error_number());
+}
+
+std::string Printable(std::string_view bytes, size_t limit) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = byte >= 0x20 && byte < 0x7f;
+    if (text.size() + (plain ? 1 : 4) + 3 > limit) {
+      text.append("...");
+      break;
+    }
+    if (plain) {
+      text.append(1, c);
+    } else {
+      text.append("\\x").append(1, kHex[byte >> 4]).append(1, kHex[byte & 15]);
+    }
+  }
+  return text;
+}
+
+}  // namespace atl::images

@@ -1,0 +1,154 @@
+#include "images/unpack/confine.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <initializer_list>
+#include <string>
+
+#include "images/unpack/syscall_filter.h"
+#include "runtime/base/sys.h"
+
+namespace atl::images::unpack {
+namespace {
+
+// zstd wants 128 MiB for its largest window, names and times of directories 64 MiB.
+constexpr rlim_t kAddressSpace = rlim_t{1} << 30;
+constexpr rlim_t kDescriptors = 64;
+constexpr rlim_t kCpuSeconds = 3600;
+
+constexpr uint32_t Bit(int capability) {
+  return uint32_t{1} << capability;
+}
+// What it takes to give files of this user namespace any owner, mode and capability.
+constexpr uint32_t kCapabilities =
+    Bit(CAP_CHOWN) | Bit(CAP_DAC_OVERRIDE) | Bit(CAP_FOWNER) | Bit(CAP_FSETID) | Bit(CAP_SETFCAP);
+
+Status CheckSurroundings() {
+  // The initial user namespace maps every id to itself; as its root this program must not run.
+  ATOLL_ASSIGN(const std::string map, sys::ReadFileAt(AT_FDCWD, "/proc/self/uid_map", 4096));
+  if (map.find(" 4294967295") != std::string::npos || map.empty()) {
+    return Fail(Code::kPermissionDenied,
+                "atoll-unpack is started by the spawner only: not in a user namespace of its own");
+  }
+  if (::getpid() != 1) {
+    return Fail(Code::kPermissionDenied,
+                "atoll-unpack is started by the spawner only: not in a pid namespace of its own");
+  }
+  if (::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
+    return Fail(Code::kPermissionDenied, "no_new_privs is not set");
+  }
+  return {};
+}
+
+// After this the mount namespace holds one empty, read-only tmpfs, and the process's root is
+// `output`. Entering by fchdir + chroot instead of a bind mount of `output`, because its
+// descriptor comes from another mount namespace, where open_tree(2) and mount(2) would fail with
+// EINVAL, and because the path to it leads through directories that are closed to us. The way out
+// of a chroot (chroot again, a descriptor outside, a mount) goes with the capabilities, the
+// descriptors and the filter; and even a process that found it would stand before nothing.
+Status EnterDirectory(int output) {
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    return FailSys("mount private /");
+  }
+  if (::mount("tmpfs", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "size=4k,nr_inodes=2,mode=0555") != 0) {
+    return FailSys("mount tmpfs /proc");
+  }
+  if (::chdir("/proc") != 0) return FailSys("chdir /proc");
+  // pivot_root(".", "."): the old root ends up on top of the new one, see pivot_root(2).
+  if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
+  if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount old root");
+  if (::mount(nullptr, "/", nullptr,
+              MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
+    return FailSys("remount / read-only");
+  }
+  if (::fchdir(output) != 0) return FailSys("fchdir output");
+  if (::chroot(".") != 0) return FailSys("chroot output");
+  if (::chdir("/") != 0) return FailSys("chdir /");
+  return {};
+}
+
+Status CloseOthers(int input, int output, int report) {
+  int keep[] = {input, output, report};
+  std::sort(std::begin(keep), std::end(keep));
+  unsigned from = 0;
+  for (const int fd : keep) {
+    const auto number = static_cast<unsigned>(fd);
+    if (number > from && ::close_range(from, number - 1, 0) != 0) return FailSys("close_range");
+    from = number + 1;
+  }
+  if (::close_range(from, ~0U, 0) != 0) return FailSys("close_range");
+  return {};
+}
+
+Status LimitResources(const ExtractLimits& limits) {
+  struct {
+    __rlimit_resource resource;
+    rlim_t value;
+  } const wanted[] = {
+      {RLIMIT_CORE, 0},           {RLIMIT_NOFILE, kDescriptors}, {RLIMIT_FSIZE, limits.max_bytes},
+      {RLIMIT_AS, kAddressSpace}, {RLIMIT_CPU, kCpuSeconds},     {RLIMIT_MEMLOCK, 0},
+      {RLIMIT_NPROC, 1},
+  };
+  for (const auto& [resource, value] : wanted) {
+    const rlimit limit{value, value};
+    if (::setrlimit(resource, &limit) != 0) {
+      return FailSys("setrlimit " + std::to_string(static_cast<int>(resource)));
+    }
+  }
+  // Over RLIMIT_FSIZE: EFBIG with a message, not a signal.
+  ::signal(SIGXFSZ, SIG_IGN);
+  return {};
+}
+
+Status DropCapabilities() {
+  // First the bounding set, while CAP_SETPCAP is still there.
+  for (int capability = 0;; ++capability) {
+    const int present = ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
+    if (present < 0) break;  // past the kernel's last
+    if (capability < 32 && (kCapabilities & Bit(capability)) != 0) continue;
+    if (present == 1 && ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) {
+      return FailSys("PR_CAPBSET_DROP " + std::to_string(capability));
+    }
+  }
+  constexpr unsigned kBits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                             SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                             SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+  if (::prctl(PR_SET_SECUREBITS, kBits, 0, 0, 0) != 0) return FailSys("PR_SET_SECUREBITS");
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
+    return FailSys("PR_CAP_AMBIENT_CLEAR_ALL");
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {{kCapabilities, kCapabilities, 0}, {0, 0, 0}};
+  if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
+  return {};
+}
+
+}  // namespace
+
+Status Confine(int input, int output, int report, const ExtractLimits& limits) {
+  ATOLL_TRY(CheckSurroundings());
+  ATOLL_TRY(EnterDirectory(output));
+  ATOLL_TRY(CloseOthers(input, output, report));
+  ATOLL_TRY(LimitResources(limits));
+  ATOLL_TRY(DropCapabilities());
+  // No core of what it reads, no ptrace by others of the same range.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return FailSys("PR_SET_DUMPABLE");
+  ::umask(0);
+  return LoadSyscallFilter();
+}
+
+}  // namespace atl::images::unpack

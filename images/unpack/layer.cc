@@ -1,0 +1,176 @@
+#include "images/unpack/layer.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "images/unpack/entry_path.h"
+#include "images/unpack/tar_reader.h"
+#include "images/unpack/tree.h"
+
+namespace atl::images::unpack {
+namespace {
+
+// The ids that a sandbox's user namespace has.
+constexpr int64_t kMaxId = 65535;
+constexpr size_t kMaxXattrs = 64;
+
+class Extraction {
+ public:
+  Extraction(TarReader reader, LayerTree tree)
+      : reader_(std::move(reader)), tree_(std::move(tree)) {}
+
+  Result<UnpackReport> Run();
+
+ private:
+  Status AddEntry(struct archive_entry* entry, const std::string& name);
+  Status AddPlain(struct archive_entry* entry, const Path& path);
+  Status AddDevice(const Path& path);
+  Result<Attributes> ReadAttributes(struct archive_entry* entry);
+  Status ReadXattrs(struct archive_entry* entry, Attributes& attributes);
+
+  TarReader reader_;
+  LayerTree tree_;
+  UnpackReport report_;
+};
+
+Status Extraction::ReadXattrs(struct archive_entry* entry, Attributes& attributes) {
+  const char* name = nullptr;
+  const void* value = nullptr;
+  size_t size = 0;
+  archive_entry_xattr_reset(entry);
+  while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK) {
+    const std::string_view bytes(static_cast<const char*>(value), size);
+    const std::string_view key = name != nullptr ? name : "";
+    switch (RuleForXattr(key, bytes)) {
+      case XattrRule::kKeep:
+        attributes.xattrs.emplace_back(key, bytes);
+        break;
+      case XattrRule::kDrop:
+        ++report_.dropped_xattrs;
+        break;
+      case XattrRule::kRefuse:
+        return Fail(Code::kInvalidArgument,
+                    "the extended attribute '" + Printable(key) + "' is not allowed in an image");
+    }
+    if (attributes.xattrs.size() > kMaxXattrs) {
+      return Fail(Code::kInvalidArgument,
+                  "more than " + std::to_string(kMaxXattrs) + " extended attributes");
+    }
+  }
+  return {};
+}
+
+Result<Attributes> Extraction::ReadAttributes(struct archive_entry* entry) {
+  Attributes attributes;
+  for (const int64_t id : {archive_entry_uid(entry), archive_entry_gid(entry)}) {
+    if (id < 0 || id > kMaxId) {
+      return Fail(Code::kInvalidArgument, "it belongs to user or group " + std::to_string(id) +
+                                              "; sandboxes have the ids 0 to " +
+                                              std::to_string(kMaxId));
+    }
+  }
+  attributes.uid = static_cast<uid_t>(archive_entry_uid(entry));
+  attributes.gid = static_cast<gid_t>(archive_entry_gid(entry));
+  attributes.mode = archive_entry_mode(entry) & 07777;
+  attributes.mtime.tv_sec = archive_entry_mtime(entry);
+  attributes.mtime.tv_nsec = std::clamp(archive_entry_mtime_nsec(entry), 0L, 999'999'999L);
+  ATOLL_TRY(ReadXattrs(entry, attributes));
+  return attributes;
+}
+
+Status Extraction::AddDevice(const Path& path) {
+  // Base images made by debootstrap and its like bring a static /dev. A sandbox always has its own
+  // there, so these are no loss; anywhere else a device node can only mean harm.
+  if (path.size() > 1 && path[0] == "dev") {
+    ++report_.skipped_devices;
+    return {};
+  }
+  return Fail(Code::kInvalidArgument, "a device node outside of /dev is not allowed in an image");
+}
+
+Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
+  if (const char* link = archive_entry_hardlink(entry)) {
+    if (path.empty()) return Fail(Code::kInvalidArgument, "the root directory must be a directory");
+    auto target = ParseEntryPath(link);
+    if (!target)
+      return Fail(std::move(target).error().Wrap("hard link to '" + Printable(link) + "'"));
+    return tree_.AddHardLink(path, *target);
+  }
+  const auto type = archive_entry_filetype(entry);
+  if (path.empty() && type != AE_IFDIR) {
+    return Fail(Code::kInvalidArgument, "the root directory must be a directory");
+  }
+  if (type == AE_IFCHR || type == AE_IFBLK) return AddDevice(path);
+  ATOLL_ASSIGN(const Attributes attributes, ReadAttributes(entry));
+  switch (type) {
+    case AE_IFREG:
+      return tree_.AddFile(path, attributes,
+                           [&](int fd) { return reader_.CopyContent(entry, fd); });
+    case AE_IFDIR:
+      return tree_.AddDirectory(path, attributes);
+    case AE_IFIFO:
+      return tree_.AddFifo(path, attributes);
+    case AE_IFLNK: {
+      const char* target = archive_entry_symlink(entry);
+      if (target == nullptr || *target == '\0' || std::string_view(target).size() > kMaxPath) {
+        return Fail(Code::kInvalidArgument, "a symbolic link to nothing, or to too long a name");
+      }
+      return tree_.AddSymlink(path, attributes, target);
+    }
+    default:
+      return Fail(Code::kInvalidArgument, "an entry of unknown type");
+  }
+}
+
+Status Extraction::AddEntry(struct archive_entry* entry, const std::string& name) {
+  ATOLL_ASSIGN(Path path, ParseEntryPath(name));
+  ATOLL_ASSIGN(const ClassifiedPath classified, ClassifyPath(std::move(path)));
+  switch (classified.kind) {
+    case EntryKind::kAufsBookkeeping:
+      return {};
+    case EntryKind::kWhiteout:
+    case EntryKind::kOpaque:
+      if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr) {
+        return Fail(Code::kInvalidArgument, "a whiteout (.wh.) must be a regular file");
+      }
+      return classified.kind == EntryKind::kOpaque ? tree_.AddOpaque(classified.path)
+                                                   : tree_.AddWhiteout(classified.path);
+    case EntryKind::kPlain:
+      return AddPlain(entry, classified.path);
+  }
+  return Fail(Code::kInternal, "unknown kind of entry");
+}
+
+Result<UnpackReport> Extraction::Run() {
+  // Until an entry says otherwise; the directory was made by somebody else.
+  ATOLL_TRY(tree_.AddDirectory({}, Attributes{}));
+  for (;;) {
+    ATOLL_ASSIGN(struct archive_entry* const entry, reader_.Next());
+    if (entry == nullptr) break;
+    ATOLL_ASSIGN(const std::string name, EntryName(entry));
+    auto added = AddEntry(entry, name);
+    if (!added) return Fail(std::move(added).error().Wrap("'" + Printable(name) + "'"));
+  }
+  ATOLL_ASSIGN(report_.diff_id, reader_.FinishAndDigest());
+  ATOLL_TRY(tree_.Finish());
+  report_.entries = tree_.entries();
+  report_.bytes = reader_.content_bytes();
+  report_.opaque_root = tree_.opaque_root();
+  return report_;
+}
+
+}  // namespace
+
+Result<UnpackReport> ExtractLayer(int input, UniqueFd directory, const ExtractLimits& limits) {
+  ATOLL_ASSIGN(TarReader reader, TarReader::Open(input, limits));
+  return Extraction(std::move(reader), LayerTree(std::move(directory), limits)).Run();
+}
+
+}  // namespace atl::images::unpack

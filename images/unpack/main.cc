@@ -1,0 +1,59 @@
+// atoll-unpack split|layer [LIMIT=NUMBER…]: opens one hostile archive and fills one directory.
+// Started by the spawner with the descriptors of runtime/wire/spawner.h in namespaces of its own.
+// The report goes to the pipe; exit status 0, or 1 with one "error CODE: why" line.
+#include <clocale>
+#include <cstdlib>
+#include <new>
+#include <string_view>
+
+#include "images/report.h"
+#include "images/unpack/confine.h"
+#include "images/unpack/layer.h"
+#include "images/unpack/limits.h"
+#include "images/unpack/split.h"
+#include "images/unpack/stream.h"
+#include "runtime/base/sys.h"
+#include "runtime/wire/spawner.h"
+
+namespace atl::images::unpack {
+namespace {
+
+Result<UnpackReport> Run(int argc, char** argv) {
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode != "split" && mode != "layer") {
+    return Fail(Code::kInvalidArgument, "usage: atoll-unpack split|layer [LIMIT=NUMBER...]");
+  }
+  ExtractLimits limits;
+  for (int i = 2; i < argc; ++i) ATOLL_TRY(SetLimit(limits, argv[i]));
+  // libarchive passes PAX names, which are UTF-8, through iconv(3) unless the locale is UTF-8 too;
+  // iconv would want its tables, which are out of sight by then.
+  if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) {
+    return Fail(Code::kUnavailable, "setlocale C.UTF-8: the locale is missing (libc-bin)");
+  }
+  ATOLL_TRY(BlobStream::Prepare());
+  ATOLL_TRY(Confine(wire::kUnpackInputFd, wire::kUnpackOutputFd, wire::kUnpackReportFd, limits));
+
+  // The root directory is the output by now; a descriptor of our own, whatever kind we were given.
+  ATOLL_ASSIGN(UniqueFd root, sys::Open("/", O_RDONLY | O_DIRECTORY));
+  if (mode == "split") return SplitArchive(wire::kUnpackInputFd, root.get(), limits);
+  return ExtractLayer(wire::kUnpackInputFd, std::move(root), limits);
+}
+
+[[noreturn]] void OutOfMemory() {
+  constexpr std::string_view kLine =
+      "error resource_exhausted: the archive needs more memory than is allowed\n";
+  [[maybe_unused]] const auto written = sys::WriteAll(wire::kUnpackReportFd, kLine);
+  std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace
+}  // namespace atl::images::unpack
+
+int main(int argc, char** argv) {
+  using namespace atl;
+  std::set_new_handler(images::unpack::OutOfMemory);
+  const auto report = images::unpack::Run(argc, argv);
+  const auto written = sys::WriteAll(
+      wire::kUnpackReportFd, report ? report->Encode() : images::EncodeUnpackError(report.error()));
+  return report && written ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,85 @@
+// Writes the entries of one layer into its directory, so that overlayfs (mounted with userxattr)
+// reads the result as that layer.
+//
+// Every path is resolved by openat2 with the layer's directory as root: a symbolic link that an
+// earlier entry has made is followed inside the layer, never out of it (as an extractor in a chroot
+// would), and the last component is never followed at all. A later entry replaces an earlier one of
+// the same name; a directory over a directory only takes the new attributes.
+#pragma once
+
+#include <sys/types.h>
+#include <time.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "images/unpack/limits.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::images::unpack {
+
+using Path = std::vector<std::string>;
+
+struct Attributes {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  mode_t mode = 0755;  // permission bits, with set-id and sticky
+  timespec mtime{};
+  std::vector<std::pair<std::string, std::string>> xattrs;
+};
+
+class LayerTree {
+ public:
+  // `root`: the layer's directory, not O_PATH.
+  LayerTree(UniqueFd root, const ExtractLimits& limits) : root_(std::move(root)), limits_(limits) {}
+
+  // `fill` writes the content through the descriptor it gets.
+  using Fill = std::function<Status(int fd)>;
+  Status AddFile(const Path& path, const Attributes& attributes, const Fill& fill);
+  Status AddDirectory(const Path& path, const Attributes& attributes);
+  Status AddSymlink(const Path& path, const Attributes& attributes, const std::string& target);
+  Status AddFifo(const Path& path, const Attributes& attributes);
+  // `target` must have been written by this layer already.
+  Status AddHardLink(const Path& path, const Path& target);
+  // `path` of the layers below is gone. What this very layer has there stays, as the specification
+  // says, but shows nothing of what is below.
+  Status AddWhiteout(const Path& path);
+  Status AddOpaque(const Path& directory);
+
+  // Sets the directories' times, which every entry in them has changed since, and makes it durable.
+  Status Finish();
+
+  uint64_t entries() const { return entries_; }
+  bool opaque_root() const { return opaque_root_; }
+
+ private:
+  Status CountEntry();
+  // The directory that holds the last component, with missing ones made; borrowed until the next
+  // call.
+  Result<int> Parent(const Path& path);
+  Result<UniqueFd> OpenOrMakeParents(const Path& path);
+  Result<UniqueFd> MakeImpliedDirectory(int parent, const std::string& name);
+  // Makes room for `name`; `was_whiteout` if it was one.
+  Status Remove(int parent, const std::string& name, bool* was_whiteout = nullptr);
+  Status ApplyToFd(int fd, const std::string& name, const Attributes& attributes);
+  Status ApplyNoFollow(int parent, const std::string& name, const Attributes& attributes);
+  Status RememberTime(const Path& path, const timespec& mtime);
+  Status SetOpaque(int directory, const std::string& name);
+
+  UniqueFd root_;
+  ExtractLimits limits_;
+  uint64_t entries_ = 0;
+  bool opaque_root_ = false;
+  // The last parent: archives list a directory's entries in a row. Forgotten when anything is
+  // removed, because it may have been a part of the path.
+  std::string cached_name_;
+  UniqueFd cached_;
+  std::vector<std::pair<std::string, timespec>> directory_times_;
+  size_t directory_times_bytes_ = 0;
+};
+
+}  // namespace atl::images::unpack

@@ -1,0 +1,26 @@
+// The table of one instance: every rule that stands between a sandbox and the world.
+//
+// Thread rule: pure functions that append to a transaction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "netpolicy/nft.h"
+
+namespace atl::netpolicy {
+
+inline constexpr char kLinkSet4[] = "links4";
+inline constexpr char kLinkSet6[] = "links6";
+inline constexpr uint16_t kDnsPort = 53;
+
+// The whole table; what exists already is kept where it is a set of live sandboxes, and replaced
+// where it is a rule or a constant set, all in the same transaction.
+void AddRuleset(NftTransaction& transaction, uint32_t instance);
+
+// Lets packets of a slot in: from its link, with its addresses and its MAC. Without these elements
+// everything that comes out of the link is dropped.
+void AddSlotElements(NftTransaction& transaction, uint32_t instance, uint32_t slot);
+void DeleteSlotElements(NftTransaction& transaction, uint32_t instance, uint32_t slot);
+
+}  // namespace atl::netpolicy

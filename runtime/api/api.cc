@@ -1,0 +1,141 @@
+#include "runtime/api/api.h"
+
+#include <nlohmann/json.hpp>
+
+#include <utility>
+
+#include "runtime/api/auth.h"
+#include "runtime/api/error_map.h"
+#include "runtime/api/json.h"
+#include "runtime/api/proxy.h"
+#include "runtime/sandbox/metrics.h"
+
+namespace atl::api {
+namespace {
+
+// Framework-shaped answers, as upstream gives them, and beside that the {code, message} of ours.
+http::Response RouteRefusal(int status, const char* code, const std::string& message,
+                            const char* detail) {
+  return JsonResponse(status, {{"detail", detail}, {"code", code}, {"message", message}});
+}
+
+}  // namespace
+
+Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& images,
+         std::function<void()> quit)
+    : config_(std::move(config)), lifecycle_(lifecycle), images_(images), quit_(std::move(quit)) {
+  AddSandboxRoutes();
+  AddImageRoutes();
+  AddOperatorRoutes();
+  AddRefusals();
+}
+
+void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
+  Call call(std::move(exchange));
+  if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
+  if (const auto target = ParseProxyTarget(call.request().target)) {
+    return Proxy(call, *target, lifecycle_, config_.api_key);
+  }
+  Route(std::move(call));
+}
+
+void Api::Route(Call call) {
+  const http::Request& request = call.request();
+  const std::string_view path = request.path();
+  Router::Match match = router_.Find(request.method, path);
+  if (match.handle == nullptr || match.access == Router::Access::kKey) {
+    auto authorised = Authorise(request, config_.api_key);
+    if (!authorised) return call.Respond(std::move(authorised).error());
+  }
+  if (match.handle != nullptr) {
+    call.args = std::move(match.args);
+    return (*match.handle)(std::move(call));
+  }
+  if (!match.other_methods.empty()) {
+    std::string allowed;
+    for (const std::string& method : match.other_methods) {
+      allowed.append(allowed.empty() ? "" : ", ").append(method);
+    }
+    http::Response response = RouteRefusal(
+        405, "GENERAL::METHOD_NOT_ALLOWED",
+        request.method + " is not for this path; it has " + allowed, "Method Not Allowed");
+    response.headers.Set("Allow", allowed);
+    return call.Respond(std::move(response));
+  }
+  if (path.size() > 1 && path.ends_with('/')) {
+    const std::string_view stripped = path.substr(0, path.size() - 1);
+    const Router::Match without = router_.Find(request.method, stripped);
+    if (without.handle != nullptr || !without.other_methods.empty()) {
+      http::Response response;
+      response.status = 307;
+      std::string location(stripped);
+      if (!request.query().empty()) location.append("?").append(request.query());
+      response.headers.Set("Location", location);
+      return call.Respond(std::move(response));
+    }
+  }
+  call.Respond(RouteRefusal(404, "GENERAL::NOT_FOUND",
+                            "there is no " + std::string(path.substr(0, 200)), "Not Found"));
+}
+
+void Api::AddOperatorRoutes() {
+  router_.Add(
+      "GET", "/health",
+      [](const Call& call) {
+        call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+      },
+      Router::Access::kOpen);
+  router_.Add("GET", "/metrics", [this](const Call& call) {
+    http::Response response;
+    response.headers.Set("Content-Type", "text/plain; version=0.0.4");
+    response.body = sandbox::MetricsText(lifecycle_);
+    call.Respond(std::move(response));
+  });
+  router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });
+}
+
+void Api::Shutdown(const Call& call) {
+  bool all = false;
+  for (const auto& [name, value] : http::ParseQuery(call.request().query())) {
+    if (name == "all") all = value == "true" || value == "1";
+  }
+  if (!all) {
+    call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "left running"}}));
+    return quit_();
+  }
+  lifecycle_.Shutdown([this, call](Status done) {
+    if (!done) {
+      call.Respond(MapError(done.error(), Doing::kShutdown));
+    } else {
+      call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "removed"}}));
+    }
+    quit_();
+  });
+}
+
+void Api::AddRefusals() {
+  const auto refuse = [this](const char* method, const char* pattern, const char* code,
+                             const char* what) {
+    const ApiError error{501, code, std::string(what) + " is not offered by this server"};
+    router_.Add(method, pattern, [error](const Call& call) { call.Respond(error); });
+  };
+  refuse("POST", "/sandboxes/{}/pause", "SANDBOX::API_NOT_SUPPORTED", "pausing a sandbox");
+  refuse("POST", "/sandboxes/{}/resume", "SANDBOX::API_NOT_SUPPORTED", "resuming a sandbox");
+  refuse("PATCH", "/sandboxes/{}/metadata", "SANDBOX::API_NOT_SUPPORTED", "changing metadata");
+  for (const char* kind : {"logs", "events", "inspect", "summary"}) {
+    const std::string pattern = std::string("/sandboxes/{}/diagnostics/") + kind;
+    refuse("GET", pattern.c_str(), "DIAGNOSTICS_NOT_IMPLEMENTED", "the diagnostics API");
+  }
+  refuse("POST", "/sandboxes/{}/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "taking snapshots");
+  refuse("GET", "/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
+  refuse("GET", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
+  refuse("DELETE", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
+  for (const char* method : {"GET", "POST"}) {
+    refuse(method, "/pools", "KUBERNETES::POOL_NOT_SUPPORTED", "the pool API");
+  }
+  for (const char* method : {"GET", "PUT", "DELETE"}) {
+    refuse(method, "/pools/{}", "KUBERNETES::POOL_NOT_SUPPORTED", "the pool API");
+  }
+}
+
+}  // namespace atl::api

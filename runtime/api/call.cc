@@ -1,0 +1,66 @@
+#include "runtime/api/call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+
+namespace atl::api {
+namespace {
+
+constexpr char kRequestId[] = "X-Request-ID";
+constexpr size_t kMaxRequestId = 128;
+
+std::string_view Trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+std::string RequestIdOf(const http::Request& request) {
+  const std::string_view given = Trim(request.headers.Get(kRequestId));
+  const bool usable =
+      !given.empty() && given.size() <= kMaxRequestId &&
+      std::all_of(given.begin(), given.end(), [](char c) { return c > ' ' && c <= '~'; });
+  return usable ? std::string(given) : HexEncode(sys::RandomBytes(16));
+}
+
+}  // namespace
+
+Call::Call(std::shared_ptr<http::Exchange> exchange)
+    : exchange_(std::move(exchange)), request_id_(RequestIdOf(exchange_->request())) {
+  answer_headers_.push_back({kRequestId, request_id_});
+  const std::string_view origin = request().headers.Get("Origin");
+  if (!origin.empty()) {
+    answer_headers_.push_back({"Access-Control-Allow-Origin", std::string(origin)});
+    answer_headers_.push_back({"Access-Control-Allow-Credentials", "true"});
+    answer_headers_.push_back({"Vary", "Origin"});
+  }
+}
+
+void Call::Respond(http::Response response) const {
+  for (const http::Header& header : answer_headers_) {
+    response.headers.Set(header.name, header.value);
+  }
+  exchange_->Respond(std::move(response));
+}
+
+bool IsPreflight(const http::Request& request) {
+  return request.method == "OPTIONS" && request.headers.Has("Origin") &&
+         request.headers.Has("Access-Control-Request-Method");
+}
+
+http::Response PreflightResponse(const http::Request& request) {
+  http::Response response;
+  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
+  response.headers.Set("Access-Control-Allow-Methods",
+                       "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
+  response.headers.Set("Access-Control-Max-Age", "600");
+  const std::string_view asked = request.headers.Get("Access-Control-Request-Headers");
+  if (!asked.empty()) response.headers.Set("Access-Control-Allow-Headers", std::string(asked));
+  response.body = "OK";
+  return response;
+}
+
+}  // namespace atl::api

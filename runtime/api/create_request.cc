@@ -1,0 +1,220 @@
+#include "runtime/api/create_request.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "runtime/api/json.h"
+#include "runtime/api/labels.h"
+#include "runtime/api/shell_words.h"
+#include "runtime/api/validation.h"
+
+namespace atl::api {
+namespace {
+
+constexpr int64_t kMinTimeoutSeconds = 60;
+constexpr char kNotOffered[] = "SANDBOX::API_NOT_SUPPORTED";
+
+bool Blank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+// What is only looked at for whether it is there.
+struct Extras {
+  bool snapshot = false;
+  bool network_policy = false;
+  bool credential_proxy = false;
+  bool secure_access = false;
+  bool volumes = false;
+  std::map<std::string, std::string> extensions;
+};
+
+void ReadImage(const Field& body, sandbox::CreateSpec* spec) {
+  const Field image = body.At("image");
+  if (!image.IsObject()) return;
+  const Field uri = image.At("uri");
+  if (!uri.present()) uri.Missing();
+  uri.String(&spec->image);
+  // For a registry, which an imported image does not need; its form counts all the same.
+  const Field auth = image.At("auth");
+  if (auth.IsObject()) {
+    for (const char* name : {"username", "password"}) {
+      std::string ignored;
+      const Field part = auth.At(name);
+      if (!part.present()) part.Missing();
+      part.String(&ignored);
+    }
+  }
+}
+
+void ReadPlatform(const Field& body, sandbox::CreateSpec* spec) {
+  const Field platform = body.At("platform");
+  if (!platform.IsObject()) return;
+  sandbox::Platform asked;
+  const auto read = [&](const char* name, std::string* out) {
+    const Field part = platform.At(name);
+    if (!part.present()) part.Missing();
+    part.String(out);
+    for (char& c : *out) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    out->erase(0, std::min(out->find_first_not_of(" \t"), out->size()));
+    out->erase(out->find_last_not_of(" \t") + 1);
+  };
+  read("os", &asked.os);
+  read("arch", &asked.arch);
+  spec->platform = std::move(asked);
+}
+
+void ReadTimeout(const Field& body, sandbox::CreateSpec* spec) {
+  const Field timeout = body.At("timeout");
+  int64_t seconds = 0;
+  if (!timeout.Integer(&seconds)) return;
+  if (seconds < kMinTimeoutSeconds) {
+    timeout.Complain(
+        "greater_than_equal",
+        "Input should be greater than or equal to " + std::to_string(kMinTimeoutSeconds),
+        Dump({{"ge", kMinTimeoutSeconds}}));
+    return;
+  }
+  spec->timeout_seconds = seconds;
+}
+
+Extras ReadExtras(const Field& body) {
+  Extras extras;
+  std::string snapshot;
+  body.At("snapshotId").String(&snapshot);
+  extras.snapshot = !Blank(snapshot);
+  extras.network_policy = body.At("networkPolicy").IsObject();
+  const Field proxy = body.At("credentialProxy");
+  if (proxy.IsObject()) proxy.At("enabled").Bool(&extras.credential_proxy);
+  body.At("secureAccess").Bool(&extras.secure_access);
+  const Field volumes = body.At("volumes");
+  if (volumes.present() && !volumes.value().is_array()) {
+    volumes.Complain("list_type", "Input should be a valid list");
+  } else {
+    extras.volumes = volumes.present() && !volumes.value().empty();
+  }
+  body.At("extensions").StringMap(false, &extras.extensions);
+  return extras;
+}
+
+// Rules about the body as a whole; upstream answers 422 for them too.
+void CheckModel(const Field& body, const sandbox::CreateSpec& spec, const Extras& extras) {
+  const bool pool = extras.extensions.contains("poolRef");
+  const bool image = !Blank(spec.image);
+  if (!pool && image == extras.snapshot) {
+    return body.BreaksRule("Exactly one of image or snapshotId must be provided.");
+  }
+  if (image && !pool && !body.At("entrypoint").present()) {
+    return body.BreaksRule("entrypoint is required when image is provided.");
+  }
+  if (!pool && !body.At("resourceLimits").present()) {
+    return body.BreaksRule("resourceLimits is required unless extensions.poolRef is set.");
+  }
+  if (extras.credential_proxy && !extras.network_policy) {
+    return body.BreaksRule("credentialProxy requires networkPolicy.");
+  }
+}
+
+// The first thing asked for that is not there; sandboxes without it would not be what was meant.
+std::optional<ApiError> NotOffered(const Extras& extras) {
+  const auto refuse = [](const char* code, const std::string& what) {
+    return ApiError{501, code, what + "; create the sandbox without it"};
+  };
+  if (extras.extensions.contains("poolRef")) {
+    return refuse("KUBERNETES::POOL_NOT_SUPPORTED", "extensions.poolRef: there are no pools here");
+  }
+  if (extras.snapshot) {
+    return refuse("SNAPSHOT::NOT_IMPLEMENTED", "snapshotId: there are no snapshots here");
+  }
+  if (extras.network_policy) {
+    return refuse(kNotOffered, "networkPolicy: egress policies are not offered here");
+  }
+  if (extras.credential_proxy) {
+    return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
+  }
+  if (extras.secure_access) {
+    return refuse(kNotOffered, "secureAccess: signed endpoints are not offered here");
+  }
+  if (extras.volumes) return refuse(kNotOffered, "volumes: there are no volumes here");
+  if (extras.extensions.contains("access.renew.extend.seconds")) {
+    return refuse(kNotOffered,
+                  "extensions access.renew.extend.seconds: renewal on access is not offered here");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
+  auto parsed = ParseBody(text);
+  if (!parsed) return Refuse(std::move(parsed).error());
+  Problems problems;
+  const Field body(*parsed, Location{"body"}, &problems);
+  CreateRequest request;
+  sandbox::CreateSpec& spec = request.spec;
+  if (!body.IsObject()) {
+    if (problems.empty()) body.Complain("missing", "Field required");
+    return Refuse(problems.ToResponse());
+  }
+  ReadImage(body, &spec);
+  ReadPlatform(body, &spec);
+  ReadTimeout(body, &spec);
+  body.At("resourceLimits").StringMap(false, &spec.resource_limits);
+  body.At("env").StringMap(true, &spec.env);
+  body.At("metadata").StringMap(false, &spec.metadata);
+  body.At("entrypoint").Strings(1, &request.entrypoint);
+  const Extras extras = ReadExtras(body);
+  if (problems.empty()) CheckModel(body, spec, extras);
+  if (!problems.empty()) return Refuse(problems.ToResponse());
+
+  if (const auto missing = NotOffered(extras)) return Refuse(ErrorResponse(*missing));
+  spec.entrypoint = request.entrypoint;
+  if (spec.entrypoint.size() == 1 && spec.entrypoint[0].find(' ') != std::string::npos) {
+    std::vector<std::string> words;
+    if (!SplitShellWords(request.entrypoint[0], &words) || words.empty()) {
+      return Refuse(400, "DOCKER::INVALID_ENTRYPOINT",
+                    "entrypoint '" + request.entrypoint[0].substr(0, 80) +
+                        "': a single string with spaces is split like a shell line, and this one "
+                        "has an open quotation or no word; pass a list of arguments");
+    }
+    spec.entrypoint = std::move(words);
+  }
+  if (std::string wrong = CheckLabels(spec.metadata); !wrong.empty()) {
+    return Refuse(400, "SANDBOX::INVALID_METADATA_LABEL", std::move(wrong));
+  }
+  return request;
+}
+
+Parsed<int64_t> ParseRenewRequest(const std::string& text) {
+  auto parsed = ParseBody(text);
+  if (!parsed) return Refuse(std::move(parsed).error());
+  Problems problems;
+  const Field body(*parsed, Location{"body"}, &problems);
+  const Field expires = body.At("expiresAt");
+  int64_t unix_ms = 0;
+  if (!body.IsObject()) {
+    if (problems.empty()) body.Complain("missing", "Field required");
+  } else if (!expires.present()) {
+    expires.Missing();
+  } else if (expires.value().is_number()) {
+    // Upstream takes epoch seconds, and milliseconds if they are beyond any sensible second.
+    const double number = expires.value().get<double>();
+    const double ms = std::abs(number) > 2e10 ? number : number * 1000;
+    if (std::abs(ms) > 253402300799000.0) {
+      expires.Complain("datetime_parsing", "Input should be a valid datetime, out of range");
+    } else {
+      unix_ms = static_cast<int64_t>(ms);
+    }
+  } else if (std::string time; expires.String(&time) && !ParseTime(time, &unix_ms)) {
+    expires.Complain("datetime_from_date_parsing",
+                     "Input should be a valid datetime, such as 2026-01-31T12:00:00Z");
+  }
+  if (!problems.empty()) return Refuse(problems.ToResponse());
+  return unix_ms;
+}
+
+}  // namespace atl::api

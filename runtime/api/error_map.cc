@@ -1,0 +1,107 @@
+#include "runtime/api/error_map.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "runtime/api/json.h"
+
+namespace atl::api {
+namespace {
+
+// Code strings by what was being done. Upstream's where it has one: clients may match on them.
+struct Names {
+  const char* invalid;       // kInvalidArgument
+  const char* not_found;     // kNotFound
+  const char* precondition;  // kFailedPrecondition
+  const char* failed;        // everything that is our fault
+};
+
+constexpr Names kNames[kDoings] = {
+    /* kCreate */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "SANDBOX::DELETED",
+     "DOCKER::SANDBOX_START_FAILED"},
+    /* kFind */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "DOCKER::SANDBOX_QUERY_FAILED"},
+    /* kDelete */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "DOCKER::SANDBOX_DELETE_FAILED"},
+    /* kRenew */
+    {"DOCKER::INVALID_EXPIRATION", "DOCKER::SANDBOX_NOT_FOUND", "DOCKER::INVALID_EXPIRATION",
+     "SANDBOX::UNKNOWN_ERROR"},
+    /* kProxy */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "DOCKER::SANDBOX_NOT_RUNNING",
+     "GENERAL::UNKNOWN_ERROR"},
+    /* kReadBody */
+    {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
+     "GENERAL::UNKNOWN_ERROR"},
+    /* kImportImage */
+    {"IMAGE::INVALID_ARCHIVE", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::IMPORT_FAILED"},
+    /* kFindImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::QUERY_FAILED"},
+    /* kRemoveImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::IN_USE", "IMAGE::DELETE_FAILED"},
+    /* kShutdown */
+    {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
+     "GENERAL::SHUTDOWN_FAILED"},
+};
+
+bool DiskFull(const Error& error) {
+  return error.error_number() == ENOSPC || error.error_number() == EDQUOT;
+}
+
+ApiError Exhausted(const Error& error, Doing doing) {
+  if (DiskFull(error)) return {507, "GENERAL::STORAGE_FULL", error.message()};
+  switch (doing) {
+    case Doing::kReadBody:
+    case Doing::kImportImage:
+      // A limit of ours on what a client may send.
+      return {413, "GENERAL::TOO_LARGE", error.message()};
+    case Doing::kCreate:
+      // A client that comes too fast, or a host without room: either way, later may be better.
+      if (error.error_number() == 0) return {429, "SANDBOX::TOO_MANY", error.message(), 1};
+      return {503, "SANDBOX::OUT_OF_RESOURCES", error.message(), 5};
+    default:
+      return {503, "GENERAL::OUT_OF_RESOURCES", error.message(), 1};
+  }
+}
+
+}  // namespace
+
+http::Response ErrorResponse(const ApiError& error) {
+  http::Response response =
+      JsonResponse(error.status, {{"code", error.code}, {"message", error.message}});
+  if (error.retry_after_seconds > 0) {
+    response.headers.Set("Retry-After", std::to_string(error.retry_after_seconds));
+  }
+  return response;
+}
+
+ApiError MapError(const Error& error, Doing doing) {
+  const Names& names = kNames[static_cast<int>(doing)];
+  switch (error.code()) {
+    case Code::kInvalidArgument:
+      return {400, names.invalid, error.message()};
+    case Code::kNotFound:
+      return {404, names.not_found, error.message()};
+    case Code::kAlreadyExists:
+      return {409, "GENERAL::ALREADY_EXISTS", error.message()};
+    case Code::kFailedPrecondition:
+      return {409, names.precondition, error.message()};
+    case Code::kResourceExhausted:
+      return Exhausted(error, doing);
+    case Code::kUnimplemented:
+      return {501, "SANDBOX::API_NOT_SUPPORTED", error.message()};
+    case Code::kUnavailable:
+      if (doing == Doing::kProxy) return {502, names.failed, error.message()};
+      return {503, "GENERAL::UNAVAILABLE", error.message(), 1};
+    case Code::kDeadlineExceeded:
+      return {504, names.failed, error.message()};
+    case Code::kPermissionDenied:
+    case Code::kInternal:
+      return {500, names.failed, error.message()};
+  }
+  return {500, names.failed, error.message()};
+}
+
+}  // namespace atl::api

@@ -1,0 +1,27 @@
+// The one place where an Error becomes an HTTP answer. The status follows from the Error's code,
+// and the code string from what was being done: a thing that is not found is an image in one place
+// and a sandbox in another.
+#pragma once
+
+#include "runtime/api/api_error.h"
+#include "runtime/base/result.h"
+
+namespace atl::api {
+
+enum class Doing {
+  kCreate,       // a sandbox
+  kFind,         // a sandbox by its id
+  kDelete,       // a sandbox
+  kRenew,        // a sandbox's deadline
+  kProxy,        // reaching into a sandbox
+  kReadBody,     // of any request
+  kImportImage,  // upload included
+  kFindImage,
+  kRemoveImage,
+  kShutdown,
+};
+inline constexpr int kDoings = 10;
+
+ApiError MapError(const Error& error, Doing doing);
+
+}  // namespace atl::api

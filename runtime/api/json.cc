@@ -1,0 +1,164 @@
+#include "runtime/api/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "runtime/api/validation.h"
+
+namespace atl::api {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 32;
+
+// Brackets outside strings, nested.
+int DepthOf(std::string_view text) {
+  int depth = 0;
+  int deepest = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+http::Response NotJson(size_t at, const std::string& why) {
+  Problems problems;
+  problems.Add({"json_invalid", {"body", at}, "JSON decode error", "{}", Dump({{"error", why}})});
+  return problems.ToResponse();
+}
+
+// Digits at `*at`, `count` of them.
+bool TakeDigits(std::string_view text, size_t* at, size_t count, int* value) {
+  *value = 0;
+  for (size_t i = 0; i < count; ++i, ++*at) {
+    if (*at >= text.size() || text[*at] < '0' || text[*at] > '9') return false;
+    *value = *value * 10 + (text[*at] - '0');
+  }
+  return true;
+}
+
+bool TakeOne(std::string_view text, size_t* at, std::string_view any_of) {
+  if (*at >= text.size() || any_of.find(text[*at]) == std::string_view::npos) return false;
+  ++*at;
+  return true;
+}
+
+bool ParseOffset(std::string_view text, size_t* at, int64_t* seconds) {
+  *seconds = 0;
+  if (*at == text.size() || TakeOne(text, at, "Zz")) return true;
+  const bool west = *at < text.size() && text[*at] == '-';
+  int hours = 0;
+  int minutes = 0;
+  if (!TakeOne(text, at, "+-") || !TakeDigits(text, at, 2, &hours)) return false;
+  TakeOne(text, at, ":");
+  if (!TakeDigits(text, at, 2, &minutes) || hours > 23 || minutes > 59) return false;
+  *seconds = (hours * 60 + minutes) * 60 * (west ? -1 : 1);
+  return true;
+}
+
+}  // namespace
+
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+http::Response JsonResponse(int status, const json& body) {
+  http::Response response;
+  response.status = status;
+  response.headers.Set("Content-Type", "application/json");
+  response.body = Dump(body);
+  return response;
+}
+
+Parsed<json> ParseBody(const std::string& text) {
+  if (text.empty()) {
+    Problems problems;
+    problems.Add({"missing", {"body"}, "Field required", "null", {}});
+    return Refuse(problems.ToResponse());
+  }
+  if (DepthOf(text) > kMaxDepth) {
+    return Refuse(NotJson(0, "nested deeper than " + std::to_string(kMaxDepth) + " levels"));
+  }
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& e) {
+    return Refuse(NotJson(e.byte == 0 ? 0 : e.byte - 1, "not valid JSON"));
+  } catch (const json::exception& e) {
+    return Refuse(NotJson(0, e.what()));  // a number that is out of range
+  }
+}
+
+std::string FormatTime(int64_t unix_ms) {
+  int64_t seconds = unix_ms / 1000;
+  int64_t millis = unix_ms % 1000;
+  if (millis < 0) {
+    millis += 1000;
+    --seconds;
+  }
+  const time_t time = seconds;
+  tm utc{};
+  gmtime_r(&time, &utc);
+  char text[64];
+  int n = std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d", utc.tm_year + 1900,
+                        utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+  std::string result(text, static_cast<size_t>(n));
+  if (millis != 0) {
+    n = std::snprintf(text, sizeof text, ".%03d000", static_cast<int>(millis));
+    result.append(text, static_cast<size_t>(n));
+  }
+  return result + "Z";
+}
+
+bool ParseTime(std::string_view text, int64_t* unix_ms) {
+  size_t at = 0;
+  tm utc{};
+  int year = 0;
+  int month = 0;
+  const bool form = TakeDigits(text, &at, 4, &year) && TakeOne(text, &at, "-") &&
+                    TakeDigits(text, &at, 2, &month) && TakeOne(text, &at, "-") &&
+                    TakeDigits(text, &at, 2, &utc.tm_mday) && TakeOne(text, &at, "Tt ") &&
+                    TakeDigits(text, &at, 2, &utc.tm_hour) && TakeOne(text, &at, ":") &&
+                    TakeDigits(text, &at, 2, &utc.tm_min);
+  if (!form) return false;
+  if (TakeOne(text, &at, ":") && !TakeDigits(text, &at, 2, &utc.tm_sec)) return false;
+  int64_t millis = 0;
+  if (TakeOne(text, &at, ".,")) {
+    const size_t from = at;
+    int64_t unit = 100;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
+      millis += (text[at++] - '0') * unit;
+      unit /= 10;
+    }
+    if (at == from || at - from > 9) return false;
+  }
+  int64_t offset = 0;
+  if (!ParseOffset(text, &at, &offset) || at != text.size()) return false;
+  utc.tm_year = year - 1900;
+  utc.tm_mon = month - 1;
+  const tm asked = utc;
+  const time_t seconds = timegm(&utc);
+  // timegm carries the 31st of February over; what comes back different was no date.
+  if (utc.tm_mday != asked.tm_mday || utc.tm_mon != asked.tm_mon || utc.tm_hour != asked.tm_hour ||
+      utc.tm_min != asked.tm_min || utc.tm_sec != asked.tm_sec) {
+    return false;
+  }
+  *unix_ms = (static_cast<int64_t>(seconds) - offset) * 1000 + millis;
+  return true;
+}
+
+}  // namespace atl::api

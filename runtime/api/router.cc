@@ -1,0 +1,70 @@
+#include "runtime/api/router.h"
+
+#include <optional>
+#include <utility>
+
+namespace atl::api {
+namespace {
+
+constexpr std::string_view kPrefix = "/v1";
+
+std::vector<std::string> SplitPattern(std::string_view pattern) {
+  std::vector<std::string> segments;
+  while (!pattern.empty()) {
+    pattern.remove_prefix(1);  // '/'
+    const size_t end = std::min(pattern.find('/'), pattern.size());
+    segments.emplace_back(pattern.substr(0, end));
+    pattern.remove_prefix(end);
+  }
+  return segments;
+}
+
+// The decoded placeholders, if `path` fits.
+std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>& pattern,
+                                                  std::string_view path) {
+  std::vector<std::string> args;
+  for (const std::string& segment : pattern) {
+    if (path.empty() || path.front() != '/') return std::nullopt;
+    path.remove_prefix(1);
+    const size_t end = segment == "{+}" ? path.size() : std::min(path.find('/'), path.size());
+    const std::string_view here = path.substr(0, end);
+    path.remove_prefix(end);
+    if (segment != "{}" && segment != "{+}") {
+      if (here != segment) return std::nullopt;
+      continue;
+    }
+    std::string decoded;
+    if (here.empty() || !http::PercentDecode(here, &decoded)) return std::nullopt;
+    args.push_back(std::move(decoded));
+  }
+  if (!path.empty()) return std::nullopt;
+  return args;
+}
+
+}  // namespace
+
+void Router::Add(std::string method, const std::string& pattern, Handle handle, Access access) {
+  routes_.push_back({std::move(method), SplitPattern(pattern), std::move(handle), access});
+}
+
+Router::Match Router::Find(std::string_view method, std::string_view path) const {
+  if (path.starts_with(kPrefix) && path.size() > kPrefix.size() && path[kPrefix.size()] == '/') {
+    path.remove_prefix(kPrefix.size());
+  }
+  Match match;
+  for (const Route& route : routes_) {
+    auto args = MatchPath(route.pattern, path);
+    if (!args) continue;
+    if (route.method != method) {
+      match.other_methods.push_back(route.method);
+      continue;
+    }
+    match.handle = &route.handle;
+    match.access = route.access;
+    match.args = std::move(*args);
+    return match;
+  }
+  return match;
+}
+
+}  // namespace atl::api

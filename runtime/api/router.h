@@ -1,0 +1,44 @@
+// Which handler a request goes to. Patterns are paths whose segments are words, "{}" for one
+// segment, or a last "{+}" for everything that follows (at least one character).
+//
+// Every pattern also matches below /v1.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/api/call.h"
+
+namespace atl::api {
+
+class Router {
+ public:
+  using Handle = std::function<void(Call)>;
+  // Without a key: health only.
+  enum class Access { kKey, kOpen };
+
+  void Add(std::string method, const std::string& pattern, Handle handle,
+           Access access = Access::kKey);
+
+  struct Match {
+    const Handle* handle = nullptr;  // null: no such path, or not with this method
+    Access access = Access::kKey;
+    std::vector<std::string> args;
+    std::vector<std::string> other_methods;  // if only the method is wrong
+  };
+  // `path` as it came, not decoded: an encoded slash is no separator.
+  Match Find(std::string_view method, std::string_view path) const;
+
+ private:
+  struct Route {
+    std::string method;
+    std::vector<std::string> pattern;
+    Handle handle;
+    Access access;
+  };
+  std::vector<Route> routes_;
+};
+
+}  // namespace atl::api

@@ -1,0 +1,108 @@
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/api/api.h"
+#include "runtime/api/create_request.h"
+#include "runtime/api/endpoint.h"
+#include "runtime/api/error_map.h"
+#include "runtime/api/json.h"
+#include "runtime/api/list_query.h"
+#include "runtime/api/render.h"
+
+namespace atl::api {
+namespace {
+
+// The spawner's messages bound the environment to far less; JSON may escape each byte.
+constexpr size_t kMaxCreateBody = 4 << 20;
+constexpr size_t kMaxSmallBody = 64 << 10;
+
+ApiError NoSuchSandbox(const std::string& id) {
+  return {404, "DOCKER::SANDBOX_NOT_FOUND",
+          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
+}
+
+// Unknown images are the commonest mistake of a new user: say what to do.
+ApiError CreateError(const Error& error, const std::string& image) {
+  ApiError mapped = MapError(error, Doing::kCreate);
+  if (error.code() == Code::kNotFound) {
+    mapped.message = "image '" + image.substr(0, 200) + "' is not in the store (" +
+                     error.message() + "); import it first: atoll image import FILE --name " +
+                     image.substr(0, 200) + ", and see what is there with: atoll image ls";
+  }
+  return mapped;
+}
+
+}  // namespace
+
+void Api::AddSandboxRoutes() {
+  router_.Add("POST", "/sandboxes", [this](const Call& call) { CreateSandbox(call); });
+  router_.Add("GET", "/sandboxes", [this](const Call& call) { ListSandboxes(call); });
+  router_.Add("GET", "/sandboxes/{}", [this](const Call& call) { GetSandbox(call); });
+  router_.Add("DELETE", "/sandboxes/{}", [this](const Call& call) { DeleteSandbox(call); });
+  router_.Add("POST", "/sandboxes/{}/renew-expiration",
+              [this](const Call& call) { RenewSandbox(call); });
+  router_.Add("GET", "/sandboxes/{}/endpoints/{}", [this](const Call& call) { GetEndpoint(call); });
+}
+
+void Api::CreateSandbox(const Call& call) {
+  call.exchange().ReadBody(kMaxCreateBody, [this, call](Result<std::string> body) {
+    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    auto request = ParseCreateRequest(*body);
+    if (!request) return call.Respond(std::move(request).error());
+    const std::string image = request->spec.image;
+    lifecycle_.Create(
+        std::move(request->spec), [call, image, entrypoint = std::move(request->entrypoint)](
+                                      const Result<sandbox::Sandbox>& created) {
+          if (!created) return call.Respond(CreateError(created.error(), image));
+          http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
+          response.headers.Set("Location", "/v1/sandboxes/" + created->id);
+          call.Respond(std::move(response));
+        });
+  });
+}
+
+void Api::ListSandboxes(const Call& call) {
+  auto query = ParseListQuery(call.request().query());
+  if (!query) return call.Respond(std::move(query).error());
+  call.Respond(JsonResponse(200, ListJson(SelectPage(lifecycle_.All(), *query), *query)));
+}
+
+void Api::GetSandbox(const Call& call) {
+  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+  call.Respond(JsonResponse(200, SandboxJson(*found)));
+}
+
+void Api::DeleteSandbox(const Call& call) {
+  if (lifecycle_.Find(call.args[0]) == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+  if (auto deleted = lifecycle_.Delete(call.args[0]); !deleted) {
+    return call.Respond(MapError(deleted.error(), Doing::kDelete));
+  }
+  http::Response response;
+  response.status = 204;
+  call.Respond(std::move(response));
+}
+
+void Api::RenewSandbox(const Call& call) {
+  call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
+    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    const auto expires = ParseRenewRequest(*body);
+    if (!expires) return call.Respond(expires.error());
+    const std::string& id = call.args[0];
+    if (lifecycle_.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+    if (auto renewed = lifecycle_.Renew(id, *expires); !renewed) {
+      return call.Respond(MapError(renewed.error(), Doing::kRenew));
+    }
+    call.Respond(JsonResponse(200, {{"expiresAt", FormatTime(*expires)}}));
+  });
+}
+
+void Api::GetEndpoint(const Call& call) {
+  const auto port = ParseEndpointRequest(call.args[1], call.request().query());
+  if (!port) return call.Respond(port.error());
+  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+  call.Respond(EndpointResponse(call.request(), *found, *port, config_.address));
+}
+
+}  // namespace atl::api

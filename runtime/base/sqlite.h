@@ -1,0 +1,117 @@
+// SQLite as Results: a connection, a prepared statement, a transaction. Built as a library of its
+// own (sqlite_dep), so that the static programs never link it.
+//
+// Thread rule: a Db and everything made from it belong to one thread at a time; the owner may hand
+// all of it to a pool thread for the length of one job. Opened without SQLite's own mutexes.
+//
+// Errors: SQLITE_CONSTRAINT is kAlreadyExists for unique and primary keys and kFailedPrecondition
+// otherwise; BUSY and LOCKED are kUnavailable; FULL is kResourceExhausted; READONLY and PERM are
+// kPermissionDenied; CORRUPT, NOTADB and the rest are kInternal. The message holds the file, the
+// statement and SQLite's words.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace atl::sqlite {
+
+// One prepared statement. Parameters are numbered from 1, columns from 0, as SQLite does.
+class Stmt {
+ public:
+  Stmt(Stmt&&) = default;
+  Stmt& operator=(Stmt&&) = default;
+
+  // Values are copied. Binding a number that the statement does not have aborts: a bug, not input.
+  Stmt& Bind(int index, int64_t value);
+  Stmt& Bind(int index, std::string_view text);
+  Stmt& Bind(int index, const char* text) { return Bind(index, std::string_view(text)); }
+  Stmt& BindBlob(int index, std::string_view bytes);
+  Stmt& BindNull(int index);
+
+  // True: a row is there, read it with Column*. False: the statement is done.
+  Result<bool> Step();
+  // Step until done, then Reset: for statements whose rows do not matter. Keeps nothing bound.
+  Status Run();
+
+  int64_t ColumnInt(int column) const;
+  // Text or blob; NULL is empty. Copied.
+  std::string ColumnText(int column) const;
+  bool ColumnIsNull(int column) const;
+
+  // Ready for the next use; bindings are cleared.
+  void Reset();
+
+ private:
+  friend class Db;
+  struct Finalizer {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  explicit Stmt(sqlite3_stmt* statement) : statement_(statement) {}
+  std::unique_ptr<sqlite3_stmt, Finalizer> statement_;
+};
+
+struct Options {
+  // true: FULL, a commit survives power loss (0.2 ms more). false: NORMAL, a commit survives the
+  // death of this process at any moment, and the file stays consistent in any case.
+  bool durable = false;
+  // How long a statement waits for another process's lock before kUnavailable.
+  int busy_timeout_ms = 5000;
+};
+
+class Db {
+ public:
+  // Opens or creates `path` (":memory:" for tests) with mode 0600: WAL, foreign keys on, defensive
+  // mode, no extension loading. A file that is not a database is kInternal.
+  static Result<Db> Open(const std::string& path, const Options& options = {});
+
+  Db(Db&&) = default;
+  Db& operator=(Db&&) = default;
+
+  // One or more statements without parameters or results: schema, PRAGMA.
+  Status Exec(const std::string& sql);
+  // Exactly one statement.
+  Result<Stmt> Prepare(std::string_view sql);
+
+  int64_t LastInsertId() const;
+  // Rows changed by the last INSERT, UPDATE or DELETE.
+  int64_t Changes() const;
+
+  // PRAGMA user_version: where a schema notes its number.
+  Result<int64_t> UserVersion();
+  Status SetUserVersion(int64_t version);
+
+ private:
+  friend class Transaction;
+  struct Closer {
+    void operator()(sqlite3* db) const;
+  };
+  explicit Db(sqlite3* db) : db_(db) {}
+  std::unique_ptr<sqlite3, Closer> db_;
+};
+
+// BEGIN IMMEDIATE … COMMIT; rolled back when it goes out of scope without Commit. The Db must
+// outlive it and stay where it is.
+class [[nodiscard]] Transaction {
+ public:
+  static Result<Transaction> Begin(Db& db);
+  Transaction(Transaction&& other) noexcept;
+  Transaction& operator=(Transaction&&) = delete;
+  ~Transaction();
+
+  // After an error the transaction is rolled back.
+  Status Commit();
+
+ private:
+  explicit Transaction(sqlite3* db) : db_(db) {}
+  sqlite3* db_;  // null: nothing to roll back
+};
+
+}  // namespace atl::sqlite

@@ -1,0 +1,71 @@
+// Everything that lives while the daemon serves, in the order in which the parts need each other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "images/image_store.h"
+#include "netpolicy/network.h"
+#include "runtime/api/api.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/daemon/config.h"
+#include "runtime/http/server.h"
+#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/slot_pool.h"
+#include "runtime/sandbox/spawner_link.h"
+#include "runtime/sandbox/spawner_unpack.h"
+#include "runtime/sandbox/store.h"
+
+namespace atl::daemon {
+
+class Daemon {
+ public:
+  // What was opened as root.
+  struct Opened {
+    UniqueFd listener;
+    uint16_t port = 0;
+    std::string api_key;
+    std::unique_ptr<launch::SpawnerClient> spawner;
+    wire::Reply hello;
+    std::unique_ptr<netpolicy::Network> network;
+  };
+
+  // With privileges dropped: opens the stores, makes records and host agree, and serves once Run is
+  // called.
+  static Result<std::unique_ptr<Daemon>> Create(const Config& config, Opened opened);
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+  ~Daemon();
+
+  // Until SIGTERM, SIGINT (both must be blocked in the process) or a shutdown request. Sandboxes
+  // are left alone.
+  Status Run();
+
+ private:
+  Daemon(Config config, Opened opened);
+  Status Open();
+  Status WatchSignals();
+  void WarnAboutLimits() const;
+  void Quit();
+
+  const Config config_;
+  Opened opened_;
+  // Destroyed in the opposite order: whoever uses a part stands below it.
+  std::unique_ptr<http::AsioLoop> loop_;
+  std::unique_ptr<netpolicy::Network> network_;
+  std::unique_ptr<sandbox::SpawnerLink> spawner_;
+  std::unique_ptr<sandbox::Store> store_;
+  std::unique_ptr<sandbox::SpawnerUnpack> unpack_;
+  std::unique_ptr<images::ImageStore> images_;
+  std::unique_ptr<sandbox::SlotPool> slots_;
+  std::unique_ptr<sandbox::Lifecycle> lifecycle_;
+  std::unique_ptr<api::Api> api_;
+  std::unique_ptr<http::Server> server_;
+  UniqueFd signals_;
+  Loop::Id signal_watch_ = 0;
+  bool quitting_ = false;
+};
+
+}  // namespace atl::daemon

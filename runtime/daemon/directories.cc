@@ -1,0 +1,126 @@
+#include "runtime/daemon/directories.h"
+
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/sys.h"
+#include "runtime/sandbox/access_token.h"
+
+namespace atl::daemon {
+namespace {
+
+constexpr char kKeyFile[] = "api_key";
+
+// Makes what is missing of `path`, root's and 0755; what exists stays as it is.
+Status MakeParents(const std::string& path) {
+  for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+    const std::string part = path.substr(0, at);
+    if (::mkdir(part.c_str(), 0755) == 0) {
+      // Whatever the umask is.
+      if (::chmod(part.c_str(), 0755) != 0) return FailSys("chmod " + part);
+    } else if (errno != EEXIST) {
+      return FailSys("mkdir " + part);
+    }
+    if (at == std::string::npos) return {};
+  }
+}
+
+// Only the user's: a directory that others had prepared, or a link in its place, is not taken over.
+Status MakePrivate(int parent, const std::string& name, const User& user) {
+  ATOLL_TRY(sys::EnsureDirAt(parent, name, 0700));
+  ATOLL_ASSIGN(const UniqueFd fd, sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return FailSys("fstat " + name);
+  if (info.st_uid != 0 && info.st_uid != user.uid) {
+    return Fail(Code::kFailedPrecondition, name + " belongs to uid " + std::to_string(info.st_uid) +
+                                               ", expected " + std::to_string(user.uid) +
+                                               ": remove it, or set runtime.user to its owner");
+  }
+  if (::fchown(fd.get(), user.uid, user.gid) != 0) return FailSys("fchown " + name);
+  if (::fchmod(fd.get(), 0700) != 0) return FailSys("fchmod " + name);
+  return {};
+}
+
+Status MakeTop(const std::string& path, UniqueFd* fd) {
+  ATOLL_TRY(MakeParents(path));
+  ATOLL_ASSIGN(*fd, sys::Open(path, O_RDONLY | O_DIRECTORY));
+  struct stat info {};
+  if (::fstat(fd->get(), &info) != 0) return FailSys("fstat " + path);
+  // Whoever may rename entries here owns the daemon.
+  if (info.st_uid != 0 || (info.st_mode & 0022) != 0) {
+    return Fail(Code::kFailedPrecondition,
+                path + " must belong to root and be writable by nobody else: chown root " + path +
+                    " && chmod 0755 " + path);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string StateDir(const Config& config) {
+  return config.data_dir + "/state";
+}
+
+std::string SocketDir(const Config& config) {
+  return config.run_dir + "/sandboxes";
+}
+
+Status MakeDirectories(const Config& config, const User& user) {
+  UniqueFd top;
+  ATOLL_TRY(MakeTop(config.data_dir, &top));
+  ATOLL_TRY(MakePrivate(top.get(), "state", user));
+  ATOLL_ASSIGN(const UniqueFd state,
+               sys::OpenAt(top.get(), "state", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  ATOLL_TRY(MakePrivate(state.get(), "images", user));
+  ATOLL_TRY(MakeTop(config.run_dir, &top));
+  return MakePrivate(top.get(), "sandboxes", user);
+}
+
+Result<UniqueFd> LockState(const Config& config) {
+  const std::string path = StateDir(config) + "/lock";
+  ATOLL_ASSIGN(UniqueFd fd, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) return FailSys("flock " + path);
+  return Fail(Code::kFailedPrecondition,
+              "another atolld uses " + config.data_dir + ": stop it, or set storage.data_dir");
+}
+
+Result<std::string> FindApiKey(const Config& config, const User& user) {
+  if (config.insecure_no_api_key) return std::string();
+  if (!config.api_key.empty()) return config.api_key;
+  ATOLL_ASSIGN(const UniqueFd state,
+               sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  auto key = sys::ReadFileAt(state.get(), kKeyFile, 4096);
+  if (key) {
+    while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
+    if (!key->empty()) return key;
+  } else if (key.error().code() != Code::kNotFound) {
+    return key;
+  }
+  std::string made = sandbox::NewAccessToken();
+  ATOLL_TRY(sys::ReplaceFileAt(state.get(), kKeyFile, made + "\n", 0600));
+  if (::fchownat(state.get(), kKeyFile, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0) {
+    return FailSys(std::string("fchownat ") + kKeyFile);
+  }
+  return made;
+}
+
+Status WriteDaemonFile(const Config& config, uint16_t port) {
+  std::string host = config.host;
+  if (host == "0.0.0.0") host = "127.0.0.1";
+  if (host == "::") host = "::1";
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  nlohmann::json file = {{"url", "http://" + host + ":" + std::to_string(port)},
+                         {"pid", ::getpid()}};
+  if (!config.insecure_no_api_key && config.api_key.empty()) {
+    file["key_file"] = StateDir(config) + "/" + kKeyFile;
+  }
+  ATOLL_ASSIGN(const UniqueFd run, sys::Open(config.run_dir, O_RDONLY | O_DIRECTORY));
+  return sys::ReplaceFileAt(run.get(), "daemon.json", file.dump() + "\n", 0644);
+}
+
+}  // namespace atl::daemon

@@ -1,0 +1,34 @@
+// The daemon's places on disk, made while it is root.
+//
+//   <data_dir>            root 0755         images' layers and uppers of the spawner's are below
+//   too <data_dir>/state      user 0700         atoll.db, api_key, lock <data_dir>/state/images
+//   images.db, uploads <run_dir>             root 0755         spawner.sock, daemon.json
+//   <run_dir>/sandboxes   user 0700         one socket for each sandbox
+#pragma once
+
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/daemon/config.h"
+#include "runtime/daemon/privileges.h"
+
+namespace atl::daemon {
+
+std::string StateDir(const Config& config);
+std::string SocketDir(const Config& config);
+
+Status MakeDirectories(const Config& config, const User& user);
+
+// Held for the life of the process: two daemons never share a data directory. kFailedPrecondition
+// if another one runs.
+Result<UniqueFd> LockState(const Config& config);
+
+// The configured key, else that of <state>/api_key, which is made if absent (owned by `user`,
+// 0600). Empty: none is wanted.
+Result<std::string> FindApiKey(const Config& config, const User& user);
+
+// For the command line tool: where the daemon listens and which file holds its key; no secret.
+Status WriteDaemonFile(const Config& config, uint16_t port);
+
+}  // namespace atl::daemon

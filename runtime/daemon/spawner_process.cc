@@ -1,0 +1,142 @@
+#include "runtime/daemon/spawner_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+
+namespace atl::daemon {
+namespace {
+
+constexpr char kProgram[] = "atoll-spawner";
+// Adopting a thousand sandboxes takes a while.
+constexpr int kReadyTimeoutMs = 30000;
+// In the spawner: 0 to 2 are the standard streams.
+constexpr int kReadyFd = 3;
+
+// Beside our own binary: a build folder and an installation need no setting.
+Result<std::string> FindProgram() {
+  std::array<char, 4096> path{};
+  const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());
+  if (n <= 0 || static_cast<size_t>(n) == path.size()) return FailSys("readlink /proc/self/exe");
+  std::string self(path.data(), static_cast<size_t>(n));
+  std::string program = self.substr(0, self.rfind('/') + 1) + kProgram;
+  if (::access(program.c_str(), X_OK) != 0) return FailSys("find the spawner at " + program);
+  return program;
+}
+
+class SpawnActions {
+ public:
+  SpawnActions() {
+    ATOLL_CHECK(::posix_spawn_file_actions_init(&actions_) == 0);
+    ATOLL_CHECK(::posix_spawnattr_init(&attributes_) == 0);
+  }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+  ~SpawnActions() {
+    ::posix_spawn_file_actions_destroy(&actions_);
+    ::posix_spawnattr_destroy(&attributes_);
+  }
+
+  // A new session (a terminal's Ctrl-C is not for the spawner), default signals, nothing blocked;
+  // everything that is open here is close-on-exec.
+  Result<pid_t> Spawn(const std::string& program, std::vector<std::string> argv, int ready,
+                      int log) {
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int error = ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions_, log, 1);
+    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions_, log, 2);
+    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions_, ready, kReadyFd);
+    if (error == 0) error = ::posix_spawnattr_setsigmask(&attributes_, &none);
+    if (error == 0) error = ::posix_spawnattr_setsigdefault(&attributes_, &all);
+    if (error == 0) {
+      error = ::posix_spawnattr_setflags(
+          &attributes_, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    }
+    std::vector<char*> args;
+    for (std::string& arg : argv) args.push_back(arg.data());
+    args.push_back(nullptr);
+    std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+    std::array<char*, 2> environment = {path.data(), nullptr};
+    pid_t pid = -1;
+    if (error == 0) {
+      error = ::posix_spawn(&pid, program.c_str(), &actions_, &attributes_, args.data(),
+                            environment.data());
+    }
+    if (error != 0) return Fail(SysError("posix_spawn " + program, error));
+    return pid;
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+// One byte says ready; the end of the pipe without one, that it has ended.
+Status AwaitReady(int ready, const std::string& log) {
+  pollfd wait{ready, POLLIN, 0};
+  const auto n = TEMP_FAILURE_RETRY(::poll(&wait, 1, kReadyTimeoutMs));
+  if (n < 0) return FailSys("poll");
+  if (n == 0) {
+    return Fail(Code::kDeadlineExceeded, "the spawner was not ready within " +
+                                             std::to_string(kReadyTimeoutMs / 1000) + " s; see " +
+                                             log);
+  }
+  char byte = 0;
+  if (TEMP_FAILURE_RETRY(::read(ready, &byte, 1)) == 1) return {};
+  return Fail(Code::kUnavailable, "the spawner ended before it was ready; see " + log);
+}
+
+Status StartSpawner(const Config& config) {
+  ATOLL_ASSIGN(const std::string program, FindProgram());
+  const std::string log_path = config.run_dir + "/spawner.log";
+  ATOLL_ASSIGN(const UniqueFd log,
+               sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
+  ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
+  SpawnActions actions;
+  ATOLL_ASSIGN(const pid_t pid,
+               actions.Spawn(program,
+                             {kProgram, "--data-dir", config.data_dir, "--run-dir", config.run_dir,
+                              "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
+                             pipe.write.get(), log.get()));
+  pipe.write.reset();
+  if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
+    // Ours until it has said ready: do not leave half a spawner behind.
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return ready;
+  }
+  LogLine(LogLevel::kInfo, "started the spawner").Add("pid", pid).Add("log", log_path);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
+                                                                     wire::Reply* hello) {
+  auto client = launch::SpawnerClient::Connect(config.run_dir, hello);
+  if (client) return client;
+  const Code code = client.error().code();
+  if (code != Code::kNotFound && code != Code::kUnavailable) {
+    return Fail(std::move(client).error().Wrap("connect to the spawner"));
+  }
+  ATOLL_TRY(StartSpawner(config));
+  client = launch::SpawnerClient::Connect(config.run_dir, hello);
+  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
+  return client;
+}
+
+}  // namespace atl::daemon

@@ -1,0 +1,17 @@
+// Finds the spawner, or starts one. It outlives the daemon: a session of its own, and nobody's
+// child once we end.
+#pragma once
+
+#include <memory>
+
+#include "runtime/base/result.h"
+#include "runtime/daemon/config.h"
+#include "runtime/launch/spawner_client.h"
+
+namespace atl::daemon {
+
+// As root, before there are threads. Blocks until the spawner answers or has failed.
+Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
+                                                                     wire::Reply* hello);
+
+}  // namespace atl::daemon

@@ -1,0 +1,34 @@
+// A few threads for work that blocks. They take no signals: those belong to the loop's thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace atl::http {
+
+class BlockingPool {
+ public:
+  explicit BlockingPool(int threads);
+  BlockingPool(const BlockingPool&) = delete;
+  BlockingPool& operator=(const BlockingPool&) = delete;
+  // Waits for the work that has begun; drops what has not.
+  ~BlockingPool();
+
+  // From any thread. `work` may not throw.
+  void Run(std::function<void()> work);
+
+ private:
+  void Serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace atl::http

@@ -1,0 +1,362 @@
+#include "runtime/http/connection.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <exception>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/http/ascii.h"
+#include "runtime/http/exchange.h"
+#include "runtime/http/serialize.h"
+
+namespace atl::http {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr size_t kHeadReadSize = 8 << 10;
+constexpr size_t kBodyReadSize = 64 << 10;
+constexpr size_t kIdleBufferSize = 16 << 10;
+// An unread rest of a request body up to this size is read and dropped to save the connection.
+constexpr uint64_t kMaxDrain = 64 << 10;
+// After the last response the socket is read until the client closes it, this long and this much:
+// closing with unread input makes the kernel send a reset, which can overtake the response.
+constexpr seconds kLingerTime{2};
+constexpr size_t kLingerBytes = 16 << 20;
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<ServerCore> core, Stream stream)
+    : core_(std::move(core)),
+      stream_(std::move(stream)),
+      timer_(core_->loop.io()),
+      read_size_(kHeadReadSize) {
+  core_->connections.insert(this);
+}
+
+Connection::~Connection() {
+  Close();
+}
+
+void Connection::Start(std::string peer) {
+  peer_ = std::move(peer);
+  NextRequest();
+}
+
+void Connection::Refuse() {
+  state_ = State::kHandling;
+  head_.keep_alive = false;
+  Respond(ErrorResponse(503, "GENERAL::OVERLOADED", "too many connections; try again later"));
+}
+
+// ---- requests
+
+void Connection::NextRequest() {
+  ReleasePiece();
+  if (closed_) return;
+  if (core_->stopping && input_.empty()) return Close();
+  scanner_.Reset();
+  skipped_blank_line_ = continue_pending_ = drop_after_response_ = slow_body_ = false;
+  read_size_ = kHeadReadSize;
+  if (!reading_) input_.Shrink(kIdleBufferSize);
+  state_ = State::kIdle;
+  SetDeadline(seconds(core_->config.keep_alive_seconds));
+  TryParseHead();
+}
+
+void Connection::TryParseHead() {
+  // One empty line before the request line is tolerated (RFC 9112 section 2.2).
+  if (!skipped_blank_line_ && input_.view().substr(0, 2) == "\r\n") {
+    input_.Consume(2);
+    skipped_blank_line_ = true;
+  }
+  const std::string_view bytes = input_.view();
+  const bool only_cr = bytes == "\r" && !skipped_blank_line_;
+  const auto found = only_cr ? HeadScanner::State::kMore : scanner_.Scan(bytes);
+  const size_t limit = core_->config.max_header_bytes;
+  if (found == HeadScanner::State::kBad) {
+    return RespondToBadHead({400, "this is not an HTTP/1.1 request"});
+  }
+  if (found == HeadScanner::State::kComplete && scanner_.size() <= limit) return Dispatch();
+  if (found == HeadScanner::State::kComplete || bytes.size() >= limit) {
+    return RespondToBadHead({431, "the request head is too large"});
+  }
+  if (state_ == State::kIdle && !bytes.empty()) {
+    state_ = State::kReadingHead;
+    SetDeadline(seconds(core_->config.header_timeout_seconds));
+  }
+  ReadMore([self = shared_from_this()](const ErrorCode& error) {
+    if (error) return self->Close();
+    self->TryParseHead();
+  });
+}
+
+void Connection::Dispatch() {
+  auto parsed = ParseRequestHead(input_.view().substr(0, scanner_.size()));
+  input_.Consume(scanner_.size());
+  if (!parsed) return RespondToBadHead(parsed.error());
+  head_ = std::move(*parsed);
+  head_.request.peer = peer_;
+  is_head_ = head_.request.method == "HEAD";
+  body_ = BodyDecoder(head_.body);
+  continue_pending_ = head_.expect_continue;
+  state_ = State::kHandling;
+  ClearDeadline();
+  auto exchange = std::make_shared<ExchangeImpl>(shared_from_this(), std::move(head_.request));
+  try {
+    core_->handler(exchange);
+  } catch (const std::exception& exception) {
+    LogLine(LogLevel::kError, "request handler failed").Add("error", exception.what());
+    exchange->Respond(ErrorResponse(500, "GENERAL::INTERNAL_ERROR", "internal error"));
+  }
+}
+
+void Connection::RespondToBadHead(const HeadError& error) {
+  // Nothing after a head that could not be read can be trusted to be the next request.
+  head_ = RequestHead();
+  head_.keep_alive = false;
+  is_head_ = false;
+  body_ = BodyDecoder();
+  state_ = State::kHandling;
+  std::string_view code = "GENERAL::BAD_REQUEST";
+  if (error.status == 431) code = "GENERAL::HEADER_TOO_LARGE";
+  if (error.status == 408) code = "GENERAL::REQUEST_TIMEOUT";
+  Respond(ErrorResponse(error.status, code, error.message));
+}
+
+// ---- input
+
+void Connection::ReadMore(OnRead on_read) {
+  if (closed_) {
+    return asio::post(core_->loop.io(),
+                      [on_read = std::move(on_read)] { on_read(asio::error::operation_aborted); });
+  }
+  on_read_ = std::move(on_read);
+  if (reading_) return;
+  reading_ = true;
+  if (eof_) {
+    asio::post(core_->loop.io(), [self = shared_from_this()] {
+      self->reading_ = false;
+      const OnRead waiter = std::exchange(self->on_read_, nullptr);
+      if (waiter) waiter(asio::error::eof);
+    });
+    return;
+  }
+  const Buffer::Space space = input_.Prepare(read_size_);
+  stream_.async_read_some(asio::buffer(space.data, space.size),
+                          [self = shared_from_this()](const ErrorCode& error, size_t n) {
+                            self->reading_ = false;
+                            self->input_.Commit(n);
+                            if (error) self->eof_ = true;
+                            const OnRead waiter = std::exchange(self->on_read_, nullptr);
+                            if (waiter) waiter(error);
+                          });
+}
+
+void Connection::ReleasePiece() {
+  input_.Consume(std::exchange(piece_consumed_, 0));
+}
+
+Result<Connection::Piece> Connection::TakeBufferedPiece() {
+  ReleasePiece();
+  auto decoded = body_.Decode(input_.data(), input_.size());
+  if (!decoded) {
+    drop_after_response_ = true;
+    return Fail(std::move(decoded).error());
+  }
+  piece_consumed_ = decoded->consumed;
+  return Piece{{input_.data(), decoded->size}, body_.done()};
+}
+
+void Connection::NextPiece(OnPiece on_piece) {
+  Result<Piece> piece = TakeBufferedPiece();
+  if (!piece || piece->last || !piece->bytes.empty()) {
+    ClearDeadline();
+    return on_piece(std::move(piece));
+  }
+  ReleasePiece();
+  SendContinue(
+      [self = shared_from_this(), on_piece = std::move(on_piece)] { self->ReadPiece(on_piece); });
+}
+
+void Connection::ReadPiece(OnPiece on_piece) {
+  read_size_ = kBodyReadSize;
+  if (!slow_body_) SetDeadline(seconds(core_->config.header_timeout_seconds));
+  ReadMore([self = shared_from_this(), on_piece = std::move(on_piece)](const ErrorCode& error) {
+    if (error) {
+      return on_piece(Fail(Code::kUnavailable, "the client went away within the request body"));
+    }
+    self->NextPiece(on_piece);
+  });
+}
+
+void Connection::SendContinue(std::function<void()> then) {
+  if (!std::exchange(continue_pending_, false) || closed_) return then();
+  static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+  asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
+                    [self = shared_from_this(), then = std::move(then)](const ErrorCode&, size_t) {
+                      then();
+                    });  // the read will see the error
+}
+
+// ---- responses
+
+void Connection::Respond(Response response) {
+  if (closed_ || state_ != State::kHandling) return;
+  for (const Header& header : response.headers.list) {
+    if (ValidField(header.name, header.value)) continue;
+    LogLine(LogLevel::kError, "response field not sent").Add("name", header.name);
+    response = ErrorResponse(500, "GENERAL::INTERNAL_ERROR", "internal error");
+    break;
+  }
+  WriteResponse(std::move(response), PrepareKeepAlive());
+}
+
+bool Connection::PrepareKeepAlive() {
+  ForgetRead();
+  ReleasePiece();
+  if (!head_.keep_alive || core_->stopping || drop_after_response_) return false;
+  if (body_.done()) return true;
+  // A client that was not told to continue may send the body or not: there is no telling where the
+  // next request starts.
+  if (continue_pending_ || !TakeBufferedPiece()) return false;
+  ReleasePiece();
+  return body_.done() || (body_.remaining_length() > 0 && body_.remaining_length() <= kMaxDrain);
+}
+
+void Connection::WriteResponse(Response response, bool keep_alive) {
+  output_.clear();
+  AppendStatusLine(response.status, {}, &output_);
+  output_.append(DateField());
+  for (const Header& header : response.headers.list) {
+    if (EqualNoCase(header.name, "content-length") || IsHopByHop({}, header.name)) continue;
+    AppendField(header.name, header.value, &output_);
+  }
+  const bool bodiless = response.status < 200 || response.status == 204 || response.status == 304;
+  if (!bodiless) AppendNumberField("Content-Length", response.body.size(), &output_);
+  if (!keep_alive) AppendField("Connection", "close", &output_);
+  if (keep_alive && head_.http_1_0) AppendField("Connection", "keep-alive", &output_);
+  output_.append("\r\n");
+  output_body_.clear();
+  if (!bodiless && !is_head_) output_body_ = std::move(response.body);
+
+  state_ = State::kWriting;
+  const auto limit = seconds(core_->config.keep_alive_seconds);
+  SetDeadline(limit);
+  const std::array<asio::const_buffer, 2> parts = {asio::buffer(output_),
+                                                   asio::buffer(output_body_)};
+  asio::async_write(
+      stream_, parts,
+      // Called before each write(2): progress extends the time that a slow reader has.
+      [self = shared_from_this(), limit](const ErrorCode& error, size_t) -> size_t {
+        if (!error) self->SetDeadline(limit);
+        return error ? 0 : kBodyReadSize;
+      },
+      [self = shared_from_this(), keep_alive](const ErrorCode& error, size_t) {
+        if (error) return self->Close();
+        self->ResponseWritten(keep_alive);
+      });
+}
+
+void Connection::ResponseWritten(bool keep_alive) {
+  if (closed_) return;
+  if (!keep_alive) return LingeringClose();
+  if (body_.done()) return NextRequest();
+  DrainBody();
+}
+
+void Connection::DrainBody() {
+  state_ = State::kHandling;
+  NextPiece([self = shared_from_this()](Result<Piece> piece) {
+    if (!piece) return self->Close();
+    if (piece->last) return self->NextRequest();
+    self->DrainBody();
+  });
+}
+
+void Connection::LingeringClose() {
+  ReleasePiece();
+  state_ = State::kLingering;
+  ErrorCode ignored;
+  stream_.shutdown(Stream::shutdown_send, ignored);
+  SetDeadline(kLingerTime);
+  Linger(kLingerBytes);
+}
+
+void Connection::Linger(size_t budget) {
+  const size_t arrived = input_.size();
+  input_.Consume(arrived);
+  if (eof_ || arrived >= budget) return Close();
+  ReadMore([self = shared_from_this(), left = budget - arrived](const ErrorCode& error) {
+    if (error) return self->Close();
+    self->Linger(left);
+  });
+}
+
+// ---- the end
+
+void Connection::FinishSoon() {
+  if (state_ == State::kIdle && input_.empty()) Close();
+}
+
+void Connection::Abort(bool reset) {
+  if (closed_) return;
+  if (reset) {
+    // A zero linger time makes close(2) send a reset.
+    const linger option{1, 0};
+    (void)setsockopt(stream_.native_handle(), SOL_SOCKET, SO_LINGER, &option, sizeof option);
+  }
+  Close();
+}
+
+void Connection::Close() {
+  if (std::exchange(closed_, true)) return;
+  ClearDeadline();
+  ErrorCode ignored;
+  timer_.cancel();
+  stream_.close(ignored);  // pending operations complete with operation_aborted
+  // Not left to the read's completion: what waits holds this connection, and a loop that ends now
+  // would never break that ring.
+  if (on_read_) ReadMore(std::exchange(on_read_, nullptr));
+  if (auto on_abort = std::exchange(on_abort_, nullptr)) on_abort();
+  core_->connections.erase(this);
+  if (core_->stopping && core_->connections.empty() && core_->on_idle) {
+    std::exchange(core_->on_idle, nullptr)();
+  }
+}
+
+// ---- the deadline
+//
+// Setting a deadline is one store: the timer is armed for the earliest one asked for, and looks at
+// the current one when it fires. A busy connection touches it a few times a minute.
+
+void Connection::SetDeadline(SteadyClock::duration from_now) {
+  deadline_ = SteadyClock::now() + from_now;
+  if (deadline_ < armed_until_) ArmTimer();
+}
+
+void Connection::ArmTimer() {
+  armed_until_ = deadline_;
+  timer_.expires_at(deadline_);
+  timer_.async_wait([weak = weak_from_this()](const ErrorCode& error) {
+    const auto self = weak.lock();
+    if (error || !self || self->closed_) return;
+    self->armed_until_ = SteadyClock::time_point::max();
+    if (SteadyClock::now() >= self->deadline_) return self->OnDeadline();
+    if (self->deadline_ != SteadyClock::time_point::max()) self->ArmTimer();
+  });
+}
+
+void Connection::OnDeadline() {
+  if (state_ == State::kReadingHead) {
+    return RespondToBadHead({408, "the request head did not arrive in time"});
+  }
+  Abort(false);
+}
+
+}  // namespace atl::http

@@ -1,0 +1,133 @@
+// One client connection of the server: reads requests one after another, hands each to the handler
+// as an Exchange, writes its answer. Internal to this folder.
+//
+// At most one read and one write are under way. The read is shared: whoever needs more input
+// (the head parser, a body reader, the proxy that watches for a disconnect) asks for the next
+// completion, and one that is still pending when an exchange ends simply becomes the first read of
+// the next request.
+//
+// Thread rule: the loop's thread. Lifetime: held by its own pending operations and by its Exchange.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/http/asio.h"
+#include "runtime/http/body.h"
+#include "runtime/http/buffer.h"
+#include "runtime/http/head.h"
+#include "runtime/http/server_core.h"
+
+namespace atl::http {
+
+class Connection final : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(std::shared_ptr<ServerCore> core, Stream stream);
+  ~Connection();
+
+  void Start(std::string peer);
+  // Answers 503 and closes: the server is full.
+  void Refuse();
+  // Closes now if it is between requests, after the present one otherwise.
+  void FinishSoon();
+  // Closes at once; whatever waits is told so. With `reset` the peer sees an error rather than an
+  // end: for a body that only the close would delimit.
+  void Abort(bool reset);
+  bool closed() const { return closed_; }
+
+  // ---- for the Exchange
+  // Of the present request; the Exchange has taken its `request`.
+  const RequestHead& head() const { return head_; }
+  // Stays valid until the next call; empty with `last` set at the end of the body.
+  struct Piece {
+    std::string_view bytes;
+    bool last = false;
+  };
+  using OnPiece = std::function<void(Result<Piece>)>;
+  // The next part of the request body, asking the client to continue if it waits for that.
+  // `on_piece` may be called before this returns.
+  void NextPiece(OnPiece on_piece);
+  // The same for what has arrived already; nothing (and not last) if that is nothing.
+  Result<Piece> TakeBufferedPiece();
+  // Ends the life of the piece delivered last.
+  void ReleasePiece();
+  const BodyDecoder& body() const { return body_; }
+  // The next response ends the connection: the rest of the body is not worth reading.
+  void DropAfterResponse() { drop_after_response_ = true; }
+  void Respond(Response response);
+
+  // ---- for the proxy
+  using OnRead = std::function<void(const ErrorCode&)>;
+  // Calls back when more input has arrived, or with the error (eof included). No piece may be
+  // alive.
+  void ReadMore(OnRead on_read);
+  // Ends interest in the read that is under way; the read itself goes on.
+  void ForgetRead() { on_read_ = nullptr; }
+  Buffer& input() { return input_; }
+  Stream& stream() { return stream_; }
+  // The proxy has written a complete response.
+  void ResponseWritten(bool keep_alive);
+  bool stopping() const { return core_->stopping; }
+  ServerCore& core() { return *core_; }
+  // From now on the body of this request may come as slowly as it likes.
+  void AllowSlowBody() { slow_body_ = true; }
+  // Called once when the connection is closed under the proxy; nullptr takes it back.
+  void SetOnAbort(std::function<void()> on_abort) { on_abort_ = std::move(on_abort); }
+  bool is_head() const { return is_head_; }
+
+ private:
+  void NextRequest();
+  void TryParseHead();
+  void OnHeadRead(const ErrorCode& error);
+  void Dispatch();
+  void RespondToBadHead(const HeadError& error);
+
+  // Sends "100 Continue" if the client waits for it, then calls `then`.
+  void SendContinue(std::function<void()> then);
+  void ReadPiece(OnPiece on_piece);
+  bool PrepareKeepAlive();
+  void WriteResponse(Response response, bool keep_alive);
+  void DrainBody();
+  void LingeringClose();
+  void Linger(size_t budget);
+  void Close();
+
+  void SetDeadline(SteadyClock::duration from_now);
+  void ClearDeadline() { deadline_ = SteadyClock::time_point::max(); }
+  void ArmTimer();
+  void OnDeadline();
+
+  enum class State { kIdle, kReadingHead, kHandling, kWriting, kLingering };
+
+  std::shared_ptr<ServerCore> core_;
+  Stream stream_;
+  Timer timer_;
+  SteadyClock::time_point deadline_ = SteadyClock::time_point::max();
+  SteadyClock::time_point armed_until_ = SteadyClock::time_point::max();
+  std::string peer_;
+  State state_ = State::kIdle;
+  bool closed_ = false;
+  bool reading_ = false;
+  bool eof_ = false;
+  OnRead on_read_;
+  std::function<void()> on_abort_;
+
+  Buffer input_;
+  HeadScanner scanner_;
+  RequestHead head_;
+  BodyDecoder body_;
+  size_t piece_consumed_ = 0;  // of the input, by the piece that was delivered last
+  bool continue_pending_ = false;
+  bool drop_after_response_ = false;
+  bool slow_body_ = false;
+  bool is_head_ = false;
+  bool skipped_blank_line_ = false;
+  size_t read_size_ = 0;
+
+  std::string output_;
+  std::string output_body_;
+};
+
+}  // namespace atl::http

@@ -1,0 +1,410 @@
+#include "runtime/http/forward.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/write.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "runtime/http/ascii.h"
+#include "runtime/http/connection.h"
+#include "runtime/http/serialize.h"
+#include "runtime/http/tunnel.h"
+
+namespace atl::http {
+namespace {
+
+constexpr size_t kMaxResponseHead = 64 << 10;
+constexpr size_t kFirstReadSize = 8 << 10;
+constexpr size_t kFullReadSize = 64 << 10;
+// What a client may send ahead of the present answer before we stop reading from it.
+constexpr size_t kMaxReadAhead = 64 << 10;
+constexpr std::chrono::milliseconds kStallCheck{500};
+constexpr std::string_view kChunkEnd = "\r\n";
+constexpr std::string_view kBodyEnd = "0\r\n\r\n";
+constexpr std::string_view kChunkAndBodyEnd = "\r\n0\r\n\r\n";
+
+asio::const_buffer Bytes(std::string_view text) {
+  return asio::buffer(text.data(), text.size());
+}
+
+// One proxied exchange. Two pumps run side by side, each with one buffer and one operation under
+// way, so that a slow side holds back the other: the request's (client to upstream) and the
+// response's. When the request is through, the client is still read from, only to notice that it
+// goes away.
+class Forwarding : public std::enable_shared_from_this<Forwarding> {
+ public:
+  Forwarding(std::shared_ptr<Connection> connection, Upstream upstream, bool replayable)
+      : connection_(std::move(connection)),
+        upstream_(std::move(upstream)),
+        replayable_(replayable),
+        stall_timer_(connection_->core().loop.io()) {}
+
+  void Start(const Request& request) {
+    const RequestHead& head = connection_->head();
+    chunked_request_ = head.body.kind == Framing::Kind::kChunked;
+    auto bytes = UpstreamRequestHead(request, upstream_, chunked_request_, head.upgrade);
+    if (!bytes) return Fail(std::move(bytes).error());
+    request_head_ = std::move(*bytes);
+    connection_->AllowSlowBody();
+    connection_->SetOnAbort([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->End();
+    });
+    if (auto pooled = connection_->core().upstreams.Take(upstream_.socket_path)) {
+      pooled_ = true;
+      socket_ = std::move(pooled);
+      return SendHead();
+    }
+    Connect();
+  }
+
+ private:
+  // ---- the request
+
+  void Connect() {
+    pooled_ = false;
+    connection_->core().upstreams.Connect(upstream_.socket_path,
+                                          [self = shared_from_this()](Result<Stream> stream) {
+                                            if (self->ended_) return;
+                                            if (!stream)
+                                              return self->Fail(std::move(stream).error());
+                                            self->socket_ = std::move(*stream);
+                                            self->SendHead();
+                                          });
+  }
+
+  // The head goes out together with what has arrived of the body.
+  void SendHead() {
+    if (!have_first_piece_) {
+      Result<Connection::Piece> piece = connection_->TakeBufferedPiece();
+      if (!piece) return FailBadBody();
+      first_piece_ = *piece;
+      have_first_piece_ = true;
+    }
+    WriteRequest(request_head_, first_piece_);
+  }
+
+  void PumpRequest() {
+    connection_->NextPiece([self = shared_from_this()](Result<Connection::Piece> piece) {
+      if (self->ended_) return;
+      if (piece) return self->WriteRequest({}, *piece);
+      if (piece.error().code() == Code::kInvalidArgument) return self->FailBadBody();
+      self->ClientGone();
+    });
+  }
+
+  void WriteRequest(std::string_view head, const Connection::Piece& piece) {
+    request_frame_.assign(head);
+    std::string_view tail;
+    if (chunked_request_) {
+      if (!piece.bytes.empty()) AppendChunkSize(piece.bytes.size(), &request_frame_);
+      tail = piece.bytes.empty() ? std::string_view() : kChunkEnd;
+      if (piece.last) tail = piece.bytes.empty() ? kBodyEnd : kChunkAndBodyEnd;
+    }
+    const std::array<asio::const_buffer, 3> parts = {asio::buffer(request_frame_),
+                                                     Bytes(piece.bytes), Bytes(tail)};
+    asio::async_write(*socket_, parts,
+                      [self = shared_from_this(), last = piece.last, is_head = !head.empty()](
+                          const ErrorCode& error, size_t n) {
+                        if (!self->ended_) self->RequestWritten(error, n, last, is_head);
+                      });
+  }
+
+  void RequestWritten(const ErrorCode& error, size_t n, bool last, bool is_head) {
+    // Nothing of it was taken: the pooled connection had been given up by its peer.
+    if (error && pooled_ && is_head && n == 0) return Connect();
+    if (is_head) ReadHead();
+    // An upstream that stops reading may have answered early; its answer, or its end, is read.
+    if (error) return;
+    if (!last) {
+      if (is_head) WatchForStall();
+      return PumpRequest();
+    }
+    request_sent_ = true;
+    stall_timer_.cancel();
+    connection_->ReleasePiece();
+    WatchClient();
+  }
+
+  // Reads ahead only to learn of the client's end. A half-close counts as gone, as it does for most
+  // servers: whoever still wants the answer keeps its side open.
+  void WatchClient() {
+    connection_->ReadMore([self = shared_from_this()](const ErrorCode& error) {
+      if (self->ended_) return;
+      if (error) return self->ClientGone();
+      if (self->connection_->input().size() < kMaxReadAhead) self->WatchClient();
+    });
+  }
+
+  // While the upstream does not take the body nobody reads from the client, so its end would go
+  // unnoticed for as long as the upstream is stuck.
+  void WatchForStall() {
+    stall_timer_.expires_after(kStallCheck);
+    stall_timer_.async_wait([weak = weak_from_this()](const ErrorCode& error) {
+      const auto self = weak.lock();
+      if (error || !self || self->ended_ || self->request_sent_) return;
+      pollfd client{self->connection_->stream().native_handle(), POLLRDHUP, 0};
+      if (poll(&client, 1, 0) > 0) return self->ClientGone();
+      self->WatchForStall();
+    });
+  }
+
+  // ---- the response
+
+  void ReadUpstream(void (Forwarding::*then)(const ErrorCode&)) {
+    const Buffer::Space space = in_.Prepare(read_size_);
+    socket_->async_read_some(
+        asio::buffer(space.data, space.size),
+        [self = shared_from_this(), then, room = space.size](const ErrorCode& error, size_t n) {
+          if (self->ended_) return;
+          self->in_.Commit(n);
+          if (n == room) self->read_size_ = kFullReadSize;
+          ((*self).*then)(error);
+        });
+  }
+
+  void ReadHead() { ReadUpstream(&Forwarding::OnHeadRead); }
+
+  void OnHeadRead(const ErrorCode& error) {
+    if (error) {
+      // A pooled connection that ends without a byte was probably given up by its peer before the
+      // request came, but the peer may have acted on it first: only what may be done twice is.
+      if (pooled_ && in_.empty() && replayable_) return Connect();
+      return Fail(UpstreamError(error == asio::error::eof
+                                    ? "closed the connection without a response"
+                                    : error.message()));
+    }
+    ScanHead();
+  }
+
+  void ScanHead() {
+    const auto found = scanner_.Scan(in_.view());
+    if (found == HeadScanner::State::kMore && in_.size() < kMaxResponseHead) return ReadHead();
+    if (found != HeadScanner::State::kComplete) {
+      return Fail(UpstreamError(found == HeadScanner::State::kBad ? "sent no HTTP response"
+                                                                  : "sent a head over 64 KiB"));
+    }
+    auto head = ParseResponseHead(in_.view().substr(0, scanner_.size()), connection_->is_head());
+    if (!head) return Fail(UpstreamError(head.error().message()));
+    in_.Consume(scanner_.size());
+    scanner_.Reset();
+    response_ = std::move(*head);
+    if (response_.status == 101) return SwitchProtocols();
+    if (response_.status < 200) return ForwardInterim();
+    StartResponse();
+  }
+
+  // 100 was between the upstream and us; others (103 Early Hints) are for the client.
+  void ForwardInterim() {
+    if (response_.status == 100 || connection_->head().http_1_0) return ContinueScan();
+    AppendResponseHead();
+    out_.append("\r\n");
+    asio::async_write(connection_->stream(), asio::buffer(out_),
+                      [self = shared_from_this()](const ErrorCode& error, size_t) {
+                        if (self->ended_) return;
+                        if (error) return self->ClientGone();
+                        self->out_.clear();
+                        self->ContinueScan();
+                      });
+  }
+
+  void ContinueScan() {
+    if (in_.empty()) return ReadHead();
+    ScanHead();
+  }
+
+  void AppendResponseHead() {
+    AppendStatusLine(response_.status, response_.reason, &out_);
+    for (const Header& header : response_.headers.list) {
+      if (IsHopByHop(response_.headers, header.name) || SetByUs(header.name)) continue;
+      // RFC 9110 section 8.6: none in 1xx and 204, where some clients would wait for a body.
+      const bool no_length = response_.status < 200 || response_.status == 204;
+      if (no_length && EqualNoCase(header.name, "content-length")) continue;
+      AppendField(header.name, header.value, &out_);
+    }
+    if (IsInterim()) return;
+    for (const Header& header : upstream_.response_headers) {
+      AppendField(header.name, header.value, &out_);
+    }
+  }
+
+  // 101 is the last head of its exchange, unlike the other 1xx.
+  bool IsInterim() const { return response_.status < 200 && response_.status != 101; }
+
+  bool SetByUs(std::string_view name) const {
+    if (IsInterim()) return false;
+    return std::any_of(upstream_.response_headers.begin(), upstream_.response_headers.end(),
+                       [&](const Header& header) { return EqualNoCase(header.name, name); });
+  }
+
+  void StartResponse() {
+    const RequestHead& request = connection_->head();
+    response_body_ = BodyDecoder(response_.body);
+    keep_client_ = request.keep_alive && !connection_->stopping();
+    AppendResponseHead();
+    const bool unknown_length = response_.body.kind == Framing::Kind::kChunked ||
+                                response_.body.kind == Framing::Kind::kUntilClose;
+    if (unknown_length) {
+      chunked_response_ = !request.http_1_0;
+      ends_with_close_ = request.http_1_0;
+      if (chunked_response_) AppendField("Transfer-Encoding", "chunked", &out_);
+      if (ends_with_close_) keep_client_ = false;
+    }
+    if (!keep_client_) AppendField("Connection", "close", &out_);
+    if (keep_client_ && request.http_1_0) AppendField("Connection", "keep-alive", &out_);
+    out_.append("\r\n");
+    PumpResponse();
+  }
+
+  // Writes what has been read, each read as one chunk, and then reads on.
+  void PumpResponse() {
+    auto decoded = response_body_.Decode(in_.data(), in_.size());
+    if (!decoded) return response_started_ ? Break() : Fail(UpstreamError("sent a malformed body"));
+    if (decoded->size == 0 && out_.empty() && !response_body_.done()) {
+      in_.Consume(decoded->consumed);
+      return ReadBody();
+    }
+    WriteResponse({in_.data(), decoded->size}, decoded->consumed, response_body_.done());
+  }
+
+  void WriteResponse(std::string_view bytes, size_t consumed, bool last) {
+    response_started_ = true;
+    std::string_view tail;
+    if (chunked_response_) {
+      if (!bytes.empty()) AppendChunkSize(bytes.size(), &out_);
+      tail = bytes.empty() ? std::string_view() : kChunkEnd;
+      if (last) tail = bytes.empty() ? kBodyEnd : kChunkAndBodyEnd;
+    }
+    const std::array<asio::const_buffer, 3> parts = {asio::buffer(out_), Bytes(bytes), Bytes(tail)};
+    asio::async_write(connection_->stream(), parts,
+                      [self = shared_from_this(), consumed, last](const ErrorCode& error, size_t) {
+                        if (self->ended_) return;
+                        if (error) return self->ClientGone();
+                        self->out_.clear();
+                        self->in_.Consume(consumed);
+                        if (last) return self->Complete();
+                        self->ReadBody();
+                      });
+  }
+
+  void ReadBody() { ReadUpstream(&Forwarding::OnBodyRead); }
+
+  void OnBodyRead(const ErrorCode& error) {
+    if (!error) return PumpResponse();
+    // Only a clean end may delimit a body; anything else has cut it off.
+    if (error != asio::error::eof || !response_body_.AcceptsClose()) return Break();
+    WriteResponse({}, 0, true);
+  }
+
+  void Complete() {
+    if (response_.keep_alive && request_sent_ && in_.empty() && response_body_.done()) {
+      connection_->core().upstreams.Put(upstream_.socket_path, std::move(*socket_));
+      socket_.reset();
+    }
+    End();
+    connection_->ForgetRead();
+    connection_->ResponseWritten(keep_client_ && request_sent_);
+  }
+
+  void SwitchProtocols() {
+    const std::string upgrade(response_.headers.Get("upgrade"));
+    if (!connection_->head().upgrade || upgrade.empty()) {
+      return Fail(UpstreamError("switched protocols without being asked to"));
+    }
+    AppendResponseHead();
+    AppendField("Connection", "Upgrade", &out_);
+    AppendField("Upgrade", upgrade, &out_);
+    out_.append("\r\n");
+    asio::async_write(connection_->stream(), asio::buffer(out_),
+                      [self = shared_from_this()](const ErrorCode& error, size_t) {
+                        if (self->ended_) return;
+                        if (error) return self->ClientGone();
+                        Stream socket = std::move(*self->socket_);
+                        self->socket_.reset();
+                        self->End();
+                        StartTunnel(self->connection_, std::move(socket), std::move(self->in_));
+                      });
+  }
+
+  // ---- ends
+
+  Error UpstreamError(const std::string& what) const {
+    return {Code::kUnavailable, upstream_.socket_path + " " + what};
+  }
+
+  // The upstream has failed before its response.
+  void Fail(const Error& error) {
+    End();
+    connection_->Respond(upstream_.on_error
+                             ? upstream_.on_error(error)
+                             : ErrorResponse(502, "GENERAL::BAD_GATEWAY", "upstream failed"));
+  }
+
+  void FailBadBody() {
+    if (response_started_) return Break();
+    End();
+    connection_->DropAfterResponse();
+    connection_->Respond(
+        ErrorResponse(400, "GENERAL::BAD_REQUEST", "the chunked request body is malformed"));
+  }
+
+  // The response cannot be completed: the client must not take what it has for the whole.
+  void Break() {
+    End();
+    connection_->Abort(ends_with_close_);
+  }
+
+  void ClientGone() {
+    End();
+    connection_->Abort(false);
+  }
+
+  void End() {
+    if (std::exchange(ended_, true)) return;
+    ErrorCode ignored;
+    if (socket_) socket_->close(ignored);
+    stall_timer_.cancel();
+    connection_->SetOnAbort(nullptr);
+  }
+
+  const std::shared_ptr<Connection> connection_;
+  const Upstream upstream_;
+  const bool replayable_;  // a safe method without a body
+  std::optional<Stream> socket_;
+  bool pooled_ = false;
+  bool ended_ = false;
+
+  bool chunked_request_ = false;
+  bool request_sent_ = false;
+  bool have_first_piece_ = false;
+  Connection::Piece first_piece_;
+  std::string request_head_;
+  std::string request_frame_;
+  Timer stall_timer_;
+
+  Buffer in_;
+  size_t read_size_ = kFirstReadSize;
+  HeadScanner scanner_;
+  ResponseHead response_;
+  BodyDecoder response_body_;
+  bool response_started_ = false;
+  bool chunked_response_ = false;
+  bool ends_with_close_ = false;  // towards the client
+  bool keep_client_ = false;
+  std::string out_;
+};
+
+}  // namespace
+
+void StartForwarding(const std::shared_ptr<Connection>& connection, const Request& request,
+                     Upstream upstream) {
+  const std::string& method = request.method;
+  const bool replayable = (method == "GET" || method == "HEAD" || method == "OPTIONS") &&
+                          connection->head().body.kind == Framing::Kind::kNone;
+  std::make_shared<Forwarding>(connection, std::move(upstream), replayable)->Start(request);
+}
+
+}  // namespace atl::http

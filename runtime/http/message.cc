@@ -1,0 +1,91 @@
+#include "runtime/http/message.h"
+
+#include <algorithm>
+
+#include "runtime/http/ascii.h"
+
+namespace atl::http {
+
+std::string_view Headers::Get(std::string_view name) const {
+  for (const Header& header : list) {
+    if (EqualNoCase(header.name, name)) return header.value;
+  }
+  return {};
+}
+
+bool Headers::Has(std::string_view name) const {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const Header& header) { return EqualNoCase(header.name, name); });
+}
+
+void Headers::Set(std::string name, std::string value) {
+  Remove(name);
+  Add(std::move(name), std::move(value));
+}
+
+void Headers::Add(std::string name, std::string value) {
+  list.push_back({std::move(name), std::move(value)});
+}
+
+void Headers::Remove(std::string_view name) {
+  std::erase_if(list, [&](const Header& header) { return EqualNoCase(header.name, name); });
+}
+
+std::string_view Request::path() const {
+  return std::string_view(target).substr(0, target.find('?'));
+}
+
+std::string_view Request::query() const {
+  const size_t mark = target.find('?');
+  return mark == std::string::npos ? std::string_view() : std::string_view(target).substr(mark + 1);
+}
+
+bool PercentDecode(std::string_view text, std::string* out) {
+  out->clear();
+  out->reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out->push_back(text[i]);
+      continue;
+    }
+    if (i + 2 >= text.size()) return false;
+    const int high = HexValue(text[i + 1]);
+    const int low = HexValue(text[i + 2]);
+    if (high < 0 || low < 0) return false;
+    out->push_back(static_cast<char>(high * 16 + low));
+    i += 2;
+  }
+  return true;
+}
+
+namespace {
+
+// A malformed escape stays as it is, as browsers and the reference server do.
+std::string DecodeFormText(std::string_view text) {
+  std::string blanks(text);
+  std::replace(blanks.begin(), blanks.end(), '+', ' ');
+  std::string decoded;
+  return PercentDecode(blanks, &decoded) ? decoded : blanks;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  while (!query.empty()) {
+    const size_t end = query.find('&');
+    const std::string_view pair = query.substr(0, end);
+    if (!pair.empty()) {
+      const size_t equals = pair.find('=');
+      pairs.emplace_back(DecodeFormText(pair.substr(0, equals)),
+                         equals == std::string_view::npos
+                             ? std::string()
+                             : DecodeFormText(pair.substr(equals + 1)));
+    }
+    if (end == std::string_view::npos) break;
+    query.remove_prefix(end + 1);
+  }
+  return pairs;
+}
+
+}  // namespace atl::http

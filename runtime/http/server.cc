@@ -1,0 +1,183 @@
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/log.h"
+#include "runtime/http/asio_loop.h"
+#include "runtime/http/connection.h"
+#include "runtime/http/server_core.h"
+
+namespace atl::http {
+namespace {
+
+using Tcp = asio::ip::tcp;
+using Acceptor = asio::basic_socket_acceptor<Tcp, Executor>;
+using TcpSocket = asio::basic_stream_socket<Tcp, Executor>;
+
+constexpr int kBacklog = 1024;
+// Past max_connections this many more are told so; beyond that they are closed without a word.
+constexpr size_t kMaxRefusing = 64;
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+void TuneSocket(int fd) {
+  const auto set = [fd](int level, int name, int value) {
+    (void)setsockopt(fd, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // A stream may be silent for hours: probes find the clients that vanished without a word.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 15);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+}
+
+std::string PeerName(const Tcp::endpoint& peer) {
+  const std::string address = peer.address().to_string();
+  const std::string port = ":" + std::to_string(peer.port());
+  return peer.address().is_v6() ? "[" + address + "]" + port : address + port;
+}
+
+class ServerImpl final : public Server {
+ public:
+  ServerImpl(AsioLoopImpl& loop, const ServerConfig& config, Handler handler)
+      : state_(std::make_shared<State>(loop, config, std::move(handler))) {}
+  ServerImpl(const ServerImpl&) = delete;
+  ServerImpl& operator=(const ServerImpl&) = delete;
+  ~ServerImpl() override {
+    state_->core->on_idle = nullptr;
+    CloseAcceptor();
+    AbortAll();
+  }
+
+  Status Listen() {
+    const ServerConfig& config = state_->core->config;
+    const std::string where = "listen on " + config.host + " port " + std::to_string(config.port);
+    ErrorCode error;
+    const auto address = asio::ip::make_address(config.host, error);
+    if (error) {
+      return Fail(Code::kInvalidArgument, where + ": not a literal IPv4 or IPv6 address");
+    }
+    const Tcp::endpoint endpoint(address, config.port);
+    Acceptor& acceptor = state_->acceptor;
+    if (config.listen_fd >= 0) {
+      acceptor.assign(endpoint.protocol(), config.listen_fd, error);
+    } else {
+      acceptor.open(endpoint.protocol(), error);
+      if (!error) acceptor.set_option(Acceptor::reuse_address(true), error);
+      if (!error) acceptor.bind(endpoint, error);
+      if (!error) acceptor.listen(kBacklog, error);
+    }
+    if (error) return Fail(SysError(where, error.value()));
+    port_ = acceptor.local_endpoint(error).port();
+    AcceptNext(state_);
+    return {};
+  }
+
+  uint16_t port() const override { return port_; }
+
+  void Stop(int grace_ms, std::function<void()> done) override {
+    CloseAcceptor();
+    ServerCore& core = *state_->core;
+    core.stopping = true;
+    core.upstreams.Clear();
+    ForEachConnection(core, [](Connection& connection) { connection.FinishSoon(); });
+    if (core.connections.empty()) return core.loop.Post(std::move(done));
+    state_->grace.expires_after(std::chrono::milliseconds(grace_ms));
+    state_->grace.async_wait([state = state_](const ErrorCode& error) {
+      if (!error) AbortConnections(*state->core);
+    });
+    core.on_idle = [state = state_.get(), done = std::move(done)] {
+      state->grace.cancel();
+      state->core->loop.Post(done);
+    };
+  }
+
+ private:
+  // Outlives the Server for as long as an operation of it is under way.
+  struct State {
+    State(AsioLoopImpl& loop, const ServerConfig& config, Handler handler)
+        : core(std::make_shared<ServerCore>(loop, config, std::move(handler))),
+          acceptor(loop.io()),
+          pause(loop.io()),
+          grace(loop.io()) {}
+    std::shared_ptr<ServerCore> core;
+    Acceptor acceptor;
+    Timer pause;
+    Timer grace;
+    Tcp::endpoint peer;
+  };
+
+  static void AcceptNext(const std::shared_ptr<State>& state) {
+    state->acceptor.async_accept(state->peer, [state](const ErrorCode& error, TcpSocket socket) {
+      if (!state->acceptor.is_open()) return;
+      if (!error) {
+        Welcome(*state, std::move(socket));
+        return AcceptNext(state);
+      }
+      if (error == asio::error::connection_aborted) return AcceptNext(state);
+      // Out of descriptors or memory: the waiting connection stays in the queue, so accepting again
+      // at once would spin.
+      LogLine(LogLevel::kWarning, "accept failed").Add("error", error.message());
+      state->pause.expires_after(kAcceptPause);
+      state->pause.async_wait([state](const ErrorCode& aborted) {
+        if (!aborted && state->acceptor.is_open()) AcceptNext(state);
+      });
+    });
+  }
+
+  static void Welcome(State& state, TcpSocket socket) {
+    const std::shared_ptr<ServerCore>& core = state.core;
+    const size_t open = core->connections.size();
+    const size_t limit = core->config.max_connections;
+    if (open >= limit + kMaxRefusing) return;
+    TuneSocket(socket.native_handle());
+    auto connection = std::make_shared<Connection>(core, Stream(std::move(socket)));
+    if (open >= limit) return connection->Refuse();
+    connection->Start(PeerName(state.peer));
+  }
+
+  // `visit` may close the connection it is given, and with it others.
+  template <typename F>
+  static void ForEachConnection(ServerCore& core, F visit) {
+    std::vector<std::shared_ptr<Connection>> held;
+    for (Connection* connection : core.connections) {
+      if (auto strong = connection->weak_from_this().lock()) held.push_back(std::move(strong));
+    }
+    for (const auto& connection : held) visit(*connection);
+  }
+
+  static void AbortConnections(ServerCore& core) {
+    ForEachConnection(core, [](Connection& connection) { connection.Abort(false); });
+  }
+
+  void CloseAcceptor() {
+    ErrorCode ignored;
+    state_->acceptor.close(ignored);
+    state_->pause.cancel();
+  }
+
+  void AbortAll() {
+    state_->grace.cancel();
+    state_->core->stopping = true;
+    state_->core->upstreams.Clear();
+    AbortConnections(*state_->core);
+  }
+
+  std::shared_ptr<State> state_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> AsioLoopImpl::Listen(const ServerConfig& config, Handler handler) {
+  auto server = std::make_unique<ServerImpl>(*this, config, std::move(handler));
+  ATOLL_TRY(server->Listen());
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace atl::http

@@ -1,0 +1,31 @@
+// What the acceptor and all connections of one server share. Internal to this folder.
+#pragma once
+
+#include <functional>
+#include <unordered_set>
+
+#include "runtime/http/asio_loop.h"
+#include "runtime/http/server.h"
+#include "runtime/http/upstream_pool.h"
+
+namespace atl::http {
+
+class Connection;
+
+struct ServerCore {
+  ServerCore(AsioLoopImpl& the_loop, ServerConfig the_config, Handler the_handler)
+      : loop(the_loop),
+        config(std::move(the_config)),
+        handler(std::move(the_handler)),
+        upstreams(the_loop.io()) {}
+
+  AsioLoopImpl& loop;
+  const ServerConfig config;
+  const Handler handler;
+  UpstreamPool upstreams;
+  std::unordered_set<Connection*> connections;  // each removes itself when it closes
+  bool stopping = false;
+  std::function<void()> on_idle;  // called when the last connection has closed while stopping
+};
+
+}  // namespace atl::http

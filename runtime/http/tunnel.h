@@ -1,0 +1,19 @@
+// Carries bytes both ways between a client connection and an upstream that has switched protocols.
+// Internal to this folder.
+#pragma once
+
+#include <memory>
+
+#include "runtime/http/asio.h"
+#include "runtime/http/buffer.h"
+
+namespace atl::http {
+
+class Connection;
+
+// `from_upstream` holds what the upstream sent after its head. An end of either side is passed on
+// as a half-close; the tunnel ends when both have ended, or at once at an error.
+void StartTunnel(const std::shared_ptr<Connection>& connection, Stream upstream,
+                 Buffer from_upstream);
+
+}  // namespace atl::http

@@ -1,0 +1,116 @@
+#include "runtime/sandbox/builder.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
+
+namespace atl::sandbox {
+namespace {
+
+// What a shell without any configuration would search.
+constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+// Connections that wait for execd to come up, or to accept.
+constexpr int kBacklog = 128;
+
+std::string HostnameOf(const std::string& id) {
+  std::string name;
+  for (char c : id) {
+    if (c != '-' && name.size() < 12) name.push_back(c);
+  }
+  return name;
+}
+
+Result<UniqueFd> ListenAt(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return Fail(Code::kInvalidArgument, "socket path " + path + " is too long");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener) return FailSys("socket");
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("bind " + path);
+  }
+  if (::listen(listener.get(), kBacklog) != 0) return FailSys("listen " + path);
+  return listener;
+}
+
+std::vector<std::string> MergeEnvironment(const std::vector<std::string>& image,
+                                          const std::map<std::string, std::string>& request) {
+  std::vector<std::string> env;
+  env.reserve(image.size() + request.size() + 1);
+  bool has_path = false;
+  const auto add = [&](std::string entry) {
+    has_path = has_path || entry.starts_with("PATH=");
+    env.push_back(std::move(entry));
+  };
+  for (const std::string& entry : image) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || request.contains(entry.substr(0, equals))) continue;
+    add(entry);
+  }
+  for (const auto& [name, value] : request) add(name + "=" + value);
+  if (!has_path) env.emplace_back(kDefaultPath);
+  return env;
+}
+
+}  // namespace
+
+std::string SocketPath(const std::string& directory, const std::string& id) {
+  return directory + "/" + id + ".sock";
+}
+
+wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
+  wire::Plan plan;
+  plan.id = sandbox.id;
+  plan.slot = sandbox.slot;
+  plan.layers = sandbox.layers;
+  plan.hostname = HostnameOf(sandbox.id);
+  plan.hosts =
+      "127.0.0.1\tlocalhost\n"
+      "::1\tlocalhost ip6-localhost ip6-loopback\n" +
+      addresses.ipv4 + "\t" + plan.hostname + "\n" + addresses.ipv6 + "\t" + plan.hostname + "\n";
+  plan.resolv_conf = "nameserver " + addresses.gateway_ipv4 + "\n";
+  plan.limits = sandbox.limits;
+  return plan;
+}
+
+wire::StartMessage StartMessageOf(const Sandbox& sandbox, const images::ImageConfig& config) {
+  wire::StartMessage message;
+  message.sandbox_id = sandbox.id;
+  message.argv = sandbox.entrypoint;
+  message.env = MergeEnvironment(config.env, sandbox.env);
+  message.cwd = config.working_dir;
+  message.user = config.user;
+  message.access_token = sandbox.access_token;
+  return message;
+}
+
+Status Builder::Build(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses,
+                      const images::ImageConfig& config, Done done) {
+  const std::string path = SocketPath(socket_directory_, sandbox.id);
+  ATOLL_ASSIGN(const UniqueFd listener, ListenAt(path));
+  auto remove_socket = Cleanup([&] { ::unlink(path.c_str()); });
+  ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_STREAM));
+  auto control = std::make_unique<ControlChannel>(loop_, std::move(pair.a));
+  ATOLL_TRY(control->Send(StartMessageOf(sandbox, config)));
+  // std::function wants copyable captures.
+  auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(control));
+  spawner_.Build(PlanOf(sandbox, addresses), pair.b.get(), listener.get(),
+                 [shared, done = std::move(done)](Result<launch::Built> built) {
+                   if (!built) return done(Fail(std::move(built).error()));
+                   done(BuiltSandbox{std::move(*built), std::move(*shared)});
+                 });
+  remove_socket.Release();
+  return {};
+}
+
+}  // namespace atl::sandbox

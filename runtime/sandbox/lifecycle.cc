@@ -1,0 +1,405 @@
+#include "runtime/sandbox/lifecycle.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+#include "runtime/sandbox/access_token.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr int64_t kDestroyRetryUs = 5000 * 1000;
+// What a sandbox says about itself is shown, not stored without bound.
+constexpr size_t kMaxReportShown = 1024;
+
+// The spawner's and the network's words about our own requests: only "no room" and "not there" are
+// the client's business, anything else is our fault and not the client's.
+Error AsBuildError(Error error) {
+  const Code code = error.code();
+  if (code == Code::kResourceExhausted || code == Code::kUnavailable) return error;
+  return Error(Code::kInternal, error.message(), error.error_number());
+}
+
+std::string ExitText(const wire::SandboxRecord& record) {
+  std::string text;
+  if (!record.code_known) {
+    text = "process 1 ended while nothing watched it; its exit code is not known";
+  } else if (WIFEXITED(record.wait_status)) {
+    text = "exit code " + std::to_string(WEXITSTATUS(record.wait_status));
+  } else {
+    text = "process 1 was killed by signal " + std::to_string(WTERMSIG(record.wait_status));
+  }
+  if (record.oom_killed) text += "; the sandbox was out of memory";
+  return text;
+}
+
+}  // namespace
+
+Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
+    : loop_(parts.loop),
+      clock_(parts.clock),
+      spawner_(parts.spawner),
+      network_(parts.network),
+      images_(parts.images),
+      store_(parts.store),
+      slots_(parts.slots),
+      config_(std::move(config)),
+      admission_(config_.builds_at_once, config_.build_queue),
+      builder_(loop_, spawner_, config_.socket_directory),
+      expiry_(loop_, clock_, [this](const std::string& id) {
+        Entry* entry = Look(id);
+        if (entry == nullptr) return;
+        LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
+        ++stats_.expired;
+        ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
+      }) {}
+
+Lifecycle::Entry* Lifecycle::Look(const std::string& id) {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+const Sandbox* Lifecycle::Find(const std::string& id) const {
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second.sandbox.state == State::kStopping) return nullptr;
+  return &found->second.sandbox;
+}
+
+std::vector<const Sandbox*> Lifecycle::All() const {
+  std::vector<const Sandbox*> all;
+  all.reserve(entries_.size());
+  for (const auto& [id, entry] : entries_) {
+    if (entry.sandbox.state != State::kStopping) all.push_back(&entry.sandbox);
+  }
+  return all;
+}
+
+void Lifecycle::Create(CreateSpec spec, Created done) {
+  if (stopping_) return done(Fail(Code::kUnavailable, "atolld is shutting down"));
+  auto prepared = Prepare(spec);
+  if (!prepared) return done(Fail(std::move(prepared).error()));
+  const std::string id = prepared->sandbox.id;
+  Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
+  entry.created = std::move(done);
+  HoldLayers(entry);
+  slots_.SetBusy(true);
+  if (auto entered = admission_.Enter([this, id] { TakeTurn(id); }); !entered) {
+    BuildFailed(entry, std::move(entered).error());
+  }
+}
+
+void Lifecycle::TakeTurn(const std::string& id) {
+  slots_.Take([this, id](Result<uint32_t> slot) { GotSlot(id, std::move(slot)); });
+}
+
+void Lifecycle::GotSlot(const std::string& id, Result<uint32_t> slot) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state != State::kPending || !slot) {
+    if (slot) slots_.Discard(*slot);
+    if (entry != nullptr) {
+      BuildFailed(*entry, slot ? Error(Code::kFailedPrecondition, "deleted before it was built")
+                               : AsBuildError(std::move(slot).error()));
+    }
+    return EndTurn();
+  }
+  entry->sandbox.slot = *slot;
+  const auto addresses = netpolicy::AddressesOf(config_.instance, *slot);
+  auto asked =
+      builder_.Build(entry->sandbox, addresses, entry->config, [this, id](Result<BuiltSandbox> r) {
+        Built(id, std::move(r));
+        EndTurn();
+      });
+  if (asked) {
+    entry->spawned = true;
+    return;
+  }
+  BuildFailed(*entry, AsBuildError(std::move(asked).error()));
+  EndTurn();
+}
+
+void Lifecycle::EndTurn() {
+  admission_.Leave();
+  slots_.SetBusy(!admission_.idle());
+}
+
+void Lifecycle::Built(const std::string& id, Result<BuiltSandbox> result) {
+  Entry* entry = Look(id);
+  if (entry == nullptr) return;
+  if (!result) return BuildFailed(*entry, AsBuildError(std::move(result).error()));
+  entry->built = true;
+  entry->control = std::move(result->control);
+  for (size_t i = 0; i < stats_.step_micros.size(); ++i) {
+    stats_.step_micros[i] += result->built.micros[i];
+    stats_.build_micros += result->built.micros[i];
+  }
+  if (auto applied = Apply(*entry, Event::kBuilt, {"CONTAINER_RUNNING", "Sandbox is running"});
+      !applied) {
+    BuildFailed(*entry, std::move(applied).error().Wrap("record the new sandbox"));
+  }
+}
+
+void Lifecycle::BuildFailed(Entry& entry, Error error) {
+  ++stats_.create_failed;
+  LogLine(LogLevel::kWarning, "cannot create a sandbox")
+      .Add("sandbox", entry.sandbox.id)
+      .Add(error);
+  const Created created = std::exchange(entry.created, nullptr);
+  ApplyAnyway(entry, Event::kBuildFailed, {"PROVISIONING_ERROR", error.message()});
+  if (created) created(Fail(std::move(error)));
+}
+
+void Lifecycle::Published(Entry& entry) {
+  const std::string id = entry.sandbox.id;
+  const int64_t took_us = clock_.BootMicros() - entry.asked_us;
+  ++stats_.created;
+  stats_.create_micros += static_cast<uint64_t>(took_us);
+  entry.config = {};
+  if (entry.sandbox.expires_at_ms) expiry_.Set(id, *entry.sandbox.expires_at_ms);
+  entry.control->Watch(
+      [this, id](Result<wire::StartReport> report) { Reported(id, std::move(report)); });
+  // The answer first: whatever comes is news about a sandbox that the client knows.
+  const Created created = std::exchange(entry.created, nullptr);
+  if (created) created(entry.sandbox);
+  LogLine(LogLevel::kInfo, "sandbox created").Add("sandbox", id).Add("took_us", took_us);
+  Entry* still = Look(id);
+  if (still != nullptr && still->early_exit) {
+    const wire::SandboxRecord record = *std::exchange(still->early_exit, std::nullopt);
+    Exited(*still, record);
+  }
+}
+
+void Lifecycle::Reported(const std::string& id, Result<wire::StartReport> report) {
+  Entry* entry = Look(id);
+  if (entry == nullptr) return;
+  // Whatever it was, nothing else comes on this socket; a missing report is explained by the exit
+  // that follows.
+  const auto control = std::exchange(entry->control, nullptr);
+  if (report && report->kind == wire::StartReport::Kind::kFailed) {
+    ApplyAnyway(*entry, Event::kStartFailed,
+                {"ENTRYPOINT_START_FAILED",
+                 "the entrypoint cannot be run: " + report->message.substr(0, kMaxReportShown)});
+  }
+}
+
+void Lifecycle::OnExit(const wire::SandboxRecord& record) {
+  if (Entry* entry = Look(record.id); entry != nullptr) Exited(*entry, record);
+}
+
+void Lifecycle::Exited(Entry& entry, const wire::SandboxRecord& record) {
+  if (entry.sandbox.state == State::kPending) {
+    entry.early_exit = record;
+    return;
+  }
+  if (entry.control) {
+    // Process 1 may have said why before it ended, and the two arrive on different sockets.
+    const auto report = entry.control->Drain();
+    if (report && report->kind == wire::StartReport::Kind::kFailed) {
+      return Reported(entry.sandbox.id, *report);
+    }
+  }
+  const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
+                     WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
+  if (entry.sandbox.state == State::kRunning) {
+    ++stats_.exited;
+    LogLine(LogLevel::kInfo, "sandbox ended")
+        .Add("sandbox", entry.sandbox.id)
+        .Add("how", ExitText(record));
+  }
+  ApplyAnyway(entry, clean ? Event::kExitedZero : Event::kExitedError,
+              {clean ? "CONTAINER_EXITED" : "CONTAINER_EXITED_ERROR", ExitText(record)});
+}
+
+Status Lifecycle::Delete(const std::string& id) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
+    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+  }
+  ATOLL_TRY(Apply(*entry, Event::kDelete, {"USER_DELETE", "deleted by request"}));
+  ++stats_.deleted;
+  return {};
+}
+
+Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
+    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+  }
+  if (expires_at_ms <= clock_.UnixMillis()) {
+    return Fail(Code::kInvalidArgument, "expiresAt is not in the future");
+  }
+  if (!entry->sandbox.expires_at_ms) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + id + " was created without a timeout and never expires; delete it");
+  }
+  const auto before = std::exchange(entry->sandbox.expires_at_ms, expires_at_ms);
+  if (entry->stored) {
+    if (auto stored = store_.Update(entry->sandbox); !stored) {
+      entry->sandbox.expires_at_ms = before;
+      return stored;
+    }
+    expiry_.Set(id, expires_at_ms);
+  }
+  return {};
+}
+
+Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
+  Sandbox& sandbox = entry.sandbox;
+  const Transition transition = Next(sandbox.state, event);
+  if (transition.action == Action::kBug) {
+    LogLine(LogLevel::kError, "event in a state that does not have it")
+        .Add("sandbox", sandbox.id)
+        .Add("state", StateName(sandbox.state))
+        .Add("event", EventName(event));
+    return {};
+  }
+  if (transition.next != sandbox.state) {
+    const Sandbox before = sandbox;
+    sandbox.state = transition.next;
+    sandbox.reason = cause.reason;
+    sandbox.message = cause.message;
+    sandbox.transition_at_ms = clock_.UnixMillis();
+    Status written;
+    if (transition.action == Action::kPublish) {
+      written = store_.Insert(sandbox);
+      entry.stored = written.has_value();
+    } else if (entry.stored) {
+      written = store_.Update(sandbox);
+    }
+    if (!written) {
+      sandbox = before;
+      return written;
+    }
+  }
+  Perform(entry, transition.action);
+  return {};
+}
+
+void Lifecycle::ApplyAnyway(Entry& entry, Event event, const Cause& cause) {
+  auto applied = Apply(entry, event, cause);
+  if (applied) return;
+  LogLine(LogLevel::kError, "cannot record what happened to a sandbox; a restart will find it")
+      .Add("sandbox", entry.sandbox.id)
+      .Add("event", EventName(event))
+      .Add(applied.error());
+  const Transition transition = Next(entry.sandbox.state, event);
+  entry.sandbox.state = transition.next;
+  entry.sandbox.reason = cause.reason;
+  entry.sandbox.message = cause.message;
+  entry.sandbox.transition_at_ms = clock_.UnixMillis();
+  Perform(entry, transition.action);
+}
+
+void Lifecycle::Perform(Entry& entry, Action action) {
+  switch (action) {
+    case Action::kPublish:
+      return Published(entry);
+    case Action::kRelease:
+      return Release(entry);
+    case Action::kKeep:
+      DropLayers(entry);
+      return;
+    case Action::kForget:
+      return Forget(entry);
+    case Action::kAwait:
+      expiry_.Remove(entry.sandbox.id);
+      return;
+    case Action::kNone:
+    case Action::kDefer:
+    case Action::kBug:
+      return;
+  }
+}
+
+void Lifecycle::Release(Entry& entry) {
+  const std::string id = entry.sandbox.id;
+  if (entry.sandbox.state == State::kStopping) expiry_.Remove(id);
+  if (entry.created) {
+    // Deleted between its build and its answer.
+    const Created created = std::exchange(entry.created, nullptr);
+    created(Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted while it was created"));
+  }
+  if (entry.releasing) return;
+  entry.control.reset();
+  ::unlink(SocketPathOf(id).c_str());
+  if (entry.spawned) {
+    entry.releasing = true;
+    spawner_.Destroy(id, [this, id](Status status) { Destroyed(id, std::move(status)); });
+    return;
+  }
+  if (const uint32_t slot = std::exchange(entry.sandbox.slot, 0); slot != 0) slots_.Discard(slot);
+  PostReleased(id);
+}
+
+void Lifecycle::Destroyed(const std::string& id, Status status) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || !entry->releasing) return;
+  entry->releasing = false;
+  if (!status) {
+    // Without a spawner: Reconcile asks the next one.
+    if (status.error().code() == Code::kUnavailable) return;
+    LogLine(LogLevel::kError, "cannot destroy a sandbox; trying again")
+        .Add("sandbox", id)
+        .Add(status.error());
+    loop_.After(kDestroyRetryUs, [this, id] {
+      if (Entry* again = Look(id); again != nullptr && again->sandbox.slot != 0) Release(*again);
+    });
+    return;
+  }
+  entry->spawned = false;
+  if (const uint32_t slot = std::exchange(entry->sandbox.slot, 0); slot != 0) {
+    // A build that failed may have left the slot as it was prepared.
+    entry->built ? slots_.Release(slot) : slots_.Discard(slot);
+  }
+  if (entry->stored && entry->sandbox.state != State::kStopping) {
+    if (auto written = store_.Update(entry->sandbox); !written) {
+      LogLine(LogLevel::kWarning, "cannot record that a sandbox holds nothing any more")
+          .Add("sandbox", id)
+          .Add(written.error());
+    }
+  }
+  ApplyAnyway(*entry, Event::kReleased, {});
+}
+
+void Lifecycle::PostReleased(const std::string& id) {
+  // Not at once: the caller still holds the entry that this may remove.
+  loop_.Post([this, id] {
+    Entry* entry = Look(id);
+    if (entry != nullptr && !entry->releasing) ApplyAnyway(*entry, Event::kReleased, {});
+  });
+}
+
+void Lifecycle::Forget(Entry& entry) {
+  const std::string id = entry.sandbox.id;
+  DropLayers(entry);
+  if (entry.stored) {
+    // A row that cannot be removed says Stopping, and is finished by the next start.
+    if (auto removed = store_.Remove(id); !removed) {
+      LogLine(LogLevel::kWarning, "cannot remove the record of a deleted sandbox")
+          .Add("sandbox", id)
+          .Add(removed.error());
+    }
+  }
+  entries_.erase(id);
+}
+
+void Lifecycle::HoldLayers(Entry& entry) {
+  entry.holds_layers = true;
+  for (wire::LayerId layer : entry.sandbox.layers) ++layer_users_[layer];
+}
+
+void Lifecycle::DropLayers(Entry& entry) {
+  if (!std::exchange(entry.holds_layers, false)) return;
+  for (wire::LayerId layer : entry.sandbox.layers) {
+    const auto found = layer_users_.find(layer);
+    if (found != layer_users_.end() && --found->second == 0) layer_users_.erase(found);
+  }
+  images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
+}
+
+}  // namespace atl::sandbox

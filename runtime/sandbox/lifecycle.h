@@ -1,0 +1,175 @@
+// Creates, finds, renews, deletes and expires sandboxes, and keeps their records true: the table of
+// states.h is run here, and every step of it is in the store before anybody is told.
+//
+// Thread rule: on the loop; nothing blocks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cgroup/limits.h"
+#include "images/image_store.h"
+#include "netpolicy/network.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/recovery.h"
+#include "runtime/sandbox/sandbox.h"
+#include "runtime/sandbox/slot_pool.h"
+#include "runtime/sandbox/store.h"
+
+namespace atl::sandbox {
+
+struct LifecycleConfig {
+  std::string socket_directory;  // <run_dir>/sandboxes
+  uint32_t instance = 0;
+  cgroup::LimitDefaults defaults;
+  std::vector<std::string> limits_available;  // from the spawner's hello
+  size_t builds_at_once = 2;
+  size_t build_queue = 1024;
+  std::string host_arch = "amd64";
+};
+
+struct LifecycleStats {
+  uint64_t created = 0;
+  uint64_t create_failed = 0;
+  uint64_t deleted = 0;
+  uint64_t expired = 0;
+  uint64_t exited = 0;
+  uint64_t create_micros = 0;  // from the request to the acknowledged record, over `created`
+  uint64_t build_micros = 0;   // of it, in the spawner
+  std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros{};
+};
+
+class Lifecycle {
+ public:
+  // All parts outlive it.
+  struct Parts {
+    Loop& loop;
+    const Clock& clock;
+    launch::SpawnerClient& spawner;
+    netpolicy::Network& network;
+    images::ImageStore& images;
+    Store& store;
+    SlotPool& slots;
+  };
+  Lifecycle(const Parts& parts, LifecycleConfig config);
+  Lifecycle(const Lifecycle&) = delete;
+  Lifecycle& operator=(const Lifecycle&) = delete;
+
+  // Loads the records, then makes them and the host agree. Once, before anything else.
+  Status Start(const wire::Reply& hello);
+  // The same for a spawner that replaced another while we ran.
+  void Reconcile(const wire::Reply& hello);
+  // For SpawnerClient::Start.
+  void OnExit(const wire::SandboxRecord& record);
+
+  // `done` is called, later or at once, when the sandbox runs and its record is safe, or with why
+  // not; then nothing is left of it. kInvalidArgument: the spec; kNotFound: the image;
+  // kResourceExhausted: come again later; kUnavailable: the spawner is gone or we are stopping;
+  // kInternal: it could not be built.
+  using Created = std::function<void(Result<Sandbox>)>;
+  void Create(CreateSpec spec, Created done);
+
+  // Null for the unknown and the deleted. Valid until the next call.
+  const Sandbox* Find(const std::string& id) const;
+  // In no order.
+  std::vector<const Sandbox*> All() const;
+
+  // Once it returns, the sandbox is not found any more and will be gone even if we die.
+  Status Delete(const std::string& id);
+  // Moves the deadline. kFailedPrecondition: it has none. kInvalidArgument: not in the future.
+  Status Renew(const std::string& id, int64_t expires_at_ms);
+
+  // Ends every sandbox, the spawner, and what the network holds. Nothing can be created afterwards.
+  void Shutdown(std::function<void(Status)> done);
+
+  // For images::ImageStore.
+  bool LayerInUse(wire::LayerId layer) const { return layer_users_.contains(layer); }
+
+  std::string SocketPathOf(const std::string& id) const {
+    return SocketPath(config_.socket_directory, id);
+  }
+  const LifecycleStats& stats() const { return stats_; }
+  const Admission& admission() const { return admission_; }
+  const SlotPool& slots() const { return slots_; }
+  size_t size() const { return entries_.size(); }
+
+ private:
+  // A sandbox and what only this process knows of it.
+  struct Entry {
+    Sandbox sandbox;
+    images::ImageConfig config;  // until it is built
+    Created created;             // until the create is answered
+    int64_t asked_us = 0;
+    std::optional<wire::SandboxRecord> early_exit;
+    std::unique_ptr<ControlChannel> control;  // until the report has come
+    bool stored = false;
+    bool holds_layers = false;
+    bool spawned = false;    // the spawner may know it
+    bool built = false;      // its slot has been used up
+    bool releasing = false;  // the spawner has been asked to destroy it
+  };
+  // What a record shows as the cause of its state.
+  struct Cause {
+    std::string reason;
+    std::string message;
+  };
+
+  Result<Entry> Prepare(const CreateSpec& spec) const;
+  void TakeTurn(const std::string& id);
+  void GotSlot(const std::string& id, Result<uint32_t> slot);
+  void Built(const std::string& id, Result<BuiltSandbox> result);
+  void BuildFailed(Entry& entry, Error error);
+  void Published(Entry& entry);
+  void Reported(const std::string& id, Result<wire::StartReport> report);
+  void Exited(Entry& entry, const wire::SandboxRecord& record);
+  void EndTurn();
+
+  // Does what the table says for `event`. The new state is in the store before anything follows
+  // from it; if it cannot be written, nothing has changed. The entry may be gone afterwards.
+  Status Apply(Entry& entry, Event event, const Cause& cause);
+  // For what has happened whether or not it could be written down.
+  void ApplyAnyway(Entry& entry, Event event, const Cause& cause);
+  void Perform(Entry& entry, Action action);
+  void Release(Entry& entry);
+  void Destroyed(const std::string& id, Status status);
+  void PostReleased(const std::string& id);
+  void Forget(Entry& entry);
+
+  Entry* Look(const std::string& id);
+  void HoldLayers(Entry& entry);
+  void DropLayers(Entry& entry);
+  void RemoveStaleSockets() const;
+  void DestroyOrphan(const wire::SandboxRecord& record);
+
+  Loop& loop_;
+  const Clock& clock_;
+  launch::SpawnerClient& spawner_;
+  netpolicy::Network& network_;
+  images::ImageStore& images_;
+  Store& store_;
+  SlotPool& slots_;
+  const LifecycleConfig config_;
+
+  Admission admission_;
+  Builder builder_;
+  Expiry expiry_;
+  std::unordered_map<std::string, Entry> entries_;
+  std::unordered_map<wire::LayerId, uint32_t> layer_users_;
+  LifecycleStats stats_;
+  bool stopping_ = false;
+};
+
+}  // namespace atl::sandbox

@@ -1,0 +1,118 @@
+// Start, reconnection and the end: where records and host are made to agree.
+#include <dirent.h>
+#include <unistd.h>
+
+#include <unordered_set>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/sandbox/lifecycle.h"
+
+namespace atl::sandbox {
+
+Status Lifecycle::Start(const wire::Reply& hello) {
+  ATOLL_ASSIGN(std::vector<Sandbox> recorded, store_.Load());
+  for (Sandbox& sandbox : recorded) {
+    Entry entry;
+    entry.stored = true;
+    entry.spawned = sandbox.slot != 0;
+    entry.built = entry.spawned;
+    entry.sandbox = std::move(sandbox);
+    const std::string id = entry.sandbox.id;
+    Entry& kept = entries_.emplace(id, std::move(entry)).first->second;
+    if (kept.sandbox.slot != 0) HoldLayers(kept);
+    if (kept.sandbox.expires_at_ms && kept.sandbox.state != State::kStopping) {
+      expiry_.Set(id, *kept.sandbox.expires_at_ms);
+    }
+  }
+  Reconcile(hello);
+  RemoveStaleSockets();
+  return {};
+}
+
+void Lifecycle::Reconcile(const wire::Reply& hello) {
+  std::vector<const Sandbox*> recorded;
+  std::vector<uint32_t> slots;
+  for (const auto& [id, entry] : entries_) {
+    recorded.push_back(&entry.sandbox);
+    if (entry.sandbox.slot != 0) slots.push_back(entry.sandbox.slot);
+  }
+  const RecoveryPlan plan = PlanRecovery(recorded, hello);
+  if (auto recovered = network_.Recover(plan.live_slots); !recovered) {
+    LogLine(LogLevel::kError, "cannot clean up the network").Add(recovered.error());
+  }
+  slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
+  slots_.Reset(slots, hello.prepared_slots);
+
+  for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
+  for (const std::string& id : plan.vanished) {
+    ApplyAnyway(
+        *Look(id), Event::kVanished,
+        {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
+  }
+  for (const std::string& id : plan.abandoned) {
+    ApplyAnyway(*Look(id), Event::kVanished, {"SANDBOX_LOST", "its creation was cut off"});
+  }
+  for (const std::string& id : plan.unfinished) {
+    Entry& entry = *Look(id);
+    entry.releasing = false;
+    entry.spawned = true;
+    Release(entry);
+  }
+  for (const wire::SandboxRecord& record : plan.orphans) DestroyOrphan(record);
+  LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
+      .Add("adopted", static_cast<uint64_t>(plan.adopted.size()))
+      .Add("ended", static_cast<uint64_t>(plan.exited.size()))
+      .Add("lost", static_cast<uint64_t>(plan.vanished.size()))
+      .Add("unfinished", static_cast<uint64_t>(plan.unfinished.size() + plan.abandoned.size()))
+      .Add("orphans", static_cast<uint64_t>(plan.orphans.size()));
+}
+
+void Lifecycle::DestroyOrphan(const wire::SandboxRecord& record) {
+  spawner_.Destroy(record.id, [this, id = record.id, slot = record.slot](Status status) {
+    if (status) {
+      if (slot != 0) slots_.Release(slot);
+      return;
+    }
+    // The next reconciliation finds it again.
+    LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
+        .Add("sandbox", id)
+        .Add(status.error());
+  });
+}
+
+void Lifecycle::RemoveStaleSockets() const {
+  auto directory = sys::Open(config_.socket_directory, O_RDONLY | O_DIRECTORY);
+  auto names = directory ? sys::ListDir(directory->get())
+                         : Result<std::vector<std::string>>(Fail(std::move(directory).error()));
+  if (!names) {
+    LogLine(LogLevel::kWarning, "cannot look for stale sockets").Add(names.error());
+    return;
+  }
+  std::unordered_set<std::string> live;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.sandbox.state == State::kRunning) live.insert(id + ".sock");
+  }
+  for (const std::string& name : *names) {
+    if (!live.contains(name)) ::unlinkat(directory->get(), name.c_str(), 0);
+  }
+}
+
+void Lifecycle::Shutdown(std::function<void(Status)> done) {
+  stopping_ = true;
+  spawner_.Stop([this, done = std::move(done)](Status stopped) {
+    // What fails here is said, the rest is done all the same.
+    Status removed = network_.RemoveAll();
+    Status forgotten = store_.RemoveAll();
+    entries_.clear();
+    layer_users_.clear();
+    RemoveStaleSockets();
+    if (!stopped) return done(Fail(std::move(stopped).error().Wrap("stop the spawner")));
+    if (!removed) return done(Fail(std::move(removed).error().Wrap("remove the network")));
+    if (!forgotten) return done(Fail(std::move(forgotten).error().Wrap("empty the store")));
+    done({});
+  });
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,50 @@
+#include "runtime/sandbox/metrics.h"
+
+#include <array>
+#include <string_view>
+
+namespace atl::sandbox {
+namespace {
+
+void Line(std::string_view name, std::string_view labels, uint64_t value, std::string* out) {
+  out->append("atoll_").append(name);
+  if (!labels.empty()) out->append("{").append(labels).append("}");
+  out->append(" ").append(std::to_string(value)).append("\n");
+}
+
+}  // namespace
+
+std::string MetricsText(const Lifecycle& lifecycle) {
+  std::string out;
+  const LifecycleStats& stats = lifecycle.stats();
+  Line("creates_total", "result=\"ok\"", stats.created, &out);
+  Line("creates_total", "result=\"failed\"", stats.create_failed, &out);
+  Line("deletes_total", "", stats.deleted, &out);
+  Line("expirations_total", "", stats.expired, &out);
+  Line("exits_total", "", stats.exited, &out);
+  Line("create_microseconds_sum", "", stats.create_micros, &out);
+  Line("build_microseconds_sum", "", stats.build_micros, &out);
+  for (size_t i = 0; i < stats.step_micros.size(); ++i) {
+    const std::string_view name = wire::StepName(static_cast<wire::Step>(i));
+    Line("build_step_microseconds_sum", "step=\"" + std::string(name) + "\"", stats.step_micros[i],
+         &out);
+  }
+  std::array<uint64_t, kStates> by_state{};
+  for (const Sandbox* sandbox : lifecycle.All()) ++by_state[static_cast<size_t>(sandbox->state)];
+  for (int i = 0; i < kStates; ++i) {
+    const auto state = static_cast<State>(i);
+    if (state == State::kStopping) continue;
+    Line("sandboxes", "state=\"" + std::string(StateName(state)) + "\"",
+         by_state[static_cast<size_t>(i)], &out);
+  }
+  Line("builds", "state=\"active\"", lifecycle.admission().active(), &out);
+  Line("builds", "state=\"waiting\"", lifecycle.admission().waiting(), &out);
+  const SlotPool& slots = lifecycle.slots();
+  Line("slots", "state=\"ready\"", slots.ready(), &out);
+  Line("slots", "state=\"resting\"", slots.resting(), &out);
+  Line("slots_prepared_total", "", slots.prepared_total(), &out);
+  Line("slot_misses_total", "", slots.misses_total(), &out);
+  return out;
+}
+
+}  // namespace atl::sandbox

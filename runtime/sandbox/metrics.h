@@ -1,0 +1,12 @@
+// What the operator may want to watch, as lines of the Prometheus text format.
+#pragma once
+
+#include <string>
+
+#include "runtime/sandbox/lifecycle.h"
+
+namespace atl::sandbox {
+
+std::string MetricsText(const Lifecycle& lifecycle);
+
+}  // namespace atl::sandbox

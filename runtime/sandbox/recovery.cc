@@ -1,0 +1,47 @@
+#include "runtime/sandbox/recovery.h"
+
+#include <unordered_set>
+
+namespace atl::sandbox {
+
+RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wire::Reply& hello) {
+  RecoveryPlan plan;
+  std::unordered_map<std::string, const wire::SandboxRecord*> present;
+  for (const wire::SandboxRecord& record : hello.sandboxes) {
+    present.emplace(record.id, &record);
+    if (record.slot != 0) plan.live_slots.push_back(record.slot);
+  }
+  std::unordered_set<std::string> known;
+  for (const Sandbox* sandbox : recorded) {
+    known.insert(sandbox->id);
+    const auto found = present.find(sandbox->id);
+    switch (sandbox->state) {
+      case State::kPending:
+        // Waiting for its turn it holds nothing and goes on; with a slot, its build was cut off.
+        if (sandbox->slot != 0) plan.abandoned.push_back(sandbox->id);
+        break;
+      case State::kRunning:
+        if (found == present.end()) {
+          plan.vanished.push_back(sandbox->id);
+        } else if (found->second->exited) {
+          plan.exited.push_back(*found->second);
+        } else {
+          plan.adopted.push_back(sandbox->id);
+        }
+        break;
+      case State::kStopping:
+        plan.unfinished.push_back(sandbox->id);
+        break;
+      case State::kTerminated:
+      case State::kFailed:
+        if (sandbox->slot != 0 || found != present.end()) plan.unfinished.push_back(sandbox->id);
+        break;
+    }
+  }
+  for (const wire::SandboxRecord& record : hello.sandboxes) {
+    if (!known.contains(record.id)) plan.orphans.push_back(record);
+  }
+  return plan;
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,55 @@
+// One sandbox as the daemon knows it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/sandbox/states.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::sandbox {
+
+struct Platform {
+  std::string os;    // "linux"
+  std::string arch;  // "amd64", "arm64"
+};
+
+// What a client asks for; its form has been checked (runtime/api), its content has not.
+struct CreateSpec {
+  std::string image;
+  std::vector<std::string> entrypoint;
+  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> resource_limits;
+  std::optional<int64_t> timeout_seconds;  // none: lives until deleted
+  std::optional<Platform> platform;        // none: no constraint
+};
+
+struct Sandbox {
+  std::string id;
+
+  // Fixed at creation.
+  std::string image;  // normalised name
+  std::string image_digest;
+  std::vector<wire::LayerId> layers;
+  std::vector<std::string> entrypoint;
+  std::map<std::string, std::string> env;  // the request's own, not the image's
+  std::map<std::string, std::string> metadata;
+  std::optional<Platform> platform;
+  wire::Limits limits;
+  std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN
+  int64_t created_at_ms = 0;
+
+  // Moves.
+  std::optional<int64_t> expires_at_ms;  // none: lives until deleted
+  State state = State::kPending;
+  std::string reason;   // "CONTAINER_RUNNING", …
+  std::string message;  // for people; may hold a sandbox's own words
+  int64_t transition_at_ms = 0;
+  uint32_t slot = 0;  // 0: holds nothing on the host
+};
+
+}  // namespace atl::sandbox

@@ -1,0 +1,203 @@
+#include "runtime/sandbox/slot_pool.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace atl::sandbox {
+namespace {
+
+// The spawner prepares one after the other; a second request keeps it from waiting for us.
+constexpr size_t kPreparingAtOnce = 2;
+// Links die 10 to 50 ms after their namespace.
+constexpr int64_t kLinkPollUs = 10 * 1000;
+constexpr int64_t kRetryUs = 1000 * 1000;
+
+}  // namespace
+
+SlotPool::SlotPool(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner,
+                   netpolicy::Network& network, const Config& config)
+    : loop_(loop),
+      clock_(clock),
+      spawner_(spawner),
+      network_(network),
+      config_(config),
+      used_(config.last_slot + 1, false) {}
+
+SlotPool::~SlotPool() {
+  loop_.Cancel(timer_);
+}
+
+void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32_t>& prepared) {
+  ++generation_;
+  preparing_ = 0;
+  retry_at_us_ = 0;
+  // What was ready or resting has a namespace that is about to go, or has a new owner in
+  // `prepared`.
+  std::vector<uint32_t> leftover(ready_.begin(), ready_.end());
+  for (const Resting& resting : resting_) leftover.push_back(resting.slot);
+  ready_.clear();
+  resting_.clear();
+  std::fill(used_.begin(), used_.end(), false);
+  fresh_from_ = 1;
+  const auto claim = [&](uint32_t slot) {
+    if (slot == 0 || slot > config_.last_slot || used_[slot]) return false;
+    used_[slot] = true;
+    return true;
+  };
+  for (uint32_t slot : live) claim(slot);
+  for (uint32_t slot : prepared) {
+    if (claim(slot)) Discard(slot);
+  }
+  for (uint32_t slot : leftover) {
+    if (claim(slot)) Rest(slot);
+  }
+  Pump();
+}
+
+void SlotPool::Take(Taken taken) {
+  last_taken_us_ = clock_.BootMicros();
+  if (!ready_.empty() && waiters_.empty()) {
+    const uint32_t slot = ready_.front();
+    ready_.pop_front();
+    taken(slot);
+    Pump();
+    return;
+  }
+  ++misses_total_;
+  waiters_.push_back(std::move(taken));
+  Pump();
+}
+
+void SlotPool::Release(uint32_t slot) {
+  if (auto detached = network_.DetachSlot(slot); !detached) {
+    LogLine(LogLevel::kWarning, "cannot detach a slot from the network")
+        .Add("slot", slot)
+        .Add(detached.error());
+  }
+  Rest(slot);
+  Pump();
+}
+
+void SlotPool::Discard(uint32_t slot) {
+  spawner_.DropSlot(slot, [this, slot, generation = generation_](Status dropped) {
+    if (generation != generation_) return;
+    if (!dropped && dropped.error().code() != Code::kNotFound) {
+      LogLine(LogLevel::kWarning, "cannot drop a slot").Add("slot", slot).Add(dropped.error());
+    }
+    Release(slot);
+  });
+}
+
+void SlotPool::SetBusy(bool busy) {
+  busy_ = busy;
+  if (!busy) Pump();
+}
+
+void SlotPool::Rest(uint32_t slot) {
+  resting_.push_back({slot, clock_.BootMicros()});
+}
+
+uint32_t SlotPool::PickNumber() {
+  const int64_t now = clock_.BootMicros();
+  const auto take_oldest = [&]() -> uint32_t {
+    // A link that lingers must not hold up those behind it.
+    for (size_t tries = std::min<size_t>(resting_.size(), 4); tries > 0; --tries) {
+      const Resting oldest = resting_.front();
+      resting_.pop_front();
+      if (network_.SlotLinkGone(oldest.slot)) return oldest.slot;
+      resting_.push_back(oldest);
+    }
+    return 0;
+  };
+  if (!resting_.empty() && now - resting_.front().since_us >= config_.rest_us) {
+    if (const uint32_t slot = take_oldest(); slot != 0) return slot;
+  }
+  while (fresh_from_ <= config_.last_slot && used_[fresh_from_]) ++fresh_from_;
+  if (fresh_from_ <= config_.last_slot) {
+    used_[fresh_from_] = true;
+    return fresh_from_++;
+  }
+  return take_oldest();
+}
+
+void SlotPool::Pump() {
+  while (preparing_ < kPreparingAtOnce) {
+    const int64_t now = clock_.BootMicros();
+    if (waiters_.size() <= preparing_) {
+      // Nobody waits: keep the stock, in quiet moments.
+      if (busy_ || preparing_ > 0 || ready_.size() >= config_.ready) return;
+      const int64_t due = std::max(last_taken_us_ + config_.refill_delay_us, retry_at_us_);
+      if (now < due) return PumpLater(due - now);
+    }
+    const uint32_t slot = PickNumber();
+    if (slot == 0) {
+      if (resting_.empty()) {
+        // Every number belongs to a live sandbox.
+        while (waiters_.size() > preparing_) {
+          Taken taken = std::move(waiters_.back());
+          waiters_.pop_back();
+          taken(Fail(Code::kResourceExhausted,
+                     "all " + std::to_string(config_.last_slot) +
+                         " network slots are in use; delete a sandbox first"));
+        }
+        return;
+      }
+      return PumpLater(kLinkPollUs);
+    }
+    Prepare(slot);
+  }
+}
+
+void SlotPool::PumpLater(int64_t delay_us) {
+  if (timer_ != 0) return;
+  timer_ = loop_.After(delay_us, [this] {
+    timer_ = 0;
+    Pump();
+  });
+}
+
+void SlotPool::Prepare(uint32_t slot) {
+  ++preparing_;
+  const auto done = [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
+    if (generation != generation_) return;
+    --preparing_;
+    Prepared(slot, std::move(rtnetlink));
+    Pump();
+  };
+  spawner_.PrepareSlot(slot, config_.limits, done);
+}
+
+void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
+  if (!rtnetlink) {
+    Rest(slot);
+    return PrepareFailed(slot, std::move(rtnetlink).error().Wrap("prepare slot"));
+  }
+  if (auto attached = network_.AttachSlot(slot, rtnetlink->get()); !attached) {
+    Discard(slot);
+    return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
+  }
+  ++prepared_total_;
+  if (waiters_.empty()) {
+    ready_.push_back(slot);
+    return;
+  }
+  Taken taken = std::move(waiters_.front());
+  waiters_.pop_front();
+  taken(slot);
+}
+
+void SlotPool::PrepareFailed(uint32_t slot, Error error) {
+  if (!waiters_.empty()) {
+    Taken taken = std::move(waiters_.front());
+    waiters_.pop_front();
+    taken(Fail(std::move(error)));
+    return;
+  }
+  LogLine(LogLevel::kWarning, "cannot prepare a slot").Add("slot", slot).Add(error);
+  retry_at_us_ = clock_.BootMicros() + kRetryUs;
+}
+
+}  // namespace atl::sandbox

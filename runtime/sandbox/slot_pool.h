@@ -1,0 +1,105 @@
+// Slots: network namespace, id range and cgroup of one sandbox, made ahead because they are half of
+// what a create costs. A slot is prepared by the spawner and attached by the network, handed out
+// once, and its number rests until the kernel has taken the old link down.
+//
+// Preparing costs the spawner a millisecond that a waiting build would have to wait for too, so the
+// pool is refilled when no build is at work and a few milliseconds have passed since the last one
+// was handed out (its client is about to send the first command). Only an empty pool prepares while
+// somebody waits.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "netpolicy/network.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/launch/spawner_client.h"
+
+namespace atl::sandbox {
+
+class SlotPool {
+ public:
+  struct Config {
+    uint32_t ready = 8;  // how many are kept prepared
+    uint32_t last_slot = netpolicy::kMaxSlot;
+    // A number rests at least this long if there is a fresh one to use instead: packets and
+    // connections of its last owner may still be on the way.
+    int64_t rest_us = 1000 * 1000;
+    int64_t refill_delay_us = 5 * 1000;
+    // What a slot's cgroup gets ahead of time: the defaults, so that most builds write no limit.
+    wire::Limits limits;
+  };
+  using Taken = std::function<void(Result<uint32_t> slot)>;
+
+  SlotPool(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner,
+           netpolicy::Network& network, const Config& config);
+  SlotPool(const SlotPool&) = delete;
+  SlotPool& operator=(const SlotPool&) = delete;
+  ~SlotPool();
+
+  // At start, and whenever a new spawner answers: `live` slots belong to sandboxes, `prepared` ones
+  // are dropped, because the descriptor through which they could be attached went with the
+  // connection that prepared them. Whoever waits goes on waiting.
+  void Reset(const std::vector<uint32_t>& live, const std::vector<uint32_t>& prepared);
+
+  // Hands out a slot, perhaps before it returns. Waiters are served in order. No number left is
+  // kResourceExhausted; a slot that cannot be prepared fails the first waiter.
+  void Take(Taken taken);
+  // The sandbox in `slot` is gone.
+  void Release(uint32_t slot);
+  // Taken, but no sandbox was ever built in it.
+  void Discard(uint32_t slot);
+
+  // While true, nothing is prepared that nobody waits for.
+  void SetBusy(bool busy);
+
+  size_t ready() const { return ready_.size(); }
+  size_t waiting() const { return waiters_.size(); }
+  size_t resting() const { return resting_.size(); }
+  uint64_t prepared_total() const { return prepared_total_; }
+  // Takes that had to wait.
+  uint64_t misses_total() const { return misses_total_; }
+
+ private:
+  struct Resting {
+    uint32_t slot;
+    int64_t since_us;
+  };
+
+  void Pump();
+  void PumpLater(int64_t delay_us);
+  // 0: none at present.
+  uint32_t PickNumber();
+  void Prepare(uint32_t slot);
+  void Prepared(uint32_t slot, Result<UniqueFd> rtnetlink);
+  void PrepareFailed(uint32_t slot, Error error);
+  void Rest(uint32_t slot);
+
+  Loop& loop_;
+  const Clock& clock_;
+  launch::SpawnerClient& spawner_;
+  netpolicy::Network& network_;
+  const Config config_;
+
+  std::vector<bool> used_;  // by number: handed out, ready, preparing or resting
+  uint32_t fresh_from_ = 1;
+  std::deque<uint32_t> ready_;
+  std::deque<Taken> waiters_;
+  std::deque<Resting> resting_;  // oldest first
+  size_t preparing_ = 0;
+  uint64_t generation_ = 0;  // answers to calls from before a Reset are stale
+  bool busy_ = false;
+  int64_t last_taken_us_ = 0;
+  int64_t retry_at_us_ = 0;  // after a failure nobody waited for
+  Loop::Id timer_ = 0;
+  uint64_t prepared_total_ = 0;
+  uint64_t misses_total_ = 0;
+};
+
+}  // namespace atl::sandbox

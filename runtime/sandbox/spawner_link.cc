@@ -1,0 +1,128 @@
+#include "runtime/sandbox/spawner_link.h"
+
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr int64_t kRetryUs = 200 * 1000;
+
+Error Gone() {
+  return Error(Code::kUnavailable,
+               "the spawner is not running; start atoll-spawner, or restart atolld as root");
+}
+
+}  // namespace
+
+SpawnerLink::~SpawnerLink() {
+  if (loop_ != nullptr) loop_->Cancel(timer_);
+}
+
+void SpawnerLink::Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
+                        std::function<void()> on_lost) {
+  loop_ = &loop;
+  on_exit_ = std::move(on_exit);
+  on_lost_ = std::move(on_lost);
+  StartClient();
+}
+
+void SpawnerLink::StartClient() {
+  client_->Start(
+      *loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
+      // From the loop: the client is destroyed, which it must not be while it calls.
+      [this] { loop_->Post([this] { Lost(); }); });
+}
+
+void SpawnerLink::Lost() {
+  client_.reset();
+  if (stopping_) return;
+  LogLine(LogLevel::kError, "the spawner is gone: sandboxes go on, nothing can be created")
+      .Add("retry_ms", kRetryUs / 1000);
+  on_lost_();
+  Retry();
+}
+
+void SpawnerLink::Retry() {
+  timer_ = loop_->After(kRetryUs, [this] {
+    timer_ = 0;
+    wire::Reply hello;
+    auto client = connect_(&hello);
+    if (!client) return Retry();
+    client_ = std::move(*client);
+    LogLine(LogLevel::kInfo, "connected to a new spawner")
+        .Add("sandboxes", static_cast<uint64_t>(hello.sandboxes.size()));
+    StartClient();
+    if (on_reconnected_) on_reconnected_(hello);
+  });
+}
+
+template <typename Callback>
+void SpawnerLink::Refuse(Callback done) {
+  loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
+}
+
+void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->PrepareSlot(slot, limits, std::move(done));
+}
+
+void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->DropSlot(slot, std::move(done));
+}
+
+void SpawnerLink::Build(const wire::Plan& plan, int control, int listener,
+                        Done<launch::Built> done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->Build(plan, control, listener, std::move(done));
+}
+
+void SpawnerLink::SetLimits(const std::string& id, const wire::Limits& limits, Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->SetLimits(id, limits, std::move(done));
+}
+
+void SpawnerLink::Freeze(const std::string& id, bool frozen, Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->Freeze(id, frozen, std::move(done));
+}
+
+void SpawnerLink::Destroy(const std::string& id, Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->Destroy(id, std::move(done));
+}
+
+void SpawnerLink::SplitArchive(int archive, int directory, Done<std::string> done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->SplitArchive(archive, directory, std::move(done));
+}
+
+void SpawnerLink::ExtractLayer(int blob, wire::LayerId layer, Done<std::string> done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->ExtractLayer(blob, layer, std::move(done));
+}
+
+void SpawnerLink::PublishLayer(wire::LayerId layer, Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->PublishLayer(layer, std::move(done));
+}
+
+void SpawnerLink::RemoveLayer(wire::LayerId layer, Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->RemoveLayer(layer, std::move(done));
+}
+
+void SpawnerLink::ListLayers(Done<std::vector<wire::LayerId>> done) {
+  if (!client_) return Refuse(std::move(done));
+  client_->ListLayers(std::move(done));
+}
+
+void SpawnerLink::Stop(Finished done) {
+  if (!client_) return Refuse(std::move(done));
+  stopping_ = true;
+  client_->Stop(std::move(done));
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,66 @@
+// A spawner connection that survives its spawner: to everyone else one SpawnerClient for the
+// daemon's whole life. While no spawner answers, every call fails with kUnavailable; the next one
+// is looked for a few times a second (the daemon cannot start one: it has no privilege by then,
+// systemd or the operator does).
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/launch/spawner_client.h"
+
+namespace atl::sandbox {
+
+class SpawnerLink final : public launch::SpawnerClient {
+ public:
+  using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>(wire::Reply* hello)>;
+  SpawnerLink(std::unique_ptr<launch::SpawnerClient> first, Connect connect)
+      : client_(std::move(first)), connect_(std::move(connect)) {}
+  SpawnerLink(const SpawnerLink&) = delete;
+  SpawnerLink& operator=(const SpawnerLink&) = delete;
+  ~SpawnerLink() override;
+
+  // Called with every later spawner's hello, after it was connected.
+  void OnReconnected(std::function<void(const wire::Reply&)> reconnected) {
+    on_reconnected_ = std::move(reconnected);
+  }
+  bool connected() const { return client_ != nullptr; }
+
+  void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
+             std::function<void()> on_lost) override;
+  void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) override;
+  void DropSlot(uint32_t slot, Finished done) override;
+  void Build(const wire::Plan& plan, int control, int listener, Done<launch::Built> done) override;
+  void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) override;
+  void Freeze(const std::string& id, bool frozen, Finished done) override;
+  void Destroy(const std::string& id, Finished done) override;
+  void SplitArchive(int archive, int directory, Done<std::string> done) override;
+  void ExtractLayer(int blob, wire::LayerId layer, Done<std::string> done) override;
+  void PublishLayer(wire::LayerId layer, Finished done) override;
+  void RemoveLayer(wire::LayerId layer, Finished done) override;
+  void ListLayers(Done<std::vector<wire::LayerId>> done) override;
+  void Stop(Finished done) override;
+
+ private:
+  void StartClient();
+  void Lost();
+  void Retry();
+  // Answers `done` with kUnavailable from the loop.
+  template <typename Callback>
+  void Refuse(Callback done);
+
+  std::unique_ptr<launch::SpawnerClient> client_;
+  Connect connect_;
+  Loop* loop_ = nullptr;
+  std::function<void(const wire::SandboxRecord&)> on_exit_;
+  std::function<void()> on_lost_;
+  std::function<void(const wire::Reply&)> on_reconnected_;
+  Loop::Id timer_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace atl::sandbox

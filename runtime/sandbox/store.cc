@@ -1,0 +1,173 @@
+#include "runtime/sandbox/store.h"
+
+#include <nlohmann/json.hpp>
+
+namespace atl::sandbox {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kSchemaVersion = 1;
+// `spec` is what never changes, as JSON: columns are only what is written again or looked at by
+// SQL. A text state, so that `sqlite3 atoll.db` shows something to people.
+constexpr char kSchema[] =
+    "CREATE TABLE sandboxes ("
+    " id TEXT PRIMARY KEY,"
+    " state TEXT NOT NULL,"
+    " reason TEXT NOT NULL,"
+    " message TEXT NOT NULL,"
+    " transition_ms INTEGER NOT NULL,"
+    " slot INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL,"
+    " expires_ms INTEGER,"
+    " spec TEXT NOT NULL)";
+
+std::string EncodeSpec(const Sandbox& s) {
+  json spec = {
+      {"image", s.image},
+      {"digest", s.image_digest},
+      {"layers", s.layers},
+      {"entrypoint", s.entrypoint},
+      {"env", s.env},
+      {"metadata", s.metadata},
+      {"token", s.access_token},
+      {"limits",
+       {{"memory", s.limits.memory_bytes},
+        {"swap", s.limits.swap_bytes},
+        {"pids", s.limits.pids},
+        {"cpu", s.limits.cpu_millis},
+        {"rbps", s.limits.io_read_bps},
+        {"wbps", s.limits.io_write_bps},
+        {"riops", s.limits.io_read_iops},
+        {"wiops", s.limits.io_write_iops}}},
+  };
+  if (s.platform) spec["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
+  return spec.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Status DecodeSpec(const std::string& text, Sandbox* s) {
+  try {
+    const json spec = json::parse(text);
+    spec.at("image").get_to(s->image);
+    spec.at("digest").get_to(s->image_digest);
+    spec.at("layers").get_to(s->layers);
+    spec.at("entrypoint").get_to(s->entrypoint);
+    spec.at("env").get_to(s->env);
+    spec.at("metadata").get_to(s->metadata);
+    spec.at("token").get_to(s->access_token);
+    const json& limits = spec.at("limits");
+    limits.at("memory").get_to(s->limits.memory_bytes);
+    limits.at("swap").get_to(s->limits.swap_bytes);
+    limits.at("pids").get_to(s->limits.pids);
+    limits.at("cpu").get_to(s->limits.cpu_millis);
+    limits.at("rbps").get_to(s->limits.io_read_bps);
+    limits.at("wbps").get_to(s->limits.io_write_bps);
+    limits.at("riops").get_to(s->limits.io_read_iops);
+    limits.at("wiops").get_to(s->limits.io_write_iops);
+    if (const auto platform = spec.find("platform"); platform != spec.end()) {
+      s->platform = Platform{platform->at("os"), platform->at("arch")};
+    }
+  } catch (const json::exception& e) {
+    return Fail(Code::kInternal, "record of sandbox " + s->id + ": " + e.what());
+  }
+  return {};
+}
+
+void BindExpiry(sqlite::Stmt& statement, int index, const Sandbox& s) {
+  if (s.expires_at_ms) {
+    statement.Bind(index, *s.expires_at_ms);
+  } else {
+    statement.BindNull(index);
+  }
+}
+
+Status Migrate(sqlite::Db& db) {
+  ATOLL_ASSIGN(const int64_t version, db.UserVersion());
+  if (version > kSchemaVersion) {
+    return Fail(Code::kFailedPrecondition, "the store has schema " + std::to_string(version) +
+                                               ", written by a newer Atoll; this one knows " +
+                                               std::to_string(kSchemaVersion));
+  }
+  if (version == kSchemaVersion) return {};
+  ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
+  ATOLL_TRY(db.Exec(kSchema));
+  ATOLL_TRY(db.SetUserVersion(kSchemaVersion));
+  return transaction.Commit();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path));
+  if (auto migrated = Migrate(db); !migrated) return Fail(std::move(migrated).error().Wrap(path));
+  ATOLL_ASSIGN(sqlite::Stmt insert,
+               db.Prepare("INSERT INTO sandboxes (state, reason, message, transition_ms, slot, "
+                          "expires_ms, id, created_ms, spec) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)"));
+  ATOLL_ASSIGN(sqlite::Stmt update,
+               db.Prepare("UPDATE sandboxes SET state=?1, reason=?2, message=?3, transition_ms=?4, "
+                          "slot=?5, expires_ms=?6 WHERE id=?7"));
+  ATOLL_ASSIGN(sqlite::Stmt remove, db.Prepare("DELETE FROM sandboxes WHERE id=?1"));
+  return std::unique_ptr<Store>(
+      new Store(std::move(db), std::move(insert), std::move(update), std::move(remove)));
+}
+
+namespace {
+// Parameters 1 to 7, the same in INSERT and UPDATE.
+void BindMoving(sqlite::Stmt& statement, const Sandbox& s) {
+  statement.Bind(1, StateName(s.state))
+      .Bind(2, s.reason)
+      .Bind(3, s.message)
+      .Bind(4, s.transition_at_ms)
+      .Bind(5, static_cast<int64_t>(s.slot));
+  BindExpiry(statement, 6, s);
+  statement.Bind(7, s.id);
+}
+}  // namespace
+
+Result<std::vector<Sandbox>> Store::Load() {
+  ATOLL_ASSIGN(sqlite::Stmt select,
+               db_.Prepare("SELECT id, state, reason, message, transition_ms, slot, created_ms, "
+                           "expires_ms, spec FROM sandboxes"));
+  std::vector<Sandbox> sandboxes;
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, select.Step());
+    if (!row) return sandboxes;
+    Sandbox s;
+    s.id = select.ColumnText(0);
+    ATOLL_ASSIGN(s.state, ParseState(select.ColumnText(1)));
+    s.reason = select.ColumnText(2);
+    s.message = select.ColumnText(3);
+    s.transition_at_ms = select.ColumnInt(4);
+    s.slot = static_cast<uint32_t>(select.ColumnInt(5));
+    s.created_at_ms = select.ColumnInt(6);
+    if (!select.ColumnIsNull(7)) s.expires_at_ms = select.ColumnInt(7);
+    ATOLL_TRY(DecodeSpec(select.ColumnText(8), &s));
+    sandboxes.push_back(std::move(s));
+  }
+}
+
+Status Store::Insert(const Sandbox& s) {
+  BindMoving(insert_, s);
+  insert_.Bind(8, s.created_at_ms).Bind(9, EncodeSpec(s));
+  return insert_.Run();
+}
+
+Status Store::Update(const Sandbox& s) {
+  BindMoving(update_, s);
+  ATOLL_TRY(update_.Run());
+  if (db_.Changes() != 1) {
+    return Fail(Code::kNotFound, "no record of sandbox " + s.id + " to update");
+  }
+  return {};
+}
+
+Status Store::Remove(const std::string& id) {
+  remove_.Bind(1, id);
+  return remove_.Run();
+}
+
+Status Store::RemoveAll() {
+  return db_.Exec("DELETE FROM sandboxes");
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,46 @@
+// The durable records of the sandboxes: one SQLite file, WAL with synchronous=NORMAL. What has been
+// written survives the death of the daemon at any moment; sandboxes do not outlive the host, so
+// there is no fsync to pay for on the create path.
+//
+// Thread rule: on the loop. A write is one row, some 15 µs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/sqlite.h"
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::sandbox {
+
+class Store {
+ public:
+  // `path` is created if absent (":memory:" for tests). A file of a newer Atoll is
+  // kFailedPrecondition.
+  static Result<std::unique_ptr<Store>> Open(const std::string& path);
+
+  Result<std::vector<Sandbox>> Load();
+  Status Insert(const Sandbox& sandbox);
+  // Writes what moves. An unknown id is kNotFound.
+  Status Update(const Sandbox& sandbox);
+  // An unknown id is not an error.
+  Status Remove(const std::string& id);
+  Status RemoveAll();
+
+ private:
+  Store(sqlite::Db db, sqlite::Stmt insert, sqlite::Stmt update, sqlite::Stmt remove)
+      : db_(std::move(db)),
+        insert_(std::move(insert)),
+        update_(std::move(update)),
+        remove_(std::move(remove)) {}
+
+  // Statements are finalised before their connection.
+  sqlite::Db db_;
+  sqlite::Stmt insert_;
+  sqlite::Stmt update_;
+  sqlite::Stmt remove_;
+};
+
+}  // namespace atl::sandbox

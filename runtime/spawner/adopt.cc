@@ -1,0 +1,66 @@
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/sandboxes.h"
+
+namespace atl::spawner {
+namespace {
+
+// The process that the record means, or an error if it is gone: the pid is opened first and looked
+// at afterwards, so that a pid that was reused in between is not taken for it.
+Result<UniqueFd> OpenRecorded(const Record& record) {
+  const auto pid = static_cast<pid_t>(record.sandbox.pid);
+  ATOLL_ASSIGN(UniqueFd pidfd, sys::PidfdOpen(pid));
+  ATOLL_ASSIGN(const uint64_t started, sys::ProcessStartTime(pid));
+  if (started != record.start_time) return Fail(Code::kNotFound, "pid was reused");
+  return pidfd;
+}
+
+}  // namespace
+
+Status Sandboxes::Adopt() {
+  ATOLL_ASSIGN(const std::vector<Record> records, ReadRecords(records_.get()));
+  for (const Record& record : records) {
+    const std::string id = record.sandbox.id;
+    Sandbox& sandbox = sandboxes_[id];
+    sandbox.record = record;
+    if (record.sandbox.exited) continue;
+    const auto pid = static_cast<pid_t>(record.sandbox.pid);
+    auto pidfd = OpenRecorded(record);
+    if (!pidfd) {
+      MarkExited(sandbox, 0, false);
+      continue;
+    }
+    // After an upgrade by exec it is still our child, and SIGCHLD tells its end with the exit code.
+    int status = 0;
+    const pid_t waited = ::waitpid(pid, &status, WNOHANG);
+    by_pid_[pid] = id;
+    if (waited == pid) {
+      MarkExited(sandbox, status, true);
+    } else if (waited < 0) {
+      sandbox.pidfd = std::move(*pidfd);
+      ATOLL_TRY(poller_.Add(sandbox.pidfd.get(), [this, id] {
+        MarkExited(sandboxes_.at(id), 0, false);
+        if (!sandboxes_.at(id).gone.empty()) TryRemove(id);
+      }));
+    }
+    LogLine(LogLevel::kInfo, "sandbox adopted").Add("sandbox", id).Add("pid", record.sandbox.pid);
+  }
+  ATOLL_ASSIGN(const std::vector<std::string> groups, host_.cgroups.Groups());
+  for (const std::string& group : groups) {
+    bool known = false;
+    for (const auto& [id, sandbox] : sandboxes_) {
+      known = known || SlotGroup(sandbox.record.sandbox.slot) == group;
+    }
+    if (known) continue;
+    // Died between clone and record, or a slot in stock. Prepare removes the group before it makes
+    // it anew.
+    LogLine(LogLevel::kWarning, "stray group killed").Add("group", group);
+    ATOLL_TRY(host_.cgroups.Kill(group));
+  }
+  return {};
+}
+
+}  // namespace atl::spawner

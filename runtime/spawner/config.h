@@ -1,0 +1,45 @@
+// What the spawner is told by whoever starts it, which is root: its command line is its
+// configuration. Everything that decides how far a sandbox reaches is in here or in constants,
+// never in a plan.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/result.h"
+
+namespace atl::spawner {
+
+// Owner of every file of every layer and upper on disk: a range of its own, so that no file that
+// came out of an archive or a sandbox ever belongs to a real user of the host. A sandbox sees them
+// through id-mapped mounts as its own 0 to 65535.
+inline constexpr uid_t kStoreIdBase = 0x70000000;
+inline constexpr uint32_t kIdsPerSandbox = 65536;
+inline constexpr uint32_t kMaxInstances = 8;
+inline constexpr uint32_t kMaxSlot = 4095;
+
+// First host id of a slot's range: disjoint for all slots of all daemons of a host, above every
+// range that Debian or systemd hand out, below (uid_t)-1.
+constexpr uid_t SandboxIdBase(uint32_t instance, uint32_t slot) {
+  return 0x78000000u + (instance * (kMaxSlot + 1) + slot) * kIdsPerSandbox;
+}
+
+struct Config {
+  std::string data_dir;
+  std::string run_dir;
+  uid_t daemon_uid = 0;
+  gid_t daemon_gid = 0;
+  std::string program;  // our own path at start: an upgrade puts the new file there
+  std::string execd;    // path of the programs to run; beside our own by default
+  std::string unpack;
+  int ready_fd = -1;          // one byte is written here once requests are answered
+  uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
+};
+
+// Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
+//        [--capabilities cap_chown,…]
+Result<Config> ParseCommandLine(int argc, char** argv);
+
+}  // namespace atl::spawner

@@ -1,0 +1,36 @@
+// What the spawner has prepared once, at start, and every slot and sandbox is made from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cgroup/tree.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/config.h"
+#include "runtime/spawner/seccomp.h"
+#include "runtime/spawner/store.h"
+
+namespace atl::spawner {
+
+struct Host {
+  Config config;
+  uint32_t instance = 0;
+  cgroup::Tree cgroups;
+  Store store;
+  std::string
+      devices;      // where the template of /dev is mounted, in the spawner's own mount namespace
+  UniqueFd execd;   // sealed memfd, executable, not readable by sandboxes
+  UniqueFd unpack;  // the program file
+  BpfProgram filter;
+  std::string
+      staging;  // an empty directory: each slot mounts on it in a mount namespace of its own
+
+  uid_t IdBase(uint32_t slot) const { return SandboxIdBase(instance, slot); }
+};
+
+// A slot's name in the cgroup tree.
+inline std::string SlotGroup(uint32_t slot) {
+  return "s" + std::to_string(slot);
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,60 @@
+#include "runtime/spawner/instance.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/config.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr const char* kDirectory = "/run/atoll-instances";
+
+// fcntl(2) record locks belong to the process: unlike flock(2), a child that outlives us (the
+// janitor at the end of its work) does not keep them.
+bool Lock(int fd) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_SETLK, &lock) == 0;
+}
+
+bool HasGroups(const std::string& cgroup_mount, uint32_t number) {
+  struct stat info {};
+  const std::string base = cgroup_mount + "/atoll" + std::to_string(number);
+  // A cgroup directory has two links, and one more for each child group.
+  return ::stat(base.c_str(), &info) == 0 && info.st_nlink > 2;
+}
+
+}  // namespace
+
+Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount) {
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
+  enum class Pass { kOurs, kUnowned, kLeft };
+  for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
+    for (uint32_t number = 0; number < kMaxInstances; ++number) {
+      const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
+      ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
+      ATOLL_ASSIGN(const std::string owner, sys::ReadAll(file.get(), PATH_MAX));
+      const bool fits =
+          (pass == Pass::kOurs && owner == run_dir) ||
+          (pass == Pass::kUnowned && owner.empty() && !HasGroups(cgroup_mount, number)) ||
+          (pass == Pass::kLeft && !HasGroups(cgroup_mount, number));
+      if (!fits || !Lock(file.get())) continue;
+      if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
+                                                      0) != static_cast<ssize_t>(run_dir.size())) {
+        return FailSys("write " + path);
+      }
+      return Instance{number, std::move(file)};
+    }
+  }
+  return Fail(Code::kResourceExhausted, "all " + std::to_string(kMaxInstances) +
+                                            " instances of this host are in use (see " +
+                                            kDirectory + ")");
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,22 @@
+// Which of the host's (at most eight) daemons this is. The number keeps id ranges, cgroups, links,
+// addresses and tables of two daemons apart.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::spawner {
+
+struct Instance {
+  uint32_t number = 0;
+  UniqueFd lock;  // held for life; released by the kernel if we are killed
+};
+
+// The number that `run_dir` had before, if nobody else holds it; else one that nobody has had since
+// boot; else one that nobody holds and that has left no cgroups (below `cgroup_mount`).
+Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount);
+
+}  // namespace atl::spawner

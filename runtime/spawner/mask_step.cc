@@ -1,0 +1,69 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/mounts.h"
+#include "runtime/spawner/root_steps.h"
+
+namespace atl::spawner {
+namespace {
+
+// What tells about the host or reaches it and is world-readable, so that the user namespace alone
+// does not hide it: the list of OCI runtimes and a few more. What this kernel does not have is
+// passed over.
+constexpr const char* kMaskedInProc[] = {
+    "acpi",        "asound", "bus",           "fs",         "interrupts",    "irq",
+    "kallsyms",    "kcore",  "key-users",     "keys",       "latency_stats", "modules",
+    "sched_debug", "scsi",   "sysrq-trigger", "timer_list", "timer_stats"};
+
+Status CheckNull(int null) {
+  struct stat info {};
+  if (::fstat(null, &info) != 0 || !S_ISCHR(info.st_mode) || info.st_rdev != makedev(1, 3)) {
+    return Fail(Code::kInternal, "/dev/null is not the null device");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status MaskPaths(ChildState& state) {
+  // The source of every mask is our own /dev, which has covered the image's, and it is looked at
+  // (CVE-2025-31133).
+  ATOLL_ASSIGN(const UniqueFd null,
+               sys::OpenInRoot(state.root.get(), "dev/null", O_PATH | O_NOFOLLOW));
+  ATOLL_TRY(CheckNull(null.get()));
+  ATOLL_ASSIGN(const UniqueFd empty, sys::Open("/empty", O_PATH | O_DIRECTORY));
+
+  const auto mask = [&](int root, const char* path) -> Status {
+    auto target = sys::OpenBeneath(root, path, O_PATH | O_NOFOLLOW);
+    if (!target) {
+      return target.error().error_number() == ENOENT ? Status() : Fail(std::move(target).error());
+    }
+    struct stat info {};
+    if (::fstat(target->get(), &info) != 0) return FailSys(std::string("fstat ") + path);
+    // What is closed to others is closed to every id of the sandbox: its owner, the host's root, is
+    // none of them, and capabilities reach no file of an owner outside the user namespace.
+    if ((info.st_mode & S_IRWXO) == 0) return {};
+    if (S_ISDIR(info.st_mode)) {
+      ATOLL_ASSIGN(const UniqueFd cover, CloneMount(empty.get(), "", false));
+      return Attach(cover.get(), target->get(), path);
+    }
+    ATOLL_ASSIGN(const UniqueFd cover, CloneMount(null.get(), "", false));
+    return Attach(cover.get(), target->get(), path);
+  };
+  for (const char* path : kMaskedInProc) ATOLL_TRY(mask(state.proc.get(), path));
+
+  // Everything below /proc/sys is the host's or the namespaces' business: read-only, on top of the
+  // kernel's own checks (release_agent, core_pattern, binfmt_misc).
+  ATOLL_ASSIGN(const UniqueFd target,
+               sys::OpenBeneath(state.proc.get(), "sys", O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  ATOLL_ASSIGN(const UniqueFd readonly, CloneMount(state.proc.get(), "sys", false));
+  ATOLL_TRY(SetMountAttributes(readonly.get(), MOUNT_ATTR_RDONLY, -1, false));
+  return Attach(readonly.get(), target.get(), "/proc/sys");
+}
+
+}  // namespace atl::spawner

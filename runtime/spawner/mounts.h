@@ -1,0 +1,27 @@
+// The new mount API (Linux 5.2 and 5.12) as Results. Everything works on descriptors, so that no
+// path can change its meaning between check and use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::spawner {
+
+using MountOptions = std::vector<std::pair<const char*, std::string>>;
+
+// A new file system instance, not attached anywhere. `attributes` are MOUNT_ATTR_*.
+Result<UniqueFd> NewMount(const char* type, const MountOptions& options, uint64_t attributes);
+// A detached copy of the mount at dirfd/path (path may be ""); with everything beneath it if
+// `recursive`.
+Result<UniqueFd> CloneMount(int dirfd, const char* path, bool recursive);
+// Adds attributes to a (detached) mount; id-maps it through `user_namespace` if that is not -1.
+Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive);
+// Attaches a detached mount onto `target` (an O_PATH descriptor).
+Status Attach(int mount, int target, const char* what);
+
+}  // namespace atl::spawner

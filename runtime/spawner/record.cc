@@ -1,0 +1,58 @@
+#include "runtime/spawner/record.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr size_t kMaxRecord = 8192;
+
+}  // namespace
+
+Status WriteRecord(int directory, const Record& record) {
+  wire::Reply envelope;
+  envelope.sandboxes.push_back(record.sandbox);
+  envelope.text = std::to_string(record.start_time);
+  // No fsync: the file lives on a tmpfs, what counts is that it is whole or absent.
+  const std::string temporary = record.sandbox.id + ".new";
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::OpenAt(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  ATOLL_TRY(sys::WriteAll(file.get(), envelope.Encode()));
+  if (::renameat(directory, temporary.c_str(), directory, record.sandbox.id.c_str()) != 0) {
+    return FailSys("rename record " + temporary);
+  }
+  return {};
+}
+
+Status RemoveRecord(int directory, const std::string& id) {
+  if (::unlinkat(directory, id.c_str(), 0) != 0 && errno != ENOENT) {
+    return FailSys("unlink record " + id);
+  }
+  return {};
+}
+
+Result<std::vector<Record>> ReadRecords(int directory) {
+  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory));
+  std::vector<Record> records;
+  for (const std::string& name : names) {
+    auto bytes = sys::ReadFileAt(directory, name, kMaxRecord);
+    auto envelope =
+        bytes ? wire::DecodeReply(*bytes) : Result<wire::Reply>(Fail(std::move(bytes).error()));
+    if (!ValidSandboxId(name) || !envelope || envelope->sandboxes.size() != 1 ||
+        envelope->sandboxes[0].id != name) {
+      ::unlinkat(directory, name.c_str(), 0);
+      continue;
+    }
+    records.push_back({envelope->sandboxes[0], std::stoull("0" + envelope->text)});
+  }
+  return records;
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,26 @@
+// The spawner's memory of a sandbox: one file per sandbox in <run_dir>/spawner, written when
+// process 1 is running and when it has ended, so that the next spawner can adopt it. Root's own,
+// mode 0600, on a tmpfs: what it describes dies with the host, as it does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/wire/spawner.h"
+
+namespace atl::spawner {
+
+struct Record {
+  wire::SandboxRecord sandbox;
+  uint64_t start_time = 0;  // of process 1, sys::ProcessStartTime: with the pid it names a process
+};
+
+// `directory`: an open directory descriptor.
+Status WriteRecord(int directory, const Record& record);
+Status RemoveRecord(int directory, const std::string& id);
+// Files that are not records (a crash in the middle of a write) are removed and left out.
+Result<std::vector<Record>> ReadRecords(int directory);
+
+}  // namespace atl::spawner

@@ -1,0 +1,284 @@
+#include "runtime/spawner/sandboxes.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+
+namespace atl::spawner {
+namespace {
+
+using wire::Step;
+
+constexpr uint64_t kMinMemoryBytes = 4 << 20;
+constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
+
+uint32_t& At(wire::StepMicros& micros, Step step) {
+  return micros[static_cast<size_t>(step)];
+}
+
+bool ValidHostname(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+// Descriptors that go into a sandbox come from the daemon: sockets of the expected kind or nothing,
+// so that not even a hostile daemon can hand a sandbox a file or directory of the host.
+Status CheckSocket(int fd, bool listening) {
+  int domain = 0, type = 0, accepting = 0;
+  socklen_t size = sizeof domain;
+  if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) {
+    return Fail(Code::kPermissionDenied, "build: a descriptor is not a socket");
+  }
+  ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+  ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size);
+  if (domain != AF_UNIX || type != SOCK_STREAM || (accepting != 0) != listening) {
+    return Fail(Code::kPermissionDenied, "build: a descriptor is not the expected Unix socket");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) const {
+  if (!ValidSandboxId(plan.id)) {
+    return Fail(Code::kInvalidArgument, "plan: '" + plan.id + "' is not a sandbox id");
+  }
+  if (sandboxes_.count(plan.id) != 0) {
+    return Fail(Code::kAlreadyExists, "plan: sandbox " + plan.id + " exists");
+  }
+  if (!ValidHostname(plan.hostname)) {
+    return Fail(Code::kInvalidArgument, "plan: bad host name '" + plan.hostname + "'");
+  }
+  if (plan.hosts.size() > wire::kMaxEtcFile || plan.resolv_conf.size() > wire::kMaxEtcFile) {
+    return Fail(Code::kInvalidArgument, "plan: a file for /etc is too long");
+  }
+  if (plan.layers.empty()) return Fail(Code::kInvalidArgument, "plan: no layers");
+  for (wire::LayerId layer : plan.layers) {
+    if (!host_.store.HasLayer(layer)) {
+      return Fail(Code::kNotFound, "plan: no layer " + std::to_string(layer));
+    }
+  }
+  // The child borrows the spawner's memory (vfork_clone.h): its group must never run out of memory.
+  if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < kMinMemoryBytes) {
+    return Fail(Code::kInvalidArgument,
+                "plan: memory limit below " + std::to_string(kMinMemoryBytes) + " bytes");
+  }
+  if (plan.shm_bytes == 0 || plan.shm_bytes > kMaxShmBytes) {
+    return Fail(Code::kInvalidArgument, "plan: bad size for /dev/shm");
+  }
+  ATOLL_TRY(CheckSocket(control, false));
+  return CheckSocket(listener, true);
+}
+
+Result<pid_t> Sandboxes::RunChild(const wire::Plan& plan, const Slot& slot, int control,
+                                  int listener, ChildReport* report) const {
+  const std::string group = SlotGroup(plan.slot);
+  ATOLL_ASSIGN(const UniqueFd cgroup, host_.cgroups.OpenDir(group, "execd"));
+  ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group, "run"));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host_.cgroups.OpenTasks(group));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group));
+  ChildInput input;
+  input.host = &host_;
+  input.plan = &plan;
+  input.slot = &slot;
+  input.control = control;
+  input.listener = listener;
+  input.commands = commands.get();
+  for (const UniqueFd& fd : tasks) input.tasks.push_back(fd.get());
+  for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
+  return StartSandboxChild(input, cgroup.get(), report);
+}
+
+void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listener, Built done) {
+  BuildOutcome outcome;
+  const auto fail = [&](Step step, Error error) {
+    outcome.status = Fail(std::move(error));
+    outcome.step = step;
+    done(outcome);
+  };
+  const Clock& clock = SystemClock();
+  int64_t then = clock.BootMicros();
+  const auto lap = [&](Step step) {
+    const int64_t now = clock.BootMicros();
+    At(outcome.micros, step) = static_cast<uint32_t>(now - then);
+    then = now;
+  };
+
+  const Status checked = CheckPlan(plan, control.get(), listener.get());
+  if (!checked) return fail(Step::kCheck, checked.error());
+  auto slot = slots_->Take(plan.slot);
+  if (!slot) return fail(Step::kCheck, std::move(slot).error());
+  lap(Step::kCheck);
+
+  const Status limited = host_.cgroups.SetLimits(SlotGroup(plan.slot), slot->limits, plan.limits);
+  lap(Step::kLimits);
+  ChildReport report;
+  const Result<pid_t> pid = limited ? RunChild(plan, *slot, control.get(), listener.get(), &report)
+                                    : Result<pid_t>(Fail(limited.error()));
+  if (!pid) {
+    const Status cleaned = slots_->Dismantle(plan.slot);
+    if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
+    return fail(limited ? Step::kClone : Step::kLimits, pid.error());
+  }
+  then = clock.BootMicros();
+  for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
+  At(outcome.micros, Step::kExec) = static_cast<uint32_t>(then - report.done_at_us);
+
+  Sandbox& sandbox = sandboxes_[plan.id];
+  sandbox.limits = plan.limits;
+  sandbox.record.sandbox.id = plan.id;
+  sandbox.record.sandbox.slot = plan.slot;
+  sandbox.record.sandbox.pid = static_cast<uint32_t>(*pid);
+  sandbox.record.sandbox.layers = plan.layers;
+  by_pid_[*pid] = plan.id;
+  if (!report.status) {
+    sandbox.build_failed = true;
+    outcome.status = std::move(report.status);
+    outcome.step = report.step;
+    // Answered only when nothing of it is left.
+    return Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
+  }
+  auto started = sys::ProcessStartTime(*pid);
+  if (started) sandbox.record.start_time = *started;
+  // Without its record the next spawner would take the sandbox for a stray and kill it: safe, so a
+  // full run directory costs adoption, not this build.
+  const Status recorded = WriteRecord(records_.get(), sandbox.record);
+  if (!recorded) {
+    LogLine(LogLevel::kError, "cannot record").Add("sandbox", plan.id).Add(recorded.error());
+  }
+  lap(Step::kState);
+  outcome.pid = sandbox.record.sandbox.pid;
+  done(outcome);
+}
+
+Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
+  Sandbox& sandbox = found->second;
+  ATOLL_TRY(
+      host_.cgroups.SetLimits(SlotGroup(sandbox.record.sandbox.slot), sandbox.limits, limits));
+  sandbox.limits = limits;
+  return {};
+}
+
+Status Sandboxes::Freeze(const std::string& id, bool frozen) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
+  return host_.cgroups.Freeze(SlotGroup(found->second.record.sandbox.slot), frozen);
+}
+
+void Sandboxes::Destroy(const std::string& id, Gone done) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) return done({});
+  Sandbox& sandbox = found->second;
+  sandbox.gone.push_back(std::move(done));
+  if (sandbox.record.sandbox.exited) return TryRemove(id);
+  // One write kills every process of the group, forks in flight included, frozen or not
+  // (Linux 5.14).
+  const Status killed = host_.cgroups.Kill(SlotGroup(sandbox.record.sandbox.slot));
+  if (!killed) {
+    LogLine(LogLevel::kError, "cgroup.kill failed, killing process 1")
+        .Add("sandbox", id)
+        .Add(killed.error());
+    ::kill(static_cast<pid_t>(sandbox.record.sandbox.pid), SIGKILL);
+  }
+}
+
+void Sandboxes::DestroyAll(Gone done) {
+  std::vector<std::string> ids;
+  for (const auto& [id, sandbox] : sandboxes_) ids.push_back(id);
+  if (ids.empty()) return done({});
+  auto left = std::make_shared<size_t>(ids.size());
+  for (const std::string& id : ids) {
+    Destroy(id, [left, done](const Status&) {
+      if (--*left == 0) done({});
+    });
+  }
+}
+
+bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
+  const auto found = by_pid_.find(pid);
+  if (found == by_pid_.end()) return false;
+  const std::string id = found->second;
+  Sandbox& sandbox = sandboxes_.at(id);
+  MarkExited(sandbox, wait_status, true);
+  if (!sandbox.gone.empty()) TryRemove(id);
+  return true;
+}
+
+void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
+  wire::SandboxRecord& record = sandbox.record.sandbox;
+  by_pid_.erase(static_cast<pid_t>(record.pid));
+  if (sandbox.pidfd) poller_.Remove(sandbox.pidfd.get());
+  sandbox.pidfd.reset();
+  record.exited = true;
+  record.code_known = code_known;
+  record.wait_status = wait_status;
+  // An out-of-memory kill is the cause only if process 1, or the entrypoint whose code it passes
+  // on, was killed; a command that died so earlier is not.
+  const bool killed = (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
+                      (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
+  const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
+  record.oom_killed = killed && usage && usage->oom_kills > 0;
+  if (sandbox.build_failed || !sandbox.gone.empty()) return;
+  const Status recorded = WriteRecord(records_.get(), sandbox.record);
+  if (!recorded)
+    LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());
+  exited_(record);
+}
+
+void Sandboxes::TryRemove(const std::string& id) {
+  Sandbox& sandbox = sandboxes_.at(id);
+  const uint32_t slot = sandbox.record.sandbox.slot;
+  Status removed = slots_->Dismantle(slot);
+  // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)), but the last may
+  // still be on its way out of the group: Sweep comes back.
+  if (!removed && removed.error().error_number() == EBUSY) return;
+  if (removed) removed = RemoveRecord(records_.get(), id);
+  if (!removed) LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
+  const std::vector<Gone> gone = std::move(sandbox.gone);
+  sandboxes_.erase(id);
+  for (const Gone& done : gone) done(removed);
+}
+
+bool Sandboxes::Sweep() {
+  std::vector<std::string> waiting;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    if (sandbox.record.sandbox.exited && !sandbox.gone.empty()) waiting.push_back(id);
+  }
+  for (const std::string& id : waiting) TryRemove(id);
+  return std::any_of(waiting.begin(), waiting.end(),
+                     [this](const std::string& id) { return sandboxes_.count(id) != 0; });
+}
+
+std::vector<wire::SandboxRecord> Sandboxes::List() const {
+  std::vector<wire::SandboxRecord> records;
+  for (const auto& [id, sandbox] : sandboxes_) records.push_back(sandbox.record.sandbox);
+  return records;
+}
+
+bool Sandboxes::SlotInUse(uint32_t slot) const {
+  return std::any_of(sandboxes_.begin(), sandboxes_.end(), [slot](const auto& entry) {
+    return entry.second.record.sandbox.slot == slot;
+  });
+}
+
+bool Sandboxes::LayerInUse(wire::LayerId layer) const {
+  return std::any_of(sandboxes_.begin(), sandboxes_.end(), [layer](const auto& entry) {
+    const auto& layers = entry.second.record.sandbox.layers;
+    return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  });
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,88 @@
+// The sandboxes: built, watched, frozen and destroyed here.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/host.h"
+#include "runtime/spawner/poller.h"
+#include "runtime/spawner/record.h"
+#include "runtime/spawner/sandbox_child.h"
+#include "runtime/spawner/slots.h"
+#include "runtime/wire/plan.h"
+#include "runtime/wire/spawner.h"
+
+namespace atl::spawner {
+
+class Sandboxes {
+ public:
+  struct BuildOutcome {
+    Status status;
+    wire::Step step = wire::Step::kCount;  // where it failed
+    uint32_t pid = 0;
+    wire::StepMicros micros{};
+  };
+  using Built = std::function<void(const BuildOutcome&)>;
+  using Gone = std::function<void(Status)>;
+  using Exited = std::function<void(const wire::SandboxRecord&)>;
+
+  // `records`: the directory of the record files. Everything is borrowed and outlives it.
+  Sandboxes(const Host& host, Poller& poller, UniqueFd records, Exited exited)
+      : host_(host), poller_(poller), records_(std::move(records)), exited_(std::move(exited)) {}
+
+  void SetSlots(Slots* slots) { slots_ = slots; }
+
+  // At start: takes over what an earlier spawner left. Sandboxes whose process 1 is alive are
+  // adopted; cgroups that no record explains are killed and removed.
+  Status Adopt();
+
+  void Build(const wire::Plan& plan, UniqueFd control, UniqueFd listener, Built done);
+  Status SetLimits(const std::string& id, const wire::Limits& limits);
+  Status Freeze(const std::string& id, bool frozen);
+  // Kills and removes; `done` when nothing is left. An unknown id is done at once.
+  void Destroy(const std::string& id, Gone done);
+  void DestroyAll(Gone done);
+
+  // A child of ours has ended. True if it was a sandbox's process 1.
+  bool OnChildExit(pid_t pid, int wait_status);
+  // Tries again what failed because a process was still leaving its cgroup. True while there is
+  // such work.
+  bool Sweep();
+
+  std::vector<wire::SandboxRecord> List() const;
+  bool SlotInUse(uint32_t slot) const;
+  bool LayerInUse(wire::LayerId layer) const;
+
+ private:
+  struct Sandbox {
+    Record record;
+    wire::Limits limits;
+    UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
+    bool build_failed = false;
+    std::vector<Gone> gone;  // somebody wants it destroyed
+  };
+
+  Status CheckPlan(const wire::Plan& plan, int control, int listener) const;
+  // Clones, and waits until execd is executed or the child has given up.
+  Result<pid_t> RunChild(const wire::Plan& plan, const Slot& slot, int control, int listener,
+                         ChildReport* report) const;
+  void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
+  void TryRemove(const std::string& id);
+
+  const Host& host_;
+  Poller& poller_;
+  UniqueFd records_;
+  Exited exited_;
+  Slots* slots_ = nullptr;
+  std::map<std::string, Sandbox> sandboxes_;
+  std::map<pid_t, std::string> by_pid_;
+};
+
+}  // namespace atl::spawner

@@ -1,0 +1,56 @@
+// The spawner's conversation with the daemon: one connection, requests in, replies out.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/host.h"
+#include "runtime/spawner/janitor.h"
+#include "runtime/spawner/poller.h"
+#include "runtime/spawner/sandboxes.h"
+#include "runtime/spawner/slots.h"
+#include "runtime/spawner/unpacks.h"
+#include "runtime/wire/spawner.h"
+
+namespace atl::spawner {
+
+class Server {
+ public:
+  Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records);
+
+  // Adopts, binds <run_dir>/spawner.sock and begins to serve.
+  Status Start();
+  // Serves until a kStop request has been carried out, or SIGHUP asks for the upgrade.
+  enum class End { kStopped, kUpgrade };
+  Result<End> Run();
+
+ private:
+  void OnAccept();
+  void OnMessage();
+  void OnSignal();
+  void CloseConnection();
+  void Handle(const wire::Request& request, std::vector<UniqueFd> fds);
+  void HandleBuild(const wire::Request& request, std::vector<UniqueFd> fds);
+  void HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds);
+  wire::Reply Hello() const;
+  // To the connection that asked: a reply to an earlier daemon's request is dropped.
+  void Send(uint64_t connection, const wire::Reply& reply, int fd = -1);
+  void SendStatus(uint64_t connection, uint64_t number, const Status& status);
+  std::function<void(Status)> StatusSender(uint64_t number);
+
+  Host& host_;
+  Poller& poller_;
+  Janitor janitor_;
+  Sandboxes sandboxes_;
+  Slots slots_;
+  Unpacks unpacks_;
+  UniqueFd listener_;
+  UniqueFd signals_;
+  UniqueFd connection_;
+  uint64_t connection_number_ = 0;
+  bool stopping_ = false;
+  bool upgrading_ = false;
+};
+
+}  // namespace atl::spawner

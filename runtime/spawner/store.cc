@@ -1,0 +1,128 @@
+#include "runtime/spawner/store.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/config.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr int kDir = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+
+Status EnsureOwned(int dir, const std::string& name, mode_t mode) {
+  ATOLL_TRY(sys::EnsureDirAt(dir, name, mode));
+  if (::fchownat(dir, name.c_str(), kStoreIdBase, kStoreIdBase, AT_SYMLINK_NOFOLLOW) != 0) {
+    return FailSys("chown " + name);
+  }
+  // mkdir's mode went through the umask.
+  if (::fchmodat(dir, name.c_str(), mode, 0) != 0) return FailSys("chmod " + name);
+  return {};
+}
+
+Status EnsureOwnedFile(int dir, const char* name) {
+  ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(dir, name, O_WRONLY | O_CREAT | O_NOFOLLOW, 0644));
+  if (::fchown(file.get(), kStoreIdBase, kStoreIdBase) != 0) return FailSys("chown skeleton file");
+  return {};
+}
+
+Status CreateSkeleton(int tree) {
+  ATOLL_TRY(EnsureOwned(tree, "skeleton", 0755));
+  ATOLL_ASSIGN(const UniqueFd root, sys::OpenAt(tree, "skeleton", kDir));
+  for (const char* name : {"dev", "etc", "proc", "sys"}) {
+    ATOLL_TRY(EnsureOwned(root.get(), name, 0755));
+  }
+  ATOLL_TRY(EnsureOwned(root.get(), "tmp", 01777));
+  ATOLL_ASSIGN(const UniqueFd etc, sys::OpenAt(root.get(), "etc", kDir));
+  for (const char* name : {"hostname", "hosts", "resolv.conf"}) {
+    ATOLL_TRY(EnsureOwnedFile(etc.get(), name));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Store> Store::Open(const std::string& data_dir) {
+  const std::string path = data_dir + "/store";
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, path, 0700));
+  ATOLL_ASSIGN(UniqueFd root, sys::Open(path, kDir));
+  if (::fchmod(root.get(), 0700) != 0 || ::fchown(root.get(), 0, 0) != 0) {
+    return FailSys("chmod " + path);
+  }
+  ATOLL_TRY(EnsureOwned(root.get(), "fs", 0755));
+  ATOLL_ASSIGN(UniqueFd tree, sys::OpenAt(root.get(), "fs", kDir));
+  ATOLL_TRY(EnsureOwned(tree.get(), "layers", 0755));
+  ATOLL_TRY(EnsureOwned(tree.get(), "uppers", 0755));
+  ATOLL_TRY(CreateSkeleton(tree.get()));
+  return Store(std::move(root), std::move(tree), path);
+}
+
+std::string Store::LayerPath(wire::LayerId layer) {
+  return "fs/layers/" + std::to_string(layer);
+}
+std::string Store::PartialLayerPath(wire::LayerId layer) {
+  return LayerPath(layer) + ".partial";
+}
+std::string Store::UpperPath(uint32_t slot) {
+  return "fs/uppers/s" + std::to_string(slot);
+}
+
+bool Store::HasLayer(wire::LayerId layer) const {
+  struct stat info {};
+  return ::fstatat(root_.get(), LayerPath(layer).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISDIR(info.st_mode);
+}
+
+Result<UniqueFd> Store::CreatePartialLayer(wire::LayerId layer) const {
+  if (HasLayer(layer)) {
+    return Fail(Code::kAlreadyExists, "layer " + std::to_string(layer) + " exists");
+  }
+  const std::string path = PartialLayerPath(layer);
+  if (::mkdirat(root_.get(), path.c_str(), 0755) != 0) return FailSys("mkdir " + path);
+  if (::fchownat(root_.get(), path.c_str(), kStoreIdBase, kStoreIdBase, 0) != 0) {
+    return FailSys("chown " + path);
+  }
+  return sys::OpenAt(root_.get(), path, kDir);
+}
+
+Status Store::PublishLayer(wire::LayerId layer) const {
+  const std::string from = PartialLayerPath(layer);
+  const std::string to = LayerPath(layer);
+  ATOLL_ASSIGN(const UniqueFd partial, sys::OpenAt(root_.get(), from, kDir));
+  // One sync of the file system instead of one per file: every file of the layer and its directory
+  // entries are on disk before its name says so.
+  if (::syncfs(partial.get()) != 0) return FailSys("syncfs " + from);
+  if (::renameat2(root_.get(), from.c_str(), root_.get(), to.c_str(), RENAME_NOREPLACE) != 0) {
+    return FailSys("rename " + from + " to " + to);
+  }
+  ATOLL_ASSIGN(const UniqueFd layers, sys::OpenAt(tree_.get(), "layers", kDir));
+  if (::fsync(layers.get()) != 0) return FailSys("fsync layers");
+  return {};
+}
+
+Result<std::vector<wire::LayerId>> Store::Layers() const {
+  ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(tree_.get(), "layers", kDir));
+  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory.get()));
+  std::vector<wire::LayerId> layers;
+  for (const std::string& name : names) {
+    wire::LayerId layer = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+    if (error == std::errc() && end != name.data()) layers.push_back(layer);
+  }
+  return layers;
+}
+
+Status Store::CreateUpper(uint32_t slot) const {
+  const std::string path = UpperPath(slot);
+  ATOLL_TRY(EnsureOwned(root_.get(), path, 0755));
+  ATOLL_TRY(EnsureOwned(root_.get(), path + "/upper", 0755));
+  return EnsureOwned(root_.get(), path + "/work", 0755);
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,251 @@
+"""A daemon of a test's own, and the plainest client of its API.
+
+    with Daemon() as daemon:
+        image = daemon.import_busybox()
+        box = daemon.create(image)
+        daemon.run(box, 'echo hello').stdout == 'hello'
+
+Its directories are new, its port is free, its log is printed when a test of it fails to start.
+Leaving the block ends every sandbox, daemon and spawner, and removes the directories.
+"""
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from until import until  # pylint: disable=wrong-import-position
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get('ATOLL_BUILD', TOP / 'build'))
+# In the guest's emulation everything takes several times as long.
+SLOWNESS = 10 if 'ATOLL_GUEST' in os.environ else 1
+
+
+class ApiError(AssertionError):
+    """An answer with an error status; `status`, `code` and `message` as sent."""
+
+    def __init__(self, what, status, text):
+        super().__init__(f'{what}: {status} {text}')
+        self.status = status
+        body = json.loads(text) if text.startswith('{') else {}
+        self.code, self.message = body.get('code'), body.get('message')
+
+
+class Done:
+    """One finished command: its output, and the exit code as the event stream tells it."""
+
+    def __init__(self, events):
+        self.events = events
+        self.stdout = self._joined('stdout')
+        self.stderr = self._joined('stderr')
+        errors = [event['error'] for event in events if event['type'] == 'error']
+        self.exit_code = int(errors[0]['evalue']) if errors else 0
+
+    def _joined(self, kind):
+        return '\n'.join(event.get('text', '') for event in self.events if event['type'] == kind)
+
+
+def image_archive(recipe):
+    """The archive of images/recipes/RECIPE.sh, made once per build folder."""
+    archive = BUILD / 'archives' / f'{recipe}.tar'
+    if not archive.exists():
+        archive.parent.mkdir(exist_ok=True)
+        new = archive.with_suffix('.new')
+        subprocess.run([TOP / 'images/recipes' / f'{recipe}.sh', new], check=True,
+                       stdout=sys.stderr)
+        new.rename(archive)
+    return archive
+
+
+class Daemon:
+    """atolld with directories of its own; see the module's text."""
+
+    def __init__(self, **settings):
+        """`settings` become lines of the configuration: network_dns=[...] is dns in [network]."""
+        base = os.environ.get('TEST_TMPDIR', '/var/tmp')
+        self.top = pathlib.Path(tempfile.mkdtemp(prefix='atoll-e2e.', dir=base))
+        # The spawner, and ids of sandboxes, must be able to pass.
+        self.top.chmod(0o755)
+        self.data_dir, self.run_dir = self.top / 'data', self.top / 'run'
+        self.log = self.top / 'atolld.log'
+        self.process = None
+        self.url = self.key = ''
+        self.config = self.top / 'atoll.toml'
+        self._write_config({'server_port': 0, 'storage_data_dir': str(self.data_dir),
+                            'runtime_run_dir': str(self.run_dir), **settings})
+
+    def _write_config(self, settings):
+        sections = {}
+        for name, value in settings.items():
+            section, _, key = name.partition('_')
+            # Strings, numbers, booleans and lists are the same in JSON and TOML.
+            sections.setdefault(section, []).append(f'{key} = {json.dumps(value)}\n')
+        self.config.write_text(''.join(f'[{section}]\n{"".join(lines)}'
+                                       for section, lines in sections.items()), encoding='utf-8')
+
+    # ---- the process
+
+    def start(self):
+        with open(self.log, 'ab') as log:
+            self.process = subprocess.Popen([BUILD / 'atolld', '--config', self.config],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(self._is_up, 20 * SLOWNESS, f'the daemon answers; log: {self.log}')
+        return self
+
+    def _is_up(self):
+        if self.process.poll() is not None:
+            logs = [path.read_text(encoding='utf-8')
+                    for path in (self.log, self.run_dir / 'spawner.log') if path.exists()]
+            raise AssertionError('\n'.join([f'atolld ended with {self.process.returncode}:',
+                                            *logs]))
+        try:
+            told = json.loads((self.run_dir / 'daemon.json').read_text(encoding='utf-8'))
+        except (OSError, ValueError):
+            return False
+        if told['pid'] != self.process.pid:
+            return False  # of the one before
+        self.url = told['url']
+        self.key = pathlib.Path(told['key_file']).read_text(encoding='utf-8').strip()
+        try:
+            return self.request('GET', '/health')['status'] == 'healthy'
+        except OSError:
+            return False
+
+    def kill(self):
+        """What no process can prepare for."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """A clean end of the daemon; sandboxes and the spawner live on."""
+        self.process.send_signal(signal.SIGTERM)
+        if self.process.wait(20 * SLOWNESS) != 0:
+            raise AssertionError(f'atolld ended with {self.process.returncode} after SIGTERM')
+
+    def spawner_pid(self):
+        """The spawner of this run directory, or None."""
+        for name in os.listdir('/proc'):
+            if name.isdigit():
+                process = pathlib.Path('/proc', name)
+                try:
+                    # Its janitor and its slot builders have the same command line.
+                    of_run_dir = (os.fsencode(self.run_dir) in
+                                  (process / 'cmdline').read_bytes().split(b'\0'))
+                    comm = (process / 'comm').read_text(encoding='utf-8').strip()
+                    parent = (process / 'stat').read_text(encoding='utf-8').rpartition(')')[2]
+                except OSError:
+                    continue
+                if of_run_dir and comm == 'atoll-spawner' and not self._is_spawner(
+                        parent.split()[1]):
+                    return int(name)
+        return None
+
+    @staticmethod
+    def _is_spawner(pid):
+        try:
+            return pathlib.Path('/proc', pid, 'comm').read_text(encoding='utf-8') == 'atoll-spawner\n'
+        except OSError:
+            return False
+
+    def shutdown(self):
+        """Ends everything, as a user would."""
+        subprocess.run([BUILD / 'atoll', 'shutdown', '--all'], check=True, env=self.client_env(),
+                       stdout=subprocess.DEVNULL, timeout=60 * SLOWNESS)
+        self.process.wait(20 * SLOWNESS)
+        until(lambda: self.spawner_pid() is None, 20 * SLOWNESS, 'the spawner has ended')
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        try:
+            if self.process and self.process.poll() is None:
+                self.shutdown()
+            elif self.spawner_pid():
+                self.start().shutdown()
+        finally:
+            if self.process and self.process.poll() is None:
+                self.kill()
+            shutil.rmtree(self.top)
+
+    # ---- the API
+
+    def client_env(self):
+        return {**os.environ, 'ATOLL_SERVER': self.url, 'ATOLL_API_KEY': self.key}
+
+    def connection(self):
+        return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc,
+                                          timeout=60 * SLOWNESS)
+
+    def send(self, method, path, body=None, headers=None, connection=None):
+        """One request; the response, body unread. The key goes with it unless `headers` has one."""
+        headers = {'OPEN-SANDBOX-API-KEY': self.key, **(headers or {})}
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+            headers['Content-Type'] = 'application/json'
+        connection = connection or self.connection()
+        connection.request(method, path, body, headers)
+        return connection.getresponse()
+
+    def request(self, method, path, body=None, headers=None):
+        """The decoded answer of a request that must succeed; ApiError otherwise."""
+        response = self.send(method, path, body, headers)
+        text = response.read().decode()
+        if response.status >= 400:
+            raise ApiError(f'{method} {path}', response.status, text)
+        return json.loads(text) if text else None
+
+    def import_image(self, archive, name):
+        with open(archive, 'rb') as file:
+            return self.request('POST', f'/v1/images?name={name}', file)
+
+    def import_busybox(self):
+        self.import_image(image_archive('busybox'), 'busybox:latest')
+        return 'busybox:latest'
+
+    def create(self, image, **fields):
+        """Creates a sandbox that idles until deleted; its id."""
+        body = {'image': {'uri': image}, 'entrypoint': ['sleep', '100000'], 'resourceLimits': {},
+                **fields}
+        return self.request('POST', '/v1/sandboxes', body)['id']
+
+    def delete(self, sandbox):
+        self.request('DELETE', f'/v1/sandboxes/{sandbox}')
+
+    def execd_headers(self, sandbox):
+        path = f'/v1/sandboxes/{sandbox}/endpoints/44772?use_server_proxy=true'
+        return self.request('GET', path).get('headers') or {}
+
+    def run(self, sandbox, command, **fields):
+        """Runs a shell command to its end."""
+        path = f'/sandboxes/{sandbox}/proxy/44772/command'
+        response = self.send('POST', path, {'command': command, **fields},
+                             self.execd_headers(sandbox))
+        text = response.read().decode()
+        if response.status >= 400:
+            raise ApiError(f'POST {path}', response.status, text)
+        return Done([json.loads(line) for line in text.splitlines() if line])
+
+
+def settled(measure, seconds=5 * SLOWNESS):
+    """The value of `measure()` once two looks agree: pools refill after the answer."""
+    last = [None]
+
+    def agrees():
+        previous, last[0] = last[0], measure()
+        return previous == last[0]
+
+    until(agrees, seconds, 'a stable value')
+    return last[0]

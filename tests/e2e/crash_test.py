@@ -1,0 +1,154 @@
+"""What holds when a process of Atoll dies at the worst moment."""
+import os
+import signal
+import threading
+import unittest
+
+import atoll
+from atoll import SLOWNESS
+from host_state import HostState
+
+
+class Load:
+    """Clients that create, use and delete sandboxes until stopped; remembers what was acknowledged."""
+
+    def __init__(self, daemon, image, clients=4):
+        self.daemon, self.image = daemon, image
+        self.created, self.deleted = set(), set()
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self._run) for _ in range(clients)]
+
+    def _run(self):
+        while not self.stopping.is_set():
+            try:
+                box = self.daemon.create(self.image)
+                self.created.add(box)
+                self.daemon.run(box, 'echo x >/file')
+                if len(self.created) % 2:
+                    self.daemon.delete(box)
+                    self.deleted.add(box)
+            except (OSError, atoll.http.client.HTTPException, atoll.ApiError, ValueError):
+                return  # the daemon has died
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def known(daemon):
+    """Ids of all sandboxes in state Running."""
+    found, page = set(), 1
+    while True:
+        answer = daemon.request('GET', f'/v1/sandboxes?pageSize=100&page={page}')
+        found |= {item['id'] for item in answer['items'] if item['status']['state'] == 'Running'}
+        if not answer['pagination']['hasNextPage']:
+            return found
+        page += 1
+
+
+class DaemonDies(unittest.TestCase):
+    """SIGKILL for atolld."""
+
+    def test_sandboxes_run_on_and_are_adopted(self):
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            boxes = [daemon.create(image) for _ in range(3)]
+            for number, box in enumerate(boxes):
+                daemon.run(box, f'echo {number} >/file')
+            daemon.kill()
+            daemon.start()
+            for number, box in enumerate(boxes):
+                # The entrypoint counts: it is what the user left running.
+                done = daemon.run(box, 'cat /file; ps | grep -c "[s]leep 100000"')
+                self.assertEqual(done.stdout.splitlines(), [str(number), '1'])
+
+    def test_nothing_acknowledged_is_lost_under_load(self):
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            for _ in range(3):
+                with Load(daemon, image) as load:
+                    atoll.until(lambda load=load: len(load.created) >= 12, 60 * SLOWNESS)
+                    daemon.kill()
+                daemon.start()
+                running = known(daemon)
+                self.assertEqual(load.created - load.deleted - running, set(), 'lost')
+                self.assertEqual(load.deleted & running, set(), 'back from the dead')
+                for box in running & load.created:
+                    self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
+                for box in running:
+                    daemon.delete(box)
+
+    def test_kill_under_load_leaves_nothing_behind(self):
+        with atoll.Daemon() as daemon:
+            daemon.delete(daemon.create(daemon.import_busybox()))
+        before = HostState.capture()
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            for _ in range(3):
+                with Load(daemon, image) as load:
+                    atoll.until(lambda load=load: len(load.created) >= 8, 60 * SLOWNESS)
+                    daemon.kill()
+                daemon.start()
+        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+
+    def test_what_expired_meanwhile_is_gone_after_the_restart(self):
+        with atoll.Daemon() as daemon:
+            box = daemon.create(daemon.import_busybox())
+            daemon.stop()
+            daemon.start()
+            self.assertIn(box, known(daemon))
+
+
+class SpawnerDies(unittest.TestCase):
+    """SIGKILL for atoll-spawner. A daemon has no right to start another one; its restart does."""
+
+    def test_sandboxes_run_on_and_creates_are_refused_until_a_restart(self):
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            old = daemon.create(image)
+            daemon.run(old, 'echo kept >/file')
+            os.kill(daemon.spawner_pid(), signal.SIGKILL)
+            atoll.until(lambda: daemon.spawner_pid() is None, 20 * SLOWNESS, 'its end')
+            self.assertEqual(daemon.run(old, 'cat /file').stdout, 'kept')
+            with self.assertRaises(atoll.ApiError) as refused:
+                daemon.create(image)
+            self.assertEqual(refused.exception.status, 503)
+            daemon.stop()
+            daemon.start()
+            self.assertEqual(daemon.run(old, 'cat /file').stdout, 'kept')
+            self.assertEqual(daemon.run(daemon.create(image), 'echo new').stdout, 'new')
+
+    def test_kill_under_load_leaves_nothing_behind(self):
+        with atoll.Daemon() as daemon:
+            daemon.delete(daemon.create(daemon.import_busybox()))
+        before = HostState.capture()
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            with Load(daemon, image) as load:
+                atoll.until(lambda: len(load.created) >= 8, 60 * SLOWNESS)
+                os.kill(daemon.spawner_pid(), signal.SIGKILL)
+            daemon.stop()
+            daemon.start()
+        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+
+    def test_both_killed(self):
+        with atoll.Daemon() as daemon:
+            daemon.delete(daemon.create(daemon.import_busybox()))
+        before = HostState.capture()
+        with atoll.Daemon() as daemon:
+            box = daemon.create(daemon.import_busybox())
+            os.kill(daemon.spawner_pid(), signal.SIGKILL)
+            daemon.kill()
+            daemon.start()
+            self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
+        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+
+
+if __name__ == '__main__':
+    unittest.main()

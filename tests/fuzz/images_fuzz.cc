@@ -1,0 +1,79 @@
+// The parsers that meet an archive's bytes in the daemon (index, manifest, config, report) and the
+// path rules of the unpacker. First byte: which one. With libFuzzer under clang; the corpus is also
+// replayed by the ordinary build as a unit test.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "images/image_name.h"
+#include "images/oci_layout.h"
+#include "images/report.h"
+#include "images/unpack/entry_path.h"
+
+namespace {
+
+using atl::images::unpack::ClassifyPath;
+using atl::images::unpack::EntryKind;
+using atl::images::unpack::JoinPath;
+using atl::images::unpack::ParseEntryPath;
+
+void CheckPath(std::string_view name) {
+  auto path = ParseEntryPath(name);
+  if (!path) return;
+  auto classified = ClassifyPath(*path);
+  if (!classified) return;
+  for (const std::string& part : classified->path) {
+    ATOLL_CHECK(!part.empty() && part != "." && part != "..");
+    ATOLL_CHECK(part.find('/') == std::string::npos && part.find('\0') == std::string::npos);
+    ATOLL_CHECK(part.size() <= atl::images::unpack::kMaxComponent);
+    // What overlayfs or a later import would read as a whiteout never becomes a file.
+    if (classified->kind == EntryKind::kPlain) ATOLL_CHECK(!part.starts_with(".wh."));
+  }
+  ATOLL_CHECK(classified->kind != EntryKind::kWhiteout || !classified->path.empty());
+  // What was accepted once is accepted again, unchanged.
+  ATOLL_CHECK(path->empty() || ParseEntryPath(JoinPath(*path)).value() == *path);
+}
+
+void CheckName(std::string_view name) {
+  auto normalised = atl::images::NormaliseImageName(name);
+  if (!normalised) return;
+  ATOLL_CHECK(normalised->find("..") == std::string::npos || normalised->find(':') != 0);
+  ATOLL_CHECK(atl::images::NormaliseImageName(*normalised).value() == *normalised);
+}
+
+void CheckConfig(std::string_view json) {
+  auto parsed = atl::images::ParseConfig(json);
+  if (!parsed) return;
+  ATOLL_CHECK(!parsed->config.working_dir.starts_with("/proc/"));
+  auto again = atl::images::DecodeImageConfig(atl::images::EncodeImageConfig(parsed->config));
+  ATOLL_CHECK(again.has_value() && again->env == parsed->config.env);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0]) {
+    case 'i':
+      (void)atl::images::ChooseManifest(bytes, "x");
+      break;
+    case 'm':
+      (void)atl::images::ParseManifest(bytes);
+      break;
+    case 'c':
+      CheckConfig(bytes);
+      break;
+    case 'r':
+      (void)atl::images::ParseUnpackReport(bytes);
+      (void)atl::images::DecodeUnpackError(atl::Error(atl::Code::kInternal, std::string(bytes)));
+      break;
+    case 'n':
+      CheckName(bytes);
+      break;
+    default:
+      CheckPath(bytes);
+  }
+  return 0;
+}

@@ -1,0 +1,233 @@
+// Hostile archives against the real atoll-unpack. The fixture proves after each test that nothing
+// was written outside of the output directories.
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "tests/priv/unpack_fixture.h"
+#include "tests/unit/images/gzip.h"
+#include "tests/unit/images/tar_builder.h"
+
+namespace atl::images {
+namespace {
+
+using ImagesAttack = UnpackFixture;
+
+TEST_F(ImagesAttack, PathTraversal) {
+  for (const char* name : {"../secret/file", "a/../../secret/file", "..", "./..", "a/b/.."}) {
+    Refuses("layer", TarBuilder().File(name, "owned").Finish(), "'..' in its name");
+    Refuses("layer", TarBuilder().Symlink(name, "x").Finish(), "'..' in its name");
+  }
+  // By override: the header's name is innocent.
+  Refuses(
+      "layer",
+      TarBuilder().Add({.name = "ok", .content = "x", .pax = {{"path", "../secret/x"}}}).Finish(),
+      "'..' in its name");
+  Refuses("layer", TarBuilder().LongName("../secret/x").File("ok", "owned").Finish(),
+          "'..' in its name");
+}
+
+TEST_F(ImagesAttack, AbsoluteNamesStayInside) {
+  Extract(TarBuilder().File(base_ + "/secret/file", "owned").Finish(), "l1");
+  EXPECT_EQ(Read(Path("l1" + base_ + "/secret/file")), "owned");
+}
+
+TEST_F(ImagesAttack, WritesThroughSymlinksStayInside) {
+  // Where it leads exists on the host, not in the layer.
+  Refuses("layer", TarBuilder().Symlink("e", base_ + "/secret").File("e/file", "owned").Finish(),
+          "a symbolic link that leads nowhere");
+  Refuses("layer", TarBuilder().Symlink("e", "../secret").File("e/file", "owned").Finish(),
+          "a symbolic link that leads nowhere");
+  Refuses("layer",
+          TarBuilder().Symlink("a", "b").Symlink("b", "a").File("a/file", "owned").Finish(),
+          "Too many levels");
+  // The last component is replaced, not followed.
+  Extract(TarBuilder().Symlink("f", base_ + "/secret/file").File("f", "inside").Finish(), "l1");
+  EXPECT_EQ(Read(Path("l1/f")), "inside");
+  // A directory's attributes do not go through a link either.
+  Extract(TarBuilder().Symlink("d", base_ + "/secret").Dir("d", 0700).Finish(), "l2");
+  EXPECT_TRUE(S_ISDIR(Stat("l2/d").st_mode));
+  EXPECT_EQ(Stat("secret").st_mode & 0777, 0777U);
+}
+
+TEST_F(ImagesAttack, HardLinksStayInside) {
+  Refuses("layer", TarBuilder().HardLink("h", "../secret/file").Finish(), "'..' in its name");
+  Refuses("layer", TarBuilder().HardLink("h", base_ + "/secret/file").Finish(),
+          "which this layer does not hold");
+  Refuses("layer", TarBuilder().Symlink("s", base_ + "/secret").HardLink("h", "s/file").Finish(),
+          "which this layer does not hold");
+  // A hard link to a symbolic link is one to the link, and writing to it replaces it.
+  Extract(TarBuilder()
+              .Symlink("s", base_ + "/secret/file")
+              .HardLink("h", "s")
+              .File("h", "inside")
+              .Finish(),
+          "l1");
+  EXPECT_EQ(Read(Path("l1/h")), "inside");
+  Refuses("layer", TarBuilder().Dir("d").HardLink("h", "d").Finish(), "which is not a file");
+  Refuses("layer", TarBuilder().File(".wh.w", "").HardLink("h", "w").Finish(),
+          "which is not a file");
+  Refuses("layer", TarBuilder().HardLink("h", ".").Finish(), "hard link to the root");
+}
+
+TEST_F(ImagesAttack, DeviceNodesAndStrangeTypes) {
+  Refuses("layer", TarBuilder().Add({.type = '3', .name = "null", .major = 1, .minor = 3}).Finish(),
+          "device node");
+  Refuses("layer", TarBuilder().Add({.type = '4', .name = "etc/sda", .major = 8}).Finish(),
+          "device node");
+  // An overlay whiteout smuggled in as what it is.
+  Refuses("layer", TarBuilder().Add({.type = '3', .name = "etc"}).Finish(), "device node");
+  Refuses("layer", TarBuilder().Add({.type = '3', .name = "dev", .major = 1}).Finish(),
+          "device node");
+  EXPECT_EQ(Extract(TarBuilder()
+                        .Add({.type = '3', .name = "dev/mem", .mode = 0666, .major = 1, .minor = 1})
+                        .Finish(),
+                    "l1")
+                .skipped_devices,
+            1U);
+  EXPECT_FALSE(Exists("l1/dev/mem"));
+}
+
+TEST_F(ImagesAttack, OverlayXattrs) {
+  for (const char* name :
+       {"user.overlay.opaque", "user.overlay.redirect", "user.overlay.metacopy",
+        "user.overlay.overlay.opaque", "trusted.overlay.opaque", "trusted.overlay.redirect"}) {
+    Refuses(
+        "layer",
+        TarBuilder()
+            .Add({.type = '5', .name = "d", .pax = {{std::string("SCHILY.xattr.") + name, "y"}}})
+            .Finish(),
+        name);
+  }
+  // libarchive's own spelling: URL-encoded name, base64 value.
+  Refuses("layer",
+          TarBuilder()
+              .Add({.type = '5',
+                    .name = "d",
+                    .pax = {{"LIBARCHIVE.xattr.user%2Eoverlay%2Eredirect", "L2V0Yw"}}})
+              .Finish(),
+          "user.overlay.redirect");
+}
+
+TEST_F(ImagesAttack, Whiteouts) {
+  for (const char* name : {".wh.", ".wh...", ".wh..", "a/.wh...", "a/.wh."}) {
+    Refuses("layer", TarBuilder().File(name, "").Finish(), "a whiteout (.wh.) of nothing");
+  }
+  Refuses("layer", TarBuilder().File(".wh.a/b", "").Finish(), "used as a directory");
+  Refuses("layer", TarBuilder().Dir(".wh.a").Finish(), "must be a regular file");
+  Refuses("layer", TarBuilder().Symlink("d/.wh..wh..opq", "x").Finish(), "must be a regular file");
+  Refuses("layer", TarBuilder().File("x", "").HardLink(".wh.a", "x").Finish(),
+          "must be a regular file");
+  // Through a link it marks what the link means inside.
+  Refuses("layer", TarBuilder().Symlink("s", base_).File("s/.wh.secret", "").Finish(),
+          "leads nowhere");
+}
+
+TEST_F(ImagesAttack, IdsOutsideTheSandbox) {
+  Refuses("layer", TarBuilder().Add({.name = "f", .uid = 65536}).Finish(), "user or group 65536");
+  Refuses("layer", TarBuilder().Add({.name = "f", .pax = {{"gid", "4294967295"}}}).Finish(),
+          "user or group 4294967295");
+  Refuses("layer", TarBuilder().Add({.name = "f", .pax = {{"uid", "-1"}}}).Finish(), "error ");
+}
+
+TEST_F(ImagesAttack, TooLongTooDeepTooMany) {
+  Refuses("layer",
+          TarBuilder().Add({.name = "f", .pax = {{"path", std::string(256, 'a')}}}).Finish(),
+          "longer than 255 bytes");
+  std::string deep;
+  for (int i = 0; i < 257; ++i) deep += "d/";
+  Refuses("layer", TarBuilder().LongName(deep + "f").File("f", "").Finish(), "deeper than 256");
+  Refuses("layer", TarBuilder().LongName(std::string(5000, '/') + "f").File("f", "").Finish(),
+          "longer than 4095 bytes");
+  Refuses("layer", TarBuilder().File("a/b/c/d/e", "").Finish(), "more than the 4 files",
+          Code::kResourceExhausted, {"max_entries=4"});
+  Refuses("split", TarBuilder().File("a", "").File("b", "").Finish(), "more than the 1 members",
+          Code::kResourceExhausted, {"max_members=1"});
+  Refuses("layer", TarBuilder().Symlink("s", "").Finish(), "symbolic link to nothing");
+}
+
+TEST_F(ImagesAttack, SparseBomb) {
+  Refuses("layer",
+          TarBuilder()
+              .Add({.name = "s",
+                    .content = "bytes",
+                    .pax = {{"GNU.sparse.size", "4611686018427387904"},
+                            {"GNU.sparse.numblocks", "1"},
+                            {"GNU.sparse.map", "0,5"}}})
+              .Finish(),
+          "the archive's files have more than", Code::kResourceExhausted);
+}
+
+TEST_F(ImagesAttack, DecompressionBombs) {
+  const std::string zeros = TarBuilder().File("z", std::string(8 << 20, '\0')).Finish();
+  const std::string bomb = Gzip(zeros);
+  ASSERT_LT(bomb.size() * 200, zeros.size());
+  Refuses("layer", bomb, "taken for a decompression bomb", Code::kResourceExhausted,
+          {"ratio_floor=1048576"});
+  Refuses("split", bomb, "taken for a decompression bomb", Code::kResourceExhausted,
+          {"ratio_floor=1048576"});
+  // Bytes that belong to no file count, too.
+  Refuses("layer", TarBuilder().Finish() + std::string(1 << 20, 'x'), "it unpacks to more than",
+          Code::kResourceExhausted, {"max_bytes=65536"});
+  Refuses("layer", TarBuilder().File("z", std::string(4096, 'x')).Finish(), "bytes allowed",
+          Code::kResourceExhausted, {"max_bytes=2048"});
+  // Behind the end of the tar, where only the digest looks.
+  Refuses("layer", Gzip(TarBuilder().Finish() + std::string(8 << 20, '\0')),
+          "taken for a decompression bomb", Code::kResourceExhausted, {"ratio_floor=1048576"});
+  Refuses("layer", Gzip(Gzip(TarBuilder().File("z", "x").Finish())), "compressed more than once");
+}
+
+TEST_F(ImagesAttack, DamagedArchives) {
+  const std::string good = TarBuilder().File("a", std::string(2000, 'x')).Finish();
+  Refuses("layer", good.substr(0, 1000), "error invalid_argument");
+  Refuses("layer", TarBuilder().HeaderOnly({.name = "a"}, 1 << 20).Finish(), "error ");
+  const std::string gz = Gzip(good);
+  Refuses("layer", gz.substr(0, gz.size() / 2), "error ");
+  std::string flipped = gz;
+  flipped[flipped.size() / 2] ^= 0x55;
+  Refuses("layer", flipped, "error ");
+  Refuses("layer", std::string(4096, 'x'), "error ");
+  Refuses("split", "this is not a tar", "error ");
+}
+
+TEST_F(ImagesAttack, SplitRefusesAllButPlainMembers) {
+  const std::string blob = "blobs/sha256/" + std::string(64, 'b');
+  Refuses("split", TarBuilder().Symlink("index.json", base_ + "/secret/file").Finish(),
+          "not a regular file");
+  Refuses("split", TarBuilder().File("x", "").HardLink(blob, "x").Finish(), "not a regular file");
+  Refuses("split", TarBuilder().Add({.type = '3', .name = "oci-layout"}).Finish(),
+          "not a regular file");
+  Refuses("split", TarBuilder().File(blob, "1").File("./" + blob, "2").Finish(), "holds it twice");
+  Refuses("split", TarBuilder().File("../index.json", "1").Finish(), "'..' in its name");
+  Refuses("split", TarBuilder().File("index.json", std::string((4 << 20) + 1, ' ')).Finish(),
+          "larger than", Code::kResourceExhausted);
+}
+
+TEST_F(ImagesAttack, MessagesCannotForgeLines) {
+  Refuses("layer", TarBuilder().File("a\nerror internal: x/../b\x1b[31m", "").Finish(),
+          "a\\x0aerror internal: x/../b\\x1b[31m");
+}
+
+TEST_F(ImagesAttack, ADiskWithoutSpaceSaysSo) {
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  const UniqueFd below = MakeOutput("full");
+  ASSERT_EQ(mount("tmpfs", Path("full").c_str(), "tmpfs", 0, "size=64k"), 0);
+  ASSERT_EQ(chown(Path("full").c_str(), kLayerIdBase, kLayerIdBase), 0);
+  Write(Path("input"), TarBuilder().File("a", std::string(1 << 20, 'x')).Finish());
+  {
+    auto directory = sys::Open(Path("full"), O_RDONLY | O_DIRECTORY);
+    auto input = sys::Open(Path("input"), O_RDONLY);
+    ASSERT_TRUE(directory && input);
+    auto outcome = RunUnpack({.mode = "layer", .input = input->get(), .output = directory->get()});
+    ASSERT_TRUE(outcome);
+    EXPECT_NE(outcome->wait_status, 0);
+    EXPECT_NE(outcome->report.find("error resource_exhausted: 'a': write: No space left"),
+              std::string::npos)
+        << outcome->report;
+  }
+  ASSERT_EQ(umount(Path("full").c_str()), 0);
+}
+
+}  // namespace
+}  // namespace atl::images

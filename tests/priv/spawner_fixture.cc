@@ -1,0 +1,215 @@
+#include "tests/priv/spawner_fixture.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/config.h"
+#include "runtime/wire/start.h"
+
+namespace atl::priv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string FromEnvironment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (!value) ADD_FAILURE() << name << " is not set: run by meson test";
+  return value ? value : "";
+}
+
+void Own(const fs::path& path) {
+  if (::lchown(path.c_str(), spawner::kStoreIdBase, spawner::kStoreIdBase) != 0) {
+    ADD_FAILURE() << "lchown " << path;
+  }
+}
+
+// A root file system of one static program.
+void MakeLayer(const std::string& data_dir) {
+  const fs::path layer = data_dir + "/store/fs/layers/1";
+  fs::create_directories(layer / "bin");
+  fs::copy_file("/bin/busybox", layer / "bin/busybox");
+  fs::create_symlink("busybox", layer / "bin/sh");
+  fs::copy_file(FromEnvironment("ATOLL_ATTACK_PROBE"), layer / "bin/attack");
+  // Root's and set-user-ID: an image may hold that.
+  fs::create_directory(layer / "suid");
+  fs::copy_file("/bin/busybox", layer / "suid/busybox");
+  for (const auto& entry : fs::recursive_directory_iterator(layer)) Own(entry.path());
+  Own(layer);
+  // After the change of owner, which clears the bit.
+  fs::permissions(layer / "suid/busybox", fs::perms(04755));
+}
+
+Result<UniqueFd> Listener() {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;  // no name: autobind
+  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(sa_family_t)) != 0 ||
+      ::listen(socket.get(), 8) != 0) {
+    return FailSys("listen");
+  }
+  return socket;
+}
+
+}  // namespace
+
+SpawnerFixture::SpawnerFixture(const std::string& execd_variable)
+    : execd_(FromEnvironment(execd_variable)) {
+  fs::create_directories(data_dir());
+  fs::create_directories(run_dir());
+  StartProcess();
+  MakeLayer(data_dir());
+  Connect();
+}
+
+void SpawnerFixture::StartProcess() {
+  auto ready = sys::MakePipe();
+  ASSERT_TRUE(ready);
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    const int fd = ::fcntl(ready->write.get(), F_DUPFD, 3);
+    const std::string spawner = FromEnvironment("ATOLL_SPAWNER");
+    ::execl(spawner.c_str(), "atoll-spawner", "--data-dir", data_dir().c_str(), "--run-dir",
+            run_dir().c_str(), "--user", "nobody", "--execd", execd_.c_str(), "--unpack",
+            FromEnvironment("ATOLL_UNPACK").c_str(), "--ready-fd", std::to_string(fd).c_str(),
+            nullptr);
+    ::_exit(127);
+  }
+  ready->write.reset();
+  char byte;
+  ASSERT_EQ(::read(ready->read.get(), &byte, 1), 1) << "the spawner did not start";
+}
+
+void SpawnerFixture::Connect() {
+  auto client = launch::SpawnerClient::Connect(run_dir(), &hello_);
+  // While a spawner executes its new self, nobody listens.
+  const int64_t deadline = SystemClock().BootMicros() + 10'000'000;
+  while (!client && SystemClock().BootMicros() < deadline) {
+    ::sched_yield();
+    client = launch::SpawnerClient::Connect(run_dir(), &hello_);
+  }
+  ASSERT_TRUE(client) << client.error().message();
+  client_ = std::move(*client);
+  lost_ = false;
+  client_->Start(
+      loop_, [this](const wire::SandboxRecord& record) { exits.push_back(record); },
+      [this] { lost_ = true; });
+}
+
+void SpawnerFixture::AwaitLost() {
+  ASSERT_TRUE(loop_.RunUntil([this] { return lost_; }));
+  lost_ = false;
+}
+
+void SpawnerFixture::KillProcess() {
+  client_.reset();
+  ::kill(pid_, SIGKILL);
+  int status;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+}
+
+SpawnerFixture::~SpawnerFixture() {
+  if (pid_ < 0) return;
+  if (!client_) Connect();
+  bool stopped = false;
+  client_->Stop([&](const Status&) { stopped = true; });
+  EXPECT_TRUE(loop_.RunUntil([&] { return stopped; }));
+  int status = -1;
+  ::waitpid(pid_, &status, 0);
+  EXPECT_EQ(status, 0) << "exit status of the spawner";
+  ::rmdir(hello_.cgroup_path.c_str());
+}
+
+Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits) {
+  Status result = Fail(Code::kDeadlineExceeded, "no answer");
+  bool answered = false;
+  client_->PrepareSlot(slot, limits, [&](Result<UniqueFd> rtnetlink) {
+    answered = true;
+    result = rtnetlink ? Status() : Status(Fail(std::move(rtnetlink).error()));
+  });
+  loop_.RunUntil([&] { return answered; });
+  return result;
+}
+
+wire::Plan SpawnerFixture::PlanFor(uint32_t slot) {
+  wire::Plan plan;
+  plan.id = NewSandboxId();
+  plan.slot = slot;
+  plan.layers = {1};
+  plan.hostname = "box";
+  plan.hosts = "127.0.0.1 localhost\n";
+  plan.resolv_conf = "nameserver 10.200.255.254\n";
+  return plan;
+}
+
+Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(uint32_t slot) {
+  ATOLL_TRY(Prepare(slot));
+  return Build(PlanFor(slot));
+}
+
+Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(const wire::Plan& plan) {
+  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(const UniqueFd listener, Listener());
+  Result<launch::Built> built = Fail(Code::kDeadlineExceeded, "no answer");
+  bool answered = false;
+  client_->Build(plan, control.b.get(), listener.get(), [&](Result<launch::Built> answer) {
+    answered = true;
+    built = std::move(answer);
+  });
+  control.b.reset();
+  loop_.RunUntil([&] { return answered; });
+  if (!built) return Fail(std::move(built).error());
+  return Sandbox{plan, std::move(control.a), *built};
+}
+
+Status SpawnerFixture::Destroy(const std::string& id) {
+  Status result = Fail(Code::kDeadlineExceeded, "no answer");
+  bool answered = false;
+  client_->Destroy(id, [&](Status status) {
+    answered = true;
+    result = std::move(status);
+  });
+  loop_.RunUntil([&] { return answered; });
+  return result;
+}
+
+void SpawnerFixture::Claim(const Sandbox& sandbox, const std::string& script) {
+  wire::StartMessage start;
+  start.argv = {"/bin/busybox", "sh", "-c", script};
+  start.env = {"PATH=/bin"};
+  const std::string body = start.Encode();
+  std::string frame;
+  for (int i = 0; i < 4; ++i) frame.push_back(static_cast<char>(body.size() >> (8 * i)));
+  frame += body;
+  ASSERT_TRUE(sys::WriteAll(sandbox.control.get(), frame));
+}
+
+std::string SpawnerFixture::ReadToEnd(int fd) {
+  auto text = sys::ReadAll(fd, 1 << 20);
+  return text ? *text : "(" + text.error().message() + ")";
+}
+
+std::string SpawnerFixture::Run(const std::string& script, uint32_t slot) {
+  auto sandbox = Build(slot);
+  if (!sandbox) return "(" + sandbox.error().message() + ")";
+  Claim(*sandbox, script);
+  const std::string output = ReadToEnd(sandbox->control.get());
+  const Status gone = Destroy(sandbox->plan.id);
+  EXPECT_TRUE(gone) << gone.error().message();
+  return output;
+}
+
+}  // namespace atl::priv

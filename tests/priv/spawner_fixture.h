@@ -1,0 +1,67 @@
+// A real atoll-spawner with directories of its own, and the client that talks to it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/launch/spawner_client.h"
+#include "tests/priv/priv_test.h"
+#include "tests/support/poll_loop.h"
+
+namespace atl::priv {
+
+class SpawnerFixture {
+ public:
+  // Starts it with the stand-in for execd, or the real one. Layer 1 is a busybox root.
+  explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC");
+  ~SpawnerFixture();
+
+  launch::SpawnerClient& client() { return *client_; }
+  testing::PollLoop& loop() { return loop_; }
+  const wire::Reply& hello() const { return hello_; }
+  pid_t pid() const { return pid_; }
+  std::string data_dir() const { return scratch_ / "data"; }
+  std::string run_dir() const { return scratch_ / "run"; }
+
+  void Connect();
+  void StartProcess();
+  void KillProcess();
+  // Until the present connection has ended.
+  void AwaitLost();
+
+  Status Prepare(uint32_t slot, const wire::Limits& limits = {});
+  static wire::Plan PlanFor(uint32_t slot);
+
+  struct Sandbox {
+    wire::Plan plan;
+    UniqueFd control;
+    launch::Built built;
+  };
+  // Prepares the slot and builds. The other end of execd's control socket is in the result.
+  Result<Sandbox> Build(uint32_t slot);
+  Result<Sandbox> Build(const wire::Plan& plan);
+  Status Destroy(const std::string& id);
+
+  // Claims: runs `script` with busybox sh as the entrypoint.
+  static void Claim(const Sandbox& sandbox, const std::string& script);
+  // Build, claim, everything it prints, destroy.
+  std::string Run(const std::string& script, uint32_t slot = 1);
+  static std::string ReadToEnd(int fd);
+
+  std::vector<wire::SandboxRecord> exits;
+
+ private:
+  ScratchDir scratch_;
+  std::string execd_;
+  pid_t pid_ = -1;
+  testing::PollLoop loop_;
+  wire::Reply hello_;
+  std::unique_ptr<launch::SpawnerClient> client_;
+  bool lost_ = false;
+};
+
+}  // namespace atl::priv

@@ -1,0 +1,135 @@
+// A daemon that has been taken over asks the spawner for what it must not get.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+
+#include "runtime/base/sys.h"
+#include "tests/priv/priv_test.h"
+#include "tests/priv/spawner_fixture.h"
+
+namespace atl::priv {
+namespace {
+
+Error BuildError(SpawnerFixture& spawner, const std::function<void(wire::Plan&)>& change) {
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  change(plan);
+  auto built = spawner.Build(plan);
+  EXPECT_FALSE(built);
+  return built ? Error(Code::kInternal, "built") : built.error();
+}
+
+PRIV_TEST(HostileDaemon, PlansAreChecked) {
+  SpawnerFixture spawner;
+  ASSERT_TRUE(spawner.Prepare(1));
+  const auto code = [&](const std::function<void(wire::Plan&)>& change) {
+    return CodeName(BuildError(spawner, change).code());
+  };
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.id = "../../etc"; }), "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.id = ""; }), "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.slot = 2; }), "failed_precondition");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.layers = {}; }), "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.layers = {1, 77}; }), "not_found");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.hostname = "a,lowerdir=/"; }), "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.hostname = std::string(65, 'a'); }),
+            "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.hosts = std::string(9000, '#'); }),
+            "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.shm_bytes = ~uint64_t{0}; }), "invalid_argument");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.layers = std::vector<wire::LayerId>(200, 1); }),
+            "invalid_argument");
+  // Refused plans have cost nothing: the slot is still there.
+  auto sandbox = spawner.Build(SpawnerFixture::PlanFor(1));
+  EXPECT_TRUE(sandbox);
+}
+
+PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
+  SpawnerFixture spawner;
+  ASSERT_TRUE(spawner.Prepare(1));
+  auto directory = sys::Open("/", O_RDONLY | O_DIRECTORY);
+  auto stream = sys::UnixPair(SOCK_STREAM);
+  auto packets = sys::UnixPair(SOCK_SEQPACKET);
+  ASSERT_TRUE(directory && stream && packets);
+  const auto refused = [&](int control, int listener) {
+    Code code = Code::kInternal;
+    bool answered = false;
+    spawner.client().Build(SpawnerFixture::PlanFor(1), control, listener,
+                           [&](const Result<launch::Built>& built) {
+                             answered = true;
+                             if (!built) code = built.error().code();
+                           });
+    spawner.loop().RunUntil([&] { return answered; });
+    return code == Code::kPermissionDenied;
+  };
+  EXPECT_TRUE(refused(directory->get(), stream->a.get()));
+  EXPECT_TRUE(refused(stream->a.get(), directory->get()));
+  EXPECT_TRUE(refused(stream->a.get(), stream->b.get())) << "not listening";
+  EXPECT_TRUE(refused(packets->a.get(), stream->b.get()));
+}
+
+PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {
+  SpawnerFixture spawner;
+  auto directory = sys::Open("/tmp", O_RDONLY | O_DIRECTORY);
+  auto passwd = sys::Open("/etc/passwd", O_RDWR);
+  ASSERT_TRUE(directory && passwd);
+  const auto split = [&](int input, int output) {
+    Result<std::string> report = std::string();
+    bool answered = false;
+    spawner.client().SplitArchive(input, output, [&](Result<std::string> answer) {
+      answered = true;
+      report = std::move(answer);
+    });
+    spawner.loop().RunUntil([&] { return answered; });
+    return report ? "done" : std::string(CodeName(report.error().code()));
+  };
+  EXPECT_EQ(split(passwd->get(), directory->get()), "permission_denied") << "open for writing";
+  EXPECT_EQ(split(directory->get(), directory->get()), "permission_denied");
+}
+
+// A connection without the client type, which cannot misbehave.
+UniqueFd RawConnection(const std::string& run_dir) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = run_dir + "/spawner.sock";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+PRIV_TEST(HostileDaemon, GarbageClosesTheConnectionOnly) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  for (const std::string& garbage :
+       {std::string("x"), std::string(90'000, '\xff'), std::string(64, '\0')}) {
+    const UniqueFd socket = RawConnection(spawner.run_dir());
+    ASSERT_TRUE(sys::SendMessage(socket.get(), garbage));
+    char byte;
+    EXPECT_EQ(::read(socket.get(), &byte, 1), 0) << "still open";
+  }
+  spawner.Connect();
+  EXPECT_EQ(spawner.hello().sandboxes.size(), 1u);
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
+PRIV_TEST(HostileDaemon, StrangersAreRefused) {
+  SpawnerFixture spawner;
+  // As a user that is neither root nor the daemon's; the socket's mode is taken out of the way.
+  ASSERT_EQ(::chmod((spawner.run_dir() + "/..").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod((spawner.run_dir() + "/spawner.sock").c_str(), 0666), 0);
+  ASSERT_EQ(::seteuid(1), 0);
+  const UniqueFd socket = RawConnection(spawner.run_dir());
+  ASSERT_EQ(::seteuid(0), 0);
+  char byte;
+  EXPECT_EQ(::read(socket.get(), &byte, 1), 0) << "not refused";
+}
+
+}  // namespace
+}  // namespace atl::priv

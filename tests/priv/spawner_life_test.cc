@@ -1,0 +1,166 @@
+// The life of sandboxes under the spawner: built, ended, killed, adopted; and that nothing is left.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "runtime/base/sys.h"
+#include "tests/priv/priv_test.h"
+#include "tests/priv/spawner_fixture.h"
+
+namespace atl::priv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> Children(const std::string& directory) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (entry.is_directory()) names.insert(entry.path().filename());
+  }
+  return names;
+}
+
+PRIV_TEST(SpawnerLife, RunsTheEntrypointUnderItsHostname) {
+  SpawnerFixture spawner;
+  EXPECT_EQ(spawner.Run("echo hello from $(busybox hostname); busybox cat /etc/hosts"),
+            "hello from box\n127.0.0.1 localhost\n");
+}
+
+PRIV_TEST(SpawnerLife, TellsHowProcessOneEnded) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  SpawnerFixture::Claim(*sandbox, "exit 7");
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
+  EXPECT_EQ(spawner.exits[0].id, sandbox->plan.id);
+  EXPECT_TRUE(WIFEXITED(spawner.exits[0].wait_status));
+  EXPECT_EQ(WEXITSTATUS(spawner.exits[0].wait_status), 7);
+  EXPECT_FALSE(spawner.exits[0].oom_killed);
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
+PRIV_TEST(SpawnerLife, DestroyLeavesNothing) {
+  SpawnerFixture spawner;
+  const std::string cgroups = spawner.hello().cgroup_path;
+  const std::string uppers = spawner.data_dir() + "/store/fs/uppers";
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  // Double forks, sessions of their own, a stopped process: all of it dies.
+  SpawnerFixture::Claim(*sandbox,
+                        "B=/bin/busybox; (($B setsid $B sleep 1000 &) &); $B sleep 1000 & "
+                        "kill -STOP $!; echo > /file; echo up; $B sleep 1000");
+  char up[3];
+  ASSERT_EQ(::read(sandbox->control.get(), up, 3), 3);
+  EXPECT_EQ(Children(cgroups), std::set<std::string>{"s1"});
+  EXPECT_EQ(Children(uppers), std::set<std::string>{"s1"});
+  EXPECT_TRUE(fs::exists(uppers + "/s1/upper/file"));
+
+  const Status gone = spawner.Destroy(sandbox->plan.id);
+  ASSERT_TRUE(gone) << gone.error().message();
+  // End of file on the control socket: the last process that held it is gone.
+  EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()), "");
+  EXPECT_EQ(Children(cgroups), std::set<std::string>{});
+  EXPECT_EQ(Children(uppers), std::set<std::string>{});
+  EXPECT_TRUE(fs::is_empty(spawner.run_dir() + "/spawner/records"));
+  EXPECT_NE(::kill(static_cast<pid_t>(sandbox->built.pid), 0), 0);
+}
+
+PRIV_TEST(SpawnerLife, AFrozenSandboxDiesToo) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  bool frozen = false;
+  spawner.client().Freeze(sandbox->plan.id, true, [&](const Status& status) {
+    EXPECT_TRUE(status);
+    frozen = true;
+  });
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return frozen; }));
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
+PRIV_TEST(SpawnerLife, MemoryLimitIsTheCauseOfDeath) {
+  SpawnerFixture spawner;
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  plan.limits.memory_bytes = 16 << 20;
+  ASSERT_TRUE(spawner.Prepare(1));
+  auto sandbox = spawner.Build(plan);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  SpawnerFixture::Claim(*sandbox, "x=0123456789; while :; do x=$x$x; done");
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
+  EXPECT_TRUE(spawner.exits[0].oom_killed);
+  EXPECT_TRUE(spawner.Destroy(plan.id));
+}
+
+PRIV_TEST(SpawnerLife, PidLimitHolds) {
+  SpawnerFixture spawner;
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  plan.limits.pids = 20;
+  ASSERT_TRUE(spawner.Prepare(1));
+  auto sandbox = spawner.Build(plan);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  SpawnerFixture::Claim(*sandbox,
+                        "i=0; while test $i -lt 100; do /bin/busybox sleep 1000 & i=$((i+1)); "
+                        "done 2>/dev/null; echo never");
+  // The shell gives up when fork fails: 20 and execd's reserve of 16, itself included.
+  EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()).find("never"), std::string::npos);
+  EXPECT_TRUE(spawner.Destroy(plan.id));
+}
+
+PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
+  SpawnerFixture spawner;
+  auto lives = spawner.Build(1);
+  auto ends = spawner.Build(2);
+  ASSERT_TRUE(lives && ends);
+  ASSERT_TRUE(spawner.Prepare(3));  // in stock: nobody's after the crash
+  spawner.KillProcess();
+  // This one ends while nobody watches.
+  SpawnerFixture::Claim(*ends, "exit 3");
+  EXPECT_EQ(SpawnerFixture::ReadToEnd(ends->control.get()), "");
+
+  spawner.StartProcess();
+  spawner.Connect();
+  ASSERT_EQ(spawner.hello().sandboxes.size(), 2u);
+  for (const wire::SandboxRecord& record : spawner.hello().sandboxes) {
+    EXPECT_EQ(record.exited, record.id == ends->plan.id);
+    EXPECT_EQ(record.code_known, record.id == lives->plan.id);
+  }
+  // Adopted means still in charge: it answers, its end is noticed, and it can be destroyed.
+  SpawnerFixture::Claim(*lives, "echo alive");
+  EXPECT_EQ(SpawnerFixture::ReadToEnd(lives->control.get()), "alive\n");
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
+  EXPECT_EQ(spawner.exits[0].id, lives->plan.id);
+  EXPECT_TRUE(spawner.Destroy(lives->plan.id));
+  EXPECT_TRUE(spawner.Destroy(ends->plan.id));
+  // The slots serve again, the one in stock at the crash too.
+  for (uint32_t slot : {1u, 2u, 3u}) EXPECT_EQ(spawner.Run("echo again", slot), "again\n");
+}
+
+PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  ASSERT_TRUE(spawner.Prepare(2));
+  ASSERT_EQ(::kill(spawner.pid(), SIGHUP), 0);
+  // The old program's connection ends when the new one takes over; then it answers under the same
+  // pid.
+  spawner.AwaitLost();
+  spawner.Connect();
+  ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
+  EXPECT_FALSE(spawner.hello().sandboxes[0].exited);
+  SpawnerFixture::Claim(*sandbox, "exit 5");
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
+  EXPECT_TRUE(spawner.exits[0].code_known);
+  EXPECT_EQ(WEXITSTATUS(spawner.exits[0].wait_status), 5);
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+  EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+}
+
+}  // namespace
+}  // namespace atl::priv

@@ -1,0 +1,121 @@
+// Hostile images: what stands where the spawner wants to mount.
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "runtime/spawner/config.h"
+#include "tests/priv/priv_test.h"
+#include "tests/priv/spawner_fixture.h"
+
+namespace atl::priv {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Own(const fs::path& path) {
+  ASSERT_EQ(::lchown(path.c_str(), spawner::kStoreIdBase, spawner::kStoreIdBase), 0) << path;
+}
+
+// Layer 2 on top of the busybox layer, filled by `fill`; then what `script` prints, or the build's
+// error.
+std::string RunWithLayer(const std::function<void(const fs::path&)>& fill,
+                         const std::string& script) {
+  SpawnerFixture spawner;
+  const fs::path layer = spawner.data_dir() + "/store/fs/layers/2";
+  fs::create_directories(layer);
+  fill(layer);
+  for (const auto& entry : fs::recursive_directory_iterator(layer)) Own(entry.path());
+  Own(layer);
+  EXPECT_TRUE(spawner.Prepare(1));
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  plan.layers = {2, 1};
+  auto sandbox = spawner.Build(plan);
+  if (!sandbox) return sandbox.error().message();
+  SpawnerFixture::Claim(*sandbox, script);
+  std::string output = SpawnerFixture::ReadToEnd(sandbox->control.get());
+  EXPECT_TRUE(spawner.Destroy(plan.id));
+  return output;
+}
+
+// B3, and B1's sibling: /dev, /proc, /sys as links to somewhere of the image's choice.
+PRIV_TEST(HostileImage, MountTargetsMayNotBeLinks) {
+  for (const char* name : {"dev", "proc", "sys"}) {
+    const std::string result = RunWithLayer(
+        [&](const fs::path& layer) {
+          fs::create_directories(layer / "elsewhere");
+          fs::create_directory_symlink("elsewhere", layer / name);
+        },
+        "echo built");
+    EXPECT_NE(result.find(std::string("the image's /") + name + " is not a directory"),
+              std::string::npos)
+        << result;
+  }
+}
+
+PRIV_TEST(HostileImage, MountTargetsMayNotBeFiles) {
+  const std::string result = RunWithLayer(
+      [](const fs::path& layer) { std::ofstream(layer / "proc") << "x"; }, "echo built");
+  EXPECT_NE(result.find("the image's /proc is not a directory"), std::string::npos) << result;
+}
+
+// B1: the source of masks is not the image's /dev/null.
+PRIV_TEST(HostileImage, OwnDevNullIsNotUsedForMasks) {
+  EXPECT_EQ(RunWithLayer(
+                [](const fs::path& layer) {
+                  fs::create_directories(layer / "dev");
+                  fs::create_symlink("/proc/sys/kernel/core_pattern", layer / "dev/null");
+                },
+                "B=/bin/busybox; $B stat -c '%F %t:%T' /dev/null /proc/kallsyms; "
+                "/bin/attack core-pattern"),
+            "character special file 1:3\ncharacter special file 1:3\ncore-pattern: EACCES\n");
+}
+
+// A link at /etc/resolv.conf is replaced, never followed.
+PRIV_TEST(HostileImage, LinksInEtcAreReplaced) {
+  EXPECT_EQ(RunWithLayer(
+                [](const fs::path& layer) {
+                  fs::create_directories(layer / "etc");
+                  fs::create_symlink("/bin/busybox", layer / "etc/hosts");
+                  fs::create_symlink("../run/stub/resolv.conf", layer / "etc/resolv.conf");
+                },
+                "B=/bin/busybox; $B cat /etc/resolv.conf /etc/hosts; "
+                "$B test -L /etc/hosts || echo file"),
+            "nameserver 10.200.255.254\n127.0.0.1 localhost\nfile\n");
+}
+
+PRIV_TEST(HostileImage, EtcMayNotBeALink) {
+  const std::string result = RunWithLayer(
+      [](const fs::path& layer) { fs::create_directory_symlink("/proc/sys", layer / "etc"); },
+      "echo built");
+  EXPECT_NE(result.find("step etc"), std::string::npos) << result;
+}
+
+// B7: nodev on the root.
+PRIV_TEST(HostileImage, DeviceNodesOfALayerDoNotOpen) {
+  EXPECT_EQ(RunWithLayer(
+                [](const fs::path& layer) {
+                  ASSERT_EQ(::mknod((layer / "null").c_str(), S_IFCHR | 0666, 0x103), 0);
+                },
+                "echo x > /null || echo refused"),
+            "sh: can't create /null: Permission denied\nrefused\n");
+}
+
+PRIV_TEST(HostileImage, ReadonlyRootIsReadonly) {
+  SpawnerFixture spawner;
+  ASSERT_TRUE(spawner.Prepare(1));
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  plan.readonly_root = true;
+  auto sandbox = spawner.Build(plan);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  SpawnerFixture::Claim(*sandbox, "/bin/busybox touch /x 2>/dev/null || echo refused");
+  EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()), "refused\n");
+}
+
+}  // namespace
+}  // namespace atl::priv

@@ -1,0 +1,225 @@
+// Plays attacks from inside a sandbox: each argument is one attack, each line of output "NAME:
+// RESULT", where RESULT is the errno's name, "killed NAME" for a signal, or "ALLOWED". Static, so
+// that it runs in any image.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace {
+
+constexpr long kX32 = 0x40000000;
+
+long I386(long number, long a, long b, long c) {
+  long result;
+  // The 32-bit entry of a 64-bit process: what an AF_ALG exploit tries when the 64-bit call is
+  // filtered.
+  asm volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory");
+  if (result < 0) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return result;
+}
+
+long OpenFor(const char* path, int flags) {
+  return ::open(path, flags | O_CLOEXEC);
+}
+
+// Writes nothing: opening for writing is the attack; a kernel file that opens and then refuses is
+// refused.
+long WriteTo(const char* path, const char* text) {
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  return ::write(fd, text, strlen(text));
+}
+
+long Clone3(unsigned long flags) {
+  clone_args args{};
+  args.flags = flags;
+  args.exit_signal = SIGCHLD;
+  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+  if (pid == 0) ::_exit(0);
+  return pid;
+}
+
+long Clone(unsigned long flags) {
+  const long pid = ::syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (pid == 0) ::_exit(0);
+  return pid;
+}
+
+long Setns(const char* path) {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  return ::setns(fd, 0);
+}
+
+long Handle() {
+  // A file handle by hand (open_by_handle_at(2)): ext4, inode 2, the root of the host's file
+  // system.
+  alignas(file_handle) char bytes[sizeof(file_handle) + 8] = {};
+  auto* handle = reinterpret_cast<file_handle*>(bytes);
+  handle->handle_bytes = 8;
+  handle->handle_type = 1;
+  bytes[sizeof(file_handle)] = 2;
+  return ::open_by_handle_at(AT_FDCWD, handle, O_RDONLY);
+}
+
+struct Attack {
+  const char* name;
+  long (*run)();
+};
+
+constexpr Attack kAttacks[] = {
+    // E1, E2, E4: socket families
+    {"alg", [] { return long{::socket(38, SOCK_SEQPACKET, 0)}; }},
+    {"alg-x32", [] { return ::syscall(SYS_socket | kX32, 38, SOCK_SEQPACKET, 0); }},
+    {"alg-i386", [] { return I386(359, 38, SOCK_SEQPACKET, 0); }},
+    {"socketcall-i386", [] { return I386(102, 1, 0, 0); }},
+    {"key", [] { return long{::socket(15, SOCK_RAW, 2)}; }},
+    {"rxrpc", [] { return long{::socket(33, SOCK_DGRAM, 2)}; }},
+    {"xfrm", [] { return long{::socket(AF_NETLINK, SOCK_RAW, 6)}; }},
+    {"netfilter", [] { return long{::socket(AF_NETLINK, SOCK_RAW, 12)}; }},
+    {"packet", [] { return long{::socket(AF_PACKET, SOCK_RAW, 0)}; }},
+    {"vsock", [] { return long{::socket(40, SOCK_STREAM, 0)}; }},
+    {"raw", [] { return long{::socket(AF_INET, SOCK_RAW, 1)}; }},
+    {"raw6", [] { return long{::socket(AF_INET6, SOCK_RAW, 58)}; }},
+    {"sctp", [] { return long{::socket(AF_INET, SOCK_STREAM, 132)}; }},
+    {"mptcp", [] { return long{::socket(AF_INET, SOCK_STREAM, 262)}; }},
+    {"tcp", [] { return long{::socket(AF_INET, SOCK_STREAM, 0)}; }},  // must be allowed
+    // E3, E4: namespaces and the gateways behind them
+    {"unshare-user", [] { return long{::unshare(CLONE_NEWUSER)}; }},
+    {"unshare-net", [] { return long{::unshare(CLONE_NEWNET)}; }},
+    {"unshare-mount", [] { return long{::unshare(CLONE_NEWNS)}; }},
+    {"clone-user", [] { return Clone(CLONE_NEWUSER); }},
+    {"clone-net", [] { return Clone(CLONE_NEWNET); }},
+    {"clone3-user", [] { return Clone3(CLONE_NEWUSER); }},
+    {"clone3-user-net", [] { return Clone3(CLONE_NEWUSER | CLONE_NEWNET); }},
+    {"setns", [] { return Setns("/proc/self/ns/net"); }},
+    {"fsopen", [] { return long{::fsopen("ext4", 0)}; }},
+    {"mount", [] { return long{::mount("none", "/tmp", "tmpfs", 0, nullptr)}; }},
+    {"remount",
+     [] { return long{::mount(nullptr, "/proc/sys", nullptr, MS_REMOUNT | MS_BIND, nullptr)}; }},
+    {"umount", [] { return long{::umount2("/proc/sys", MNT_DETACH)}; }},
+    {"open-tree", [] { return long{::open_tree(AT_FDCWD, "/", 1)}; }},
+    {"pivot", [] { return ::syscall(SYS_pivot_root, ".", "."); }},
+    {"chroot", [] { return long{::chroot("/tmp")}; }},
+    {"io-uring", [] { return ::syscall(SYS_io_uring_setup, 8, nullptr); }},
+    {"bpf", [] { return ::syscall(SYS_bpf, 0, nullptr, 0); }},
+    {"userfaultfd", [] { return ::syscall(SYS_userfaultfd, 0); }},
+    {"perf", [] { return ::syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0); }},
+    {"keyctl", [] { return ::syscall(SYS_keyctl, 0, -3, 0, 0, 0); }},
+    {"add-key", [] { return ::syscall(SYS_add_key, "user", "x", "y", 1, -3); }},
+    {"kexec", [] { return ::syscall(SYS_kexec_load, 0, 0, nullptr, 0); }},
+    {"init-module", [] { return ::syscall(SYS_init_module, nullptr, 0, ""); }},
+    {"syslog", [] { return ::syscall(SYS_syslog, 3, nullptr, 0); }},
+    {"personality", [] { return ::syscall(SYS_personality, 0x0400000); }},  // READ_IMPLIES_EXEC
+    {"unknown-call", [] { return ::syscall(600, 0); }},
+    // B7, B8
+    {"handle", [] { return Handle(); }},
+    {"name-to-handle",
+     [] { return ::syscall(SYS_name_to_handle_at, AT_FDCWD, "/", nullptr, nullptr, 0); }},
+    {"mknod-block", [] { return long{::mknod("/tmp/disk", S_IFBLK | 0600, makedev(254, 0))}; }},
+    {"mknod-char", [] { return long{::mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1))}; }},
+    {"open-kmsg", [] { return OpenFor("/dev/kmsg", O_RDONLY); }},
+    {"open-mem", [] { return OpenFor("/dev/mem", O_RDONLY); }},
+    {"create-in-dev", [] { return long{::open("/dev/x", O_CREAT | O_WRONLY, 0600)}; }},
+    // B6
+    {"core-pattern", [] { return WriteTo("/proc/sys/kernel/core_pattern", "|/tmp/x"); }},
+    {"modprobe", [] { return WriteTo("/proc/sys/kernel/modprobe", "/tmp/x"); }},
+    {"sysrq", [] { return WriteTo("/proc/sysrq-trigger", "h"); }},
+    {"sysrq-switch", [] { return WriteTo("/proc/sys/kernel/sysrq", "1"); }},
+    {"binfmt", [] { return WriteTo("/proc/sys/fs/binfmt_misc/register", ":x:M::x::/tmp/x:"); }},
+    {"uevent-helper", [] { return WriteTo("/sys/kernel/uevent_helper", "/tmp/x"); }},
+    {"release-agent", [] { return WriteTo("/sys/fs/cgroup/release_agent", "/tmp/x"); }},
+    {"cgroup-procs", [] { return WriteTo("/sys/fs/cgroup/cgroup.procs", "0"); }},
+    {"cgroup-mkdir", [] { return long{::mkdir("/sys/fs/cgroup/x", 0755)}; }},
+    {"user-limits", [] { return WriteTo("/proc/sys/user/max_user_namespaces", "100"); }},
+    {"oom-down", [] { return WriteTo("/proc/self/oom_score_adj", "-1000"); }},
+    {"hostname", [] { return long{::sethostname("x", 1)}; }},
+    // A7
+    {"tiocsti",
+     [] {
+       char c = 'x';
+       return long{::ioctl(0, TIOCSTI, &c)};
+     }},
+    // A3: process 1
+    {"ptrace-1", [] { return ::ptrace(PTRACE_SEIZE, 1, nullptr, nullptr); }},
+    {"mem-1", [] { return OpenFor("/proc/1/mem", O_RDONLY); }},
+    {"environ-1", [] { return OpenFor("/proc/1/environ", O_RDONLY); }},
+    {"fd-1", [] { return OpenFor("/proc/1/fd", O_RDONLY | O_DIRECTORY); }},
+    {"maps-1", [] { return OpenFor("/proc/1/maps", O_RDONLY); }},
+    {"cwd-1", [] { return OpenFor("/proc/1/cwd", O_PATH); }},
+    {"root-1", [] { return OpenFor("/proc/1/root", O_PATH | O_DIRECTORY); }},
+    {"exe-1-read", [] { return OpenFor("/proc/1/exe", O_RDONLY); }},
+    {"exe-1-write", [] { return OpenFor("/proc/1/exe", O_WRONLY); }},
+    {"pidfd-getfd-1",
+     [] {
+       const long pidfd = ::syscall(SYS_pidfd_open, 1, 0);
+       return pidfd < 0 ? pidfd : ::syscall(SYS_pidfd_getfd, pidfd, 3, 0);
+     }},
+};
+
+std::string ResultOf(long (*run)()) {
+  int fds[2];
+  if (::pipe(fds) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    errno = 0;
+    const long result = run();
+    const int number = result < 0 ? errno : 0;
+    ::_exit(::write(fds[1], &number, sizeof number) == sizeof number ? 0 : 1);
+  }
+  ::close(fds[1]);
+  int number = -1;
+  const ssize_t n = ::read(fds[0], &number, sizeof number);
+  ::close(fds[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return std::string("killed SIG") + sigabbrev_np(WTERMSIG(status));
+  if (n != sizeof number) return "no result";
+  return number == 0 ? "ALLOWED" : strerrorname_np(number);
+}
+
+// "as UID PROGRAM ARG…": becomes that user and executes the program.
+int RunAs(char** argv) {
+  const auto id = static_cast<uid_t>(atoi(argv[2]));
+  if (::setresgid(id, id, id) != 0 || ::setresuid(id, id, id) != 0) return 1;
+  ::execv(argv[3], argv + 3);
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 3 && std::string_view(argv[1]) == "as") return RunAs(argv);
+  for (int i = 1; i < argc; ++i) {
+    bool known = false;
+    for (const Attack& attack : kAttacks) {
+      if (std::string_view(argv[i]) != attack.name) continue;
+      known = true;
+      std::printf("%s: %s\n", attack.name, ResultOf(attack.run).c_str());
+    }
+    if (!known) std::printf("%s: no such attack\n", argv[i]);
+  }
+}

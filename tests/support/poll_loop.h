@@ -1,0 +1,42 @@
+// A Loop for tests: poll(2) on the calling thread, turned by hand. RunBlocking runs at once, on
+// this thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+
+#include "runtime/base/loop.h"
+
+namespace atl::testing {
+
+class PollLoop final : public Loop {
+ public:
+  Id WatchReadable(int fd, Callback callback) override;
+  void Unwatch(Id id) override;
+  Id After(int64_t delay_us, Callback callback) override;
+  void Cancel(Id id) override;
+  void Post(Callback callback) override;
+  void RunBlocking(Callback work, Callback done) override;
+
+  // Serves what happens until `ready` holds; false after `timeout_ms`.
+  bool RunUntil(const std::function<bool()>& ready, int timeout_ms = 10'000);
+
+ private:
+  struct Watch {
+    int fd;
+    Callback callback;
+  };
+  struct Timer {
+    int64_t at_us;
+    Callback callback;
+  };
+  void RunOnce(int timeout_ms);
+
+  Id next_ = 1;
+  std::map<Id, Watch> watches_;
+  std::map<Id, Timer> timers_;
+  std::deque<Callback> posted_;
+};
+
+}  // namespace atl::testing

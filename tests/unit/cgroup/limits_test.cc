@@ -1,0 +1,135 @@
+#include "cgroup/limits.h"
+
+#include <gtest/gtest.h>
+
+namespace atl::cgroup {
+namespace {
+
+const std::vector<std::string> kAll = {"memory", "swap", "pids", "cpu", "io"};
+
+Result<wire::Limits> Parse(const std::map<std::string, std::string>& requested,
+                           const std::vector<std::string>& available = kAll) {
+  return ParseLimits(requested, LimitDefaults(), available);
+}
+
+TEST(Limits, NothingAskedGivesTheDefaults) {
+  const auto limits = Parse({});
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->cpu_millis, 1000U);
+  EXPECT_EQ(limits->memory_bytes, 512ULL << 20);
+  EXPECT_EQ(limits->pids, 512U);
+  EXPECT_EQ(limits->swap_bytes, 0U);
+  EXPECT_EQ(limits->io_read_bps, 0U);
+}
+
+TEST(Limits, CpuVectors) {
+  const std::pair<const char*, uint32_t> good[] = {
+      {"1", 1000},  {"0.5", 500},   {"500m", 500},     {"2.25", 2250}, {".5", 500},
+      {"1.", 1000}, {"0.0109", 10}, {"1024", 1024000}, {"10m", 10},
+  };
+  for (const auto& [text, millis] : good) {
+    const auto limits = Parse({{"cpu", text}});
+    ASSERT_TRUE(limits) << text;
+    EXPECT_EQ(limits->cpu_millis, millis) << text;
+  }
+  for (const char* text : {"",
+                           "m",
+                           ".",
+                           "0",
+                           "0.001",
+                           "9m",
+                           "-1",
+                           "+1",
+                           "1e3",
+                           "0x1",
+                           "nan",
+                           "inf",
+                           "1 ",
+                           " 1",
+                           "1,5",
+                           "1.5m",
+                           "1025",
+                           "1024.001",
+                           "18446744073709551616",
+                           "18446744073709551615",
+                           "18446744073709551615m",
+                           "1.0000000001",
+                           "1..5"}) {
+    const auto limits = Parse({{"cpu", text}});
+    ASSERT_FALSE(limits) << text;
+    EXPECT_EQ(limits.error().code(), Code::kInvalidArgument);
+    EXPECT_NE(limits.error().message().find("resourceLimits.cpu"), std::string::npos);
+    EXPECT_NE(limits.error().message().find(text), std::string::npos);
+  }
+}
+
+TEST(Limits, MemoryVectors) {
+  const std::pair<const char*, uint64_t> good[] = {
+      {"6291456", 6291456},    {"6Mi", 6ULL << 20},      {"512Mi", 512ULL << 20},
+      {"512mi", 512ULL << 20}, {"512MiB", 512ULL << 20}, {"512m", 512000000},
+      {"512M", 512000000},     {"512MB", 512000000},     {"1g", 1000000000},
+      {"2Gi", 2ULL << 30},     {"8000k", 8000000},       {"8192Ki", 8ULL << 20},
+      {"1t", 1000000000000},   {"64Ti", 64ULL << 40},    {"7000000b", 7000000},
+  };
+  for (const auto& [text, bytes] : good) {
+    const auto limits = Parse({{"memory", text}});
+    ASSERT_TRUE(limits) << text;
+    EXPECT_EQ(limits->memory_bytes, bytes) << text;
+  }
+  for (const char* text :
+       {"", "Mi", "0", "5Mi", "-1", "1.5Gi", "512 Mi", "512Mi ", "512X", "512Pi", "65Ti",
+        "18446744073709551615", "18446744073709551616", "99999999999Ti"}) {
+    const auto limits = Parse({{"memory", text}});
+    ASSERT_FALSE(limits) << text;
+    EXPECT_EQ(limits.error().code(), Code::kInvalidArgument);
+  }
+}
+
+TEST(Limits, PidsSwapAndIo) {
+  auto limits = Parse({{"pids", "64"}, {"swap", "1Gi"}, {"io", "rbps=10Mi,wiops=100"}});
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->pids, 64U);
+  EXPECT_EQ(limits->swap_bytes, 1ULL << 30);
+  EXPECT_EQ(limits->io_read_bps, 10ULL << 20);
+  EXPECT_EQ(limits->io_write_bps, 0U);
+  EXPECT_EQ(limits->io_write_iops, 100U);
+  for (const char* text : {"", "0", "7", "64k", "4194305", "-8"}) {
+    EXPECT_FALSE(Parse({{"pids", text}})) << text;
+  }
+  for (const char* text : {"", "10Mi", "rbps=", "rbps=1", "rbps=10Mi,", ",rbps=10Mi", "riops=0",
+                           "riops=4294967296", "rbps=1Mi,rbps=2Mi", "bps=1Mi", "riops=1k"}) {
+    EXPECT_FALSE(Parse({{"io", text}})) << text;
+  }
+}
+
+TEST(Limits, WhatIsNotOfferedIsRefused) {
+  EXPECT_EQ(Parse({{"gpu", "1"}}).error().code(), Code::kUnimplemented);
+  EXPECT_EQ(Parse({{"disk", "10Gi"}}).error().code(), Code::kUnimplemented);
+  const auto unknown = Parse({{"ram", "1Gi"}});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(unknown.error().message().find("'ram'"), std::string::npos);
+  EXPECT_NE(unknown.error().message().find("cpu, memory"), std::string::npos);
+}
+
+TEST(Limits, WhatTheHostCannotEnforceIsRefused) {
+  const std::vector<std::string> without = {"pids", "cpu"};
+  const auto limits = Parse({{"memory", "1Gi"}}, without);
+  ASSERT_FALSE(limits);
+  EXPECT_EQ(limits.error().code(), Code::kInvalidArgument);
+  EXPECT_FALSE(Parse({{"swap", "1Mi"}}, without));
+  EXPECT_TRUE(Parse({{"swap", "0"}}, without));
+  const auto defaults = Parse({}, without);
+  ASSERT_TRUE(defaults);
+  EXPECT_EQ(defaults->memory_bytes, 0U);
+  EXPECT_EQ(defaults->pids, 512U);
+}
+
+TEST(Limits, AnErrorDoesNotRepeatAMegabyte) {
+  const auto limits = Parse({{"memory", std::string(1 << 20, '9')}});
+  ASSERT_FALSE(limits);
+  EXPECT_LT(limits.error().message().size(), 400U);
+}
+
+}  // namespace
+}  // namespace atl::cgroup

@@ -1,0 +1,404 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <future>
+
+#include "tests/unit/http/socket_peer.h"
+
+namespace atl::http {
+namespace {
+
+std::string BodyOf(const std::string& response) {
+  return response.substr(response.find("\r\n\r\n") + 4);
+}
+
+// A server that forwards everything, with the raw target, to a socket that the test listens on.
+class Forwarded : public testing::Test {
+ protected:
+  Forwarded()
+      : server_([this](const std::shared_ptr<Exchange>& exchange) {
+          Upstream upstream;
+          upstream.socket_path = upstream_.path();
+          upstream.target = exchange->request().target;
+          upstream.drop_headers = {"cookie", "OPEN-SANDBOX-API-KEY"};
+          upstream.set_headers = {{"Host", "127.0.0.1:44772"}, {"X-Forwarded-For", "1.2.3.4"}};
+          upstream.on_error = [](const Error& error) {
+            return Response{502, {}, "upstream: " + error.message()};
+          };
+          exchange->Forward(std::move(upstream));
+        }) {}
+
+  static std::string Get(const std::string& target, const std::string& fields = "") {
+    return "GET " + target + " HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n";
+  }
+
+  UnixListener upstream_;
+  RunningServer server_;
+};
+
+TEST_F(Forwarded, PassesTargetAndFieldsAndStripsWhatIsNotForTheUpstream) {
+  Peer client = server_.Connect();
+  client.Send(
+      Get("/a%2Fb/../c?x=%20&x=+&y",
+          "X-One: 1\r\nCookie: secret\r\nopen-sandbox-api-key: key\r\nX-Multi: a\r\n"
+          "X-Multi: b\r\nConnection: X-Hop, keep-alive\r\nX-Hop: gone\r\nTE: trailers\r\n"
+          "Keep-Alive: timeout=5\r\nProxy-Authorization: no\r\nX-Forwarded-For: forged\r\n"));
+  Peer upstream = upstream_.Accept();
+  EXPECT_EQ(upstream.ReadUntil("\r\n\r\n"),
+            "GET /a%2Fb/../c?x=%20&x=+&y HTTP/1.1\r\nX-One: 1\r\nX-Multi: a\r\nX-Multi: b\r\n"
+            "Host: 127.0.0.1:44772\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n");
+  upstream.Send(
+      "HTTP/1.1 207 Odd Reason\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2, c\r\n"
+      "Connection: X-Gone\r\nX-Gone: 1\r\nContent-Length: 4\r\n\r\nbody");
+  EXPECT_EQ(client.ReadResponse(),
+            "HTTP/1.1 207 Odd Reason\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2, c\r\n"
+            "Content-Length: 4\r\n\r\nbody");
+}
+
+TEST_F(Forwarded, ConnectionFieldCannotStripTheLength) {
+  Peer client = server_.Connect();
+  client.Send(
+      "POST / HTTP/1.1\r\nHost: h\r\nConnection: content-length\r\nContent-Length: 3\r\n"
+      "\r\nabc");
+  Peer upstream = upstream_.Accept();
+  const std::string head = upstream.ReadUntil("\r\n\r\n");
+  EXPECT_EQ(FieldsOf(head, "content-length"), std::vector<std::string>{"3"});
+  EXPECT_EQ(upstream.ReadExactly(3), "abc");
+}
+
+TEST_F(Forwarded, StreamsChunksAsTheyCome) {
+  Peer client = server_.Connect();
+  client.Send(Get("/events"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+  EXPECT_EQ(FieldsOf(client.ReadUntil("\r\n\r\n"), "transfer-encoding"),
+            std::vector<std::string>{"chunked"});
+  // Each piece arrives although the upstream sends nothing more until it has.
+  for (const std::string piece : {"one", "two", "three"}) {
+    upstream.Send(std::to_string(piece.size()) + "\r\n" + piece + "\r\n");
+    EXPECT_EQ(client.ReadUntil(piece + "\r\n"),
+              std::to_string(piece.size()) + "\r\n" + piece + "\r\n");
+  }
+  upstream.Send("0\r\n\r\n");
+  EXPECT_EQ(client.ReadUntil("0\r\n\r\n"), "0\r\n\r\n");
+}
+
+TEST_F(Forwarded, StreamsTheRequestBodyAsItComes) {
+  Peer client = server_.Connect();
+  client.Send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+  Peer upstream = upstream_.Accept();
+  EXPECT_EQ(FieldsOf(upstream.ReadUntil("\r\n\r\n"), "transfer-encoding").size(), 1U);
+  client.Send("3\r\nabc\r\n");
+  EXPECT_EQ(upstream.ReadUntil("abc\r\n"), "3\r\nabc\r\n");
+  client.Send("2\r\nde\r\n0\r\nTrailer: no\r\n\r\n");
+  EXPECT_EQ(upstream.ReadUntil("0\r\n\r\n"), "2\r\nde\r\n0\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse().substr(0, 12), "HTTP/1.1 200");
+}
+
+TEST_F(Forwarded, AsksTheClientToContinueByItself) {
+  Peer client = server_.Connect();
+  client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+  Peer upstream = upstream_.Accept();
+  EXPECT_TRUE(FieldsOf(upstream.ReadUntil("\r\n\r\n"), "expect").empty());
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.Send("abc");
+  EXPECT_EQ(upstream.ReadExactly(3), "abc");
+  upstream.Send(
+      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+      "HTTP/1.1 204 No Content\r\n\r\n");
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n");
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 204 No Content\r\n\r\n");
+}
+
+TEST_F(Forwarded, CarriesLargeBodiesBothWays) {
+  const std::string body(5'000'000, 'b');
+  Peer client = server_.Connect();
+  std::thread sender(
+      [&] { client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n" + body); });
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  EXPECT_TRUE(upstream.ReadExactly(body.size()) == body);
+  sender.join();
+  std::thread answerer(
+      [&] { upstream.Send("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n" + body); });
+  EXPECT_TRUE(BodyOf(client.ReadResponse()) == body);
+  answerer.join();
+}
+
+TEST_F(Forwarded, HoldsBackAnUpstreamWhoseClientDoesNotRead) {
+  Peer client = server_.Connect();
+  client.Send(Get("/"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\n\r\n");
+  // Socket buffers and ours take some; far less than what is offered.
+  const timeval patience{0, 100'000};
+  setsockopt(upstream.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  EXPECT_FALSE(upstream.TrySend(std::string(64 << 20, 'x')));
+}
+
+TEST_F(Forwarded, ABodyDelimitedByTheEndBecomesChunked) {
+  Peer client = server_.Connect();
+  client.Send(Get("/"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.0 200 OK\r\n\r\nabc");
+  EXPECT_EQ(BodyOf(client.ReadUntil("abc\r\n")), "3\r\nabc\r\n");
+  upstream.Close();
+  EXPECT_EQ(client.ReadUntil("0\r\n\r\n"), "0\r\n\r\n");
+  client.Send(Get("/again"));  // the client's connection lives on
+  EXPECT_NE(upstream_.Accept().ReadUntil("\r\n").find("/again"), std::string::npos);
+}
+
+TEST_F(Forwarded, AnHttp10ClientGetsAPlainBody) {
+  Peer client = server_.Connect();
+  client.Send("GET / HTTP/1.0\r\n\r\n");
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+  bool reset = true;
+  EXPECT_EQ(BodyOf(client.ReadToEnd(&reset)), "abc");
+  EXPECT_FALSE(reset);
+}
+
+TEST_F(Forwarded, AnHttp10ClientSeesAResetIfTheBodyIsCutOff) {
+  Peer client = server_.Connect();
+  client.Send("GET / HTTP/1.0\r\n\r\n");
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  client.ReadUntil("abc");
+  upstream.Close();
+  bool reset = false;
+  client.ReadToEnd(&reset);
+  EXPECT_TRUE(reset);
+}
+
+TEST_F(Forwarded, AnswerToHeadHasNoBody) {
+  Peer client = server_.Connect();
+  client.Send("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+  EXPECT_EQ(FieldsOf(client.ReadUntil("\r\n\r\n"), "content-length").front(), "1000");
+  client.Send(Get("/next"));
+  EXPECT_EQ(upstream.ReadUntil("\r\n"), "GET /next HTTP/1.1\r\n");
+}
+
+TEST_F(Forwarded, UsesAnUpstreamConnectionAgain) {
+  Peer client = server_.Connect();
+  client.Send(Get("/1"));
+  Peer upstream = upstream_.Accept();
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(upstream.ReadUntil(" HTTP/1.1\r\n"), "GET /" + std::to_string(i) + " HTTP/1.1\r\n");
+    upstream.ReadUntil("\r\n\r\n");
+    upstream.Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    EXPECT_EQ(BodyOf(client.ReadResponse()), "ok");
+    client.Send(Get("/" + std::to_string(i + 1)));
+  }
+}
+
+TEST_F(Forwarded, NeverUsesAConnectionAgainThatSpokeUnasked) {
+  Peer client = server_.Connect();
+  client.Send(Get("/1"));
+  Peer first = upstream_.Accept();
+  first.ReadUntil("\r\n\r\n");
+  first.Send(
+      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+      "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged");
+  EXPECT_EQ(BodyOf(client.ReadResponse()), "ok");
+  client.Send(Get("/2"));
+  Peer second = upstream_.Accept();
+  second.ReadUntil("\r\n\r\n");
+  second.Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nreal");
+  EXPECT_EQ(BodyOf(client.ReadResponse()), "real");
+}
+
+TEST_F(Forwarded, RepeatsASafeRequestOnAStaleConnectionButNoOther) {
+  for (const bool safe : {true, false}) {
+    Peer client = server_.Connect();
+    client.Send(Get("/1"));
+    Peer first = upstream_.Accept();
+    first.ReadUntil("\r\n\r\n");
+    first.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    client.ReadResponse();
+    client.Send(safe ? Get("/2") : "POST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+    first.ReadUntil("/2");  // taken, perhaps acted on …
+    first.Close();          // … and never answered
+    if (safe) {
+      Peer second = upstream_.Accept();
+      second.ReadUntil("\r\n\r\n");
+      second.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
+    EXPECT_EQ(client.ReadResponse().substr(0, 12), safe ? "HTTP/1.1 200" : "HTTP/1.1 502");
+  }
+  EXPECT_FALSE(upstream_.HasWaiting());
+}
+
+TEST_F(Forwarded, AnUpstreamThatIsNotThereIsAnError) {
+  unlink(upstream_.path().c_str());
+  Peer client = server_.Connect();
+  client.Send(Get("/"));
+  const std::string response = client.ReadResponse();
+  EXPECT_EQ(response.substr(0, 12), "HTTP/1.1 502");
+  EXPECT_NE(response.find("No such file"), std::string::npos);
+}
+
+TEST_F(Forwarded, AnUpstreamThatEndsOrBabblesBeforeItsHeadIsAnError) {
+  for (const std::string answer :
+       {"", "HTTP/1.1 200", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\nX : y\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense",
+        "HTTP/1.1 200 OK\r\nX: a\nSet-Cookie: b\r\n\r\n", "HTTP/1.1 101 Now\r\nUpgrade: x\r\n\r\n",
+        "\x15\x03\x01"}) {
+    Peer client = server_.Connect();
+    client.Send(Get("/"));
+    Peer upstream = upstream_.Accept();
+    upstream.ReadUntil("\r\n\r\n");
+    upstream.Send(answer);
+    upstream.Close();
+    EXPECT_EQ(client.ReadResponse().substr(0, 12), "HTTP/1.1 502") << answer;
+  }
+}
+
+TEST_F(Forwarded, ABodyThatIsCutOffNeverLooksComplete) {
+  for (const std::string answer :
+       {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n|nonsense"}) {
+    Peer client = server_.Connect();
+    client.Send(Get("/"));
+    Peer upstream = upstream_.Accept();
+    upstream.ReadUntil("\r\n\r\n");
+    const size_t pause = answer.find('|');
+    upstream.Send(answer.substr(0, pause));
+    client.ReadUntil("abc");
+    if (pause != std::string::npos) upstream.Send(answer.substr(pause + 1));
+    upstream.Close();
+    const std::string response = client.ReadToEnd();
+    EXPECT_EQ(response.find("0\r\n\r\n"), std::string::npos) << response;
+  }
+}
+
+TEST_F(Forwarded, AClientThatLeavesEndsTheUpstreamConnection) {
+  Peer client = server_.Connect();
+  client.Send(Get("/events"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n");
+  client.ReadUntil("x\r\n");
+  client.Close();
+  EXPECT_EQ(upstream.ReadToEnd(), "");
+}
+
+TEST_F(Forwarded, AClientThatLeavesIsNoticedWhileTheUpstreamIsStuck) {
+  Peer client = server_.Connect();
+  client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  // More than the upstream's socket and our buffer hold, so that some stays unread, but no more
+  // than the client's kernel can deliver together with the end.
+  client.Send(std::string(350'000, 'x'));
+  client.Close();
+  // The end is seen without reading anything of what lies in the buffers.
+  pollfd end{upstream.fd(), POLLRDHUP, 0};
+  EXPECT_EQ(poll(&end, 1, 10'000), 1);
+}
+
+TEST_F(Forwarded, AnEarlyAnswerEndsTheRequest) {
+  Peer client = server_.Connect();
+  client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nstart");
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("start");
+  upstream.Send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
+  EXPECT_EQ(BodyOf(client.ReadResponse()), "no");
+  EXPECT_EQ(client.ReadToEnd(), "");
+  EXPECT_EQ(upstream.ReadToEnd(), "");
+}
+
+TEST_F(Forwarded, AMalformedRequestBodyEndsTheUpstreamConnection) {
+  Peer client = server_.Connect();
+  client.Send("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("abc\r\n");
+  client.Send("nonsense\r\n");
+  EXPECT_EQ(client.ReadToEnd().substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(upstream.ReadToEnd(), "");
+}
+
+class Upgraded : public Forwarded {
+ protected:
+  // A client and an upstream with a tunnel between them.
+  std::pair<Peer, Peer> Tunnel() {
+    Peer client = server_.Connect();
+    client.Send(Get("/ws",
+                    "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
+                    "Sec-WebSocket-Key: k\r\n"));
+    Peer upstream = upstream_.Accept();
+    const std::string head = upstream.ReadUntil("\r\n\r\n");
+    EXPECT_EQ(FieldsOf(head, "upgrade"), std::vector<std::string>{"websocket"});
+    EXPECT_EQ(FieldsOf(head, "connection"), std::vector<std::string>{"Upgrade"});
+    EXPECT_EQ(FieldsOf(head, "sec-websocket-key"), std::vector<std::string>{"k"});
+    upstream.Send(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n"
+        "Upgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\nfirst");
+    EXPECT_EQ(client.ReadUntil("\r\n\r\n"),
+              "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: a\r\n"
+              "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    EXPECT_EQ(client.ReadExactly(5), "first");
+    return {std::move(client), std::move(upstream)};
+  }
+};
+
+TEST_F(Upgraded, CarriesBytesBothWays) {
+  auto [client, upstream] = Tunnel();
+  const std::string bytes(1'000'000, '\xff');
+  std::thread echo([&upstream = upstream, &bytes] {
+    EXPECT_TRUE(upstream.ReadExactly(bytes.size()) == bytes);
+    upstream.Send(bytes);
+  });
+  client.Send(bytes);
+  EXPECT_TRUE(client.ReadExactly(bytes.size()) == bytes);
+  echo.join();
+}
+
+TEST_F(Upgraded, PassesAHalfCloseOn) {
+  auto [client, upstream] = Tunnel();
+  client.Send("last words");
+  client.ShutdownWrite();
+  EXPECT_EQ(upstream.ReadToEnd(), "last words");
+  upstream.Send("answer");
+  upstream.Close();
+  EXPECT_EQ(client.ReadToEnd(), "answer");
+}
+
+TEST_F(Upgraded, EndsWithTheUpstream) {
+  auto [client, upstream] = Tunnel();
+  upstream.Close();
+  EXPECT_EQ(client.ReadToEnd(), "");
+}
+
+TEST_F(Upgraded, EndsWhenTheServerStops) {
+  auto [client, upstream] = Tunnel();
+  std::promise<void> stopped;
+  server_.OnLoop([&] { server_.server().Stop(1, [&] { stopped.set_value(); }); });
+  stopped.get_future().wait();
+  client.ReadToEnd();
+  upstream.ReadToEnd();
+}
+
+TEST_F(Upgraded, ARefusalIsAnOrdinaryAnswer) {
+  Peer client = server_.Connect();
+  client.Send(Get("/ws", "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+  EXPECT_EQ(BodyOf(client.ReadResponse()), "no");
+}
+
+}  // namespace
+}  // namespace atl::http

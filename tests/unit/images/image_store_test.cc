@@ -1,0 +1,332 @@
+#include "images/image_store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "images/oci_layout.h"
+#include "tests/unit/images/fake_parts.h"
+
+namespace atl::images {
+namespace {
+
+class ImageStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // Not on a disk: the database is synced at every commit, which is not what is tested here.
+    char pattern[] = "/dev/shm/atoll-store-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    directory_ = pattern;
+    Reopen();
+  }
+  void TearDown() override {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  void Reopen() {
+    store_.reset();
+    auto store = ImageStore::Open(directory_, loop_, runner_);
+    ASSERT_TRUE(store) << store.error().message();
+    store_ = *std::move(store);
+    loop_.Run();
+  }
+  UniqueFd Archive() {
+    auto fd = store_->TemporaryFile();
+    EXPECT_TRUE(fd) << fd.error().message();
+    return *std::move(fd);
+  }
+  Result<Image> Import(const FakeImage& image, const std::string& name) {
+    image.Fill(runner_, HostArchitecture());
+    return ImportMembers(name);
+  }
+  Result<Image> ImportMembers(const std::string& name) {
+    std::optional<Result<Image>> result;
+    store_->Import(Archive(), name, [&](Result<Image> r) { result = std::move(r); });
+    EXPECT_FALSE(result) << "called from inside Import";
+    loop_.Run();
+    EXPECT_TRUE(result);
+    EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/tmp"));
+    return *std::move(result);
+  }
+  // A failed import of members that someone has tampered with leaves nothing behind.
+  void Refused(const std::string& why, Code code = Code::kInvalidArgument) {
+    const auto present = runner_.present;
+    const size_t before = store_->List().size();
+    auto image = ImportMembers("bad");
+    ASSERT_FALSE(image) << why;
+    EXPECT_EQ(image.error().code(), code) << image.error().message();
+    EXPECT_NE(image.error().message().find(why), std::string::npos) << image.error().message();
+    EXPECT_EQ(runner_.present, present);
+    EXPECT_EQ(store_->List().size(), before);
+    Reopen();
+    EXPECT_EQ(store_->List().size(), before);
+  }
+
+  static bool Unused(wire::LayerId) { return false; }
+
+  ManualLoop loop_;
+  FakeRunner runner_{loop_};
+  std::string directory_;
+  std::unique_ptr<ImageStore> store_;
+};
+
+TEST_F(ImageStoreTest, ImportsAndRemembers) {
+  const FakeImage image{{"base", "middle", "top"}, "python:3.11", R"({"Env":["A=b"],"User":"u"})"};
+  auto imported = Import(image, "");
+  ASSERT_TRUE(imported) << imported.error().message();
+  EXPECT_EQ(imported->name, "python:3.11");
+  EXPECT_EQ(imported->layers, (std::vector<wire::LayerId>{3, 2, 1})) << "topmost first";
+  EXPECT_EQ(imported->size_bytes, 4U + 6U + 3U);
+  EXPECT_EQ(runner_.published, (std::set<wire::LayerId>{1, 2, 3}));
+  Reopen();
+  auto found = store_->Find("docker.io/library/python:3.11");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->layers, imported->layers);
+  EXPECT_EQ(found->digest, imported->digest);
+  EXPECT_EQ(found->config.env, std::vector<std::string>{"A=b"});
+  EXPECT_EQ(found->config.user, "u");
+  EXPECT_EQ(store_->Find("python").error().code(), Code::kNotFound);
+}
+
+TEST_F(ImageStoreTest, ASharedLayerIsUnpackedOnce) {
+  ASSERT_TRUE(Import({{"base", "a"}, ""}, "a"));
+  ASSERT_TRUE(Import({{"base", "b"}, ""}, "b"));
+  EXPECT_EQ(runner_.extracted.size(), 3U);
+  EXPECT_EQ(store_->Find("a")->layers.back(), store_->Find("b")->layers.back());
+  // And removed when nobody wants it any more.
+  ASSERT_TRUE(store_->Remove("a", Unused));
+  loop_.Run();
+  EXPECT_EQ(runner_.present.size(), 2U);
+  ASSERT_TRUE(store_->Remove("b", Unused));
+  loop_.Run();
+  EXPECT_TRUE(runner_.present.empty());
+  EXPECT_FALSE(store_->Remove("b", Unused));
+}
+
+TEST_F(ImageStoreTest, LayersOfRunningSandboxesStay) {
+  auto image = Import({{"base", "a"}, ""}, "a");
+  const wire::LayerId held = image->layers[0];
+  ASSERT_TRUE(store_->Remove("a", [&](wire::LayerId id) { return id == held; }));
+  loop_.Run();
+  EXPECT_EQ(runner_.present, std::set<wire::LayerId>{held});
+  Reopen();
+  EXPECT_EQ(runner_.present, std::set<wire::LayerId>{held}) << "a restart must not take it away";
+  store_->CollectLayers(Unused);
+  loop_.Run();
+  EXPECT_TRUE(runner_.present.empty());
+}
+
+TEST_F(ImageStoreTest, ANameMovesToTheNewImage) {
+  auto first = Import({{"one"}, ""}, "a");
+  auto second = Import({{"two"}, ""}, "a");
+  ASSERT_TRUE(second);
+  EXPECT_EQ(store_->List().size(), 1U);
+  EXPECT_EQ(store_->Find("a")->layers, second->layers);
+  store_->CollectLayers(Unused);
+  loop_.Run();
+  EXPECT_FALSE(runner_.present.contains(first->layers[0]));
+  EXPECT_TRUE(runner_.present.contains(second->layers[0]));
+}
+
+TEST_F(ImageStoreTest, LayersThatRepeatAreStackedOnce) {
+  auto image = Import({{"empty", "a", "empty", "b"}, ""}, "a");
+  ASSERT_TRUE(image);
+  EXPECT_EQ(image->layers, (std::vector<wire::LayerId>{3, 1, 2}));
+}
+
+TEST_F(ImageStoreTest, NothingBelowAnOpaqueRootIsStacked) {
+  const FakeImage image{{"base", "opaque", "top"}, ""};
+  image.Fill(runner_, HostArchitecture());
+  runner_.reports["opaque"].opaque_root = true;
+  auto imported = ImportMembers("a");
+  ASSERT_TRUE(imported);
+  EXPECT_EQ(imported->layers.size(), 2U);
+  EXPECT_EQ(runner_.present.size(), 2U) << "the hidden layer is not kept";
+  // The mark holds for the next image that shares the layer, after a restart, too.
+  Reopen();
+  EXPECT_EQ(Import({{"other", "opaque"}, ""}, "b")->layers.size(), 1U);
+}
+
+TEST_F(ImageStoreTest, ImportsAreQueued) {
+  FakeImage{{"a"}, ""}.Fill(runner_, HostArchitecture());
+  std::vector<std::string> order;
+  for (const char* name : {"one", "two", "three"}) {
+    store_->Import(Archive(), name, [&order](const Result<Image>& image) {
+      order.push_back(image ? image->name : image.error().message());
+    });
+  }
+  loop_.Run();
+  EXPECT_EQ(order, (std::vector<std::string>{"one:latest", "two:latest", "three:latest"}));
+  EXPECT_EQ(runner_.extracted.size(), 1U);
+  size_t refused = 0;
+  for (int i = 0; i < 20; ++i) {
+    store_->Import(Archive(), "x", [&refused](const Result<Image>& image) {
+      if (!image && image.error().code() == Code::kResourceExhausted) ++refused;
+    });
+  }
+  loop_.Run();
+  EXPECT_EQ(refused, 3U) << "one runs, sixteen wait";
+}
+
+TEST_F(ImageStoreTest, RefusesWhatIsNoImage) {
+  ASSERT_TRUE(Import({{"base"}, ""}, "good"));
+  runner_.members = {{"oci-layout", "{}"}};
+  Refused("skopeo copy");
+  runner_.members = {{"index.json", "nonsense"}};
+  Refused("not a JSON object");
+  FakeImage{{"a"}, ""}.Fill(runner_, "s390x");
+  Refused("is for linux/s390x");
+  FakeImage{{"a"}, "", R"({"WorkingDir":"/proc/self/fd/8"})"}.Fill(runner_, HostArchitecture());
+  Refused("beneath /proc");
+}
+
+TEST_F(ImageStoreTest, RefusesForgedBlobs) {
+  const FakeImage image{{"base", "top"}, ""};
+  for (const std::string& victim : {std::string("base"), std::string("top")}) {
+    image.Fill(runner_, HostArchitecture());
+    std::string& blob = runner_.members[FakeImage::Hex(victim)];
+    blob[0] = 'X';
+    Refused("digest mismatch");
+    blob += "longer";
+    Refused("its descriptor says");
+    runner_.members.erase(FakeImage::Hex(victim));
+    Refused("is missing in the archive");
+  }
+  // Config and manifest: any member whose bytes are not those of its name.
+  image.Fill(runner_, HostArchitecture());
+  for (auto& [name, bytes] : runner_.members) {
+    if (name == "index.json" || name == FakeImage::Hex("base") || name == FakeImage::Hex("top")) {
+      continue;
+    }
+    const std::string original = bytes;
+    bytes[bytes.size() - 1] = ' ';
+    Refused("digest mismatch");
+    bytes = original;
+  }
+}
+
+TEST_F(ImageStoreTest, RefusesALayerThatUnpacksToSomethingElse) {
+  const FakeImage image{{"base", "top"}, ""};
+  image.Fill(runner_, HostArchitecture());
+  runner_.reports["top"].diff_id = Sha256Of("another");
+  Refused("digest mismatch, it unpacks to");
+  runner_.reports.erase("top");
+  image.Fill(runner_, HostArchitecture());
+  EXPECT_TRUE(ImportMembers("good"));
+}
+
+TEST_F(ImageStoreTest, AnUnpackersRefusalComesBackInItsWords) {
+  const FakeImage image{{"base", "top"}, ""};
+  image.Fill(runner_, HostArchitecture());
+  runner_.reports.erase("top");
+  Refused("'x': '..' in its name");
+  runner_.extract_error = Error(Code::kInternal, "error resource_exhausted: write: No space left");
+  Refused("No space left", Code::kResourceExhausted);
+}
+
+TEST_F(ImageStoreTest, AFailedPublishLeavesNothing) {
+  runner_.fail_publish = true;
+  FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
+  Refused("full", Code::kResourceExhausted);
+}
+
+TEST_F(ImageStoreTest, AFileInPlaceOfABlobMustBeRegular) {
+  class LinkingRunner : public FakeRunner {
+   public:
+    using FakeRunner::FakeRunner;
+    void SplitArchive(int archive, int directory, Done done) override {
+      EXPECT_EQ(symlinkat("/etc/passwd", directory, "index.json"), 0);
+      FakeRunner::SplitArchive(archive, directory, std::move(done));
+    }
+  };
+  LinkingRunner runner(loop_);
+  store_.reset();
+  store_ = *ImageStore::Open(directory_, loop_, runner);
+  std::optional<Result<Image>> result;
+  store_->Import(Archive(), "x", [&](Result<Image> r) { result = std::move(r); });
+  loop_.Run();
+  ASSERT_TRUE(result && !*result);
+  EXPECT_EQ(result->error().message().find("JSON"), std::string::npos) << "it was followed";
+  store_.reset();
+}
+
+TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {
+  ASSERT_TRUE(Import({{"base"}, ""}, "good"));
+  const auto present = runner_.present;
+  // Killed after n callbacks, for every n, until the import gets through.
+  for (int steps = 0;; ++steps) {
+    FakeImage{{"base", "top", "more"}, ""}.Fill(runner_, HostArchitecture());
+    std::optional<Result<Image>> result;
+    store_->Import(Archive(), "crashed", [&](Result<Image> r) { result = std::move(r); });
+    for (int i = 0; i < steps; ++i) loop_.Step();
+    if (result) {
+      EXPECT_TRUE(*result);
+      EXPECT_GT(steps, 8);
+      break;
+    }
+    store_.reset();
+    loop_.Run();
+    Reopen();
+    EXPECT_TRUE(store_->Find("good"));
+    EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/tmp"));
+    if (store_->Find("crashed")) {  // killed between the commit and its answer
+      EXPECT_EQ(runner_.published.size(), 3U);
+      ASSERT_TRUE(store_->Remove("crashed", Unused));
+      loop_.Run();
+    }
+    EXPECT_EQ(runner_.present, present) << "after " << steps << " steps";
+  }
+}
+
+TEST_F(ImageStoreTest, ARemovalAtAnyMomentOfAnImportAgreesWithTheDatabase) {
+  int refused = 0;
+  bool done = false;
+  for (int steps = 0; !done || steps < 8; ++steps) {
+    ASSERT_TRUE(Import({{"base"}, ""}, "a"));
+    FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
+    done = false;
+    store_->Import(Archive(), "a", [&](const Result<Image>& image) { done = image.has_value(); });
+    for (int i = 0; i < steps; ++i) loop_.Step();
+    auto removed = store_->Remove("a", Unused);
+    if (!removed) {
+      EXPECT_EQ(removed.error().code(), Code::kFailedPrecondition);
+      ++refused;
+    }
+    const bool was_done = done;
+    loop_.Run();
+    const bool there = store_->Find("a").has_value();
+    EXPECT_EQ(there, !was_done) << "after " << steps << " steps";
+    Reopen();
+    EXPECT_EQ(store_->Find("a").has_value(), there) << "after " << steps << " steps";
+    if (there) {
+      const Image image = *store_->Find("a");
+      for (const wire::LayerId layer : image.layers) {
+        EXPECT_TRUE(runner_.published.contains(layer)) << "after " << steps << " steps";
+      }
+      ASSERT_TRUE(store_->Remove("a", Unused));
+    }
+    store_->CollectLayers(Unused);
+    loop_.Run();
+    EXPECT_TRUE(runner_.present.empty());
+    done = was_done;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(ImageStoreTest, RefusesWrongArguments) {
+  std::optional<Result<Image>> result;
+  store_->Import(Archive(), "Bad Name", [&](Result<Image> r) { result = std::move(r); });
+  loop_.Run();
+  EXPECT_EQ(result->error().code(), Code::kInvalidArgument);
+  auto pipe = sys::MakePipe();
+  store_->Import(std::move(pipe->read), "x", [&](Result<Image> r) { result = std::move(r); });
+  loop_.Run();
+  EXPECT_NE(result->error().message().find("regular file"), std::string::npos);
+  FakeImage{{"a"}, ""}.Fill(runner_, HostArchitecture());
+  EXPECT_NE(ImportMembers("").error().message().find("give a name"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace atl::images

@@ -1,0 +1,80 @@
+#include "runtime/sandbox/builder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/base/sandbox_id.h"
+#include "runtime/sandbox/access_token.h"
+
+namespace atl::sandbox {
+namespace {
+
+bool Holds(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+Sandbox Sample() {
+  Sandbox s;
+  s.id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
+  s.slot = 7;
+  s.layers = {3, 1};
+  s.entrypoint = {"sleep", "1"};
+  s.access_token = "token";
+  s.limits.pids = 99;
+  return s;
+}
+
+TEST(Plan, SaysWhoTheSandboxIs) {
+  const netpolicy::SlotAddresses addresses{"10.200.0.7", "fd61::7", "10.200.0.0", "fd61::"};
+  const wire::Plan plan = PlanOf(Sample(), addresses);
+  EXPECT_EQ(plan.id, Sample().id);
+  EXPECT_EQ(plan.slot, 7U);
+  EXPECT_EQ(plan.layers, (std::vector<wire::LayerId>{3, 1}));
+  EXPECT_EQ(plan.hostname, "3f2504e04f89");
+  EXPECT_NE(plan.hosts.find("127.0.0.1\tlocalhost\n"), std::string::npos);
+  EXPECT_NE(plan.hosts.find("10.200.0.7\t3f2504e04f89\n"), std::string::npos);
+  EXPECT_NE(plan.hosts.find("fd61::7\t3f2504e04f89\n"), std::string::npos);
+  EXPECT_EQ(plan.resolv_conf, "nameserver 10.200.0.0\n");
+  EXPECT_EQ(plan.limits.pids, 99U);
+}
+
+TEST(StartMessage, RequestBeatsImage) {
+  Sandbox s = Sample();
+  s.env = {{"LANG", "de"}, {"NEW", "1"}};
+  images::ImageConfig config;
+  config.env = {"PATH=/image", "LANG=C", "malformed"};
+  config.working_dir = "/srv";
+  config.user = "app:app";
+  const wire::StartMessage message = StartMessageOf(s, config);
+  EXPECT_EQ(message.env.size(), 3U);
+  EXPECT_TRUE(Holds(message.env, "PATH=/image"));
+  EXPECT_TRUE(Holds(message.env, "LANG=de"));
+  EXPECT_TRUE(Holds(message.env, "NEW=1"));
+  EXPECT_EQ(message.cwd, "/srv");
+  EXPECT_EQ(message.user, "app:app");
+  EXPECT_EQ(message.argv, s.entrypoint);
+  EXPECT_EQ(message.access_token, "token");
+}
+
+TEST(StartMessage, ThereIsAlwaysAPath) {
+  const wire::StartMessage message = StartMessageOf(Sample(), {});
+  ASSERT_EQ(message.env.size(), 1U);
+  EXPECT_TRUE(message.env[0].starts_with("PATH=/usr/local/sbin:"));
+}
+
+TEST(AccessToken, UrlSafeAndNeverTheSame) {
+  const std::string token = NewAccessToken();
+  EXPECT_EQ(token.size(), 43U);
+  EXPECT_EQ(
+      token.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
+      std::string::npos);
+  EXPECT_NE(token, NewAccessToken());
+}
+
+TEST(SocketPath, TheLongestDirectoryFits) {
+  EXPECT_EQ(SocketPath(std::string(kMaxSocketDirectory, 'd'), NewSandboxId()).size(), 107U);
+}
+
+}  // namespace
+}  // namespace atl::sandbox

@@ -1,0 +1,263 @@
+// Stand-ins for the parts around runtime/sandbox: a loop that moves only when told, a clock, a
+// spawner, a network and an image store that do what the test says and write down what they were
+// asked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "images/image_store.h"
+#include "netpolicy/network.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/sys.h"
+#include "runtime/launch/spawner_client.h"
+
+namespace atl::sandbox {
+
+class FakeClock final : public Clock {
+ public:
+  int64_t UnixMillis() const override { return unix_ms; }
+  int64_t BootMicros() const override { return boot_us; }
+  void Advance(int64_t us) {
+    boot_us += us;
+    unix_ms += us / 1000;
+  }
+  int64_t unix_ms = 1'700'000'000'000;
+  int64_t boot_us = 1'000'000;
+};
+
+// Timers fire when the clock is advanced past them with Pass; descriptors are looked at by Run.
+class FakeLoop final : public Loop {
+ public:
+  explicit FakeLoop(FakeClock& clock) : clock_(clock) {}
+
+  Id WatchReadable(int fd, Callback callback) override {
+    watches_[++last_id_] = {fd, std::move(callback)};
+    return last_id_;
+  }
+  void Unwatch(Id id) override { watches_.erase(id); }
+  Id After(int64_t delay_us, Callback callback) override {
+    timers_[++last_id_] = {clock_.boot_us + delay_us, std::move(callback)};
+    return last_id_;
+  }
+  void Cancel(Id id) override { timers_.erase(id); }
+  void Post(Callback callback) override { posted_.push_back(std::move(callback)); }
+  void RunBlocking(Callback work, Callback done) override {
+    work();
+    Post(std::move(done));
+  }
+
+  // Everything that can run now; the clock stands still.
+  void Run() {
+    for (bool ran = true; ran;) {
+      ran = false;
+      while (!posted_.empty()) {
+        const Callback callback = std::move(posted_.front());
+        posted_.pop_front();
+        callback();
+        ran = true;
+      }
+      ran = FireOne() || ran;
+    }
+  }
+  // Moves the clock, timer by timer.
+  void Pass(int64_t us) {
+    const int64_t end = clock_.boot_us + us;
+    Run();
+    for (;;) {
+      const auto next =
+          std::min_element(timers_.begin(), timers_.end(),
+                           [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
+      if (next == timers_.end() || next->second.at > end) break;
+      clock_.Advance(std::max<int64_t>(0, next->second.at - clock_.boot_us));
+      Run();
+    }
+    clock_.Advance(end - clock_.boot_us);
+    Run();
+  }
+  // Calls the watchers of descriptors that are readable now, once.
+  void Poll();
+  size_t watching() const { return watches_.size(); }
+  size_t timers() const { return timers_.size(); }
+
+ private:
+  struct Watch {
+    int fd;
+    Callback callback;
+  };
+  struct Timer {
+    int64_t at;
+    Callback callback;
+  };
+  bool FireOne() {
+    for (auto it = timers_.begin(); it != timers_.end(); ++it) {
+      if (it->second.at > clock_.boot_us) continue;
+      const Callback callback = std::move(it->second.callback);
+      timers_.erase(it);
+      callback();
+      return true;
+    }
+    return false;
+  }
+
+  FakeClock& clock_;
+  Id last_id_ = 0;
+  std::map<Id, Watch> watches_;
+  std::map<Id, Timer> timers_;
+  std::deque<Callback> posted_;
+};
+
+// Prepares and drops slots by itself, from the loop as the real one does; the test takes the other
+// calls and answers them.
+class FakeSpawner final : public launch::SpawnerClient {
+ public:
+  explicit FakeSpawner(FakeLoop& its_loop) : loop(its_loop) {}
+
+  struct PendingBuild {
+    wire::Plan plan;
+    UniqueFd control;
+    UniqueFd listener;
+    Done<launch::Built> done;
+  };
+  template <typename T>
+  struct Pending {
+    T what;
+    Finished done;
+  };
+
+  void Start(Loop&, std::function<void(const wire::SandboxRecord&)> on_exit,
+             std::function<void()> on_lost) override {
+    exit = std::move(on_exit);
+    lost = std::move(on_lost);
+  }
+  void PrepareSlot(uint32_t slot, const wire::Limits&, Done<UniqueFd> done) override {
+    prepares.push_back({slot, std::move(done)});
+    if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
+  }
+  void DropSlot(uint32_t slot, Finished done) override {
+    dropped.push_back(slot);
+    loop.Post([done = std::move(done)] { done({}); });
+  }
+  void Build(const wire::Plan& plan, int control, int listener, Done<launch::Built> done) override {
+    builds.push_back({plan, UniqueFd(::fcntl(control, F_DUPFD_CLOEXEC, 3)),
+                      UniqueFd(::fcntl(listener, F_DUPFD_CLOEXEC, 3)), std::move(done)});
+  }
+  void SetLimits(const std::string&, const wire::Limits&, Finished done) override { done({}); }
+  void Freeze(const std::string&, bool, Finished done) override { done({}); }
+  void Destroy(const std::string& id, Finished done) override {
+    destroys.push_back({id, std::move(done)});
+  }
+  void SplitArchive(int, int, Done<std::string>) override {}
+  void ExtractLayer(int, wire::LayerId, Done<std::string>) override {}
+  void PublishLayer(wire::LayerId, Finished) override {}
+  void RemoveLayer(wire::LayerId, Finished) override {}
+  void ListLayers(Done<std::vector<wire::LayerId>>) override {}
+  void Stop(Finished done) override {
+    stopped = true;
+    done({});
+  }
+
+  void AnswerPrepare() {
+    if (prepares.empty()) return;
+    auto [slot, done] = std::move(prepares.front());
+    prepares.pop_front();
+    if (prepare_error) return done(Fail(*prepare_error));
+    done(UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)));
+  }
+  PendingBuild AnswerBuild(Result<launch::Built> built = launch::Built{42, {}}) {
+    PendingBuild build = std::move(builds.front());
+    builds.pop_front();
+    build.done(std::move(built));
+    return build;
+  }
+  std::string AnswerDestroy(Status status = {}) {
+    auto [id, done] = std::move(destroys.front());
+    destroys.pop_front();
+    done(std::move(status));
+    return id;
+  }
+
+  bool answer_prepares = true;
+  std::optional<Error> prepare_error;
+  std::deque<std::pair<uint32_t, Done<UniqueFd>>> prepares;
+  std::deque<PendingBuild> builds;
+  std::deque<Pending<std::string>> destroys;
+  std::vector<uint32_t> dropped;
+  bool stopped = false;
+  std::function<void(const wire::SandboxRecord&)> exit;
+  std::function<void()> lost;
+  FakeLoop& loop;
+};
+
+class FakeNetwork final : public netpolicy::Network {
+ public:
+  Status Start(Loop&) override { return {}; }
+  Status AttachSlot(uint32_t slot, int) override {
+    if (attach_error) return Fail(*attach_error);
+    attached.insert(slot);
+    return {};
+  }
+  Status DetachSlot(uint32_t slot) override {
+    attached.erase(slot);
+    detached.push_back(slot);
+    return {};
+  }
+  bool SlotLinkGone(uint32_t slot) override { return !lingering.contains(slot); }
+  Status Recover(const std::vector<uint32_t>& live) override {
+    recovered = live;
+    return {};
+  }
+  Status RemoveAll() override {
+    removed_all = true;
+    return {};
+  }
+
+  std::set<uint32_t> attached;
+  std::vector<uint32_t> detached;
+  std::set<uint32_t> lingering;
+  std::vector<uint32_t> recovered;
+  std::optional<Error> attach_error;
+  bool removed_all = false;
+};
+
+// Holds the image "busybox:latest" with layers 2 and 1.
+class FakeImages final : public images::ImageStore {
+ public:
+  FakeImages() {
+    image.name = "busybox:latest";
+    image.digest = "sha256:00";
+    image.config.env = {"PATH=/bin", "LANG=C"};
+    image.config.working_dir = "/srv";
+    image.config.user = "1000";
+    image.config.architecture = "amd64";
+    image.layers = {2, 1};
+  }
+  void Import(UniqueFd, std::string, ImportDone) override {}
+  Result<images::Image> Find(std::string_view name) const override {
+    if (name == "busybox" || name == "busybox:latest") return image;
+    return Fail(Code::kNotFound, "no image " + std::string(name));
+  }
+  std::vector<images::Image> List() const override { return {image}; }
+  Status Remove(std::string_view, InUse) override { return {}; }
+  void CollectLayers(InUse in_use) override {
+    ++collected;
+    layer_1_in_use = in_use(1);
+  }
+  Result<UniqueFd> TemporaryFile() override { return UniqueFd(); }
+
+  images::Image image;
+  int collected = 0;
+  bool layer_1_in_use = false;
+};
+
+}  // namespace atl::sandbox

@@ -1,0 +1,488 @@
+#include "runtime/sandbox/lifecycle.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/base/sandbox_id.h"
+#include "runtime/wire/bytes.h"
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000;
+
+int Exit(int code) {
+  return code << 8;
+}
+
+class LifecycleTest : public testing::Test {
+ protected:
+  LifecycleTest() {
+    char name[] = "/tmp/lifecycle_XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    config.socket_directory = directory;
+    config.limits_available = {"memory", "swap", "pids", "cpu", "io"};
+    pool_config.ready = 2;
+    store = std::move(*Store::Open(directory + ".db"));
+    Boot({});
+  }
+  ~LifecycleTest() override {
+    lifecycle.reset();
+    store.reset();
+    std::filesystem::remove_all(directory);
+    for (const char* end : {".db", ".db-wal", ".db-shm"}) {
+      std::filesystem::remove(directory + end);
+    }
+  }
+
+  // A daemon that starts: new memory, the same store and host.
+  void Boot(const wire::Reply& hello) {
+    lifecycle.reset();
+    pool = std::make_unique<SlotPool>(loop, clock, spawner, network, pool_config);
+    lifecycle = std::make_unique<Lifecycle>(
+        Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool}, config);
+    ASSERT_TRUE(lifecycle->Start(hello));
+    loop.Pass(100'000);
+  }
+
+  static CreateSpec Spec() {
+    CreateSpec spec;
+    spec.image = "busybox";
+    spec.entrypoint = {"sleep", "infinity"};
+    return spec;
+  }
+
+  struct Answer {
+    bool called = false;
+    Result<Sandbox> result = Fail(Code::kInternal, "not answered");
+  };
+  std::shared_ptr<Answer> Create(CreateSpec spec = Spec()) {
+    auto answer = std::make_shared<Answer>();
+    lifecycle->Create(std::move(spec), [answer](Result<Sandbox> result) {
+      EXPECT_FALSE(answer->called);
+      answer->called = true;
+      answer->result = std::move(result);
+    });
+    loop.Run();
+    return answer;
+  }
+  // A running sandbox; execd's end of its control socket is `execd`.
+  std::string CreateRunning(CreateSpec spec = Spec()) {
+    const auto answer = Create(std::move(spec));
+    auto build = spawner.AnswerBuild();
+    EXPECT_TRUE(answer->called && answer->result);
+    execd = std::move(build.control);
+    return answer->result->id;
+  }
+  void ReportFailure(const std::string& why) {
+    const std::string bytes = wire::StartReport{wire::StartReport::Kind::kFailed, why}.Encode();
+    wire::Writer frame;
+    frame.U32(static_cast<uint32_t>(bytes.size()));
+    const std::string all = frame.Take() + bytes;
+    ASSERT_EQ(::send(execd.get(), all.data(), all.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(all.size()));
+  }
+  void Ended(const std::string& id, int wait_status, bool oom = false, bool known = true) {
+    wire::SandboxRecord record;
+    record.id = id;
+    record.exited = true;
+    record.wait_status = wait_status;
+    record.oom_killed = oom;
+    record.code_known = known;
+    lifecycle->OnExit(record);
+  }
+  wire::SandboxRecord Present(const std::string& id) {
+    wire::SandboxRecord record;
+    record.id = id;
+    record.slot = lifecycle->Find(id)->slot;
+    return record;
+  }
+  bool SocketExists(const std::string& id) {
+    return std::filesystem::exists(lifecycle->SocketPathOf(id));
+  }
+  std::vector<Sandbox> Stored() { return *store->Load(); }
+
+  std::string directory;
+  FakeClock clock;
+  FakeLoop loop{clock};
+  FakeSpawner spawner{loop};
+  FakeNetwork network;
+  FakeImages images;
+  LifecycleConfig config;
+  SlotPool::Config pool_config;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<SlotPool> pool;
+  std::unique_ptr<Lifecycle> lifecycle;
+  UniqueFd execd;
+};
+
+TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
+  const auto answer = Create();
+  EXPECT_FALSE(answer->called);
+  EXPECT_TRUE(Stored().empty());
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  const std::string id = spawner.builds[0].plan.id;
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kPending);
+  EXPECT_TRUE(SocketExists(id));
+  const auto build = spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called);
+  ASSERT_TRUE(answer->result);
+  EXPECT_TRUE(ValidSandboxId(answer->result->id));
+  EXPECT_EQ(answer->result->state, State::kRunning);
+  EXPECT_EQ(answer->result->image, "busybox:latest");
+  EXPECT_EQ(build.plan.layers, (std::vector<wire::LayerId>{2, 1}));
+  EXPECT_EQ(build.plan.limits.pids, 512U);
+  ASSERT_EQ(Stored().size(), 1U);
+  EXPECT_EQ(Stored()[0].state, State::kRunning);
+  EXPECT_EQ(Stored()[0].slot, build.plan.slot);
+}
+
+TEST_F(LifecycleTest, TheStartMessageIsThereBeforeTheBuild) {
+  Create();
+  char head[4];
+  EXPECT_EQ(::recv(spawner.builds[0].control.get(), head, sizeof head, MSG_DONTWAIT), 4);
+}
+
+TEST_F(LifecycleTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
+  CreateSpec spec = Spec();
+  spec.image = "nope";
+  const auto answer = Create(spec);
+  ASSERT_TRUE(answer->called);
+  EXPECT_EQ(answer->result.error().code(), Code::kNotFound);
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+TEST_F(LifecycleTest, BadSpecsAreInvalid) {
+  std::vector<CreateSpec> bad(9, Spec());
+  bad[0].entrypoint = {};
+  bad[1].entrypoint = {std::string("a\0b", 3)};
+  bad[2].env = {{"A=B", "x"}};
+  bad[3].env = {{"", "x"}};
+  bad[4].env = {{"A", std::string(128 << 10, 'x')}};
+  for (int i = 0; i < 5; ++i) bad[5].env["E" + std::to_string(i)] = std::string(120 << 10, 'x');
+  bad[6].timeout_seconds = INT64_MAX;
+  bad[7].platform = Platform{"windows", "amd64"};
+  bad[8].platform = Platform{"linux", "arm64"};
+  for (size_t i = 0; i < bad.size(); ++i) {
+    const auto answer = Create(bad[i]);
+    ASSERT_TRUE(answer->called) << i;
+    ASSERT_FALSE(answer->result) << i;
+    EXPECT_EQ(answer->result.error().code(), Code::kInvalidArgument) << i;
+  }
+  EXPECT_TRUE(spawner.builds.empty());
+}
+
+TEST_F(LifecycleTest, AnImageForAnotherMachineIsRefused) {
+  images.image.config.architecture = "arm64";
+  EXPECT_EQ(Create()->result.error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
+  const auto answer = Create();
+  const std::string id = spawner.builds[0].plan.id;
+  const uint32_t slot = spawner.builds[0].plan.slot;
+  spawner.AnswerBuild(Fail(Code::kNotFound, "step overlay: no layer"));
+  ASSERT_TRUE(answer->called);
+  // Not the client's fault, whatever the spawner calls it.
+  EXPECT_EQ(answer->result.error().code(), Code::kInternal);
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_FALSE(SocketExists(id));
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  loop.Run();
+  EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
+  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_TRUE(lifecycle->admission().idle());
+}
+
+TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
+  // Somebody else holds the database's write lock.
+  sqlite::Options impatient;
+  impatient.busy_timeout_ms = 0;
+  auto other = sqlite::Db::Open(directory + ".db", impatient);
+  ASSERT_TRUE(other);
+  const auto answer = Create();
+  ASSERT_TRUE(other->Exec("DROP TABLE sandboxes"));
+  spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called);
+  EXPECT_FALSE(answer->result);
+  spawner.AnswerDestroy();
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (int i = 0; i < 5; ++i) answers.push_back(Create());
+  EXPECT_EQ(spawner.builds.size(), 2U);
+  EXPECT_EQ(lifecycle->admission().waiting(), 3U);
+  while (!spawner.builds.empty()) {
+    EXPECT_LE(spawner.builds.size(), 2U);
+    spawner.AnswerBuild();
+    loop.Run();
+  }
+  for (const auto& answer : answers) EXPECT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(Stored().size(), 5U);
+}
+
+TEST_F(LifecycleTest, PastTheQueueIsTooMany) {
+  config.build_queue = 1;
+  Boot({});
+  Create();
+  Create();
+  Create();
+  const auto refused = Create();
+  ASSERT_TRUE(refused->called);
+  EXPECT_EQ(refused->result.error().code(), Code::kResourceExhausted);
+  loop.Run();
+  EXPECT_EQ(lifecycle->size(), 3U);
+}
+
+TEST_F(LifecycleTest, DeleteIsAtOnceInvisibleAndThenGone) {
+  const std::string id = CreateRunning();
+  const uint32_t slot = lifecycle->Find(id)->slot;
+  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_TRUE(lifecycle->All().empty());
+  EXPECT_FALSE(SocketExists(id));
+  ASSERT_EQ(Stored().size(), 1U);
+  EXPECT_EQ(Stored()[0].state, State::kStopping);
+  EXPECT_EQ(lifecycle->Delete(id).error().code(), Code::kNotFound);
+  EXPECT_TRUE(network.detached.empty());  // while it lives, its network stays guarded
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
+  EXPECT_TRUE(Stored().empty());
+  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(images.collected, 1);
+  EXPECT_FALSE(images.layer_1_in_use);
+}
+
+TEST_F(LifecycleTest, DestroyIsTriedAgain) {
+  const std::string id = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(id));
+  spawner.AnswerDestroy(Fail(Code::kInternal, "busy"));
+  EXPECT_TRUE(spawner.destroys.empty());
+  EXPECT_EQ(Stored().size(), 1U);
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_TRUE(Stored().empty());
+}
+
+TEST_F(LifecycleTest, DeletedWhileBuiltIsDestroyedAfterwards) {
+  const auto answer = Create();
+  const std::string id = spawner.builds[0].plan.id;
+  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_TRUE(spawner.destroys.empty());
+  spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called);
+  EXPECT_EQ(answer->result.error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_TRUE(Stored().empty());
+}
+
+TEST_F(LifecycleTest, DeletedWhileQueuedIsNeverBuilt) {
+  Create();
+  Create();
+  const auto queued = Create();
+  std::string id;
+  for (const Sandbox* s : lifecycle->All()) {
+    if (s->slot == 0) id = s->id;
+  }
+  ASSERT_FALSE(id.empty());
+  ASSERT_TRUE(lifecycle->Delete(id));
+  spawner.AnswerBuild();
+  spawner.AnswerBuild();
+  loop.Run();
+  EXPECT_TRUE(spawner.builds.empty());
+  ASSERT_TRUE(queued->called);
+  EXPECT_FALSE(queued->result);
+  EXPECT_EQ(lifecycle->size(), 2U);
+  EXPECT_EQ(spawner.dropped.size(), 1U);  // the slot that it was given had no use
+}
+
+TEST_F(LifecycleTest, AMissingEntrypointFails) {
+  const std::string id = CreateRunning();
+  ReportFailure("exec /nope: No such file or directory");
+  loop.Poll();
+  const Sandbox* s = lifecycle->Find(id);
+  ASSERT_NE(s, nullptr);
+  EXPECT_EQ(s->state, State::kFailed);
+  EXPECT_EQ(s->reason, "ENTRYPOINT_START_FAILED");
+  EXPECT_NE(s->message.find("/nope"), std::string::npos);
+  spawner.AnswerDestroy();
+  EXPECT_EQ(lifecycle->Find(id)->slot, 0U);
+  Ended(id, Exit(127));  // late news change nothing
+  EXPECT_EQ(lifecycle->Find(id)->reason, "ENTRYPOINT_START_FAILED");
+  ASSERT_TRUE(lifecycle->Delete(id));
+  loop.Run();
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+TEST_F(LifecycleTest, TheReportBeatsTheExitThatOvertookIt) {
+  const std::string id = CreateRunning();
+  ReportFailure("no such user");
+  Ended(id, Exit(126));
+  EXPECT_EQ(lifecycle->Find(id)->reason, "ENTRYPOINT_START_FAILED");
+}
+
+TEST_F(LifecycleTest, AnExitThatOvertookTheBuildCountsAfterIt) {
+  const auto answer = Create();
+  const std::string id = spawner.builds[0].plan.id;
+  Ended(id, Exit(0));
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kPending);
+  spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kTerminated);
+}
+
+TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
+  struct Case {
+    int status;
+    bool oom;
+    bool known;
+    State state;
+    const char* reason;
+    const char* words;
+  };
+  const Case cases[] = {
+      {Exit(0), false, true, State::kTerminated, "CONTAINER_EXITED", "exit code 0"},
+      {Exit(3), false, true, State::kFailed, "CONTAINER_EXITED_ERROR", "exit code 3"},
+      {9, false, true, State::kFailed, "CONTAINER_EXITED_ERROR", "signal 9"},
+      {9, true, true, State::kFailed, "CONTAINER_EXITED_ERROR", "out of memory"},
+      {0, false, false, State::kFailed, "CONTAINER_EXITED_ERROR", "not known"},
+  };
+  for (const Case& c : cases) {
+    const std::string id = CreateRunning();
+    Ended(id, c.status, c.oom, c.known);
+    Ended(id, c.status, c.oom, c.known);  // the spawner repeats itself
+    const Sandbox* s = lifecycle->Find(id);
+    EXPECT_EQ(s->state, c.state);
+    EXPECT_EQ(s->reason, c.reason);
+    EXPECT_NE(s->message.find(c.words), std::string::npos) << s->message;
+    EXPECT_EQ(spawner.AnswerDestroy(), id);
+    EXPECT_TRUE(spawner.destroys.empty());
+    EXPECT_EQ(lifecycle->Find(id)->slot, 0U);
+  }
+  EXPECT_EQ(Stored().size(), std::size(cases));
+}
+
+TEST_F(LifecycleTest, ExpiresAndRenews) {
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 60;
+  const std::string id = CreateRunning(spec);
+  EXPECT_EQ(*lifecycle->Find(id)->expires_at_ms, lifecycle->Find(id)->created_at_ms + 60'000);
+  loop.Pass(59 * kSecond);
+  ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 10'000));
+  EXPECT_EQ(*Stored()[0].expires_at_ms, clock.unix_ms + 10'000);
+  loop.Pass(9 * kSecond);
+  EXPECT_NE(lifecycle->Find(id), nullptr);
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(lifecycle->stats().expired, 1U);
+}
+
+TEST_F(LifecycleTest, RenewRefusals) {
+  const std::string id = CreateRunning();
+  EXPECT_EQ(lifecycle->Renew("x", clock.unix_ms + 1).error().code(), Code::kNotFound);
+  EXPECT_EQ(lifecycle->Renew(id, clock.unix_ms).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(lifecycle->Renew(id, clock.unix_ms + 1).error().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 600;
+  const std::string running = CreateRunning(spec);
+  const std::string deleted = CreateRunning();
+  const std::string ended = CreateRunning();
+  const std::string lost = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(deleted));
+  wire::Reply hello;
+  const uint32_t deleted_slot = Stored()[0].slot;
+  (void)deleted_slot;
+  hello.sandboxes.push_back(Present(running));
+  hello.sandboxes.push_back(Present(ended));
+  hello.sandboxes.back().exited = true;
+  hello.sandboxes.back().wait_status = Exit(1);
+  wire::SandboxRecord orphan;
+  orphan.id = NewSandboxId();
+  orphan.slot = 40;
+  hello.sandboxes.push_back(orphan);
+  const std::string stray = directory + "/" + NewSandboxId() + ".sock";
+  std::filesystem::copy_file("/proc/self/comm", stray);
+  spawner.destroys.clear();
+  Boot(hello);
+
+  EXPECT_EQ(lifecycle->Find(running)->state, State::kRunning);
+  EXPECT_TRUE(SocketExists(running));
+  EXPECT_FALSE(std::filesystem::exists(stray));
+  EXPECT_EQ(lifecycle->Find(deleted), nullptr);
+  EXPECT_EQ(lifecycle->Find(ended)->state, State::kFailed);
+  EXPECT_EQ(lifecycle->Find(lost)->state, State::kTerminated);
+  EXPECT_EQ(lifecycle->Find(lost)->reason, "SANDBOX_LOST");
+  std::set<std::string> destroyed;
+  while (!spawner.destroys.empty()) destroyed.insert(spawner.AnswerDestroy());
+  EXPECT_EQ(destroyed, (std::set<std::string>{deleted, ended, lost, orphan.id}));
+  EXPECT_EQ(Stored().size(), 3U);
+  EXPECT_EQ(network.recovered.size(), 3U);
+  // The deadline came along.
+  loop.Pass(601 * kSecond);
+  EXPECT_EQ(lifecycle->Find(running), nullptr);
+}
+
+TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
+  const std::string kept = CreateRunning();
+  const std::string deleted = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(deleted));
+  const auto building = Create();
+  // The old one goes: every call fails.
+  spawner.AnswerBuild(Fail(Code::kUnavailable, "gone"));
+  EXPECT_EQ(building->result.error().code(), Code::kUnavailable);
+  while (!spawner.destroys.empty()) spawner.AnswerDestroy(Fail(Code::kUnavailable, "gone"));
+  EXPECT_EQ(Stored().size(), 2U);
+  wire::Reply hello;
+  hello.sandboxes.push_back(Present(kept));
+  lifecycle->Reconcile(hello);
+  loop.Pass(100'000);
+  EXPECT_EQ(lifecycle->Find(kept)->state, State::kRunning);
+  while (!spawner.destroys.empty()) spawner.AnswerDestroy();
+  EXPECT_EQ(lifecycle->size(), 1U);
+  EXPECT_EQ(Stored().size(), 1U);
+  const auto after = Create();
+  spawner.AnswerBuild();
+  EXPECT_TRUE(after->result);
+}
+
+TEST_F(LifecycleTest, ShutdownEndsEverything) {
+  CreateRunning();
+  bool done = false;
+  lifecycle->Shutdown([&](const Status& status) { done = status.has_value(); });
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(spawner.stopped);
+  EXPECT_TRUE(network.removed_all);
+  EXPECT_TRUE(Stored().empty());
+  EXPECT_TRUE(std::filesystem::is_empty(directory));
+  EXPECT_EQ(Create()->result.error().code(), Code::kUnavailable);
+}
+
+TEST_F(LifecycleTest, LayersAreHeldAsLongAsTheyAreUsed) {
+  const std::string a = CreateRunning();
+  const std::string b = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(a));
+  spawner.AnswerDestroy();
+  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  Ended(b, Exit(0));
+  EXPECT_TRUE(lifecycle->LayerInUse(1));  // until its mounts are gone
+  spawner.AnswerDestroy();
+  EXPECT_FALSE(lifecycle->LayerInUse(1));
+}
+
+}  // namespace
+}  // namespace atl::sandbox

@@ -1,0 +1,64 @@
+#include "runtime/sandbox/recovery.h"
+
+#include <gtest/gtest.h>
+
+namespace atl::sandbox {
+namespace {
+
+Sandbox Make(const std::string& id, State state, uint32_t slot) {
+  Sandbox s;
+  s.id = id;
+  s.state = state;
+  s.slot = slot;
+  return s;
+}
+
+wire::SandboxRecord Present(const std::string& id, uint32_t slot, bool exited = false) {
+  wire::SandboxRecord record;
+  record.id = id;
+  record.slot = slot;
+  record.exited = exited;
+  return record;
+}
+
+std::vector<std::string> Ids(const std::vector<wire::SandboxRecord>& records) {
+  std::vector<std::string> ids;
+  for (const auto& record : records) ids.push_back(record.id);
+  return ids;
+}
+
+using Strings = std::vector<std::string>;
+
+TEST(Recovery, EveryStatePresentAndAbsent) {
+  const std::vector<Sandbox> sandboxes = {
+      Make("running-here", State::kRunning, 1),   Make("running-gone", State::kRunning, 2),
+      Make("running-ended", State::kRunning, 3),  Make("stopping-here", State::kStopping, 4),
+      Make("stopping-gone", State::kStopping, 5), Make("pending-queued", State::kPending, 0),
+      Make("pending-cut", State::kPending, 6),    Make("failed-clean", State::kFailed, 0),
+      Make("failed-holding", State::kFailed, 7),  Make("over-present", State::kTerminated, 0),
+      Make("over-clean", State::kTerminated, 0),
+  };
+  std::vector<const Sandbox*> recorded;
+  for (const Sandbox& s : sandboxes) recorded.push_back(&s);
+  wire::Reply hello;
+  hello.sandboxes = {Present("running-here", 1),  Present("running-ended", 3, true),
+                     Present("stopping-here", 4), Present("pending-cut", 6),
+                     Present("over-present", 8),  Present("stranger", 9)};
+  const RecoveryPlan plan = PlanRecovery(recorded, hello);
+  EXPECT_EQ(plan.adopted, Strings{"running-here"});
+  EXPECT_EQ(plan.vanished, Strings{"running-gone"});
+  EXPECT_EQ(Ids(plan.exited), Strings{"running-ended"});
+  EXPECT_EQ(plan.unfinished,
+            (Strings{"stopping-here", "stopping-gone", "failed-holding", "over-present"}));
+  EXPECT_EQ(plan.abandoned, Strings{"pending-cut"});
+  EXPECT_EQ(Ids(plan.orphans), Strings{"stranger"});
+  EXPECT_EQ(plan.live_slots, (std::vector<uint32_t>{1, 3, 4, 6, 8, 9}));
+}
+
+TEST(Recovery, NothingAndNothing) {
+  const RecoveryPlan plan = PlanRecovery({}, {});
+  EXPECT_TRUE(plan.adopted.empty() && plan.orphans.empty() && plan.live_slots.empty());
+}
+
+}  // namespace
+}  // namespace atl::sandbox

@@ -1,0 +1,193 @@
+#include "runtime/sandbox/slot_pool.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::sandbox {
+namespace {
+
+class SlotPoolTest : public testing::Test {
+ protected:
+  SlotPoolTest() { config.ready = 3; }
+
+  SlotPool& Pool() {
+    if (!pool) {
+      pool = std::make_unique<SlotPool>(loop, clock, spawner, network, config);
+      pool->Reset({}, {});
+    }
+    return *pool;
+  }
+  // -1: not yet; -2: failed.
+  std::shared_ptr<int> Take() {
+    auto got = std::make_shared<int>(-1);
+    Pool().Take([got](Result<uint32_t> slot) { *got = slot ? static_cast<int>(*slot) : -2; });
+    loop.Run();
+    return got;
+  }
+
+  FakeClock clock;
+  FakeLoop loop{clock};
+  FakeSpawner spawner{loop};
+  FakeNetwork network;
+  SlotPool::Config config;
+  std::unique_ptr<SlotPool> pool;
+};
+
+TEST_F(SlotPoolTest, FillsInTheBackgroundAndHandsOut) {
+  Pool();
+  loop.Pass(100'000);
+  EXPECT_EQ(pool->ready(), 3U);
+  EXPECT_EQ(network.attached, (std::set<uint32_t>{1, 2, 3}));
+  EXPECT_EQ(*Take(), 1);
+  EXPECT_EQ(*Take(), 2);
+  EXPECT_EQ(pool->misses_total(), 0U);
+  loop.Pass(100'000);
+  EXPECT_EQ(pool->ready(), 3U);
+}
+
+TEST_F(SlotPoolTest, DoesNotRefillWhileBusyUnlessSomebodyWaits) {
+  Pool();
+  loop.Pass(100'000);
+  pool->SetBusy(true);
+  Take();
+  Take();
+  loop.Pass(100'000);
+  EXPECT_EQ(pool->ready(), 1U);
+  Take();
+  const auto waited = Take();  // the pool is empty: this one is worth preparing for
+  EXPECT_EQ(*waited, 4);
+  EXPECT_EQ(pool->misses_total(), 1U);
+  loop.Pass(100'000);
+  EXPECT_EQ(pool->ready(), 0U);
+  pool->SetBusy(false);
+  loop.Pass(100'000);
+  EXPECT_EQ(pool->ready(), 3U);
+}
+
+TEST_F(SlotPoolTest, RefillWaitsAMomentAfterATake) {
+  Pool();
+  loop.Pass(100'000);
+  Take();
+  EXPECT_EQ(pool->ready(), 2U);
+  loop.Pass(config.refill_delay_us - 1);
+  EXPECT_EQ(pool->ready(), 2U);
+  loop.Pass(2);
+  EXPECT_EQ(pool->ready(), 3U);
+}
+
+TEST_F(SlotPoolTest, WaitersAreServedInOrder) {
+  spawner.answer_prepares = false;
+  config.ready = 0;
+  const auto first = Take();
+  const auto second = Take();
+  const auto third = Take();
+  EXPECT_EQ(spawner.prepares.size(), 2U);  // no more than two under way
+  spawner.AnswerPrepare();
+  EXPECT_EQ(*first, 1);
+  EXPECT_EQ(*second, -1);
+  spawner.AnswerPrepare();
+  spawner.AnswerPrepare();
+  EXPECT_EQ(*second, 2);
+  EXPECT_EQ(*third, 3);
+  EXPECT_TRUE(spawner.prepares.empty());
+}
+
+TEST_F(SlotPoolTest, UsedNumbersRestUntilTheirLinkIsGone) {
+  config.ready = 0;
+  config.last_slot = 2;
+  ASSERT_EQ(*Take(), 1);
+  ASSERT_EQ(*Take(), 2);
+  network.lingering = {1, 2};
+  pool->Release(1);
+  pool->Release(2);
+  EXPECT_EQ(network.detached, (std::vector<uint32_t>{1, 2}));
+  const auto waiting = Take();
+  loop.Pass(50'000);
+  EXPECT_EQ(*waiting, -1);
+  network.lingering = {1};
+  loop.Pass(50'000);
+  EXPECT_EQ(*waiting, 2);  // a link that lingers does not hold up the next
+}
+
+TEST_F(SlotPoolTest, FreshNumbersComeBeforeJustUsedOnes) {
+  config.ready = 0;
+  ASSERT_EQ(*Take(), 1);
+  pool->Release(1);
+  EXPECT_EQ(*Take(), 2);
+  loop.Pass(config.rest_us);
+  EXPECT_EQ(*Take(), 1);
+}
+
+TEST_F(SlotPoolTest, NoNumberLeftIsAnError) {
+  config.ready = 0;
+  config.last_slot = 1;
+  ASSERT_EQ(*Take(), 1);
+  EXPECT_EQ(*Take(), -2);
+  pool->Release(1);
+  EXPECT_EQ(*Take(), 1);
+}
+
+TEST_F(SlotPoolTest, AFailureIsTheFirstWaitersOnly) {
+  spawner.answer_prepares = false;
+  config.ready = 0;
+  const auto first = Take();
+  const auto second = Take();
+  spawner.prepare_error = Error(Code::kInternal, "no");
+  spawner.AnswerPrepare();
+  EXPECT_EQ(*first, -2);
+  spawner.prepare_error.reset();
+  spawner.AnswerPrepare();
+  EXPECT_GT(*second, 0);
+}
+
+TEST_F(SlotPoolTest, BackgroundFailuresAreNotRetriedAtOnce) {
+  spawner.prepare_error = Error(Code::kInternal, "no");
+  Pool();
+  loop.Pass(500'000);
+  spawner.prepare_error.reset();
+  loop.Pass(400'000);
+  EXPECT_EQ(pool->ready(), 0U);
+  loop.Pass(200'000);
+  EXPECT_EQ(pool->ready(), 3U);
+}
+
+TEST_F(SlotPoolTest, ASlotThatCannotBeAttachedIsDropped) {
+  config.ready = 0;
+  network.attach_error = Error(Code::kInternal, "no");
+  EXPECT_EQ(*Take(), -2);
+  EXPECT_EQ(spawner.dropped, (std::vector<uint32_t>{1}));
+  network.attach_error.reset();
+  EXPECT_EQ(*Take(), 2);
+}
+
+TEST_F(SlotPoolTest, ResetDropsWhatWasPreparedAndSparesTheLive) {
+  pool = std::make_unique<SlotPool>(loop, clock, spawner, network, config);
+  pool->Reset({1, 4}, {2});
+  EXPECT_EQ(spawner.dropped, (std::vector<uint32_t>{2}));
+  loop.Pass(100'000);
+  EXPECT_EQ(network.attached, (std::set<uint32_t>{3, 5, 6}));
+  EXPECT_EQ(*Take(), 3);
+}
+
+TEST_F(SlotPoolTest, ANewSpawnerGetsNothingOfTheOld) {
+  Pool();
+  loop.Pass(100'000);
+  ASSERT_EQ(*Take(), 1);
+  spawner.answer_prepares = false;
+  loop.Pass(100'000);
+  ASSERT_EQ(spawner.prepares.size(), 1U);  // under way when the old one goes
+  pool->Reset({1}, {});
+  EXPECT_EQ(pool->ready(), 0U);
+  spawner.AnswerPrepare();  // the old one's answer
+  EXPECT_EQ(pool->ready(), 0U);
+  spawner.answer_prepares = true;
+  while (!spawner.prepares.empty()) spawner.AnswerPrepare();
+  loop.Pass(100'000);
+  EXPECT_EQ(pool->ready(), 3U);
+  const auto slot = Take();
+  EXPECT_GT(*slot, 3);  // 2 and 3 rest, their namespaces are only about to go
+}
+
+}  // namespace
+}  // namespace atl::sandbox

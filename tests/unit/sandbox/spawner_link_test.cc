@@ -1,0 +1,96 @@
+#include "runtime/sandbox/spawner_link.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::sandbox {
+namespace {
+
+class SpawnerLinkTest : public testing::Test {
+ protected:
+  SpawnerLinkTest() {
+    auto first = std::make_unique<FakeSpawner>(loop);
+    current = first.get();
+    link = std::make_unique<SpawnerLink>(
+        std::move(first),
+        [this](wire::Reply* hello) -> Result<std::unique_ptr<launch::SpawnerClient>> {
+          ++attempts;
+          if (!answers) return Fail(Code::kUnavailable, "connection refused");
+          hello->instance = 5;
+          auto next = std::make_unique<FakeSpawner>(loop);
+          current = next.get();
+          return std::unique_ptr<launch::SpawnerClient>(std::move(next));
+        });
+    link->Start(
+        loop, [this](const wire::SandboxRecord& r) { exited += r.id; }, [this] { ++lost; });
+    link->OnReconnected([this](const wire::Reply& hello) { instance = hello.instance; });
+  }
+
+  FakeClock clock;
+  FakeLoop loop{clock};
+  FakeSpawner* current = nullptr;
+  std::unique_ptr<SpawnerLink> link;
+  bool answers = false;
+  int attempts = 0;
+  int lost = 0;
+  uint32_t instance = 0;
+  std::string exited;
+};
+
+TEST_F(SpawnerLinkTest, ForwardsWhileConnected) {
+  current->exit({.id = "x"});
+  EXPECT_EQ(exited, "x");
+  bool done = false;
+  link->Destroy("a", [&](const Status& s) { done = s.has_value(); });
+  EXPECT_EQ(current->AnswerDestroy(), "a");
+  EXPECT_TRUE(done);
+}
+
+TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
+  current->lost();
+  loop.Run();
+  EXPECT_EQ(lost, 1);
+  EXPECT_FALSE(link->connected());
+  int refused = 0;
+  link->Destroy("a", [&](const Status& s) {
+    EXPECT_EQ(s.error().code(), Code::kUnavailable);
+    ++refused;
+  });
+  link->PrepareSlot(1, {}, [&](const Result<UniqueFd>& r) {
+    EXPECT_EQ(r.error().code(), Code::kUnavailable);
+    ++refused;
+  });
+  EXPECT_EQ(refused, 0);  // from the loop, not from inside the call
+  loop.Run();
+  EXPECT_EQ(refused, 2);
+}
+
+TEST_F(SpawnerLinkTest, FindsTheNextOne) {
+  current->lost();
+  loop.Pass(1'000'000);
+  EXPECT_GE(attempts, 3);
+  EXPECT_EQ(instance, 0U);
+  answers = true;
+  loop.Pass(1'000'000);
+  EXPECT_TRUE(link->connected());
+  EXPECT_EQ(instance, 5U);
+  current->exit({.id = "y"});
+  EXPECT_EQ(exited, "y");
+  const int before = attempts;
+  loop.Pass(5'000'000);
+  EXPECT_EQ(attempts, before);
+}
+
+TEST_F(SpawnerLinkTest, AStoppedSpawnerIsNotLookedFor) {
+  bool done = false;
+  link->Stop([&](const Status& s) { done = s.has_value(); });
+  EXPECT_TRUE(done);
+  current->lost();
+  loop.Pass(5'000'000);
+  EXPECT_EQ(attempts, 0);
+  EXPECT_EQ(lost, 0);
+}
+
+}  // namespace
+}  // namespace atl::sandbox

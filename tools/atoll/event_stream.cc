@@ -1,0 +1,78 @@
+#include "tools/atoll/event_stream.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/text.h"
+
+namespace atl::cli {
+namespace {
+
+// execd splits output into lines; one without an end is cut there, too.
+constexpr size_t kMaxLine = 8 << 20;
+
+std::string TextOf(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+}  // namespace
+
+bool EventStream::Feed(std::string_view bytes) {
+  pending_.append(bytes);
+  size_t start = 0;
+  for (size_t end = pending_.find('\n'); end != std::string::npos;
+       end = pending_.find('\n', start)) {
+    const std::string_view line(pending_.data() + start, end - start);
+    start = end + 1;
+    if (!line.empty() && !TakeLine(line)) return false;
+  }
+  pending_.erase(0, start);
+  if (pending_.size() > kMaxLine) {
+    failure_ = "the sandbox sent a line over 8 MiB";
+    return false;
+  }
+  // A failure after the start comes as a bare error object without a line end.
+  if (!pending_.empty() && pending_.back() == '}') {
+    const auto object = nlohmann::json::parse(pending_, nullptr, false);
+    if (object.is_object() && !object.contains("type") && object.contains("message")) {
+      failure_ = Printable(TextOf(object, "message"));
+      return false;
+    }
+  }
+  return true;
+}
+
+bool EventStream::TakeLine(std::string_view line) {
+  const auto event = nlohmann::json::parse(line, nullptr, false);
+  if (!event.is_object()) return true;
+  const std::string type = TextOf(event, "type");
+  if (type == "init") {
+    command_id_ = TextOf(event, "text");
+  } else if (type == "stdout" || type == "stderr") {
+    // The text of a line has lost its end; that of an empty line is its end.
+    std::string text = TextOf(event, "text");
+    if (text != "\n") text += '\n';
+    return on_output_(text, type == "stderr");
+  } else if (type == "execution_complete") {
+    exit_code_ = 0;
+    return false;
+  } else if (type == "error") {
+    const auto error = event.value("error", nlohmann::json::object());
+    TakeError(TextOf(error, "evalue"), TextOf(error, "ename"));
+    return false;
+  }
+  return true;
+}
+
+void EventStream::TakeError(const std::string& value, const std::string& detail) {
+  int code = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), code);
+  if (error == std::errc() && end == value.data() + value.size() && !value.empty()) {
+    exit_code_ = code;
+  } else {
+    failure_ = Printable(value.empty() ? detail : value);
+  }
+}
+
+}  // namespace atl::cli

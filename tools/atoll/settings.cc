@@ -1,0 +1,63 @@
+#include "tools/atoll/settings.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/sys.h"
+
+namespace atl::cli {
+namespace {
+
+constexpr size_t kMaxSmallFile = 64 << 10;
+
+Result<std::string> ReadKeyFile(const std::string& path) {
+  auto key = sys::ReadFileAt(AT_FDCWD, path, kMaxSmallFile);
+  if (!key) {
+    const bool denied = key.error().error_number() == EACCES;
+    return Fail(std::move(key).error().Wrap(
+        denied ? "the API key is for root and the daemon's user; use sudo, or set ATOLL_API_KEY"
+               : "API key file"));
+  }
+  while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
+  if (key->empty()) return Fail(Code::kInvalidArgument, "API key file " + path + " is empty");
+  return key;
+}
+
+Result<Server> FindLocalDaemon(const Settings& settings) {
+  const std::string path = settings.run_dir + "/daemon.json";
+  auto text = sys::ReadFileAt(AT_FDCWD, path, kMaxSmallFile);
+  if (!text) {
+    if (text.error().code() != Code::kNotFound) return Fail(std::move(text).error());
+    return Fail(Code::kUnavailable,
+                "no daemon has been started here (" + path +
+                    " does not exist); start atolld, or name a server with --server or "
+                    "ATOLL_SERVER");
+  }
+  const auto file = nlohmann::json::parse(*text, nullptr, false);
+  if (!file.is_object() || !file.contains("url") || !file["url"].is_string()) {
+    return Fail(Code::kInternal, path + " is not what a daemon writes; restart atolld");
+  }
+  Server server{file["url"].get<std::string>(), ""};
+  const bool own_key = !settings.api_key.empty() || !settings.api_key_file.empty();
+  if (!own_key && file.contains("key_file") && file["key_file"].is_string()) {
+    ATOLL_ASSIGN(server.api_key, ReadKeyFile(file["key_file"].get<std::string>()));
+  }
+  return server;
+}
+
+}  // namespace
+
+Result<Server> FindServer(const Settings& settings) {
+  Server server{settings.server, ""};
+  if (server.url.empty()) {
+    ATOLL_ASSIGN(server, FindLocalDaemon(settings));
+  }
+  if (!settings.api_key.empty()) {
+    server.api_key = settings.api_key;
+  } else if (!settings.api_key_file.empty()) {
+    ATOLL_ASSIGN(server.api_key, ReadKeyFile(settings.api_key_file));
+  }
+  return server;
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,34 @@
+// Text for people and for shells.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace atl::cli {
+
+// Control characters replaced: names and messages come from elsewhere and must not drive the
+// terminal.
+std::string Printable(std::string_view text);
+
+// One word for sh that means exactly `word`; nothing in it is expanded.
+std::string ShellQuote(std::string_view word);
+// All words as one command line.
+std::string ShellCommand(const std::vector<std::string>& words);
+
+// "1.5 GiB".
+std::string HumanSize(uint64_t bytes);
+
+// Columns as wide as their widest cell; the first row is the heading.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> heading);
+  void AddRow(std::vector<std::string> cells);
+  std::string Text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace atl::cli

@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+"""Shows each check a small tree with one fault, and the tally some logs: all must be noticed."""
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+# pylint: disable=wrong-import-position
+import banned
+import includes
+import layout
+import tally
+import tree
+
+RULES = includes.Rules(includes.RULES.read_text(encoding='utf-8'))
+BANS = banned.parse(banned.BANS.read_text(encoding='utf-8'))
+
+
+def complaints(check, sources):
+    """What `check` says about a tree with these files."""
+    with tempfile.TemporaryDirectory() as name:
+        root = pathlib.Path(name).resolve()
+        for path, text in sources.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding='utf-8')
+        return [line for lines in check(root).values() for line in lines]
+
+
+def expect(verdict, name, check, sources, text):
+    """`text` in a complaint (None: there must be none)."""
+    found = complaints(check, sources)
+    good = not found if text is None else any(text in line for line in found)
+    verdict[name] = [] if good else [f'{name}: expected {text!r}, got {found}']
+
+
+def include_cases(verdict):
+    for path, line, text in (
+            ('runtime/wire/a.cc', '#include "runtime/base/result.h"', None),
+            ('runtime/base/a.cc', '#include "runtime/wire/plan.h"', 'may not include'),
+            ('runtime/base/a.cc', '  #  include "images/image.h"', 'may not include'),
+            ('cgroup/a.cc', '#include "runtime/wire/plan.h"', None),
+            ('cgroup/a.cc', '#include "runtime/wire/start.h"', 'may not include'),
+            ('runtime/api/a.cc', '#include "result.h"', 'not a path from the top'),
+            ('runtime/http/a.cc', '#include <boost/asio.hpp>', None),
+            ('runtime/http/a.h', '#include <boost/asio.hpp>', 'only for'),
+            ('runtime/spawner/a.cc', '#include <nlohmann/json.hpp>', 'only for'),
+            ('runtime/base/a.cc', '#include <unheard/of.h>', 'no line of the table'),
+            ('runtime/base/a.cc', '#include <sys/mman.h>\n#include <string>', None),
+            ('tests/a.cc', '#include "runtime/api/routes.h"\n#include <gtest/gtest.h>', None),
+            ('elsewhere/a.cc', '', 'elsewhere/a.cc')):
+        expect(verdict, f'{path} with {line.strip()!r}', lambda root: includes.check(root, RULES),
+               {path: line + '\n'}, text)
+
+
+def ban_cases(verdict):
+    for path, line, text in (
+            ('cgroup/a.cc', 'std::system("ls");', 'a shell'),
+            ('cgroup/a.cc', 'auto f = ::popen(x, "r");', 'a shell'),
+            ('cgroup/a.cc', 'operating_system(); config.system();', None),
+            ('cgroup/a.cc', '// never popen(3): system() is worse', None),
+            ('cgroup/a.cc', 'Log("call system() // never");', None),
+            ('cgroup/a.cc', 'if (fork() == 0) {}', 'only the spawner'),
+            ('execd/a.cc', 'if (::fork() == 0) {}', None),
+            ('execd/a.cc', 'int b = dup(a);', 'close-on-exec'),
+            ('execd/a.cc', 'int b = ::dup2(a, 1);', None),
+            ('execd/a.cc', 'int b = std::strtol(a, 0, 10);', 'from_chars'),
+            ('tests/a.cc', 'std::this_thread::sleep_for(1ms);', 'wait for'),
+            ('tests/a.py', 'time.sleep(1)', 'event with a deadline'),
+            ('tests/a.cc', 'GTEST_SKIP() << "no root";', 'has to fail'),
+            ('tests/a.cc', 'TEST(A, DISABLED_B) {}', 'switched off'),
+            ('images/a.h', 'class LayerManager {', 'says nothing'),
+            ('images/a.cc', 'std::thread t(f);', 'all the threads'),
+            ('images/a.cc', 'std::this_thread::get_id();', None),
+            ('images/a.cc', 'try { f(); } catch (...) {\n}', 'swallows'),
+            ('images/README.md', 'TO' 'DO: write', 'left to do'),
+            ('images/meson.build', '<' * 7 + ' HEAD', 'not finished'),
+            ('images/README.md', 'see iss' 'ue 12', 'without a tracker'),
+            ('images/README.md', 'lives in /wo' 'rk/main', 'own machine')):
+        expect(verdict, f'{path} with {line!r}', lambda root: banned.check(root, BANS),
+               {path: line + '\n'}, text)
+
+
+def layout_cases(verdict):
+    readme = {'cgroup/README.md': '\n' * 9}
+    for name, extra, text in (
+            ('a tree as it should be', {}, None),
+            ('a stray folder', {'misc/a.txt': ''}, 'misc/a.txt'),
+            ('a folder without README', {'images/a.cc': ''}, 'images/README.md'),
+            ('a long README', {'cgroup/README.md': '\n' * 81}, '81 lines'),
+            ('a long source file', {'cgroup/a.cc': '\n' * 901}, '901 lines')):
+        expect(verdict, name, layout.check, {**readme, **extra}, text)
+
+
+def tally_cases(verdict):
+    gtest = ('[ RUN      ] A.B\n[       OK ] A.B (0 ms)\n[ RUN      ] A.C\n'
+             '[  FAILED  ] A.C (12 ms)\n[  SKIPPED ] A.D (0 ms)\n[  FAILED  ] A.C\n')
+    for name, result, output, want in (
+            ('green GoogleTest', 'OK', '[       OK ] A.B (0 ms)\n[       OK ] A/C.D/0 (3 ms)\n', (2, 0)),
+            ('red and skipped GoogleTest', 'FAIL', gtest, (1, 2)),
+            ('red parameter', 'FAIL', '[  FAILED  ] A/B.C/1, where GetParam() = 4 (1 ms)\n', (0, 1)),
+            ('crash after a pass', 'FAIL', '[       OK ] A.B (0 ms)\n[ RUN      ] A.C\n', (1, 1)),
+            ('crash before all', 'FAIL', '', (0, 1)),
+            ('time-out', 'TIMEOUT', '[       OK ] A.B (0 ms)\n', (1, 1)),
+            ('TAP', 'FAIL', '1..3\nok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP no c\n', (1, 2)),
+            ('a program that names no case', 'OK', 'fine\n', (1, 0)),
+            ('a skipped program', 'SKIP', '', (0, 1))):
+        passed, failed = tally.tally(
+            {'name': 'n', 'stdout': output, 'result': result, 'returncode': 1})
+        got = (passed, len(failed))
+        verdict[f'tally: {name}'] = [] if got == want else [f'tally: {name}: {got}, not {want}']
+
+
+if __name__ == '__main__':
+    outcome = {}
+    for cases in (include_cases, ban_cases, layout_cases, tally_cases):
+        cases(outcome)
+    sys.exit(tree.report(outcome))

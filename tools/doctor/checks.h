@@ -1,0 +1,44 @@
+// The checks of the doctor. Each looks at one thing, and says what it found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/finding.h"
+
+namespace atl::doctor {
+
+// kernel.cc
+Finding CheckRoot();
+Finding CheckKernelVersion();
+Finding CheckUserNamespaces();
+Finding CheckSeccomp();
+Finding CheckMemfdExec();
+// The part of a kernel version that counts: "6.1.0-18-amd64" is {6, 1}; {0, 0} if it is none.
+struct KernelVersion {
+  int major = 0;
+  int minor = 0;
+};
+KernelVersion ParseKernelVersion(const std::string& release);
+
+// overlay.cc
+Finding CheckOverlay(const HostOptions& options);
+
+// cgroups.cc
+std::vector<Finding> CheckCgroups();
+
+// network.cc
+Finding CheckNftables();
+Finding CheckVeth();
+Finding CheckIpv6();
+Finding CheckForwarding();
+
+// storage.cc
+Finding CheckDataDir(const HostOptions& options);
+
+// service.cc
+Finding CheckUser(const HostOptions& options);
+Finding CheckPort(const HostOptions& options);
+
+}  // namespace atl::doctor

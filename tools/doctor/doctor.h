@@ -1,0 +1,20 @@
+// What this host offers to Atoll, what is missing, and how to mend it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace atl::doctor {
+
+struct HostOptions {
+  std::string data_dir = "/var/lib/atoll";
+  std::string run_dir = "/run/atoll";
+  std::string user = "atoll";
+  uint16_t port = 8080;
+};
+
+// Runs all checks and prints the report, as a JSON object if `json`. 0 if nothing is missing, else
+// 1. Changes nothing that outlives it.
+int Run(const HostOptions& options, bool json);
+
+}  // namespace atl::doctor

@@ -1,0 +1,63 @@
+#!/usr/bin/python3
+"""Counts single test cases in meson's JSON logs and prints "N passed, N failed" as the last line.
+
+    tools/tally.py LOG.json...
+
+meson counts programs; a program holds dozens of cases. Each line of a log is one program with its
+output, in which GoogleTest and TAP name every case. The rules err towards red:
+  - a program that failed without naming a failed case (crash, time-out, sanitizer report) is one failure;
+  - a program that names no case is one case itself;
+  - a skipped case is a failure: here everything that a test needs is installed first;
+  - a log that is missing or empty is a failure.
+"""
+import json
+import re
+import sys
+
+GTEST = re.compile(r'^\[ *(OK|FAILED|SKIPPED) *\] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$', re.M)
+TAP = re.compile(r'^(ok|not ok) \d+(?: - | )?([^#\n]*)(#\s*(?:skip|todo))?', re.M | re.I)
+
+
+def cases(output):
+    """Yields (name, passed) for every case that the output names."""
+    for verdict, name in GTEST.findall(output):
+        yield name, verdict == 'OK'
+    for verdict, name, directive in TAP.findall(output):
+        yield name.strip(), verdict.lower() == 'ok' and not directive
+
+
+def tally(program):
+    """Returns (passed, [names of failed cases]) for one line of a log."""
+    found = list(cases(program.get('stdout') or ''))
+    passed = sum(1 for _, ok in found if ok)
+    failed = [f'{program["name"]}: {name}' for name, ok in found if not ok]
+    if program['result'] != 'OK' and not failed:
+        failed = [f'{program["name"]}: {program["result"]}, exit status {program.get("returncode")}']
+    elif not found:
+        passed = 1
+    return passed, failed
+
+
+def main(paths):
+    passed, failed = 0, []
+    for path in paths:
+        try:
+            with open(path, encoding='utf-8') as log:
+                programs = [json.loads(line) for line in log if line.strip()]
+        except (OSError, ValueError) as error:
+            failed.append(f'{path}: {error}')
+            continue
+        if not programs:
+            failed.append(f'{path}: no test ran')
+        for program in programs:
+            ok, bad = tally(program)
+            passed += ok
+            failed += bad
+    for name in failed:
+        print(f'FAILED {name}')
+    print(f'{passed} passed, {len(failed)} failed')
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
