@@ -337,6 +337,16 @@ TEST(Server, RefusesWhatParsersDisagreeOn) {
   }
 }
 
+TEST(Server, TellsAStrangerAtOnceThatItIsNoHttp) {
+  // Neither would ever send the blank line that ends a head.
+  RunningServer server(Echo);
+  for (const std::string bytes : {"GET / HTTP/1.1\nHost: h\n\n", "\x16\x03\x01\x02", "\n"}) {
+    Peer peer = server.Connect();
+    peer.Send(bytes);
+    EXPECT_EQ(peer.ReadResponse().substr(0, 12), "HTTP/1.1 400") << bytes;
+  }
+}
+
 TEST(Server, RefusesMalformedChunks) {
   RunningServer server(Echo);
   const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
