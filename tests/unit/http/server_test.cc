@@ -361,6 +361,9 @@ TEST(Server, RefusesMalformedChunks) {
                                 "1\r\nx\r\n0\r\n x: y\r\n\r\n",
                                 "ffffffffffffffffffff\r\n",
                                 "1;" + std::string(2000, 'e') + "\r\nx\r\n0\r\n\r\n",
+                                "1\r\nxy\n0\r\n\r\n",
+                                "1\r\nx\ry0\r\n\r\n",
+                                "1\r\nx\r\n0\r\n\ry",
                                 "0\r\nT: " + std::string(10000, 't') + "\r\n\r\n"};
   for (const std::string& body : bodies) {
     Peer peer = server.Connect();
