@@ -116,10 +116,11 @@ Status ParseOne(const std::string& key, const std::string& value, wire::Limits* 
     return {};
   }
   if (key == "memory") {
-    ATOLL_ASSIGN(limits->memory_bytes,
-                 Bytes(key, value, kMinMemoryBytes,
-                       "a whole number with an optional unit (k, m, g, t, Ki, Mi, Gi, Ti), from 6Mi "
-                       "to 64Ti"));
+    ATOLL_ASSIGN(
+        limits->memory_bytes,
+        Bytes(key, value, kMinMemoryBytes,
+              "a whole number with an optional unit (k, m, g, t, Ki, Mi, Gi, Ti), from 6Mi "
+              "to 64Ti"));
     return {};
   }
   if (key == "swap") {
@@ -163,8 +164,9 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   if (!number || unit == std::end(kUnits) ||
       __builtin_mul_overflow(*number, unit->factor, &bytes)) {
     return Fail(Code::kInvalidArgument,
-                Quote(text) + ": not a whole number with an optional unit (k, m, g, t, Ki, Mi, "
-                              "Gi, Ti)");
+                Quote(text) +
+                    ": not a whole number with an optional unit (k, m, g, t, Ki, Mi, "
+                    "Gi, Ti)");
   }
   return bytes;
 }

@@ -41,7 +41,8 @@ inline constexpr uint64_t kMinIoBps = 64ULL << 10;
 
 // `available` is what the backend can enforce: some of "memory", "swap", "pids", "cpu", "io" (the
 // spawner's hello). A limit that the request names and that is not in it is kInvalidArgument; a
-// default that is not in it is left out, because the operator of such a host has been told at start.
+// default that is not in it is left out, because the operator of such a host has been told at
+// start.
 Result<wire::Limits> ParseLimits(const std::map<std::string, std::string>& requested,
                                  const LimitDefaults& defaults,
                                  const std::vector<std::string>& available);

@@ -23,10 +23,7 @@ http::Response RouteRefusal(int status, const char* code, const std::string& mes
 
 Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& images,
          std::function<void()> quit)
-    : config_(std::move(config)),
-      lifecycle_(lifecycle),
-      images_(images),
-      quit_(std::move(quit)) {
+    : config_(std::move(config)), lifecycle_(lifecycle), images_(images), quit_(std::move(quit)) {
   AddSandboxRoutes();
   AddImageRoutes();
   AddOperatorRoutes();
@@ -59,10 +56,9 @@ void Api::Route(Call call) {
     for (const std::string& method : match.other_methods) {
       allowed.append(allowed.empty() ? "" : ", ").append(method);
     }
-    http::Response response =
-        RouteRefusal(405, "GENERAL::METHOD_NOT_ALLOWED",
-                     request.method + " is not for this path; it has " + allowed,
-                     "Method Not Allowed");
+    http::Response response = RouteRefusal(
+        405, "GENERAL::METHOD_NOT_ALLOWED",
+        request.method + " is not for this path; it has " + allowed, "Method Not Allowed");
     response.headers.Set("Allow", allowed);
     return call.Respond(std::move(response));
   }
@@ -85,7 +81,9 @@ void Api::Route(Call call) {
 void Api::AddOperatorRoutes() {
   router_.Add(
       "GET", "/health",
-      [](const Call& call) { call.Respond(JsonResponse(200, {{"status", "healthy"}})); },
+      [](const Call& call) {
+        call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+      },
       Router::Access::kOpen);
   router_.Add("GET", "/metrics", [this](const Call& call) {
     http::Response response;

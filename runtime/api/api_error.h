@@ -1,5 +1,5 @@
-// A refusal as a client sees it: HTTP status, upstream's code string where one exists, and what went
-// wrong for people.
+// A refusal as a client sees it: HTTP status, upstream's code string where one exists, and what
+// went wrong for people.
 #pragma once
 
 #include <string>

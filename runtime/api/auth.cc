@@ -5,9 +5,9 @@ namespace {
 
 bool IsLoopbackAuthority(std::string_view authority) {
   const size_t port = authority.rfind(':');
-  const std::string_view host =
-      authority.ends_with(']') || port == std::string_view::npos ? authority
-                                                                  : authority.substr(0, port);
+  const std::string_view host = authority.ends_with(']') || port == std::string_view::npos
+                                    ? authority
+                                    : authority.substr(0, port);
   return host == "localhost" || host == "[::1]" || host.starts_with("127.");
 }
 

@@ -73,10 +73,10 @@ void ReadTimeout(const Field& body, sandbox::CreateSpec* spec) {
   int64_t seconds = 0;
   if (!timeout.Integer(&seconds)) return;
   if (seconds < kMinTimeoutSeconds) {
-    timeout.Complain("greater_than_equal",
-                     "Input should be greater than or equal to " +
-                         std::to_string(kMinTimeoutSeconds),
-                     Dump({{"ge", kMinTimeoutSeconds}}));
+    timeout.Complain(
+        "greater_than_equal",
+        "Input should be greater than or equal to " + std::to_string(kMinTimeoutSeconds),
+        Dump({{"ge", kMinTimeoutSeconds}}));
     return;
   }
   spec->timeout_seconds = seconds;

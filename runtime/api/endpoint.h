@@ -1,5 +1,5 @@
-// GET /sandboxes/{id}/endpoints/{port}: where a port of a sandbox is reached from outside. Sandboxes
-// publish no ports on the host, so it is always the daemon's own proxy.
+// GET /sandboxes/{id}/endpoints/{port}: where a port of a sandbox is reached from outside.
+// Sandboxes publish no ports on the host, so it is always the daemon's own proxy.
 #pragma once
 
 #include <string>

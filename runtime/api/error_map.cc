@@ -69,8 +69,8 @@ ApiError Exhausted(const Error& error, Doing doing) {
 }  // namespace
 
 http::Response ErrorResponse(const ApiError& error) {
-  http::Response response = JsonResponse(
-      error.status, {{"code", error.code}, {"message", error.message}});
+  http::Response response =
+      JsonResponse(error.status, {{"code", error.code}, {"message", error.message}});
   if (error.retry_after_seconds > 0) {
     response.headers.Set("Retry-After", std::to_string(error.retry_after_seconds));
   }

@@ -1,6 +1,6 @@
-// The one place where an Error becomes an HTTP answer. The status follows from the Error's code, and
-// the code string from what was being done: a thing that is not found is an image in one place and a
-// sandbox in another.
+// The one place where an Error becomes an HTTP answer. The status follows from the Error's code,
+// and the code string from what was being done: a thing that is not found is an image in one place
+// and a sandbox in another.
 #pragma once
 
 #include "runtime/api/api_error.h"

@@ -52,8 +52,7 @@ Parsed<ListQuery> ParseListQuery(std::string_view query) {
     } else if (name == "page") {
       ParseInteger(value, {"query", "page"}, 1, kMaxPage, &problems, &list.page);
     } else if (name == "pageSize") {
-      ParseInteger(value, {"query", "pageSize"}, 1, kMaxPageSize, &problems,
-                   &list.page_size);
+      ParseInteger(value, {"query", "pageSize"}, 1, kMaxPageSize, &problems, &list.page_size);
     } else if (name == "metadata" && !value.empty()) {
       if (!EveryPieceHasEquals(value)) {
         return Refuse(400, "INVALID_METADATA_FORMAT",

@@ -13,7 +13,7 @@
 namespace atl::api {
 
 struct ListQuery {
-  std::vector<std::string> states;                             // lower case; any of them; empty: all
+  std::vector<std::string> states;                            // lower case; any of them; empty: all
   std::vector<std::pair<std::string, std::string>> metadata;  // all of them
   int64_t page = 1;
   int64_t page_size = 20;

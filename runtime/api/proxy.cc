@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kNeverPassed[] = {kApiKeyHeader, "Authorization", "Cookie"};
 
 // True if a segment of the path is "." or "..", however it is written. execd's own paths and the
-// ones that it proxies differ only by their prefix, and the token that we add opens both: nobody may
-// normalise "/proxy/80/../../command" into the other kind.
+// ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
+// may normalise "/proxy/80/../../command" into the other kind.
 bool HasDotSegment(std::string_view rest) {
   std::string_view path = rest.substr(0, rest.find('?'));
   while (!path.empty()) {
@@ -101,8 +101,9 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const ProxyTarg
   const std::string port_text = std::to_string(*port);
   if (!execd) {
     if (HasDotSegment(target.rest)) {
-      return Refuse(400, "SANDBOX::INVALID_PARAMETER",
-                    "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
+      return Refuse(
+          400, "SANDBOX::INVALID_PARAMETER",
+          "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
     }
     upstream.target = "/proxy/" + port_text;
     upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
@@ -131,9 +132,9 @@ void Proxy(const Call& call, const ProxyTarget& target, const sandbox::Lifecycle
   upstream->set_headers.push_back({"X-Request-ID", call.request_id()});
   upstream->response_headers = call.answer_headers();
   upstream->on_error = [headers = call.answer_headers()](const Error& error) {
-    http::Response response = ErrorResponse(MapError(
-        Error(Code::kUnavailable, "the sandbox cannot be reached: " + error.message()),
-        Doing::kProxy));
+    http::Response response = ErrorResponse(
+        MapError(Error(Code::kUnavailable, "the sandbox cannot be reached: " + error.message()),
+                 Doing::kProxy));
     for (const http::Header& header : headers) response.headers.Set(header.name, header.value);
     return response;
   };

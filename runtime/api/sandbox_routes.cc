@@ -25,10 +25,9 @@ ApiError NoSuchSandbox(const std::string& id) {
 ApiError CreateError(const Error& error, const std::string& image) {
   ApiError mapped = MapError(error, Doing::kCreate);
   if (error.code() == Code::kNotFound) {
-    mapped.message = "image '" + image.substr(0, 200) +
-                     "' is not in the store (" + error.message() +
-                     "); import it first: atoll image import FILE --name " + image.substr(0, 200) +
-                     ", and see what is there with: atoll image ls";
+    mapped.message = "image '" + image.substr(0, 200) + "' is not in the store (" +
+                     error.message() + "); import it first: atoll image import FILE --name " +
+                     image.substr(0, 200) + ", and see what is there with: atoll image ls";
   }
   return mapped;
 }

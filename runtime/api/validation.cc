@@ -94,8 +94,11 @@ void Field::Complain(std::string type, std::string msg, std::string ctx) const {
 }
 
 void Field::Missing() const {
-  problems_->Add({"missing", loc_, "Field required",
-                  parent_ != nullptr ? Dump(*parent_) : std::string("null"), {}});
+  problems_->Add({"missing",
+                  loc_,
+                  "Field required",
+                  parent_ != nullptr ? Dump(*parent_) : std::string("null"),
+                  {}});
 }
 
 void Field::BreaksRule(const std::string& rule) const {
@@ -171,10 +174,11 @@ bool Field::Strings(size_t min, std::vector<std::string>* out) const {
     return false;
   }
   if (value_->size() < min) {
-    Complain("too_short",
-             "List should have at least " + std::to_string(min) + " item after validation, not " +
-                 std::to_string(value_->size()),
-             Dump({{"field_type", "List"}, {"min_length", min}, {"actual_length", value_->size()}}));
+    Complain(
+        "too_short",
+        "List should have at least " + std::to_string(min) + " item after validation, not " +
+            std::to_string(value_->size()),
+        Dump({{"field_type", "List"}, {"min_length", min}, {"actual_length", value_->size()}}));
     return false;
   }
   bool good = true;
@@ -214,7 +218,8 @@ bool ParseInteger(const std::string& text, const Location& loc, int64_t min, int
                   Problems* problems, int64_t* out) {
   const auto number = ParseDigits(text);
   if (!number) {
-    problems->Add({"int_parsing", loc,
+    problems->Add({"int_parsing",
+                   loc,
                    "Input should be a valid integer, unable to parse string as an integer",
                    Dump(text),
                    {}});

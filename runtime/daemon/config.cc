@@ -28,8 +28,8 @@ Result<uint64_t> Number(const std::string& text, uint64_t min, uint64_t max) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < min || value > max) {
-    return Fail(Bad(text, "use a whole number from " + std::to_string(min) + " to " +
-                              std::to_string(max)));
+    return Fail(
+        Bad(text, "use a whole number from " + std::to_string(min) + " to " + std::to_string(max)));
   }
   return value;
 }
@@ -126,7 +126,8 @@ std::vector<Key> MakeKeys() {
       {"runtime", "user", Kind::kText, "who the daemon runs as", SetUser},
       {"runtime", "pool_size", Kind::kNumber, "network slots kept ready", SetPool},
       {"network", "dns", Kind::kList,
-       "resolvers that sandboxes' queries are forwarded to, as address or address:port; none: those "
+       "resolvers that sandboxes' queries are forwarded to, as address or address:port; none: "
+       "those "
        "of the host",
        [](const std::vector<std::string>& v, Config* c) -> Status {
          c->dns = v;
@@ -147,7 +148,8 @@ Result<std::vector<std::string>> ValuesOf(const toml::node& node, Key::Kind kind
       if (const auto text = node.value_exact<std::string>()) return std::vector{*text};
       return Fail(Code::kInvalidArgument, "must be a string in quotes");
     case Key::Kind::kNumber:
-      if (const auto number = node.value_exact<int64_t>()) return std::vector{std::to_string(*number)};
+      if (const auto number = node.value_exact<int64_t>())
+        return std::vector{std::to_string(*number)};
       return Fail(Code::kInvalidArgument, "must be a whole number");
     case Key::Kind::kBool:
       if (const auto truth = node.value_exact<bool>()) {
@@ -250,7 +252,8 @@ Result<Loaded> LoadConfig(const std::string& path, bool must_exist) {
 }
 
 Status CheckConfig(const Config& config) {
-  if (config.run_dir.size() + std::string_view("/sandboxes").size() > sandbox::kMaxSocketDirectory) {
+  if (config.run_dir.size() + std::string_view("/sandboxes").size() >
+      sandbox::kMaxSocketDirectory) {
     return Fail(Code::kInvalidArgument,
                 "runtime.run_dir '" + config.run_dir +
                     "' is too long for the names of sockets in it: at most " +
@@ -261,9 +264,9 @@ Status CheckConfig(const Config& config) {
                 "server.api_key is set, and insecure_no_api_key says to ask for none: choose one");
   }
   if (config.insecure_no_api_key && !IsLoopback(config.host)) {
-    return Fail(Code::kInvalidArgument,
-                "insecure_no_api_key would let everybody who reaches " + config.host +
-                    " run code here: it is for loopback addresses only");
+    return Fail(Code::kInvalidArgument, "insecure_no_api_key would let everybody who reaches " +
+                                            config.host +
+                                            " run code here: it is for loopback addresses only");
   }
   return {};
 }

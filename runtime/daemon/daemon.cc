@@ -49,15 +49,14 @@ Status Daemon::Open() {
       });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db"));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
-  ATOLL_ASSIGN(images_,
-               images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
+  ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);
   ATOLL_TRY(network_->Start(*loop_));
 
   sandbox::SlotPool::Config pool;
   pool.ready = config_.pool_size;
-  ATOLL_ASSIGN(pool.limits, cgroup::ParseLimits({}, cgroup::LimitDefaults(),
-                                                opened_.hello.limits_available));
+  ATOLL_ASSIGN(pool.limits,
+               cgroup::ParseLimits({}, cgroup::LimitDefaults(), opened_.hello.limits_available));
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);
   sandbox::LifecycleConfig lifecycle;
   lifecycle.socket_directory = SocketDir(config_);

@@ -32,14 +32,13 @@ Status MakeParents(const std::string& path) {
 // Only the user's: a directory that others had prepared, or a link in its place, is not taken over.
 Status MakePrivate(int parent, const std::string& name, const User& user) {
   ATOLL_TRY(sys::EnsureDirAt(parent, name, 0700));
-  ATOLL_ASSIGN(const UniqueFd fd,
-               sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  ATOLL_ASSIGN(const UniqueFd fd, sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return FailSys("fstat " + name);
   if (info.st_uid != 0 && info.st_uid != user.uid) {
-    return Fail(Code::kFailedPrecondition,
-                name + " belongs to uid " + std::to_string(info.st_uid) + ", expected " +
-                    std::to_string(user.uid) + ": remove it, or set runtime.user to its owner");
+    return Fail(Code::kFailedPrecondition, name + " belongs to uid " + std::to_string(info.st_uid) +
+                                               ", expected " + std::to_string(user.uid) +
+                                               ": remove it, or set runtime.user to its owner");
   }
   if (::fchown(fd.get(), user.uid, user.gid) != 0) return FailSys("fchown " + name);
   if (::fchmod(fd.get(), 0700) != 0) return FailSys("fchmod " + name);

@@ -1,9 +1,8 @@
 // The daemon's places on disk, made while it is root.
 //
-//   <data_dir>            root 0755         images' layers and uppers of the spawner's are below too
-//   <data_dir>/state      user 0700         atoll.db, api_key, lock
-//   <data_dir>/state/images                 images.db, uploads
-//   <run_dir>             root 0755         spawner.sock, daemon.json
+//   <data_dir>            root 0755         images' layers and uppers of the spawner's are below
+//   too <data_dir>/state      user 0700         atoll.db, api_key, lock <data_dir>/state/images
+//   images.db, uploads <run_dir>             root 0755         spawner.sock, daemon.json
 //   <run_dir>/sandboxes   user 0700         one socket for each sandbox
 #pragma once
 
@@ -25,8 +24,8 @@ Status MakeDirectories(const Config& config, const User& user);
 // if another one runs.
 Result<UniqueFd> LockState(const Config& config);
 
-// The configured key, else that of <state>/api_key, which is made if absent (owned by `user`, 0600).
-// Empty: none is wanted.
+// The configured key, else that of <state>/api_key, which is made if absent (owned by `user`,
+// 0600). Empty: none is wanted.
 Result<std::string> FindApiKey(const Config& config, const User& user);
 
 // For the command line tool: where the daemon listens and which file holds its key; no secret.

@@ -37,12 +37,11 @@ Address AddressOf(const Config& config) {
 }  // namespace
 
 Result<Listener> BindListener(const Config& config) {
-  const std::string where =
-      "listen on " + config.host + " port " + std::to_string(config.port);
+  const std::string where = "listen on " + config.host + " port " + std::to_string(config.port);
   Address address = AddressOf(config);
   Listener listener;
-  listener.socket = UniqueFd(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listener.socket =
+      UniqueFd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.socket) return FailSys("socket");
   const int one = 1;
   // A restart must not wait for connections of the last daemon to time out.

@@ -1,5 +1,5 @@
-// The API's listening socket, bound before anything else is touched: a port that is taken must leave
-// the host as it was.
+// The API's listening socket, bound before anything else is touched: a port that is taken must
+// leave the host as it was.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,8 @@ class SpawnActions {
 
   // A new session (a terminal's Ctrl-C is not for the spawner), default signals, nothing blocked;
   // everything that is open here is close-on-exec.
-  Result<pid_t> Spawn(const std::string& program, std::vector<std::string> argv, int ready, int log) {
+  Result<pid_t> Spawn(const std::string& program, std::vector<std::string> argv, int ready,
+                      int log) {
     sigset_t none;
     sigset_t all;
     sigemptyset(&none);
@@ -91,8 +92,8 @@ Status AwaitReady(int ready, const std::string& log) {
   if (n < 0) return FailSys("poll");
   if (n == 0) {
     return Fail(Code::kDeadlineExceeded, "the spawner was not ready within " +
-                                             std::to_string(kReadyTimeoutMs / 1000) +
-                                             " s; see " + log);
+                                             std::to_string(kReadyTimeoutMs / 1000) + " s; see " +
+                                             log);
   }
   char byte = 0;
   if (TEMP_FAILURE_RETRY(::read(ready, &byte, 1)) == 1) return {};

@@ -60,8 +60,9 @@ using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 struct ServerConfig {
   std::string host = "127.0.0.1";  // a literal address
   uint16_t port = 8080;
-  // A stream socket that is bound and listening already, to be taken over in place of host and port;
-  // -1: none. For a process that binds before it gives up its privileges, and before it has threads.
+  // A stream socket that is bound and listening already, to be taken over in place of host and
+  // port; -1: none. For a process that binds before it gives up its privileges, and before it has
+  // threads.
   int listen_fd = -1;
   size_t max_header_bytes = 64 << 10;
   size_t max_connections = 4096;

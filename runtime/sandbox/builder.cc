@@ -15,8 +15,7 @@ namespace atl::sandbox {
 namespace {
 
 // What a shell without any configuration would search.
-constexpr char kDefaultPath[] =
-    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 // Connections that wait for execd to come up, or to accept.
 constexpr int kBacklog = 128;
 

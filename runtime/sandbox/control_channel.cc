@@ -39,8 +39,8 @@ Status ControlChannel::Send(const wire::StartMessage& message) {
 void ControlChannel::Flush() {
   retry_ = 0;
   while (!unsent_.empty()) {
-    const ssize_t n = ::send(socket_.get(), unsent_.data(), unsent_.size(),
-                             MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t n =
+        ::send(socket_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) {
       retry_ = loop_.After(kRetryUs, [this] { Flush(); });

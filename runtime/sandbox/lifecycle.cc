@@ -146,7 +146,9 @@ void Lifecycle::Built(const std::string& id, Result<BuiltSandbox> result) {
 
 void Lifecycle::BuildFailed(Entry& entry, Error error) {
   ++stats_.create_failed;
-  LogLine(LogLevel::kWarning, "cannot create a sandbox").Add("sandbox", entry.sandbox.id).Add(error);
+  LogLine(LogLevel::kWarning, "cannot create a sandbox")
+      .Add("sandbox", entry.sandbox.id)
+      .Add(error);
   const Created created = std::exchange(entry.created, nullptr);
   ApplyAnyway(entry, Event::kBuildFailed, {"PROVISIONING_ERROR", error.message()});
   if (created) created(Fail(std::move(error)));

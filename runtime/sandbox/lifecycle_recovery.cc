@@ -47,8 +47,9 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
 
   for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
   for (const std::string& id : plan.vanished) {
-    ApplyAnyway(*Look(id), Event::kVanished,
-                {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
+    ApplyAnyway(
+        *Look(id), Event::kVanished,
+        {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
   }
   for (const std::string& id : plan.abandoned) {
     ApplyAnyway(*Look(id), Event::kVanished, {"SANDBOX_LOST", "its creation was cut off"});

@@ -13,13 +13,13 @@
 namespace atl::sandbox {
 
 struct RecoveryPlan {
-  std::vector<std::string> adopted;         // running, and known to both
-  std::vector<wire::SandboxRecord> exited;  // ended while nobody looked
-  std::vector<std::string> vanished;        // recorded as running, no trace of it
-  std::vector<std::string> unfinished;      // recorded as being removed, or with slots still held
-  std::vector<std::string> abandoned;       // never acknowledged
+  std::vector<std::string> adopted;          // running, and known to both
+  std::vector<wire::SandboxRecord> exited;   // ended while nobody looked
+  std::vector<std::string> vanished;         // recorded as running, no trace of it
+  std::vector<std::string> unfinished;       // recorded as being removed, or with slots still held
+  std::vector<std::string> abandoned;        // never acknowledged
   std::vector<wire::SandboxRecord> orphans;  // the spawner has it, no record does
-  std::vector<uint32_t> live_slots;         // whose links must stay for now
+  std::vector<uint32_t> live_slots;          // whose links must stay for now
 };
 
 RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wire::Reply& hello);

@@ -1,12 +1,14 @@
 // The life of a sandbox as one table: in which state, on which event, what comes next and what is
 // to be done. Lifecycle runs it, tests go through every cell.
 //
-//             Built      BuildFailed  StartFailed  ExitedZero   ExitedError  Vanished    Delete      Expire      Released
-// Pending     Running ↑  Stopping ×   !            (later)      (later)      Stopping ×  Stopping    Stopping    !
-// Running     !          !            Failed ×     Terminated × Failed ×     Terminated× Stopping ×  Stopping ×  !
-// Stopping    × again    × again      –            –            –            × again     –           –           forgotten
-// Terminated  !          !            –            –            –            –           Stopping ×  Stopping ×  kept
-// Failed      !          !            –            –            –            –           Stopping ×  Stopping ×  kept
+//             Built      BuildFailed  StartFailed  ExitedZero   ExitedError  Vanished    Delete
+//             Expire      Released
+// Pending     Running ↑  Stopping ×   !            (later)      (later)      Stopping ×  Stopping
+// Stopping    ! Running     !          !            Failed ×     Terminated × Failed × Terminated×
+// Stopping ×  Stopping ×  ! Stopping    × again    × again      –            –            – × again
+// –           –           forgotten Terminated  !          !            –            –            –
+// –           Stopping ×  Stopping ×  kept Failed      !          !            –            – – –
+// Stopping ×  Stopping ×  kept
 //
 //   ↑ publish   × release what it holds   – nothing   (later) kept until Built   ! a bug, logged
 //

@@ -24,8 +24,12 @@ constexpr char kSchema[] =
 
 std::string EncodeSpec(const Sandbox& s) {
   json spec = {
-      {"image", s.image},       {"digest", s.image_digest}, {"layers", s.layers},
-      {"entrypoint", s.entrypoint}, {"env", s.env},         {"metadata", s.metadata},
+      {"image", s.image},
+      {"digest", s.image_digest},
+      {"layers", s.layers},
+      {"entrypoint", s.entrypoint},
+      {"env", s.env},
+      {"metadata", s.metadata},
       {"token", s.access_token},
       {"limits",
        {{"memory", s.limits.memory_bytes},

@@ -214,6 +214,7 @@ class Sandbox:
         return os.open(self.cgroup, os.O_RDONLY | os.O_DIRECTORY)
 
     def child(self, execd, control, listener, cgroup_fd, ready, mapped, tmp_size, setup):
+        LIBC.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: no sandbox survives its test
         os.setsid()
         check(LIBC.unshare(CLONE_NEWUSER), 'unshare user')
         os.write(ready, b'u')
@@ -227,11 +228,11 @@ class Sandbox:
         if first:
             # The pid as the host sees it: the namespace of this process is still the host's.
             os.write(ready, str(first).encode())
-            os.close(ready)
+            os.closerange(3, 4096)  # or the sockets' ends would stay open here
             _, status = os.waitpid(first, 0)
             os._exit(os.waitstatus_to_exitcode(status) & 0xff)
         os.read(mapped, 1)
-        LIBC.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: no sandbox survives its test
+        LIBC.prctl(1, 9)
         build_root(self.directory, tmp_size)
         bring_loopback_up()
         if setup:

@@ -24,7 +24,7 @@ TEST(Limits, NothingAskedGivesTheDefaults) {
 
 TEST(Limits, CpuVectors) {
   const std::pair<const char*, uint32_t> good[] = {
-      {"1", 1000}, {"0.5", 500},  {"500m", 500},      {"2.25", 2250}, {".5", 500},
+      {"1", 1000},  {"0.5", 500},   {"500m", 500},     {"2.25", 2250}, {".5", 500},
       {"1.", 1000}, {"0.0109", 10}, {"1024", 1024000}, {"10m", 10},
   };
   for (const auto& [text, millis] : good) {
@@ -32,10 +32,29 @@ TEST(Limits, CpuVectors) {
     ASSERT_TRUE(limits) << text;
     EXPECT_EQ(limits->cpu_millis, millis) << text;
   }
-  for (const char* text :
-       {"", "m", ".", "0", "0.001", "9m", "-1", "+1", "1e3", "0x1", "nan", "inf", "1 ", " 1", "1,5",
-        "1.5m", "1025", "1024.001", "18446744073709551616", "18446744073709551615",
-        "18446744073709551615m", "1.0000000001", "1..5"}) {
+  for (const char* text : {"",
+                           "m",
+                           ".",
+                           "0",
+                           "0.001",
+                           "9m",
+                           "-1",
+                           "+1",
+                           "1e3",
+                           "0x1",
+                           "nan",
+                           "inf",
+                           "1 ",
+                           " 1",
+                           "1,5",
+                           "1.5m",
+                           "1025",
+                           "1024.001",
+                           "18446744073709551616",
+                           "18446744073709551615",
+                           "18446744073709551615m",
+                           "1.0000000001",
+                           "1..5"}) {
     const auto limits = Parse({{"cpu", text}});
     ASSERT_FALSE(limits) << text;
     EXPECT_EQ(limits.error().code(), Code::kInvalidArgument);
@@ -46,19 +65,20 @@ TEST(Limits, CpuVectors) {
 
 TEST(Limits, MemoryVectors) {
   const std::pair<const char*, uint64_t> good[] = {
-      {"6291456", 6291456},   {"6Mi", 6ULL << 20},       {"512Mi", 512ULL << 20},
+      {"6291456", 6291456},    {"6Mi", 6ULL << 20},      {"512Mi", 512ULL << 20},
       {"512mi", 512ULL << 20}, {"512MiB", 512ULL << 20}, {"512m", 512000000},
-      {"512M", 512000000},    {"512MB", 512000000},      {"1g", 1000000000},
-      {"2Gi", 2ULL << 30},    {"8000k", 8000000},        {"8192Ki", 8ULL << 20},
-      {"1t", 1000000000000},  {"64Ti", 64ULL << 40},     {"7000000b", 7000000},
+      {"512M", 512000000},     {"512MB", 512000000},     {"1g", 1000000000},
+      {"2Gi", 2ULL << 30},     {"8000k", 8000000},       {"8192Ki", 8ULL << 20},
+      {"1t", 1000000000000},   {"64Ti", 64ULL << 40},    {"7000000b", 7000000},
   };
   for (const auto& [text, bytes] : good) {
     const auto limits = Parse({{"memory", text}});
     ASSERT_TRUE(limits) << text;
     EXPECT_EQ(limits->memory_bytes, bytes) << text;
   }
-  for (const char* text : {"", "Mi", "0", "5Mi", "-1", "1.5Gi", "512 Mi", "512Mi ", "512X", "512Pi",
-                           "65Ti", "18446744073709551615", "18446744073709551616", "99999999999Ti"}) {
+  for (const char* text :
+       {"", "Mi", "0", "5Mi", "-1", "1.5Gi", "512 Mi", "512Mi ", "512X", "512Pi", "65Ti",
+        "18446744073709551615", "18446744073709551616", "99999999999Ti"}) {
     const auto limits = Parse({{"memory", text}});
     ASSERT_FALSE(limits) << text;
     EXPECT_EQ(limits.error().code(), Code::kInvalidArgument);

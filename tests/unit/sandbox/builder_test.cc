@@ -66,9 +66,9 @@ TEST(StartMessage, ThereIsAlwaysAPath) {
 TEST(AccessToken, UrlSafeAndNeverTheSame) {
   const std::string token = NewAccessToken();
   EXPECT_EQ(token.size(), 43U);
-  EXPECT_EQ(token.find_first_not_of(
-                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
-            std::string::npos);
+  EXPECT_EQ(
+      token.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
+      std::string::npos);
   EXPECT_NE(token, NewAccessToken());
 }
 

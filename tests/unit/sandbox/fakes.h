@@ -75,9 +75,9 @@ class FakeLoop final : public Loop {
     const int64_t end = clock_.boot_us + us;
     Run();
     for (;;) {
-      const auto next = std::min_element(
-          timers_.begin(), timers_.end(),
-          [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
+      const auto next =
+          std::min_element(timers_.begin(), timers_.end(),
+                           [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
       if (next == timers_.end() || next->second.at > end) break;
       clock_.Advance(std::max<int64_t>(0, next->second.at - clock_.boot_us));
       Run();

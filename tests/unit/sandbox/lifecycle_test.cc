@@ -82,8 +82,7 @@ class LifecycleTest : public testing::Test {
     return answer->result->id;
   }
   void ReportFailure(const std::string& why) {
-    const std::string bytes =
-        wire::StartReport{wire::StartReport::Kind::kFailed, why}.Encode();
+    const std::string bytes = wire::StartReport{wire::StartReport::Kind::kFailed, why}.Encode();
     wire::Writer frame;
     frame.U32(static_cast<uint32_t>(bytes.size()));
     const std::string all = frame.Take() + bytes;

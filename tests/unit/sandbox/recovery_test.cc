@@ -31,17 +31,17 @@ using Strings = std::vector<std::string>;
 
 TEST(Recovery, EveryStatePresentAndAbsent) {
   const std::vector<Sandbox> sandboxes = {
-      Make("running-here", State::kRunning, 1),     Make("running-gone", State::kRunning, 2),
-      Make("running-ended", State::kRunning, 3),    Make("stopping-here", State::kStopping, 4),
-      Make("stopping-gone", State::kStopping, 5),   Make("pending-queued", State::kPending, 0),
-      Make("pending-cut", State::kPending, 6),      Make("failed-clean", State::kFailed, 0),
-      Make("failed-holding", State::kFailed, 7),    Make("over-present", State::kTerminated, 0),
+      Make("running-here", State::kRunning, 1),   Make("running-gone", State::kRunning, 2),
+      Make("running-ended", State::kRunning, 3),  Make("stopping-here", State::kStopping, 4),
+      Make("stopping-gone", State::kStopping, 5), Make("pending-queued", State::kPending, 0),
+      Make("pending-cut", State::kPending, 6),    Make("failed-clean", State::kFailed, 0),
+      Make("failed-holding", State::kFailed, 7),  Make("over-present", State::kTerminated, 0),
       Make("over-clean", State::kTerminated, 0),
   };
   std::vector<const Sandbox*> recorded;
   for (const Sandbox& s : sandboxes) recorded.push_back(&s);
   wire::Reply hello;
-  hello.sandboxes = {Present("running-here", 1), Present("running-ended", 3, true),
+  hello.sandboxes = {Present("running-here", 1),  Present("running-ended", 3, true),
                      Present("stopping-here", 4), Present("pending-cut", 6),
                      Present("over-present", 8),  Present("stranger", 9)};
   const RecoveryPlan plan = PlanRecovery(recorded, hello);

@@ -9,7 +9,8 @@ namespace {
 
 // The table once more, as a person would say it: rows are states, columns events. A change of the
 // real one has to be made here too, on purpose.
-//   P R S T F: the next state;  ^ publish  * release  ~ await  > defer  . none  = keep  x forget  ! bug
+//   P R S T F: the next state;  ^ publish  * release  ~ await  > defer  . none  = keep  x forget  !
+//   bug
 constexpr const char* kExpected[kStates] = {
     // Built BuildFailed StartFailed ExitedZero ExitedError Vanished Delete Expire Released
     /* Pending    */ "R^ S* P! P> P> S* S~ S~ P!",

@@ -1,0 +1,353 @@
+// The API as a whole, in front of a real Lifecycle whose spawner, network and images are fakes.
+#include "runtime/api/api.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::api {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kKey[] = "test-api-key";
+
+// Keeps what the API did with it.
+class FakeExchange final : public http::Exchange {
+ public:
+  const http::Request& request() const override { return head; }
+  void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) override {
+    if (body.size() > limit) return done(Fail(Code::kResourceExhausted, "too large"));
+    done(body);
+  }
+  void SaveBody(int, uint64_t, std::function<void(Result<uint64_t>)> done) override {
+    done(Fail(Error(Code::kResourceExhausted, "disk full", ENOSPC)));
+  }
+  void Respond(http::Response r) override { response = std::move(r); }
+  void Forward(http::Upstream u) override { upstream = std::move(u); }
+
+  http::Request head;
+  std::string body;
+  std::optional<http::Response> response;
+  std::optional<http::Upstream> upstream;
+};
+
+class ApiTest : public testing::Test {
+ protected:
+  ApiTest() {
+    char name[] = "/tmp/api_XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    sandbox::LifecycleConfig config;
+    config.socket_directory = directory;
+    config.limits_available = {"memory", "pids", "cpu"};
+    pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network,
+                                               sandbox::SlotPool::Config{});
+    lifecycle = std::make_unique<sandbox::Lifecycle>(
+        sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool}, config);
+    EXPECT_TRUE(lifecycle->Start({}));
+    loop.Pass(100'000);
+    api = std::make_unique<Api>(ApiConfig{.api_key = kKey, .address = "127.0.0.1:8080"}, *lifecycle,
+                                images, [this] { quit = true; });
+  }
+  ~ApiTest() override { std::filesystem::remove_all(directory); }
+
+  std::shared_ptr<FakeExchange> Send(const std::string& method, const std::string& target,
+                                     const std::string& body = "",
+                                     std::vector<http::Header> headers = {{kKeyHeader, kKey}}) {
+    auto exchange = std::make_shared<FakeExchange>();
+    exchange->head.method = method;
+    exchange->head.target = target;
+    exchange->head.headers.list = std::move(headers);
+    exchange->head.headers.Add("Host", "atoll.example:81");
+    exchange->head.peer = "127.0.0.1:4";
+    exchange->body = body;
+    api->Handle(exchange);
+    loop.Run();
+    if (exchange->response) {
+      EXPECT_FALSE(exchange->response->headers.Get("X-Request-ID").empty());
+    }
+    return exchange;
+  }
+  int Status(const std::string& method, const std::string& target, const std::string& body = "") {
+    const auto exchange = Send(method, target, body);
+    return exchange->response ? exchange->response->status : 0;
+  }
+  json Get(const std::string& target) {
+    const auto exchange = Send("GET", target);
+    EXPECT_EQ(exchange->response->status, 200) << target;
+    return json::parse(exchange->response->body);
+  }
+  std::string CodeOf(const std::shared_ptr<FakeExchange>& exchange) {
+    return json::parse(exchange->response->body).at("code");
+  }
+  std::string Create(json extra = json::object()) {
+    json body = {{"image", {{"uri", "busybox"}}},
+                 {"entrypoint", {"tail", "-f", "/dev/null"}},
+                 {"resourceLimits", json::object()}};
+    body.update(extra);
+    const auto exchange = Send("POST", "/v1/sandboxes", body.dump());
+    EXPECT_FALSE(exchange->response);
+    spawner.AnswerBuild();
+    EXPECT_TRUE(exchange->response);
+    EXPECT_EQ(exchange->response->status, 202);
+    created = json::parse(exchange->response->body);
+    return created.at("id");
+  }
+
+  static constexpr char kKeyHeader[] = "OPEN-SANDBOX-API-KEY";
+  std::string directory;
+  sandbox::FakeClock clock;
+  sandbox::FakeLoop loop{clock};
+  sandbox::FakeSpawner spawner{loop};
+  sandbox::FakeNetwork network;
+  sandbox::FakeImages images;
+  std::unique_ptr<sandbox::Store> store = std::move(*sandbox::Store::Open(":memory:"));
+  std::unique_ptr<sandbox::SlotPool> pool;
+  std::unique_ptr<sandbox::Lifecycle> lifecycle;
+  std::unique_ptr<Api> api;
+  json created;
+  bool quit = false;
+};
+
+TEST_F(ApiTest, HealthNeedsNoKeyEverythingElseDoes) {
+  EXPECT_EQ(Send("GET", "/health", "", {})->response->body, R"({"status":"healthy"})");
+  for (const char* target : {"/sandboxes", "/v1/sandboxes", "/v1/images", "/metrics", "/nope",
+                             "/v1/sandboxes/x", "/sandboxes/x/proxyy/80/", "/healthz"}) {
+    const auto refused = Send("GET", target, "", {});
+    EXPECT_EQ(refused->response->status, 401) << target;
+    EXPECT_EQ(CodeOf(refused), "MISSING_API_KEY");
+  }
+  EXPECT_EQ(CodeOf(Send("GET", "/sandboxes", "", {{kKeyHeader, "wrong"}})), "INVALID_API_KEY");
+}
+
+TEST_F(ApiTest, RequestIdIsEchoedOrMade) {
+  const auto echoed = Send("GET", "/health", "", {{"X-Request-ID", " my-id "}});
+  EXPECT_EQ(echoed->response->headers.Get("X-Request-ID"), "my-id");
+  for (const std::string& bad :
+       {std::string("a b"), std::string(200, 'x'), std::string("\xc3\xa9")}) {
+    const auto made = Send("GET", "/health", "", {{"X-Request-ID", bad}});
+    EXPECT_EQ(made->response->headers.Get("X-Request-ID").size(), 32U);
+  }
+}
+
+TEST_F(ApiTest, CorsBeforeAuth) {
+  const auto preflight = Send("OPTIONS", "/v1/sandboxes", "",
+                              {{"Origin", "https://app.example"},
+                               {"Access-Control-Request-Method", "POST"},
+                               {"Access-Control-Request-Headers", "open-sandbox-api-key"}});
+  EXPECT_EQ(preflight->response->status, 200);
+  EXPECT_EQ(preflight->response->headers.Get("Access-Control-Allow-Origin"), "https://app.example");
+  EXPECT_EQ(preflight->response->headers.Get("Access-Control-Allow-Headers"),
+            "open-sandbox-api-key");
+  const auto refused = Send("GET", "/v1/sandboxes", "", {{"Origin", "https://app.example"}});
+  EXPECT_EQ(refused->response->status, 401);
+  EXPECT_EQ(refused->response->headers.Get("Access-Control-Allow-Origin"), "https://app.example");
+  EXPECT_FALSE(Send("GET", "/health")->response->headers.Has("Access-Control-Allow-Origin"));
+}
+
+TEST_F(ApiTest, RoutesThatAreNotThere) {
+  const auto lost = Send("GET", "/v1/nope");
+  EXPECT_EQ(lost->response->status, 404);
+  EXPECT_EQ(json::parse(lost->response->body).at("detail"), "Not Found");
+  const auto method = Send("PUT", "/v1/sandboxes");
+  EXPECT_EQ(method->response->status, 405);
+  EXPECT_EQ(method->response->headers.Get("Allow"), "POST, GET");
+  EXPECT_EQ(Status("HEAD", "/v1/sandboxes"), 405);
+  const auto slash = Send("GET", "/v1/sandboxes/?page=2");
+  EXPECT_EQ(slash->response->status, 307);
+  EXPECT_EQ(slash->response->headers.Get("Location"), "/v1/sandboxes?page=2");
+  EXPECT_EQ(Status("GET", "//evil.example/"), 404);
+}
+
+TEST_F(ApiTest, CreateGetListDelete) {
+  const std::string id = Create({{"timeout", 600}, {"metadata", {{"team", "ml"}}}});
+  EXPECT_EQ(created.at("status").at("state"), "Running");
+  EXPECT_EQ(created.at("status").at("reason"), "CONTAINER_RUNNING");
+  EXPECT_EQ(created.at("metadata").at("team"), "ml");
+  EXPECT_FALSE(created.contains("image"));
+  EXPECT_EQ(created.at("createdAt"), "2023-11-14T22:13:20.100000Z");
+  EXPECT_EQ(created.at("expiresAt"), "2023-11-14T22:23:20.100000Z");
+
+  const json got = Get("/sandboxes/" + id);
+  EXPECT_EQ(got.at("image").at("uri"), "busybox:latest");
+  EXPECT_EQ(got.at("createdAt"), created.at("createdAt"));
+  EXPECT_EQ(got.at("entrypoint"), json({"tail", "-f", "/dev/null"}));
+  for (const char* secret : {"env", "access_token", "token", "slot"}) {
+    EXPECT_FALSE(got.contains(secret));
+  }
+  const json list = Get("/v1/sandboxes?metadata=team%3Dml&state=running");
+  EXPECT_EQ(list.at("items").size(), 1U);
+  EXPECT_EQ(list.at("pagination"), json({{"page", 1},
+                                         {"pageSize", 20},
+                                         {"totalItems", 1},
+                                         {"totalPages", 1},
+                                         {"hasNextPage", false}}));
+
+  const auto deleted = Send("DELETE", "/v1/sandboxes/" + id);
+  EXPECT_EQ(deleted->response->status, 204);
+  EXPECT_TRUE(deleted->response->body.empty());
+  for (const char* method : {"GET", "DELETE"}) {
+    const auto gone = Send(method, "/v1/sandboxes/" + id);
+    EXPECT_EQ(gone->response->status, 404);
+    EXPECT_EQ(CodeOf(gone), "DOCKER::SANDBOX_NOT_FOUND");
+  }
+  EXPECT_EQ(Get("/v1/sandboxes").at("items").size(), 0U);
+}
+
+TEST_F(ApiTest, NothingOptionalIsNull) {
+  const std::string id = Create();
+  EXPECT_EQ(created.dump().find("null"), created.dump().find("/dev/null") + 5);
+  EXPECT_FALSE(created.contains("expiresAt"));
+  EXPECT_FALSE(created.contains("metadata"));
+  EXPECT_FALSE(Get("/sandboxes/" + id).contains("platform"));
+}
+
+TEST_F(ApiTest, CreateRefusals) {
+  json body = {
+      {"image", {{"uri", "nope"}}}, {"entrypoint", {"sh"}}, {"resourceLimits", json::object()}};
+  auto refused = Send("POST", "/v1/sandboxes", body.dump());
+  EXPECT_EQ(refused->response->status, 404);
+  EXPECT_EQ(CodeOf(refused), "DOCKER::SANDBOX_IMAGE_NOT_FOUND");
+  EXPECT_NE(refused->response->body.find("atoll image import"), std::string::npos);
+
+  body["image"]["uri"] = "busybox";
+  body["resourceLimits"] = {{"memory", "lots"}};
+  refused = Send("POST", "/v1/sandboxes", body.dump());
+  EXPECT_EQ(refused->response->status, 400);
+  EXPECT_EQ(CodeOf(refused), "SANDBOX::INVALID_PARAMETER");
+  EXPECT_NE(refused->response->body.find("'lots'"), std::string::npos);
+
+  for (const char* key : {"gpu", "disk"}) {
+    body["resourceLimits"] = {{key, "1"}};
+    EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 501) << key;
+  }
+  body["resourceLimits"] = {{"io", "rbps=1Mi"}};  // not among what this host can enforce
+  EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 400);
+  EXPECT_EQ(Status("POST", "/v1/sandboxes", "{"), 422);
+  EXPECT_EQ(Status("POST", "/v1/sandboxes", std::string(5 << 20, ' ')), 413);
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+TEST_F(ApiTest, ABuildThatFailsIs500) {
+  json body = {
+      {"image", {{"uri", "busybox"}}}, {"entrypoint", {"sh"}}, {"resourceLimits", json::object()}};
+  const auto exchange = Send("POST", "/v1/sandboxes", body.dump());
+  spawner.AnswerBuild(Fail(Code::kInternal, "step overlay: mount: no"));
+  EXPECT_EQ(exchange->response->status, 500);
+  EXPECT_EQ(CodeOf(exchange), "DOCKER::SANDBOX_START_FAILED");
+  EXPECT_NE(exchange->response->body.find("step overlay"), std::string::npos);
+}
+
+TEST_F(ApiTest, Endpoints) {
+  const std::string id = Create();
+  const std::string base = "/v1/sandboxes/" + id + "/endpoints/";
+  const json execd = Get(base + "44772?use_server_proxy=true");
+  EXPECT_EQ(execd.at("endpoint"), "atoll.example:81/sandboxes/" + id + "/proxy/44772");
+  EXPECT_EQ(execd.at("headers").at("X-EXECD-ACCESS-TOKEN"), lifecycle->Find(id)->access_token);
+  EXPECT_EQ(Get(base + "44772"), execd);
+  EXPECT_FALSE(Get(base + "18080").contains("headers"));
+  EXPECT_EQ(Get(base + "8080").at("endpoint"), "atoll.example:81/sandboxes/" + id + "/proxy/8080");
+  EXPECT_EQ(CodeOf(Send("GET", base + "0")), "DOCKER::INVALID_PORT");
+  EXPECT_EQ(CodeOf(Send("GET", base + "65536")), "DOCKER::INVALID_PORT");
+  EXPECT_EQ(Status("GET", base + "x"), 422);
+  EXPECT_EQ(CodeOf(Send("GET", base + "80?expires=1")), "SANDBOX::API_NOT_SUPPORTED");
+  EXPECT_EQ(CodeOf(Send("GET", base + "80?expires=1&use_server_proxy=1")),
+            "SANDBOX::INVALID_PARAMETER");
+  EXPECT_EQ(Status("GET", "/v1/sandboxes/nope/endpoints/80"), 404);
+  // The port is looked at first.
+  EXPECT_EQ(CodeOf(Send("GET", "/v1/sandboxes/nope/endpoints/0")), "DOCKER::INVALID_PORT");
+}
+
+TEST_F(ApiTest, ProxyNeedsNoKeyAndCarriesTheRequestId) {
+  const std::string id = Create();
+  const auto exchange =
+      Send("POST", "/sandboxes/" + id + "/proxy/44772/command?x=%2F", "", {{"X-Request-ID", "r1"}});
+  ASSERT_TRUE(exchange->upstream);
+  EXPECT_EQ(exchange->upstream->target, "/command?x=%2F");
+  EXPECT_EQ(exchange->upstream->socket_path, lifecycle->SocketPathOf(id));
+  ASSERT_FALSE(exchange->upstream->response_headers.empty());
+  EXPECT_EQ(exchange->upstream->response_headers[0].value, "r1");
+  const http::Response broken =
+      exchange->upstream->on_error(Error(Code::kUnavailable, "connect: refused"));
+  EXPECT_EQ(broken.status, 502);
+  EXPECT_EQ(broken.headers.Get("X-Request-ID"), "r1");
+  EXPECT_EQ(Send("GET", "/sandboxes/nope/proxy/80/", "", {})->response->status, 404);
+  EXPECT_EQ(Send("GET", "/sandboxes/" + id + "/proxy/x/", "", {})->response->status, 400);
+}
+
+TEST_F(ApiTest, Renew) {
+  const std::string id = Create({{"timeout", 60}});
+  const std::string target = "/v1/sandboxes/" + id + "/renew-expiration";
+  const auto renewed = Send("POST", target, R"({"expiresAt":"2030-01-01T00:00:00Z"})");
+  EXPECT_EQ(renewed->response->status, 200);
+  EXPECT_EQ(renewed->response->body, R"({"expiresAt":"2030-01-01T00:00:00Z"})");
+  EXPECT_EQ(Get("/sandboxes/" + id).at("expiresAt"), "2030-01-01T00:00:00Z");
+  EXPECT_EQ(Status("POST", target, R"({"expiresAt":"2001-01-01T00:00:00Z"})"), 400);
+  EXPECT_EQ(Status("POST", target, "{}"), 422);
+  const std::string manual = Create();
+  EXPECT_EQ(Status("POST", "/v1/sandboxes/" + manual + "/renew-expiration",
+                   R"({"expiresAt":"2030-01-01T00:00:00Z"})"),
+            409);
+  EXPECT_EQ(Status("POST", "/v1/sandboxes/nope/renew-expiration",
+                   R"({"expiresAt":"2030-01-01T00:00:00Z"})"),
+            404);
+}
+
+TEST_F(ApiTest, WhatIsNotThereYetIs501) {
+  const std::pair<const char*, const char*> routes[] = {
+      {"POST", "/v1/sandboxes/x/pause"},
+      {"POST", "/v1/sandboxes/x/resume"},
+      {"PATCH", "/v1/sandboxes/x/metadata"},
+      {"POST", "/v1/sandboxes/x/snapshots"},
+      {"GET", "/v1/snapshots"},
+      {"GET", "/v1/snapshots/s"},
+      {"DELETE", "/v1/snapshots/s"},
+      {"GET", "/v1/sandboxes/x/diagnostics/logs?scope=all"},
+      {"GET", "/v1/sandboxes/x/diagnostics/events"},
+      {"GET", "/v1/sandboxes/x/diagnostics/inspect"},
+      {"GET", "/v1/sandboxes/x/diagnostics/summary"},
+      {"POST", "/v1/pools"},
+      {"DELETE", "/v1/pools/p"},
+  };
+  for (const auto& [method, target] : routes) {
+    EXPECT_EQ(Status(method, target), 501) << method << " " << target;
+  }
+}
+
+TEST_F(ApiTest, Images) {
+  EXPECT_EQ(Get("/v1/images").at("items").at(0).at("name"), "busybox:latest");
+  EXPECT_EQ(Get("/v1/images/busybox").at("layers"), 2);
+  EXPECT_EQ(Status("GET", "/v1/images/nope"), 404);
+  EXPECT_EQ(Status("DELETE", "/v1/images/busybox"), 204);
+  EXPECT_EQ(Status("POST", "/v1/images?name=UPPER%20case"), 400);
+  // The fake's temporary file has no room.
+  EXPECT_EQ(Status("POST", "/v1/images?name=x"), 507);
+}
+
+TEST_F(ApiTest, MetricsCount) {
+  Create();
+  const auto exchange = Send("GET", "/v1/metrics");
+  EXPECT_NE(exchange->response->body.find("atoll_creates_total{result=\"ok\"} 1\n"),
+            std::string::npos);
+  EXPECT_NE(exchange->response->body.find("atoll_sandboxes{state=\"Running\"} 1\n"),
+            std::string::npos);
+}
+
+TEST_F(ApiTest, Shutdown) {
+  Create();
+  EXPECT_EQ(Status("POST", "/v1/shutdown"), 200);
+  EXPECT_TRUE(quit);
+  EXPECT_FALSE(spawner.stopped);
+  EXPECT_EQ(Status("POST", "/v1/shutdown?all=true"), 200);
+  EXPECT_TRUE(spawner.stopped);
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+}  // namespace
+}  // namespace atl::api

@@ -1,0 +1,260 @@
+#include "runtime/api/create_request.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace atl::api {
+namespace {
+
+using nlohmann::json;
+
+json Good() {
+  return {{"image", {{"uri", "busybox"}}},
+          {"entrypoint", {"tail", "-f", "/dev/null"}},
+          {"resourceLimits", json::object()}};
+}
+
+Parsed<CreateRequest> Parse(const json& body) {
+  return ParseCreateRequest(body.dump());
+}
+
+// The first problem of a refusal: "type loc".
+std::string Problem(const Parsed<CreateRequest>& parsed) {
+  if (parsed) return "accepted";
+  if (parsed.error().status != 422) return "status " + std::to_string(parsed.error().status);
+  const json body = json::parse(parsed.error().body);
+  EXPECT_TRUE(body.at("code").is_string() && body.at("message").is_string());
+  const json& first = body.at("detail").at(0);
+  EXPECT_TRUE(first.contains("msg") && first.contains("input"));
+  return first.at("type").get<std::string>() + " " + first.at("loc").dump();
+}
+
+// "status code" of a refusal.
+std::string Refusal(const Parsed<CreateRequest>& parsed) {
+  if (parsed) return "accepted";
+  const json body = json::parse(parsed.error().body);
+  EXPECT_FALSE(body.at("message").get<std::string>().empty());
+  return std::to_string(parsed.error().status) + " " + body.at("code").get<std::string>();
+}
+
+TEST(CreateRequest, TakesWhatTheSdksSend) {
+  json body = Good();
+  body["timeout"] = 600;
+  body["env"] = {{"A", "1"}, {"DROPPED", nullptr}};
+  body["metadata"] = {{"team", "ml"}};
+  body["resourceLimits"] = {{"cpu", "1"}, {"memory", "2Gi"}};
+  body["platform"] = {{"os", " Linux"}, {"arch", "AMD64 "}};
+  body["extensions"] = {{"unknown.key", "x"}};
+  body["somethingNew"] = {1, 2};
+  body["networkPolicy"] = nullptr;
+  body["volumes"] = json::array();
+  body["secureAccess"] = false;
+  body["credentialProxy"] = {{"enabled", false}};
+  body["snapshotId"] = nullptr;
+  const auto parsed = Parse(body);
+  ASSERT_TRUE(parsed) << parsed.error().body;
+  EXPECT_EQ(parsed->spec.image, "busybox");
+  EXPECT_EQ(parsed->spec.timeout_seconds, 600);
+  EXPECT_EQ(parsed->spec.env, (std::map<std::string, std::string>{{"A", "1"}}));
+  EXPECT_EQ(parsed->spec.metadata.at("team"), "ml");
+  EXPECT_EQ(parsed->spec.resource_limits.at("memory"), "2Gi");
+  EXPECT_EQ(parsed->spec.platform->os, "linux");
+  EXPECT_EQ(parsed->spec.platform->arch, "amd64");
+  EXPECT_EQ(parsed->spec.entrypoint.size(), 3U);
+}
+
+TEST(CreateRequest, TimeoutForms) {
+  for (const json& timeout : {json(60), json("3600"), json(3600.0), json(" 90 ")}) {
+    json body = Good();
+    body["timeout"] = timeout;
+    const auto parsed = Parse(body);
+    ASSERT_TRUE(parsed) << timeout;
+    EXPECT_TRUE(parsed->spec.timeout_seconds);
+  }
+  json body = Good();
+  body["timeout"] = nullptr;
+  EXPECT_FALSE(Parse(body)->spec.timeout_seconds);
+  const std::pair<json, const char*> bad[] = {
+      {59, "greater_than_equal"},
+      {-1, "greater_than_equal"},
+      {3600.5, "int_from_float"},
+      {"soon", "int_parsing"},
+      {"", "int_parsing"},
+      {true, "int_type"},
+      {json::array({60}), "int_type"},
+      {1e300, "int_from_float"},
+      {18446744073709551615ULL, "int_parsing_size"},
+  };
+  for (const auto& [timeout, type] : bad) {
+    body["timeout"] = timeout;
+    EXPECT_EQ(Problem(Parse(body)), std::string(type) + R"( ["body","timeout"])") << timeout;
+  }
+}
+
+TEST(CreateRequest, FormErrors) {
+  const std::tuple<const char*, json, const char*> cases[] = {
+      {"image", "busybox", R"(model_attributes_type ["body","image"])"},
+      {"image", json::object(), R"(missing ["body","image","uri"])"},
+      {"image", {{"uri", 3}}, R"(string_type ["body","image","uri"])"},
+      {"image",
+       {{"uri", "x"}, {"auth", {{"username", "u"}}}},
+       R"(missing ["body","image","auth","password"])"},
+      {"entrypoint", "sh", R"(list_type ["body","entrypoint"])"},
+      {"entrypoint", json::array(), R"(too_short ["body","entrypoint"])"},
+      {"entrypoint", {"sh", 1}, R"(string_type ["body","entrypoint",1])"},
+      {"entrypoint", {"sh", nullptr}, R"(string_type ["body","entrypoint",1])"},
+      {"entrypoint", nullptr, R"(value_error ["body"])"},
+      {"resourceLimits", nullptr, R"(value_error ["body"])"},
+      {"resourceLimits", json::array(), R"(dict_type ["body","resourceLimits"])"},
+      {"resourceLimits", {{"cpu", 1}}, R"(string_type ["body","resourceLimits","cpu"])"},
+      {"env", {{"A", 1}}, R"(string_type ["body","env","A"])"},
+      {"env", "A=1", R"(dict_type ["body","env"])"},
+      {"metadata", {{"A", nullptr}}, R"(string_type ["body","metadata","A"])"},
+      {"platform", {{"os", "linux"}}, R"(missing ["body","platform","arch"])"},
+      {"snapshotId", 1, R"(string_type ["body","snapshotId"])"},
+      {"snapshotId", "snap", R"(value_error ["body"])"},  // and an image
+      {"networkPolicy", "deny", R"(model_attributes_type ["body","networkPolicy"])"},
+      {"volumes", "x", R"(list_type ["body","volumes"])"},
+      {"secureAccess", "maybe", R"(bool_type ["body","secureAccess"])"},
+      {"credentialProxy", {{"enabled", true}}, R"(value_error ["body"])"},
+      {"extensions", {{"k", 1}}, R"(string_type ["body","extensions","k"])"},
+  };
+  for (const auto& [name, value, expected] : cases) {
+    json body = Good();
+    body[name] = value;
+    EXPECT_EQ(Problem(Parse(body)), expected) << name << " " << value;
+  }
+  json none = Good();
+  none.erase("image");
+  EXPECT_EQ(Problem(Parse(none)), R"(value_error ["body"])");
+}
+
+TEST(CreateRequest, WhatIsNotThereYetIs501) {
+  const std::tuple<const char*, json, const char*> cases[] = {
+      {"networkPolicy", json::object(), "501 SANDBOX::API_NOT_SUPPORTED"},
+      {"networkPolicy", {{"defaultAction", "deny"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
+      {"secureAccess", true, "501 SANDBOX::API_NOT_SUPPORTED"},
+      {"volumes", {{{"name", "v"}}}, "501 SANDBOX::API_NOT_SUPPORTED"},
+      {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
+      {"extensions", {{"access.renew.extend.seconds", "300"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
+  };
+  for (const auto& [name, value, expected] : cases) {
+    json body = Good();
+    body[name] = value;
+    EXPECT_EQ(Refusal(Parse(body)), expected) << name;
+  }
+  json snapshot = {{"snapshotId", "snap"}, {"resourceLimits", json::object()}};
+  EXPECT_EQ(Refusal(Parse(snapshot)), "501 SNAPSHOT::NOT_IMPLEMENTED");
+  json credentials = Good();
+  credentials["networkPolicy"] = json::object();
+  credentials["credentialProxy"] = {{"enabled", true}};
+  EXPECT_EQ(Refusal(Parse(credentials)), "501 SANDBOX::API_NOT_SUPPORTED");
+}
+
+TEST(CreateRequest, NotJson) {
+  for (const char* text : {"", "{", "[1", "{\"a\":}", "nope", "\"\xff\"", "{} {}"}) {
+    const auto parsed = ParseCreateRequest(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().status, 422) << text;
+  }
+  for (const char* text : {"[]", "3", "null", "\"x\""}) {
+    const auto parsed = ParseCreateRequest(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().status, 422) << text;
+  }
+  EXPECT_EQ(Problem(ParseCreateRequest("{\"timeout\": 1e999}")), R"(json_invalid ["body",0])");
+}
+
+TEST(CreateRequest, DeepNestingIsRefusedBeforeItIsParsed) {
+  const std::string deep =
+      "{\"x\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  EXPECT_EQ(Problem(ParseCreateRequest(deep)), R"(json_invalid ["body",0])");
+  // Brackets in a string are no nesting.
+  json body = Good();
+  body["metadata"] = {{"x", "1"}};
+  body["note"] = std::string(100, '[') + "\\\"";
+  EXPECT_TRUE(Parse(body));
+}
+
+TEST(CreateRequest, ARefusalIsNoAmplifier) {
+  json body = Good();
+  body["env"] = json::object();
+  for (int i = 0; i < 10000; ++i) body["env"]["K" + std::to_string(i)] = i;
+  const auto parsed = Parse(body);
+  ASSERT_FALSE(parsed);
+  EXPECT_LT(parsed.error().body.size(), 16384U);
+}
+
+TEST(CreateRequest, OneLineEntrypointIsSplit) {
+  json body = Good();
+  body["entrypoint"] = {"sh -c 'echo \"a b\"' x\\ y"};
+  auto parsed = Parse(body);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->spec.entrypoint, (std::vector<std::string>{"sh", "-c", "echo \"a b\"", "x y"}));
+  EXPECT_EQ(parsed->entrypoint.size(), 1U);  // as it was asked for
+  for (const char* bad : {"sh -c 'x", "sh \"", "a b\\", "  "}) {
+    body["entrypoint"] = {bad};
+    EXPECT_EQ(Refusal(Parse(body)), "400 DOCKER::INVALID_ENTRYPOINT") << bad;
+  }
+  body["entrypoint"] = {"a b", "c d"};
+  EXPECT_EQ(Parse(body)->spec.entrypoint.size(), 2U);
+}
+
+TEST(CreateRequest, MetadataRules) {
+  const auto with = [](const std::string& key, const std::string& value) {
+    json body = Good();
+    body["metadata"] = {{key, value}};
+    return Refusal(Parse(body));
+  };
+  const std::string name63(63, 'a');
+  for (const auto& key : {std::string("a"), std::string("A-b_c.d"), name63, "example.com/" + name63,
+                          std::string("a.b-c.d/x")}) {
+    EXPECT_EQ(with(key, "v"), "accepted") << key;
+  }
+  for (const auto& key :
+       {std::string(""), name63 + "a", std::string("-a"), std::string("a-"), std::string("a b"),
+        std::string("/a"), std::string("a/"), std::string("Ex.com/a"), std::string("a..b/c"),
+        std::string("opensandbox.io/x"), std::string("a/b/c"), std::string("-a.b/c"),
+        std::string(254, 'a') + "/x"}) {
+    EXPECT_EQ(with(key, "v"), "400 SANDBOX::INVALID_METADATA_LABEL") << key;
+  }
+  for (const auto& value : {std::string(""), std::string("v"), name63, std::string("a_b.c-d")}) {
+    EXPECT_EQ(with("k", value), "accepted") << value;
+  }
+  for (const auto& value :
+       {name63 + "a", std::string("a b"), std::string(".a"), std::string("\xc3\xa9")}) {
+    EXPECT_EQ(with("k", value), "400 SANDBOX::INVALID_METADATA_LABEL") << value;
+  }
+}
+
+TEST(RenewRequest, Forms) {
+  const std::pair<const char*, int64_t> good[] = {
+      {R"({"expiresAt":"2025-11-16T14:30:45Z"})", 1763303445000},
+      {R"({"expiresAt":"2025-11-16T14:30:45.5Z"})", 1763303445500},
+      {R"({"expiresAt":"2025-11-16T14:30:45.123456+00:00"})", 1763303445123},
+      {R"({"expiresAt":"2025-11-16T15:30:45+01:00"})", 1763303445000},
+      {R"({"expiresAt":"2025-11-16T06:30:45-0800"})", 1763303445000},
+      {R"({"expiresAt":"2025-11-16 14:30:45"})", 1763303445000},
+      {R"({"expiresAt":1763303445})", 1763303445000},
+      {R"({"expiresAt":1763303445.5})", 1763303445500},
+      {R"({"expiresAt":1763303445000})", 1763303445000},
+  };
+  for (const auto& [text, expected] : good) {
+    const auto parsed = ParseRenewRequest(text);
+    ASSERT_TRUE(parsed) << text;
+    EXPECT_EQ(*parsed, expected) << text;
+  }
+  for (const char* text :
+       {"{}", "[]", R"({"expiresAt":null})", R"({"expiresAt":"soon"})", R"({"expiresAt":true})",
+        R"({"expiresAt":"2025-02-30T00:00:00Z"})", R"({"expiresAt":"2025-11-16T25:00:00Z"})",
+        R"({"expiresAt":"2025-11-16T14:30:45+99:00"})", R"({"expiresAt":"2025-11-16T14:30:45Zx"})",
+        R"({"expiresAt":1e300})", R"({"expiresAt":"2025-11-16T14:30:45."})"}) {
+    const auto parsed = ParseRenewRequest(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().status, 422) << text;
+  }
+}
+
+}  // namespace
+}  // namespace atl::api

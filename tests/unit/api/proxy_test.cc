@@ -1,0 +1,160 @@
+#include "runtime/api/proxy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace atl::api {
+namespace {
+
+constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
+constexpr char kKey[] = "the-api-key";
+
+std::string Header(const http::Upstream& upstream, std::string_view name) {
+  for (const http::Header& header : upstream.set_headers) {
+    if (header.name == name) return header.value;
+  }
+  return "(none)";
+}
+
+bool Drops(const http::Upstream& upstream, std::string_view name) {
+  return std::find(upstream.drop_headers.begin(), upstream.drop_headers.end(), name) !=
+         upstream.drop_headers.end();
+}
+
+class ProxyTest : public testing::Test {
+ protected:
+  ProxyTest() {
+    sandbox.id = kId;
+    sandbox.state = sandbox::State::kRunning;
+    sandbox.access_token = "execd-token";
+    request.method = "GET";
+    request.peer = "192.0.2.7:4000";
+    request.headers.Add("Host", "atoll.example:8080");
+  }
+  Parsed<http::Upstream> Forward(const std::string& after_id) {
+    request.target = "/sandboxes/" + std::string(kId) + after_id;
+    const auto target = ParseProxyTarget(request.target);
+    EXPECT_TRUE(target) << request.target;
+    return UpstreamFor(request, *target, known ? &sandbox : nullptr, "/run/x.sock", kKey);
+  }
+
+  sandbox::Sandbox sandbox;
+  http::Request request;
+  bool known = true;
+};
+
+TEST(ProxyTarget, Vectors) {
+  struct Case {
+    const char* target;
+    const char* id;
+    const char* port;
+    const char* rest;
+  };
+  const Case good[] = {
+      {"/sandboxes/i/proxy/80", "i", "80", ""},
+      {"/v1/sandboxes/i/proxy/80", "i", "80", ""},
+      {"/sandboxes/i/proxy/80/", "i", "80", "/"},
+      {"/sandboxes/i/proxy/80?q=/x", "i", "80", "?q=/x"},
+      {"/sandboxes/i/proxy/80/a%2Fb//c?x=1&y=%20+", "i", "80", "/a%2Fb//c?x=1&y=%20+"},
+      {"/sandboxes/i/proxy/x/y", "i", "x", "/y"},
+      {"/sandboxes/../proxy/80/y", "..", "80", "/y"},
+  };
+  for (const Case& c : good) {
+    const auto target = ParseProxyTarget(c.target);
+    ASSERT_TRUE(target) << c.target;
+    EXPECT_EQ(target->id, c.id);
+    EXPECT_EQ(target->port, c.port);
+    EXPECT_EQ(target->rest, c.rest);
+  }
+  for (const char* target :
+       {"/sandboxes/i", "/sandboxes/i/endpoints/80", "/sandboxes/i/proxy", "/sandboxes?x=/proxy/80",
+        "/v2/sandboxes/i/proxy/80", "/v1/v1/sandboxes/i/proxy/80", "/sandboxes/i?/proxy/80", "*",
+        "http://host/sandboxes/i/proxy/80", "/sandboxes/i/x/proxy/80"}) {
+    EXPECT_FALSE(ParseProxyTarget(target)) << target;
+  }
+}
+
+TEST_F(ProxyTest, ExecdIsReachedDirectly) {
+  request.headers.Add("X-EXECD-ACCESS-TOKEN", "from the client");
+  const auto upstream = Forward("/proxy/44772/files/download?path=%2Fetc%2Fpasswd");
+  ASSERT_TRUE(upstream);
+  EXPECT_EQ(upstream->target, "/files/download?path=%2Fetc%2Fpasswd");
+  EXPECT_EQ(upstream->socket_path, "/run/x.sock");
+  // Only who has the token from the API gets in; we add none.
+  EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "(none)");
+  EXPECT_FALSE(Drops(*upstream, kExecdTokenHeader));
+  EXPECT_EQ(Forward("/proxy/44772")->target, "/");
+  EXPECT_EQ(Forward("/proxy/44772?x")->target, "/?x");
+  EXPECT_EQ(Forward("/proxy/44772/a/../b")->target, "/a/../b");
+}
+
+TEST_F(ProxyTest, OtherPortsGoThroughExecdWithItsToken) {
+  const auto upstream = Forward("/proxy/8080/a%2Fb//c?x=1&x=2+%20");
+  ASSERT_TRUE(upstream);
+  EXPECT_EQ(upstream->target, "/proxy/8080/a%2Fb//c?x=1&x=2+%20");
+  EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "execd-token");
+  EXPECT_EQ(Header(*upstream, "Host"), "localhost:8080");
+  EXPECT_EQ(Forward("/proxy/8080")->target, "/proxy/8080/");
+  EXPECT_EQ(Forward("/proxy/8080?x=1")->target, "/proxy/8080/?x=1");
+  EXPECT_EQ(Forward("/proxy/00080/y")->target, "/proxy/80/y");
+}
+
+TEST_F(ProxyTest, NoWayFromAPortToExecdsOwnPaths) {
+  // With our token in the request, "/proxy/80/../../command" must not become "/command".
+  for (const char* path :
+       {"/proxy/80/../../command", "/proxy/80/..", "/proxy/80/a/../../../command",
+        "/proxy/80/%2e%2e/%2e%2e/command", "/proxy/80/.%2E/x", "/proxy/80/./x", "/proxy/80/a/.",
+        "/proxy/80/..%2f..%2fcommand", "/proxy/80/..%5c..%5ccommand", "/proxy/80/..\\..\\command",
+        "/proxy/80/%zz", "/proxy/80/a%2f..", "/proxy/80/%2e%2e?x"}) {
+    const auto upstream = Forward(path);
+    ASSERT_FALSE(upstream) << path;
+    EXPECT_EQ(upstream.error().status, 400) << path;
+  }
+  for (const char* path : {"/proxy/80/a..b", "/proxy/80/...", "/proxy/80/x?y=/../z",
+                           "/proxy/80/..a/b..", "/proxy/80/%2e%2e%2e"}) {
+    EXPECT_TRUE(Forward(path)) << path;
+  }
+}
+
+TEST_F(ProxyTest, SecretsOfTheDaemonsOriginDoNotPass) {
+  request.headers.Add("OPEN-SANDBOX-API-KEY", kKey);
+  request.headers.Add("Authorization", "Basic x");
+  request.headers.Add("Cookie", "a=b");
+  // What the Go SDK sends when an endpoint named no token.
+  request.headers.Add("OPENSANDBOX-EGRESS-AUTH", kKey);
+  request.headers.Add("X-Custom", std::string("Bearer ") + kKey);
+  request.headers.Add("X-Other", "kept");
+  const auto upstream = Forward("/proxy/8080/");
+  ASSERT_TRUE(upstream);
+  for (const char* name :
+       {"OPEN-SANDBOX-API-KEY", "Authorization", "Cookie", "OPENSANDBOX-EGRESS-AUTH", "X-Custom"}) {
+    EXPECT_TRUE(Drops(*upstream, name)) << name;
+  }
+  EXPECT_FALSE(Drops(*upstream, "X-Other"));
+}
+
+TEST_F(ProxyTest, ForwardedHeadersAreAddedOnlyWhenAbsent) {
+  auto upstream = Forward("/proxy/8080/");
+  EXPECT_EQ(Header(*upstream, "X-Forwarded-Proto"), "http");
+  EXPECT_EQ(Header(*upstream, "X-Forwarded-Host"), "atoll.example:8080");
+  EXPECT_EQ(Header(*upstream, "X-Forwarded-For"), "192.0.2.7");
+  request.headers.Add("x-forwarded-for", "198.51.100.1");
+  upstream = Forward("/proxy/8080/");
+  EXPECT_EQ(Header(*upstream, "X-Forwarded-For"), "(none)");
+}
+
+TEST_F(ProxyTest, Refusals) {
+  for (const char* port : {"0", "65536", "x", "-1", "+1", "99999999999", "8080x", ""}) {
+    const auto upstream = Forward("/proxy/" + std::string(port) + "/");
+    ASSERT_FALSE(upstream) << port;
+    EXPECT_EQ(upstream.error().status, 400) << port;
+  }
+  sandbox.state = sandbox::State::kTerminated;
+  EXPECT_EQ(Forward("/proxy/80/").error().status, 409);
+  known = false;
+  EXPECT_EQ(Forward("/proxy/80/").error().status, 404);
+}
+
+}  // namespace
+}  // namespace atl::api
