@@ -1,7 +1,6 @@
 #include "runtime/spawner/instance.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
@@ -23,11 +22,12 @@ bool Lock(int fd) {
   return ::fcntl(fd, F_SETLK, &lock) == 0;
 }
 
-bool HasGroups(const std::string& cgroup_mount, uint32_t number) {
-  struct stat info {};
-  const std::string base = cgroup_mount + "/atoll" + std::to_string(number);
-  // A cgroup directory has two links, and one more for each child group.
-  return ::stat(base.c_str(), &info) == 0 && info.st_nlink > 2;
+// Whether a sandbox of that number may still run. What cannot be read is taken to have one.
+bool HasProcesses(const std::string& cgroup_mount, uint32_t number) {
+  const std::string path = cgroup_mount + "/atoll" + std::to_string(number) + "/cgroup.events";
+  const auto events = sys::ReadFileAt(AT_FDCWD, path, 4096);
+  if (!events) return events.error().code() != Code::kNotFound;
+  return events->find("populated 0") == std::string::npos;
 }
 
 }  // namespace
@@ -42,8 +42,8 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       ATOLL_ASSIGN(const std::string owner, sys::ReadAll(file.get(), PATH_MAX));
       const bool fits =
           (pass == Pass::kOurs && owner == run_dir) ||
-          (pass == Pass::kUnowned && owner.empty() && !HasGroups(cgroup_mount, number)) ||
-          (pass == Pass::kLeft && !HasGroups(cgroup_mount, number));
+          (pass == Pass::kUnowned && owner.empty() && !HasProcesses(cgroup_mount, number)) ||
+          (pass == Pass::kLeft && !HasProcesses(cgroup_mount, number));
       if (!fits || !Lock(file.get())) continue;
       if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
                                                       0) != static_cast<ssize_t>(run_dir.size())) {

@@ -16,7 +16,8 @@ struct Instance {
 };
 
 // The number that `run_dir` had before, if nobody else holds it; else one that nobody has had since
-// boot; else one that nobody holds and that has left no cgroups (below `cgroup_mount`).
+// boot; else one that nobody holds and whose sandboxes have all ended (as the cgroups below
+// `cgroup_mount` tell; empty ones that a killed spawner left are taken over).
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount);
 
 }  // namespace atl::spawner
