@@ -157,8 +157,8 @@ class Control {
 };
 
 int Run(const Options& options) {
-  // Whoever executed us may have had these ignored, which would pass on to every command; an ignored
-  // SIGCHLD would also reap children behind our back.
+  // Whoever executed us may have had these ignored, which would pass on to every command; an
+  // ignored SIGCHLD would also reap children behind our back.
   for (const int number : {SIGPIPE, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     ::signal(number, SIG_DFL);
   }

@@ -1,6 +1,7 @@
 #include "runtime/spawner/instance.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
@@ -22,12 +23,16 @@ bool Lock(int fd) {
   return ::fcntl(fd, F_SETLK, &lock) == 0;
 }
 
-// Whether a sandbox of that number may still run. What cannot be read is taken to have one.
-bool HasProcesses(const std::string& cgroup_mount, uint32_t number) {
-  const std::string path = cgroup_mount + "/atoll" + std::to_string(number) + "/cgroup.events";
-  const auto events = sys::ReadFileAt(AT_FDCWD, path, 4096);
-  if (!events) return events.error().code() != Code::kNotFound;
-  return events->find("populated 0") == std::string::npos;
+// A process of that number's sandboxes is still alive.
+bool Populated(const std::string& cgroup_mount, uint32_t number) {
+  const auto events = sys::ReadFileAt(
+      AT_FDCWD, cgroup_mount + "/atoll" + std::to_string(number) + "/cgroup.events", 4096);
+  return events && events->find("populated 1") != std::string::npos;
+}
+
+bool Exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
 }
 
 }  // namespace
@@ -40,10 +45,10 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
       ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
       ATOLL_ASSIGN(const std::string owner, sys::ReadAll(file.get(), PATH_MAX));
-      const bool fits =
-          (pass == Pass::kOurs && owner == run_dir) ||
-          (pass == Pass::kUnowned && owner.empty() && !HasProcesses(cgroup_mount, number)) ||
-          (pass == Pass::kLeft && !HasProcesses(cgroup_mount, number));
+      const bool alive = Populated(cgroup_mount, number);
+      const bool fits = (pass == Pass::kOurs && owner == run_dir) ||
+                        (pass == Pass::kUnowned && owner.empty() && !alive) ||
+                        (pass == Pass::kLeft && (!alive || !Exists(owner)));
       if (!fits || !Lock(file.get())) continue;
       if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
                                                       0) != static_cast<ssize_t>(run_dir.size())) {

@@ -4,6 +4,7 @@ User, pid, mount, network, ipc and uts namespaces; a tmpfs root with the host's 
 read-only and its own /etc, /dev, /proc; capabilities cut down; a control socket pair, a listening
 socket and a cgroup v2 directory as descriptors 3, 4 and 5. Needs root.
 """
+import codecs
 import ctypes
 import errno
 import http.client
@@ -16,6 +17,8 @@ import struct
 import tempfile
 import time
 
+# Codecs are loaded at their first use, which may be in the sandbox's root.
+codecs.lookup('ascii')
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
