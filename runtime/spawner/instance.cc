@@ -44,7 +44,14 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
           (pass == Pass::kOurs && owner == run_dir) ||
           (pass == Pass::kUnowned && owner.empty() && !HasGroups(cgroup_mount, number)) ||
           (pass == Pass::kLeft && !HasGroups(cgroup_mount, number));
-      if (!fits || !Lock(file.get())) continue;
+      if (!fits) continue;
+      if (!Lock(file.get())) {
+        // Two spawners with one run directory would take each other's socket and records.
+        if (owner == run_dir) {
+          return Fail(Code::kFailedPrecondition, "another spawner serves " + run_dir);
+        }
+        continue;
+      }
       if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
                                                       0) != static_cast<ssize_t>(run_dir.size())) {
         return FailSys("write " + path);
