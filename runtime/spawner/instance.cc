@@ -34,8 +34,10 @@ bool HasGroups(const std::string& cgroup_mount, uint32_t number) {
 
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
-  enum class Pass { kOurs, kUnowned, kLeft };
-  for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
+  // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
+  // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
+  enum class Pass { kOurs, kUnowned, kLeft, kAbandoned };
+  for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft, Pass::kAbandoned}) {
     for (uint32_t number = 0; number < kMaxInstances; ++number) {
       const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
       ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
@@ -43,7 +45,8 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       const bool fits =
           (pass == Pass::kOurs && owner == run_dir) ||
           (pass == Pass::kUnowned && owner.empty() && !HasGroups(cgroup_mount, number)) ||
-          (pass == Pass::kLeft && !HasGroups(cgroup_mount, number));
+          (pass == Pass::kLeft && !HasGroups(cgroup_mount, number)) ||
+          (pass == Pass::kAbandoned && (owner.empty() || ::access(owner.c_str(), F_OK) != 0));
       if (!fits) continue;
       if (!Lock(file.get())) {
         // Two spawners with one run directory would take each other's socket and records.

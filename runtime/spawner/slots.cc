@@ -35,9 +35,10 @@ void Slots::Finish(uint32_t slot) {
   pending_.erase(found);
   poller_.Remove(pending.build.channel.get());
   auto built = ReceiveSlot(pending.build.channel.get(), pending.limits);
-  if (!built) {
+  if (!built || pending.abandoned) {
     [[maybe_unused]] const Status cleaned = Dismantle(slot);
-    return pending.done(Fail(std::move(built).error()));
+    if (!pending.abandoned) pending.done(Fail(std::move(built).error()));
+    return;
   }
   prepared_[slot] = std::move(built->slot);
   pending.done(std::move(built->rtnetlink));
@@ -59,6 +60,7 @@ Status Slots::Drop(uint32_t slot) {
 }
 
 void Slots::DropAll() {
+  for (auto& [slot, pending] : pending_) pending.abandoned = true;
   std::vector<uint32_t> numbers;
   for (const auto& [slot, state] : prepared_) numbers.push_back(slot);
   for (uint32_t slot : numbers) {
