@@ -14,6 +14,7 @@ constexpr size_t kPreparingAtOnce = 2;
 // Links die 10 to 50 ms after their namespace.
 constexpr int64_t kLinkPollUs = 10 * 1000;
 constexpr int64_t kRetryUs = 1000 * 1000;
+constexpr int kTries = 3;
 
 }  // namespace
 
@@ -180,6 +181,7 @@ void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
     return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
   }
   ++prepared_total_;
+  failures_in_a_row_ = 0;
   if (waiters_.empty()) {
     ready_.push_back(slot);
     return;
@@ -190,7 +192,9 @@ void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
 }
 
 void SlotPool::PrepareFailed(uint32_t slot, Error error) {
+  ++failures_in_a_row_;
   if (!waiters_.empty()) {
+    if (failures_in_a_row_ % kTries != 0) return;  // Pump takes another number
     Taken taken = std::move(waiters_.front());
     waiters_.pop_front();
     taken(Fail(std::move(error)));
