@@ -295,7 +295,8 @@ void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
 std::shared_ptr<Commands::Record> Commands::NewRecord(const CommandRequest& request) {
   auto record = std::make_shared<Record>();
   record->id = NewUuid(false);
-  record->content = request.command;
+  // Longer ones cannot be started: execve takes no such argument.
+  record->content = request.command.substr(0, 128 << 10);
   record->background = request.background;
   record->started = RealTime();
   records_.emplace(record->id, record);

@@ -78,7 +78,7 @@ class Commands {
 
   // Finished commands are remembered up to these bounds, oldest forgotten first.
   static constexpr size_t kMaxFinished = 1000;
-  static constexpr size_t kMaxContent = 4 << 20;
+  static constexpr size_t kMaxContent = 1 << 20;
 
   Sandbox& sandbox_;
   std::map<std::string, std::shared_ptr<Record>> records_;

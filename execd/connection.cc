@@ -1,5 +1,6 @@
 #include "execd/connection.h"
 
+#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -14,8 +15,10 @@ constexpr size_t kReadSize = 64 << 10;
 constexpr size_t kFilePart = 512 << 10;
 // How much of a body that nobody wants is read away so that the peer gets its answer: closing with
 // unread bytes would reset the connection and may destroy the answer on its way.
-constexpr uint64_t kMaxDiscard = 8 << 20;
+constexpr uint64_t kMaxDiscard = 1 << 30;
 constexpr size_t kKeepCapacity = 16 << 10;
+constexpr uint64_t kTrimAbove = 256 << 10;
+constexpr int kAcceptAtOnce = 16;
 
 // One for all connections: only touched pages cost memory.
 char g_read_buffer[kReadSize];
@@ -214,6 +217,7 @@ void Connection::Dispatch() {
 
 void Connection::OnBody(std::string_view piece) {
   const auto hold = exchange_;
+  body_size_ += piece.size();
   if (!hold->finished() && hold->on_data_) {
     hold->on_data_(piece);
     return;
@@ -268,6 +272,10 @@ void Connection::EndExchange() {
 void Connection::NextRequest() {
   EndExchange();
   parser_.reset();
+  // What a large body was turned into lies scattered over the heap, where free() gives nothing back
+  // but the top.
+  if (body_size_ > kTrimAbove) server_.loop_.Later([] { ::malloc_trim(0); });
+  body_size_ = 0;
   if (!keep_alive_) {
     Close();
     return;
@@ -378,11 +386,15 @@ HttpServer::HttpServer(EventLoop* loop, RequestHandler handler)
 Status HttpServer::Listen(UniqueFd listener, std::function<bool(int)> accept_peer) {
   listener_ = std::move(listener);
   accept_peer_ = std::move(accept_peer);
-  ATOLL_ASSIGN(watch_, loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); }));
+  ATOLL_ASSIGN(watch_, loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) {
+    for (int i = 0; i < kAcceptAtOnce && accepting_ && Accept(); ++i) {
+    }
+  }));
   return {};
 }
 
-void HttpServer::Accept() {
+// False when there is nothing more to accept now.
+bool HttpServer::Accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     // Out of descriptors: leave them in the queue, or this would spin until one is free.
@@ -392,15 +404,15 @@ void HttpServer::Accept() {
         if (accepting_) loop_.Modify(watch_, EPOLLIN);
       });
     }
-    return;
+    return false;
   }
-  if (accept_peer_ && !accept_peer_(socket.get())) return;
+  if (accept_peer_ && !accept_peer_(socket.get())) return true;
   auto connection = std::make_unique<Connection>(this, std::move(socket));
   Connection* raw = connection.get();
   connections_.emplace(raw, std::move(connection));
   if (!raw->Start()) {
     connections_.erase(raw);
-    return;
+    return true;
   }
   // The peer usually writes before we accept: saves a round through epoll.
   raw->OnReadable();
@@ -408,6 +420,7 @@ void HttpServer::Accept() {
     accepting_ = false;
     loop_.Modify(watch_, 0);
   }
+  return true;
 }
 
 void HttpServer::Remove(Connection* connection) {

@@ -80,7 +80,7 @@ class Connection : private http::Parser::BodySink {
   size_t out_sent_ = 0;
   UniqueFd file_;
   uint64_t file_offset_ = 0, file_left_ = 0;
-  uint64_t discarded_ = 0;
+  uint64_t discarded_ = 0, body_size_ = 0;
   bool keep_alive_ = true;
   bool close_after_flush_ = false;
   bool flush_scheduled_ = false;
@@ -104,7 +104,7 @@ class HttpServer {
 
  private:
   friend class Connection;
-  void Accept();
+  bool Accept();
   void Remove(Connection* connection);
 
   EventLoop& loop_;

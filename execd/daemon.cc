@@ -40,10 +40,19 @@ void Daemon::OnSignal(int signal) {
     case SIGCHLD:
       sandbox_.Reap();
       return;
-    case SIGPIPE:
-      return;
-    default:
+    // What an operator sends to a container. Others would only be somebody's attempt to end the
+    // sandbox through us.
+    case SIGHUP:
+    case SIGINT:
+    case SIGQUIT:
+    case SIGTERM:
+    case SIGUSR1:
+    case SIGUSR2:
+    case SIGWINCH:
+    case SIGCONT:
       break;
+    default:
+      return;
   }
   if (entrypoint_) {
     entrypoint_->Forward(signal);

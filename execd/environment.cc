@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "execd/users.h"
 
 namespace atl::execd {
@@ -74,13 +76,20 @@ void Environment::Set(std::string_view name, std::string_view value) {
   entries_.push_back(std::move(entry));
 }
 
-void Environment::Unset(std::string_view name) {
+void Environment::SetAll(const std::vector<std::pair<std::string, std::string>>& values) {
+  constexpr size_t kFew = 32;
+  if (values.size() <= kFew) {
+    for (const auto& [name, value] : values) Set(name, value);
+    return;
+  }
+  std::map<std::string, size_t, std::less<>> index;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].size() > name.size() && entries_[i][name.size()] == '=' &&
-        entries_[i].compare(0, name.size(), name) == 0) {
-      entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
-      return;
-    }
+    index.emplace(entries_[i].substr(0, entries_[i].find('=')), i);
+  }
+  for (const auto& [name, value] : values) {
+    const auto [at, added] = index.emplace(name, entries_.size());
+    if (added) entries_.emplace_back();
+    entries_[at->second] = name + "=" + value;
   }
 }
 

@@ -18,7 +18,8 @@ class Environment {
   // The value; null if not set.
   const char* Get(std::string_view name) const;
   void Set(std::string_view name, std::string_view value);
-  void Unset(std::string_view name);
+  // All of them, in order; in linear time, unlike a Set for each.
+  void SetAll(const std::vector<std::pair<std::string, std::string>>& values);
   const std::vector<std::string>& entries() const { return entries_; }
 
   // Lines NAME=value; '#' starts a comment line; "export " before a name and quotes around a value

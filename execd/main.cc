@@ -157,6 +157,11 @@ class Control {
 };
 
 int Run(const Options& options) {
+  // Whoever executed us may have had these ignored, which would pass on to every command; an
+  // ignored SIGCHLD would also reap children behind our back.
+  for (const int number : {SIGPIPE, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
+    ::signal(number, SIG_DFL);
+  }
   sigset_t all;
   sigfillset(&all);
   // Blocked, not handled: process 1 then gets each of them through the signalfd, and a child starts

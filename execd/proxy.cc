@@ -130,6 +130,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
     addresses_.push_back(V4(htonl(INADDR_LOOPBACK), port));
     addresses_.push_back(V6(in6addr_loopback, port));
     out_ = RequestHead(target);
+    ResetParser();
   }
 
   void Begin() {
@@ -143,6 +144,10 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
 
  private:
   std::string RequestHead(const std::string& target) const;
+  void ResetParser() {
+    parser_ = http::Parser(http::Parser::Kind::kResponse, kMaxHead);
+    if (exchange_->head().method == "HEAD") parser_.SkipBody();
+  }
   void Connect();
   void Connected();
   void OnEvents(uint32_t events);
@@ -340,7 +345,7 @@ void Forward::FromServer(std::string_view bytes) {
       const int status = parser_.head().status;
       // Interim answers (100, 103) precede the real one.
       if (status >= 100 && status < 200 && status != 101) {
-        parser_ = http::Parser(http::Parser::Kind::kResponse, kMaxHead);
+        ResetParser();
         continue;
       }
       AnswerHead();
@@ -382,7 +387,6 @@ void Forward::AnswerHead() {
     if (!HopByHop(name) && !Listed(head, name)) headers.emplace_back(name, value);
   }
   if (bodyless) {
-    parser_.SkipBody();
     exchange_->RespondHead(head.status, headers, head.content_length);
     Close();
     return;

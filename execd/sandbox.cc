@@ -31,7 +31,7 @@ Environment Sandbox::CommandEnvironment(
   Environment out = env;
   const char* file = env.Get("EXECD_ENVS");
   if (file && *file) out.MergeFile(file);
-  for (const auto& [name, value] : extra) out.Set(name, value);
+  out.SetAll(extra);
   return out;
 }
 

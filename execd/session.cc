@@ -20,19 +20,21 @@ constexpr size_t kStatePiece = 100 << 10;
 //
 // Descriptor 3 is closed for the command itself (the shell keeps a close-on-exec copy for
 // afterwards), so that nothing that the command starts can hold or forge the report. The EXIT trap
-// reports also when the command calls exit.
+// reports also when the command calls exit. PWD is among the declarations, and would undo a run's
+// own directory.
 constexpr const char* kBash = R"(__atoll_report() { trap - EXIT; { printf '%s\0' "$PWD"
 export -p; declare -f; alias -p; printf '\0'; } >&3 2>/dev/null; }
 __atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do __atoll_state+=$__atoll_piece; done
-shopt -s expand_aliases; eval "$__atoll_state"; set --; unset __atoll_state __atoll_piece
+shopt -s expand_aliases; __atoll_pwd=$PWD; eval "$__atoll_state"; PWD=$__atoll_pwd; set --
+unset __atoll_state __atoll_piece __atoll_pwd
 trap '__atoll_code=$?; __atoll_report; exit $__atoll_code' EXIT
 eval "unset __atoll_command; $__atoll_command" 3>&-)";
 // The same for a shell that has neither functions' listing nor "+=".
 constexpr const char* kSh = R"(__atoll_report() { trap - EXIT; { printf '%s\0' "$PWD"
 export -p; printf '\0'; } >&3 2>/dev/null; }
 __atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do
-__atoll_state=$__atoll_state$__atoll_piece; done; eval "$__atoll_state"; set --
-unset __atoll_state __atoll_piece
+__atoll_state=$__atoll_state$__atoll_piece; done; __atoll_pwd=$PWD; eval "$__atoll_state"
+PWD=$__atoll_pwd; set --; unset __atoll_state __atoll_piece __atoll_pwd
 trap '__atoll_code=$?; __atoll_report; exit $__atoll_code' EXIT
 eval "unset __atoll_command; $__atoll_command" 3>&-)";
 

@@ -130,6 +130,20 @@ void AddHostRoute(NetlinkBatch& batch, int index, std::span<const uint8_t> addre
   batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
 }
 
+// The kernel adds an IPv6 address at once, but the local route that makes it receive from a work
+// queue (addrconf_dad_work, nodad or not): on a busy machine the first answers would be lost. So it
+// gets one of ours as well; both go with the link.
+void AddLocalRoute(NetlinkBatch& batch, const Ipv6Bytes& address) {
+  batch.Begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE,
+              "RTM_NEWROUTE local " + ToString(address) + " dev eth0");
+  rtmsg header = RouteHeader(true, 128, RT_SCOPE_UNIVERSE, 0);
+  header.rtm_table = RT_TABLE_LOCAL;
+  header.rtm_type = RTN_LOCAL;
+  batch.Header(header);
+  batch.Put(RTA_DST, address);
+  batch.PutU32(RTA_OIF, kInsideIfindex);
+}
+
 template <typename Bytes>
 void AddInsideFamily(NetlinkBatch& batch, const Bytes& address, const Bytes& gateway,
                      const MacBytes& host_mac) {
@@ -165,6 +179,7 @@ void AddInsideMessages(NetlinkBatch& batch, const SlotLink& link, int host_netns
   if (link.ipv6) {
     AddInsideFamily(batch, SlotIpv6(link.instance, link.slot), GatewayIpv6(link.instance),
                     host_mac);
+    AddLocalRoute(batch, SlotIpv6(link.instance, link.slot));
   }
 }
 

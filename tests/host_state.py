@@ -7,10 +7,12 @@
 Tests that compare host states must not run beside others that create sandboxes; on a machine with
 other tenants, `ignore` (a regular expression on "kind: item") takes their traces out.
 """
+import fcntl
 import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import time
 
@@ -21,6 +23,10 @@ NAMESPACE_LINK = re.compile(r'(?:%s):\[\d+\]' % '|'.join(NAMESPACES))
 OWN_PROGRAMS = re.compile(r'^(?:atoll|execd)')
 # Differ between two listings of one unchanged rule set.
 VOLATILE_NFT_KEYS = {'handle', 'counter', 'expires', 'bytes', 'packets', 'metainfo'}
+
+# One file for each daemon of the host.
+INSTANCES = '/run/atoll-instances'
+FLOCK = 'hhqqi'  # struct flock
 
 
 def _read(path):
@@ -58,15 +64,15 @@ def _mounts():
 
 
 def processes():
-    """Living processes that are ours by name, or sit in any namespace other than our own."""
+    """Processes that are ours by name, or sit in any namespace other than our own; also those that
+    have ended and that nobody reaps."""
     own = {kind: _link(f'/proc/self/ns/{kind}') for kind in NAMESPACES}
     found = set()
     for pid in _pids():
         stat = _read(f'/proc/{pid}/stat')
         name, _, rest = stat.partition('(')[2].rpartition(')')
         fields = rest.split()
-        # A zombie has nothing left but its parent's interest.
-        if not fields or fields[0] in 'ZX':
+        if not fields:
             continue
         foreign = any(_link(f'/proc/{pid}/ns/{kind}') not in ('', own[kind]) for kind in NAMESPACES)
         if foreign or OWN_PROGRAMS.match(name):
@@ -89,11 +95,27 @@ def mounts():
     return {f'{point} {fstype} {source}' for point, fstype, source in _mounts()}
 
 
+def _foreign_instances():
+    """Names of the cgroups of daemons outside this process namespace (tap.py --alone). Each spawner
+    holds a lock on its number's file; the holder's pid reads 0 when we cannot see it."""
+    names = set()
+    for number in _names(INSTANCES):
+        with open(f'{INSTANCES}/{number}', 'rb') as file:
+            query = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, query))
+        if kind != fcntl.F_UNLCK and pid == 0:
+            names.add(f'atoll{number}')
+    return names
+
+
 def cgroups():
+    foreign = _foreign_instances()
     found = set()
     for point, fstype, _ in _mounts():
         if fstype in ('cgroup', 'cgroup2'):
-            found.update(folder for folder, _, _ in os.walk(point))
+            for folder, below, _ in os.walk(point):
+                below[:] = [name for name in below if folder != point or name not in foreign]
+                found.add(folder)
     return found
 
 
@@ -164,6 +186,19 @@ class HostState:
         items = {kind.__name__: kind() for kind in cls.KINDS}
         items['paths'] = {path for directory in directories for path in paths_below(directory)}
         return cls(items, tuple(directories), ignore)
+
+    @classmethod
+    def capture_settled(cls, seconds, **arguments):
+        """A capture that agrees in numbers with the one before it: pools have refilled."""
+        deadline = time.monotonic() + seconds
+        last = cls.capture(**arguments)
+        while True:
+            state = cls.capture(**arguments)
+            if state.numbers() == last.numbers():
+                return state
+            if time.monotonic() > deadline:
+                raise AssertionError(f'the host does not settle: {last.difference(state)}')
+            last = state
 
     def difference(self, later):
         """Lines "+ kind: item" for what `later` has more, "- kind: item" for what it lacks."""

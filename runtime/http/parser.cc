@@ -93,7 +93,7 @@ const std::string* Head::Find(std::string_view name) const {
 }
 
 struct Parser::Impl {
-  Impl(Kind kind, size_t header_limit) {
+  Impl(Kind kind, size_t header_limit) : limit(header_limit) {
     if (kind == Kind::kRequest) {
       request.emplace(&head, header_limit);
     } else {
@@ -124,6 +124,8 @@ struct Parser::Impl {
   Head head;
   std::optional<Recogniser<true>> request;
   std::optional<Recogniser<false>> response;
+  const size_t limit;
+  size_t head_used = 0;
   bool head_taken = false;
 };
 
@@ -141,20 +143,28 @@ Result<size_t> Parser::Feed(std::string_view bytes, BodySink* sink) {
     parser.set_sink(sink);
     size_t used = 0;
     while (!parser.is_done()) {
+      const bool in_head = !impl_->head_taken;
       // Until the head is handed out, not eager: put() then returns right behind it.
-      parser.eager(impl_->head_taken);
+      parser.eager(!in_head);
+      // Beast checks its limit only while it waits for more: a head that comes in one piece passes
+      // at any size.
+      std::string_view rest = bytes.substr(used);
+      if (in_head) rest = rest.substr(0, impl_->limit - impl_->head_used);
       beast::error_code ec;
-      const size_t n =
-          parser.put(boost::asio::const_buffer(bytes.data() + used, bytes.size() - used), ec);
+      const size_t n = parser.put(boost::asio::const_buffer(rest.data(), rest.size()), ec);
       used += n;
-      if (parser.is_header_done() && !impl_->head_taken) {
+      if (in_head) impl_->head_used += n;
+      if (parser.is_header_done() && in_head) {
         impl_->TakeHead();
         if (ec && ec != beast::http::error::need_more) return Fail(ParseError(ec));
         break;
       }
-      if (ec == beast::http::error::need_more) break;
-      if (ec) return Fail(ParseError(ec));
-      if (n == 0) break;
+      if (ec && ec != beast::http::error::need_more) return Fail(ParseError(ec));
+      // What cannot be taken in even with a limit's worth in hand never will be.
+      if (ec && rest.size() - n >= impl_->limit - (in_head ? impl_->head_used : 0)) {
+        return Fail(ParseError(beast::http::error::header_limit));
+      }
+      if (ec || n == 0) break;
     }
     return used;
   });

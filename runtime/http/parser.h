@@ -48,13 +48,13 @@ class Parser {
     virtual void OnBody(std::string_view piece) = 0;
   };
 
-  // `header_limit` bounds the head, trailers and chunk lines included.
+  // `header_limit` bounds the head, and the trailers and each chunk's line as well.
   Parser(Kind kind, size_t header_limit);
   Parser(Parser&&) noexcept;
   Parser& operator=(Parser&&) noexcept;
   ~Parser();
 
-  // For the answer to a HEAD request: there is no body, whatever its head says.
+  // For the answer to a HEAD request: there is no body, whatever its head says. Before any Feed.
   void SkipBody();
 
   // Takes in what it can of `bytes` and returns how much that was; the rest must be offered again

@@ -42,13 +42,13 @@ Status Own(int dir, const char* name) {
 
 }  // namespace
 
-Result<UniqueFd> MakeDeviceTemplate(const char* mount_point) {
+Status MakeDeviceTemplate(const char* mount_point) {
   ATOLL_ASSIGN(const UniqueFd target, sys::Open(mount_point, O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(const UniqueFd mount,
                NewMount("tmpfs", {{"mode", "0755"}, {"size", "64k"}, {"nr_inodes", "64"}},
                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
   ATOLL_TRY(Attach(mount.get(), target.get(), mount_point));
-  ATOLL_ASSIGN(UniqueFd dir, sys::Open(mount_point, O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd dir, sys::Open(mount_point, O_RDONLY | O_DIRECTORY));
   for (const Node& node : kNodes) {
     if (::mknodat(dir.get(), node.name, S_IFCHR | 0666,
                   makedev(node.major_number, node.minor_number)) != 0) {
@@ -66,7 +66,7 @@ Result<UniqueFd> MakeDeviceTemplate(const char* mount_point) {
     ATOLL_TRY(Own(dir.get(), name));
   }
   if (::fchown(dir.get(), kStoreIdBase, kStoreIdBase) != 0) return FailSys("chown /dev");
-  return dir;
+  return {};
 }
 
 }  // namespace atl::spawner

@@ -10,6 +10,6 @@
 namespace atl::spawner {
 
 // Mounts the template at `mount_point` (an existing directory) in this mount namespace.
-Result<UniqueFd> MakeDeviceTemplate(const char* mount_point);
+Status MakeDeviceTemplate(const char* mount_point);
 
 }  // namespace atl::spawner

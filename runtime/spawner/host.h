@@ -17,12 +17,13 @@ struct Host {
   uint32_t instance = 0;
   cgroup::Tree cgroups;
   Store store;
-  UniqueFd devices;  // the template of /dev, mounted in the spawner's own mount namespace
-  UniqueFd execd;    // sealed memfd, executable, not readable by sandboxes
-  UniqueFd unpack;   // the program file
+  std::string
+      devices;      // where the template of /dev is mounted, in the spawner's own mount namespace
+  UniqueFd execd;   // sealed memfd, executable, not readable by sandboxes
+  UniqueFd unpack;  // the program file
   BpfProgram filter;
-  std::string staging;  // holds the directories root and etc, which each build mounts on in a
-                        // mount namespace of its own, and empty, a read-only mount that masks
+  std::string
+      staging;  // an empty directory: each slot mounts on it in a mount namespace of its own
 
   uid_t IdBase(uint32_t slot) const { return SandboxIdBase(instance, slot); }
 };

@@ -23,30 +23,32 @@ bool Lock(int fd) {
   return ::fcntl(fd, F_SETLK, &lock) == 0;
 }
 
-bool HasGroups(const std::string& cgroup_mount, uint32_t number) {
+// A process of that number's sandboxes is still alive.
+bool Populated(const std::string& cgroup_mount, uint32_t number) {
+  const auto events = sys::ReadFileAt(
+      AT_FDCWD, cgroup_mount + "/atoll" + std::to_string(number) + "/cgroup.events", 4096);
+  return events && events->find("populated 1") != std::string::npos;
+}
+
+bool Exists(const std::string& path) {
   struct stat info {};
-  const std::string base = cgroup_mount + "/atoll" + std::to_string(number);
-  // A cgroup directory has two links, and one more for each child group.
-  return ::stat(base.c_str(), &info) == 0 && info.st_nlink > 2;
+  return ::stat(path.c_str(), &info) == 0;
 }
 
 }  // namespace
 
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
-  // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
-  // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
-  enum class Pass { kOurs, kUnowned, kLeft, kAbandoned };
-  for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft, Pass::kAbandoned}) {
+  enum class Pass { kOurs, kUnowned, kLeft };
+  for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
     for (uint32_t number = 0; number < kMaxInstances; ++number) {
       const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
       ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
       ATOLL_ASSIGN(const std::string owner, sys::ReadAll(file.get(), PATH_MAX));
-      const bool fits =
-          (pass == Pass::kOurs && owner == run_dir) ||
-          (pass == Pass::kUnowned && owner.empty() && !HasGroups(cgroup_mount, number)) ||
-          (pass == Pass::kLeft && !HasGroups(cgroup_mount, number)) ||
-          (pass == Pass::kAbandoned && (owner.empty() || ::access(owner.c_str(), F_OK) != 0));
+      const bool alive = Populated(cgroup_mount, number);
+      const bool fits = (pass == Pass::kOurs && owner == run_dir) ||
+                        (pass == Pass::kUnowned && owner.empty() && !alive) ||
+                        (pass == Pass::kLeft && (!alive || !Exists(owner)));
       if (!fits) continue;
       if (!Lock(file.get())) {
         // Two spawners with one run directory would take each other's socket and records.

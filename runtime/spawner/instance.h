@@ -16,7 +16,9 @@ struct Instance {
 };
 
 // The number that `run_dir` had before, if nobody else holds it; else one that nobody has had since
-// boot; else one that nobody holds and that has left no cgroups (below `cgroup_mount`).
+// boot; else one that nobody holds and whose sandboxes are dead, or can never be adopted again
+// because their run directory is gone. What the last owner left in cgroups (below `cgroup_mount`)
+// is for Sandboxes::Adopt.
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount);
 
 }  // namespace atl::spawner

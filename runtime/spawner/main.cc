@@ -19,7 +19,6 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
 #include "runtime/spawner/keeper.h"
-#include "runtime/spawner/mounts.h"
 #include "runtime/spawner/server.h"
 
 namespace atl::spawner {
@@ -39,9 +38,7 @@ Result<UniqueFd> SealExecd(const std::string& path) {
 // namespace.
 Status MakeRunDirectories(const std::string& run_dir) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir, 0755));
-  for (const char* name :
-       {"/spawner", "/spawner/records", "/spawner/dev", "/spawner/staging", "/spawner/staging/root",
-        "/spawner/staging/etc", "/spawner/staging/empty"}) {
+  for (const char* name : {"/spawner", "/spawner/records", "/spawner/dev", "/spawner/staging"}) {
     ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir + name, 0700));
   }
   return {};
@@ -75,16 +72,6 @@ Status EnterOwnMountNamespace() {
   return {};
 }
 
-// What directories of /proc and /sys are masked with.
-Status MountEmpty(const std::string& staging) {
-  ATOLL_ASSIGN(const UniqueFd target, sys::Open(staging + "/empty", O_PATH | O_DIRECTORY));
-  ATOLL_ASSIGN(
-      const UniqueFd mount,
-      NewMount("tmpfs", {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
-               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
-  return Attach(mount.get(), target.get(), "empty");
-}
-
 Status Serve(const Config& config, char** argv) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
   ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
@@ -104,13 +91,12 @@ Status Serve(const Config& config, char** argv) {
             .instance = instance.number,
             .cgroups = std::move(tree),
             .store = std::move(store),
-            .devices = {},
+            .devices = config.run_dir + "/spawner/dev",
             .execd = {},
             .unpack = {},
             .filter = BuildSandboxFilter(),
             .staging = config.run_dir + "/spawner/staging"};
-  ATOLL_TRY(MountEmpty(host.staging));
-  ATOLL_ASSIGN(host.devices, MakeDeviceTemplate((config.run_dir + "/spawner/dev").c_str()));
+  ATOLL_TRY(MakeDeviceTemplate(host.devices.c_str()));
   ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
   ATOLL_ASSIGN(UniqueFd records,

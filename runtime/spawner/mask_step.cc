@@ -19,7 +19,6 @@ constexpr const char* kMaskedInProc[] = {
     "acpi",        "asound", "bus",           "fs",         "interrupts",    "irq",
     "kallsyms",    "kcore",  "key-users",     "keys",       "latency_stats", "modules",
     "sched_debug", "scsi",   "sysrq-trigger", "timer_list", "timer_stats"};
-constexpr const char* kMaskedInSys[] = {"firmware", "devices/virtual/powercap"};
 
 Status CheckNull(int null) {
   struct stat info {};
@@ -32,15 +31,12 @@ Status CheckNull(int null) {
 }  // namespace
 
 Status MaskPaths(ChildState& state) {
-  // The source of every mask comes from our own template, not from a name in the new root, and is
-  // looked at (CVE-2025-31133).
-  const int devices = state.input->slot->devices.get();
-  ATOLL_ASSIGN(const UniqueFd null, sys::OpenBeneath(devices, "null", O_PATH | O_NOFOLLOW));
+  // The source of every mask is our own /dev, which has covered the image's, and it is looked at
+  // (CVE-2025-31133).
+  ATOLL_ASSIGN(const UniqueFd null,
+               sys::OpenInRoot(state.root.get(), "dev/null", O_PATH | O_NOFOLLOW));
   ATOLL_TRY(CheckNull(null.get()));
-  // By name, so that it is this mount namespace's copy of the mount, which alone may be cloned
-  // here.
-  ATOLL_ASSIGN(const UniqueFd empty,
-               sys::Open(state.input->host->staging + "/empty", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd empty, sys::Open("/empty", O_PATH | O_DIRECTORY));
 
   const auto mask = [&](int root, const char* path) -> Status {
     auto target = sys::OpenBeneath(root, path, O_PATH | O_NOFOLLOW);
@@ -49,6 +45,9 @@ Status MaskPaths(ChildState& state) {
     }
     struct stat info {};
     if (::fstat(target->get(), &info) != 0) return FailSys(std::string("fstat ") + path);
+    // What is closed to others is closed to every id of the sandbox: its owner, the host's root, is
+    // none of them, and capabilities reach no file of an owner outside the user namespace.
+    if ((info.st_mode & S_IRWXO) == 0) return {};
     if (S_ISDIR(info.st_mode)) {
       ATOLL_ASSIGN(const UniqueFd cover, CloneMount(empty.get(), "", false));
       return Attach(cover.get(), target->get(), path);
@@ -57,7 +56,6 @@ Status MaskPaths(ChildState& state) {
     return Attach(cover.get(), target->get(), path);
   };
   for (const char* path : kMaskedInProc) ATOLL_TRY(mask(state.proc.get(), path));
-  for (const char* path : kMaskedInSys) ATOLL_TRY(mask(state.sys.get(), path));
 
   // Everything below /proc/sys is the host's or the namespaces' business: read-only, on top of the
   // kernel's own checks (release_agent, core_pattern, binfmt_misc).

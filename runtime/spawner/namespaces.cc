@@ -4,6 +4,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,7 @@ bool SealNamespaceLimits() {
 }
 
 [[noreturn]] void UserNamespaceChild(int in, int out, bool sealed) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!AwaitByte(in)) ::_exit(1);
   if (sealed && !SealNamespaceLimits()) ::_exit(1);
   if (!SendByte(out)) ::_exit(1);
@@ -59,6 +61,7 @@ bool SealNamespaceLimits() {
 }
 
 [[noreturn]] void CgroupNamespaceChild(const std::vector<UniqueFd>& tasks, int out) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const UniqueFd& file : tasks) {
     if (!sys::WriteAll(file.get(), "0")) ::_exit(1);
   }

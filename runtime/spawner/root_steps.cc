@@ -12,6 +12,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
+#include "runtime/spawner/slot_mounts.h"
 
 namespace atl::spawner {
 namespace {
@@ -60,25 +61,17 @@ Status CheckMagic(int fd, long magic, const char* what) {
   return {};
 }
 
-Status MountFresh(int root, const char* path, const char* type, const MountOptions& options,
-                  uint64_t attributes, UniqueFd* mounted) {
-  ATOLL_ASSIGN(const UniqueFd target, OpenTarget(root, path));
-  ATOLL_ASSIGN(UniqueFd mount, NewMount(type, options, attributes));
-  ATOLL_TRY(Attach(mount.get(), target.get(), path));
-  if (mounted) *mounted = std::move(mount);
+// Moves what the slot has ready at `name` onto the same name of the root.
+Status MoveOnto(int root, const char* name) {
+  ATOLL_ASSIGN(const UniqueFd target, OpenTarget(root, name));
+  const std::string from = std::string("/") + name;
+  if (::move_mount(AT_FDCWD, from.c_str(), target.get(), "", MOVE_MOUNT_T_EMPTY_PATH) != 0) {
+    return FailSys("move_mount " + from);
+  }
   return {};
 }
 
 }  // namespace
-
-Status AttachStore(ChildState& state) {
-  // Attached before overlayfs sees it: detached id-mapped lowers give EINVAL on Linux 6.1.
-  const std::string staging = state.input->host->staging + "/root";
-  ATOLL_ASSIGN(const UniqueFd target, sys::Open(staging, O_PATH | O_DIRECTORY));
-  ATOLL_TRY(Attach(state.input->slot->store.get(), target.get(), "staging"));
-  if (::fchdir(state.input->slot->store.get()) != 0) return FailSys("fchdir store");
-  return {};
-}
 
 Status MountOverlay(ChildState& state) {
   const wire::Plan& plan = *state.input->plan;
@@ -98,47 +91,35 @@ Status MountOverlay(ChildState& state) {
       .append("/upper,workdir=")
       .append(upper)
       .append("/work");
-  // Over the staging directory, and with it over the store: once the root has moved, neither is
-  // reachable.
-  const std::string staging = state.input->host->staging + "/root";
-  if (::mount("overlay", staging.c_str(), "overlay", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+  if (::chdir("/store") != 0) return FailSys("chdir /store");
+  if (::mount("overlay", "/root", "overlay", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
     return FailSys("mount overlay " + options);
   }
-  ATOLL_ASSIGN(state.root, sys::Open(staging, O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(state.root, sys::Open("/root", O_PATH | O_DIRECTORY));
   return CheckMagic(state.root.get(), OVERLAYFS_SUPER_MAGIC, "root");
 }
 
 Status MountProc(ChildState& state) {
-  ATOLL_TRY(MountFresh(state.root.get(), "proc", "proc", {}, kNoSuidDevExec, &state.proc));
+  ATOLL_ASSIGN(const UniqueFd target, OpenTarget(state.root.get(), "proc"));
+  ATOLL_ASSIGN(state.proc, NewMount("proc", {}, kNoSuidDevExec));
+  ATOLL_TRY(Attach(state.proc.get(), target.get(), "/proc"));
   return CheckMagic(state.proc.get(), PROC_SUPER_MAGIC, "/proc");
 }
 
-Status MountSys(ChildState& state) {
-  ATOLL_TRY(MountFresh(state.root.get(), "sys", "sysfs", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY,
-                       &state.sys));
-  ATOLL_TRY(CheckMagic(state.sys.get(), SYSFS_MAGIC, "/sys"));
-  // Language runtimes size themselves by what they find here. Its root is the sandbox's own group.
-  return MountFresh(state.sys.get(), "fs/cgroup", "cgroup2", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY,
-                    nullptr);
+Status MoveSys(ChildState& state) {
+  return MoveOnto(state.root.get(), "sys");
 }
 
-Status MountDev(ChildState& state) {
-  const wire::Plan& plan = *state.input->plan;
-  const uid_t base = state.input->host->IdBase(plan.slot);
-  ATOLL_ASSIGN(const UniqueFd target, OpenTarget(state.root.get(), "dev"));
-  const int dev = state.input->slot->devices.get();
-  ATOLL_TRY(Attach(dev, target.get(), "/dev"));
-  // Group 5 is tty in Debian, Alpine and Fedora alike.
-  ATOLL_TRY(MountFresh(dev, "pts", "devpts",
-                       {{"newinstance", ""},
-                        {"ptmxmode", "0666"},
-                        {"mode", "0620"},
-                        {"gid", std::to_string(base + 5)}},
-                       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, nullptr));
-  ATOLL_TRY(MountFresh(dev, "shm", "tmpfs",
-                       {{"mode", "1777"}, {"size", std::to_string(plan.shm_bytes)}}, kNoSuidDevExec,
-                       nullptr));
-  return MountFresh(dev, "mqueue", "mqueue", {}, kNoSuidDevExec, nullptr);
+Status MoveDev(ChildState& state) {
+  ATOLL_TRY(MoveOnto(state.root.get(), "dev"));
+  const uint64_t shm_bytes = state.input->plan->shm_bytes;
+  if (shm_bytes == kDefaultShmBytes) return {};
+  ATOLL_ASSIGN(const UniqueFd target,
+               sys::OpenInRoot(state.root.get(), "dev/shm", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(
+      const UniqueFd shm,
+      NewMount("tmpfs", {{"mode", "1777"}, {"size", std::to_string(shm_bytes)}}, kNoSuidDevExec));
+  return Attach(shm.get(), target.get(), "/dev/shm");
 }
 
 Status MountEtc(ChildState& state) {
@@ -148,16 +129,8 @@ Status MountEtc(ChildState& state) {
   }
   ATOLL_ASSIGN(const UniqueFd etc,
                sys::OpenBeneath(state.root.get(), "etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  // One small tmpfs for the three files: a bind of a file costs 5 µs, copying /etc up into the
-  // upper 100.
-  ATOLL_ASSIGN(
-      const UniqueFd files,
-      NewMount("tmpfs", {{"mode", "0755"}, {"size", "64k"}, {"nr_inodes", "8"}}, kNoSuidDevExec));
-  // Attached outside the new root, gone with the old one: a detached mount can be cloned only
-  // since 6.15.
-  ATOLL_ASSIGN(const UniqueFd shelf,
-               sys::Open(state.input->host->staging + "/etc", O_PATH | O_DIRECTORY));
-  ATOLL_TRY(Attach(files.get(), shelf.get(), "staging"));
+  // On the slot's own small tmpfs: a bind of a file costs 5 µs, copying /etc up into the upper 100.
+  ATOLL_ASSIGN(const UniqueFd files, sys::Open("/etc", O_PATH | O_DIRECTORY));
   const std::pair<const char*, const std::string> contents[] = {
       {"hostname", plan.hostname + "\n"}, {"hosts", plan.hosts}, {"resolv.conf", plan.resolv_conf}};
   for (const auto& [name, content] : contents) {
@@ -177,8 +150,7 @@ Status PivotRoot(ChildState& state) {
     ATOLL_TRY(SetMountAttributes(state.root.get(), MOUNT_ATTR_RDONLY, -1, false));
   }
   if (::fchdir(state.root.get()) != 0) return FailSys("fchdir root");
-  // pivot_root(".", "."): the old root ends up on top of the new one and is taken off by the next
-  // call, so no directory for it is needed inside (pivot_root(2), notes).
+  // As in slot_mounts.cc. What goes is the slot's own little tree.
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount old root");
   if (::chdir("/") != 0) return FailSys("chdir /");

@@ -13,16 +13,14 @@ struct ChildState {
   const ChildInput* input = nullptr;
   UniqueFd root;  // the mounted root, O_PATH
   UniqueFd proc;  // its /proc
-  UniqueFd sys;
 };
 
-Status AttachStore(ChildState& state);   // the id-mapped view of layers and uppers becomes the cwd
 Status MountOverlay(ChildState& state);  // the root
 Status MountProc(ChildState& state);
-Status MountSys(ChildState& state);   // sysfs and the cgroup file system, both read-only
-Status MountDev(ChildState& state);   // nodes, pts, shm, mqueue
+Status MoveSys(ChildState& state);    // sysfs and the cgroup file system, both read-only
+Status MoveDev(ChildState& state);    // nodes, pts, shm, mqueue
 Status MountEtc(ChildState& state);   // hostname, hosts, resolv.conf
-Status MaskPaths(ChildState& state);  // what OCI runtimes hide or make read-only in /proc and /sys
-Status PivotRoot(ChildState& state);  // the host's tree is gone afterwards
+Status MaskPaths(ChildState& state);  // what OCI runtimes hide or make read-only in /proc
+Status PivotRoot(ChildState& state);  // the slot's tree is gone afterwards
 
 }  // namespace atl::spawner

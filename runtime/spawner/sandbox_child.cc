@@ -4,10 +4,8 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
-#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,7 +17,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/root_steps.h"
-#include "runtime/wire/bytes.h"
+#include "runtime/spawner/slot_mounts.h"
+#include "runtime/spawner/vfork_clone.h"
 #include "runtime/wire/start.h"
 
 namespace atl::spawner {
@@ -32,24 +31,15 @@ Status EnterNamespaces(ChildState& state) {
   // cgroup.procs, which would wait for an RCU grace period.
   for (int tasks : state.input->tasks) ATOLL_TRY(sys::WriteAll(tasks, "0"));
   ::setsid();
-  if (::setns(state.input->slot->network.get(), CLONE_NEWNET) != 0) {
-    return FailSys("setns network");
+  const Slot& slot = *state.input->slot;
+  const std::pair<int, int> namespaces[] = {{slot.network.get(), CLONE_NEWNET},
+                                            {slot.cgroup.get(), CLONE_NEWCGROUP},
+                                            {slot.ipc.get(), CLONE_NEWIPC},
+                                            {slot.mounts.get(), CLONE_NEWNS}};
+  for (const auto& [fd, type] : namespaces) {
+    if (::setns(fd, type) != 0) return FailSys("setns " + std::to_string(type));
   }
-  if (::setns(state.input->slot->cgroup.get(), CLONE_NEWCGROUP) != 0) {
-    return FailSys("setns cgroup");
-  }
-  // What this process creates on file systems from here on belongs to the sandbox's root. The file
-  // system capabilities must stay (no fix-up), and overlayfs must be mounted so: mounted by fsuid
-  // 0, which the id-mapped upper does not know, it would silently be read-only.
-  if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
-  const uid_t base = state.input->host->IdBase(state.input->plan->slot);
-  ::setfsgid(base);
-  ::setfsuid(base);
-  if (static_cast<uid_t>(::setfsuid(static_cast<uid_t>(-1))) != base) {
-    return Fail(Code::kInternal, "setfsuid " + std::to_string(base) + ": refused");
-  }
-  ::umask(0);
-  return {};
+  return ActAs(state.input->host->IdBase(state.input->plan->slot));
 }
 
 Status SetCapabilities(uint64_t mask) {
@@ -108,16 +98,14 @@ struct ChildStep {
   Step step;
   Status (*run)(ChildState&);
 };
-// In this order for reasons: namespaces before anything is mounted, because sysfs shows the network
-// namespace it was mounted from and needs rights over it that the user namespace will not have; the
-// user namespace after the last mount; the filter last.
+// In this order for reasons: the user namespace after the last mount, because it has no rights over
+// the mount namespace; the filter last.
 constexpr ChildStep kSteps[] = {
     {Step::kNamespaces, EnterNamespaces},
-    {Step::kStore, AttachStore},
     {Step::kOverlay, MountOverlay},
     {Step::kProc, MountProc},
-    {Step::kSys, MountSys},
-    {Step::kDev, MountDev},
+    {Step::kSys, MoveSys},
+    {Step::kDev, MoveDev},
     {Step::kEtc, MountEtc},
     {Step::kMask, MaskPaths},
     {Step::kPivot, PivotRoot},
@@ -127,8 +115,8 @@ constexpr ChildStep kSteps[] = {
 };
 
 // Descriptors land on the numbers of wire/start.h; everything else closes at execve. Sources are
-// first lifted above the targets, so that no target overwrites a source.
-Result<int> PlaceDescriptors(const ChildInput& input, int* execd, int* status) {
+// first lifted above the targets, so that no target overwrites a source. Returns execd's own.
+Result<int> PlaceDescriptors(const ChildInput& input) {
   constexpr int kAbove = 64;
   std::vector<std::pair<int, int>> moves;
   const auto lift = [&](int from, int to) -> Status {
@@ -145,88 +133,72 @@ Result<int> PlaceDescriptors(const ChildInput& input, int* execd, int* status) {
   ATOLL_TRY(lift(input.commands, wire::kExecdCgroupFd));
   int next = wire::kExecdFirstTasksFd;
   for (int tasks : input.command_tasks) ATOLL_TRY(lift(tasks, next++));
-  *execd = ::fcntl(input.host->execd.get(), F_DUPFD_CLOEXEC, kAbove);
-  *status = ::fcntl(input.status, F_DUPFD_CLOEXEC, kAbove);
-  if (*execd < 0 || *status < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
+  const int execd = ::fcntl(input.host->execd.get(), F_DUPFD_CLOEXEC, kAbove);
+  if (execd < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
   for (const auto& [from, to] : moves) {
     if (::dup3(from, to, 0) < 0) return FailSys("dup3");
   }
-  return next;
+  if (::close_range(static_cast<unsigned>(next), ~0u, CLOSE_RANGE_CLOEXEC) != 0) {
+    return FailSys("close_range");
+  }
+  return execd;
 }
 
-void Report(int status, const ChildReport& report) {
-  [[maybe_unused]] const Status sent = sys::WriteAll(status, report.Encode());
+// Everything up to execve. Its own function, so that what it allocates is freed before.
+Result<int> RunSteps(const ChildInput& input, ChildReport* report) {
+  const Clock& clock = SystemClock();
+  ChildState state;
+  state.input = &input;
+  int64_t then = clock.BootMicros();
+  report->micros[static_cast<size_t>(Step::kClone)] =
+      static_cast<uint32_t>(then - report->done_at_us);
+  for (const ChildStep& step : kSteps) {
+    report->step = step.step;
+    ATOLL_TRY(step.run(state));
+    const int64_t now = clock.BootMicros();
+    report->micros[static_cast<size_t>(step.step)] = static_cast<uint32_t>(now - then);
+    then = now;
+  }
+  report->step = Step::kExec;
+  return PlaceDescriptors(input);
 }
 
-[[noreturn]] void Abort(int status, ChildReport report, Step step, const Error& error) {
-  report.failed = true;
-  report.step = step;
-  report.code = error.code();
-  report.error_number = error.error_number();
-  report.message = error.message().substr(0, kMaxChildReport / 2);
-  Report(status, report);
+struct Start {
+  const ChildInput* input;
+  ChildReport* report;
+};
+
+void RunChild(void* argument) {
+  const auto* start = static_cast<const Start*>(argument);
+  ChildReport* report = start->report;
+  int execd = -1;
+  {
+    Result<int> placed = RunSteps(*start->input, report);
+    if (placed) {
+      execd = *placed;
+    } else {
+      report->status = Fail(std::move(placed).error());
+    }
+  }
+  if (execd < 0) ::_exit(126);
+  char name[] = "execd";
+  char* const argv[] = {name, nullptr};
+  char* const envp[] = {nullptr};
+  report->done_at_us = SystemClock().BootMicros();
+  report->status = Status();
+  // Linux 3.19: no path, so nothing in the sandbox leads to the program's file; /proc/1/exe is a
+  // sealed memfd that no one in there may read (CVE-2019-5736).
+  ::syscall(SYS_execveat, execd, "", argv, envp, AT_EMPTY_PATH);
+  report->status = FailSys("execveat execd");
   ::_exit(126);
 }
 
 }  // namespace
 
-std::string ChildReport::Encode() const {
-  wire::Writer writer;
-  writer.U8(failed ? 1 : 0);
-  writer.U8(static_cast<uint8_t>(step));
-  writer.I64(error_number);
-  writer.U8(static_cast<uint8_t>(code));
-  for (uint32_t value : micros) writer.U32(value);
-  writer.I64(done_at_us);
-  writer.Text(message);
-  return writer.Take();
-}
-
-Result<ChildReport> DecodeChildReport(std::string_view bytes) {
-  wire::Reader reader(bytes);
-  ChildReport report;
-  report.failed = reader.U8() != 0;
-  report.step = static_cast<Step>(reader.U8());
-  report.error_number = static_cast<int>(reader.I64());
-  report.code = static_cast<Code>(reader.U8());
-  for (uint32_t& value : report.micros) value = reader.U32();
-  report.done_at_us = reader.I64();
-  report.message = reader.Text();
-  if (!reader.complete()) return Fail(Code::kInternal, "report of a build: malformed");
-  return report;
-}
-
-void RunSandboxChild(const ChildInput& input, int64_t cloned_at_us) {
-  const Clock& clock = SystemClock();
-  ChildReport report;
-  ChildState state;
-  state.input = &input;
-  int64_t then = clock.BootMicros();
-  const auto lap = [&](Step step) {
-    const int64_t now = clock.BootMicros();
-    report.micros[static_cast<size_t>(step)] = static_cast<uint32_t>(now - then);
-    then = now;
-  };
-  report.micros[static_cast<size_t>(Step::kClone)] = static_cast<uint32_t>(then - cloned_at_us);
-  for (const ChildStep& step : kSteps) {
-    const Status done = step.run(state);
-    if (!done) Abort(input.status, report, step.step, done.error());
-    lap(step.step);
-  }
-  int execd = -1;
-  int status = -1;
-  const auto first_free = PlaceDescriptors(input, &execd, &status);
-  if (!first_free) Abort(input.status, report, Step::kExec, first_free.error());
-  ::close_range(static_cast<unsigned>(*first_free), ~0u, CLOSE_RANGE_CLOEXEC);
-  report.done_at_us = clock.BootMicros();
-  Report(status, report);
-  char name[] = "execd";
-  char* const argv[] = {name, nullptr};
-  char* const envp[] = {nullptr};
-  // Linux 3.19: no path, so nothing in the sandbox leads to the program's file; /proc/1/exe is a
-  // sealed memfd that no one in there may read (CVE-2019-5736).
-  ::syscall(SYS_execveat, execd, "", argv, envp, AT_EMPTY_PATH);
-  Abort(status, report, Step::kExec, SysError("execveat execd"));
+Result<pid_t> StartSandboxChild(const ChildInput& input, int cgroup, ChildReport* report) {
+  Start start{&input, report};
+  report->done_at_us = SystemClock().BootMicros();
+  return VforkInto(CLONE_NEWPID | CLONE_NEWUTS, cgroup, RunChild, &start);
 }
 
 }  // namespace atl::spawner

@@ -1,7 +1,5 @@
 #include "runtime/spawner/sandboxes.h"
 
-#include <fcntl.h>
-#include <linux/sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,13 +13,13 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/namespaces.h"
 
 namespace atl::spawner {
 namespace {
 
 using wire::Step;
 
+constexpr uint64_t kMinMemoryBytes = 4 << 20;
 constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
 
 uint32_t& At(wire::StepMicros& micros, Step step) {
@@ -71,6 +69,11 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) c
       return Fail(Code::kNotFound, "plan: no layer " + std::to_string(layer));
     }
   }
+  // The child borrows the spawner's memory (vfork_clone.h): its group must never run out of memory.
+  if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < kMinMemoryBytes) {
+    return Fail(Code::kInvalidArgument,
+                "plan: memory limit below " + std::to_string(kMinMemoryBytes) + " bytes");
+  }
   if (plan.shm_bytes == 0 || plan.shm_bytes > kMaxShmBytes) {
     return Fail(Code::kInvalidArgument, "plan: bad size for /dev/shm");
   }
@@ -78,16 +81,13 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) c
   return CheckSocket(listener, true);
 }
 
-Result<pid_t> Sandboxes::CloneChild(const wire::Plan& plan, const Slot& slot, int control,
-                                    int listener, Sandbox* sandbox) {
+Result<pid_t> Sandboxes::RunChild(const wire::Plan& plan, const Slot& slot, int control,
+                                  int listener, ChildReport* report) const {
   const std::string group = SlotGroup(plan.slot);
   ATOLL_ASSIGN(const UniqueFd cgroup, host_.cgroups.OpenDir(group, "execd"));
   ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group, "run"));
   ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host_.cgroups.OpenTasks(group));
   ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group));
-  ATOLL_ASSIGN(sys::Pipe status, sys::MakePipe());
-  if (::fcntl(status.read.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
-
   ChildInput input;
   input.host = &host_;
   input.plan = &plan;
@@ -97,14 +97,7 @@ Result<pid_t> Sandboxes::CloneChild(const wire::Plan& plan, const Slot& slot, in
   input.commands = commands.get();
   for (const UniqueFd& fd : tasks) input.tasks.push_back(fd.get());
   for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
-  input.status = status.write.get();
-
-  const int64_t before = SystemClock().BootMicros();
-  ATOLL_ASSIGN(const pid_t pid,
-               Clone(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, cgroup.get()));
-  if (pid == 0) RunSandboxChild(input, before);
-  sandbox->status = std::move(status.read);
-  return pid;
+  return StartSandboxChild(input, cgroup.get(), report);
 }
 
 void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listener, Built done) {
@@ -116,10 +109,9 @@ void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listene
   };
   const Clock& clock = SystemClock();
   int64_t then = clock.BootMicros();
-  wire::StepMicros micros{};
   const auto lap = [&](Step step) {
     const int64_t now = clock.BootMicros();
-    At(micros, step) = static_cast<uint32_t>(now - then);
+    At(outcome.micros, step) = static_cast<uint32_t>(now - then);
     then = now;
   };
 
@@ -129,83 +121,45 @@ void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listene
   if (!slot) return fail(Step::kCheck, std::move(slot).error());
   lap(Step::kCheck);
 
-  const std::string group = SlotGroup(plan.slot);
-  const Status limited = host_.cgroups.SetLimits(group, slot->limits, plan.limits);
+  const Status limited = host_.cgroups.SetLimits(SlotGroup(plan.slot), slot->limits, plan.limits);
   lap(Step::kLimits);
-
-  Sandbox sandbox;
-  sandbox.limits = plan.limits;
-  Result<pid_t> pid = limited ? CloneChild(plan, *slot, control.get(), listener.get(), &sandbox)
-                              : Result<pid_t>(Fail(limited.error()));
+  ChildReport report;
+  const Result<pid_t> pid = limited ? RunChild(plan, *slot, control.get(), listener.get(), &report)
+                                    : Result<pid_t>(Fail(limited.error()));
   if (!pid) {
     const Status cleaned = slots_->Dismantle(plan.slot);
     if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
-    return fail(limited ? Step::kClone : Step::kLimits, std::move(pid).error());
+    return fail(limited ? Step::kClone : Step::kLimits, pid.error());
   }
   then = clock.BootMicros();
+  for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
+  At(outcome.micros, Step::kExec) = static_cast<uint32_t>(then - report.done_at_us);
+
+  Sandbox& sandbox = sandboxes_[plan.id];
+  sandbox.limits = plan.limits;
   sandbox.record.sandbox.id = plan.id;
   sandbox.record.sandbox.slot = plan.slot;
   sandbox.record.sandbox.pid = static_cast<uint32_t>(*pid);
   sandbox.record.sandbox.layers = plan.layers;
+  by_pid_[*pid] = plan.id;
+  if (!report.status) {
+    sandbox.build_failed = true;
+    outcome.status = std::move(report.status);
+    outcome.step = report.step;
+    // Answered only when nothing of it is left.
+    return Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
+  }
   auto started = sys::ProcessStartTime(*pid);
   if (started) sandbox.record.start_time = *started;
   // Without its record the next spawner would take the sandbox for a stray and kill it: safe, so a
   // full run directory costs adoption, not this build.
   const Status recorded = WriteRecord(records_.get(), sandbox.record);
-  if (!recorded)
+  if (!recorded) {
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", plan.id).Add(recorded.error());
+  }
   lap(Step::kState);
-
-  sandbox.built = std::move(done);
-  sandbox.micros = micros;
-  const int status_fd = sandbox.status.get();
-  by_pid_[*pid] = plan.id;
-  sandboxes_[plan.id] = std::move(sandbox);
-  const Status added = poller_.Add(status_fd, [this, id = plan.id] { OnStatusReadable(id); });
-  ATOLL_CHECK(added.has_value());  // ENOMEM or ENOSPC of epoll: no sandbox could be watched
-}
-
-void Sandboxes::OnStatusReadable(const std::string& id) {
-  const auto found = sandboxes_.find(id);
-  if (found == sandboxes_.end() || !found->second.status) return;
-  Sandbox& sandbox = found->second;
-  char buffer[kMaxChildReport];
-  for (;;) {
-    const ssize_t n = TEMP_FAILURE_RETRY(::read(sandbox.status.get(), buffer, sizeof buffer));
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) break;
-    // A failure after the first report (execve) adds a second one: the last one counts.
-    sandbox.report.assign(buffer, static_cast<size_t>(n));
-  }
-  FinishBuild(sandbox);
-}
-
-void Sandboxes::FinishBuild(Sandbox& sandbox) {
-  poller_.Remove(sandbox.status.get());
-  sandbox.status.reset();
-  const std::string id = sandbox.record.sandbox.id;
-  auto report = DecodeChildReport(sandbox.report);
-  sandbox.report.clear();
-  BuildOutcome outcome;
   outcome.pid = sandbox.record.sandbox.pid;
-  outcome.micros = sandbox.micros;
-  if (!report) {
-    outcome.status = Fail(Code::kInternal, "build: the child died without a report");
-  } else {
-    for (size_t i = 0; i < outcome.micros.size(); ++i) outcome.micros[i] += report->micros[i];
-    At(outcome.micros, Step::kExec) =
-        static_cast<uint32_t>(SystemClock().BootMicros() - report->done_at_us);
-    if (report->failed) {
-      outcome.status = Fail(Error(report->code, report->message, report->error_number));
-      outcome.step = report->step;
-    }
-  }
-  const Built built = std::move(sandbox.built);
-  sandbox.built = nullptr;
-  if (outcome.status) return built(outcome);
-  sandbox.built_failed = true;
-  // Answered only when nothing of it is left.
-  Destroy(id, [built, outcome](const Status&) { built(outcome); });
+  done(outcome);
 }
 
 Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
@@ -258,8 +212,6 @@ bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
   if (found == by_pid_.end()) return false;
   const std::string id = found->second;
   Sandbox& sandbox = sandboxes_.at(id);
-  // Its report, if the child died while building, is complete by now.
-  if (sandbox.status) OnStatusReadable(id);
   MarkExited(sandbox, wait_status, true);
   if (!sandbox.gone.empty()) TryRemove(id);
   return true;
@@ -279,7 +231,7 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
   record.oom_killed = killed && usage && usage->oom_kills > 0;
-  if (sandbox.built_failed || !sandbox.gone.empty()) return;
+  if (sandbox.build_failed || !sandbox.gone.empty()) return;
   const Status recorded = WriteRecord(records_.get(), sandbox.record);
   if (!recorded)
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());

@@ -64,20 +64,15 @@ class Sandboxes {
   struct Sandbox {
     Record record;
     wire::Limits limits;
-    UniqueFd pidfd;   // adopted ones only: their exit comes by poll, not by SIGCHLD
-    UniqueFd status;  // while it is being built
-    std::string report;
-    Built built;
-    wire::StepMicros micros{};
-    bool built_failed = false;
+    UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
+    bool build_failed = false;
     std::vector<Gone> gone;  // somebody wants it destroyed
   };
 
   Status CheckPlan(const wire::Plan& plan, int control, int listener) const;
-  Result<pid_t> CloneChild(const wire::Plan& plan, const Slot& slot, int control, int listener,
-                           Sandbox* sandbox);
-  void OnStatusReadable(const std::string& id);
-  void FinishBuild(Sandbox& sandbox);
+  // Clones, and waits until execd is executed or the child has given up.
+  Result<pid_t> RunChild(const wire::Plan& plan, const Slot& slot, int control, int listener,
+                         ChildReport* report) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void TryRemove(const std::string& id);
 

@@ -202,6 +202,7 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
     case wire::RequestType::kStop:
       return sandboxes_.DestroyAll([this, done](const Status& status) {
         slots_.DropAll();
+        slots_.DropStrays();
         done(status);
         stopping_ = true;
       });

@@ -4,15 +4,14 @@
 #include <linux/netlink.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "runtime/base/sys.h"
-#include "runtime/spawner/mounts.h"
 #include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/slot_mounts.h"
 
 namespace atl::spawner {
 namespace {
@@ -45,27 +44,18 @@ Status WriteSysctls() {
   return {};
 }
 
-// Enters a new network namespace for good and returns its descriptor and a socket in it.
-Status MakeNetwork(UniqueFd* network, UniqueFd* rtnetlink) {
-  if (::unshare(CLONE_NEWNET) != 0) return FailSys("unshare CLONE_NEWNET");
-  ATOLL_TRY(WriteSysctls());
-  rtnetlink->reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  if (!*rtnetlink) return FailSys("socket NETLINK_ROUTE");
-  ATOLL_ASSIGN(*network, sys::Open("/proc/self/ns/net", O_RDONLY));
-  return {};
-}
-
-Status MakeMounts(const Host& host, uid_t base, Slot* slot) {
+// Enters new network, ipc and mount namespaces for good, and furnishes them.
+Status MakeNamespaces(const Host& host, uid_t base, BuiltSlot* built) {
   ATOLL_ASSIGN(const UniqueFd id_map, MakeUserNamespace({kStoreIdBase, base}, false));
-  ATOLL_ASSIGN(slot->store, CloneMount(host.store.tree(), "", false));
-  ATOLL_TRY(SetMountAttributes(slot->store.get(), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-                               id_map.get(), false));
-  ATOLL_ASSIGN(slot->devices, CloneMount(host.devices.get(), "", false));
-  const Status mapped =
-      SetMountAttributes(slot->devices.get(), MOUNT_ATTR_RDONLY, id_map.get(), false);
-  // Before Linux 6.3 a tmpfs cannot be id-mapped: /dev then shows "nobody" as its owner, no more.
-  if (!mapped) return SetMountAttributes(slot->devices.get(), MOUNT_ATTR_RDONLY, -1, false);
-  return {};
+  if (::setns(built->slot.cgroup.get(), CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
+  if (::unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS) != 0) return FailSys("unshare");
+  ATOLL_TRY(WriteSysctls());
+  built->rtnetlink.reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  if (!built->rtnetlink) return FailSys("socket NETLINK_ROUTE");
+  ATOLL_ASSIGN(built->slot.network, sys::Open("/proc/self/ns/net", O_RDONLY));
+  ATOLL_ASSIGN(built->slot.ipc, sys::Open("/proc/self/ns/ipc", O_RDONLY));
+  ATOLL_ASSIGN(built->slot.mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
+  return AssembleMounts(host, base, id_map.get());
 }
 
 Result<BuiltSlot> Build(const Host& host, uint32_t number, const wire::Limits& limits) {
@@ -80,8 +70,7 @@ Result<BuiltSlot> Build(const Host& host, uint32_t number, const wire::Limits& l
   ATOLL_TRY(host.cgroups.SetLimits(group, {}, limits));
   ATOLL_TRY(host.store.CreateUpper(number));
   ATOLL_ASSIGN(built.slot.user, MakeUserNamespace({0, base}, true));
-  ATOLL_TRY(MakeMounts(host, base, &built.slot));
-  ATOLL_TRY(MakeNetwork(&built.slot.network, &built.rtnetlink));
+  ATOLL_TRY(MakeNamespaces(host, base, &built));
   return built;
 }
 
@@ -94,8 +83,8 @@ Result<BuiltSlot> Build(const Host& host, uint32_t number, const wire::Limits& l
   Status sent;
   if (built) {
     const int fds[kFdCount] = {built->slot.network.get(), built->slot.cgroup.get(),
-                               built->slot.user.get(),    built->slot.store.get(),
-                               built->slot.devices.get(), built->rtnetlink.get()};
+                               built->slot.ipc.get(),     built->slot.mounts.get(),
+                               built->slot.user.get(),    built->rtnetlink.get()};
     sent = sys::SendMessage(channel, "+", fds);
   } else {
     sent = sys::SendMessage(channel, built.error().message().substr(0, kMaxMessage));
@@ -125,9 +114,9 @@ Result<BuiltSlot> ReceiveSlot(int channel, const wire::Limits& limits) {
   BuiltSlot built;
   built.slot.network = std::move(message.fds[0]);
   built.slot.cgroup = std::move(message.fds[1]);
-  built.slot.user = std::move(message.fds[2]);
-  built.slot.store = std::move(message.fds[3]);
-  built.slot.devices = std::move(message.fds[4]);
+  built.slot.ipc = std::move(message.fds[2]);
+  built.slot.mounts = std::move(message.fds[3]);
+  built.slot.user = std::move(message.fds[4]);
   built.rtnetlink = std::move(message.fds[5]);
   built.slot.limits = limits;
   return built;

@@ -12,13 +12,14 @@
 
 namespace atl::spawner {
 
+// All five are namespaces. Network, cgroup, ipc and mount namespace are owned by the initial user
+// namespace, so that nobody inside has rights over them.
 struct Slot {
-  UniqueFd network;  // namespace; owned by the initial user namespace, so that nobody inside has
-                     // rights over it
-  UniqueFd cgroup;   // namespace
-  UniqueFd user;     // namespace: 0 to 65535 onto the slot's range, sealed
-  UniqueFd store;    // detached mount of the store's tree, id-mapped to the slot's range
-  UniqueFd devices;  // detached mount of /dev, read-only, id-mapped where tmpfs can be (Linux 6.3)
+  UniqueFd network;
+  UniqueFd cgroup;
+  UniqueFd ipc;
+  UniqueFd mounts;      // see slot_mounts.h
+  UniqueFd user;        // 0 to 65535 onto the slot's range, sealed
   wire::Limits limits;  // what the cgroup has now
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/spawner/slots.h"
 
+#include <charconv>
+#include <string>
 #include <vector>
 
 #include "runtime/base/log.h"
@@ -35,10 +37,9 @@ void Slots::Finish(uint32_t slot) {
   pending_.erase(found);
   poller_.Remove(pending.build.channel.get());
   auto built = ReceiveSlot(pending.build.channel.get(), pending.limits);
-  if (!built || pending.abandoned) {
+  if (!built) {
     [[maybe_unused]] const Status cleaned = Dismantle(slot);
-    if (!pending.abandoned) pending.done(Fail(std::move(built).error()));
-    return;
+    return pending.done(Fail(std::move(built).error()));
   }
   prepared_[slot] = std::move(built->slot);
   pending.done(std::move(built->rtnetlink));
@@ -60,13 +61,33 @@ Status Slots::Drop(uint32_t slot) {
 }
 
 void Slots::DropAll() {
-  for (auto& [slot, pending] : pending_) pending.abandoned = true;
+  // A builder that is at work would make its group after we had looked.
+  while (!pending_.empty()) Finish(pending_.begin()->first);
   std::vector<uint32_t> numbers;
   for (const auto& [slot, state] : prepared_) numbers.push_back(slot);
   for (uint32_t slot : numbers) {
     const Status dropped = Drop(slot);
     if (!dropped)
       LogLine(LogLevel::kError, "cannot drop slot").Add("slot", slot).Add(dropped.error());
+  }
+}
+
+void Slots::DropStrays() {
+  const auto groups = host_.cgroups.Groups();
+  if (!groups) {
+    LogLine(LogLevel::kError, "cannot list groups").Add(groups.error());
+    return;
+  }
+  for (const std::string& group : *groups) {
+    uint32_t slot = 0;
+    const auto parsed = std::from_chars(group.data() + 1, group.data() + group.size(), slot);
+    if (parsed.ec != std::errc() || SlotGroup(slot) != group || in_use_(slot)) continue;
+    const Status dismantled = Dismantle(slot);
+    if (!dismantled) {
+      LogLine(LogLevel::kError, "cannot drop stray group")
+          .Add("group", group)
+          .Add(dismantled.error());
+    }
   }
 }
 

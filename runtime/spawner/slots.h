@@ -26,11 +26,11 @@ class Slots {
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
   Status Drop(uint32_t slot);
-  // The daemon has gone: what it had in stock is dismantled, and what is still being prepared will
-  // be, when it is ready.
+  // The daemon has gone: what it had in stock is dismantled. Waits for slots that are being built
+  // (milliseconds).
   void DropAll();
-  // Nothing is being prepared.
-  bool idle() const { return pending_.empty(); }
+  // For the end: groups of no slot and no sandbox, which a spawner that died has left.
+  void DropStrays();
 
   // cgroup and upper directory of a slot that nobody uses any more. kFailedPrecondition: a process
   // is still leaving the cgroup, try again.
@@ -41,7 +41,6 @@ class Slots {
     SlotBuild build;
     wire::Limits limits;
     Prepared done;
-    bool abandoned = false;  // whoever asked has gone
   };
   void Finish(uint32_t slot);
 

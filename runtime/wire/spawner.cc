@@ -9,7 +9,7 @@ constexpr uint32_t kMaxRecords = 8192;
 constexpr uint32_t kMaxNames = 64;
 
 constexpr std::array<std::string_view, static_cast<size_t>(Step::kCount)> kStepNames = {
-    "check", "state", "limits", "clone", "namespaces", "store",   "overlay", "proc", "sys",
+    "check", "state", "limits", "clone", "namespaces", "overlay", "proc",    "sys",
     "dev",   "etc",   "mask",   "pivot", "user",       "rlimits", "seccomp", "exec"};
 
 void PutLayers(Writer& writer, const std::vector<LayerId>& layers) {

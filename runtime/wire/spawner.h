@@ -68,7 +68,6 @@ enum class Step : uint8_t {
   kLimits,      // limits on the slot's cgroup
   kClone,       // from clone3 to the child's first instruction
   kNamespaces,  // setns into the slot's network and cgroup namespace
-  kStore,       // the id-mapped mount of the store
   kOverlay,
   kProc,
   kSys,

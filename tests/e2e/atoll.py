@@ -55,7 +55,7 @@ class Done:
 
 def image_archive(recipe):
     """The archive of images/recipes/RECIPE.sh, made once per build folder."""
-    archive = BUILD / 'images' / f'{recipe}.tar'
+    archive = BUILD / 'archives' / f'{recipe}.tar'
     if not archive.exists():
         archive.parent.mkdir(exist_ok=True)
         new = archive.with_suffix('.new')
@@ -102,8 +102,10 @@ class Daemon:
 
     def _is_up(self):
         if self.process.poll() is not None:
-            raise AssertionError(f'atolld ended with {self.process.returncode}:\n'
-                                 f'{self.log.read_text(encoding="utf-8")}')
+            logs = [path.read_text(encoding='utf-8')
+                    for path in (self.log, self.run_dir / 'spawner.log') if path.exists()]
+            raise AssertionError('\n'.join([f'atolld ended with {self.process.returncode}:',
+                                            *logs]))
         try:
             told = json.loads((self.run_dir / 'daemon.json').read_text(encoding='utf-8'))
         except (OSError, ValueError):
@@ -132,13 +134,26 @@ class Daemon:
         """The spawner of this run directory, or None."""
         for name in os.listdir('/proc'):
             if name.isdigit():
+                process = pathlib.Path('/proc', name)
                 try:
-                    command = pathlib.Path(f'/proc/{name}/cmdline').read_bytes().split(b'\0')
+                    # Its janitor and its slot builders have the same command line.
+                    of_run_dir = (os.fsencode(self.run_dir) in
+                                  (process / 'cmdline').read_bytes().split(b'\0'))
+                    comm = (process / 'comm').read_text(encoding='utf-8').strip()
+                    parent = (process / 'stat').read_text(encoding='utf-8').rpartition(')')[2]
                 except OSError:
                     continue
-                if command[0].endswith(b'atoll-spawner') and os.fsencode(self.run_dir) in command:
+                if of_run_dir and comm == 'atoll-spawner' and not self._is_spawner(
+                        parent.split()[1]):
                     return int(name)
         return None
+
+    @staticmethod
+    def _is_spawner(pid):
+        try:
+            return pathlib.Path('/proc', pid, 'comm').read_text(encoding='utf-8') == 'atoll-spawner\n'
+        except OSError:
+            return False
 
     def shutdown(self):
         """Ends everything, as a user would."""

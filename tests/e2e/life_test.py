@@ -79,7 +79,8 @@ class Life(unittest.TestCase):
     def test_leaves_nothing_behind(self):
         # The first one fills pools and caches.
         self.daemon.delete(self.daemon.create(self.image))
-        before = HostState.capture([self.daemon.data_dir, self.daemon.run_dir])
+        before = HostState.capture_settled(
+            5 * SLOWNESS, directories=[self.daemon.data_dir, self.daemon.run_dir])
         boxes = [self.daemon.create(self.image) for _ in range(5)]
         for box in boxes:
             # A process that survives its command, a file in the upper, a listener.
@@ -113,7 +114,7 @@ class WholeDaemon(unittest.TestCase):
         # Loads kernel modules and creates what outlives every daemon (cgroup roots, sysctls).
         with atoll.Daemon() as daemon:
             daemon.delete(daemon.create(daemon.import_busybox()))
-        before = HostState.capture()
+        before = HostState.capture_settled(5 * SLOWNESS)
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
             for _ in range(3):

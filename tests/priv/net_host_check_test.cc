@@ -63,7 +63,7 @@ TEST(NetHostCheck, TheNamedFixWorks) {
     lab.outside().Run([&] { listener = Listen(SOCK_STREAM, "203.0.113.2", 8000); });
     Reach reach = Reach::kConnected;
     Nft("table ip mine { chain routed { type filter hook forward priority 0; policy drop; }; }");
-    guest->ns.Run([&] { reach = TryConnect("203.0.113.2", 8000); });
+    guest->ns.Run([&] { reach = TryConnect("203.0.113.2", 8000, kSilenceMs); });
     EXPECT_EQ(reach, Reach::kSilence);
     Nft("add rule ip mine routed iifname \"atl7-*\" accept; add rule ip mine routed oifname "
         "\"atl7-*\" accept");

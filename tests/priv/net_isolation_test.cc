@@ -2,6 +2,8 @@
 // runs three times: under the rules; with the chains that stop it emptied, when it must succeed (so
 // that the test is known to be able to fail); and after the daemon has opened its network again.
 #include <gtest/gtest.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 
@@ -19,6 +21,8 @@ constexpr uint16_t kPort = 8000;
 struct World {
   NetLab lab;
   std::unique_ptr<Guest> a, b;
+  int limit_ms = kPatienceMs;  // for what is tried to show
+
   World() {
     lab.OpenNetwork();
     a = lab.AddGuest(1);
@@ -29,7 +33,7 @@ struct World {
     UniqueFd listener;
     In(server, [&] { listener = Listen(SOCK_STREAM, address, kPort); });
     Reach reach = Reach::kSilence;
-    In(client, [&] { reach = TryConnect(address, kPort); });
+    In(client, [&] { reach = TryConnect(address, kPort, limit_ms); });
     return reach == Reach::kConnected;
   }
   bool DatagramArrives(const NetNs* client, const NetNs* server, const std::string& address,
@@ -39,7 +43,7 @@ struct World {
     bool sent = false;
     In(client, [&] { sent = SendDatagram(from, address, kPort, "hello"); });
     EXPECT_TRUE(sent);
-    return WaitReadable(socket.get(), 150);
+    return WaitReadable(socket.get(), limit_ms);
   }
   static void In(const NetNs* ns, const std::function<void()>& f) {
     if (ns) {
@@ -67,11 +71,14 @@ TEST_P(NetAttack, FailsBecauseOfTheRules) {
   RunInOwnNetns([] {
     const Attack& attack = GetParam();
     World world;
+    world.limit_ms = kSilenceMs;
     EXPECT_FALSE(attack.succeeds(world)) << "under the rules";
+    world.limit_ms = kPatienceMs;
     for (const char* chain : attack.defence) Nft(std::string("flush chain inet atoll7 ") + chain);
     EXPECT_TRUE(attack.succeeds(world)) << "without the rules: the attack itself does not work";
     // The elements of live sandboxes are kept: traffic that is allowed still flows.
     world.lab.OpenNetwork();
+    world.limit_ms = kSilenceMs;
     EXPECT_FALSE(attack.succeeds(world)) << "with the rules again";
   });
 }
@@ -79,7 +86,7 @@ TEST_P(NetAttack, FailsBecauseOfTheRules) {
 void SetMac(unsigned char last) {
   const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
-  std::strcpy(request.ifr_name, "eth0");
+  std::memcpy(request.ifr_name, "eth0", sizeof "eth0");
   ASSERT_EQ(::ioctl(fd.get(), SIOCGIFHWADDR, &request), 0);
   request.ifr_hwaddr.sa_data[5] = static_cast<char>(last);
   ASSERT_EQ(::ioctl(fd.get(), SIOCSIFHWADDR, &request), 0);
@@ -112,7 +119,7 @@ bool RawArrives(World& world, const std::string& target, int protocol) {
   bool sent = false;
   world.a->ns.Run([&] { sent = SendDatagram("", target, 0, "01234567", protocol); });
   EXPECT_TRUE(sent);
-  return WaitReadable(receiver.get(), 150);
+  return WaitReadable(receiver.get(), world.limit_ms);
 }
 
 // The host forwards a port of its own into a container that the sandbox may not reach directly.
@@ -123,7 +130,7 @@ bool RedirectedPortConnects(World& world) {
   UniqueFd listener;
   world.lab.outside().Run([&] { listener = Listen(SOCK_STREAM, "203.0.113.2", kPort); });
   Reach reach = Reach::kSilence;
-  world.a->ns.Run([&] { reach = TryConnect("203.0.113.1", kPort); });
+  world.a->ns.Run([&] { reach = TryConnect("203.0.113.1", kPort, world.limit_ms); });
   return reach == Reach::kConnected;
 }
 
@@ -193,6 +200,43 @@ std::vector<Attack> Attacks() {
 
 INSTANTIATE_TEST_SUITE_P(All, NetAttack, ::testing::ValuesIn(Attacks()),
                          [](const auto& test) { return test.param.name; });
+
+// Whether the host's end of a link answers the ARP question for an address that the host has
+// elsewhere.
+bool AnswersArp(const Guest& guest, int limit_ms) {
+  bool answered = false;
+  guest.ns.Run([&] {
+    const UniqueFd fd(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ARP)));
+    sockaddr_ll link{};
+    link.sll_family = AF_PACKET;
+    link.sll_protocol = htons(ETH_P_ARP);
+    link.sll_ifindex = netpolicy::kInsideIfindex;
+    link.sll_halen = 6;
+    std::memset(link.sll_addr, 0xff, 6);
+    // Ethernet, IPv4, request; sender 06:61:74:07:00:01 10.207.0.1, wanted 203.0.113.1.
+    const unsigned char question[28] = {0,  1,   8, 0, 6, 4, 0, 1, 0x06, 0x61, 0x74, 7, 0,   1,
+                                        10, 207, 0, 1, 0, 0, 0, 0, 0,    0,    203,  0, 113, 1};
+    ASSERT_EQ(::sendto(fd.get(), question, sizeof question, 0, reinterpret_cast<sockaddr*>(&link),
+                       sizeof link),
+              28);
+    answered = WaitReadable(fd.get(), limit_ms);
+  });
+  return answered;
+}
+
+TEST(NetReach, HostAnswersNoArp) {
+  RunInOwnNetns([] {
+    World world;
+    EXPECT_FALSE(AnswersArp(*world.a, kSilenceMs));
+    const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq request{};
+    std::memcpy(request.ifr_name, "atl7-1", sizeof "atl7-1");
+    ASSERT_EQ(::ioctl(fd.get(), SIOCGIFFLAGS, &request), 0);
+    request.ifr_flags = static_cast<short>(request.ifr_flags & ~IFF_NOARP);
+    ASSERT_EQ(::ioctl(fd.get(), SIOCSIFFLAGS, &request), 0);
+    EXPECT_TRUE(AnswersArp(*world.a, kPatienceMs)) << "the question itself does not work";
+  });
+}
 
 TEST(NetReach, OutboundTcpIsTranslated) {
   RunInOwnNetns([] {

@@ -70,7 +70,12 @@ void AddRoute(const std::string& network, int prefix, const std::string& gateway
 UniqueFd Listen(int type, const std::string& address, uint16_t port);
 // What became of a connection attempt to a listener.
 enum class Reach { kConnected, kUnreachable, kSilence, kRefused };
-Reach TryConnect(const std::string& address, uint16_t port);
+// How long a packet is waited for that should not come, and one that should: it takes well under a
+// millisecond, but a busy machine may keep the softirq thread from it. Less than the second after
+// which TCP would send again and hide a loss.
+inline constexpr int kSilenceMs = 200;
+inline constexpr int kPatienceMs = 900;
+Reach TryConnect(const std::string& address, uint16_t port, int limit_ms = kPatienceMs);
 // Sends one datagram, UDP or (raw_protocol) raw; `from` may be empty. False if that failed.
 bool SendDatagram(const std::string& from, const std::string& to, uint16_t port,
                   const std::string& payload, int raw_protocol = 0);

@@ -84,7 +84,7 @@ Result<int> RunCommand(Api& api, const std::string& sandbox_id, const Command& c
   const auto response =
       api.Stream(std::move(call), [&events](std::string_view bytes) { return events.Feed(bytes); });
   if (CaughtSignal() != 0 || !writable) {
-    Interrupt(api, proxy, headers, events.command_id());
+    if (command.stop_on_interrupt) Interrupt(api, proxy, headers, events.command_id());
     // Nobody reads our output any more: as if SIGPIPE had ended us.
     return 128 + (CaughtSignal() != 0 ? CaughtSignal() : SIGPIPE);
   }

@@ -13,11 +13,12 @@ struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> env;  // NAME=VALUE
   std::string cwd;               // empty: the sandbox's own
+  // Whether an interrupt stops the command; needless if the sandbox is deleted then anyway.
+  bool stop_on_interrupt = true;
 };
 
 // Prints stdout and stderr as they come; the exit code of the command, 128 + signal if an interrupt
-// ended the wait (the command has been stopped then), or why it could not be run. `cancel_fd` comes
-// from CatchInterrupts.
+// ended the wait, or why it could not be run. `cancel_fd` comes from CatchInterrupts.
 Result<int> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
                        int cancel_fd);
 

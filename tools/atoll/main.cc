@@ -72,6 +72,11 @@ int Main(int argc, char** argv) {
       "  atoll shutdown --all                                 end everything\n\n"
       "Without --server the daemon of this machine is used, and its key if it can be read.");
   try {
+    app.parse_complete_callback([&] {
+      if (!command.empty() && !app.got_subcommand("run") && !app.got_subcommand("exec")) {
+        throw CLI::ExtrasError({"-- " + command.front()});
+      }
+    });
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // 0 for --help; CLI11's own numbers for the rest mean nothing to anybody.

@@ -13,7 +13,7 @@ def check(root):
     sources = tree.files(root, *tree.CODE)
     run = subprocess.run(['clang-format', '--dry-run', '--Werror', *sources], cwd=root, text=True,
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    complaints = sorted({line.split(': error:')[0] for line in run.stderr.splitlines()
+    complaints = sorted({line.split(':')[0] for line in run.stderr.splitlines()
                          if ': error:' in line})
     if run.returncode and not complaints:
         complaints = run.stderr.splitlines() or [f'clang-format: exit status {run.returncode}']

@@ -29,10 +29,7 @@ Finding CheckOverlay(const HostOptions& options);
 std::vector<Finding> CheckCgroups();
 
 // network.cc
-Finding CheckNftables();
-Finding CheckVeth();
-Finding CheckIpv6();
-Finding CheckForwarding();
+std::vector<Finding> CheckNetwork();
 
 // storage.cc
 Finding CheckDataDir(const HostOptions& options);

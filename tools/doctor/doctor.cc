@@ -17,10 +17,7 @@ std::vector<Finding> Examine(const HostOptions& options) {
   std::vector<Finding> findings = {CheckRoot(),    CheckKernelVersion(), CheckUserNamespaces(),
                                    CheckSeccomp(), CheckMemfdExec(),     CheckOverlay(options)};
   for (Finding& finding : CheckCgroups()) findings.push_back(std::move(finding));
-  findings.push_back(CheckNftables());
-  findings.push_back(CheckVeth());
-  findings.push_back(CheckIpv6());
-  findings.push_back(CheckForwarding());
+  for (Finding& finding : CheckNetwork()) findings.push_back(std::move(finding));
   findings.push_back(CheckDataDir(options));
   findings.push_back(CheckUser(options));
   findings.push_back(CheckPort(options));

@@ -1,74 +1,41 @@
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/veth.h>
-#include <sched.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "netpolicy/forwarding.h"
-#include "netpolicy/netlink.h"
-#include "netpolicy/nft.h"
+// netpolicy knows best what it needs.
+#include "netpolicy/host_check.h"
 #include "tools/doctor/checks.h"
-#include "tools/doctor/child.h"
 
 namespace atl::doctor {
 namespace {
 
-constexpr char kAsRoot[] = "run: sudo atoll doctor";
+// Of the first daemon of a host; others differ in names only.
+constexpr uint32_t kInstance = 0;
 
-// In a network namespace of the probe's own, so the host's tables and links stay as they are.
-Status TryNftables() {
-  ATOLL_ASSIGN(const UniqueFd socket, netpolicy::OpenNetlink(NETLINK_NETFILTER));
-  netpolicy::NftTransaction transaction("atoll_probe");
-  transaction.AddTable();
-  transaction.AddBaseChain("forward", {"filter", 2, 0});
-  transaction.AddBaseChain("nat", {"nat", 4, 100});
-  return transaction.Commit(socket.get());
-}
-
-Status TryVeth() {
-  ATOLL_ASSIGN(const UniqueFd socket, netpolicy::OpenNetlink(NETLINK_ROUTE));
-  netpolicy::NetlinkBatch batch;
-  batch.Begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, "RTM_NEWLINK veth");
-  batch.Header(ifinfomsg{});
-  batch.PutString(IFLA_IFNAME, "probe");
-  {
-    auto info = batch.OpenNest(IFLA_LINKINFO);
-    batch.PutString(IFLA_INFO_KIND, "veth");
+Grade GradeOf(netpolicy::HostFinding::Level level) {
+  using Level = netpolicy::HostFinding::Level;
+  switch (level) {
+    case Level::kOk:
+      return Grade::kOk;
+    case Level::kWarning:
+      return Grade::kWarning;
+    case Level::kBlocked:
+      return Grade::kMissing;
   }
-  return netpolicy::Exchange(socket.get(), batch);
+  return Grade::kMissing;
 }
 
 }  // namespace
 
-Finding CheckNftables() {
-  if (geteuid() != 0) return Warning("nftables", "not checked", kAsRoot);
-  const Status tried = RunInNamespaces(CLONE_NEWNET, TryNftables);
-  if (tried) return Ok("nftables", "rules and NAT can be set");
-  return Missing(
-      "nftables", tried.error().message(),
-      "run: modprobe nf_tables nft_chain_nat (kernel: CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT)");
-}
-
-Finding CheckVeth() {
-  if (geteuid() != 0) return Warning("veth", "not checked", kAsRoot);
-  const Status tried = RunInNamespaces(CLONE_NEWNET, TryVeth);
-  if (tried) return Ok("veth", "links can be made");
-  return Missing("veth", tried.error().message(), "run: modprobe veth (kernel: CONFIG_VETH)");
-}
-
-Finding CheckIpv6() {
-  if (netpolicy::Ipv6Available()) return Ok("ipv6", "available");
-  return Warning("ipv6", "switched off: sandboxes get IPv4 only",
-                 "run: sysctl -w net.ipv6.conf.all.disable_ipv6=0 "
-                 "net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.lo.disable_ipv6=0");
-}
-
-Finding CheckForwarding() {
-  const netpolicy::Forwarding forwarding = netpolicy::ReadForwarding();
-  if (forwarding.ipv4) return Ok("forwarding", "on");
-  // The daemon turns it on when it starts and needs no help.
-  return Ok("forwarding", "off; the daemon turns it on when it starts");
+std::vector<Finding> CheckNetwork() {
+  std::vector<Finding> findings;
+  for (const netpolicy::HostFinding& found : netpolicy::CheckHost(kInstance)) {
+    // "subject: what was found" where it is written so.
+    const size_t colon = found.what.find(": ");
+    Finding finding{"network", GradeOf(found.level), found.what, found.fix};
+    if (colon != std::string::npos) {
+      finding.name = found.what.substr(0, colon);
+      finding.text = found.what.substr(colon + 2);
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
 }
 
 }  // namespace atl::doctor

@@ -4,6 +4,7 @@ User, pid, mount, network, ipc and uts namespaces; a tmpfs root with the host's 
 read-only and its own /etc, /dev, /proc; capabilities cut down; a control socket pair, a listening
 socket and a cgroup v2 directory as descriptors 3, 4 and 5. Needs root.
 """
+import codecs
 import ctypes
 import errno
 import http.client
@@ -16,6 +17,8 @@ import struct
 import tempfile
 import time
 
+# Codecs are loaded at their first use, which may be in the sandbox's root.
+codecs.lookup('ascii')
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -214,6 +217,7 @@ class Sandbox:
         return os.open(self.cgroup, os.O_RDONLY | os.O_DIRECTORY)
 
     def child(self, execd, control, listener, cgroup_fd, ready, mapped, tmp_size, setup):
+        LIBC.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: no sandbox survives its test
         os.setsid()
         check(LIBC.unshare(CLONE_NEWUSER), 'unshare user')
         os.write(ready, b'u')
@@ -227,11 +231,11 @@ class Sandbox:
         if first:
             # The pid as the host sees it: the namespace of this process is still the host's.
             os.write(ready, str(first).encode())
-            os.close(ready)
+            os.closerange(3, 4096)  # or the sockets' ends would stay open here
             _, status = os.waitpid(first, 0)
             os._exit(os.waitstatus_to_exitcode(status) & 0xff)
         os.read(mapped, 1)
-        LIBC.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: no sandbox survives its test
+        LIBC.prctl(1, 9)
         build_root(self.directory, tmp_size)
         bring_loopback_up()
         if setup:

@@ -337,6 +337,16 @@ TEST(Server, RefusesWhatParsersDisagreeOn) {
   }
 }
 
+TEST(Server, TellsAStrangerAtOnceThatItIsNoHttp) {
+  // Neither would ever send the blank line that ends a head.
+  RunningServer server(Echo);
+  for (const std::string bytes : {"GET / HTTP/1.1\nHost: h\n\n", "\x16\x03\x01\x02", "\n"}) {
+    Peer peer = server.Connect();
+    peer.Send(bytes);
+    EXPECT_EQ(peer.ReadResponse().substr(0, 12), "HTTP/1.1 400") << bytes;
+  }
+}
+
 TEST(Server, RefusesMalformedChunks) {
   RunningServer server(Echo);
   const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -351,6 +361,9 @@ TEST(Server, RefusesMalformedChunks) {
                                 "1\r\nx\r\n0\r\n x: y\r\n\r\n",
                                 "ffffffffffffffffffff\r\n",
                                 "1;" + std::string(2000, 'e') + "\r\nx\r\n0\r\n\r\n",
+                                "1\r\nxy\n0\r\n\r\n",
+                                "1\r\nx\ry0\r\n\r\n",
+                                "1\r\nx\r\n0\r\n\ry",
                                 "0\r\nT: " + std::string(10000, 't') + "\r\n\r\n"};
   for (const std::string& body : bodies) {
     Peer peer = server.Connect();

@@ -1,0 +1,104 @@
+#include "bench/own_daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "bench/host_view.h"
+#include "bench/process.h"
+#include "bench/samples.h"
+#include "runtime/base/sys.h"
+
+namespace atl::bench {
+namespace {
+
+constexpr int64_t kPatienceUs = 20'000'000;
+constexpr size_t kFileLimit = 1 << 20;
+
+bool HasEnded(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OwnDaemon>> OwnDaemon::Start(const std::string& program) {
+  std::unique_ptr<OwnDaemon> daemon(new OwnDaemon());
+  ATOLL_TRY(daemon->Begin(program));
+  return daemon;
+}
+
+Status OwnDaemon::Begin(const std::string& program) {
+  char name[] = "/var/tmp/atoll-bench.XXXXXX";
+  if (!::mkdtemp(name)) return FailSys("mkdtemp /var/tmp");
+  top_ = name;
+  // The daemon's user and the sandboxes' ids pass through it.
+  if (::chmod(name, 0755) != 0) return FailSys("chmod " + top_);
+  ATOLL_ASSIGN(const UniqueFd log,
+               sys::Open(top_ + "/atolld.log", O_WRONLY | O_CREAT | O_APPEND, 0644));
+  ATOLL_ASSIGN(pid_, Spawn({program, "--server-port", "0", "--storage-data-dir", data_dir(),
+                            "--runtime-run-dir", top_ + "/run"},
+                           log.get(), log.get()));
+  ATOLL_TRY(AwaitAnswer());
+  return FindSpawner();
+}
+
+Status OwnDaemon::AwaitAnswer() {
+  const int64_t deadline = NowMicros() + kPatienceUs;
+  while (NowMicros() < deadline && !HasEnded(pid_)) {
+    auto text = sys::ReadFileAt(AT_FDCWD, top_ + "/run/daemon.json", kFileLimit);
+    const auto told = nlohmann::json::parse(text ? *text : "", nullptr, false);
+    if (!told.is_object()) {
+      Rest(20);
+      continue;
+    }
+    const std::string url = told.value("url", "");
+    const char* digits = url.data() + url.rfind(':') + 1;
+    std::from_chars(digits, url.data() + url.size(), port_);
+    ATOLL_ASSIGN(key_, sys::ReadFileAt(AT_FDCWD, told.value("key_file", ""), kFileLimit));
+    while (!key_.empty() && key_.back() == '\n') key_.pop_back();
+    ATOLL_ASSIGN(SandboxApi api, Connect());
+    return api.AwaitFullPool();
+  }
+  std::string logs;
+  for (const char* name : {"/atolld.log", "/run/spawner.log"}) {
+    auto log = sys::ReadFileAt(AT_FDCWD, top_ + name, kFileLimit);
+    if (log) logs += *log;
+  }
+  return Fail(Code::kUnavailable, "atolld does not answer; its log:\n" + logs);
+}
+
+Status OwnDaemon::FindSpawner() {
+  ATOLL_ASSIGN(spawner_, ProcessesNamed("atoll-spawner", top_ + "/run"));
+  if (spawner_.empty()) return Fail(Code::kInternal, "no atoll-spawner with run directory " + top_);
+  return {};
+}
+
+OwnDaemon::~OwnDaemon() {
+  if (pid_ > 0 && !HasEnded(pid_)) {
+    Status stopped = Fail(Code::kUnavailable, "it does not answer");
+    auto api = Connect();
+    if (api) stopped = api->Shutdown();
+    if (!stopped) {
+      std::fprintf(stderr, "bench: stopping atolld: %s\n", stopped.error().message().c_str());
+      ::kill(pid_, SIGKILL);
+    }
+  }
+  if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  const size_t slash = top_.rfind('/');
+  if (slash == std::string::npos) return;
+  auto parent = sys::Open(top_.substr(0, slash), O_RDONLY | O_DIRECTORY);
+  if (parent) {
+    const Status removed = sys::RemoveTree(parent->get(), top_.substr(slash + 1));
+    if (!removed) std::fprintf(stderr, "bench: %s\n", removed.error().message().c_str());
+  }
+}
+
+}  // namespace atl::bench

@@ -1,0 +1,45 @@
+// An atolld with directories of its own and a free port, and its spawner.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/sandbox_api.h"
+#include "runtime/base/result.h"
+
+namespace atl::bench {
+
+class OwnDaemon {
+ public:
+  // Starts `program` as root; it drops to the user that owns the sandboxes' sockets by itself.
+  static Result<std::unique_ptr<OwnDaemon>> Start(const std::string& program);
+  OwnDaemon(const OwnDaemon&) = delete;
+  OwnDaemon& operator=(const OwnDaemon&) = delete;
+  // Ends sandboxes, daemon and spawner, and removes the directories.
+  ~OwnDaemon();
+
+  Result<SandboxApi> Connect() const { return SandboxApi::Connect(port_, key_); }
+  pid_t pid() const { return pid_; }
+  // The spawner and whatever process it keeps for itself.
+  const std::vector<pid_t>& spawner() const { return spawner_; }
+  const std::string& top() const { return top_; }
+  std::string data_dir() const { return top_ + "/data"; }
+
+ private:
+  OwnDaemon() = default;
+  Status Begin(const std::string& program);
+  Status AwaitAnswer();
+  Status FindSpawner();
+
+  std::string top_;
+  pid_t pid_ = -1;
+  uint16_t port_ = 0;
+  std::string key_;
+  std::vector<pid_t> spawner_;
+};
+
+}  // namespace atl::bench

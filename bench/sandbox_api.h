@@ -1,0 +1,53 @@
+// The requests that are measured, as a client of the API makes them.
+//
+// Thread rule: one thread per object.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "bench/lean_client.h"
+#include "bench/samples.h"
+#include "runtime/base/result.h"
+
+namespace atl::bench {
+
+struct Sandbox {
+  std::string id;
+  std::string command_path;     // of execd's /command, through the proxy
+  std::string command_headers;  // its access token
+};
+
+// What one client saw of one kind of request after the other.
+struct CommandTimes {
+  Samples first;     // request sent → the bytes of its output are here
+  Samples complete;  // request sent → end of the event stream
+};
+
+class SandboxApi {
+ public:
+  static Result<SandboxApi> Connect(uint16_t port, const std::string& key);
+
+  // Idles until deleted; default limits, network on. `execd` not asked for yet.
+  Result<Sandbox> Create(const std::string& image);
+  // GET …/endpoints/44772: where commands go, and the token that they need.
+  Status FindExecd(Sandbox* sandbox);
+  // `echo hi`; the times of this request are added if `times` is not null.
+  Status Echo(const Sandbox& sandbox, CommandTimes* times);
+  Status Delete(const Sandbox& sandbox);
+
+  Status ImportImage(const std::string& name, const std::string& archive);
+  // GET /v1/metrics: name, with labels → value.
+  Result<std::map<std::string, double>> Metrics();
+  // Waits until the pool of network slots is as full as it gets.
+  Status AwaitFullPool();
+  // Ends every sandbox and the daemon.
+  Status Shutdown();
+
+ private:
+  explicit SandboxApi(LeanClient client) : client_(std::move(client)) {}
+  LeanClient client_;
+};
+
+}  // namespace atl::bench

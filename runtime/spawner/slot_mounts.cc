@@ -1,0 +1,121 @@
+#include "runtime/spawner/slot_mounts.h"
+
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <sys/fsuid.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/mounts.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr uint64_t kNoSuidDevExec = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+// World-readable facts about the host's firmware and power.
+constexpr const char* kMaskedInSys[] = {"firmware", "devices/virtual/powercap"};
+
+Result<UniqueFd> MountAt(int dir, const char* name, const char* type, const MountOptions& options,
+                         uint64_t attributes) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::OpenBeneath(dir, name, O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(UniqueFd mount, NewMount(type, options, attributes));
+  ATOLL_TRY(Attach(mount.get(), target.get(), name));
+  return mount;
+}
+
+Status AttachAt(int mount, int dir, const char* name) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::OpenBeneath(dir, name, O_PATH | O_DIRECTORY));
+  return Attach(mount, target.get(), name);
+}
+
+Status MountStore(const Host& host, int top, int id_map) {
+  // By name: only a mount of this namespace can be cloned, descriptors of the spawner's belong to
+  // its own.
+  ATOLL_ASSIGN(const UniqueFd store,
+               CloneMount(AT_FDCWD, (host.store.path() + "/fs").c_str(), false));
+  ATOLL_TRY(SetMountAttributes(store.get(), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, id_map, false));
+  return AttachAt(store.get(), top, "store");
+}
+
+Status MountDevices(const Host& host, int top, uid_t base, int id_map) {
+  ATOLL_ASSIGN(const UniqueFd dev, CloneMount(AT_FDCWD, host.devices.c_str(), false));
+  // Before Linux 6.3 a tmpfs cannot be id-mapped: /dev then shows "nobody" as its owner, no more.
+  if (!SetMountAttributes(dev.get(), MOUNT_ATTR_RDONLY, id_map, false)) {
+    ATOLL_TRY(SetMountAttributes(dev.get(), MOUNT_ATTR_RDONLY, -1, false));
+  }
+  ATOLL_TRY(AttachAt(dev.get(), top, "dev"));
+  // Group 5 is tty in Debian, Alpine and Fedora alike.
+  ATOLL_TRY(MountAt(dev.get(), "pts", "devpts",
+                    {{"newinstance", ""},
+                     {"ptmxmode", "0666"},
+                     {"mode", "0620"},
+                     {"gid", std::to_string(base + 5)}},
+                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+  ATOLL_TRY(MountAt(dev.get(), "shm", "tmpfs",
+                    {{"mode", "1777"}, {"size", std::to_string(kDefaultShmBytes)}},
+                    kNoSuidDevExec));
+  ATOLL_TRY(MountAt(dev.get(), "mqueue", "mqueue", {}, kNoSuidDevExec));
+  return {};
+}
+
+Status MountSysfs(int top, int empty) {
+  // sysfs shows the network namespace it was mounted from, and asks for rights over it.
+  ATOLL_ASSIGN(const UniqueFd sysfs,
+               MountAt(top, "sys", "sysfs", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY));
+  // Language runtimes size themselves by what they find here. Its root is the sandbox's own group.
+  ATOLL_TRY(MountAt(sysfs.get(), "fs/cgroup", "cgroup2", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY));
+  for (const char* path : kMaskedInSys) {
+    const auto target = sys::OpenBeneath(sysfs.get(), path, O_PATH | O_DIRECTORY);
+    if (!target && target.error().error_number() == ENOENT) continue;
+    if (!target) return Fail(target.error());
+    ATOLL_ASSIGN(const UniqueFd cover, CloneMount(empty, "", false));
+    ATOLL_TRY(Attach(cover.get(), target->get(), path));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status ActAs(uid_t base) {
+  // No fix-up: a change of fsuid would take the file system capabilities away.
+  if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
+  ::setfsgid(base);
+  ::setfsuid(base);
+  if (static_cast<uid_t>(::setfsuid(static_cast<uid_t>(-1))) != base) {
+    return Fail(Code::kInternal, "setfsuid " + std::to_string(base) + ": refused");
+  }
+  ::umask(0);
+  return {};
+}
+
+Status AssembleMounts(const Host& host, uid_t base, int id_map) {
+  ATOLL_TRY(ActAs(base));
+  ATOLL_ASSIGN(const UniqueFd staging, sys::Open(host.staging, O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd top,
+               NewMount("tmpfs", {{"mode", "0755"}, {"size", "256k"}, {"nr_inodes", "32"}},
+                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
+  ATOLL_TRY(Attach(top.get(), staging.get(), "staging"));
+  for (const char* name : {"store", "root", "dev", "sys", "etc", "empty"}) {
+    if (::mkdirat(top.get(), name, 0755) != 0) return FailSys(std::string("mkdir ") + name);
+  }
+  ATOLL_ASSIGN(const UniqueFd empty, MountAt(top.get(), "empty", "tmpfs",
+                                             {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
+                                             kNoSuidDevExec | MOUNT_ATTR_RDONLY));
+  ATOLL_TRY(MountStore(host, top.get(), id_map));
+  ATOLL_TRY(MountDevices(host, top.get(), base, id_map));
+  ATOLL_TRY(MountSysfs(top.get(), empty.get()));
+  if (::fchdir(top.get()) != 0) return FailSys("fchdir");
+  // pivot_root(".", "."): the old root ends up on top of the new one and is taken off by the next
+  // call, so no directory for it is needed (pivot_root(2), notes).
+  if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
+  if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount the host's tree");
+  return {};
+}
+
+}  // namespace atl::spawner
