@@ -186,19 +186,6 @@ class HostState:
         items['paths'] = {path for directory in directories for path in paths_below(directory)}
         return cls(items, tuple(directories), ignore)
 
-    @classmethod
-    def capture_settled(cls, seconds, **arguments):
-        """A capture that agrees in numbers with the one before it: pools have refilled."""
-        deadline = time.monotonic() + seconds
-        last = cls.capture(**arguments)
-        while True:
-            state = cls.capture(**arguments)
-            if state.numbers() == last.numbers():
-                return state
-            if time.monotonic() > deadline:
-                raise AssertionError(f'the host does not settle: {last.difference(state)}')
-            last = state
-
     def difference(self, later):
         """Lines "+ kind: item" for what `later` has more, "- kind: item" for what it lacks."""
         lines = []
