@@ -87,8 +87,8 @@ void LeafPool::Collect() {
     }
     std::unique_ptr<Leaf> leaf = std::move(returned_[i]);
     returned_.erase(returned_.begin() + static_cast<std::ptrdiff_t>(i));
-    // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because the
-    // fork compares the kill count of its parent's group with that of its own.
+    // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
+    // the fork compares the kill count of its parent's group with that of its own.
     if (!spare_ && !leaf->killed) {
       leaf->oom_kills_before = OomKills(*leaf);
       spare_ = std::move(leaf);
