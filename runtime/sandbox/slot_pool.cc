@@ -59,7 +59,7 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
 }
 
 void SlotPool::Take(Taken taken) {
-  last_taken_us_ = clock_.BootMicros();
+  last_used_us_ = clock_.BootMicros();
   if (!ready_.empty() && waiters_.empty()) {
     const uint32_t slot = ready_.front();
     ready_.pop_front();
@@ -94,7 +94,9 @@ void SlotPool::Discard(uint32_t slot) {
 
 void SlotPool::SetBusy(bool busy) {
   busy_ = busy;
-  if (!busy) Pump();
+  if (busy) return;
+  last_used_us_ = clock_.BootMicros();
+  Pump();
 }
 
 void SlotPool::Rest(uint32_t slot) {
@@ -130,7 +132,11 @@ void SlotPool::Pump() {
     if (waiters_.size() <= preparing_) {
       // Nobody waits: keep the stock, in quiet moments.
       if (busy_ || preparing_ > 0 || ready_.size() >= config_.ready) return;
-      const int64_t due = std::max(last_taken_us_ + config_.refill_delay_us, retry_at_us_);
+      // Half a stock can wait until the client of the last build has had its first output; less
+      // cannot.
+      const bool low = ready_.size() * 2 < config_.ready;
+      const int64_t rest_until = last_used_us_ + (low ? 0 : config_.refill_delay_us);
+      const int64_t due = std::max(rest_until, retry_at_us_);
       if (now < due) return PumpLater(due - now);
     }
     const uint32_t slot = PickNumber();

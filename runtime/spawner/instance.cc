@@ -39,6 +39,8 @@ bool Exists(const std::string& path) {
 
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
+  // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
+  // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
   enum class Pass { kOurs, kUnowned, kLeft };
   for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
     for (uint32_t number = 0; number < kMaxInstances; ++number) {
