@@ -22,8 +22,6 @@ namespace {
 constexpr char kProgram[] = "atoll-spawner";
 // Adopting a thousand sandboxes takes a while.
 constexpr int kReadyTimeoutMs = 30000;
-constexpr int kConnectTries = 50;
-constexpr int kConnectPauseMs = 100;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
@@ -51,8 +49,7 @@ class SpawnActions {
     ::posix_spawnattr_destroy(&attributes_);
   }
 
-  // A new session (a terminal's Ctrl-C is not for the spawner; its keeper and it are one process
-  // group), default signals, nothing blocked;
+  // A new session (a terminal's Ctrl-C is not for the spawner), default signals, nothing blocked;
   // everything that is open here is close-on-exec.
   Result<pid_t> Spawn(const std::string& program, std::vector<std::string> argv, int ready,
                       int log) {
@@ -125,17 +122,15 @@ Status StartSpawner(const Config& config) {
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   SpawnActions actions;
-  ATOLL_ASSIGN(
-      const pid_t pid,
-      actions.Spawn(program,
-                    {"atoll-keeper", "--keep", "--data-dir", config.data_dir, "--run-dir",
-                     config.run_dir, "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
-                    pipe.write.get(), log.get()));
+  ATOLL_ASSIGN(const pid_t pid,
+               actions.Spawn(program,
+                             {kProgram, "--data-dir", config.data_dir, "--run-dir", config.run_dir,
+                              "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
+                             pipe.write.get(), log.get()));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.
-    // A keeper first, so that it starts no other.
-    ::kill(-pid, SIGKILL);
+    ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     return ready;
   }
@@ -143,30 +138,19 @@ Status StartSpawner(const Config& config) {
   return {};
 }
 
-using Client = Result<std::unique_ptr<launch::SpawnerClient>>;
-
-bool NobodyAnswers(const Client& client) {
-  return !client &&
-         (client.error().code() == Code::kNotFound || client.error().code() == Code::kUnavailable);
-}
-
 }  // namespace
 
-Client ConnectOrStartSpawner(const Config& config, wire::Reply* hello) {
-  Client client = launch::SpawnerClient::Connect(config.run_dir, hello);
-  if (NobodyAnswers(client)) {
-    const Status started = StartSpawner(config);
-    // One may be starting already, because its keeper found it dead at the same time as we did;
-    // ours has then stood back.
-    for (int i = 0; i < kConnectTries; ++i) {
-      client = launch::SpawnerClient::Connect(config.run_dir, hello);
-      if (!NobodyAnswers(client)) break;
-      if (started) break;
-      ::poll(nullptr, 0, kConnectPauseMs);
-    }
-    if (!started && NobodyAnswers(client)) return Fail(started.error());
+Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
+                                                                     wire::Reply* hello) {
+  auto client = launch::SpawnerClient::Connect(config.run_dir, hello);
+  if (client) return client;
+  const Code code = client.error().code();
+  if (code != Code::kNotFound && code != Code::kUnavailable) {
+    return Fail(std::move(client).error().Wrap("connect to the spawner"));
   }
-  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner"));
+  ATOLL_TRY(StartSpawner(config));
+  client = launch::SpawnerClient::Connect(config.run_dir, hello);
+  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
   return client;
 }
 
