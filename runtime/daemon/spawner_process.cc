@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
@@ -21,6 +22,8 @@ namespace {
 constexpr char kProgram[] = "atoll-spawner";
 // Adopting a thousand sandboxes takes a while.
 constexpr int kReadyTimeoutMs = 30000;
+constexpr int kConnectTries = 50;
+constexpr int kConnectPauseMs = 100;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
@@ -48,7 +51,8 @@ class SpawnActions {
     ::posix_spawnattr_destroy(&attributes_);
   }
 
-  // A new session (a terminal's Ctrl-C is not for the spawner), default signals, nothing blocked;
+  // A new session (a terminal's Ctrl-C is not for the spawner; its keeper and it are one process
+  // group), default signals, nothing blocked;
   // everything that is open here is close-on-exec.
   Result<pid_t> Spawn(const std::string& program, std::vector<std::string> argv, int ready,
                       int log) {
@@ -85,6 +89,19 @@ class SpawnActions {
   posix_spawnattr_t attributes_{};
 };
 
+// What it said last is most likely why.
+std::string LastLine(const std::string& path) {
+  constexpr off_t kTail = 1024;
+  auto fd = sys::Open(path, O_RDONLY | O_NOFOLLOW);
+  if (!fd) return "(cannot be read)";
+  const off_t end = ::lseek(fd->get(), 0, SEEK_END);
+  ::lseek(fd->get(), std::max<off_t>(0, end - kTail), SEEK_SET);
+  auto tail = sys::ReadAll(fd->get(), 1 << 20);
+  if (!tail) return "(cannot be read)";
+  while (tail->ends_with('\n')) tail->pop_back();
+  return tail->substr(tail->rfind('\n') + 1);
+}
+
 // One byte says ready; the end of the pipe without one, that it has ended.
 Status AwaitReady(int ready, const std::string& log) {
   pollfd wait{ready, POLLIN, 0};
@@ -97,7 +114,8 @@ Status AwaitReady(int ready, const std::string& log) {
   }
   char byte = 0;
   if (TEMP_FAILURE_RETRY(::read(ready, &byte, 1)) == 1) return {};
-  return Fail(Code::kUnavailable, "the spawner ended before it was ready; see " + log);
+  return Fail(Code::kUnavailable, "the spawner ended before it was ready; its log (" + log +
+                                      ") ends: " + LastLine(log));
 }
 
 Status StartSpawner(const Config& config) {
@@ -107,15 +125,17 @@ Status StartSpawner(const Config& config) {
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   SpawnActions actions;
-  ATOLL_ASSIGN(const pid_t pid,
-               actions.Spawn(program,
-                             {kProgram, "--data-dir", config.data_dir, "--run-dir", config.run_dir,
-                              "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
-                             pipe.write.get(), log.get()));
+  ATOLL_ASSIGN(
+      const pid_t pid,
+      actions.Spawn(program,
+                    {"atoll-keeper", "--keep", "--data-dir", config.data_dir, "--run-dir",
+                     config.run_dir, "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
+                    pipe.write.get(), log.get()));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.
-    ::kill(pid, SIGKILL);
+    // A keeper first, so that it starts no other.
+    ::kill(-pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     return ready;
   }
@@ -123,19 +143,30 @@ Status StartSpawner(const Config& config) {
   return {};
 }
 
+using Client = Result<std::unique_ptr<launch::SpawnerClient>>;
+
+bool NobodyAnswers(const Client& client) {
+  return !client &&
+         (client.error().code() == Code::kNotFound || client.error().code() == Code::kUnavailable);
+}
+
 }  // namespace
 
-Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
-                                                                     wire::Reply* hello) {
-  auto client = launch::SpawnerClient::Connect(config.run_dir, hello);
-  if (client) return client;
-  const Code code = client.error().code();
-  if (code != Code::kNotFound && code != Code::kUnavailable) {
-    return Fail(std::move(client).error().Wrap("connect to the spawner"));
+Client ConnectOrStartSpawner(const Config& config, wire::Reply* hello) {
+  Client client = launch::SpawnerClient::Connect(config.run_dir, hello);
+  if (NobodyAnswers(client)) {
+    const Status started = StartSpawner(config);
+    // One may be starting already, because its keeper found it dead at the same time as we did;
+    // ours has then stood back.
+    for (int i = 0; i < kConnectTries; ++i) {
+      client = launch::SpawnerClient::Connect(config.run_dir, hello);
+      if (!NobodyAnswers(client)) break;
+      if (started) break;
+      ::poll(nullptr, 0, kConnectPauseMs);
+    }
+    if (!started && NobodyAnswers(client)) return Fail(started.error());
   }
-  ATOLL_TRY(StartSpawner(config));
-  client = launch::SpawnerClient::Connect(config.run_dir, hello);
-  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
+  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner"));
   return client;
 }
 

@@ -1,5 +1,6 @@
-// Finds the spawner, or starts one. It outlives the daemon: a session of its own, and nobody's
-// child once we end.
+// Finds the spawner, or starts one, with a keeper that starts it again should it die: we cannot,
+// once we are no longer root. Both outlive the daemon: a session of their own, and nobody's
+// children once we end.
 #pragma once
 
 #include <memory>

@@ -135,17 +135,18 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     connection_->ReadMore([self = shared_from_this()](const ErrorCode& error) {
       if (self->ended_) return;
       if (error) return self->ClientGone();
-      if (self->connection_->input().size() < kMaxReadAhead) self->WatchClient();
+      if (self->connection_->input().size() < kMaxReadAhead) return self->WatchClient();
+      self->WatchForStall();
     });
   }
 
-  // While the upstream does not take the body nobody reads from the client, so its end would go
-  // unnoticed for as long as the upstream is stuck.
+  // While the upstream does not take the body, or the read-ahead is full, nobody reads from the
+  // client: its end would go unnoticed for as long as the upstream is stuck.
   void WatchForStall() {
     stall_timer_.expires_after(kStallCheck);
     stall_timer_.async_wait([weak = weak_from_this()](const ErrorCode& error) {
       const auto self = weak.lock();
-      if (error || !self || self->ended_ || self->request_sent_) return;
+      if (error || !self || self->ended_) return;
       pollfd client{self->connection_->stream().native_handle(), POLLRDHUP, 0};
       if (poll(&client, 1, 0) > 0) return self->ClientGone();
       self->WatchForStall();

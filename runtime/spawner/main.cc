@@ -18,6 +18,7 @@
 #include "runtime/spawner/device_template.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
+#include "runtime/spawner/keeper.h"
 #include "runtime/spawner/server.h"
 
 namespace atl::spawner {
@@ -124,6 +125,11 @@ int main(int argc, char** argv) {
   using namespace atl;
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
+  if (argc > 1 && std::string_view(argv[1]) == "--keep") {
+    static char name[] = "atoll-spawner";
+    argv[1] = name;
+    return spawner::Keep(argc - 1, argv + 1);
+  }
   ::umask(022);
   const auto config = spawner::ParseCommandLine(argc, argv);
   if (!config) {

@@ -309,6 +309,15 @@ TEST_F(Forwarded, AClientThatLeavesIsNoticedWhileTheUpstreamIsStuck) {
   EXPECT_EQ(poll(&end, 1, 10'000), 1);
 }
 
+TEST_F(Forwarded, AClientThatLeavesIsNoticedBehindWhatItSentAhead) {
+  Peer client = server_.Connect();
+  client.Send(Get("/events") + std::string(100'000, 'x'));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  client.Close();
+  EXPECT_EQ(upstream.ReadToEnd(), "");
+}
+
 TEST_F(Forwarded, AnEarlyAnswerEndsTheRequest) {
   Peer client = server_.Connect();
   client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nstart");

@@ -123,6 +123,19 @@ TEST(Server, TellsAWaitingClientToContinue) {
   EXPECT_EQ(BodyOf(peer.ReadResponse()), "PUT / ok");
 }
 
+TEST(Server, ClosesIfAWaitingClientWasNeverToldToContinue) {
+  // It may send the body or not: what comes next could be either.
+  RunningServer server([](const std::shared_ptr<Exchange>& exchange) {
+    exchange->Respond({200, {}, exchange->request().target});
+  });
+  Peer peer = server.Connect();
+  peer.Send("PUT /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 30\r\nExpect: 100-continue\r\n\r\n" +
+            Get("/2"));
+  const std::string response = peer.ReadToEnd();
+  EXPECT_EQ(BodyOf(response), "/1");
+  EXPECT_EQ(FieldsOf(response, "connection"), std::vector<std::string>{"close"});
+}
+
 TEST(Server, RefusesATooLargeBodyWithoutAskingForIt) {
   RunningServer server(Echo);
   Peer peer = server.Connect();
