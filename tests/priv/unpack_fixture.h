@@ -25,8 +25,10 @@ class UnpackFixture : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(geteuid(), 0U) << "this test builds namespaces: run it as root";
-    char pattern[] = "/tmp/atoll-unpack-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern), nullptr);
+    // As ScratchDir: a file system that takes whiteouts and xattrs of users.
+    const char* directory = getenv("TEST_TMPDIR");
+    std::string pattern = std::string(directory ? directory : "/var/tmp") + "/atoll-unpack-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     base_ = pattern;
     ASSERT_EQ(mkdir((base_ + "/secret").c_str(), 0777), 0);
     Write(base_ + "/secret/file", "untouched");
