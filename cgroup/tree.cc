@@ -197,9 +197,10 @@ Result<UniqueFd> Tree::OpenDir(const std::string& group, const std::string& leaf
   return sys::OpenAt(unified_.get(), leaf.empty() ? group : group + "/" + leaf, kDir);
 }
 
-Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group) const {
+Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group, bool with_io) const {
   std::vector<UniqueFd> tasks;
   for (const auto& [controller, base] : v1_) {
+    if (controller == "blkio" && !with_io) continue;
     ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }

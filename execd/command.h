@@ -11,27 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "execd/command_request.h"
 #include "execd/events.h"
 #include "execd/exchange.h"
 #include "execd/job.h"
+#include "execd/line_splitter.h"
 #include "execd/output.h"
 #include "execd/sandbox.h"
 #include "execd/spool.h"
 
 namespace atl::execd {
-
-struct CommandRequest {
-  std::string command;
-  std::string cwd;
-  bool background = false;
-  int64_t timeout_ms = 0;  // 0: none
-  bool has_uid = false, has_gid = false;
-  uid_t uid = 0;
-  gid_t gid = 0;
-  std::vector<std::pair<std::string, std::string>> envs;
-};
-// kInvalidArgument says which member is wrong. Fuzzed.
-Result<CommandRequest> ParseCommandRequest(std::string body);
 
 class Commands {
  public:

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "execd/text.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/parser.h"
 
@@ -103,10 +104,6 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool body_paused_ = false;
 };
 
-// %XX decoded; false if an escape is malformed. '+' is kept.
-bool PercentDecode(std::string_view text, std::string* out);
-// ASCII, for header names and values.
-bool EqualNoCase(std::string_view a, std::string_view b);
 std::string_view StatusText(int status);
 
 }  // namespace atl::execd

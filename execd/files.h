@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "execd/body_walk.h"
 #include "execd/exchange.h"
-#include "execd/request_json.h"
 #include "execd/sandbox.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"

@@ -32,16 +32,20 @@ std::string HttpDate(time_t when) {
 
 // "Sun, 06 Nov 1994 08:49:37 GMT", the one form that RFC 9110 lets anybody send. Absent for others.
 std::optional<time_t> ParseHttpDate(const std::string& text) {
+  if (text.size() != 29) return {};
   tm utc{};
-  char month[4] = {};
-  if (text.size() != 29 ||
-      std::sscanf(text.c_str() + 5, "%2d %3s %4d %2d:%2d:%2d GMT", &utc.tm_mday, month,
-                  &utc.tm_year, &utc.tm_hour, &utc.tm_min, &utc.tm_sec) != 6) {
+  const auto number = [&](size_t at, size_t size, int* out) {
+    const char* end = text.data() + at + size;
+    const auto parsed = std::from_chars(text.data() + at, end, *out);
+    return parsed.ec == std::errc() && parsed.ptr == end;
+  };
+  if (!number(5, 2, &utc.tm_mday) || !number(12, 4, &utc.tm_year) || !number(17, 2, &utc.tm_hour) ||
+      !number(20, 2, &utc.tm_min) || !number(23, 2, &utc.tm_sec)) {
     return {};
   }
   utc.tm_year -= 1900;
   for (int i = 0; i < 12; ++i) {
-    if (std::strcmp(kMonths[i], month) == 0) {
+    if (text.compare(8, 3, kMonths[i]) == 0) {
       utc.tm_mon = i;
       return ::timegm(&utc);
     }

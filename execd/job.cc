@@ -115,7 +115,7 @@ void Job::Kill() {
   if (!running_) return;
   killed_ = true;
   if (leaf_) {
-    LeafPool::Kill(*leaf_);
+    LeafPool::Kill(leaf_.get());
   }
   // Without a leaf, at least the group; with one, harmless.
   Signal(SIGKILL);
@@ -138,7 +138,7 @@ void Job::Ended(int wait_status) {
     if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
       exit.out_of_memory = LeafPool::OutOfMemory(*leaf_);
     }
-    if (killed_) LeafPool::Kill(*leaf_);
+    if (killed_) LeafPool::Kill(leaf_.get());
     sandbox_.leaves.Return(std::move(leaf_));
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);

@@ -87,7 +87,9 @@ void LeafPool::Collect() {
     }
     std::unique_ptr<Leaf> leaf = std::move(returned_[i]);
     returned_.erase(returned_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!spare_) {
+    // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
+    // the fork compares the kill count of its parent's group with that of its own.
+    if (!spare_ && !leaf->killed) {
       leaf->oom_kills_before = OomKills(*leaf);
       spare_ = std::move(leaf);
     } else if (::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY) {
@@ -109,8 +111,9 @@ void LeafPool::Watch() {
   });
 }
 
-void LeafPool::Kill(const Leaf& leaf) {
-  const auto killed = sys::WriteFileAt(leaf.dir.get(), "cgroup.kill", "1");
+void LeafPool::Kill(Leaf* leaf) {
+  leaf->killed = true;
+  const auto killed = sys::WriteFileAt(leaf->dir.get(), "cgroup.kill", "1");
   if (!killed) LogLine(LogLevel::kError, "command not killed").Add(killed.error());
 }
 

@@ -3,8 +3,8 @@
 // forks and setsid included, and an out-of-memory kill end one command instead of the sandbox.
 //
 // Leaves are entered by CLONE_INTO_CGROUP only: writing cgroup.procs waits for an RCU grace period
-// (4 to 15 ms). An emptied leaf is used again; one spare is kept, so that no command waits for a
-// mkdir. Thread rule: one thread.
+// (4 to 15 ms). An emptied leaf is used again, unless it was killed; one spare is kept, so that no
+// command waits for a mkdir. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ struct Leaf {
   std::string name;
   UniqueFd dir;
   uint64_t oom_kills_before = 0;  // the counter survives from one use to the next
+  bool killed = false;
 };
 
 class LeafPool {
@@ -40,7 +41,7 @@ class LeafPool {
   void Collect();
 
   // Kills every process in the leaf, atomically against forks.
-  static void Kill(const Leaf& leaf);
+  static void Kill(Leaf* leaf);
   // True if a process of the leaf was killed for memory since Take. Only where the v2 memory
   // controller is on.
   static bool OutOfMemory(const Leaf& leaf);

@@ -2,13 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "execd/event_loop.h"
-#include "execd/exchange.h"
 #include "execd/json.h"
 #include "runtime/base/result.h"
 
@@ -24,12 +20,5 @@ Result<int64_t> IntegerMember(const JsonValue& object, std::string_view name, in
                               int64_t high, int64_t absent);
 // Empty or whitespace only: as if it were {}. Anything but an object is an error.
 Result<JsonDocument> ParseObject(std::string body, bool may_be_empty);
-
-// Calls `each` for every member of the body's root (element, if it is an array), a few milliseconds
-// a round, until one fails; then `done` with the first failure. The exchange's body is read here,
-// and a malformed one answered.
-using EachMember = std::function<Status(const JsonValue& member)>;
-void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, JsonType root,
-                   EachMember each, std::function<void(const Status&)> done);
 
 }  // namespace atl::execd

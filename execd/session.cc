@@ -4,6 +4,7 @@
 
 #include "execd/events.h"
 #include "execd/job.h"
+#include "execd/line_splitter.h"
 #include "execd/output.h"
 #include "execd/request_json.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "execd/exchange.h"
+#include "execd/text.h"
 
 namespace atl::execd {
 namespace {

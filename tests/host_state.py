@@ -7,12 +7,10 @@
 Tests that compare host states must not run beside others that create sandboxes; on a machine with
 other tenants, `ignore` (a regular expression on "kind: item") takes their traces out.
 """
-import fcntl
 import json
 import os
 import re
 import socket
-import struct
 import subprocess
 import time
 
@@ -26,7 +24,8 @@ VOLATILE_NFT_KEYS = {'handle', 'counter', 'expires', 'bytes', 'packets', 'metain
 
 # One file for each daemon of the host.
 INSTANCES = '/run/atoll-instances'
-FLOCK = 'hhqqi'  # struct flock
+INSTANCE_GROUP = re.compile(r'atoll\d+$')
+TEST_RUN_DIRS = re.compile(r'/atoll-e2e\.[^/]+/')
 
 
 def _read(path):
@@ -96,26 +95,25 @@ def mounts():
 
 
 def _foreign_instances():
-    """Names of the cgroups of daemons outside this process namespace (tap.py --alone). Each spawner
-    holds a lock on its number's file; the holder's pid reads 0 when we cannot see it."""
+    """Names of the cgroups of daemons that other tenants of this machine run: a spawner writes its
+    run directory into its number's file, and those of tests are below TEST_RUN_DIRS."""
     names = set()
     for number in _names(INSTANCES):
-        with open(f'{INSTANCES}/{number}', 'rb') as file:
-            query = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, query))
-        if kind != fcntl.F_UNLCK and pid == 0:
+        owner = _read(f'{INSTANCES}/{number}')
+        if owner and not TEST_RUN_DIRS.search(owner):
             names.add(f'atoll{number}')
     return names
 
 
 def cgroups():
-    foreign = _foreign_instances()
+    """Groups below those of our daemons, "atoll<number>"; these themselves stay for the next one."""
     found = set()
     for point, fstype, _ in _mounts():
         if fstype in ('cgroup', 'cgroup2'):
-            for folder, below, _ in os.walk(point):
-                below[:] = [name for name in below if folder != point or name not in foreign]
-                found.add(folder)
+            for name in _names(point):
+                if INSTANCE_GROUP.match(name):
+                    found.update(folder for folder, _, _ in os.walk(f'{point}/{name}')
+                                 if folder != f'{point}/{name}')
     return found
 
 
@@ -180,25 +178,13 @@ class HostState:
         self.items = items
         self.directories = directories
         self.ignore = ignore
+        self.foreign = _foreign_instances()
 
     @classmethod
     def capture(cls, directories=(), ignore=None):
         items = {kind.__name__: kind() for kind in cls.KINDS}
         items['paths'] = {path for directory in directories for path in paths_below(directory)}
         return cls(items, tuple(directories), ignore)
-
-    @classmethod
-    def capture_settled(cls, seconds, **arguments):
-        """A capture that agrees in numbers with the one before it: pools have refilled."""
-        deadline = time.monotonic() + seconds
-        last = cls.capture(**arguments)
-        while True:
-            state = cls.capture(**arguments)
-            if state.numbers() == last.numbers():
-                return state
-            if time.monotonic() > deadline:
-                raise AssertionError(f'the host does not settle: {last.difference(state)}')
-            last = state
 
     def difference(self, later):
         """Lines "+ kind: item" for what `later` has more, "- kind: item" for what it lacks."""
@@ -208,12 +194,16 @@ class HostState:
             lines += [('+', f'{kind}: {item}') for item in sorted(new - old)]
             lines += [('-', f'{kind}: {item}') for item in sorted(old - new)]
         return [f'{sign} {line}' for sign, line in lines
-                if not (self.ignore and re.search(self.ignore, line))]
+                if not self._ignored(line, self.foreign | later.foreign)]
+
+    def _ignored(self, line, foreign):
+        return (self.ignore and re.search(self.ignore, line)) or (
+            line.startswith('cgroups: ') and any(f'/{name}/' in line for name in foreign))
 
     def numbers(self):
         """{kind: how many}, for a running daemon, whose pools replace what they hand out."""
         return {kind: len([item for item in items
-                           if not (self.ignore and re.search(self.ignore, f'{kind}: {item}'))])
+                           if not self._ignored(f'{kind}: {item}', self.foreign)])
                 for kind, items in self.items.items()}
 
     def await_same_numbers(self, seconds):

@@ -49,10 +49,12 @@ def main(paths):
             continue
         if not programs:
             failed.append(f'{path}: no test ran')
+        # build-asan/meson-logs/unit.json: the folder tells a sanitizer's finding from the others.
+        build = path.partition('/')[0]
         for program in programs:
             ok, bad = tally(program)
             passed += ok
-            failed += bad
+            failed += [f'{build}: {name}' for name in bad]
     for name in failed:
         print(f'FAILED {name}')
     print(f'{passed} passed, {len(failed)} failed')

@@ -169,7 +169,7 @@ Status EmptyDirectory(int dir, int target, const std::string& prefix, uint64_t* 
     if (::unlinkat(dir, entry->d_name, AT_REMOVEDIR) == 0) continue;
     if (errno != ENOTEMPTY && errno != EEXIST) return FailSys("rmdir " + std::string(name));
     later->push_back(prefix + "." + std::to_string((*counter)++));
-    if (::renameat(dir, entry->d_name, target, later->back().c_str()) != 0) {
+    if (::renameat(dir, entry->d_name, target, later->back().c_str()) != 0 && errno != ENOENT) {
       return FailSys("rename " + std::string(name) + " to " + later->back());
     }
   }
@@ -187,8 +187,10 @@ Status RemoveTree(int dirfd, const std::string& name) {
   while (!left.empty()) {
     const std::string next = std::move(left.back());
     left.pop_back();
-    ATOLL_ASSIGN(const UniqueFd dir, OpenAt(dirfd, next, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    ATOLL_TRY(EmptyDirectory(dir.get(), dirfd, name, &counter, &left));
+    const auto dir = OpenAt(dirfd, next, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!dir && dir.error().error_number() == ENOENT) continue;
+    if (!dir) return Fail(dir.error());
+    ATOLL_TRY(EmptyDirectory(dir->get(), dirfd, name, &counter, &left));
     if (::unlinkat(dirfd, next.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
       return FailSys("rmdir " + next);
     }

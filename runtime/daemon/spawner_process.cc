@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
@@ -85,6 +86,19 @@ class SpawnActions {
   posix_spawnattr_t attributes_{};
 };
 
+// What it said last is most likely why.
+std::string LastLine(const std::string& path) {
+  constexpr off_t kTail = 1024;
+  auto fd = sys::Open(path, O_RDONLY | O_NOFOLLOW);
+  if (!fd) return "(cannot be read)";
+  const off_t end = ::lseek(fd->get(), 0, SEEK_END);
+  ::lseek(fd->get(), std::max<off_t>(0, end - kTail), SEEK_SET);
+  auto tail = sys::ReadAll(fd->get(), 1 << 20);
+  if (!tail) return "(cannot be read)";
+  while (tail->ends_with('\n')) tail->pop_back();
+  return tail->substr(tail->rfind('\n') + 1);
+}
+
 // One byte says ready; the end of the pipe without one, that it has ended.
 Status AwaitReady(int ready, const std::string& log) {
   pollfd wait{ready, POLLIN, 0};
@@ -97,7 +111,8 @@ Status AwaitReady(int ready, const std::string& log) {
   }
   char byte = 0;
   if (TEMP_FAILURE_RETRY(::read(ready, &byte, 1)) == 1) return {};
-  return Fail(Code::kUnavailable, "the spawner ended before it was ready; see " + log);
+  return Fail(Code::kUnavailable, "the spawner ended before it was ready; its log (" + log +
+                                      ") ends: " + LastLine(log));
 }
 
 Status StartSpawner(const Config& config) {

@@ -1,5 +1,6 @@
 // Finds the spawner, or starts one. It outlives the daemon: a session of its own, and nobody's
-// child once we end.
+// child once we end. Should it die, the next start of the daemon starts another: by then we are no
+// longer root. (Under systemd the spawner is a unit of its own, restarted by systemd.)
 #pragma once
 
 #include <memory>

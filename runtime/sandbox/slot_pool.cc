@@ -14,6 +14,7 @@ constexpr size_t kPreparingAtOnce = 2;
 // Links die 10 to 50 ms after their namespace.
 constexpr int64_t kLinkPollUs = 10 * 1000;
 constexpr int64_t kRetryUs = 1000 * 1000;
+constexpr int kTries = 3;
 
 }  // namespace
 
@@ -58,7 +59,7 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
 }
 
 void SlotPool::Take(Taken taken) {
-  last_taken_us_ = clock_.BootMicros();
+  last_used_us_ = clock_.BootMicros();
   if (!ready_.empty() && waiters_.empty()) {
     const uint32_t slot = ready_.front();
     ready_.pop_front();
@@ -93,7 +94,9 @@ void SlotPool::Discard(uint32_t slot) {
 
 void SlotPool::SetBusy(bool busy) {
   busy_ = busy;
-  if (!busy) Pump();
+  if (busy) return;
+  last_used_us_ = clock_.BootMicros();
+  Pump();
 }
 
 void SlotPool::Rest(uint32_t slot) {
@@ -129,7 +132,11 @@ void SlotPool::Pump() {
     if (waiters_.size() <= preparing_) {
       // Nobody waits: keep the stock, in quiet moments.
       if (busy_ || preparing_ > 0 || ready_.size() >= config_.ready) return;
-      const int64_t due = std::max(last_taken_us_ + config_.refill_delay_us, retry_at_us_);
+      // Half a stock can wait until the client of the last build has had its first output; less
+      // cannot.
+      const bool low = ready_.size() * 2 < config_.ready;
+      const int64_t rest_until = last_used_us_ + (low ? 0 : config_.refill_delay_us);
+      const int64_t due = std::max(rest_until, retry_at_us_);
       if (now < due) return PumpLater(due - now);
     }
     const uint32_t slot = PickNumber();
@@ -180,6 +187,7 @@ void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
     return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
   }
   ++prepared_total_;
+  failures_in_a_row_ = 0;
   if (waiters_.empty()) {
     ready_.push_back(slot);
     return;
@@ -190,7 +198,9 @@ void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
 }
 
 void SlotPool::PrepareFailed(uint32_t slot, Error error) {
+  ++failures_in_a_row_;
   if (!waiters_.empty()) {
+    if (failures_in_a_row_ % kTries != 0) return;  // Pump takes another number
     Taken taken = std::move(waiters_.front());
     waiters_.pop_front();
     taken(Fail(std::move(error)));

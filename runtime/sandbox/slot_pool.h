@@ -31,7 +31,7 @@ class SlotPool {
     // A number rests at least this long if there is a fresh one to use instead: packets and
     // connections of its last owner may still be on the way.
     int64_t rest_us = 1000 * 1000;
-    int64_t refill_delay_us = 5 * 1000;
+    int64_t refill_delay_us = 20 * 1000;
     // What a slot's cgroup gets ahead of time: the defaults, so that most builds write no limit.
     wire::Limits limits;
   };
@@ -49,7 +49,8 @@ class SlotPool {
   void Reset(const std::vector<uint32_t>& live, const std::vector<uint32_t>& prepared);
 
   // Hands out a slot, perhaps before it returns. Waiters are served in order. No number left is
-  // kResourceExhausted; a slot that cannot be prepared fails the first waiter.
+  // kResourceExhausted. When several slots in a row cannot be prepared, the first waiter fails: one
+  // alone may still be held by what an earlier daemon had asked for.
   void Take(Taken taken);
   // The sandbox in `slot` is gone.
   void Release(uint32_t slot);
@@ -95,7 +96,8 @@ class SlotPool {
   size_t preparing_ = 0;
   uint64_t generation_ = 0;  // answers to calls from before a Reset are stale
   bool busy_ = false;
-  int64_t last_taken_us_ = 0;
+  int64_t last_used_us_ = 0;
+  int failures_in_a_row_ = 0;
   int64_t retry_at_us_ = 0;  // after a failure nobody waited for
   Loop::Id timer_ = 0;
   uint64_t prepared_total_ = 0;

@@ -64,63 +64,65 @@ void SpawnerLink::Refuse(Callback done) {
 }
 
 void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->PrepareSlot(slot, limits, std::move(done));
 }
 
 void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->DropSlot(slot, std::move(done));
 }
 
 void SpawnerLink::Build(const wire::Plan& plan, int control, int listener,
                         Done<launch::Built> done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->Build(plan, control, listener, std::move(done));
 }
 
 void SpawnerLink::SetLimits(const std::string& id, const wire::Limits& limits, Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->SetLimits(id, limits, std::move(done));
 }
 
 void SpawnerLink::Freeze(const std::string& id, bool frozen, Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->Freeze(id, frozen, std::move(done));
 }
 
 void SpawnerLink::Destroy(const std::string& id, Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->Destroy(id, std::move(done));
 }
 
 void SpawnerLink::SplitArchive(int archive, int directory, Done<std::string> done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->SplitArchive(archive, directory, std::move(done));
 }
 
 void SpawnerLink::ExtractLayer(int blob, wire::LayerId layer, Done<std::string> done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->ExtractLayer(blob, layer, std::move(done));
 }
 
 void SpawnerLink::PublishLayer(wire::LayerId layer, Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->PublishLayer(layer, std::move(done));
 }
 
 void SpawnerLink::RemoveLayer(wire::LayerId layer, Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->RemoveLayer(layer, std::move(done));
 }
 
 void SpawnerLink::ListLayers(Done<std::vector<wire::LayerId>> done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
   client_->ListLayers(std::move(done));
 }
 
 void SpawnerLink::Stop(Finished done) {
-  if (!client_) return Refuse(std::move(done));
+  if (!usable()) return Refuse(std::move(done));
+  // Nothing may be sent behind it: what a closing Unix socket has not read makes the kernel throw
+  // away, with ECONNRESET, the answers that we have not read.
   stopping_ = true;
   client_->Stop(std::move(done));
 }

@@ -46,6 +46,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   void Stop(Finished done) override;
 
  private:
+  bool usable() const { return client_ != nullptr && !stopping_; }
   void StartClient();
   void Lost();
   void Retry();

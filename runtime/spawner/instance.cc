@@ -39,6 +39,8 @@ bool Exists(const std::string& path) {
 
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
+  // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
+  // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
   enum class Pass { kOurs, kUnowned, kLeft };
   for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
     for (uint32_t number = 0; number < kMaxInstances; ++number) {
@@ -49,7 +51,14 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       const bool fits = (pass == Pass::kOurs && owner == run_dir) ||
                         (pass == Pass::kUnowned && owner.empty() && !alive) ||
                         (pass == Pass::kLeft && (!alive || !Exists(owner)));
-      if (!fits || !Lock(file.get())) continue;
+      if (!fits) continue;
+      if (!Lock(file.get())) {
+        // Two spawners with one run directory would take each other's socket and records.
+        if (owner == run_dir) {
+          return Fail(Code::kFailedPrecondition, "another spawner serves " + run_dir);
+        }
+        continue;
+      }
       if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
                                                       0) != static_cast<ssize_t>(run_dir.size())) {
         return FailSys("write " + path);

@@ -26,6 +26,11 @@ uint32_t& At(wire::StepMicros& micros, Step step) {
   return micros[static_cast<size_t>(step)];
 }
 
+bool HasIo(const wire::Limits& limits) {
+  return limits.io_read_bps != 0 || limits.io_write_bps != 0 || limits.io_read_iops != 0 ||
+         limits.io_write_iops != 0;
+}
+
 bool ValidHostname(const std::string& name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -86,7 +91,8 @@ Result<pid_t> Sandboxes::RunChild(const wire::Plan& plan, const Slot& slot, int 
   const std::string group = SlotGroup(plan.slot);
   ATOLL_ASSIGN(const UniqueFd cgroup, host_.cgroups.OpenDir(group, "execd"));
   ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group, "run"));
-  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host_.cgroups.OpenTasks(group));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks,
+               host_.cgroups.OpenTasks(group, HasIo(plan.limits)));
   ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group));
   ChildInput input;
   input.host = &host_;
@@ -166,6 +172,11 @@ Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
   Sandbox& sandbox = found->second;
+  if (!host_.cgroups.host().v2 && HasIo(limits) && !HasIo(sandbox.limits)) {
+    return Fail(
+        Code::kUnavailable,
+        "io limits cannot be added to a running sandbox on a host with cgroup v1 controllers");
+  }
   ATOLL_TRY(
       host_.cgroups.SetLimits(SlotGroup(sandbox.record.sandbox.slot), sandbox.limits, limits));
   sandbox.limits = limits;

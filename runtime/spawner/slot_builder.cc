@@ -64,7 +64,7 @@ Result<BuiltSlot> Build(const Host& host, uint32_t number, const wire::Limits& l
   const std::string group = SlotGroup(number);
   ATOLL_TRY(host.cgroups.CreateGroup(group));
   ATOLL_ASSIGN(const UniqueFd group_dir, host.cgroups.OpenDir(group, ""));
-  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(group));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(group, true));
   ATOLL_ASSIGN(built.slot.cgroup, MakeCgroupNamespace(group_dir.get(), tasks));
   ATOLL_TRY(host.cgroups.DelegateGroup(group, base));
   ATOLL_TRY(host.cgroups.SetLimits(group, {}, limits));

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -239,13 +240,17 @@ class Daemon:
         return Done([json.loads(line) for line in text.splitlines() if line])
 
 
-def settled(measure, seconds=5 * SLOWNESS):
-    """The value of `measure()` once two looks agree: pools refill after the answer."""
-    last = [None]
+def settled(measure, rest=0.5 * SLOWNESS, seconds=10 * SLOWNESS):
+    """The value of `measure()` once it has not changed for `rest` seconds: pools refill, with
+    pauses, after the answer."""
+    last, since = measure(), time.monotonic()
 
-    def agrees():
-        previous, last[0] = last[0], measure()
-        return previous == last[0]
+    def rests():
+        nonlocal last, since
+        value = measure()
+        if value != last:
+            last, since = value, time.monotonic()
+        return time.monotonic() - since >= rest
 
-    until(agrees, seconds, 'a stable value')
-    return last[0]
+    until(rests, seconds, 'a stable value')
+    return last

@@ -87,7 +87,7 @@ class DaemonDies(unittest.TestCase):
     def test_kill_under_load_leaves_nothing_behind(self):
         with atoll.Daemon() as daemon:
             daemon.delete(daemon.create(daemon.import_busybox()))
-        before = HostState.capture_settled(5 * SLOWNESS)
+        before = HostState.capture()
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
             for _ in range(3):
@@ -127,7 +127,7 @@ class SpawnerDies(unittest.TestCase):
     def test_kill_under_load_leaves_nothing_behind(self):
         with atoll.Daemon() as daemon:
             daemon.delete(daemon.create(daemon.import_busybox()))
-        before = HostState.capture_settled(5 * SLOWNESS)
+        before = HostState.capture()
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
             with Load(daemon, image) as load:
@@ -140,7 +140,7 @@ class SpawnerDies(unittest.TestCase):
     def test_both_killed(self):
         with atoll.Daemon() as daemon:
             daemon.delete(daemon.create(daemon.import_busybox()))
-        before = HostState.capture_settled(5 * SLOWNESS)
+        before = HostState.capture()
         with atoll.Daemon() as daemon:
             box = daemon.create(daemon.import_busybox())
             os.kill(daemon.spawner_pid(), signal.SIGKILL)

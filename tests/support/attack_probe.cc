@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -203,7 +203,9 @@ std::string ResultOf(long (*run)()) {
 
 // "as UID PROGRAM ARG…": becomes that user and executes the program.
 int RunAs(char** argv) {
-  const auto id = static_cast<uid_t>(atoi(argv[2]));
+  uid_t id = 0;
+  const std::string_view digits = argv[2];
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), id).ec != std::errc()) return 1;
   if (::setresgid(id, id, id) != 0 || ::setresuid(id, id, id) != 0) return 1;
   ::execv(argv[3], argv + 3);
   return 1;

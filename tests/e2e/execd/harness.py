@@ -14,8 +14,12 @@ import signal
 import socket
 import stat
 import struct
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..'))
+from until import until  # noqa: E402
 
 # Codecs are loaded at their first use, which may be in the sandbox's root.
 codecs.lookup('ascii')
@@ -29,7 +33,7 @@ FIRST_UID = 1_000_000_000
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10)
 EXECD = os.environ.get('ATOLL_EXECD', os.path.join(os.path.dirname(__file__),
-                                                   '../../../build/execd/execd'))
+                                                   '../../../build/execd/atoll-execd'))
 TOKEN_HEADER = 'X-EXECD-ACCESS-TOKEN'
 
 
@@ -61,8 +65,8 @@ def start_message(argv, env, cwd='', user='', token=''):
 
 PASSWD = """root:x:0:0:root:/root:/bin/sh
 daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
-dev:x:1000:1000::/home/dev:/bin/sh
-other:x:1001:1001::/home/other:/bin/sh
+dev:x:1000:1000::/srv/dev:/bin/sh
+other:x:1001:1001::/srv/other:/bin/sh
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 """
 GROUP = """root:x:0:
@@ -79,9 +83,9 @@ def build_root(root, tmp_size):
     """Runs inside the new user and mount namespace."""
     mount('none', '/', None, MS_REC | MS_PRIVATE)
     mount('tmpfs', root, 'tmpfs', 0, 'mode=755')
-    for name in ('usr', 'etc', 'dev', 'proc', 'tmp', 'root', 'home/dev', 'var', 'opt', 'run'):
+    for name in ('usr', 'etc', 'dev', 'proc', 'tmp', 'root', 'srv/dev', 'var', 'opt', 'run'):
         os.makedirs(f'{root}/{name}')
-    os.chown(f'{root}/home/dev', 1000, 1000)
+    os.chown(f'{root}/srv/dev', 1000, 1000)
     mount('/usr', f'{root}/usr', None, MS_BIND | MS_REC)
     for name in ('bin', 'sbin', 'lib', 'lib64', 'lib32'):
         if os.path.islink(f'/{name}'):
@@ -322,6 +326,21 @@ class Sandbox:
                 pids += [int(p) for p in file.read().split()]
         return pids
 
+    def settled(self):
+        """How many processes there are when only the entrypoint is left: 1."""
+        until(lambda: len(self.processes()) == 1, what='nothing but the entrypoint runs')
+        return 1
+
+    def wait_until_blocked(self, name, count):
+        """Until `count` processes of that name sleep after having written plenty."""
+        def blocked(pid):
+            with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
+                command, state = file.read().split(') ')[0:2]
+            with open(f'/proc/{pid}/io', encoding='ascii') as file:
+                written = int(file.read().split('wchar: ')[1].split()[0])
+            return command.endswith(f'({name}') and state[0] == 'S' and written > 60000
+        until(lambda: sum(map(blocked, self.processes())) >= count, what=f'{name} is blocked')
+
     def wait(self):
         if self.exit_code is None:
             _, status = os.waitpid(self.parent_pid, 0)
@@ -338,8 +357,7 @@ class Sandbox:
         self.control.close()
         if self.cgroup:
             # The exit of a killed namespace's members may lag behind its first process.
-            deadline = time.monotonic() + 5
-            remove_cgroup(self.cgroup, deadline)
+            remove_cgroup(self.cgroup)
         for name in os.listdir(self.directory):
             os.unlink(f'{self.directory}/{name}')
         os.rmdir(self.directory)
@@ -351,32 +369,23 @@ class Sandbox:
         self.close()
 
 
-def remove_cgroup(path, deadline):
+def remove_cgroup(path):
     for name in os.listdir(path):
         if stat.S_ISDIR(os.lstat(f'{path}/{name}').st_mode):
-            remove_cgroup(f'{path}/{name}', deadline)
-    while True:
+            remove_cgroup(f'{path}/{name}')
+
+    def removed():
         try:
             os.rmdir(path)
-            return
+            return True
         except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+            if error.errno != errno.EBUSY:
                 raise
-            time.sleep(0.01)
+            return False
+    until(removed, what=f'{path} is empty')
 
 
 def parse_events(body):
     parts = body.decode().split('\n\n')
     assert parts[-1] == '', 'the stream ends with an empty line'
     return [json.loads(part) for part in parts[:-1]]
-
-
-def until(condition, timeout=10):
-    """Polls a condition of the outside world that nothing announces."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError('condition not reached')

@@ -128,13 +128,28 @@ TEST_F(SlotPoolTest, NoNumberLeftIsAnError) {
   EXPECT_EQ(*Take(), 1);
 }
 
-TEST_F(SlotPoolTest, AFailureIsTheFirstWaitersOnly) {
+TEST_F(SlotPoolTest, ANumberThatIsStillHeldIsPassedOver) {
+  spawner.answer_prepares = false;
+  config.ready = 0;
+  const auto waiting = Take();
+  spawner.prepare_error = Error(Code::kAlreadyExists, "slot 1: in use");
+  spawner.AnswerPrepare();
+  EXPECT_EQ(*waiting, -1);
+  spawner.prepare_error.reset();
+  spawner.AnswerPrepare();
+  EXPECT_EQ(*waiting, 2);
+}
+
+TEST_F(SlotPoolTest, FailuresInARowAreTheFirstWaitersOnly) {
   spawner.answer_prepares = false;
   config.ready = 0;
   const auto first = Take();
   const auto second = Take();
   spawner.prepare_error = Error(Code::kInternal, "no");
-  spawner.AnswerPrepare();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(*first, -1);
+    spawner.AnswerPrepare();
+  }
   EXPECT_EQ(*first, -2);
   spawner.prepare_error.reset();
   spawner.AnswerPrepare();
@@ -156,9 +171,9 @@ TEST_F(SlotPoolTest, ASlotThatCannotBeAttachedIsDropped) {
   config.ready = 0;
   network.attach_error = Error(Code::kInternal, "no");
   EXPECT_EQ(*Take(), -2);
-  EXPECT_EQ(spawner.dropped, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(spawner.dropped, (std::vector<uint32_t>{1, 2, 3}));
   network.attach_error.reset();
-  EXPECT_EQ(*Take(), 2);
+  EXPECT_EQ(*Take(), 4);
 }
 
 TEST_F(SlotPoolTest, ResetDropsWhatWasPreparedAndSparesTheLive) {

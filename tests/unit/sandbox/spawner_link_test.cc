@@ -82,6 +82,15 @@ TEST_F(SpawnerLinkTest, FindsTheNextOne) {
   EXPECT_EQ(attempts, before);
 }
 
+TEST_F(SpawnerLinkTest, NothingIsSentBehindAStop) {
+  link->Stop([](const Status&) {});
+  bool refused = false;
+  link->Destroy("a", [&](const Status& s) { refused = !s; });
+  loop.Run();
+  EXPECT_TRUE(refused);
+  EXPECT_TRUE(current->destroys.empty());
+}
+
 TEST_F(SpawnerLinkTest, AStoppedSpawnerIsNotLookedFor) {
   bool done = false;
   link->Stop([&](const Status& s) { done = s.has_value(); });

@@ -60,10 +60,10 @@ class Start(unittest.TestCase):
             self.assertEqual(s.wait(), 42)
 
     def test_user_cwd_and_environment(self):
-        with Sandbox(user='dev:audio', cwd='/home/dev/made/here',
+        with Sandbox(user='dev:audio', cwd='/srv/dev/made/here',
                      env=['PATH=/usr/bin:/bin', 'A=b c']) as s:
             self.assertEqual(s.out('id -u; id -G; pwd; echo "$A $HOME"'),
-                             '1000\n29\n/home/dev/made/here\nb c /home/dev')
+                             '1000\n29\n/srv/dev/made/here\nb c /srv/dev')
         with Sandbox(user='1001:video') as s:
             self.assertEqual(s.out('id -u; id -G'), '1001\n44')
         with Sandbox(user='dev') as s:

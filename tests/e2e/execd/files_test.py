@@ -553,7 +553,7 @@ class AsUser(Base):
         self.s.out('echo of-audio > /tmp/audio; chgrp audio /tmp/audio; chmod 640 /tmp/audio', uid=0)
         self.assertEqual(self.download('/tmp/audio').body, b'of-audio\n')
         self.assertEqual(list(self.get('/files/info', path='~').json.values())[0]['path'],
-                         '/home/dev')
+                         '/srv/dev')
 
     def test_file_in_a_directory_that_is_not_ours(self):
         self.s.out('mkdir /opt/shared; echo old > /opt/shared/f; chmod 666 /opt/shared/f', uid=0)

@@ -1,12 +1,14 @@
 """Sessions, terminals, code without kernels, metrics."""
-import base64
+import hashlib
 import json
 import os
 import struct
+import threading
 import time
 import unittest
 
-from harness import Sandbox, until
+from harness import Sandbox, mount, until
+from websocket_client import Socket
 
 
 def texts(events, kind='stdout'):
@@ -91,7 +93,7 @@ class Sessions(unittest.TestCase):
 
     def test_timeout_and_interrupt(self):
         session = self.create()
-        before = len(self.s.processes())
+        before = self.s.settled()
         events = self.run_in(session, 'setsid sleep 99 & sleep 99', timeout=200)
         self.assertEqual(events[-1]['error']['evalue'], '-1')
         until(lambda: len(self.s.processes()) == before)
@@ -108,7 +110,7 @@ class Sessions(unittest.TestCase):
 
     def test_disconnect_ends_the_run(self):
         session = self.create()
-        before = len(self.s.processes())
+        before = self.s.settled()
         connection = self.s.connection()
         connection.request('POST', f'/session/{session}/run',
                            json.dumps({'command': 'setsid sleep 99 & sleep 98'}))
@@ -135,7 +137,6 @@ class Sessions(unittest.TestCase):
 
     def test_concurrent_runs(self):
         session = self.create()
-        import threading
         out = [None] * 8
 
         def one(i):
@@ -154,7 +155,6 @@ class Sessions(unittest.TestCase):
     def test_without_bash(self):
         def hide():
             for path in ('/usr/bin/bash', '/bin/bash'):
-                from harness import mount
                 if os.path.exists(path) and not os.path.islink(os.path.dirname(path)):
                     mount('/dev/null', path, None, 4096)
         with Sandbox(setup=hide) as s:
@@ -163,84 +163,6 @@ class Sessions(unittest.TestCase):
             run = lambda c: texts(s.events(f'/session/{session}/run', {'command': c}))
             run("export A='it''s \"here\"'; cd /usr; exit 3")
             self.assertEqual(run('echo "$A"; pwd'), ["its \"here\"", '/usr'])
-
-
-class Socket:
-    """A WebSocket client, as small as will do."""
-
-    def __init__(self, sandbox, path, expect=101):
-        self.sock = sandbox.raw()
-        key = base64.b64encode(os.urandom(16)).decode()
-        self.sock.sendall(f'GET {path} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\n'
-                          f'Upgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n'
-                          f'Sec-WebSocket-Key: {key}\r\n\r\n'.encode())
-        self.buffer = b''
-        while b'\r\n\r\n' not in self.buffer:
-            piece = self.sock.recv(4096)
-            assert piece
-            self.buffer += piece
-        head, self.buffer = self.buffer.split(b'\r\n\r\n', 1)
-        self.status = int(head.split()[1])
-        if self.status == 101:
-            import hashlib
-            accept = base64.b64encode(hashlib.sha1(
-                (key + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11').encode()).digest())
-            assert accept in head
-
-    def send(self, opcode, payload, fin=True, mask=True):
-        head = bytes([(0x80 if fin else 0) | opcode])
-        size = len(payload)
-        bit = 0x80 if mask else 0
-        head += (bytes([bit | size]) if size < 126 else bytes([bit | 126]) + struct.pack('>H', size)
-                 if size < 65536 else bytes([bit | 127]) + struct.pack('>Q', size))
-        key = os.urandom(4) if mask else b''
-        masked = bytes(b ^ key[i % 4] for i, b in enumerate(payload)) if mask else payload
-        self.sock.sendall(head + key + masked)
-
-    def text(self, **message):
-        self.send(1, json.dumps(message).encode())
-
-    def exactly(self, size):
-        while len(self.buffer) < size:
-            piece = self.sock.recv(65536)
-            if not piece:
-                raise EOFError
-            self.buffer += piece
-        out, self.buffer = self.buffer[:size], self.buffer[size:]
-        return out
-
-    def frame(self):
-        first, second = self.exactly(2)
-        size = second & 0x7f
-        if size == 126:
-            size = struct.unpack('>H', self.exactly(2))[0]
-        elif size == 127:
-            size = struct.unpack('>Q', self.exactly(8))[0]
-        return first & 0x0f, self.exactly(size)
-
-    def until(self, condition):
-        """Frames up to one that satisfies the condition; the output between as bytes."""
-        output = b''
-        while True:
-            opcode, payload = self.frame()
-            if opcode == 2 and payload[0] in (1, 2, 3):
-                output += payload[9:] if payload[0] == 3 else payload[1:]
-                if condition(output):
-                    return output
-            elif condition((opcode, payload)):
-                return output, opcode, payload
-
-    def message(self, kind):
-        while True:
-            opcode, payload = self.frame()
-            if opcode == 1 and json.loads(payload)['type'] == kind:
-                return json.loads(payload)
-
-    def close_code(self):
-        while True:
-            opcode, payload = self.frame()
-            if opcode == 8:
-                return struct.unpack('>H', payload[:2])[0]
 
 
 class Terminals(unittest.TestCase):
@@ -358,7 +280,7 @@ class Terminals(unittest.TestCase):
         self.assertEqual(ws.message('exit')['exit_code'], -1)
 
     def test_delete_leaves_nothing(self):
-        before = len(self.s.processes())
+        before = self.s.settled()
         terminal = self.create(command='setsid sleep 99 & setsid -f sleep 99; sleep 99')
         ws = self.attach(terminal)
         until(lambda: len(self.s.processes()) >= before + 3)
@@ -368,7 +290,7 @@ class Terminals(unittest.TestCase):
     def test_flood_without_a_reader(self):
         terminal = self.create(command='yes')
         ws = self.attach(terminal)
-        time.sleep(0.5)
+        self.s.wait_until_blocked('yes', 1)
         with open(f'/proc/{self.s.pid}/smaps_rollup', encoding='ascii') as file:
             anonymous = int([l for l in file if l.startswith('Anonymous')][0].split()[1])
         self.assertLess(anonymous, 8192)
@@ -424,7 +346,6 @@ class Terminals(unittest.TestCase):
         data = os.urandom(600000)
         for i in range(0, len(data), 30000):
             ws.send(2, b'\0' + data[i:i + 30000])
-        import hashlib
         out = ws.until(lambda o: isinstance(o, bytes) and b'-' in o)
         self.assertIn(hashlib.md5(data).hexdigest().encode(), out)
 

@@ -1,0 +1,51 @@
+// A real atoll-spawner with directories of its own, without a daemon: what it does is timed from
+// its client's end, and by itself (StepMicros). Layers are copies of a busybox root.
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/launch/spawner_client.h"
+#include "tests/support/poll_loop.h"
+
+namespace atl::bench {
+
+class OwnSpawner {
+ public:
+  // `programs`: the directory with atoll-spawner, atoll-execd and atoll-unpack.
+  static Result<std::unique_ptr<OwnSpawner>> Start(const std::string& programs, uint32_t layers);
+  OwnSpawner(const OwnSpawner&) = delete;
+  OwnSpawner& operator=(const OwnSpawner&) = delete;
+  ~OwnSpawner();
+
+  Status Prepare(uint32_t slot);
+  Status Drop(uint32_t slot);
+  struct Sandbox {
+    std::string id;
+    UniqueFd control;
+    launch::Built built;
+  };
+  // `layers` of those that there are, in a prepared slot.
+  Result<Sandbox> Build(uint32_t slot, uint32_t layers);
+  Status Destroy(const Sandbox& sandbox);
+
+ private:
+  OwnSpawner() = default;
+  Status Begin(const std::string& programs, uint32_t layers);
+  Status MakeLayer(uint32_t number) const;
+  // Serves the connection until `done`.
+  Status Await(const bool& done);
+
+  std::string top_;
+  pid_t pid_ = -1;
+  testing::PollLoop loop_;
+  std::unique_ptr<launch::SpawnerClient> client_;
+};
+
+}  // namespace atl::bench

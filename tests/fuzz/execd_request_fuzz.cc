@@ -1,0 +1,59 @@
+// JSON bodies and what is made of them: the reader, POST /command's request, the writer. A string
+// that was read and written must read the same (invalid UTF-8 aside, which becomes U+FFFD once).
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "execd/command_request.h"
+#include "execd/glob.h"
+#include "execd/json.h"
+#include "execd/text.h"
+
+namespace {
+
+using atl::execd::JsonDocument;
+using atl::execd::JsonType;
+using atl::execd::JsonValue;
+
+void CheckString(std::string_view text) {
+  std::string once, twice;
+  atl::execd::AppendJsonString(&once, text);
+  const auto again = JsonDocument::Parse(once);
+  if (!again) __builtin_trap();
+  atl::execd::AppendJsonString(&twice, again->root().text());
+  const auto third = JsonDocument::Parse(twice);
+  if (!third || third->root().text() != again->root().text()) __builtin_trap();
+}
+
+size_t Walk(const JsonValue& value, int depth) {
+  if (depth > JsonDocument::kMaxDepth) __builtin_trap();
+  if (value.is(JsonType::kString)) CheckString(value.text());
+  size_t count = 1;
+  for (JsonValue child = value.first(); child.present(); child = child.next()) {
+    if (value.is(JsonType::kObject)) CheckString(child.name());
+    count += Walk(child, depth + 1);
+  }
+  return count;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto document = JsonDocument::Parse(bytes)) Walk(document->root(), 0);
+  const auto request = atl::execd::ParseCommandRequest(bytes);
+  if (request) {
+    if (request->command.empty() || request->timeout_ms < 0) __builtin_trap();
+    if (request->has_gid && !request->has_uid) __builtin_trap();
+    if (request->command.find('\0') != std::string::npos) __builtin_trap();
+  }
+  CheckString(bytes);
+  const auto pairs = atl::execd::ParseQuery(bytes);
+  if (pairs.size() > bytes.size()) __builtin_trap();
+  const size_t half = bytes.size() / 2;
+  if (const auto glob = atl::execd::Glob::Parse(bytes.substr(0, half))) {
+    [[maybe_unused]] const bool matches = glob->Matches(bytes.substr(half));
+  }
+  return 0;
+}

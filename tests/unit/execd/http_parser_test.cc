@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include "runtime/http/parser.h"
+
+namespace atl::http {
+namespace {
+
+struct Body : Parser::BodySink {
+  void OnBody(std::string_view piece) override { bytes.append(piece); }
+  std::string bytes;
+};
+
+// Feeds `step` bytes more at a time.
+Status FeedAll(Parser* parser, std::string_view bytes, size_t step, Body* body) {
+  size_t used = 0, offered = 0;
+  while (!parser->done()) {
+    ATOLL_ASSIGN(const size_t n, parser->Feed(bytes.substr(used, offered - used), body));
+    used += n;
+    if (n > 0) continue;
+    if (offered == bytes.size()) break;
+    offered = std::min(offered + step, bytes.size());
+  }
+  return {};
+}
+
+TEST(Parser, StopsBehindTheHeadAndTheMessage) {
+  Parser parser(Parser::Kind::kRequest, 4096);
+  Body body;
+  const std::string bytes = "POST /x?y HTTP/1.1\r\nContent-Length: 3\r\nA: b \r\n\r\nabcGET";
+  const auto head = parser.Feed(bytes, &body);
+  ASSERT_TRUE(head);
+  EXPECT_TRUE(parser.head_done());
+  EXPECT_EQ(body.bytes, "");
+  EXPECT_EQ(parser.head().method, "POST");
+  EXPECT_EQ(parser.head().target, "/x?y");
+  ASSERT_NE(parser.head().Find("a"), nullptr);
+  EXPECT_EQ(*parser.head().Find("a"), "b");
+  const auto rest = parser.Feed(std::string_view(bytes).substr(*head), &body);
+  ASSERT_TRUE(rest);
+  EXPECT_TRUE(parser.done());
+  EXPECT_EQ(body.bytes, "abc");
+  EXPECT_EQ(bytes.substr(*head + *rest), "GET");
+}
+
+TEST(Parser, ChunksAtEveryCut) {
+  const std::string_view bytes =
+      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: "
+      "u\r\n\r\n";
+  for (size_t step = 1; step <= bytes.size(); ++step) {
+    Parser parser(Parser::Kind::kRequest, 4096);
+    Body body;
+    ASSERT_TRUE(FeedAll(&parser, bytes, step, &body));
+    EXPECT_TRUE(parser.done());
+    EXPECT_EQ(body.bytes, "abcde");
+    EXPECT_EQ(parser.head().headers.size(), 1U);
+  }
+}
+
+TEST(Parser, RefusesWhatTwoPartiesCouldReadDifferently) {
+  for (const std::string_view bytes :
+       {"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\n", "GET / HTTP/1.1\r\nA : b\r\n\r\n",
+        "GET / HTTP/1.1\r\nA\r\n\r\n", "GET  / HTTP/1.1\r\n\r\n", "GET / HTTP/2.0\r\n\r\n"}) {
+    Parser parser(Parser::Kind::kRequest, 4096);
+    Body body;
+    EXPECT_FALSE(FeedAll(&parser, bytes, bytes.size(), &body)) << bytes;
+  }
+}
+
+TEST(Parser, BoundsTheHeadInOnePieceOrMany) {
+  std::string bytes = "GET / HTTP/1.1\r\n";
+  while (bytes.size() < 5000) bytes += "A: b\r\n";
+  bytes += "\r\n";
+  for (const size_t step : {size_t{1}, size_t{100}, bytes.size()}) {
+    Parser parser(Parser::Kind::kRequest, 4096);
+    Body body;
+    const Status fed = FeedAll(&parser, bytes, step, &body);
+    ASSERT_FALSE(fed);
+    EXPECT_EQ(fed.error().code(), Code::kResourceExhausted);
+  }
+}
+
+TEST(Parser, BoundsTrailersAndChunkLines) {
+  const std::string head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string& tail :
+       {"0\r\nA: " + std::string(9000, 'x'), "1;" + std::string(9000, 'x')}) {
+    Parser parser(Parser::Kind::kRequest, 4096);
+    Body body;
+    EXPECT_FALSE(FeedAll(&parser, head + tail, 1000, &body));
+  }
+}
+
+TEST(Parser, ResponseUntilTheEnd) {
+  Parser parser(Parser::Kind::kResponse, 4096);
+  Body body;
+  ASSERT_TRUE(FeedAll(&parser, "HTTP/1.1 200 OK\r\n\r\nsome", 100, &body));
+  EXPECT_FALSE(parser.done());
+  EXPECT_TRUE(parser.until_eof());
+  EXPECT_TRUE(parser.FeedEof(&body));
+  EXPECT_EQ(body.bytes, "some");
+}
+
+TEST(Parser, ResponseThatIsCutOff) {
+  Parser parser(Parser::Kind::kResponse, 4096);
+  Body body;
+  ASSERT_TRUE(FeedAll(&parser, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome", 100, &body));
+  EXPECT_FALSE(parser.FeedEof(&body));
+}
+
+TEST(Parser, AnswerToHead) {
+  Parser parser(Parser::Kind::kResponse, 4096);
+  parser.SkipBody();
+  Body body;
+  ASSERT_TRUE(FeedAll(&parser, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 100, &body));
+  EXPECT_TRUE(parser.done());
+}
+
+}  // namespace
+}  // namespace atl::http
