@@ -4,10 +4,12 @@
 
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/http/asio_loop.h"
 #include "runtime/http/connection.h"
 #include "runtime/http/server_core.h"
@@ -17,12 +19,28 @@ namespace {
 
 using Tcp = asio::ip::tcp;
 using Acceptor = asio::basic_socket_acceptor<Tcp, Executor>;
-using TcpSocket = asio::basic_stream_socket<Tcp, Executor>;
 
 constexpr int kBacklog = 1024;
 // Past max_connections this many more are told so; beyond that they are closed without a word.
 constexpr size_t kMaxRefusing = 64;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+// Taken from the queue in one go; then others have their turn.
+constexpr int kAcceptBatch = 32;
+
+// Not Asio's open and accept: theirs leave close-on-exec to be set later, or never.
+Result<UniqueFd> OpenListener(const Tcp::endpoint& endpoint, const std::string& where) {
+  UniqueFd fd(socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!fd) return FailSys("socket");
+  const int on = 1;
+  if (setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
+    return FailSys("SO_REUSEADDR");
+  }
+  if (bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
+      listen(fd.get(), kBacklog) != 0) {
+    return FailSys(where);
+  }
+  return fd;
+}
 
 void TuneSocket(int fd) {
   const auto set = [fd](int level, int name, int value) {
@@ -63,16 +81,15 @@ class ServerImpl final : public Server {
       return Fail(Code::kInvalidArgument, where + ": not a literal IPv4 or IPv6 address");
     }
     const Tcp::endpoint endpoint(address, config.port);
-    Acceptor& acceptor = state_->acceptor;
-    if (config.listen_fd >= 0) {
-      acceptor.assign(endpoint.protocol(), config.listen_fd, error);
-    } else {
-      acceptor.open(endpoint.protocol(), error);
-      if (!error) acceptor.set_option(Acceptor::reuse_address(true), error);
-      if (!error) acceptor.bind(endpoint, error);
-      if (!error) acceptor.listen(kBacklog, error);
+    UniqueFd listener(config.listen_fd);
+    if (!listener) {
+      ATOLL_ASSIGN(listener, OpenListener(endpoint, where));
     }
+    Acceptor& acceptor = state_->acceptor;
+    acceptor.assign(endpoint.protocol(), listener.get(), error);
+    if (!error) acceptor.native_non_blocking(true, error);
     if (error) return Fail(SysError(where, error.value()));
+    (void)listener.release();
     port_ = acceptor.local_endpoint(error).port();
     AcceptNext(state_);
     return {};
@@ -109,20 +126,16 @@ class ServerImpl final : public Server {
     Acceptor acceptor;
     Timer pause;
     Timer grace;
-    Tcp::endpoint peer;
   };
 
   static void AcceptNext(const std::shared_ptr<State>& state) {
-    state->acceptor.async_accept(state->peer, [state](const ErrorCode& error, TcpSocket socket) {
-      if (!state->acceptor.is_open()) return;
-      if (!error) {
-        Welcome(*state, std::move(socket));
-        return AcceptNext(state);
-      }
-      if (error == asio::error::connection_aborted) return AcceptNext(state);
+    state->acceptor.async_wait(Acceptor::wait_read, [state](const ErrorCode& error) {
+      if (error || !state->acceptor.is_open()) return;
+      const int failure = AcceptBatch(*state);
+      if (failure == 0) return AcceptNext(state);
       // Out of descriptors or memory: the waiting connection stays in the queue, so accepting again
       // at once would spin.
-      LogLine(LogLevel::kWarning, "accept failed").Add("error", error.message());
+      LogLine(LogLevel::kWarning, "cannot accept").Add(SysError("accept4", failure));
       state->pause.expires_after(kAcceptPause);
       state->pause.async_wait([state](const ErrorCode& aborted) {
         if (!aborted && state->acceptor.is_open()) AcceptNext(state);
@@ -130,15 +143,41 @@ class ServerImpl final : public Server {
     });
   }
 
-  static void Welcome(State& state, TcpSocket socket) {
+  // 0, or the errno that makes it useless to go on now.
+  static int AcceptBatch(State& state) {
+    for (int i = 0; i < kAcceptBatch; ++i) {
+      Tcp::endpoint peer;
+      auto size = static_cast<socklen_t>(peer.capacity());
+      UniqueFd fd(accept4(state.acceptor.native_handle(), peer.data(), &size,
+                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (fd) {
+        peer.resize(size);
+        Welcome(state, std::move(fd), peer);
+        continue;
+      }
+      if (errno == EAGAIN) return 0;
+      // Errors of one connection that has broken already (accept(2), "Error handling").
+      const bool of_this_one = errno == ECONNABORTED || errno == EINTR || errno == EPROTO ||
+                               errno == ENETDOWN || errno == EHOSTUNREACH || errno == ENETUNREACH;
+      if (!of_this_one) return errno;
+    }
+    return 0;
+  }
+
+  static void Welcome(State& state, UniqueFd fd, const Tcp::endpoint& peer) {
     const std::shared_ptr<ServerCore>& core = state.core;
     const size_t open = core->connections.size();
     const size_t limit = core->config.max_connections;
     if (open >= limit + kMaxRefusing) return;
-    TuneSocket(socket.native_handle());
-    auto connection = std::make_shared<Connection>(core, Stream(std::move(socket)));
+    TuneSocket(fd.get());
+    Stream stream(core->loop.io());
+    ErrorCode error;
+    stream.assign(peer.protocol(), fd.get(), error);
+    if (error) return;  // epoll's limit of watches: no connection without one
+    (void)fd.release();
+    auto connection = std::make_shared<Connection>(core, std::move(stream));
     if (open >= limit) return connection->Refuse();
-    connection->Start(PeerName(state.peer));
+    connection->Start(PeerName(peer));
   }
 
   // `visit` may close the connection it is given, and with it others.

@@ -270,6 +270,32 @@ TEST(Server, RefusesConnectionsOverTheLimit) {
   EXPECT_EQ(BodyOf(first.ReadResponse()), "GET /3 ");
 }
 
+// The descriptors that a program started now would inherit.
+std::vector<int> Inheritable() {
+  std::vector<int> found;
+  for (int fd = 3; fd < 256; ++fd) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags != -1 && (flags & FD_CLOEXEC) == 0) found.push_back(fd);
+  }
+  return found;
+}
+
+TEST(Server, EveryDescriptorIsCloseOnExec) {
+  const std::vector<int> not_ours = Inheritable();
+  UnixListener upstream;
+  RunningServer server([&](const std::shared_ptr<Exchange>& exchange) {
+    Upstream to;
+    to.socket_path = upstream.path();
+    to.target = "/";
+    exchange->Forward(std::move(to));
+  });
+  Peer peer = server.Connect();
+  peer.Send(Get("/"));
+  Peer behind = upstream.Accept();
+  behind.ReadUntil("\r\n\r\n");  // listener, connection and upstream are all open now
+  EXPECT_EQ(Inheritable(), not_ours);
+}
+
 TEST(Server, AnswersForAHandlerThatForgets) {
   RunningServer server([](const std::shared_ptr<Exchange>&) {});
   Peer peer = server.Connect();
