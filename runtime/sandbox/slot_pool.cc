@@ -168,8 +168,9 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
-  const auto done = [this, slot, generation = generation_](Result<UniqueFd> rtnetlink) {
-    if (generation != generation_) return;
+  const auto done = [this, slot, generation = generation_,
+                     alive = std::weak_ptr<const bool>(alive_)](Result<UniqueFd> rtnetlink) {
+    if (alive.expired() || generation != generation_) return;
     --preparing_;
     Prepared(slot, std::move(rtnetlink));
     Pump();

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "netpolicy/network.h"
@@ -97,6 +98,8 @@ class SlotPool {
   uint64_t generation_ = 0;  // answers to calls from before a Reset are stale
   bool busy_ = false;
   int64_t last_used_us_ = 0;
+  // Answers of the spawner may come after the pool has gone.
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   int failures_in_a_row_ = 0;
   int64_t retry_at_us_ = 0;  // after a failure nobody waited for
   Loop::Id timer_ = 0;
