@@ -49,7 +49,7 @@ void CodeRoutes::Run(const std::shared_ptr<Exchange>& exchange) {
     request.command = *code;
     request.cwd = *cwd;
     request.background = *language == "background-command";
-    commands_.RunRequest(x->shared_from_this(), std::move(request));
+    commands_.RunRequest(x->shared_from_this(), request);
   });
 }
 

@@ -163,7 +163,7 @@ void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
       exchange->RespondError(400, kInvalidBody, request.error().message());
       return;
     }
-    RunRequest(exchange->shared_from_this(), std::move(*request));
+    RunRequest(exchange->shared_from_this(), *request);
   });
 }
 
@@ -189,7 +189,8 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
   return spec;
 }
 
-void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange, CommandRequest request) {
+void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange,
+                          const CommandRequest& request) {
   Identity identity;
   UniqueFd cwd;
   auto spec = Prepare(request, &identity, &cwd);

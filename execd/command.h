@@ -31,7 +31,7 @@ class Commands {
   // POST /command
   void Run(const std::shared_ptr<Exchange>& exchange);
   // A request that came by another route (POST /code without a language).
-  void RunRequest(const std::shared_ptr<Exchange>& exchange, CommandRequest request);
+  void RunRequest(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request);
   // DELETE /command?id=… for an id that is no session's. Answers when the command has ended.
   void Interrupt(const std::shared_ptr<Exchange>& exchange, const std::string& id);
   // GET /command/status/{id}

@@ -19,7 +19,7 @@
 
 namespace atl::execd {
 
-using RequestHandler = std::function<void(std::shared_ptr<Exchange>)>;
+using RequestHandler = std::function<void(const std::shared_ptr<Exchange>&)>;
 
 class HttpServer;
 

@@ -15,7 +15,7 @@ using ExchangePtr = const std::shared_ptr<Exchange>&;
 Daemon::Daemon(Sandbox* sandbox)
     : sandbox_(*sandbox),
       server_(&sandbox->loop,
-              [this](std::shared_ptr<Exchange> exchange) { router_.Handle(exchange); }),
+              [this](const std::shared_ptr<Exchange>& exchange) { router_.Handle(exchange); }),
       commands_(sandbox),
       sessions_(sandbox),
       terminals_(sandbox),

@@ -43,9 +43,9 @@ size_t Reference(std::string_view text, size_t at, std::string_view* name) {
 
 }  // namespace
 
-Environment::Environment(std::vector<std::string> entries) {
+Environment::Environment(const std::vector<std::string>& entries) {
   entries_.reserve(entries.size());
-  for (std::string& entry : entries) {
+  for (const std::string& entry : entries) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) continue;
     if (entry.find('\0') != std::string::npos) continue;
@@ -89,7 +89,7 @@ void Environment::SetAll(const std::vector<std::pair<std::string, std::string>>&
   for (const auto& [name, value] : values) {
     const auto [at, added] = index.emplace(name, entries_.size());
     if (added) entries_.emplace_back();
-    entries_[at->second] = name + "=" + value;
+    entries_[at->second].assign(name).append("=").append(value);
   }
 }
 

@@ -13,7 +13,7 @@ namespace atl::execd {
 class Environment {
  public:
   Environment() = default;
-  explicit Environment(std::vector<std::string> entries);
+  explicit Environment(const std::vector<std::string>& entries);
 
   // The value; null if not set.
   const char* Get(std::string_view name) const;

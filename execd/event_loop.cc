@@ -113,7 +113,7 @@ int EventLoop::WaitMillis() const {
   if (timers_.empty()) return -1;
   const int64_t wait = timers_.begin()->first.first - MonotonicMicros();
   if (wait <= 0) return 0;
-  return static_cast<int>(std::min<int64_t>((wait + 999) / 1000, 3600 * 1000));
+  return static_cast<int>(std::min<int64_t>((wait + 999) / 1000, int64_t{3600} * 1000));
 }
 
 void EventLoop::RunTimers() {

@@ -183,7 +183,7 @@ class Replacement {
     if (!writer_) return {};
     out_.append(bytes);
     if (out_.size() < kPart) return {};
-    const Status wrote = writer_->Write(out_);
+    Status wrote = writer_->Write(out_);
     out_.clear();
     return wrote;
   }

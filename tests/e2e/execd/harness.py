@@ -322,8 +322,12 @@ class Sandbox:
         """Host pids of everything in the command leaves."""
         pids = []
         for leaf in self.leaves():
-            with open(f'{self.cgroup}/{leaf}/cgroup.procs', encoding='ascii') as file:
-                pids += [int(p) for p in file.read().split()]
+            try:
+                with open(f'{self.cgroup}/{leaf}/cgroup.procs', encoding='ascii') as file:
+                    pids += [int(p) for p in file.read().split()]
+            except OSError as error:  # removed between the listing and the look
+                if error.errno not in (errno.ENOENT, errno.ENODEV):
+                    raise
         return pids
 
     def settled(self):
