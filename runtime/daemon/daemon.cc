@@ -47,7 +47,7 @@ Status Daemon::Open() {
       std::move(opened_.spawner), [run_dir = config_.run_dir](wire::Reply* hello) {
         return launch::SpawnerClient::Connect(run_dir, hello);
       });
-  ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db"));
+  ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);

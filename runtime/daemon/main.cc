@@ -80,14 +80,16 @@ Status Serve(const Config& config) {
 int Main(int argc, char** argv) {
   CLI::App app("Atoll's daemon: runs sandboxes and serves the OpenSandbox API.");
   std::string path = kDefaultConfigPath;
-  const CLI::Option* path_option =
-      app.add_option("--config", path, "configuration file (TOML)")->capture_default_str();
+  const CLI::Option* path_option = app.add_option("--config", path, "configuration file (TOML)")
+                                       ->capture_default_str()
+                                       ->take_last();
   std::deque<std::vector<std::string>> flags(Keys().size());
   bool insecure = false;
   for (size_t i = 0; i < Keys().size(); ++i) {
     const Key& key = Keys()[i];
     CLI::Option* option = app.add_option(FlagOf(key), flags[i], key.help)->group(key.section);
-    if (key.kind != Key::Kind::kList) option->expected(1);
+    // Of a flag that is given twice the last one counts, as wrappers expect.
+    if (key.kind != Key::Kind::kList) option->expected(1)->take_last();
   }
   app.add_flag("--insecure-no-api-key", insecure, "same as --server-insecure-no-api-key true");
   CLI11_PARSE(app, argc, argv);

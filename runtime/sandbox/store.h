@@ -2,13 +2,15 @@
 // written survives the death of the daemon at any moment; sandboxes do not outlive the host, so
 // there is no fsync to pay for on the create path.
 //
-// Thread rule: on the loop. A write is one row, some 15 µs.
+// Thread rule: on the loop. A write is one row, some 15 µs; now and then a pool thread moves the
+// log into the database.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
 #include "runtime/sandbox/sandbox.h"
@@ -18,8 +20,8 @@ namespace atl::sandbox {
 class Store {
  public:
   // `path` is created if absent (":memory:" for tests). A file of a newer Atoll is
-  // kFailedPrecondition.
-  static Result<std::unique_ptr<Store>> Open(const std::string& path);
+  // kFailedPrecondition. `loop` lends its pool; without one, the log is moved by the writes.
+  static Result<std::unique_ptr<Store>> Open(const std::string& path, Loop* loop = nullptr);
 
   Result<std::vector<Sandbox>> Load();
   Status Insert(const Sandbox& sandbox);
@@ -36,11 +38,18 @@ class Store {
         update_(std::move(update)),
         remove_(std::move(remove)) {}
 
+  void Wrote();
+
   // Statements are finalised before their connection.
   sqlite::Db db_;
   sqlite::Stmt insert_;
   sqlite::Stmt update_;
   sqlite::Stmt remove_;
+  std::string path_;
+  Loop* loop_ = nullptr;
+  int writes_ = 0;  // since the last checkpoint was begun
+  // Outlives us in the pool's hands.
+  std::shared_ptr<bool> checkpointing_ = std::make_shared<bool>(false);
 };
 
 }  // namespace atl::sandbox

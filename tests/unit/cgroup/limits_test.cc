@@ -78,7 +78,7 @@ TEST(Limits, MemoryVectors) {
   }
   for (const char* text :
        {"", "Mi", "0", "5Mi", "-1", "1.5Gi", "512 Mi", "512Mi ", "512X", "512Pi", "65Ti",
-        "18446744073709551615", "18446744073709551616", "99999999999Ti"}) {
+        "18446744073709551615", "18446744073709551616", "99999999999Ti", "16777224Ti"}) {
     const auto limits = Parse({{"memory", text}});
     ASSERT_FALSE(limits) << text;
     EXPECT_EQ(limits.error().code(), Code::kInvalidArgument);

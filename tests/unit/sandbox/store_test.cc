@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tests/unit/sandbox/fakes.h"
+
 namespace atl::sandbox {
 namespace {
 
@@ -151,6 +153,27 @@ TEST(Store, SurvivesReopeningAndRefusesANewerSchema) {
   const auto store = Store::Open(path);
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code(), Code::kFailedPrecondition);
+  std::filesystem::remove_all(name);
+}
+
+TEST(Store, TheLogIsMovedByThePoolAndStaysSmall) {
+  char name[] = "/tmp/store_test_XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string path = std::string(name) + "/atoll.db";
+  FakeClock clock;
+  FakeLoop loop(clock);
+  auto store = Store::Open(path, &loop);
+  ASSERT_TRUE(store);
+  Sandbox s = Sample();
+  ASSERT_TRUE((*store)->Insert(s));
+  for (int i = 0; i < 10000; ++i) {
+    s.slot = static_cast<uint32_t>(i);
+    ASSERT_TRUE((*store)->Update(s));
+    loop.Run();
+  }
+  // 10,000 pages have been written; without checkpoints the log would hold all of them.
+  EXPECT_LT(std::filesystem::file_size(path + "-wal"), 5U << 20);
+  EXPECT_EQ((*Store::Open(path))->Load()->at(0).slot, 9999U);
   std::filesystem::remove_all(name);
 }
 

@@ -1,0 +1,242 @@
+"""The API from outside: shapes of answers and refusals, and the way into sandboxes."""
+import http.client
+import json
+import socket
+import threading
+import unittest
+import urllib.parse
+import uuid
+
+import atoll
+from atoll import SLOWNESS
+
+# Answers every connection with the head of the request that came, as it came.
+ECHO = r"""
+cat >/echo <<'END'
+head=
+while IFS= read -r line; do
+  line=${line%"$(printf '\r')"}
+  [ -n "$line" ] || break
+  head="$head$line
+"
+done
+printf 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s' ${#head} "$head"
+END
+nc -ll -p 8000 -e sh /echo >/dev/null 2>&1 &
+until grep -q :1F40 /proc/net/tcp /proc/net/tcp6; do :; done
+"""
+
+
+class Api(unittest.TestCase):
+    """One daemon for all cases."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = cls.daemon.import_busybox()
+
+    def create(self, **fields):
+        box = self.daemon.create(self.image, **fields)
+        self.addCleanup(self._delete, box)
+        return box
+
+    def _delete(self, box):
+        self.daemon.send('DELETE', f'/v1/sandboxes/{box}').read()
+
+    def refused(self, method, path, body=None, headers=None):
+        """(status, code) of a refusal, which must be {code, message} with a request id."""
+        response = self.daemon.send(method, path, body, headers)
+        text = response.read()
+        self.assertGreaterEqual(response.status, 400, text)
+        self.assertTrue(response.headers['X-Request-ID'])
+        answer = json.loads(text)
+        self.assertTrue(answer['message'])
+        return response.status, answer['code']
+
+    def refused_create(self, **fields):
+        body = {'image': {'uri': self.image}, 'entrypoint': ['sleep', '1'], 'resourceLimits': {},
+                **fields}
+        return self.refused('POST', '/v1/sandboxes', body)
+
+    # ---- who may
+
+    def test_the_key_is_asked_for(self):
+        for key, code in (('', 'MISSING_API_KEY'), ('wrong', 'INVALID_API_KEY')):
+            for method, path in (('GET', '/v1/sandboxes'), ('POST', '/sandboxes'),
+                                 ('DELETE', f'/v1/sandboxes/{uuid.uuid4()}'),
+                                 ('GET', '/v1/images'), ('POST', '/v1/shutdown?all=true'),
+                                 ('GET', '/v1/metrics'), ('GET', '/v1/nothing')):
+                with self.subTest(path=path, key=key):
+                    headers = {'OPEN-SANDBOX-API-KEY': key}
+                    self.assertEqual(self.refused(method, path, headers=headers), (401, code))
+        self.assertEqual(self.daemon.send('GET', '/health', headers={'OPEN-SANDBOX-API-KEY': ''})
+                         .read(), b'{"status":"healthy"}')
+
+    # ---- what is refused, and how
+
+    def test_what_is_not_there_yet_is_501(self):
+        for field in ({'networkPolicy': {'defaultAction': 'deny'}}, {'networkPolicy': {}},
+                      {'volumes': [{'name': 'v', 'mountPath': '/v', 'host': {'path': '/tmp'}}]},
+                      {'secureAccess': True}, {'extensions': {'poolRef': 'p'}},
+                      {'resourceLimits': {'gpu': '1'}}):
+            with self.subTest(field=field):
+                self.assertEqual(self.refused_create(**field)[0], 501)
+        body = {'snapshotId': 's', 'resourceLimits': {}}
+        self.assertEqual(self.refused('POST', '/v1/sandboxes', body)[0], 501)
+        self.assertEqual(self.refused('GET', '/v1/snapshots')[0], 501)
+
+    def test_bad_requests(self):
+        self.assertEqual(self.refused_create(image={'uri': 'no/such:image'}),
+                         (404, 'DOCKER::SANDBOX_IMAGE_NOT_FOUND'))
+        for limits in ({'memory': 'lots'}, {'memory': '1Mi'}, {'cpu': '0'}, {'pids': '-1'},
+                       {'coffee': '1'}):
+            with self.subTest(limits=limits):
+                self.assertEqual(self.refused_create(resourceLimits=limits),
+                                 (400, 'SANDBOX::INVALID_PARAMETER'))
+        for field in ({'timeout': 59}, {'timeout': 'soon'}, {'entrypoint': []}, {'entrypoint': 'sh'},
+                      {'resourceLimits': None}, {'image': {}}, {'env': {'A': 1}}):
+            with self.subTest(field=field):
+                self.assertEqual(self.refused_create(**field)[0], 422)
+        response = self.daemon.send('POST', '/v1/sandboxes', '{"image":')
+        detail = json.loads(response.read())['detail'][0]
+        self.assertEqual((response.status, detail['type']), (422, 'json_invalid'))
+        self.assertEqual(self.refused('POST', '/v1/sandboxes', 'x' * (5 << 20))[0], 413)
+        self.assertEqual(self.refused('GET', f'/v1/sandboxes/{uuid.uuid4()}'),
+                         (404, 'DOCKER::SANDBOX_NOT_FOUND'))
+        self.assertEqual(self.refused('GET', '/v1/sandboxes?page=0')[0], 422)
+        self.assertEqual(self.refused('PUT', '/v1/sandboxes')[0], 405)
+
+    def test_nothing_of_a_refused_create_is_left(self):
+        before = self.daemon.request('GET', '/v1/sandboxes')['pagination']['totalItems']
+        self.refused_create(image={'uri': 'no/such:image'})
+        after = self.daemon.request('GET', '/v1/sandboxes')['pagination']['totalItems']
+        self.assertEqual(after, before)
+
+    # ---- states
+
+    def _ended(self, box):
+        def state():
+            status = self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']
+            return status if status['state'] != 'Running' else None
+        return atoll.until(state, 10 * SLOWNESS, 'the end of process 1')
+
+    def test_a_missing_entrypoint_is_a_failure_that_says_so(self):
+        box = self.create(entrypoint=['/no/such/program'])
+        status = self._ended(box)
+        self.assertEqual(status['state'], 'Failed')
+        self.assertIn('/no/such/program', status['message'])
+        self.assertIn('No such file', status['message'])
+        self.assertEqual(self.refused('GET', f'/sandboxes/{box}/proxy/44772/ping'),
+                         (409, 'DOCKER::SANDBOX_NOT_RUNNING'))
+
+    def test_an_entrypoint_that_ends(self):
+        for command, state, reason, words in (
+                ('exit 0', 'Terminated', 'CONTAINER_EXITED', 'exit code 0'),
+                ('exit 7', 'Failed', 'CONTAINER_EXITED_ERROR', 'exit code 7'),
+                ('kill -9 $$', 'Failed', 'CONTAINER_EXITED_ERROR', '137')):
+            with self.subTest(command=command):
+                status = self._ended(self.create(entrypoint=['sh', '-c', command]))
+                self.assertEqual((status['state'], status['reason']), (state, reason))
+                self.assertIn(words, status['message'])
+
+    def test_list_filters_and_pages(self):
+        mark = uuid.uuid4().hex
+        boxes = [self.create(metadata={'mark': mark, 'n': str(n)}) for n in range(3)]
+        query = '/v1/sandboxes?metadata=' + urllib.parse.quote(f'mark={mark}', safe='')
+        newest_first = [item['id'] for item in self.daemon.request('GET', query)['items']]
+        self.assertEqual(newest_first, boxes[::-1])
+        page = self.daemon.request('GET', query + '&page=2&pageSize=2')
+        self.assertEqual([item['id'] for item in page['items']], boxes[:1])
+        self.assertEqual(page['pagination'], {'page': 2, 'pageSize': 2, 'totalItems': 3,
+                                              'totalPages': 2, 'hasNextPage': False})
+        self.assertEqual(self.daemon.request('GET', query + '&state=failed')['items'], [])
+        self.assertEqual(len(self.daemon.request('GET', query + '&state=running')['items']), 3)
+
+    # ---- the way in
+
+    def raw(self, request):
+        """The whole answer to a request that is sent as it stands."""
+        address = urllib.parse.urlsplit(self.daemon.url)
+        with socket.create_connection((address.hostname, address.port), 30 * SLOWNESS) as peer:
+            peer.sendall(request.encode())
+            answer = http.client.HTTPResponse(peer)
+            answer.begin()
+            return answer, answer.read().decode()
+
+    def test_proxy_passes_what_belongs_to_the_sandbox_and_nothing_else(self):
+        box = self.create()
+        self.daemon.run(box, ECHO)
+        path = f'/sandboxes/{box}/proxy/8000/a%2Fb//c%20d?x=1&x=%2B+&y'
+        answer, head = self.raw(
+            f'GET {path} HTTP/1.1\r\nHost: example.test\r\nX-Custom: kept\r\n'
+            f'OPEN-SANDBOX-API-KEY: {self.daemon.key}\r\nX-Other: {self.daemon.key}\r\n'
+            'Authorization: Basic x\r\nCookie: a=b\r\nX-Request-ID: mine\r\n'
+            'Connection: close, X-Hop\r\nX-Hop: 1\r\n\r\n')
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(answer.headers['X-Request-ID'], 'mine')
+        self.assertIn('GET /a%2Fb//c%20d?x=1&x=%2B+&y HTTP/1.1', head)
+        self.assertIn('X-Custom: kept', head)
+        self.assertIn('127.0.0.1', head.lower().partition('x-forwarded-for')[2])
+        for secret in (self.daemon.key, 'Basic x', 'a=b', 'X-Hop'):
+            self.assertNotIn(secret, head)
+        token = self.daemon.execd_headers(box)['X-EXECD-ACCESS-TOKEN']
+        self.assertNotIn(token, head)
+
+    def test_no_way_from_a_port_to_execds_own_paths(self):
+        box = self.create()
+        self.daemon.run(box, ECHO)
+        for path in ('8000/../../command', '8000/%2e%2e/%2e%2e/command', '8000/..%2f..%2fcommand'):
+            answer, text = self.raw(f'POST /sandboxes/{box}/proxy/{path} HTTP/1.1\r\nHost: h\r\n'
+                                    'Connection: close\r\nContent-Length: 16\r\n\r\n'
+                                    '{"command":"id"}')
+            self.assertEqual((answer.status, 'uid=' in text), (400, False), path)
+
+    def test_execd_asks_for_its_token(self):
+        box = self.create()
+        response = self.daemon.send('GET', f'/sandboxes/{box}/proxy/44772/ping')
+        response.read()
+        self.assertEqual(response.status, 401)
+        headers = self.daemon.execd_headers(box)
+        response = self.daemon.send('GET', f'/v1/sandboxes/{box}/proxy/44772/ping', headers=headers)
+        self.assertEqual((response.status, response.read()), (200, b''))
+
+    def test_a_port_where_nobody_listens(self):
+        box = self.create()
+        response = self.daemon.send('GET', f'/sandboxes/{box}/proxy/9/')
+        response.read()
+        self.assertEqual(response.status, 502)
+
+    def test_endpoints(self):
+        box = self.create()
+        host = urllib.parse.urlsplit(self.daemon.url).netloc
+        for port in (44772, 18080, 8000):
+            answer = self.daemon.request('GET', f'/v1/sandboxes/{box}/endpoints/{port}')
+            self.assertEqual(answer['endpoint'], f'{host}/sandboxes/{box}/proxy/{port}')
+            self.assertEqual('headers' in answer, port == 44772)
+
+    def test_one_stuck_stream_delays_nobody(self):
+        box = self.create()
+        path = f'/sandboxes/{box}/proxy/44772/command'
+        stuck = self.daemon.send('POST', path, {'command': 'yes'}, self.daemon.execd_headers(box))
+        self.addCleanup(stuck.close)
+        self.assertTrue(stuck.read(1))  # and then never again
+        other = self.create()
+        self.assertEqual(self.daemon.run(other, 'echo free').stdout, 'free')
+        self.assertEqual(self.daemon.run(box, 'echo free').stdout, 'free')
+
+    def test_create_and_delete_at_the_same_time(self):
+        def churn():
+            for _ in range(10):
+                self.daemon.delete(self.daemon.create(self.image))
+        threads = [threading.Thread(target=churn) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        left = self.daemon.request('GET', '/v1/sandboxes?state=pending&state=running')
+        self.assertEqual(left['pagination']['totalItems'], 0)
+
+
+if __name__ == '__main__':
+    unittest.main()
