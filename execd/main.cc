@@ -186,7 +186,7 @@ int Run(const Options& options) {
   if (!loop || !signals) return kCannotStart;
   Sandbox sandbox(&*loop, IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
   sandbox.tasks_fds = TasksFds();
-  sandbox.leaves.Prepare();
+  sandbox.leaves.Prepare(2);
   Daemon daemon(&sandbox);
   MapProgram();
 
