@@ -143,9 +143,7 @@ Status HostNetwork::CreateLink(const SlotLink& link, int rtnetlink) {
   NetlinkBatch host;
   AddHostMessages(host, link);
   ATOLL_TRY(Exchange(route_.get(), host));
-  NetlinkBatch carrier;
-  AddCarrierSync(carrier);
-  return Exchange(rtnetlink, carrier);
+  return AwaitCarrier(rtnetlink, kInsideIfindex, kInsideLink);
 }
 
 Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {

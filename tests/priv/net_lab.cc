@@ -15,6 +15,7 @@
 
 #include <cstdio>
 
+#include "netpolicy/link.h"
 #include "netpolicy/netlink.h"
 #include "runtime/base/sys.h"
 
@@ -56,14 +57,12 @@ void SetUp(const std::string& link) {
   Send(batch);
 }
 
-// Waits for the carrier: see AddCarrierSync.
 void Settle(const std::string& link) {
-  NetlinkBatch batch;
-  batch.Begin(RTM_GETLINK, 0, "get " + link);
-  ifinfomsg header{};
-  header.ifi_index = static_cast<int>(::if_nametoindex(link.c_str()));
-  batch.Header(header);
-  Send(batch);
+  auto socket = netpolicy::OpenNetlink(NETLINK_ROUTE);
+  ASSERT_TRUE(socket.has_value());
+  const int index = static_cast<int>(::if_nametoindex(link.c_str()));
+  const Status able = netpolicy::AwaitCarrier(socket->get(), index, link);
+  ASSERT_TRUE(able.has_value()) << able.error().message();
 }
 
 void AddUplink(const NetNs& outside) {
