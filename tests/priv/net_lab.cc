@@ -28,6 +28,10 @@ using netpolicy::NetlinkBatch;
 // Known, so that no test depends on the timing of neighbour discovery.
 constexpr netpolicy::MacBytes kHostMac{2, 0, 0, 0, 0, 1};
 constexpr netpolicy::MacBytes kOutsideMac{2, 0, 0, 0, 0, 2};
+// Each end's own: Linux 6.1 takes up to a second to tell of the carrier of a link whose peer has
+// the same index (linkwatch_urgent_event).
+constexpr int kUplinkIfindex = 100;
+constexpr int kOutsideIfindex = 200;
 
 Endpoint Address(const std::string& address, uint16_t port = 0) {
   auto endpoint = netpolicy::ParseEndpoint(address, port);
@@ -69,6 +73,7 @@ void AddUplink(const NetNs& outside) {
   NetlinkBatch batch;
   batch.Begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, "uplink");
   ifinfomsg header{};
+  header.ifi_index = kUplinkIfindex;
   batch.Header(header);
   batch.PutString(IFLA_IFNAME, "up0");
   batch.Put(IFLA_ADDRESS, kHostMac);
@@ -77,6 +82,7 @@ void AddUplink(const NetNs& outside) {
     batch.PutString(IFLA_INFO_KIND, "veth");
     auto data = batch.OpenNest(IFLA_INFO_DATA);
     auto peer = batch.OpenNest(VETH_INFO_PEER);
+    header.ifi_index = kOutsideIfindex;
     batch.PutRaw(header);
     batch.PutString(IFLA_IFNAME, "ext0");
     batch.Put(IFLA_ADDRESS, kOutsideMac);
