@@ -14,7 +14,6 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/poller.h"
 #include "runtime/spawner/record.h"
-#include "runtime/spawner/sandbox_child.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
@@ -70,9 +69,6 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan, int control, int listener) const;
-  // Clones, and waits until execd is executed or the child has given up.
-  Result<pid_t> RunChild(const wire::Plan& plan, const Slot& slot, int control, int listener,
-                         ChildReport* report) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void TryRemove(const std::string& id);
 

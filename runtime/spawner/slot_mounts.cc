@@ -113,8 +113,12 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map) {
                NewMount("tmpfs", {{"mode", "0755"}, {"size", "256k"}, {"nr_inodes", "32"}},
                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   ATOLL_TRY(Attach(top.get(), staging.get(), "staging"));
-  for (const char* name : {"store", "root", "dev", "sys", "etc", "empty"}) {
+  for (const char* name : {"store", "root", "dev", "sys", "proc", "own", "own/etc", "empty"}) {
     if (::mkdirat(top.get(), name, 0755) != 0) return FailSys(std::string("mkdir ") + name);
+  }
+  for (const char* name : kOwnFiles) {
+    ATOLL_TRY(sys::OpenAt(top.get(), std::string("own/etc/") + name,
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
   }
   ATOLL_ASSIGN(const UniqueFd empty, MountAt(top.get(), "empty", "tmpfs",
                                              {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
@@ -127,6 +131,7 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map) {
   // call, so no directory for it is needed (pivot_root(2), notes).
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount the host's tree");
+  if (::chdir("/") != 0) return FailSys("chdir /");
   return {};
 }
 
