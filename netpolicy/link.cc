@@ -21,6 +21,7 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr int kLoIfindex = 1;  // in every namespace since it exists
+constexpr uint32_t kLocalRouteMetric = 1024;
 constexpr int64_t kCarrierLimitUs = 2'000'000;
 // The neighbours are permanent, and the host must not answer a sandbox's ARP requests for whatever
 // address it has elsewhere.
@@ -139,15 +140,18 @@ void AddHostRoute(NetlinkBatch& batch, int index, std::span<const uint8_t> addre
 // The kernel adds an IPv6 address at once, but the local route that makes it receive from a work
 // queue (addrconf_dad_work, nodad or not): on a busy machine the first answers would be lost. So it
 // gets one of ours as well; both go with the link.
-void AddLocalRoute(NetlinkBatch& batch, const Ipv6Bytes& address) {
-  batch.Begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE,
-              "RTM_NEWROUTE local " + ToString(address) + " dev eth0");
+void AddLocalRoute(NetlinkBatch& batch, uint16_t type, int index, const Ipv6Bytes& address,
+                   const std::string& label) {
+  const uint16_t create = type == RTM_NEWROUTE ? NLM_F_CREATE | NLM_F_REPLACE : 0;
+  batch.Begin(type, create, label);
   rtmsg header = RouteHeader(true, 128, RT_SCOPE_UNIVERSE, 0);
   header.rtm_table = RT_TABLE_LOCAL;
   header.rtm_type = RTN_LOCAL;
   batch.Header(header);
   batch.Put(RTA_DST, address);
-  batch.PutU32(RTA_OIF, kInsideIfindex);
+  batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
+  // The kernel's own has 0: only ours is replaced, or removed.
+  batch.PutU32(RTA_PRIORITY, kLocalRouteMetric);
 }
 
 template <typename Bytes>
@@ -202,7 +206,9 @@ void AddInsideMessages(NetlinkBatch& batch, const SlotLink& link, int host_netns
   if (link.ipv6) {
     AddInsideFamily(batch, SlotIpv6(link.instance, link.slot), GatewayIpv6(link.instance),
                     host_mac);
-    AddLocalRoute(batch, SlotIpv6(link.instance, link.slot));
+    const Ipv6Bytes address = SlotIpv6(link.instance, link.slot);
+    AddLocalRoute(batch, RTM_NEWROUTE, kInsideIfindex, address,
+                  "RTM_NEWROUTE local " + ToString(address) + " dev eth0");
   }
 }
 
@@ -249,7 +255,11 @@ void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
                "RTM_NEWADDR " + ToString(address) + " dev lo");
   };
   add(GatewayIpv4(instance));
-  if (ipv6) add(GatewayIpv6(instance));
+  if (!ipv6) return;
+  const Ipv6Bytes gateway = GatewayIpv6(instance);
+  add(gateway);
+  AddLocalRoute(batch, RTM_NEWROUTE, kLoIfindex, gateway,
+                "RTM_NEWROUTE local " + ToString(gateway) + " dev lo");
 }
 
 void AddGatewayRemoval(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
@@ -258,7 +268,11 @@ void AddGatewayRemoval(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
                "RTM_DELADDR " + ToString(address) + " dev lo");
   };
   remove(GatewayIpv4(instance));
-  if (ipv6) remove(GatewayIpv6(instance));
+  if (!ipv6) return;
+  const Ipv6Bytes gateway = GatewayIpv6(instance);
+  AddLocalRoute(batch, RTM_DELROUTE, kLoIfindex, gateway,
+                "RTM_DELROUTE local " + ToString(gateway) + " dev lo");
+  remove(gateway);
 }
 
 void AddLinkDeletion(NetlinkBatch& batch, const std::string& name) {
