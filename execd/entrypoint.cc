@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/sys.h"
@@ -46,6 +47,8 @@ Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
 // script makes it. Best effort: a read-only image has none.
 void TouchEnvsFile(const Sandbox& sandbox) {
   const std::string path = sandbox.env.Get("EXECD_ENVS");
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
   const size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
   const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), sandbox.user);
@@ -106,7 +109,12 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Start(Sandbox* sandbox,
       Job::Start(sandbox, std::move(spec), 0, [on_exit = std::move(on_exit)](const JobExit& exit) {
         on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
       }));
-  sandbox->loop.Later([sandbox] { TouchEnvsFile(*sandbox); });
+  // While the first command is still on its way: what it will look for is then in the kernel's
+  // caches.
+  sandbox->loop.Later([sandbox] {
+    TouchEnvsFile(*sandbox);
+    [[maybe_unused]] const std::string shell = sandbox->Shell();
+  });
   return entrypoint;
 }
 
