@@ -81,7 +81,8 @@ Status OwnDaemon::AwaitAnswer() {
 
 Status OwnDaemon::FindSpawner() {
   ATOLL_ASSIGN(spawner_, ProcessesNamed("atoll-spawner", run_dir_));
-  if (spawner_.empty()) return Fail(Code::kInternal, "no atoll-spawner with run directory " + run_dir_);
+  if (spawner_.empty())
+    return Fail(Code::kInternal, "no atoll-spawner with run directory " + run_dir_);
   return {};
 }
 
