@@ -134,14 +134,15 @@ PRIV_TEST(SpawnerAttack, SetuidProgramGainsNothing) {
 PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
-  const std::string tasks = v2 ? "" : "5 file\n";
-  const std::string own = v2 ? "5" : "6";
-  EXPECT_EQ(spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
-                        "case $t in socket:*) t=socket;; */atoll*/s1/run) t=directory;; "
-                        "*/atoll*/s1/run/tasks) t=file;; esac; "
-                        "test ${f##*/} = " +
-                        own + " || echo ${f##*/} $t; done"),
-            "0 socket\n1 socket\n2 socket\n3 socket\n4 directory\n" + tasks);
+  const std::string tasks = v2 ? "" : "7 file\n";
+  const std::string own = v2 ? "7" : "8";
+  EXPECT_EQ(
+      spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
+                  "case $t in socket:*) t=socket;; pipe:*) t=pipe;; */atoll*/s1/run) t=directory;; "
+                  "*/atoll*/s1/run/tasks) t=file;; esac; "
+                  "test ${f##*/} = " +
+                  own + " || echo ${f##*/} $t; done"),
+      "0 socket\n1 socket\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {
