@@ -188,6 +188,10 @@ int Run(const Options& options) {
   sandbox.tasks_fds = TasksFds();
   sandbox.leaves.Prepare(2);
   Daemon daemon(&sandbox);
+  if (auto prepared = daemon.Prepare(); !prepared) {
+    LogLine(LogLevel::kError, "cannot start").Add(prepared.error());
+    return kCannotStart;
+  }
   MapProgram();
 
   UniqueFd control_fd, listener;

@@ -114,7 +114,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
 
   // Without its record the next spawner would take the sandbox for a stray and kill it: safe, so a
   // full run directory costs adoption, not this build.
-  const Status recorded = WriteRecord(records_.get(), sandbox.record);
+  const Status recorded = CreateRecord(records_.get(), sandbox.record);
   if (!recorded) {
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", plan.id).Add(recorded.error());
   }
@@ -193,7 +193,7 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
   record.oom_killed = killed && usage && usage->oom_kills > 0;
   if (sandbox.build_failed || !sandbox.gone.empty()) return;
-  const Status recorded = WriteRecord(records_.get(), sandbox.record);
+  const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded)
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());
   exited_(record);
