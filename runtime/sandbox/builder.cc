@@ -76,7 +76,7 @@ Status Builder::Build(const Sandbox& sandbox, UniqueFd control,
   spawner_.Build(PlanOf(sandbox, addresses),
                  [shared, done = std::move(done)](Result<launch::Built> built) {
                    if (!built) return done(Fail(std::move(built).error()));
-                   done(BuiltSandbox{std::move(*built), std::move(*shared)});
+                   done(BuiltSandbox{*built, std::move(*shared)});
                  });
   return {};
 }

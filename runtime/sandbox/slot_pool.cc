@@ -13,8 +13,8 @@ namespace {
 // The spawner prepares one after the other; a second request keeps it from waiting for us.
 constexpr size_t kPreparingAtOnce = 2;
 // Links die 10 to 50 ms after their namespace.
-constexpr int64_t kLinkPollUs = 10 * 1000;
-constexpr int64_t kRetryUs = 1000 * 1000;
+constexpr int64_t kLinkPollUs = 10'000;
+constexpr int64_t kRetryUs = 1'000'000;
 constexpr int kTries = 3;
 
 }  // namespace

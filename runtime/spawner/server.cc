@@ -81,8 +81,9 @@ Result<Server::End> Server::Run() {
     ATOLL_TRY(poller_.RunOnce(timeout));
     timeout = sandboxes_.Sweep() ? kSweepMillis : -1;
   }
-  if (upgrading_) return End::kUpgrade;
+  // Or it would go on making the slot it is at, beside the next one's.
   slots_.StopBuilder();
+  if (upgrading_) return End::kUpgrade;
   janitor_.Finish();
   return End::kStopped;
 }

@@ -55,7 +55,7 @@ Status FurnishNamespaces(const SlotChildInput& input) {
   ::setsid();
   if (::setns(input.cgroup_namespace, CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
   for (const Sysctl& sysctl : kSysctls) {
-    const Status written = sys::WriteFileAt(AT_FDCWD, sysctl.path, sysctl.value);
+    Status written = sys::WriteFileAt(AT_FDCWD, sysctl.path, sysctl.value);
     if (!written && written.error().error_number() != ENOENT) return written;
   }
   const UniqueFd links(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
@@ -114,14 +114,16 @@ Status SetProcessLimits(const SlotChildInput&) {
   // limit as high as the host allows.
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return FailSys("getrlimit NOFILE");
-  files.rlim_max = std::min<rlim_t>(files.rlim_max, 1 << 20);
-  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 1024 * 16);
+  files.rlim_max = std::min<rlim_t>(files.rlim_max, 1U << 20);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 16384);
   if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return FailSys("setrlimit NOFILE");
   ::umask(022);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    [[maybe_unused]] const auto before = ::signal(signal, SIG_DFL);
+  }
   return {};
 }
 
