@@ -89,6 +89,16 @@ PRIV_TEST(HostileImage, LinksInEtcAreReplaced) {
             "nameserver 10.200.255.254\n127.0.0.1 localhost\nfile\n");
 }
 
+// The slot's own tree, with the store of all sandboxes in it, is taken off for good: no mount of
+// it, none stacked on the root, and no way up to it.
+PRIV_TEST(SandboxRoot, NothingOfTheSlotIsLeft) {
+  SpawnerFixture spawner;
+  EXPECT_EQ(spawner.Run("B=/bin/busybox; $B awk '{print $5}' /proc/1/mountinfo | "
+                        "$B grep -v -e ^/proc/ -e ^/sys/ | $B sort; "
+                        "$B ls -A /../ /proc/1/root/../ /proc/1/cwd/../ | $B grep -e store -e own"),
+            "/\n/dev\n/dev/mqueue\n/dev/pts\n/dev/shm\n/proc\n/sys\n");
+}
+
 // Neither as a link nor as a file does the image's /etc come in the way of ours, which covers it.
 PRIV_TEST(HostileImage, EtcThatIsNoDirectoryIsCovered) {
   const std::string look =
