@@ -96,6 +96,11 @@ Result<std::vector<Place>> FindSandboxes(const std::vector<pid_t>& spawner,
       const size_t slash = group.rfind("/s");
       const size_t base = group.rfind("atoll", slash);
       if (slash == std::string::npos || base == std::string::npos) continue;
+      // A slot in stock has an execd too, but runs nothing.
+      if (Text(host.unified + group + "/run/cgroup.events").find("populated 1") ==
+          std::string::npos) {
+        continue;
+      }
       const auto instance = Number<uint32_t>(group.substr(base + 5, slash - base - 5));
       const auto slot = Number<uint32_t>(group.substr(slash + 2));
       places.push_back({pid, host.unified + group,
