@@ -69,6 +69,9 @@ class Tree {
   // `with_io`: blkio's too, which costs 27 µs to enter and only io limits need.
   Result<std::vector<UniqueFd>> OpenTasks(const std::string& group, bool with_io) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
+  // Hybrid only: the files that execd reads what v2 would show it in run/, in the order of
+  // wire::ExecdAccount; read-only.
+  Result<std::vector<UniqueFd>> OpenAccounts(const std::string& group) const;
 
   // Writes what differs between `now` and `next`. A refused value names file and value.
   Status SetLimits(const std::string& group, const wire::Limits& now,

@@ -55,6 +55,15 @@ void TouchEnvsFile(const Sandbox& sandbox) {
                                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
 }
 
+// The spawner has raised the score of everything in here (wire::kOomScore): in a sandbox full of
+// processes of one size the kernel would otherwise take any of them, the entrypoint too, and with
+// it the sandbox. Not by the child itself: as long as it shares our memory its /proc files belong
+// to the host's root. Fails for a program that nobody may read, which is then an equal.
+void KeepFromMemoryKiller(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/oom_score_adj";
+  [[maybe_unused]] const auto written = sys::WriteFileAt(AT_FDCWD, path, "0");
+}
+
 }  // namespace
 
 std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv) {
@@ -106,6 +115,7 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Start(Sandbox* sandbox,
       Job::Start(sandbox, std::move(spec), 0, [on_exit = std::move(on_exit)](const JobExit& exit) {
         on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
       }));
+  KeepFromMemoryKiller(entrypoint->job_->pid());
   sandbox->loop.Later([sandbox] { TouchEnvsFile(*sandbox); });
   return entrypoint;
 }

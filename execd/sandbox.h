@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "execd/accounts.h"
 #include "execd/environment.h"
 #include "execd/event_loop.h"
 #include "execd/leaf.h"
@@ -27,6 +28,7 @@ struct Sandbox {
   LeafPool leaves;
   std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
   int cgroup_fd;
+  Accounts accounts;  // hybrid hosts only
 
   std::string id;
   // The environment of the entrypoint; commands get it too.

@@ -28,6 +28,7 @@ struct ChildInput {
   int commands = -1;               // cgroup run/, for execd
   std::vector<int> tasks;          // hybrid: where the child itself enters the v1 groups
   std::vector<int> command_tasks;  // hybrid: for execd
+  std::vector<int> accounts;       // hybrid: for execd, in the order of wire::ExecdAccount
 };
 
 // What the child leaves in the memory that it shared: complete when VforkInto returns.

@@ -94,6 +94,7 @@ Result<pid_t> Sandboxes::RunChild(const wire::Plan& plan, const Slot& slot, int 
   ATOLL_ASSIGN(const std::vector<UniqueFd> tasks,
                host_.cgroups.OpenTasks(group, HasIo(plan.limits)));
   ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> accounts, host_.cgroups.OpenAccounts(group));
   ChildInput input;
   input.host = &host_;
   input.plan = &plan;
@@ -103,6 +104,7 @@ Result<pid_t> Sandboxes::RunChild(const wire::Plan& plan, const Slot& slot, int 
   input.commands = commands.get();
   for (const UniqueFd& fd : tasks) input.tasks.push_back(fd.get());
   for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
+  for (const UniqueFd& fd : accounts) input.accounts.push_back(fd.get());
   return StartSandboxChild(input, cgroup.get(), report);
 }
 

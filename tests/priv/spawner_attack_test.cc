@@ -129,19 +129,24 @@ PRIV_TEST(SpawnerAttack, SetuidProgramGainsNothing) {
             "-rwsr-xr-x\n1000\n");
 }
 
-// 0 to 2, what execd is given (the next one is the shell reading the directory; a file of its v1
-// group only on hybrid hosts), and none besides.
+// 0 to 2, what execd is given (the next one is the shell reading the directory; files of its v1
+// groups only on hybrid hosts), and none besides.
 PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
-  const std::string tasks = v2 ? "" : "6 file\n";
-  const std::string own = v2 ? "6" : "7";
-  EXPECT_EQ(spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
-                        "case $t in socket:*) t=socket;; */atoll*/s1/run) t=directory;; "
-                        "*/atoll*/s1/run/tasks) t=file;; esac; "
-                        "test ${f##*/} = " +
-                        own + " || echo ${f##*/} $t; done"),
-            "0 socket\n1 socket\n2 socket\n3 socket\n4 socket\n5 directory\n" + tasks);
+  const std::string accounts =
+      v2 ? "" : "10 memory.usage\n11 memory.limit\n12 memory.oom\n13 cpu.cfs\n";
+  const std::string tasks = v2 ? "" : "6 memory\n7 pids\n";
+  const std::string own = v2 ? "6" : "8";
+  EXPECT_EQ(
+      spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
+                  "case $t in socket:*) t=socket;; */atoll*/s1/run) t=directory;; "
+                  "*/memory/atoll*/s1/run/tasks) t=memory;; "
+                  "*/pids/atoll*/s1/run/tasks) t=pids;; "
+                  "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; esac; "
+                  "test ${f##*/} = " +
+                  own + " || echo ${f##*/} $t; done"),
+      "0 socket\n1 socket\n" + accounts + "2 socket\n3 socket\n4 socket\n5 directory\n" + tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {
