@@ -103,15 +103,14 @@ def shell_image(daemon, name='exec:latest', user='', bash=True, env=()):
     return name
 
 
-def static_image(daemon, program, name='scratch:latest', env=()):
-    """One static program as /program and nothing else: no shell, no /etc, no /tmp."""
+def static_image(daemon, program, name='scratch:latest'):
+    """One static program and nothing else: no shell, no /etc, no /tmp."""
     with tempfile.TemporaryDirectory(dir=daemon.top) as work:
         root = pathlib.Path(work, 'root')
         root.mkdir()
-        shutil.copy(program, root / 'program')
+        shutil.copy(program, root)
         archive = pathlib.Path(work, 'image.tar')
-        pack(root, name, archive, '--entrypoint', '["/program"]', '--cmd', '[]',
-             *[item for pair in env for item in ('--env', pair)])
+        pack(root, name, archive)
         daemon.import_image(archive, name)
     return name
 
@@ -195,9 +194,10 @@ class Box:
         if self.cgroup is None:
             word = f'{os.getpid()}.{id(self)}'
             command = self.background(f'sleep {word}')
-            for pid in filter(str.isdigit, os.listdir('/proc')):
-                if _read(f'/proc/{pid}/cmdline') == f'sleep\0{word}\0':
-                    self.cgroup = _group(pid).rpartition('/run/')[0]
+            found = lambda: [pid for pid in filter(str.isdigit, os.listdir('/proc'))
+                             if _read(f'/proc/{pid}/cmdline') == f'sleep\0{word}\0']
+            pid = atoll.until(found, 10 * atoll.SLOWNESS, f'sleep {word} runs')[0]
+            self.cgroup = _group(pid).rpartition('/run/')[0]
             self.call('DELETE', f'/command?id={command}')
         return self.cgroup
 

@@ -1,4 +1,5 @@
 """The exec API of a real sandbox through the daemon's proxy: every row of the endpoint table."""
+import concurrent.futures
 import json
 import re
 import time
@@ -190,7 +191,6 @@ class Stream(Contract):
         self.assertEqual(self.s.run("printf 'a\\377b\\303'")[0], ['a\ufffdb\ufffd'])
 
     def test_a_hundred_at_once(self):
-        import concurrent.futures
         with concurrent.futures.ThreadPoolExecutor(100) as pool:
             outputs = list(pool.map(lambda i: self.s.run(f'echo {i}; exit {i}'), range(100)))
         for i, (out, err, last) in enumerate(outputs):

@@ -3,7 +3,6 @@ import io
 import json
 import os
 import tarfile
-import threading
 import unittest
 import urllib.parse
 
@@ -11,6 +10,7 @@ import atoll
 from atoll import SLOWNESS, until
 from box import Box, shell_image
 from exec_contract_test import TIME, Contract
+from files_test import multipart
 
 
 class FileContract(Contract):
@@ -71,7 +71,6 @@ class Files(FileContract):
         self.assertEqual(self.s.out(f'cat {self.dir}/torn 2>/dev/null || true'), '')
 
     def test_chunked_upload_in_pieces(self):
-        from files_test import multipart
         content = os.urandom(300_000)
         body = multipart([({'path': f'{self.dir}/c'}, content)])
         self.empty(self.s.call('POST', '/files/upload',
