@@ -2,6 +2,8 @@
 // message said. One object, made in main, alive until the end. Thread rule: the loop's.
 #pragma once
 
+#include <time.h>
+
 #include <functional>
 #include <map>
 #include <string>
@@ -28,6 +30,7 @@ struct Sandbox {
   LeafPool leaves;
   std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
   int cgroup_fd;
+  const time_t started_at = ::time(nullptr);
   Accounts accounts;  // hybrid hosts only
 
   std::string id;
