@@ -157,6 +157,10 @@ class Switches(Life):
             'X-EXECD-ACCESS-TOKEN': self.daemon.key, 'Authorization': f'Bearer {self.daemon.key}'})
         until(lambda: send().status == 200, 10 * SLOWNESS)
         self.assertNotIn(self.daemon.key, send().read().decode())
+        # Nor by way of execd's own proxy, in whatever header.
+        seen = box.call('GET', '/proxy/8100/', headers={'X-Mine': 'kept', 'X-Other': self.daemon.key})
+        self.assertIn('X-Mine: kept', seen.body.decode())
+        self.assertNotIn(self.daemon.key, seen.body.decode())
 
 
 def image_with_script(daemon):
@@ -194,9 +198,9 @@ class Memory(Life):
     def test_many_small_processes_in_a_full_sandbox(self):
         box = self.box()
         for _ in range(3):
-            last = box.run('dd if=/dev/zero of=/dev/shm/full bs=1M count=62 2>/dev/null; '
-                           'for i in $(seq 300); do sleep 9 & done; wait', timeout=20000)[2]
-            self.assertIn('out of memory', last['error']['traceback'][0])
+            # Whether the shell is among the victims is the kernel's choice; the sandbox is not.
+            box.run('dd if=/dev/zero of=/dev/shm/full bs=1M count=62 2>/dev/null; '
+                    'for i in $(seq 300); do sleep 2 & done; wait', timeout=20000)
             self.assertEqual(box.state()['state'], 'Running')
             self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
         self.assertEqual(box.out('echo alive'), 'alive')
