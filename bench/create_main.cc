@@ -20,6 +20,7 @@ namespace {
 
 struct Options {
   std::string atolld, busybox, debian, output;
+  std::string only;  // one of the measurements, while something is being made faster
   int count = 200;
   int idle = 50;
   int seconds = 3;
@@ -27,7 +28,8 @@ struct Options {
 
 constexpr char kUsage[] =
     "usage: bench-create --atolld PROGRAM --busybox ARCHIVE --debian ARCHIVE\n"
-    "                    [--output FILE] [-n COUNT] [--idle SANDBOXES] [--seconds SECONDS]\n";
+    "                    [--output FILE] [-n COUNT] [--idle SANDBOXES] [--seconds SECONDS]\n"
+    "                    [--only cold|exec|delete|memory|throughput|bursts]\n";
 
 Status ParseNumber(const std::string& text, int* number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
@@ -40,7 +42,8 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
   const std::map<std::string, std::string*> texts = {{"--atolld", &options.atolld},
                                                      {"--busybox", &options.busybox},
                                                      {"--debian", &options.debian},
-                                                     {"--output", &options.output}};
+                                                     {"--output", &options.output},
+                                                     {"--only", &options.only}};
   const std::map<std::string, int*> numbers = {
       {"-n", &options.count}, {"--idle", &options.idle}, {"--seconds", &options.seconds}};
   for (size_t i = 0; i < arguments.size(); i += 2) {
@@ -80,22 +83,33 @@ Result<Results> Measure(const Options& options) {
   ATOLL_TRY(api.ImportImage(kBusyboxImage, options.busybox));
   ATOLL_TRY(api.ImportImage(kDebianImage, options.debian));
   ATOLL_ASSIGN(const auto peers, Peers::Open(daemon->top() + "/peers"));
-  Progress("cold creates");
-  ATOLL_ASSIGN(results.cold, MeasureCold(api, *peers, options.count));
-  Progress("commands in live sandboxes");
-  ATOLL_ASSIGN(results.exec, MeasureExec(api, options.count));
-  Progress("deletes");
-  ATOLL_ASSIGN(results.deletes, MeasureDelete(*daemon, api, std::max(5, options.count / 2)));
-  Progress("memory");
-  ATOLL_ASSIGN(results.idle, MeasureIdle(*daemon, api, options.idle));
-  Progress("throughput");
-  for (const int clients : {1, 2, 8}) {
-    ATOLL_ASSIGN(results.throughput.emplace_back(),
-                 MeasureThroughput(*daemon, api, clients, options.seconds));
+  const auto wants = [&](const char* what) {
+    if (!options.only.empty() && options.only != what) return false;
+    Progress(what);
+    return true;
+  };
+  if (wants("cold")) {
+    ATOLL_ASSIGN(results.cold, MeasureCold(api, *peers, options.count));
   }
-  Progress("bursts");
-  for (const auto& [size, rounds] : {std::pair{1, 10}, {8, 10}, {100, 5}}) {
-    ATOLL_ASSIGN(results.bursts.emplace_back(), MeasureBurst(*daemon, api, size, rounds));
+  if (wants("exec")) {
+    ATOLL_ASSIGN(results.exec, MeasureExec(api, options.count));
+  }
+  if (wants("delete")) {
+    ATOLL_ASSIGN(results.deletes, MeasureDelete(*daemon, api, std::max(5, options.count / 2)));
+  }
+  if (wants("memory")) {
+    ATOLL_ASSIGN(results.idle, MeasureIdle(*daemon, api, options.idle));
+  }
+  if (wants("throughput")) {
+    for (const int clients : {1, 2, 8}) {
+      ATOLL_ASSIGN(results.throughput.emplace_back(),
+                   MeasureThroughput(*daemon, api, clients, options.seconds));
+    }
+  }
+  if (wants("bursts")) {
+    for (const auto& [size, rounds] : {std::pair{1, 10}, {8, 10}, {100, 5}}) {
+      ATOLL_ASSIGN(results.bursts.emplace_back(), MeasureBurst(*daemon, api, size, rounds));
+    }
   }
   Progress("done");
   return results;

@@ -24,7 +24,7 @@ struct Cold {
   Samples execd;                              // it is known where commands go
   Samples first;                              // the first command's output is here
   Samples deleted;                            // by itself: the delete is answered
-  std::map<std::string, double> step_micros;  // mean of each step of the spawner's build
+  std::map<std::string, double> step_micros;  // mean of each of the spawner's steps
   double build_micros = 0;                    // mean, from the daemon's side
 };
 struct PeerTimes {
@@ -40,8 +40,9 @@ struct ColdResults {
 Result<ColdResults> MeasureCold(SandboxApi& api, Peers& peers, int count);
 
 struct ExecResults {
-  CommandTimes sh_rested, sh_flat;      // busybox image
-  CommandTimes bash_rested, bash_flat;  // Debian image
+  CommandTimes sh_rested, sh_flat;       // busybox image
+  CommandTimes bash_rested, bash_flat;   // Debian image
+  Samples host_sh_rested, host_sh_flat;  // the same commands without a sandbox
   Samples host_bash_rested, host_bash_flat;
 };
 Result<ExecResults> MeasureExec(SandboxApi& api, int count);

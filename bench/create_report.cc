@@ -29,6 +29,14 @@ std::string Ratio(double value, double base) {
   return base > 0 ? Fixed(value / base, 2) : "-";
 }
 
+// A run of one measurement alone has the others empty.
+bool HasCold(const Results& results) {
+  return !results.cold.flat.empty();
+}
+bool HasExec(const Results& results) {
+  return results.exec.sh_flat.complete.size() > 0;
+}
+
 // p50 and p99, with rest and flat out.
 Cells Both(const std::string& what, const Samples& rested, const Samples& flat) {
   return {what, Ms(rested.p50()), Ms(rested.p99()), Ms(flat.p50()), Ms(flat.p99())};
@@ -85,23 +93,31 @@ std::string ExecTable(const ExecResults& exec) {
   text += Row(Both("sh: complete", exec.sh_rested.complete, exec.sh_flat.complete));
   text += Row(Both("bash: first output", exec.bash_rested.first, exec.bash_flat.first));
   text += Row(Both("bash: complete", exec.bash_rested.complete, exec.bash_flat.complete));
+  text += Row(Both("`busybox sh -c` alone, on the host", exec.host_sh_rested, exec.host_sh_flat));
   text += Row(Both("`bash -c` alone, on the host", exec.host_bash_rested, exec.host_bash_flat));
   return text;
 }
 
 std::string LoadTables(const Results& results) {
-  std::string text = Head({"delete, ms", "p50", "p99"});
+  std::string text;
   const DeleteResults& deletes = results.deletes;
-  text += Row({"answered", Ms(deletes.answered.p50()), Ms(deletes.answered.p99())});
-  text += Row({"everything gone", Ms(deletes.gone.p50()), Ms(deletes.gone.p99())});
-  text += Head({"creates at once", "failed", "wall p50", "create answered p50 / p99",
-                "first output p50 / p99"});
+  if (deletes.answered.size() > 0) {
+    text += Head({"delete, ms", "p50", "p99"});
+    text += Row({"answered", Ms(deletes.answered.p50()), Ms(deletes.answered.p99())});
+    text += Row({"everything gone", Ms(deletes.gone.p50()), Ms(deletes.gone.p99())});
+  }
+  if (!results.bursts.empty()) {
+    text += Head({"creates at once", "failed", "wall p50", "create answered p50 / p99",
+                  "first output p50 / p99"});
+  }
   for (const Burst& burst : results.bursts) {
     text += Row({std::to_string(burst.size), std::to_string(burst.failed), Ms(burst.wall.p50()),
                  Ms(burst.created.p50()) + " / " + Ms(burst.created.p99()),
                  Ms(burst.first.p50()) + " / " + Ms(burst.first.p99())});
   }
-  text += Head({"clients", "create + command + delete a second"});
+  if (!results.throughput.empty()) {
+    text += Head({"clients", "create + command + delete a second"});
+  }
   for (const Throughput& one : results.throughput) {
     text += Row({std::to_string(one.clients), Fixed(one.per_second, 0)});
   }
@@ -125,10 +141,15 @@ std::string IdleTable(const Idle& idle) {
 std::string StepTable(const ColdResults& cold) {
   const Cold& busybox = cold.rested.at(kBusyboxImage);
   const Cold& debian = cold.rested.at(kDebianImage);
-  std::string text = Head({"step of the build, mean µs with rest", "busybox", "Debian"});
+  std::string text = Head({"step, mean µs with rest", "busybox", "Debian"});
   double sums[2] = {0, 0};
   for (size_t i = 0; i < static_cast<size_t>(wire::Step::kCount); ++i) {
-    const std::string name(wire::StepName(static_cast<wire::Step>(i)));
+    const auto step = static_cast<wire::Step>(i);
+    const std::string name(wire::StepName(step));
+    if (step == wire::kFirstBuildStep) {
+      text += Row({"all steps of a slot, ahead of time", Fixed(sums[0], 0), Fixed(sums[1], 0)});
+      sums[0] = sums[1] = 0;
+    }
     const auto mean = [&name](const Cold& of) {
       const auto found = of.step_micros.find(name);
       return found == of.step_micros.end() ? 0 : found->second;
@@ -137,7 +158,7 @@ std::string StepTable(const ColdResults& cold) {
     sums[1] += mean(debian);
     text += Row({name, Fixed(mean(busybox), 0), Fixed(mean(debian), 0)});
   }
-  text += Row({"all steps", Fixed(sums[0], 0), Fixed(sums[1], 0)});
+  text += Row({"all steps of a build", Fixed(sums[0], 0), Fixed(sums[1], 0)});
   text += Row({"build, as the daemon sees it", Fixed(busybox.build_micros, 0),
                Fixed(debian.build_micros, 0)});
   return text;
@@ -157,31 +178,40 @@ Promise ColdPromise(const Results& results, const ImageName& image) {
 }
 
 std::vector<Promise> Promises(const Results& results) {
-  const ExecResults& exec = results.exec;
-  std::vector<Promise> promises = {ColdPromise(results, kImageNames[0]),
-                                   ColdPromise(results, kImageNames[1])};
-  if (const PeerTimes* crun = Crun(results.cold)) {
-    for (const auto& [image, name] : kImageNames) {
-      promises.push_back({std::string("the same ÷ crun run, ") + name,
-                          results.cold.rested.at(image).first.p50() / crun->rested.p50(), 1, ""});
+  std::vector<Promise> promises;
+  if (HasCold(results)) {
+    for (const ImageName& image : kImageNames) promises.push_back(ColdPromise(results, image));
+    if (const PeerTimes* crun = Crun(results.cold)) {
+      for (const auto& [image, name] : kImageNames) {
+        promises.push_back({std::string("the same ÷ crun run, ") + name,
+                            results.cold.rested.at(image).first.p50() / crun->rested.p50(), 1, ""});
+      }
     }
   }
-  promises.push_back({"command with sh, p50", exec.sh_rested.complete.p50(), 0.8, "ms"});
-  promises.push_back({"command with bash − `bash -c` alone, p50",
-                      exec.bash_rested.complete.p50() - exec.host_bash_rested.p50(), 0.4, "ms"});
+  if (HasExec(results)) {
+    const ExecResults& exec = results.exec;
+    promises.push_back({"command with sh, p50", exec.sh_rested.complete.p50(), 0.8, "ms"});
+    promises.push_back({"command with bash − `bash -c` alone, p50",
+                        exec.bash_rested.complete.p50() - exec.host_bash_rested.p50(), 0.4, "ms"});
+  }
   for (const Burst& burst : results.bursts) {
     if (burst.size != 100) continue;
     promises.push_back({"100 creates at once: failed", static_cast<double>(burst.failed), 0, ""});
     promises.push_back({"100 creates at once: wall", burst.wall.p50(), 500, "ms"});
   }
-  promises.push_back({"delete answered, p50", results.deletes.answered.p50(), 1, "ms"});
-  promises.push_back({"delete → everything gone, p50", results.deletes.gone.p50(), 200, "ms"});
+  if (results.deletes.answered.size() > 0) {
+    promises.push_back({"delete answered, p50", results.deletes.answered.p50(), 1, "ms"});
+    promises.push_back({"delete → everything gone, p50", results.deletes.gone.p50(), 200, "ms"});
+  }
   double best = 0;
   for (const Throughput& one : results.throughput) best = std::max(best, one.per_second);
-  promises.push_back({"create + command + delete", best, 240, "a second", true});
+  if (best > 0) promises.push_back({"create + command + delete", best, 240, "a second", true});
   const Idle& idle = results.idle;
-  promises.push_back({"memory of an idle sandbox",
-                      (idle.execd + idle.atolld + idle.spawner + idle.kernel) / 1024, 1.5, "MiB"});
+  if (idle.sandboxes > 0) {
+    promises.push_back({"memory of an idle sandbox",
+                        (idle.execd + idle.atolld + idle.spawner + idle.kernel) / 1024, 1.5,
+                        "MiB"});
+  }
   return promises;
 }
 
@@ -189,10 +219,15 @@ std::vector<Promise> Promises(const Results& results) {
 
 std::string RenderTables(const Results& results) {
   const HostFacts& host = results.host;
-  return host.cpu + ", Linux " + host.kernel + ", cgroup " + host.cgroup + ", " + host.file_system +
-         ", load before " + host.load + "; n = " + std::to_string(results.count) + ".\n" +
-         ColdTable(results) + ExecTable(results.exec) + LoadTables(results) +
-         IdleTable(results.idle) + StepTable(results.cold);
+  std::string text = host.cpu + ", Linux " + host.kernel + ", cgroup " + host.cgroup + ", " +
+                     host.file_system + ", load before " + host.load +
+                     "; n = " + std::to_string(results.count) + ".\n";
+  if (HasCold(results)) text += ColdTable(results);
+  if (HasExec(results)) text += ExecTable(results.exec);
+  text += LoadTables(results);
+  if (results.idle.sandboxes > 0) text += IdleTable(results.idle);
+  if (HasCold(results)) text += StepTable(results.cold);
+  return text;
 }
 
 std::string RenderPromises(const Results& results) {
@@ -215,7 +250,7 @@ std::vector<std::string> Violations(const Results& results) {
                     std::to_string(burst.size) + ": " + burst.error);
   }
   const PeerTimes* crun = Crun(results.cold);
-  if (!crun) return found;
+  if (!crun || !HasCold(results)) return found;
   for (const auto& [image, name] : kImageNames) {
     const double ours = results.cold.rested.at(image).first.p50();
     if (ours <= crun->rested.p50()) continue;

@@ -16,6 +16,7 @@
 #include "bench/host_view.h"
 #include "bench/process.h"
 #include "runtime/base/sys.h"
+#include "runtime/wire/start.h"
 
 namespace atl::bench {
 namespace {
@@ -68,21 +69,12 @@ Result<uint64_t> StrippedSize(const std::string& program, const std::string& cop
 
 // It parks, finds that nobody is left who could claim it, and ends: all of that is in the time.
 Result<int64_t> ParkOnce(const std::string& execd) {
-  int control[2], listener[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0 ||
-      ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, listener) != 0) {
-    return FailSys("socketpair");
-  }
-  const UniqueFd ends[3] = {UniqueFd(control[0]), UniqueFd(listener[0]), UniqueFd(listener[1])};
-  UniqueFd other(control[1]);
-  other.reset();
+  ATOLL_ASSIGN(sys::SocketPair gate, sys::UnixPair(SOCK_SEQPACKET));
+  gate.a.reset();
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  // The wire's numbers: 3 the control socket, 4 the listener.
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1].get(), 104);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[0].get(), 103);
-  ::posix_spawn_file_actions_adddup2(&actions, 104, 4);
-  ::posix_spawn_file_actions_adddup2(&actions, 103, 3);
+  ::posix_spawn_file_actions_adddup2(&actions, gate.b.get(), 100 + wire::kExecdGateFd);
+  ::posix_spawn_file_actions_adddup2(&actions, 100 + wire::kExecdGateFd, wire::kExecdGateFd);
   char name[] = "execd";
   char* const argv[] = {name, nullptr};
   char* const envp[] = {nullptr};

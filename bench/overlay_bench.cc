@@ -50,7 +50,7 @@ class Store {
       Must(Status(FailSys("make mounts private")));
     }
     tree_ = Must(sys::Open(top_ + "/store", O_PATH | O_DIRECTORY));
-    users_ = Must(spawner::MakeUserNamespace({spawner::kStoreIdBase, kInside}, false));
+    users_ = Must(spawner::MakeUserNamespace({spawner::kStoreIdBase, kInside}));
   }
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;

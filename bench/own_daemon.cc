@@ -39,12 +39,16 @@ Status OwnDaemon::Begin(const std::string& program) {
   char name[] = "/var/tmp/atoll-bench.XXXXXX";
   if (!::mkdtemp(name)) return FailSys("mkdtemp /var/tmp");
   top_ = name;
+  // Where an installed daemon has it too: a tmpfs.
+  char run[] = "/run/atoll-bench.XXXXXX";
+  if (!::mkdtemp(run)) return FailSys("mkdtemp /run");
+  run_dir_ = run;
   // The daemon's user and the sandboxes' ids pass through it.
-  if (::chmod(name, 0755) != 0) return FailSys("chmod " + top_);
+  if (::chmod(name, 0755) != 0 || ::chmod(run, 0755) != 0) return FailSys("chmod " + top_);
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(top_ + "/atolld.log", O_WRONLY | O_CREAT | O_APPEND, 0644));
   ATOLL_ASSIGN(pid_, Spawn({program, "--server-port", "0", "--storage-data-dir", data_dir(),
-                            "--runtime-run-dir", top_ + "/run"},
+                            "--runtime-run-dir", run_dir_},
                            log.get(), log.get()));
   ATOLL_TRY(AwaitAnswer());
   return FindSpawner();
@@ -53,7 +57,7 @@ Status OwnDaemon::Begin(const std::string& program) {
 Status OwnDaemon::AwaitAnswer() {
   const int64_t deadline = NowMicros() + kPatienceUs;
   while (NowMicros() < deadline && !HasEnded(pid_)) {
-    auto text = sys::ReadFileAt(AT_FDCWD, top_ + "/run/daemon.json", kFileLimit);
+    auto text = sys::ReadFileAt(AT_FDCWD, run_dir_ + "/daemon.json", kFileLimit);
     const auto told = nlohmann::json::parse(text ? *text : "", nullptr, false);
     if (!told.is_object()) {
       Rest(20);
@@ -68,16 +72,17 @@ Status OwnDaemon::AwaitAnswer() {
     return api.AwaitFullPool();
   }
   std::string logs;
-  for (const char* name : {"/atolld.log", "/run/spawner.log"}) {
-    auto log = sys::ReadFileAt(AT_FDCWD, top_ + name, kFileLimit);
+  for (const std::string& name : {top_ + "/atolld.log", run_dir_ + "/spawner.log"}) {
+    auto log = sys::ReadFileAt(AT_FDCWD, name, kFileLimit);
     if (log) logs += *log;
   }
   return Fail(Code::kUnavailable, "atolld does not answer; its log:\n" + logs);
 }
 
 Status OwnDaemon::FindSpawner() {
-  ATOLL_ASSIGN(spawner_, ProcessesNamed("atoll-spawner", top_ + "/run"));
-  if (spawner_.empty()) return Fail(Code::kInternal, "no atoll-spawner with run directory " + top_);
+  ATOLL_ASSIGN(spawner_, ProcessesNamed("atoll-spawner", run_dir_));
+  if (spawner_.empty())
+    return Fail(Code::kInternal, "no atoll-spawner with run directory " + run_dir_);
   return {};
 }
 
@@ -92,11 +97,12 @@ OwnDaemon::~OwnDaemon() {
     }
   }
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
-  const size_t slash = top_.rfind('/');
-  if (slash == std::string::npos) return;
-  auto parent = sys::Open(top_.substr(0, slash), O_RDONLY | O_DIRECTORY);
-  if (parent) {
-    const Status removed = sys::RemoveTree(parent->get(), top_.substr(slash + 1));
+  for (const std::string& directory : {top_, run_dir_}) {
+    const size_t slash = directory.rfind('/');
+    if (slash == std::string::npos) continue;
+    auto parent = sys::Open(directory.substr(0, slash), O_RDONLY | O_DIRECTORY);
+    if (!parent) continue;
+    const Status removed = sys::RemoveTree(parent->get(), directory.substr(slash + 1));
     if (!removed) std::fprintf(stderr, "bench: %s\n", removed.error().message().c_str());
   }
 }

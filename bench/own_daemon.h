@@ -37,6 +37,7 @@ class OwnDaemon {
   Status FindSpawner();
 
   std::string top_;
+  std::string run_dir_;
   pid_t pid_ = -1;
   uint16_t port_ = 0;
   std::string key_;

@@ -105,8 +105,8 @@ Status OwnSpawner::Await(const bool& done) {
 Status OwnSpawner::Prepare(uint32_t slot) {
   Status result;
   bool done = false;
-  client_->PrepareSlot(slot, {}, [&](Result<UniqueFd> rtnetlink) {
-    if (!rtnetlink) result = Fail(std::move(rtnetlink).error());
+  client_->PrepareSlot(slot, {}, [&](Result<launch::PreparedSlot> prepared) {
+    if (!prepared) result = Fail(std::move(prepared).error());
     done = true;
   });
   ATOLL_TRY(Await(done));

@@ -1,6 +1,7 @@
 #include "cgroup/tree.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <string_view>
 
 #include "runtime/base/sys.h"
 
@@ -203,10 +205,9 @@ Result<UniqueFd> Tree::OpenDir(const std::string& group, const std::string& leaf
   return sys::OpenAt(unified_.get(), leaf.empty() ? group : group + "/" + leaf, kDir);
 }
 
-Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group, bool with_io) const {
+Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group) const {
   std::vector<UniqueFd> tasks;
   for (const auto& [controller, base] : v1_) {
-    if (controller == "blkio" && !with_io) continue;
     ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }
@@ -247,6 +248,28 @@ Status Tree::Freeze(const std::string& group, bool frozen) const {
 
 Status Tree::Kill(const std::string& group) const {
   return sys::WriteFileAt(unified_.get(), group + "/cgroup.kill", "1");
+}
+
+Status Tree::AwaitEmpty(const std::string& group, int timeout_ms) const {
+  ATOLL_ASSIGN(const UniqueFd events,
+               sys::OpenAt(unified_.get(), group + "/cgroup.events", O_RDONLY));
+  for (;;) {
+    char text[256];
+    const ssize_t n = ::pread(events.get(), text, sizeof text, 0);
+    if (n < 0) return FailSys("read cgroup.events of " + group);
+    if (std::string_view(text, static_cast<size_t>(n)).find("populated 0") !=
+        std::string_view::npos) {
+      return {};
+    }
+    // A change after the read is an event (cgroup-v2.rst, "Interface files").
+    pollfd changed{events.get(), POLLPRI, 0};
+    const auto ready = TEMP_FAILURE_RETRY(::poll(&changed, 1, timeout_ms));
+    if (ready < 0) return FailSys("poll cgroup.events of " + group);
+    if (ready == 0) {
+      return Fail(Code::kDeadlineExceeded,
+                  "processes of " + group + " are still there after their end was asked for");
+    }
+  }
 }
 
 Result<Usage> Tree::ReadUsage(const std::string& group) const {

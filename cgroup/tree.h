@@ -66,8 +66,7 @@ class Tree {
   // Directory in the v2 hierarchy, for CLONE_INTO_CGROUP and for execd. `leaf` may be "".
   Result<UniqueFd> OpenDir(const std::string& group, const std::string& leaf) const;
   // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands.
-  // `with_io`: blkio's too, which costs 27 µs to enter and only io limits need.
-  Result<std::vector<UniqueFd>> OpenTasks(const std::string& group, bool with_io) const;
+  Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
   // Hybrid only: the files that execd reads what v2 would show it in run/, in the order of
   // wire::ExecdAccount; read-only.
@@ -78,6 +77,8 @@ class Tree {
                    const wire::Limits& next) const;
   Status Freeze(const std::string& group, bool frozen) const;
   Status Kill(const std::string& group) const;
+  // Blocks until no process is left in the group; kDeadlineExceeded after `timeout_ms`.
+  Status AwaitEmpty(const std::string& group, int timeout_ms) const;
   Result<Usage> ReadUsage(const std::string& group) const;
 
  private:

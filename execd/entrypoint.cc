@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/sys.h"
@@ -20,6 +21,7 @@ std::string BootstrapShell(const Sandbox& sandbox) {
 
 Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
   sandbox->id = message.sandbox_id;
+  sandbox->started_at = ::time(nullptr);
   sandbox->access_token = message.access_token;
   sandbox->env = Environment(message.env);
   ATOLL_ASSIGN(sandbox->user, ResolveUser(message.user));
@@ -46,6 +48,8 @@ Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
 // script makes it. Best effort: a read-only image has none.
 void TouchEnvsFile(const Sandbox& sandbox) {
   const std::string path = sandbox.env.Get("EXECD_ENVS");
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
   const size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
   const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), sandbox.user);
@@ -116,7 +120,12 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Start(Sandbox* sandbox,
         on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
       }));
   KeepFromMemoryKiller(entrypoint->job_->pid());
-  sandbox->loop.Later([sandbox] { TouchEnvsFile(*sandbox); });
+  // While the first command is still on its way: what it will look for is then in the kernel's
+  // caches.
+  sandbox->loop.Later([sandbox] {
+    TouchEnvsFile(*sandbox);
+    [[maybe_unused]] const std::string shell = sandbox->Shell();
+  });
   return entrypoint;
 }
 

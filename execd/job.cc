@@ -81,8 +81,6 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
       raw->Kill();
     });
   }
-  // The next command's leaf, while this one is busy starting.
-  sandbox->loop.Later([sandbox] { sandbox->leaves.Prepare(); });
   return job;
 }
 

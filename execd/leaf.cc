@@ -13,6 +13,8 @@
 namespace atl::execd {
 namespace {
 
+constexpr size_t kMaxSpares = 4;
+
 // The number behind `key` in a flat keyed file ("oom_kill 3"), 0 if absent.
 uint64_t FlatKey(int dir, const char* file, std::string_view key) {
   const auto text = sys::ReadFileAt(dir, file, 4096);
@@ -58,13 +60,17 @@ std::unique_ptr<Leaf> LeafPool::Make() {
 
 std::unique_ptr<Leaf> LeafPool::Take() {
   if (root_ < 0) return nullptr;
-  if (!spare_) Collect();
-  if (spare_) return std::move(spare_);
-  return Make();
+  if (spares_.empty()) Collect();
+  if (spares_.empty()) return Make();
+  std::unique_ptr<Leaf> leaf = std::move(spares_.back());
+  spares_.pop_back();
+  return leaf;
 }
 
-void LeafPool::Prepare() {
-  if (root_ >= 0 && !spare_) spare_ = Make();
+void LeafPool::Prepare(int count) {
+  for (; root_ >= 0 && count > 0; --count) {
+    if (auto leaf = Make()) spares_.push_back(std::move(leaf));
+  }
 }
 
 bool LeafPool::Empty(const Leaf& leaf) {
@@ -89,9 +95,9 @@ void LeafPool::Collect() {
     returned_.erase(returned_.begin() + static_cast<std::ptrdiff_t>(i));
     // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
     // the fork compares the kill count of its parent's group with that of its own.
-    if (!spare_ && !leaf->killed) {
+    if (spares_.size() < kMaxSpares && !leaf->killed) {
       leaf->oom_kills_before = OomKills(*leaf);
-      spare_ = std::move(leaf);
+      spares_.push_back(std::move(leaf));
     } else if (::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY) {
       returned_.push_back(std::move(leaf));
       return;

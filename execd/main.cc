@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -26,6 +27,9 @@
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
 #endif
+
+// Of the linker: where the program begins, and where its initialised data ends (end(3)).
+extern "C" char __executable_start, edata;
 
 namespace atl::execd {
 namespace {
@@ -70,6 +74,15 @@ void LeanAllocator() {
   // Fixed, or glibc raises it to the largest block freed so far and keeps such blocks for ever.
   ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 10);
+}
+
+// The program is in memory, but each of its pages would still fault once (2.5 µs in a virtual
+// machine) in the first request that runs through it. Linux 5.14; without it they fault.
+void MapProgram() {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t start = reinterpret_cast<uintptr_t>(&__executable_start) & ~(page - 1);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(&edata);
+  ::madvise(reinterpret_cast<void*>(start), end - start, MADV_POPULATE_READ);
 }
 
 std::vector<int> TasksFds() {
@@ -177,12 +190,15 @@ int Run(const Options& options) {
   Sandbox sandbox(&*loop, IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
   sandbox.tasks_fds = tasks_fds;
   sandbox.accounts = accounts;
-  sandbox.leaves.Prepare();
+  sandbox.leaves.Prepare(2);
   Daemon daemon(&sandbox);
+  MapProgram();
 
   UniqueFd control_fd, listener;
   std::function<bool(int)> accept_peer;
   if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer); !opened) {
+    // Its root will never come: there is nobody to tell.
+    if (opened.error().code() == Code::kUnavailable) return 0;
     LogLine(LogLevel::kError, "cannot start").Add(opened.error());
     return kCannotStart;
   }

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <string>
 #include <string_view>
 
+#include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -34,6 +36,22 @@ bool PeerIs(int socket, uint32_t cid) {
   socklen_t size = sizeof peer;
   return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
          peer.svm_family == AF_VSOCK && peer.svm_cid == cid;
+}
+
+// Blocks until the gate opens. kUnavailable: it never will.
+Status PassGate(UniqueFd* control, UniqueFd* listener) {
+  auto message = sys::ReceiveMessage(wire::kExecdGateFd, 1);
+  if (!message) return Fail(std::move(message).error().Wrap("fd 3, the gate"));
+  if (message->bytes.empty()) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
+  if (message->fds.size() != 2) {
+    return Fail(Code::kInvalidArgument, "fd 3, the gate: not two descriptors");
+  }
+  *control = std::move(message->fds[0]);
+  *listener = std::move(message->fds[1]);
+  // Nothing else ever comes through it. Its number stays taken: see FillStdio.
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null) ::dup3(null.get(), wire::kExecdGateFd, O_CLOEXEC);
+  return {};
 }
 
 }  // namespace
@@ -68,11 +86,10 @@ Result<Options> ParseOptions(int argc, char** argv) {
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
                    std::function<bool(int)>* accept_peer) {
   if (options.vsock_port == 0) {
-    control->reset(wire::kExecdControlFd);
-    listener->reset(wire::kExecdListenFd);
+    ATOLL_TRY(PassGate(control, listener));
     // A client may be gone between epoll's word and accept.
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
-      return FailSys("fd 4, the listening socket");
+      return FailSys("fcntl on the listening socket");
     }
     return {};
   }

@@ -1,4 +1,4 @@
-// How execd is reached. Without options: by the descriptors of runtime/wire/start.h. In a virtual
+// How execd is reached. Without options: by the gate of runtime/wire/start.h. In a virtual
 // machine, where no descriptor can be inherited: by vsock, the same protocol on two ports.
 #pragma once
 
@@ -20,8 +20,8 @@ struct Options {
 };
 Result<Options> ParseOptions(int argc, char** argv);
 
-// Opens the control socket (waits for the connection, with vsock) and the listener. `accept_peer`
-// is set if the listener's peers need a check.
+// Waits for the gate, or with vsock for a connection, and opens the control socket and the
+// listener. `accept_peer` is set if the listener's peers need a check.
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
                    std::function<bool(int)>* accept_peer);
 

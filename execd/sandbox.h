@@ -30,8 +30,8 @@ struct Sandbox {
   LeafPool leaves;
   std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
   int cgroup_fd;
-  const time_t started_at = ::time(nullptr);
-  Accounts accounts;  // hybrid hosts only
+  time_t started_at = 0;  // when it got its root
+  Accounts accounts;      // hybrid hosts only
 
   std::string id;
   // The environment of the entrypoint; commands get it too.

@@ -1,21 +1,28 @@
 #include "netpolicy/link.h"
 
+#include <linux/if.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
-#include <net/if.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 
 #include "netpolicy/addresses.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 
 namespace atl::netpolicy {
 namespace {
 
 constexpr int kLoIfindex = 1;  // in every namespace since it exists
+constexpr uint32_t kLocalRouteMetric = 1024;
+constexpr int64_t kCarrierLimitUs = 2'000'000;
 // The neighbours are permanent, and the host must not answer a sandbox's ARP requests for whatever
 // address it has elsewhere.
 constexpr unsigned kBirthFlags = IFF_NOARP;
@@ -133,15 +140,18 @@ void AddHostRoute(NetlinkBatch& batch, int index, std::span<const uint8_t> addre
 // The kernel adds an IPv6 address at once, but the local route that makes it receive from a work
 // queue (addrconf_dad_work, nodad or not): on a busy machine the first answers would be lost. So it
 // gets one of ours as well; both go with the link.
-void AddLocalRoute(NetlinkBatch& batch, const Ipv6Bytes& address) {
-  batch.Begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE,
-              "RTM_NEWROUTE local " + ToString(address) + " dev eth0");
+void AddLocalRoute(NetlinkBatch& batch, uint16_t type, int index, const Ipv6Bytes& address,
+                   const std::string& label) {
+  const uint16_t create = type == RTM_NEWROUTE ? NLM_F_CREATE | NLM_F_REPLACE : 0;
+  batch.Begin(type, create, label);
   rtmsg header = RouteHeader(true, 128, RT_SCOPE_UNIVERSE, 0);
   header.rtm_table = RT_TABLE_LOCAL;
   header.rtm_type = RTN_LOCAL;
   batch.Header(header);
   batch.Put(RTA_DST, address);
-  batch.PutU32(RTA_OIF, kInsideIfindex);
+  batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
+  // The kernel's own has 0: only ours is replaced, or removed.
+  batch.PutU32(RTA_PRIORITY, kLocalRouteMetric);
 }
 
 template <typename Bytes>
@@ -162,6 +172,23 @@ void AddHostFamily(NetlinkBatch& batch, int index, const Bytes& address, const M
   AddHostRoute(batch, index, address, "RTM_NEWROUTE " + to);
 }
 
+// The operational state becomes "up" in the same critical section as the queues are switched on
+// (linkwatch_do_dev); the carrier flag is set before.
+Result<bool> CanSend(int socket, int index, const std::string& name) {
+  NetlinkBatch batch;
+  batch.Begin(RTM_GETLINK, 0, "RTM_GETLINK " + name);
+  batch.Header(LinkHeader(index, 0, 0));
+  batch.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+  bool up = false;
+  ATOLL_TRY(Exchange(socket, batch, [&](const nlmsghdr* message) {
+    for (const Attribute& attribute : Attributes(message, sizeof(ifinfomsg))) {
+      if (attribute.type != IFLA_OPERSTATE || attribute.bytes.empty()) continue;
+      up = attribute.bytes[0] == IF_OPER_UP;
+    }
+  }));
+  return up;
+}
+
 // "atll" and the instance, far from the numbers that people choose for link groups.
 uint32_t LinkGroup(uint32_t instance) {
   return 0x61746c00U + instance;
@@ -179,7 +206,9 @@ void AddInsideMessages(NetlinkBatch& batch, const SlotLink& link, int host_netns
   if (link.ipv6) {
     AddInsideFamily(batch, SlotIpv6(link.instance, link.slot), GatewayIpv6(link.instance),
                     host_mac);
-    AddLocalRoute(batch, SlotIpv6(link.instance, link.slot));
+    const Ipv6Bytes address = SlotIpv6(link.instance, link.slot);
+    AddLocalRoute(batch, RTM_NEWROUTE, kInsideIfindex, address,
+                  "RTM_NEWROUTE local " + ToString(address) + " dev eth0");
   }
 }
 
@@ -193,10 +222,30 @@ void AddHostMessages(NetlinkBatch& batch, const SlotLink& link) {
   if (link.ipv6) AddHostFamily(batch, index, SlotIpv6(link.instance, link.slot), mac, name);
 }
 
-void AddCarrierSync(NetlinkBatch& batch) {
-  batch.Begin(RTM_GETLINK, 0, "RTM_GETLINK eth0");
-  batch.Header(LinkHeader(kInsideIfindex, 0, 0));
-  batch.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+Status AwaitCarrier(int socket, int index, const std::string& name) {
+  ATOLL_ASSIGN(bool able, CanSend(socket, index, name));
+  if (able) return {};
+  // Every change of a link is told to the group. Joined before the next question, so that no change
+  // falls between that and the wait.
+  const int group = RTNLGRP_LINK;
+  if (::setsockopt(socket, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group) != 0) {
+    return FailSys("setsockopt NETLINK_ADD_MEMBERSHIP RTNLGRP_LINK");
+  }
+  const Cleanup leave(
+      [&] { ::setsockopt(socket, SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, &group, sizeof group); });
+  const int64_t deadline = SystemClock().BootMicros() + kCarrierLimitUs;
+  for (;;) {
+    ATOLL_ASSIGN(able, CanSend(socket, index, name));
+    if (able) return {};
+    const int64_t left_ms = (deadline - SystemClock().BootMicros()) / 1000;
+    pollfd readable{socket, POLLIN, 0};
+    if (left_ms <= 0 || ::poll(&readable, 1, static_cast<int>(left_ms)) == 0) {
+      return Fail(Code::kUnavailable, "link " + name + ": no carrier");
+    }
+    // Which of the links it was does not matter: the next question tells.
+    char event;
+    while (::recv(socket, &event, sizeof event, MSG_DONTWAIT) >= 0 || errno == ENOBUFS) continue;
+  }
 }
 
 void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
@@ -206,7 +255,11 @@ void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
                "RTM_NEWADDR " + ToString(address) + " dev lo");
   };
   add(GatewayIpv4(instance));
-  if (ipv6) add(GatewayIpv6(instance));
+  if (!ipv6) return;
+  const Ipv6Bytes gateway = GatewayIpv6(instance);
+  add(gateway);
+  AddLocalRoute(batch, RTM_NEWROUTE, kLoIfindex, gateway,
+                "RTM_NEWROUTE local " + ToString(gateway) + " dev lo");
 }
 
 void AddGatewayRemoval(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
@@ -215,7 +268,11 @@ void AddGatewayRemoval(NetlinkBatch& batch, uint32_t instance, bool ipv6) {
                "RTM_DELADDR " + ToString(address) + " dev lo");
   };
   remove(GatewayIpv4(instance));
-  if (ipv6) remove(GatewayIpv6(instance));
+  if (!ipv6) return;
+  const Ipv6Bytes gateway = GatewayIpv6(instance);
+  AddLocalRoute(batch, RTM_DELROUTE, kLoIfindex, gateway,
+                "RTM_DELROUTE local " + ToString(gateway) + " dev lo");
+  remove(gateway);
 }
 
 void AddLinkDeletion(NetlinkBatch& batch, const std::string& name) {

@@ -1,6 +1,6 @@
 // The rtnetlink messages of one slot's link, and of the gateway addresses on lo.
 //
-// Thread rule: pure functions that append to a batch.
+// Thread rule: the Add functions only append to a batch; the others use the socket of their caller.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,12 @@ struct SlotLink {
 void AddInsideMessages(NetlinkBatch& batch, const SlotLink& link, int host_netns);
 // For a socket on the host, after the other: link up, the host routes and the neighbour entries.
 void AddHostMessages(NetlinkBatch& batch, const SlotLink& link);
-// For the socket inside, last: makes eth0 able to send. Of two veth ends the one that came up first
-// gets its carrier when the other does, and drops what it sends until a work queue has noticed
-// (linkwatch, up to a second later). Asking for the link makes the kernel see to it at once
-// (rtnl_getlink, since 5.10).
-void AddCarrierSync(NetlinkBatch& batch);
+// Returns when the link that `socket`'s namespace knows by `index` is able to send. Of two veth
+// ends the one that came up first gets its carrier when the other does, and drops what it sends
+// until a work queue has noticed (linkwatch). Newer kernels (6.18) see to that at once when they
+// are asked for the link; 6.1 does not: there this waits for the work queue, at most 2 s, then
+// kUnavailable. `name` is for errors.
+Status AwaitCarrier(int socket, int index, const std::string& name);
 
 // Adds (or removes) the gateway addresses on lo.
 void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6);

@@ -148,7 +148,8 @@ Result<UniqueFd> OpenNetlink(int protocol) {
   return fd;
 }
 
-Status Exchange(int socket, const NetlinkBatch& batch) {
+Status Exchange(int socket, const NetlinkBatch& batch,
+                const std::function<void(const nlmsghdr*)>& on_answer) {
   const auto& messages = batch.messages_;
   if (messages.empty()) return {};
   const uint32_t first = TakeSequence(messages.size());
@@ -169,7 +170,11 @@ Status Exchange(int socket, const NetlinkBatch& batch) {
     for (auto* m = reinterpret_cast<const nlmsghdr*>(buffer.data()); Complete(m, left);
          m = NLMSG_NEXT(m, left)) {
       const size_t index = m->nlmsg_seq - first;
-      if (m->nlmsg_type != NLMSG_ERROR || index >= messages.size()) continue;
+      if (index >= messages.size()) continue;
+      if (m->nlmsg_type != NLMSG_ERROR) {
+        if (on_answer) on_answer(m);
+        continue;
+      }
       if (m->nlmsg_len < NLMSG_LENGTH(sizeof(nlmsgerr))) continue;
       if (!answered[index] && messages[index].acked) --expected;
       answered[index] = true;

@@ -69,7 +69,8 @@ class NetlinkBatch {
   size_t message_count() const { return messages_.size(); }
 
  private:
-  friend Status Exchange(int socket, const NetlinkBatch& batch);
+  friend Status Exchange(int socket, const NetlinkBatch& batch,
+                         const std::function<void(const nlmsghdr*)>& on_answer);
   friend Status Dump(int socket, const NetlinkBatch& batch,
                      const std::function<void(const nlmsghdr*)>& on_message);
   struct Message {
@@ -92,8 +93,10 @@ Result<UniqueFd> OpenNetlink(int protocol);
 
 // Sends the batch and reads the answer to each message. The error is that of the first message that
 // failed: "LABEL: strerror (the kernel's explanation)", error_number() set. The messages after
-// it were tried too (rtnetlink), or nothing was done (nftables transactions).
-Status Exchange(int socket, const NetlinkBatch& batch);
+// it were tried too (rtnetlink), or nothing was done (nftables transactions). What the kernel sends
+// in answer beside "done" and errors (to RTM_GETLINK, say) goes to `on_answer`, if there is one.
+Status Exchange(int socket, const NetlinkBatch& batch,
+                const std::function<void(const nlmsghdr*)>& on_answer = nullptr);
 
 // Sends a batch of one NLM_F_DUMP request and calls back for each message of the answer.
 Status Dump(int socket, const NetlinkBatch& batch,

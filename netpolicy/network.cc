@@ -37,7 +37,7 @@ Status CheckSlot(uint32_t slot) {
 // "Such a thing is not there": fine when it was to be removed.
 bool IsAbsent(const Error& error) {
   const int number = error.error_number();
-  return number == ENOENT || number == ENODEV || number == EADDRNOTAVAIL;
+  return number == ENOENT || number == ENODEV || number == EADDRNOTAVAIL || number == ESRCH;
 }
 
 class HostNetwork final : public Network {
@@ -143,9 +143,7 @@ Status HostNetwork::CreateLink(const SlotLink& link, int rtnetlink) {
   NetlinkBatch host;
   AddHostMessages(host, link);
   ATOLL_TRY(Exchange(route_.get(), host));
-  NetlinkBatch carrier;
-  AddCarrierSync(carrier);
-  return Exchange(rtnetlink, carrier);
+  return AwaitCarrier(rtnetlink, kInsideIfindex, kInsideLink);
 }
 
 Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {

@@ -74,7 +74,7 @@ class Client final : public SpawnerClient {
     watch_ = loop.WatchReadable(socket_.get(), [this] { OnReadable(); });
   }
 
-  void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) override {
+  void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<PreparedSlot> done) override {
     Request request;
     request.type = RequestType::kPrepareSlot;
     request.slot = slot;
@@ -84,7 +84,7 @@ class Client final : public SpawnerClient {
       if (answer->fds.size() != 1) {
         return done(Fail(Code::kInternal, "spawner: no socket for the slot"));
       }
-      done(std::move(answer->fds[0]));
+      done(PreparedSlot{std::move(answer->fds[0]), answer->reply.micros});
     });
   }
 

@@ -22,6 +22,11 @@ struct Built {
   wire::StepMicros micros{};
 };
 
+struct PreparedSlot {
+  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket inside the slot's network namespace
+  wire::StepMicros micros{};
+};
+
 class SpawnerClient {
  public:
   template <typename T>
@@ -39,15 +44,15 @@ class SpawnerClient {
   virtual void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
                      std::function<void()> on_lost) = 0;
 
-  // The value is a NETLINK_ROUTE socket inside the slot's network namespace. `limits` are what the
+  // Everything of a sandbox that no image decides, up to a parked execd. `limits` are what the
   // slot's cgroup gets ahead of time; a build writes only what its plan has different. Prepared
   // slots live as long as this connection.
-  virtual void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) = 0;
+  virtual void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<PreparedSlot> done) = 0;
   virtual void DropSlot(uint32_t slot, Finished done) = 0;
 
-  // First half of a launch. `control` and `listener` are borrowed until the call returns: execd's
-  // ends, see wire/start.h. The second half, the claim, is a wire::StartMessage on the other end of
-  // `control`.
+  // Puts the image's root into a prepared slot. `control` and `listener` are borrowed until the
+  // call returns: execd's ends, see wire/start.h. The claim is a wire::StartMessage on the other
+  // end of `control`.
   virtual void Build(const wire::Plan& plan, int control, int listener, Done<Built> done) = 0;
 
   virtual void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) = 0;

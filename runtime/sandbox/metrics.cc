@@ -25,9 +25,11 @@ std::string MetricsText(const Lifecycle& lifecycle) {
   Line("create_microseconds_sum", "", stats.create_micros, &out);
   Line("build_microseconds_sum", "", stats.build_micros, &out);
   for (size_t i = 0; i < stats.step_micros.size(); ++i) {
-    const std::string_view name = wire::StepName(static_cast<wire::Step>(i));
-    Line("build_step_microseconds_sum", "step=\"" + std::string(name) + "\"", stats.step_micros[i],
-         &out);
+    const auto step = static_cast<wire::Step>(i);
+    const bool build = step >= wire::kFirstBuildStep;
+    Line(build ? "build_step_microseconds_sum" : "slot_step_microseconds_sum",
+         "step=\"" + std::string(wire::StepName(step)) + "\"",
+         build ? stats.step_micros[i] : lifecycle.slots().step_micros()[i], &out);
   }
   std::array<uint64_t, kStates> by_state{};
   for (const Sandbox* sandbox : lifecycle.All()) ++by_state[static_cast<size_t>(sandbox->state)];

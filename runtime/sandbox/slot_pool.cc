@@ -168,22 +168,24 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
-  const auto done = [this, slot, generation = generation_,
-                     alive = std::weak_ptr<const bool>(alive_)](Result<UniqueFd> rtnetlink) {
-    if (alive.expired() || generation != generation_) return;
-    --preparing_;
-    Prepared(slot, std::move(rtnetlink));
-    Pump();
-  };
+  const auto done =
+      [this, slot, generation = generation_,
+       alive = std::weak_ptr<const bool>(alive_)](const Result<launch::PreparedSlot>& prepared) {
+        if (alive.expired() || generation != generation_) return;
+        --preparing_;
+        Prepared(slot, prepared);
+        Pump();
+      };
   spawner_.PrepareSlot(slot, config_.limits, done);
 }
 
-void SlotPool::Prepared(uint32_t slot, Result<UniqueFd> rtnetlink) {
-  if (!rtnetlink) {
+void SlotPool::Prepared(uint32_t slot, const Result<launch::PreparedSlot>& prepared) {
+  if (!prepared) {
     Rest(slot);
-    return PrepareFailed(slot, std::move(rtnetlink).error().Wrap("prepare slot"));
+    return PrepareFailed(slot, Error(prepared.error()).Wrap("prepare slot"));
   }
-  if (auto attached = network_.AttachSlot(slot, rtnetlink->get()); !attached) {
+  for (size_t i = 0; i < step_micros_.size(); ++i) step_micros_[i] += prepared->micros[i];
+  if (auto attached = network_.AttachSlot(slot, prepared->rtnetlink.get()); !attached) {
     Discard(slot);
     return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
   }

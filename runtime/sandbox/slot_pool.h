@@ -1,6 +1,7 @@
-// Slots: network namespace, id range and cgroup of one sandbox, made ahead because they are half of
-// what a create costs. A slot is prepared by the spawner and attached by the network, handed out
-// once, and its number rests until the kernel has taken the old link down.
+// Slots: all of a sandbox that no image decides, made ahead because it is most of what a create
+// costs: namespaces, id range, cgroup, and an execd that waits for its root. A slot is prepared by
+// the spawner and attached by the network, handed out once, and its number rests until the kernel
+// has taken the old link down.
 //
 // Preparing costs the spawner a millisecond that a waiting build would have to wait for too, so the
 // pool is refilled when no build is at work and a few milliseconds have passed since the last one
@@ -10,6 +11,7 @@
 // Thread rule: on the loop.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -67,6 +69,10 @@ class SlotPool {
   uint64_t prepared_total() const { return prepared_total_; }
   // Takes that had to wait.
   uint64_t misses_total() const { return misses_total_; }
+  // Of all slots that were prepared, by step.
+  const std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)>& step_micros() const {
+    return step_micros_;
+  }
 
  private:
   struct Resting {
@@ -79,7 +85,7 @@ class SlotPool {
   // 0: none at present.
   uint32_t PickNumber();
   void Prepare(uint32_t slot);
-  void Prepared(uint32_t slot, Result<UniqueFd> rtnetlink);
+  void Prepared(uint32_t slot, const Result<launch::PreparedSlot>& prepared);
   void PrepareFailed(uint32_t slot, Error error);
   void Rest(uint32_t slot);
 
@@ -105,6 +111,7 @@ class SlotPool {
   Loop::Id timer_ = 0;
   uint64_t prepared_total_ = 0;
   uint64_t misses_total_ = 0;
+  std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros_{};
 };
 
 }  // namespace atl::sandbox

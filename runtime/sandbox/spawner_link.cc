@@ -63,7 +63,8 @@ void SpawnerLink::Refuse(Callback done) {
   loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
 }
 
-void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) {
+void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits,
+                              Done<launch::PreparedSlot> done) {
   if (!usable()) return Refuse(std::move(done));
   client_->PrepareSlot(slot, limits, std::move(done));
 }

@@ -32,7 +32,8 @@ class SpawnerLink final : public launch::SpawnerClient {
 
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
-  void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<UniqueFd> done) override;
+  void PrepareSlot(uint32_t slot, const wire::Limits& limits,
+                   Done<launch::PreparedSlot> done) override;
   void DropSlot(uint32_t slot, Finished done) override;
   void Build(const wire::Plan& plan, int control, int listener, Done<launch::Built> done) override;
   void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) override;

@@ -8,6 +8,8 @@
 namespace atl::spawner {
 namespace {
 
+constexpr int kStrayPatienceMs = 5000;
+
 // The process that the record means, or an error if it is gone: the pid is opened first and looked
 // at afterwards, so that a pid that was reused in between is not taken for it.
 Result<UniqueFd> OpenRecorded(const Record& record) {
@@ -60,6 +62,8 @@ Status Sandboxes::Adopt() {
     // it anew.
     LogLine(LogLevel::kWarning, "stray group killed").Add("group", group);
     ATOLL_TRY(host_.cgroups.Kill(group));
+    // Else the slot could not be prepared again for as long as they take to die.
+    ATOLL_TRY(host_.cgroups.AwaitEmpty(group, kStrayPatienceMs));
   }
   return {};
 }

@@ -21,6 +21,7 @@ struct Host {
       devices;      // where the template of /dev is mounted, in the spawner's own mount namespace
   UniqueFd execd;   // sealed memfd, executable, not readable by sandboxes
   UniqueFd unpack;  // the program file
+  UniqueFd namespace_limits;  // /proc/sys/user, see SealNamespaceLimits
   BpfProgram filter;
   std::string
       staging;  // an empty directory: each slot mounts on it in a mount namespace of its own

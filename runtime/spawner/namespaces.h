@@ -1,5 +1,5 @@
 // Namespaces made ahead of time, as descriptors: a short-lived process is born in, or enters, the
-// new namespace, and is killed once its /proc/PID/ns entry is open.
+// new namespace, and ends once its /proc/PID/ns entry is open.
 #pragma once
 
 #include <sys/types.h>
@@ -17,19 +17,21 @@ struct IdMap {
   uid_t outside = 0;
 };
 
-// A user namespace with one map of kIdsPerSandbox ids, for uids and gids alike. With `sealed`,
-// every limit in its /proc/sys/user is 0: no process in it will ever create a namespace, whatever a
-// filter lets through.
-Result<UniqueFd> MakeUserNamespace(IdMap map, bool sealed);
+// A user namespace with one map of kIdsPerSandbox ids, for uids and gids alike.
+Result<UniqueFd> MakeUserNamespace(IdMap map);
+
+// For a process that has just entered a user namespace, with all capabilities: every limit in its
+// /proc/sys/user becomes 0, so that no process in it will ever create a namespace, whatever a
+// filter lets through. `limits`: /proc/sys/user, open; it is that of whoever looks, and writable to
+// CAP_SYS_RESOURCE in it, which no process of a sandbox has (namespaces(7)).
+Status SealNamespaceLimits(int limits);
 
 // A cgroup namespace whose root is the group at `directory` (cgroup v2) and, on hybrid hosts, the
 // v1 groups of `tasks` (their tasks files). The groups are left empty again.
 Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>& tasks);
 
-// clone3(2) with a null stack: like fork, with namespaces and into a cgroup. 0 in the child.
-// `cgroup` is -1 or a cgroup v2 directory (CLONE_INTO_CGROUP, Linux 5.7): no write to cgroup.procs,
-// which would wait for an RCU grace period, 4 to 15 ms.
-Result<pid_t> Clone(uint64_t flags, int cgroup);
+// clone3(2) with a null stack: like fork, with namespaces. 0 in the child.
+Result<pid_t> Clone(uint64_t flags);
 
 // Writes /proc/PID/uid_map and gid_map of a child that was born in a new user namespace.
 Status WriteIdMaps(pid_t pid, IdMap map);

@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <iterator>
+#include <string>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
@@ -33,25 +33,6 @@ Result<UniqueFd> OpenTarget(int root, const char* path) {
   return target;
 }
 
-// A regular file at etc/NAME to mount on. The skeleton layer provides it, unless the image has put
-// something else there (a symbolic link to /run is common): that is then replaced in the upper.
-Result<UniqueFd> OpenEtcTarget(int etc, const std::string& name) {
-  auto target = sys::OpenBeneath(etc, name, O_PATH | O_NOFOLLOW);
-  struct stat info {};
-  if (target && ::fstat(target->get(), &info) == 0 && S_ISREG(info.st_mode)) return target;
-  if (target && S_ISDIR(info.st_mode)) {
-    return Fail(Code::kInvalidArgument, "the image's /etc/" + name + " is a directory");
-  }
-  if (::unlinkat(etc, name.c_str(), 0) != 0 && errno != ENOENT) {
-    return FailSys("unlink /etc/" + name);
-  }
-  const int file =
-      ::openat(etc, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file < 0) return FailSys("create /etc/" + name);
-  ::close(file);
-  return sys::OpenBeneath(etc, name, O_PATH | O_NOFOLLOW);
-}
-
 // The file system that is mounted must be the one we mean: a name inside a hostile tree is not
 // proof.
 Status CheckMagic(int fd, long magic, const char* what) {
@@ -73,14 +54,30 @@ Status MoveOnto(int root, const char* name) {
 
 }  // namespace
 
-Status MountOverlay(ChildState& state) {
-  const wire::Plan& plan = *state.input->plan;
+Status WriteEtc(RootState& state) {
+  const wire::Plan& plan = *state.plan;
+  if (::sethostname(plan.hostname.data(), plan.hostname.size()) != 0) {
+    return FailSys("sethostname " + plan.hostname);
+  }
+  const std::string contents[] = {plan.hostname + "\n", plan.hosts, plan.resolv_conf};
+  for (size_t i = 0; i < std::size(contents); ++i) {
+    ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, std::string("/own/etc/") + kOwnFiles[i], contents[i]));
+  }
+  return {};
+}
+
+Status MountOverlay(RootState& state) {
+  const wire::Plan& plan = *state.plan;
   // Relative to the store, so that 128 layers fit into the one page that mount(2) takes; fsconfig
   // would take 256 bytes for all of them, and its lowerdir+ needs Linux 6.8. userxattr: layers were
   // unpacked without privilege. volatile: a sandbox dies with the host, so nothing of it needs to
   // be synced, and its end does not wait for the disk. The features that put meaning into xattrs of
   // a lower are off.
-  std::string options = "userxattr,volatile,xino=off,index=off,lowerdir=";
+  //
+  // The slot's own files are the top layer, and no mounts: whatever the image has in their place,
+  // links included, is covered without being looked at, and programs that replace /etc/hosts by
+  // renaming can do so.
+  std::string options = "userxattr,volatile,xino=off,index=off,lowerdir=/own:";
   for (wire::LayerId layer : plan.layers) {
     options.append("layers/").append(std::to_string(layer)).append(":");
   }
@@ -99,20 +96,9 @@ Status MountOverlay(ChildState& state) {
   return CheckMagic(state.root.get(), OVERLAYFS_SUPER_MAGIC, "root");
 }
 
-Status MountProc(ChildState& state) {
-  ATOLL_ASSIGN(const UniqueFd target, OpenTarget(state.root.get(), "proc"));
-  ATOLL_ASSIGN(state.proc, NewMount("proc", {}, kNoSuidDevExec));
-  ATOLL_TRY(Attach(state.proc.get(), target.get(), "/proc"));
-  return CheckMagic(state.proc.get(), PROC_SUPER_MAGIC, "/proc");
-}
-
-Status MoveSys(ChildState& state) {
-  return MoveOnto(state.root.get(), "sys");
-}
-
-Status MoveDev(ChildState& state) {
-  ATOLL_TRY(MoveOnto(state.root.get(), "dev"));
-  const uint64_t shm_bytes = state.input->plan->shm_bytes;
+Status MoveMounts(RootState& state) {
+  for (const char* name : {"proc", "sys", "dev"}) ATOLL_TRY(MoveOnto(state.root.get(), name));
+  const uint64_t shm_bytes = state.plan->shm_bytes;
   if (shm_bytes == kDefaultShmBytes) return {};
   ATOLL_ASSIGN(const UniqueFd target,
                sys::OpenInRoot(state.root.get(), "dev/shm", O_PATH | O_DIRECTORY));
@@ -122,38 +108,14 @@ Status MoveDev(ChildState& state) {
   return Attach(shm.get(), target.get(), "/dev/shm");
 }
 
-Status MountEtc(ChildState& state) {
-  const wire::Plan& plan = *state.input->plan;
-  if (::sethostname(plan.hostname.data(), plan.hostname.size()) != 0) {
-    return FailSys("sethostname " + plan.hostname);
-  }
-  ATOLL_ASSIGN(const UniqueFd etc,
-               sys::OpenBeneath(state.root.get(), "etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  // On the slot's own small tmpfs: a bind of a file costs 5 µs, copying /etc up into the upper 100.
-  ATOLL_ASSIGN(const UniqueFd files, sys::Open("/etc", O_PATH | O_DIRECTORY));
-  const std::pair<const char*, const std::string> contents[] = {
-      {"hostname", plan.hostname + "\n"}, {"hosts", plan.hosts}, {"resolv.conf", plan.resolv_conf}};
-  for (const auto& [name, content] : contents) {
-    ATOLL_ASSIGN(const UniqueFd file,
-                 sys::OpenAt(files.get(), name, O_WRONLY | O_CREAT | O_EXCL, 0644));
-    ATOLL_TRY(sys::WriteAll(file.get(), content));
-    ATOLL_ASSIGN(const UniqueFd target, OpenEtcTarget(etc.get(), name));
-    ATOLL_ASSIGN(const UniqueFd bind, CloneMount(files.get(), name, false));
-    ATOLL_TRY(Attach(bind.get(), target.get(), name));
-  }
-  return {};
-}
-
-Status PivotRoot(ChildState& state) {
-  if (state.input->plan->readonly_root) {
-    // Only now: the steps before may have had to replace a link in /etc.
+Status PivotRoot(RootState& state) {
+  if (state.plan->readonly_root) {
     ATOLL_TRY(SetMountAttributes(state.root.get(), MOUNT_ATTR_RDONLY, -1, false));
   }
   if (::fchdir(state.root.get()) != 0) return FailSys("fchdir root");
   // As in slot_mounts.cc. What goes is the slot's own little tree.
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount old root");
-  if (::chdir("/") != 0) return FailSys("chdir /");
   return {};
 }
 

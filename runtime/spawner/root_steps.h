@@ -1,26 +1,25 @@
-// The steps that build a sandbox's file system tree and move into it. Each runs in the child, in
-// its own mount namespace, in which nothing propagates to the host.
+// The steps that put an image's root under a parked execd. Each runs in the slot's own mount
+// namespace, in which nothing propagates to the host.
 #pragma once
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/spawner/sandbox_child.h"
+#include "runtime/spawner/host.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::spawner {
 
-// What one step leaves for the next.
-struct ChildState {
-  const ChildInput* input = nullptr;
-  UniqueFd root;  // the mounted root, O_PATH
-  UniqueFd proc;  // its /proc
+// What the steps work on, and what one leaves for the next.
+struct RootState {
+  const Host* host = nullptr;
+  const wire::Plan* plan = nullptr;
+  int execd = -1;  // pidfd
+  UniqueFd root;   // the mounted root, O_PATH
 };
 
-Status MountOverlay(ChildState& state);  // the root
-Status MountProc(ChildState& state);
-Status MoveSys(ChildState& state);    // sysfs and the cgroup file system, both read-only
-Status MoveDev(ChildState& state);    // nodes, pts, shm, mqueue
-Status MountEtc(ChildState& state);   // hostname, hosts, resolv.conf
-Status MaskPaths(ChildState& state);  // what OCI runtimes hide or make read-only in /proc
-Status PivotRoot(ChildState& state);  // the slot's tree is gone afterwards
+Status WriteEtc(RootState& state);      // host name; hostname, hosts, resolv.conf
+Status MountOverlay(RootState& state);  // the root
+Status MoveMounts(RootState& state);    // /proc, /sys, /dev onto it
+Status PivotRoot(RootState& state);     // the slot's tree is gone afterwards
 
 }  // namespace atl::spawner

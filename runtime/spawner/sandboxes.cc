@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/root_child.h"
 
 namespace atl::spawner {
 namespace {
@@ -24,11 +25,6 @@ constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
 
 uint32_t& At(wire::StepMicros& micros, Step step) {
   return micros[static_cast<size_t>(step)];
-}
-
-bool HasIo(const wire::Limits& limits) {
-  return limits.io_read_bps != 0 || limits.io_write_bps != 0 || limits.io_read_iops != 0 ||
-         limits.io_write_iops != 0;
 }
 
 bool ValidHostname(const std::string& name) {
@@ -74,7 +70,7 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) c
       return Fail(Code::kNotFound, "plan: no layer " + std::to_string(layer));
     }
   }
-  // The child borrows the spawner's memory (vfork_clone.h): its group must never run out of memory.
+  // execd, too, must fit.
   if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < kMinMemoryBytes) {
     return Fail(Code::kInvalidArgument,
                 "plan: memory limit below " + std::to_string(kMinMemoryBytes) + " bytes");
@@ -86,35 +82,8 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) c
   return CheckSocket(listener, true);
 }
 
-Result<pid_t> Sandboxes::RunChild(const wire::Plan& plan, const Slot& slot, int control,
-                                  int listener, ChildReport* report) const {
-  const std::string group = SlotGroup(plan.slot);
-  ATOLL_ASSIGN(const UniqueFd cgroup, host_.cgroups.OpenDir(group, "execd"));
-  ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group, "run"));
-  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks,
-               host_.cgroups.OpenTasks(group, HasIo(plan.limits)));
-  ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group));
-  ATOLL_ASSIGN(const std::vector<UniqueFd> accounts, host_.cgroups.OpenAccounts(group));
-  ChildInput input;
-  input.host = &host_;
-  input.plan = &plan;
-  input.slot = &slot;
-  input.control = control;
-  input.listener = listener;
-  input.commands = commands.get();
-  for (const UniqueFd& fd : tasks) input.tasks.push_back(fd.get());
-  for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
-  for (const UniqueFd& fd : accounts) input.accounts.push_back(fd.get());
-  return StartSandboxChild(input, cgroup.get(), report);
-}
-
 void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listener, Built done) {
   BuildOutcome outcome;
-  const auto fail = [&](Step step, Error error) {
-    outcome.status = Fail(std::move(error));
-    outcome.step = step;
-    done(outcome);
-  };
   const Clock& clock = SystemClock();
   int64_t then = clock.BootMicros();
   const auto lap = [&](Step step) {
@@ -122,43 +91,46 @@ void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listene
     At(outcome.micros, step) = static_cast<uint32_t>(now - then);
     then = now;
   };
-
+  const auto refuse = [&](const Error& error) {
+    outcome.status = Fail(error);
+    outcome.step = Step::kCheck;
+    done(outcome);
+  };
   const Status checked = CheckPlan(plan, control.get(), listener.get());
-  if (!checked) return fail(Step::kCheck, checked.error());
+  if (!checked) return refuse(checked.error());
   auto slot = slots_->Take(plan.slot);
-  if (!slot) return fail(Step::kCheck, std::move(slot).error());
+  if (!slot) return refuse(slot.error());
   lap(Step::kCheck);
 
-  const Status limited = host_.cgroups.SetLimits(SlotGroup(plan.slot), slot->limits, plan.limits);
-  lap(Step::kLimits);
-  ChildReport report;
-  const Result<pid_t> pid = limited ? RunChild(plan, *slot, control.get(), listener.get(), &report)
-                                    : Result<pid_t>(Fail(limited.error()));
-  if (!pid) {
-    const Status cleaned = slots_->Dismantle(plan.slot);
-    if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
-    return fail(limited ? Step::kClone : Step::kLimits, pid.error());
-  }
-  then = clock.BootMicros();
-  for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
-  At(outcome.micros, Step::kExec) = static_cast<uint32_t>(then - report.done_at_us);
-
+  // From here on it is a sandbox, and what fails is destroyed as one.
   Sandbox& sandbox = sandboxes_[plan.id];
   sandbox.limits = plan.limits;
   sandbox.record.sandbox.id = plan.id;
   sandbox.record.sandbox.slot = plan.slot;
-  sandbox.record.sandbox.pid = static_cast<uint32_t>(*pid);
+  sandbox.record.sandbox.pid = static_cast<uint32_t>(slot->execd);
   sandbox.record.sandbox.layers = plan.layers;
-  by_pid_[*pid] = plan.id;
-  if (!report.status) {
+  sandbox.record.start_time = slot->start_time;
+  by_pid_[slot->execd] = plan.id;
+  const auto fail = [&](Status status, Step step) {
+    outcome.status = std::move(status);
+    outcome.step = step;
     sandbox.build_failed = true;
-    outcome.status = std::move(report.status);
-    outcome.step = report.step;
     // Answered only when nothing of it is left.
-    return Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
-  }
-  auto started = sys::ProcessStartTime(*pid);
-  if (started) sandbox.record.start_time = *started;
+    Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
+  };
+  Status limited = host_.cgroups.SetLimits(SlotGroup(plan.slot), slot->limits, plan.limits);
+  lap(Step::kLimits);
+  if (!limited) return fail(std::move(limited), Step::kLimits);
+
+  RootReport report = MountRoot(host_, plan, slot->execd);
+  for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
+  if (!report.status) return fail(std::move(report.status), report.step);
+  then = clock.BootMicros();
+  const int fds[] = {control.get(), listener.get()};
+  Status opened = sys::SendMessage(slot->gate.get(), "+", fds);
+  lap(Step::kGate);
+  if (!opened) return fail(std::move(opened), Step::kGate);
+
   // Without its record the next spawner would take the sandbox for a stray and kill it: safe, so a
   // full run directory costs adoption, not this build.
   const Status recorded = WriteRecord(records_.get(), sandbox.record);
@@ -174,11 +146,6 @@ Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
   Sandbox& sandbox = found->second;
-  if (!host_.cgroups.host().v2 && HasIo(limits) && !HasIo(sandbox.limits)) {
-    return Fail(
-        Code::kUnavailable,
-        "io limits cannot be added to a running sandbox on a host with cgroup v1 controllers");
-  }
   ATOLL_TRY(
       host_.cgroups.SetLimits(SlotGroup(sandbox.record.sandbox.slot), sandbox.limits, limits));
   sandbox.limits = limits;
@@ -234,16 +201,17 @@ bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
   return true;
 }
 
-void Sandboxes::OnChildStop(pid_t pid, int wait_status) {
+bool Sandboxes::OnChildStop(pid_t pid, int wait_status) {
   const auto found = by_pid_.find(pid);
-  if (found == by_pid_.end()) return;
+  if (found == by_pid_.end()) return false;
   Sandbox& sandbox = sandboxes_.at(found->second);
-  if (sandbox.stopped_status != 0) return;
+  if (sandbox.stopped_status != 0) return true;
   sandbox.stopped_status = wait_status;
   LogLine(LogLevel::kWarning, "process 1 was stopped; ending the sandbox")
       .Add("sandbox", found->second)
       .Add("signal", WSTOPSIG(wait_status));
   Kill(found->second, sandbox);
+  return true;
 }
 
 void Sandboxes::LookAtAdopted() {

@@ -14,7 +14,6 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/poller.h"
 #include "runtime/spawner/record.h"
-#include "runtime/spawner/sandbox_child.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
@@ -54,7 +53,8 @@ class Sandboxes {
   bool OnChildExit(pid_t pid, int wait_status);
   // A child of ours was stopped. No process inside can do that to process 1, and one that serves
   // nobody is as good as dead: its sandbox is ended, and its record says why.
-  void OnChildStop(pid_t pid, int wait_status);
+  // False if it was no sandbox's process 1.
+  bool OnChildStop(pid_t pid, int wait_status);
   // The same for sandboxes that were adopted, of which no signal tells: to be called from time to
   // time while there are any.
   bool HasAdopted() const { return adopted_ > 0; }
@@ -78,9 +78,6 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan, int control, int listener) const;
-  // Clones, and waits until execd is executed or the child has given up.
-  Result<pid_t> RunChild(const wire::Plan& plan, const Slot& slot, int control, int listener,
-                         ChildReport* report) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);

@@ -72,6 +72,7 @@ Status Server::Start() {
   signals_.reset(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return FailSys("signalfd");
   ATOLL_TRY(poller_.Add(signals_.get(), [this] { OnSignal(); }));
+  ATOLL_TRY(slots_.Start());
   ATOLL_TRY(sandboxes_.Adopt());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
   return poller_.Add(listener_.get(), [this] { OnAccept(); });
@@ -92,6 +93,7 @@ Result<Server::End> Server::Run() {
     if (timeout < 0) timeout = static_cast<int>((next_look_us - now_us) / 1000) + 1;
   }
   if (upgrading_) return End::kUpgrade;
+  slots_.StopBuilder();
   janitor_.Finish();
   return End::kStopped;
 }
@@ -148,11 +150,14 @@ void Server::OnSignal() {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid <= 0) break;
     if (WIFSTOPPED(status)) {
-      sandboxes_.OnChildStop(pid, status);
+      // A parked execd, a builder or a janitor that is stopped serves nobody either.
+      if (!sandboxes_.OnChildStop(pid, status)) ::kill(pid, SIGKILL);
       continue;
     }
-    // Slot builders are known by their channel; the janitor by its pid.
-    if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status)) continue;
+    if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
+        slots_.OnChildExit(pid)) {
+      continue;
+    }
     if (pid == janitor_.pid()) {
       LogLine(LogLevel::kError, "janitor died, starting another").Add("status", status);
       auto janitor = Janitor::Start(host_.store.root());
@@ -173,13 +178,14 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
     }
     case wire::RequestType::kPrepareSlot:
       return slots_.Prepare(request.slot, request.limits,
-                            [this, connection, number](Result<UniqueFd> rtnetlink) {
-                              if (!rtnetlink) {
-                                return SendStatus(connection, number, Fail(rtnetlink.error()));
+                            [this, connection, number](Result<Slots::Prepared> prepared) {
+                              if (!prepared) {
+                                return SendStatus(connection, number, Fail(prepared.error()));
                               }
                               wire::Reply reply;
                               reply.number = number;
-                              Send(connection, reply, rtnetlink->get());
+                              reply.micros = prepared->micros;
+                              Send(connection, reply, prepared->rtnetlink.get());
                             });
     case wire::RequestType::kDropSlot:
       return done(slots_.Drop(request.slot));

@@ -1,124 +1,190 @@
 #include "runtime/spawner/slot_builder.h"
 
-#include <fcntl.h>
-#include <linux/netlink.h>
-#include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
-#include "runtime/spawner/slot_mounts.h"
+#include "runtime/spawner/slot_child.h"
 
 namespace atl::spawner {
 namespace {
 
-constexpr size_t kFdCount = 6;
-constexpr size_t kMaxMessage = 4096;
+using wire::Step;
 
-struct Sysctl {
-  const char* path;
-  const char* value;
-};
-// In the slot's own network namespace. The first two give unprivileged programs what they have in
-// every container: ports below 1024 and ping. The rest keeps the kernel from sending or accepting
-// anything that the host did not set up (addresses, routes, neighbours are all static); IPv6 may be
-// switched off on the host, then its files are not there.
-constexpr Sysctl kSysctls[] = {
-    {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
-    {"/proc/sys/net/ipv4/ping_group_range", "0 4294967294"},
-    {"/proc/sys/net/ipv6/conf/all/accept_ra", "0"},
-    {"/proc/sys/net/ipv6/conf/default/accept_ra", "0"},
-    {"/proc/sys/net/ipv6/conf/default/accept_dad", "0"},
-    {"/proc/sys/net/ipv6/conf/default/autoconf", "0"},
+constexpr size_t kMaxMessage = 8192;
+constexpr size_t kFdCount = 2;
+
+// The namespaces that are made beforehand, because the child cannot make them for itself: the
+// limits of a cgroup namespace are those of the group it was made in, and a process that has its
+// own user namespace has no rights left.
+struct Made {
+  UniqueFd cgroup;
+  UniqueFd user;
+  UniqueFd id_map;
+  std::vector<UniqueFd> tasks;
 };
 
-Status WriteSysctls() {
-  for (const Sysctl& sysctl : kSysctls) {
-    const Status written = sys::WriteFileAt(AT_FDCWD, sysctl.path, sysctl.value);
-    if (!written && written.error().error_number() != ENOENT) return written;
+class Build {
+ public:
+  Build(const Host& host, uint32_t number, const sys::SocketPair& network, BuiltSlot* built)
+      : host_(host), number_(number), group_(SlotGroup(number)), network_(network), built_(*built) {
+    built_.number = number;
   }
-  return {};
+
+  Status Run(const wire::Limits& limits) {
+    ATOLL_TRY(Timed(Step::kCgroup, [&] { return MakeGroup(limits); }));
+    ATOLL_TRY(Timed(Step::kUpper, [&] { return host_.store.CreateUpper(number_); }));
+    ATOLL_TRY(Timed(Step::kIds, [&] { return MakeUserNamespaces(); }));
+    return StartExecd();
+  }
+
+ private:
+  template <typename Work>
+  Status Timed(Step step, Work work) {
+    built_.reply.step = step;
+    const int64_t began = SystemClock().BootMicros();
+    Status done = work();
+    built_.reply.micros[static_cast<size_t>(step)] =
+        static_cast<uint32_t>(SystemClock().BootMicros() - began);
+    return done;
+  }
+
+  Status MakeGroup(const wire::Limits& limits) {
+    ATOLL_TRY(host_.cgroups.CreateGroup(group_));
+    ATOLL_ASSIGN(const UniqueFd directory, host_.cgroups.OpenDir(group_, ""));
+    ATOLL_ASSIGN(made_.tasks, host_.cgroups.OpenTasks(group_));
+    ATOLL_ASSIGN(made_.cgroup, MakeCgroupNamespace(directory.get(), made_.tasks));
+    ATOLL_TRY(host_.cgroups.DelegateGroup(group_, host_.IdBase(number_)));
+    return host_.cgroups.SetLimits(group_, {}, limits);
+  }
+
+  Status MakeUserNamespaces() {
+    const uid_t base = host_.IdBase(number_);
+    ATOLL_ASSIGN(made_.user, MakeUserNamespace({0, base}));
+    ATOLL_ASSIGN(made_.id_map, MakeUserNamespace({kStoreIdBase, base}));
+    return {};
+  }
+
+  Status StartExecd() {
+    built_.reply.step = Step::kClone;
+    ATOLL_ASSIGN(sys::SocketPair gate, sys::UnixPair(SOCK_SEQPACKET));
+    ATOLL_ASSIGN(const UniqueFd leaf, host_.cgroups.OpenDir(group_, "execd"));
+    ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group_, "run"));
+    ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group_));
+    ATOLL_ASSIGN(const std::vector<UniqueFd> accounts, host_.cgroups.OpenAccounts(group_));
+    SlotChildInput input;
+    input.host = &host_;
+    input.base = host_.IdBase(number_);
+    input.group = leaf.get();
+    input.cgroup_namespace = made_.cgroup.get();
+    input.user_namespace = made_.user.get();
+    input.id_map = made_.id_map.get();
+    input.gate = gate.b.get();
+    input.commands = commands.get();
+    input.network = network_.a.get();
+    for (const UniqueFd& fd : made_.tasks) input.tasks.push_back(fd.get());
+    for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
+    for (const UniqueFd& fd : accounts) input.accounts.push_back(fd.get());
+    SlotChildReport report;
+    ATOLL_ASSIGN(const pid_t pid, StartSlotChild(input, &report));
+    built_.reply.pid = static_cast<uint32_t>(pid);
+    built_.reply.step = report.step;
+    for (size_t i = 0; i < report.micros.size(); ++i) built_.reply.micros[i] += report.micros[i];
+    built_.reply.micros[static_cast<size_t>(Step::kExec)] =
+        static_cast<uint32_t>(SystemClock().BootMicros() - report.done_at_us);
+    ATOLL_TRY(TakeNetwork());
+    ATOLL_TRY(std::move(report.status));
+    built_.gate = std::move(gate.a);
+    return {};
+  }
+
+  // What the child has sent, also one that failed later: the next slot's must not be taken for it.
+  Status TakeNetwork() {
+    if (built_.reply.step <= Step::kNamespaces) return {};
+    ATOLL_ASSIGN(sys::Message message, sys::ReceiveMessage(network_.b.get(), 1));
+    if (message.fds.size() != 1) return Fail(Code::kInternal, "no socket for the links");
+    built_.rtnetlink = std::move(message.fds[0]);
+    return {};
+  }
+
+  const Host& host_;
+  const uint32_t number_;
+  const std::string group_;
+  const sys::SocketPair& network_;
+  BuiltSlot& built_;
+  Made made_;
+};
+
+Status Answer(int channel, BuiltSlot& built, const Status& status) {
+  wire::Reply& reply = built.reply;
+  reply.number = built.number;
+  if (!status) {
+    reply.ok = false;
+    reply.code = status.error().code();
+    reply.error_number = status.error().error_number();
+    reply.message = status.error().message().substr(0, kMaxMessage / 2);
+    return sys::SendMessage(channel, reply.Encode());
+  }
+  reply.step = Step::kCount;
+  const int fds[kFdCount] = {built.gate.get(), built.rtnetlink.get()};
+  return sys::SendMessage(channel, reply.Encode(), fds);
 }
 
-// Enters new network, ipc and mount namespaces for good, and furnishes them.
-Status MakeNamespaces(const Host& host, uid_t base, BuiltSlot* built) {
-  ATOLL_ASSIGN(const UniqueFd id_map, MakeUserNamespace({kStoreIdBase, base}, false));
-  if (::setns(built->slot.cgroup.get(), CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
-  if (::unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS) != 0) return FailSys("unshare");
-  ATOLL_TRY(WriteSysctls());
-  built->rtnetlink.reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  if (!built->rtnetlink) return FailSys("socket NETLINK_ROUTE");
-  ATOLL_ASSIGN(built->slot.network, sys::Open("/proc/self/ns/net", O_RDONLY));
-  ATOLL_ASSIGN(built->slot.ipc, sys::Open("/proc/self/ns/ipc", O_RDONLY));
-  ATOLL_ASSIGN(built->slot.mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
-  return AssembleMounts(host, base, id_map.get());
-}
-
-Result<BuiltSlot> Build(const Host& host, uint32_t number, const wire::Limits& limits) {
-  BuiltSlot built;
-  const uid_t base = host.IdBase(number);
-  const std::string group = SlotGroup(number);
-  ATOLL_TRY(host.cgroups.CreateGroup(group));
-  ATOLL_ASSIGN(const UniqueFd group_dir, host.cgroups.OpenDir(group, ""));
-  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(group, true));
-  ATOLL_ASSIGN(built.slot.cgroup, MakeCgroupNamespace(group_dir.get(), tasks));
-  ATOLL_TRY(host.cgroups.DelegateGroup(group, base));
-  ATOLL_TRY(host.cgroups.SetLimits(group, {}, limits));
-  ATOLL_TRY(host.store.CreateUpper(number));
-  ATOLL_ASSIGN(built.slot.user, MakeUserNamespace({0, base}, true));
-  ATOLL_TRY(MakeNamespaces(host, base, &built));
-  return built;
-}
-
-[[noreturn]] void RunBuilder(const Host& host, uint32_t number, const wire::Limits& limits,
-                             int channel) {
+[[noreturn]] void Serve(const Host& host, int channel) {
+  ::prctl(PR_SET_NAME, "atoll-slots");
+  // Slots belong to the spawner that asked for them.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  auto built = Build(host, number, limits);
-  Status sent;
-  if (built) {
-    const int fds[kFdCount] = {built->slot.network.get(), built->slot.cgroup.get(),
-                               built->slot.ipc.get(),     built->slot.mounts.get(),
-                               built->slot.user.get(),    built->rtnetlink.get()};
-    sent = sys::SendMessage(channel, "+", fds);
-  } else {
-    sent = sys::SendMessage(channel, built.error().message().substr(0, kMaxMessage));
+  const auto network = sys::UnixPair(SOCK_SEQPACKET);
+  if (!network) ::_exit(1);
+  for (;;) {
+    const auto message = sys::ReceiveMessage(channel, kMaxMessage);
+    if (!message || message->bytes.empty()) ::_exit(0);
+    const auto request = wire::DecodeRequest(message->bytes);
+    if (!request) ::_exit(1);
+    BuiltSlot built;
+    const Status status = Build(host, request->slot, *network, &built).Run(request->limits);
+    if (!Answer(channel, built, status)) ::_exit(1);
   }
-  ::_exit(sent ? 0 : 1);
 }
 
 }  // namespace
 
-Result<SlotBuild> StartSlotBuild(const Host& host, uint32_t slot, const wire::Limits& limits) {
+Result<SlotBuilder> SlotBuilder::Start(const Host& host) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
   const pid_t pid = ::fork();
   if (pid < 0) return FailSys("fork slot builder");
   if (pid == 0) {
     pair.a.reset();
-    RunBuilder(host, slot, limits, pair.b.get());
+    Serve(host, pair.b.get());
   }
-  return SlotBuild{pid, std::move(pair.a)};
+  return SlotBuilder(pid, std::move(pair.a));
 }
 
-Result<BuiltSlot> ReceiveSlot(int channel, const wire::Limits& limits) {
-  ATOLL_ASSIGN(sys::Message message, sys::ReceiveMessage(channel, kMaxMessage));
-  if (message.bytes != "+" || message.fds.size() != kFdCount) {
-    return Fail(Code::kInternal,
-                "prepare slot: " + (message.bytes.empty() ? "the builder died" : message.bytes));
-  }
+Status SlotBuilder::Ask(uint32_t slot, const wire::Limits& limits) const {
+  wire::Request request;
+  request.type = wire::RequestType::kPrepareSlot;
+  request.slot = slot;
+  request.limits = limits;
+  return sys::SendMessage(channel_.get(), request.Encode());
+}
+
+Result<BuiltSlot> SlotBuilder::Receive() const {
+  ATOLL_ASSIGN(sys::Message message, sys::ReceiveMessage(channel_.get(), kMaxMessage));
+  if (message.bytes.empty()) return Fail(Code::kInternal, "the builder of slots died");
   BuiltSlot built;
-  built.slot.network = std::move(message.fds[0]);
-  built.slot.cgroup = std::move(message.fds[1]);
-  built.slot.ipc = std::move(message.fds[2]);
-  built.slot.mounts = std::move(message.fds[3]);
-  built.slot.user = std::move(message.fds[4]);
-  built.rtnetlink = std::move(message.fds[5]);
-  built.slot.limits = limits;
+  ATOLL_ASSIGN(built.reply, wire::DecodeReply(message.bytes));
+  built.number = static_cast<uint32_t>(built.reply.number);
+  if (!built.reply.ok) return built;
+  if (message.fds.size() != kFdCount) return Fail(Code::kInternal, "slot: descriptors are missing");
+  built.gate = std::move(message.fds[0]);
+  built.rtnetlink = std::move(message.fds[1]);
   return built;
 }
 

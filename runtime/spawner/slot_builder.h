@@ -1,7 +1,9 @@
-// A slot is what a sandbox needs and no image decides: network namespace, id range, cgroup with its
-// namespace, upper directory. Slots are made ahead of time, each by a process of its own, so that
-// the spawner goes on serving: namespaces and cgroups cost a millisecond together.
+// A slot is what a sandbox needs and no image decides: id range, cgroup, upper directory, all seven
+// namespaces, and in them an execd that waits at its gate. Slots are made ahead of time in a
+// process of its own, so that the spawner goes on serving: a slot costs some two milliseconds.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 
@@ -9,32 +11,36 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
 #include "runtime/wire/plan.h"
+#include "runtime/wire/spawner.h"
 
 namespace atl::spawner {
 
-// All five are namespaces. Network, cgroup, ipc and mount namespace are owned by the initial user
-// namespace, so that nobody inside has rights over them.
-struct Slot {
-  UniqueFd network;
-  UniqueFd cgroup;
-  UniqueFd ipc;
-  UniqueFd mounts;      // see slot_mounts.h
-  UniqueFd user;        // 0 to 65535 onto the slot's range, sealed
-  wire::Limits limits;  // what the cgroup has now
-};
-
-// Starts the builder; `channel` (SOCK_SEQPACKET) will hold one message: see ReceiveSlot.
-struct SlotBuild {
-  pid_t pid = -1;
-  UniqueFd channel;
-};
-Result<SlotBuild> StartSlotBuild(const Host& host, uint32_t slot, const wire::Limits& limits);
-
-// Reads the builder's message: the slot, and a NETLINK_ROUTE socket inside its network namespace.
+// What came of one request. `reply` has the process in `pid` (the spawner's child) and the steps'
+// durations, or the error and its step.
 struct BuiltSlot {
-  Slot slot;
-  UniqueFd rtnetlink;
+  uint32_t number = 0;
+  wire::Reply reply;
+  UniqueFd gate;       // see wire/start.h; closed without a word, execd ends
+  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket inside the slot's network namespace
 };
-Result<BuiltSlot> ReceiveSlot(int channel, const wire::Limits& limits);
+
+class SlotBuilder {
+ public:
+  // Forks. `host` is borrowed, and copied by that.
+  static Result<SlotBuilder> Start(const Host& host);
+
+  Status Ask(uint32_t slot, const wire::Limits& limits) const;
+  // Blocks until a slot is done, in the order of asking. An error: the process has ended.
+  Result<BuiltSlot> Receive() const;
+
+  int channel() const { return channel_.get(); }  // readable: Receive does not block
+  pid_t pid() const { return pid_; }
+
+ private:
+  SlotBuilder(pid_t pid, UniqueFd channel) : pid_(pid), channel_(std::move(channel)) {}
+
+  pid_t pid_;
+  UniqueFd channel_;
+};
 
 }  // namespace atl::spawner

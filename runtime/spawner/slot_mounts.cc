@@ -43,6 +43,23 @@ Status MountStore(const Host& host, int top, int id_map) {
   return AttachAt(store.get(), top, "store");
 }
 
+Status MountTerminals(int dev, gid_t group) {
+  const auto mount = [&](const std::string& gid) {
+    return MountAt(dev, "pts", "devpts",
+                   {{"newinstance", ""}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", gid}},
+                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+  };
+  auto mounted = mount(std::to_string(group));
+  if (!mounted && mounted.error().error_number() == EINVAL && group > INT32_MAX) {
+    // Up to its move to the new mount API (6.1 still refuses, 6.18 no longer does) devpts read the
+    // group into an int: it takes the upper half of all ids only as the 64 bits of a negative one.
+    const auto negative = static_cast<int64_t>(static_cast<int32_t>(group));
+    mounted = mount(std::to_string(static_cast<uint64_t>(negative)));
+  }
+  if (!mounted) return Fail(std::move(mounted).error());
+  return {};
+}
+
 Status MountDevices(const Host& host, int top, uid_t base, int id_map) {
   ATOLL_ASSIGN(const UniqueFd dev, CloneMount(AT_FDCWD, host.devices.c_str(), false));
   // Before Linux 6.3 a tmpfs cannot be id-mapped: /dev then shows "nobody" as its owner, no more.
@@ -51,12 +68,7 @@ Status MountDevices(const Host& host, int top, uid_t base, int id_map) {
   }
   ATOLL_TRY(AttachAt(dev.get(), top, "dev"));
   // Group 5 is tty in Debian, Alpine and Fedora alike.
-  ATOLL_TRY(MountAt(dev.get(), "pts", "devpts",
-                    {{"newinstance", ""},
-                     {"ptmxmode", "0666"},
-                     {"mode", "0620"},
-                     {"gid", std::to_string(base + 5)}},
-                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+  ATOLL_TRY(MountTerminals(dev.get(), base + 5));
   ATOLL_TRY(MountAt(dev.get(), "shm", "tmpfs",
                     {{"mode", "1777"}, {"size", std::to_string(kDefaultShmBytes)}},
                     kNoSuidDevExec));
@@ -101,8 +113,12 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map) {
                NewMount("tmpfs", {{"mode", "0755"}, {"size", "256k"}, {"nr_inodes", "32"}},
                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   ATOLL_TRY(Attach(top.get(), staging.get(), "staging"));
-  for (const char* name : {"store", "root", "dev", "sys", "etc", "empty"}) {
+  for (const char* name : {"store", "root", "dev", "sys", "proc", "own", "own/etc", "empty"}) {
     if (::mkdirat(top.get(), name, 0755) != 0) return FailSys(std::string("mkdir ") + name);
+  }
+  for (const char* name : kOwnFiles) {
+    ATOLL_TRY(sys::OpenAt(top.get(), std::string("own/etc/") + name,
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
   }
   ATOLL_ASSIGN(const UniqueFd empty, MountAt(top.get(), "empty", "tmpfs",
                                              {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
@@ -115,6 +131,7 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map) {
   // call, so no directory for it is needed (pivot_root(2), notes).
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount the host's tree");
+  if (::chdir("/") != 0) return FailSys("chdir /");
   return {};
 }
 

@@ -4,9 +4,10 @@
 //
 //   /store   the store's tree, id-mapped to the slot's range
 //   /root    empty: the overlay goes here
-//   /dev     the sandbox's /dev, complete      \  moved onto the overlay
-//   /sys     its /sys, complete, read-only     /
-//   /etc     empty, on a tmpfs: hostname, hosts and resolv.conf are written here and bound
+//   /dev     the sandbox's /dev, complete       |
+//   /sys     its /sys, complete, read-only      | moved onto the overlay
+//   /proc    its /proc: slot_proc.h             |
+//   /own     top layer of the overlay: etc with hostname, hosts and resolv.conf, still empty
 //   /empty   read-only: masks directories
 #pragma once
 
@@ -22,9 +23,13 @@ namespace atl::spawner {
 // The size of a sandbox's /dev/shm, unless its plan has another.
 inline constexpr uint64_t kDefaultShmBytes = 64 << 20;
 
+// The files of /own/etc.
+inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
+
 // For a process that is already in the slot's network, ipc and cgroup namespaces and in a new mount
-// namespace, which it turns into the above. `base`: the slot's first id, which will own what is
-// created. `id_map`: a user namespace that maps the store's ids to the slot's.
+// namespace, which it turns into the above, but for what is mounted on /proc. `base`: the slot's
+// first id, which will own what is created. `id_map`: a user namespace that maps the store's ids to
+// the slot's.
 Status AssembleMounts(const Host& host, uid_t base, int id_map);
 
 // From here on this process creates files as `base`, with its capabilities kept. overlayfs must be

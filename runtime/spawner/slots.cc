@@ -1,48 +1,97 @@
 #include "runtime/spawner/slots.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/base/sys.h"
 
 namespace atl::spawner {
+namespace {
 
-void Slots::Prepare(uint32_t slot, const wire::Limits& limits, Prepared done) {
+// Process 1 alone is in the group: once it is reaped the group is empty.
+void End(const Slot& slot) {
+  ::kill(slot.execd, SIGKILL);
+  int status;
+  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(slot.execd, &status, 0));
+}
+
+Error AsError(const wire::Reply& reply) {
+  return Error(reply.code, "step " + std::string(wire::StepName(reply.step)) + ": " + reply.message,
+               reply.error_number);
+}
+
+}  // namespace
+
+Status Slots::Start() {
+  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_));
+  return poller_.Add(builder_->channel(), [this] { Receive(); });
+}
+
+void Slots::Prepare(uint32_t slot, const wire::Limits& limits, Done done) {
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }
   if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_(slot)) {
     return done(Fail(Code::kAlreadyExists, "slot " + std::to_string(slot) + ": in use"));
   }
-  // What a spawner that died left behind must not be inherited.
-  const Status clean = Dismantle(slot);
-  if (!clean) return done(Fail(clean.error()));
-  auto build = StartSlotBuild(host_, slot, limits);
-  if (!build) return done(Fail(std::move(build).error()));
-  const int channel = build->channel.get();
-  pending_[slot] = Pending{std::move(*build), limits, std::move(done)};
-  const Status added = poller_.Add(channel, [this, slot] { Finish(slot); });
-  if (!added) {
-    Pending pending = std::move(pending_[slot]);
-    pending_.erase(slot);
-    pending.done(Fail(added.error()));
+  if (!builder_) {
+    const Status started = Start();
+    if (!started) return done(Fail(started.error()));
   }
+  // What a spawner that died left behind must not be inherited.
+  if (!clean_[slot]) {
+    const Status clean = Dismantle(slot);
+    if (!clean) return done(Fail(clean.error()));
+  }
+  const Status asked = builder_->Ask(slot, limits);
+  if (!asked) return done(Fail(asked.error()));
+  clean_[slot] = false;
+  pending_[slot] = Pending{limits, std::move(done)};
 }
 
-void Slots::Finish(uint32_t slot) {
-  const auto found = pending_.find(slot);
-  if (found == pending_.end()) return;
+void Slots::Receive() {
+  // DropAll may have taken what epoll has just told of.
+  if (pending_.empty()) return;
+  auto built = builder_->Receive();
+  if (!built) return BuilderDied(built.error());
+  const auto found = pending_.find(built->number);
+  ATOLL_CHECK(found != pending_.end());
   Pending pending = std::move(found->second);
   pending_.erase(found);
-  poller_.Remove(pending.build.channel.get());
-  auto built = ReceiveSlot(pending.build.channel.get(), pending.limits);
-  if (!built) {
-    [[maybe_unused]] const Status cleaned = Dismantle(slot);
-    return pending.done(Fail(std::move(built).error()));
+  Slot slot{.execd = static_cast<pid_t>(built->reply.pid),
+            .start_time = 0,
+            .gate = std::move(built->gate),
+            .limits = pending.limits};
+  auto started = built->reply.ok ? sys::ProcessStartTime(slot.execd)
+                                 : Result<uint64_t>(Fail(AsError(built->reply)));
+  if (!started) {
+    if (slot.execd > 0) End(slot);
+    const Status cleaned = Dismantle(built->number);
+    if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
+    return pending.done(Fail(std::move(started).error()));
   }
-  prepared_[slot] = std::move(built->slot);
-  pending.done(std::move(built->rtnetlink));
+  slot.start_time = *started;
+  prepared_[built->number] = std::move(slot);
+  pending.done(Prepared{std::move(built->rtnetlink), built->reply.micros});
+}
+
+void Slots::BuilderDied(const Error& error) {
+  LogLine(LogLevel::kError, "no builder of slots any more; the next slot starts another")
+      .Add(error);
+  poller_.Remove(builder_->channel());
+  // With it went the gates of what it was building: those execds end.
+  builder_.reset();
+  const auto pending = std::move(pending_);
+  pending_.clear();
+  for (const auto& [slot, waiting] : pending) waiting.done(Fail(error));
 }
 
 Result<Slot> Slots::Take(uint32_t slot) {
@@ -57,19 +106,33 @@ Result<Slot> Slots::Take(uint32_t slot) {
 
 Status Slots::Drop(uint32_t slot) {
   ATOLL_ASSIGN(const Slot dropped, Take(slot));
+  End(dropped);
   return Dismantle(slot);
 }
 
 void Slots::DropAll() {
   // A builder that is at work would make its group after we had looked.
-  while (!pending_.empty()) Finish(pending_.begin()->first);
-  std::vector<uint32_t> numbers;
-  for (const auto& [slot, state] : prepared_) numbers.push_back(slot);
-  for (uint32_t slot : numbers) {
-    const Status dropped = Drop(slot);
-    if (!dropped)
-      LogLine(LogLevel::kError, "cannot drop slot").Add("slot", slot).Add(dropped.error());
+  while (!pending_.empty()) Receive();
+  // All at once, then each is waited for.
+  for (const auto& [number, slot] : prepared_) ::kill(slot.execd, SIGKILL);
+  const auto prepared = std::move(prepared_);
+  prepared_.clear();
+  for (const auto& [number, slot] : prepared) {
+    End(slot);
+    const Status dropped = Dismantle(number);
+    if (!dropped) {
+      LogLine(LogLevel::kError, "cannot drop slot").Add("slot", number).Add(dropped.error());
+    }
   }
+}
+
+void Slots::StopBuilder() {
+  if (!builder_) return;
+  const pid_t pid = builder_->pid();
+  poller_.Remove(builder_->channel());
+  builder_.reset();
+  int status;
+  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
 }
 
 void Slots::DropStrays() {
@@ -93,7 +156,25 @@ void Slots::DropStrays() {
 
 Status Slots::Dismantle(uint32_t slot) {
   ATOLL_TRY(host_.cgroups.RemoveGroup(SlotGroup(slot)));
-  return janitor_.Discard(host_.store.root(), Store::UpperPath(slot));
+  ATOLL_TRY(janitor_.Discard(host_.store.root(), Store::UpperPath(slot)));
+  clean_[slot] = true;
+  return {};
+}
+
+bool Slots::OnChildExit(pid_t pid) {
+  if (builder_ && builder_->pid() == pid) {
+    BuilderDied(Error(Code::kInternal, "the builder of slots died"));
+    return true;
+  }
+  const auto found = std::find_if(prepared_.begin(), prepared_.end(),
+                                  [pid](const auto& entry) { return entry.second.execd == pid; });
+  if (found == prepared_.end()) return false;
+  LogLine(LogLevel::kError, "the execd of a slot in stock has ended").Add("slot", found->first);
+  const uint32_t slot = found->first;
+  prepared_.erase(found);
+  const Status dismantled = Dismantle(slot);
+  if (!dismantled) LogLine(LogLevel::kError, "cannot clean up").Add(dismantled.error());
+  return true;
 }
 
 }  // namespace atl::spawner

@@ -1,12 +1,17 @@
 // The prepared slots that no sandbox has taken yet.
 #pragma once
 
+#include <sys/types.h>
+
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/spawner/config.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
 #include "runtime/spawner/poller.h"
@@ -14,42 +19,64 @@
 
 namespace atl::spawner {
 
+struct Slot {
+  pid_t execd = -1;
+  uint64_t start_time = 0;  // sys::ProcessStartTime of execd
+  UniqueFd gate;
+  wire::Limits limits;  // what the cgroup has now
+};
+
 class Slots {
  public:
-  using Prepared = std::function<void(Result<UniqueFd> rtnetlink)>;
+  struct Prepared {
+    UniqueFd rtnetlink;
+    wire::StepMicros micros{};
+  };
+  using Done = std::function<void(Result<Prepared>)>;
 
   // All borrowed, and outlive it. `in_use` tells whether a sandbox has the slot.
   Slots(const Host& host, Poller& poller, Janitor& janitor, std::function<bool(uint32_t)> in_use)
       : host_(host), poller_(poller), janitor_(janitor), in_use_(std::move(in_use)) {}
 
-  void Prepare(uint32_t slot, const wire::Limits& limits, Prepared done);
+  // Before any descriptor is open that the builder has no business with: it is a fork.
+  Status Start();
+
+  void Prepare(uint32_t slot, const wire::Limits& limits, Done done);
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
+  // Ends its execd and waits for that: a millisecond.
   Status Drop(uint32_t slot);
-  // The daemon has gone: what it had in stock is dismantled. Waits for slots that are being built
-  // (milliseconds).
+  // The daemon has gone: what it had in stock is dismantled. Waits for slots that are being built.
   void DropAll();
+  // Ends the builder and waits for that: its copies of our descriptors are closed then.
+  void StopBuilder();
   // For the end: groups of no slot and no sandbox, which a spawner that died has left.
   void DropStrays();
 
-  // cgroup and upper directory of a slot that nobody uses any more. kFailedPrecondition: a process
-  // is still leaving the cgroup, try again.
+  // cgroup and upper directory of a slot that nobody uses any more. EBUSY: a process is still
+  // leaving the cgroup, try again.
   Status Dismantle(uint32_t slot);
+
+  // A child of ours has ended. True if it was the builder, or the execd of a slot in stock.
+  bool OnChildExit(pid_t pid);
 
  private:
   struct Pending {
-    SlotBuild build;
     wire::Limits limits;
-    Prepared done;
+    Done done;
   };
-  void Finish(uint32_t slot);
+  void Receive();
+  void BuilderDied(const Error& error);
 
   const Host& host_;
   Poller& poller_;
   Janitor& janitor_;
   std::function<bool(uint32_t)> in_use_;
+  std::optional<SlotBuilder> builder_;
   std::map<uint32_t, Pending> pending_;
   std::map<uint32_t, Slot> prepared_;
+  // By number: we have dismantled it ourselves, so there is nothing of an earlier spawner's.
+  std::bitset<kMaxSlot + 1> clean_;
 };
 
 }  // namespace atl::spawner

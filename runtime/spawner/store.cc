@@ -1,7 +1,9 @@
 #include "runtime/spawner/store.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,18 +34,28 @@ Status EnsureOwnedFile(int dir, const char* name) {
   return {};
 }
 
+// ext4 puts the inodes of a directory's subdirectories near it, and without a journal a search for
+// a free inode passes over every one that was freed in the last minutes, one by one (up to 0.8 ms
+// an inode, ten of them for each sandbox). The flag of the top of directory hierarchies (chattr +T)
+// spreads them over the disk. Other file systems do not know it, and do not need it.
+Status SpreadDirectories(int dir, const char* name) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::OpenAt(dir, name, kDir));
+  int flags = 0;
+  if (::ioctl(target.get(), FS_IOC_GETFLAGS, &flags) != 0) return {};
+  flags |= FS_TOPDIR_FL;
+  [[maybe_unused]] const int ignored = ::ioctl(target.get(), FS_IOC_SETFLAGS, &flags);
+  return {};
+}
+
 Status CreateSkeleton(int tree) {
   ATOLL_TRY(EnsureOwned(tree, "skeleton", 0755));
   ATOLL_ASSIGN(const UniqueFd root, sys::OpenAt(tree, "skeleton", kDir));
-  for (const char* name : {"dev", "etc", "proc", "sys"}) {
+  for (const char* name : {"dev", "proc", "sys", "opt", "opt/opensandbox"}) {
     ATOLL_TRY(EnsureOwned(root.get(), name, 0755));
   }
   ATOLL_TRY(EnsureOwned(root.get(), "tmp", 01777));
-  ATOLL_ASSIGN(const UniqueFd etc, sys::OpenAt(root.get(), "etc", kDir));
-  for (const char* name : {"hostname", "hosts", "resolv.conf"}) {
-    ATOLL_TRY(EnsureOwnedFile(etc.get(), name));
-  }
-  return {};
+  // execd's file of variables for later commands: made here it costs no sandbox three inodes.
+  return EnsureOwnedFile(root.get(), "opt/opensandbox/.env");
 }
 
 }  // namespace
@@ -59,6 +71,7 @@ Result<Store> Store::Open(const std::string& data_dir) {
   ATOLL_ASSIGN(UniqueFd tree, sys::OpenAt(root.get(), "fs", kDir));
   ATOLL_TRY(EnsureOwned(tree.get(), "layers", 0755));
   ATOLL_TRY(EnsureOwned(tree.get(), "uppers", 0755));
+  ATOLL_TRY(SpreadDirectories(tree.get(), "uppers"));
   ATOLL_TRY(CreateSkeleton(tree.get()));
   return Store(std::move(root), std::move(tree), path);
 }

@@ -4,8 +4,7 @@
 //     fs/                     kStoreIdBase: the tree that sandboxes see, id-mapped, in their builds
 //       layers/<n>/           published layers;  <n>.partial: being extracted
 //       uppers/s<slot>/{upper,work}
-//       skeleton/             bottom layer of every root: mount points and /etc files that images
-//       may lack
+//       skeleton/             bottom layer of every root: what images may lack
 //     trash/                  what the janitor deletes
 #pragma once
 

@@ -80,8 +80,7 @@ void Unpacks::Start(const char* mode, UniqueFd input, UniqueFd output, Done done
   if (!report) return done(Fail(std::move(report).error()));
   if (!go) return done(Fail(std::move(go).error()));
   const auto pid = Clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                             CLONE_NEWUTS | CLONE_NEWCGROUP,
-                         -1);
+                         CLONE_NEWUTS | CLONE_NEWCGROUP);
   if (!pid) return done(Fail(pid.error()));
   if (*pid == 0) {
     go->write.reset();

@@ -4,24 +4,22 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 namespace atl::spawner {
 namespace {
 
 constexpr size_t kStackSize = 256 << 10;
+constexpr size_t kIdleStackSize = 16 << 10;
 
-// One stack for ever: there is one child at a time, by CLONE_VFORK. Below it lies a page that
-// faults.
-Result<void*> ChildStack() {
-  static void* const stack = [] {
-    void* memory = ::mmap(nullptr, kStackSize, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (memory != MAP_FAILED) ::mprotect(memory, 4096, PROT_NONE);
-    return memory;
-  }();
-  if (stack == MAP_FAILED) return FailSys("mmap stack");
-  return stack;
+// Below it lies a page that faults.
+void* MapStack(size_t size) {
+  void* memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (memory != MAP_FAILED) ::mprotect(memory, 4096, PROT_NONE);
+  return memory;
 }
 
 // glibc has no wrapper for clone3, and none can be written in C: the child comes back on another
@@ -44,19 +42,44 @@ long Clone3(clone_args* args, void (*run)(void*), void* argument) {
   return result;
 }
 
-}  // namespace
-
-Result<pid_t> VforkInto(uint64_t namespaces, int cgroup, void (*run)(void*), void* argument) {
-  ATOLL_ASSIGN(void* const stack, ChildStack());
-  clone_args args{};
-  args.flags = namespaces | CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
-  args.exit_signal = SIGCHLD;
-  args.cgroup = static_cast<uint64_t>(cgroup);
+Result<pid_t> Start(clone_args args, void* stack, size_t stack_size, void (*run)(void*),
+                    void* argument) {
+  if (stack == MAP_FAILED) return FailSys("mmap stack");
+  args.flags |= CLONE_VM;
+  // clone3 takes the exit signal of a sibling (CLONE_PARENT) from the caller itself.
+  if ((args.flags & CLONE_PARENT) == 0) args.exit_signal = SIGCHLD;
   args.stack = reinterpret_cast<uint64_t>(stack);
-  args.stack_size = kStackSize;
+  args.stack_size = stack_size;
   const long pid = Clone3(&args, run, argument);
   if (pid < 0) return Fail(SysError("clone3", static_cast<int>(-pid)));
   return static_cast<pid_t>(pid);
+}
+
+// Neither call fails, so errno, which both sides share, stays as it is.
+void Idle(void*) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (;;) ::pause();
+}
+
+}  // namespace
+
+Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argument) {
+  // One stack for ever: there is one such child at a time.
+  static void* const stack = MapStack(kStackSize);
+  clone_args args{};
+  args.flags = flags | CLONE_VFORK;
+  if (cgroup >= 0) {
+    args.flags |= CLONE_INTO_CGROUP;
+    args.cgroup = static_cast<uint64_t>(cgroup);
+  }
+  return Start(args, stack, kStackSize, run, argument);
+}
+
+Result<pid_t> StartIdle(uint64_t flags) {
+  static void* const stack = MapStack(kIdleStackSize);
+  clone_args args{};
+  args.flags = flags;
+  return Start(args, stack, kIdleStackSize, Idle, nullptr);
 }
 
 }  // namespace atl::spawner

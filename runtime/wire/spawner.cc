@@ -9,8 +9,9 @@ constexpr uint32_t kMaxRecords = 8192;
 constexpr uint32_t kMaxNames = 64;
 
 constexpr std::array<std::string_view, static_cast<size_t>(Step::kCount)> kStepNames = {
-    "check", "state", "limits", "clone", "namespaces", "overlay", "proc",    "sys",
-    "dev",   "etc",   "mask",   "pivot", "user",       "rlimits", "seccomp", "exec"};
+    "cgroup", "upper", "ids",     "clone",   "namespaces", "tree",  "proc",
+    "mask",   "user",  "rlimits", "seccomp", "exec",       "check", "limits",
+    "enter",  "etc",   "overlay", "mounts",  "pivot",      "gate",  "state"};
 
 void PutLayers(Writer& writer, const std::vector<LayerId>& layers) {
   writer.Each(layers, [&](LayerId layer) { writer.U32(layer); });

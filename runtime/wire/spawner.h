@@ -25,7 +25,7 @@
 
 namespace atl::wire {
 
-inline constexpr uint32_t kSpawnerProtocol = 1;
+inline constexpr uint32_t kSpawnerProtocol = 2;
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
 // Replies are larger: the answer to a hello lists every sandbox, some 150 bytes each.
@@ -60,27 +60,35 @@ struct Request {
 };
 Result<Request> DecodeRequest(std::string_view bytes);
 
-// The steps of a build, in order. The same list names the step in an error and keys the latency
-// metric.
+// What it takes to make a sandbox, in order. The same list names the step in an error and keys the
+// latency metric.
 enum class Step : uint8_t {
-  kCheck,       // plan against configuration
-  kState,       // upper and work directories, record
-  kLimits,      // limits on the slot's cgroup
-  kClone,       // from clone3 to the child's first instruction
-  kNamespaces,  // setns into the slot's network and cgroup namespace
-  kOverlay,
-  kProc,
-  kSys,
-  kDev,
-  kEtc,  // hostname, hosts, resolv.conf
-  kMask,
-  kPivot,
-  kUser,  // into the user namespace, ids, capabilities
+  // A slot, ahead of time: everything that no image and no request decides.
+  kCgroup,      // groups, their namespace, limits
+  kUpper,       // upper and work directory
+  kIds,         // user namespaces
+  kClone,       // from clone3 to the first instruction of what becomes execd
+  kNamespaces,  // v1 groups, cgroup namespace, sysctls
+  kTree,        // the store, /dev, /sys
+  kProc,        // /proc
+  kMask,        // what is hidden or read-only in it
+  kUser,        // into the user namespace, ids, capabilities
   kRlimits,
   kSeccomp,
   kExec,  // from the last step to the end of execve
+  // A build: from the plan to an execd that stands in its root.
+  kCheck,    // plan against configuration
+  kLimits,   // what the plan has different from the slot
+  kEnter,    // into the slot's mount and uts namespace
+  kEtc,      // hostname, hosts, resolv.conf
+  kOverlay,  // the root
+  kMounts,   // /proc, /sys and /dev onto it
+  kPivot,
+  kGate,   // execd is told
+  kState,  // record
   kCount,
 };
+inline constexpr Step kFirstBuildStep = Step::kCheck;
 std::string_view StepName(Step step);
 using StepMicros = std::array<uint32_t, static_cast<size_t>(Step::kCount)>;
 
@@ -114,6 +122,7 @@ struct Reply {
   std::string cgroup_path;  // of this instance, where the daemon may read usage
   // kBuild
   uint32_t pid = 0;
+  // kPrepareSlot, kBuild: each its own steps, the others are 0
   StepMicros micros{};
   // kUnpack, failure texts aside
   std::string text;

@@ -14,7 +14,7 @@ class Sdk(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        # The guest has no network; there the host has prepared it.
+        # Nothing to do after tools/test, which has prepared it: there is no network here.
         subprocess.run([CLIENTS / 'prepare', SDK_DIR], check=True)
         cls.daemon = atoll.Daemon().__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)

@@ -15,6 +15,7 @@
 
 #include <cstdio>
 
+#include "netpolicy/link.h"
 #include "netpolicy/netlink.h"
 #include "runtime/base/sys.h"
 
@@ -27,6 +28,10 @@ using netpolicy::NetlinkBatch;
 // Known, so that no test depends on the timing of neighbour discovery.
 constexpr netpolicy::MacBytes kHostMac{2, 0, 0, 0, 0, 1};
 constexpr netpolicy::MacBytes kOutsideMac{2, 0, 0, 0, 0, 2};
+// Each end's own: Linux 6.1 takes up to a second to tell of the carrier of a link whose peer has
+// the same index (linkwatch_urgent_event).
+constexpr int kUplinkIfindex = 100;
+constexpr int kOutsideIfindex = 200;
 
 Endpoint Address(const std::string& address, uint16_t port = 0) {
   auto endpoint = netpolicy::ParseEndpoint(address, port);
@@ -56,20 +61,19 @@ void SetUp(const std::string& link) {
   Send(batch);
 }
 
-// Waits for the carrier: see AddCarrierSync.
 void Settle(const std::string& link) {
-  NetlinkBatch batch;
-  batch.Begin(RTM_GETLINK, 0, "get " + link);
-  ifinfomsg header{};
-  header.ifi_index = static_cast<int>(::if_nametoindex(link.c_str()));
-  batch.Header(header);
-  Send(batch);
+  auto socket = netpolicy::OpenNetlink(NETLINK_ROUTE);
+  ASSERT_TRUE(socket.has_value());
+  const int index = static_cast<int>(::if_nametoindex(link.c_str()));
+  const Status able = netpolicy::AwaitCarrier(socket->get(), index, link);
+  ASSERT_TRUE(able.has_value()) << able.error().message();
 }
 
 void AddUplink(const NetNs& outside) {
   NetlinkBatch batch;
   batch.Begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, "uplink");
   ifinfomsg header{};
+  header.ifi_index = kUplinkIfindex;
   batch.Header(header);
   batch.PutString(IFLA_IFNAME, "up0");
   batch.Put(IFLA_ADDRESS, kHostMac);
@@ -78,6 +82,7 @@ void AddUplink(const NetNs& outside) {
     batch.PutString(IFLA_INFO_KIND, "veth");
     auto data = batch.OpenNest(IFLA_INFO_DATA);
     auto peer = batch.OpenNest(VETH_INFO_PEER);
+    header.ifi_index = kOutsideIfindex;
     batch.PutRaw(header);
     batch.PutString(IFLA_IFNAME, "ext0");
     batch.Put(IFLA_ADDRESS, kOutsideMac);

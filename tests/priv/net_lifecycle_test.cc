@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
+#include <linux/if.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -105,6 +105,50 @@ TEST(NetLifecycle, Ipv6AddressReceivesAtOnce) {
     });
     EXPECT_TRUE(dumped.has_value());
     EXPECT_TRUE(found);
+  });
+}
+
+// A dump tells the state as it is; it does not bring it about. See AwaitCarrier.
+int OperationalState(int socket, uint32_t index) {
+  NetlinkBatch batch;
+  batch.Begin(RTM_GETLINK, NLM_F_DUMP | NetlinkBatch::kNoAck, "links");
+  batch.Header(ifinfomsg{});
+  int state = -1;
+  const Status dumped = netpolicy::Dump(socket, batch, [&](const nlmsghdr* m) {
+    ifinfomsg link;
+    std::memcpy(&link, NLMSG_DATA(m), sizeof link);
+    if (static_cast<uint32_t>(link.ifi_index) != index) return;
+    for (const auto& attribute : netpolicy::Attributes(m, sizeof link)) {
+      if (attribute.type == IFLA_OPERSTATE) state = attribute.bytes[0];
+    }
+  });
+  EXPECT_TRUE(dumped.has_value());
+  return state;
+}
+
+TEST(NetLifecycle, FirstPacketIsNotLost) {
+  RunInOwnNetns([] {
+    NetLab lab;
+    lab.OpenNetwork();
+    for (uint32_t slot = 1; slot <= 8; ++slot) {
+      const auto guest = lab.AddGuest(slot);
+      EXPECT_EQ(OperationalState(guest->rtnetlink.get(), netpolicy::kInsideIfindex), IF_OPER_UP);
+    }
+  });
+}
+
+TEST(NetLifecycle, LinkWithoutCarrierIsAnError) {
+  RunInOwnNetns([] {
+    // Its other end never comes up.
+    const NetNs other;
+    NetlinkBatch batch;
+    netpolicy::AddInsideMessages(batch, {kLabInstance, 1, 1500, false}, other.fd());
+    const auto socket = netpolicy::OpenNetlink(NETLINK_ROUTE);
+    ASSERT_TRUE(netpolicy::Exchange(socket->get(), batch).has_value());
+    const Status carrier =
+        netpolicy::AwaitCarrier(socket->get(), netpolicy::kInsideIfindex, "eth0");
+    ASSERT_FALSE(carrier.has_value());
+    EXPECT_EQ(carrier.error().code(), Code::kUnavailable) << carrier.error().message();
   });
 }
 

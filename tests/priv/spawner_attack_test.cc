@@ -134,10 +134,9 @@ PRIV_TEST(SpawnerAttack, SetuidProgramGainsNothing) {
 PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
-  const std::string accounts =
-      v2 ? "" : "10 memory.usage\n11 memory.limit\n12 memory.oom\n13 cpu.cfs\n";
-  const std::string tasks = v2 ? "" : "6 memory\n7 pids\n";
-  const std::string own = v2 ? "6" : "8";
+  const std::string accounts = v2 ? "" : "10 memory.limit\n11 memory.oom\n12 cpu.cfs\n";
+  const std::string tasks = v2 ? "" : "5 memory\n6 pids\n9 memory.usage\n";
+  const std::string own = v2 ? "5" : "7";
   EXPECT_EQ(
       spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
                   "case $t in socket:*) t=socket;; */atoll*/s1/run) t=directory;; "
@@ -146,7 +145,7 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
                   "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; esac; "
                   "test ${f##*/} = " +
                   own + " || echo ${f##*/} $t; done"),
-      "0 socket\n1 socket\n" + accounts + "2 socket\n3 socket\n4 socket\n5 directory\n" + tasks);
+      "0 socket\n1 socket\n" + accounts + "2 socket\n3 socket\n4 directory\n" + tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {

@@ -136,9 +136,9 @@ SpawnerFixture::~SpawnerFixture() {
 Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->PrepareSlot(slot, limits, [&](Result<UniqueFd> rtnetlink) {
+  client_->PrepareSlot(slot, limits, [&](Result<launch::PreparedSlot> prepared) {
     answered = true;
-    result = rtnetlink ? Status() : Status(Fail(std::move(rtnetlink).error()));
+    result = prepared ? Status() : Status(Fail(std::move(prepared).error()));
   });
   loop_.RunUntil([&] { return answered; });
   return result;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "runtime/base/sys.h"
+#include "runtime/spawner/config.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 
@@ -31,6 +32,13 @@ PRIV_TEST(SpawnerLife, RunsTheEntrypointUnderItsHostname) {
   SpawnerFixture spawner;
   EXPECT_EQ(spawner.Run("echo hello from $(busybox hostname); busybox cat /etc/hosts"),
             "hello from box\n127.0.0.1 localhost\n");
+}
+
+// Its host ids are beyond what fits into an int: see MountTerminals.
+PRIV_TEST(SpawnerLife, TheLastSlotHasTerminalsToo) {
+  SpawnerFixture spawner;
+  EXPECT_EQ(spawner.Run("exec 9<>/dev/ptmx; busybox stat -c '%g %a' /dev/pts/0", spawner::kMaxSlot),
+            "5 620\n");
 }
 
 PRIV_TEST(SpawnerLife, TellsHowProcessOneEnded) {

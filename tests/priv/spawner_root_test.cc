@@ -89,11 +89,18 @@ PRIV_TEST(HostileImage, LinksInEtcAreReplaced) {
             "nameserver 10.200.255.254\n127.0.0.1 localhost\nfile\n");
 }
 
-PRIV_TEST(HostileImage, EtcMayNotBeALink) {
-  const std::string result = RunWithLayer(
-      [](const fs::path& layer) { fs::create_directory_symlink("/proc/sys", layer / "etc"); },
-      "echo built");
-  EXPECT_NE(result.find("step etc"), std::string::npos) << result;
+// Neither as a link nor as a file does the image's /etc come in the way of ours, which covers it.
+PRIV_TEST(HostileImage, EtcThatIsNoDirectoryIsCovered) {
+  const std::string look =
+      "B=/bin/busybox; $B ls -A /etc; echo x > /etc/hosts && $B cat /etc/hosts";
+  const std::string expected = "hostname\nhosts\nresolv.conf\nx\n";
+  EXPECT_EQ(
+      RunWithLayer(
+          [](const fs::path& layer) { fs::create_directory_symlink("/proc/sys", layer / "etc"); },
+          look),
+      expected);
+  EXPECT_EQ(RunWithLayer([](const fs::path& layer) { std::ofstream(layer / "etc") << "x"; }, look),
+            expected);
 }
 
 // B7: nodev on the root.

@@ -1,18 +1,20 @@
-// Stands in for execd in tests of the spawner, and is a fake: it reads the start message from the
-// control socket and becomes the entrypoint, with the control socket as its standard streams.
+// Stands in for execd in tests of the spawner, and is a fake: it waits at the gate, reads the start
+// message from the control socket and becomes the entrypoint, with the control socket as its
+// standard streams.
 
 #include <unistd.h>
 
 #include <string>
 #include <vector>
 
+#include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
 
 namespace {
 
-bool ReadExactly(char* out, size_t size) {
+bool ReadExactly(int control, char* out, size_t size) {
   while (size > 0) {
-    const ssize_t n = ::read(atl::wire::kExecdControlFd, out, size);
+    const ssize_t n = ::read(control, out, size);
     if (n <= 0) return false;
     out += n;
     size -= static_cast<size_t>(n);
@@ -30,15 +32,18 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 int main() {
+  auto gate = atl::sys::ReceiveMessage(atl::wire::kExecdGateFd, 1);
+  if (!gate || gate->fds.size() != 2) return 119;
+  const int control = gate->fds[0].get();
   unsigned char size[4];
-  if (!ReadExactly(reinterpret_cast<char*>(size), 4)) return 120;
+  if (!ReadExactly(control, reinterpret_cast<char*>(size), 4)) return 120;
   const unsigned length = size[0] | size[1] << 8 | size[2] << 16 | unsigned{size[3]} << 24;
   if (length > atl::wire::kMaxStartFrame) return 121;
   std::string frame(length, '\0');
-  if (!ReadExactly(frame.data(), length)) return 122;
+  if (!ReadExactly(control, frame.data(), length)) return 122;
   auto message = atl::wire::DecodeStartMessage(frame);
   if (!message || message->argv.empty()) return 123;
-  for (int fd = 0; fd <= 2; ++fd) ::dup2(atl::wire::kExecdControlFd, fd);
+  for (int fd = 0; fd <= 2; ++fd) ::dup2(control, fd);
   ::execve(message->argv[0].c_str(), Pointers(message->argv).data(), Pointers(message->env).data());
   return 124;
 }

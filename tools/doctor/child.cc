@@ -17,7 +17,7 @@ constexpr size_t kMaxMessage = 4096;
 
 Status RunInNamespaces(uint64_t flags, const std::function<Status()>& probe) {
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
-  ATOLL_ASSIGN(const pid_t pid, spawner::Clone(flags, -1));
+  ATOLL_ASSIGN(const pid_t pid, spawner::Clone(flags));
   if (pid == 0) {
     const Status found = probe();
     if (!found) {

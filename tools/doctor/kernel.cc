@@ -52,7 +52,7 @@ Finding CheckKernelVersion() {
 }
 
 Finding CheckUserNamespaces() {
-  const auto made = spawner::MakeUserNamespace({0, 0x78000000}, false);
+  const auto made = spawner::MakeUserNamespace({0, 0x78000000});
   if (made) return Ok("user namespaces", "can be made");
   if (ReadSysctl("user/max_user_namespaces") == "0") {
     return Missing("user namespaces", "switched off (user.max_user_namespaces = 0)",

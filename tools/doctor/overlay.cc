@@ -40,7 +40,7 @@ Status MountAndWrite(const std::string& place) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return FailSys("make mounts private");
   }
-  ATOLL_ASSIGN(const UniqueFd map, spawner::MakeUserNamespace({kStoreBase, kSandboxBase}, false));
+  ATOLL_ASSIGN(const UniqueFd map, spawner::MakeUserNamespace({kStoreBase, kSandboxBase}));
   ATOLL_ASSIGN(const UniqueFd target, sys::Open(place, O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(const UniqueFd clone, spawner::CloneMount(AT_FDCWD, place.c_str(), false));
   ATOLL_TRY(spawner::SetMountAttributes(clone.get(), 0, map.get(), false));

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <chrono>
 #include <future>
+#include <thread>
 
 #include "tests/unit/http/socket_peer.h"
 
@@ -12,6 +15,17 @@ namespace {
 
 std::string BodyOf(const std::string& response) {
   return response.substr(response.find("\r\n\r\n") + 4);
+}
+
+// Whether `size` bytes are waiting in the socket within the time that silence is given here.
+bool ComesToHold(int socket, size_t size) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  int waiting = 0;
+  while (ioctl(socket, FIONREAD, &waiting) == 0 && static_cast<size_t>(waiting) < size) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 // A server that forwards everything, with the raw target, to a socket that the test listens on.
@@ -300,9 +314,15 @@ TEST_F(Forwarded, AClientThatLeavesIsNoticedWhileTheUpstreamIsStuck) {
   client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
   Peer upstream = upstream_.Accept();
   upstream.ReadUntil("\r\n\r\n");
-  // More than the upstream's socket and our buffer hold, so that some stays unread, but no more
-  // than the client's kernel can deliver together with the end.
-  client.Send(std::string(350'000, 'x'));
+  // Until the upstream's socket takes no more: then the last piece stays unread in the server's,
+  // which has room for it and for the end behind it. A full window would keep the end out.
+  const std::string piece(16'384, 'x');
+  size_t sent = 0;
+  do {
+    client.Send(piece);
+    sent += piece.size();
+  } while (ComesToHold(upstream.fd(), sent));
+  client.Send(piece);
   client.Close();
   // The end is seen without reading anything of what lies in the buffers.
   pollfd end{upstream.fd(), POLLRDHUP, 0};

@@ -140,7 +140,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     exit = std::move(on_exit);
     lost = std::move(on_lost);
   }
-  void PrepareSlot(uint32_t slot, const wire::Limits&, Done<UniqueFd> done) override {
+  void PrepareSlot(uint32_t slot, const wire::Limits&, Done<launch::PreparedSlot> done) override {
     prepares.push_back({slot, std::move(done)});
     if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
   }
@@ -172,7 +172,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     auto [slot, done] = std::move(prepares.front());
     prepares.pop_front();
     if (prepare_error) return done(Fail(*prepare_error));
-    done(UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)));
+    done(launch::PreparedSlot{UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)), {}});
   }
   PendingBuild AnswerBuild(Result<launch::Built> built = launch::Built{42, {}}) {
     PendingBuild build = std::move(builds.front());
@@ -189,7 +189,7 @@ class FakeSpawner final : public launch::SpawnerClient {
 
   bool answer_prepares = true;
   std::optional<Error> prepare_error;
-  std::deque<std::pair<uint32_t, Done<UniqueFd>>> prepares;
+  std::deque<std::pair<uint32_t, Done<launch::PreparedSlot>>> prepares;
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
   std::vector<uint32_t> dropped;

@@ -1,3 +1,5 @@
+#include "runtime/spawner/slot_proc.h"
+
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -7,7 +9,6 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
-#include "runtime/spawner/root_steps.h"
 
 namespace atl::spawner {
 namespace {
@@ -30,11 +31,18 @@ Status CheckNull(int null) {
 
 }  // namespace
 
-Status MaskPaths(ChildState& state) {
-  // The source of every mask is our own /dev, which has covered the image's, and it is looked at
-  // (CVE-2025-31133).
-  ATOLL_ASSIGN(const UniqueFd null,
-               sys::OpenInRoot(state.root.get(), "dev/null", O_PATH | O_NOFOLLOW));
+Status MountProc() {
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/proc", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd proc,
+               NewMount("proc", {}, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
+  return Attach(proc.get(), target.get(), "/proc");
+}
+
+Status MaskProc() {
+  ATOLL_ASSIGN(const UniqueFd proc, sys::Open("/proc", O_PATH | O_DIRECTORY));
+  // The source of every mask is the slot's own /dev, which no image has touched; it is looked at
+  // all the same (CVE-2025-31133).
+  ATOLL_ASSIGN(const UniqueFd null, sys::Open("/dev/null", O_PATH | O_NOFOLLOW));
   ATOLL_TRY(CheckNull(null.get()));
   ATOLL_ASSIGN(const UniqueFd empty, sys::Open("/empty", O_PATH | O_DIRECTORY));
 
@@ -55,13 +63,13 @@ Status MaskPaths(ChildState& state) {
     ATOLL_ASSIGN(const UniqueFd cover, CloneMount(null.get(), "", false));
     return Attach(cover.get(), target->get(), path);
   };
-  for (const char* path : kMaskedInProc) ATOLL_TRY(mask(state.proc.get(), path));
+  for (const char* path : kMaskedInProc) ATOLL_TRY(mask(proc.get(), path));
 
   // Everything below /proc/sys is the host's or the namespaces' business: read-only, on top of the
   // kernel's own checks (release_agent, core_pattern, binfmt_misc).
   ATOLL_ASSIGN(const UniqueFd target,
-               sys::OpenBeneath(state.proc.get(), "sys", O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  ATOLL_ASSIGN(const UniqueFd readonly, CloneMount(state.proc.get(), "sys", false));
+               sys::OpenBeneath(proc.get(), "sys", O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  ATOLL_ASSIGN(const UniqueFd readonly, CloneMount(proc.get(), "sys", false));
   ATOLL_TRY(SetMountAttributes(readonly.get(), MOUNT_ATTR_RDONLY, -1, false));
   return Attach(readonly.get(), target.get(), "/proc/sys");
 }

@@ -1,23 +1,28 @@
-#include "runtime/spawner/sandbox_child.h"
+#include "runtime/spawner/slot_child.h"
 
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
+#include <linux/netlink.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/root_steps.h"
+#include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/slot_mounts.h"
+#include "runtime/spawner/slot_proc.h"
 #include "runtime/spawner/vfork_clone.h"
 #include "runtime/wire/start.h"
 
@@ -26,20 +31,49 @@ namespace {
 
 using wire::Step;
 
-Status EnterNamespaces(ChildState& state) {
-  // v1 groups first (27 µs each): a process enters by writing "0" itself, to "tasks" and not to
+// Missing ones are passed over: IPv6 may be switched off on the host. The first two give
+// unprivileged programs what they have in every container: ports below 1024 and ping. The rest
+// keeps the kernel from sending or accepting anything that the host did not set up (addresses,
+// routes, neighbours are all static).
+struct Sysctl {
+  const char* path;
+  const char* value;
+};
+constexpr Sysctl kSysctls[] = {
+    {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
+    {"/proc/sys/net/ipv4/ping_group_range", "0 4294967294"},
+    {"/proc/sys/net/ipv6/conf/all/accept_ra", "0"},
+    {"/proc/sys/net/ipv6/conf/default/accept_ra", "0"},
+    {"/proc/sys/net/ipv6/conf/default/accept_dad", "0"},
+    {"/proc/sys/net/ipv6/conf/default/autoconf", "0"},
+};
+
+Status FurnishNamespaces(const SlotChildInput& input) {
+  // v1 groups (27 µs each): a process enters by writing "0" itself, to "tasks" and not to
   // cgroup.procs, which would wait for an RCU grace period.
-  for (int tasks : state.input->tasks) ATOLL_TRY(sys::WriteAll(tasks, "0"));
+  for (int tasks : input.tasks) ATOLL_TRY(sys::WriteAll(tasks, "0"));
   ::setsid();
-  const Slot& slot = *state.input->slot;
-  const std::pair<int, int> namespaces[] = {{slot.network.get(), CLONE_NEWNET},
-                                            {slot.cgroup.get(), CLONE_NEWCGROUP},
-                                            {slot.ipc.get(), CLONE_NEWIPC},
-                                            {slot.mounts.get(), CLONE_NEWNS}};
-  for (const auto& [fd, type] : namespaces) {
-    if (::setns(fd, type) != 0) return FailSys("setns " + std::to_string(type));
+  if (::setns(input.cgroup_namespace, CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
+  for (const Sysctl& sysctl : kSysctls) {
+    const Status written = sys::WriteFileAt(AT_FDCWD, sysctl.path, sysctl.value);
+    if (!written && written.error().error_number() != ENOENT) return written;
   }
-  return ActAs(state.input->host->IdBase(state.input->plan->slot));
+  const UniqueFd links(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  if (!links) return FailSys("socket NETLINK_ROUTE");
+  const int fds[] = {links.get()};
+  return sys::SendMessage(input.network, "+", fds);
+}
+
+Status MountTree(const SlotChildInput& input) {
+  return AssembleMounts(*input.host, input.base, input.id_map);
+}
+
+Status MountProcOfSlot(const SlotChildInput&) {
+  return MountProc();
+}
+
+Status MaskProcOfSlot(const SlotChildInput&) {
+  return MaskProc();
 }
 
 Status SetCapabilities(uint64_t mask) {
@@ -59,23 +93,24 @@ Status SetCapabilities(uint64_t mask) {
   return {};
 }
 
-Status EnterUserNamespace(ChildState& state) {
+Status EnterUserNamespace(const SlotChildInput& input) {
   // Opened as long as it is ours, written when CAP_SYS_RESOURCE is gone: the value would become the
   // lowest that anybody in the sandbox can go back to, and execd gives the entrypoint a lower one.
   ATOLL_ASSIGN(const UniqueFd score, sys::Open("/proc/self/oom_score_adj", O_WRONLY));
   // Not readable from inside while it turns into the sandbox's root (CVE-2016-9962); execve of a
   // program that the caller may not read keeps it so.
   if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("PR_SET_DUMPABLE");
-  if (::setns(state.input->slot->user.get(), CLONE_NEWUSER) != 0) return FailSys("setns user");
+  if (::setns(input.user_namespace, CLONE_NEWUSER) != 0) return FailSys("setns user");
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(0, 0, 0) != 0) return FailSys("setresgid 0");
   if (::setresuid(0, 0, 0) != 0) return FailSys("setresuid 0");
   ATOLL_TRY(sys::WriteAll(score.get(), wire::kOomScore));
   // Entering the namespace has filled every set, the bounding set too (user_namespaces(7)).
-  return SetCapabilities(state.input->host->config.capabilities);
+  ATOLL_TRY(SealNamespaceLimits(input.host->namespace_limits.get()));
+  return SetCapabilities(input.host->config.capabilities);
 }
 
-Status SetProcessLimits(ChildState&) {
+Status SetProcessLimits(const SlotChildInput&) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailSys("PR_SET_NO_NEW_PRIVS");
   const rlimit no_core{0, 0};
   if (::setrlimit(RLIMIT_CORE, &no_core) != 0) return FailSys("setrlimit CORE");
@@ -94,33 +129,26 @@ Status SetProcessLimits(ChildState&) {
   return {};
 }
 
-Status LoadSeccomp(ChildState& state) {
-  return LoadFilter(state.input->host->filter);
+Status LoadSeccomp(const SlotChildInput& input) {
+  return LoadFilter(input.host->filter);
 }
 
-struct ChildStep {
+struct SlotStep {
   Step step;
-  Status (*run)(ChildState&);
+  Status (*run)(const SlotChildInput&);
 };
 // In this order for reasons: the user namespace after the last mount, because it has no rights over
 // the mount namespace; the filter last.
-constexpr ChildStep kSteps[] = {
-    {Step::kNamespaces, EnterNamespaces},
-    {Step::kOverlay, MountOverlay},
-    {Step::kProc, MountProc},
-    {Step::kSys, MoveSys},
-    {Step::kDev, MoveDev},
-    {Step::kEtc, MountEtc},
-    {Step::kMask, MaskPaths},
-    {Step::kPivot, PivotRoot},
-    {Step::kUser, EnterUserNamespace},
-    {Step::kRlimits, SetProcessLimits},
+constexpr SlotStep kSteps[] = {
+    {Step::kNamespaces, FurnishNamespaces}, {Step::kTree, MountTree},
+    {Step::kProc, MountProcOfSlot},         {Step::kMask, MaskProcOfSlot},
+    {Step::kUser, EnterUserNamespace},      {Step::kRlimits, SetProcessLimits},
     {Step::kSeccomp, LoadSeccomp},
 };
 
 // Descriptors land on the numbers of wire/start.h; everything else closes at execve. Sources are
 // first lifted above the targets, so that no target overwrites a source. Returns execd's own.
-Result<int> PlaceDescriptors(const ChildInput& input) {
+Result<int> PlaceDescriptors(const SlotChildInput& input) {
   constexpr int kAbove = 64;
   std::vector<std::pair<int, int>> moves;
   const auto lift = [&](int from, int to) -> Status {
@@ -132,8 +160,7 @@ Result<int> PlaceDescriptors(const ChildInput& input) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return FailSys("open /dev/null");
   for (int standard = 0; standard <= 2; ++standard) ATOLL_TRY(lift(null.get(), standard));
-  ATOLL_TRY(lift(input.control, wire::kExecdControlFd));
-  ATOLL_TRY(lift(input.listener, wire::kExecdListenFd));
+  ATOLL_TRY(lift(input.gate, wire::kExecdGateFd));
   ATOLL_TRY(lift(input.commands, wire::kExecdCgroupFd));
   int next = wire::kExecdFirstTasksFd;
   for (int tasks : input.command_tasks) ATOLL_TRY(lift(tasks, next++));
@@ -154,16 +181,14 @@ Result<int> PlaceDescriptors(const ChildInput& input) {
 }
 
 // Everything up to execve. Its own function, so that what it allocates is freed before.
-Result<int> RunSteps(const ChildInput& input, ChildReport* report) {
+Result<int> RunSteps(const SlotChildInput& input, SlotChildReport* report) {
   const Clock& clock = SystemClock();
-  ChildState state;
-  state.input = &input;
   int64_t then = clock.BootMicros();
   report->micros[static_cast<size_t>(Step::kClone)] =
       static_cast<uint32_t>(then - report->done_at_us);
-  for (const ChildStep& step : kSteps) {
+  for (const SlotStep& step : kSteps) {
     report->step = step.step;
-    ATOLL_TRY(step.run(state));
+    ATOLL_TRY(step.run(input));
     const int64_t now = clock.BootMicros();
     report->micros[static_cast<size_t>(step.step)] = static_cast<uint32_t>(now - then);
     then = now;
@@ -173,13 +198,13 @@ Result<int> RunSteps(const ChildInput& input, ChildReport* report) {
 }
 
 struct Start {
-  const ChildInput* input;
-  ChildReport* report;
+  const SlotChildInput* input;
+  SlotChildReport* report;
 };
 
 void RunChild(void* argument) {
   const auto* start = static_cast<const Start*>(argument);
-  ChildReport* report = start->report;
+  SlotChildReport* report = start->report;
   int execd = -1;
   {
     Result<int> placed = RunSteps(*start->input, report);
@@ -204,10 +229,12 @@ void RunChild(void* argument) {
 
 }  // namespace
 
-Result<pid_t> StartSandboxChild(const ChildInput& input, int cgroup, ChildReport* report) {
+Result<pid_t> StartSlotChild(const SlotChildInput& input, SlotChildReport* report) {
   Start start{&input, report};
   report->done_at_us = SystemClock().BootMicros();
-  return VforkInto(CLONE_NEWPID | CLONE_NEWUTS, cgroup, RunChild, &start);
+  return Vfork(
+      CLONE_PARENT | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS,
+      input.group, RunChild, &start);
 }
 
 }  // namespace atl::spawner

@@ -1,0 +1,77 @@
+#include "runtime/spawner/root_child.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/root_steps.h"
+#include "runtime/spawner/slot_mounts.h"
+#include "runtime/spawner/vfork_clone.h"
+
+namespace atl::spawner {
+namespace {
+
+using wire::Step;
+
+// One call for both namespaces (Linux 5.8), by a descriptor that needs not be kept for each slot.
+Status EnterSlot(RootState& state) {
+  if (::setns(state.execd, CLONE_NEWNS | CLONE_NEWUTS) != 0) return FailSys("setns");
+  return ActAs(state.host->IdBase(state.plan->slot));
+}
+
+struct RootStep {
+  Step step;
+  Status (*run)(RootState&);
+};
+constexpr RootStep kSteps[] = {
+    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},    {Step::kOverlay, MountOverlay},
+    {Step::kMounts, MoveMounts}, {Step::kPivot, PivotRoot},
+};
+
+struct Start {
+  const Host* host;
+  const wire::Plan* plan;
+  int execd;
+  RootReport* report;
+  int64_t began_us;
+};
+
+Status RunSteps(const Start& start) {
+  RootState state{.host = start.host, .plan = start.plan, .execd = start.execd, .root = {}};
+  // The first step's time has the clone in it.
+  int64_t then = start.began_us;
+  for (const RootStep& step : kSteps) {
+    start.report->step = step.step;
+    ATOLL_TRY(step.run(state));
+    const int64_t now = SystemClock().BootMicros();
+    start.report->micros[static_cast<size_t>(step.step)] = static_cast<uint32_t>(now - then);
+    then = now;
+  }
+  return {};
+}
+
+void RunChild(void* argument) {
+  const auto* start = static_cast<const Start*>(argument);
+  start->report->status = RunSteps(*start);
+  ::_exit(0);
+}
+
+}  // namespace
+
+RootReport MountRoot(const Host& host, const wire::Plan& plan, pid_t execd) {
+  RootReport report;
+  report.step = Step::kEnter;
+  const int64_t began_us = SystemClock().BootMicros();
+  const auto pidfd = sys::PidfdOpen(execd);
+  if (!pidfd) {
+    report.status = Fail(pidfd.error());
+    return report;
+  }
+  Start start{&host, &plan, pidfd->get(), &report, began_us};
+  const auto child = Vfork(0, -1, RunChild, &start);
+  if (!child) report.status = Fail(child.error());
+  return report;
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,27 @@
+// The second half of a sandbox: a parked execd (slot_child.h) gets the root of its image under its
+// feet. A short-lived child in the spawner's memory enters the slot's mount and uts namespaces and
+// runs the list of steps in root_child.cc; its pivot_root(2) moves every process of the mount
+// namespace that stood on the old root, and execd is the only one.
+#pragma once
+
+#include <sys/types.h>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/host.h"
+#include "runtime/wire/plan.h"
+#include "runtime/wire/spawner.h"
+
+namespace atl::spawner {
+
+struct RootReport {
+  Status status = Fail(Code::kInternal, "the child died");
+  wire::Step step = wire::Step::kCount;  // where it failed
+  wire::StepMicros micros{};             // durations of its own steps
+};
+
+// `execd`: process 1 of the slot. Returns when the steps have ended; the child's exit is the
+// caller's to reap.
+RootReport MountRoot(const Host& host, const wire::Plan& plan, pid_t execd);
+
+}  // namespace atl::spawner
