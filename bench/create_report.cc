@@ -147,18 +147,25 @@ std::string StepTable(const ColdResults& cold) {
     const auto step = static_cast<wire::Step>(i);
     const std::string name(wire::StepName(step));
     if (step == wire::kFirstBuildStep) {
-      text += Row({"all steps of a slot, ahead of time", Fixed(sums[0], 0), Fixed(sums[1], 0)});
+      text += Row({"**a slot**, all steps, ahead of time", Fixed(sums[0], 0), ""});
       sums[0] = sums[1] = 0;
     }
     const auto mean = [&name](const Cold& of) {
       const auto found = of.step_micros.find(name);
       return found == of.step_micros.end() ? 0 : found->second;
     };
+    if (step < wire::kFirstBuildStep) {
+      // One slot for each create of either image; which create it is made during is chance.
+      const double slot = (mean(busybox) + mean(debian)) / 2;
+      sums[0] += slot;
+      text += Row({name, Fixed(slot, 0), ""});
+      continue;
+    }
     sums[0] += mean(busybox);
     sums[1] += mean(debian);
     text += Row({name, Fixed(mean(busybox), 0), Fixed(mean(debian), 0)});
   }
-  text += Row({"all steps of a build", Fixed(sums[0], 0), Fixed(sums[1], 0)});
+  text += Row({"**a build**, all steps", Fixed(sums[0], 0), Fixed(sums[1], 0)});
   text += Row({"build, as the daemon sees it", Fixed(busybox.build_micros, 0),
                Fixed(debian.build_micros, 0)});
   return text;

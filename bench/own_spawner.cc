@@ -103,13 +103,17 @@ Status OwnSpawner::Await(const bool& done) {
 }
 
 Status OwnSpawner::Prepare(uint32_t slot) {
+  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(const UniqueFd listener, Listener());
   Status result;
   bool done = false;
-  client_->PrepareSlot(slot, {}, [&](Result<launch::PreparedSlot> prepared) {
-    if (!prepared) result = Fail(std::move(prepared).error());
-    done = true;
-  });
+  client_->PrepareSlot(slot, {}, control.b.get(), listener.get(),
+                       [&](Result<launch::PreparedSlot> prepared) {
+                         if (!prepared) result = Fail(std::move(prepared).error());
+                         done = true;
+                       });
   ATOLL_TRY(Await(done));
+  controls_[slot] = std::move(control.a);
   return result;
 }
 
@@ -132,18 +136,15 @@ Result<OwnSpawner::Sandbox> OwnSpawner::Build(uint32_t slot, uint32_t layers) {
   plan.hostname = "bench";
   plan.hosts = "127.0.0.1 localhost\n";
   plan.resolv_conf = "nameserver 10.200.255.254\n";
-  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
-  ATOLL_ASSIGN(const UniqueFd listener, Listener());
   Result<launch::Built> built = launch::Built{};
   bool done = false;
-  client_->Build(plan, control.b.get(), listener.get(), [&](Result<launch::Built> answer) {
+  client_->Build(plan, [&](Result<launch::Built> answer) {
     built = std::move(answer);
     done = true;
   });
-  control.b.reset();
   ATOLL_TRY(Await(done));
   if (!built) return Fail(std::move(built).error());
-  return Sandbox{plan.id, std::move(control.a), *built};
+  return Sandbox{plan.id, std::move(controls_[slot]), *built};
 }
 
 Status OwnSpawner::Destroy(const Sandbox& sandbox) {

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -45,6 +46,7 @@ class OwnSpawner {
   std::string top_;
   pid_t pid_ = -1;
   testing::PollLoop loop_;
+  std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
   std::unique_ptr<launch::SpawnerClient> client_;
 };
 

@@ -23,11 +23,16 @@ Daemon::Daemon(Sandbox* sandbox)
       metrics_(sandbox),
       code_(&commands_) {}
 
+Status Daemon::Prepare() {
+  ATOLL_ASSIGN(entrypoint_, Entrypoint::Open(&sandbox_.loop));
+  return {};
+}
+
 Status Daemon::Start(const wire::StartMessage& message, UniqueFd listener,
                      std::function<bool(int)> accept_peer) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
-  ATOLL_ASSIGN(entrypoint_, Entrypoint::Start(&sandbox_, message, [](int code) { ::_exit(code); }));
+  ATOLL_TRY(entrypoint_->Start(&sandbox_, message, [](int code) { ::_exit(code); }));
   router_.RequireToken(sandbox_.access_token);
   AddRunRoutes();
   AddFileRoutes();
@@ -54,7 +59,7 @@ void Daemon::OnSignal(int signal) {
     default:
       return;
   }
-  if (entrypoint_) {
+  if (entrypoint_ && entrypoint_->started()) {
     entrypoint_->Forward(signal);
   } else if (signal == SIGTERM || signal == SIGINT) {
     ::_exit(128 + signal);

@@ -24,6 +24,8 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
+  // What needs no start message. Once, before Start.
+  Status Prepare();
   // Starts the entrypoint, then serves. Once.
   Status Start(const wire::StartMessage& message, UniqueFd listener,
                std::function<bool(int)> accept_peer);

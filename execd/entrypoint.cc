@@ -93,40 +93,41 @@ std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::
   return argv;
 }
 
-Result<std::unique_ptr<Entrypoint>> Entrypoint::Start(Sandbox* sandbox,
-                                                      const wire::StartMessage& message,
-                                                      std::function<void(int)> on_exit) {
-  ATOLL_TRY(FillSandbox(sandbox, message));
+Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
   auto entrypoint = std::make_unique<Entrypoint>();
   Entrypoint* raw = entrypoint.get();
-  ATOLL_ASSIGN(const UniqueFd null, OpenNull());
-  UniqueFd out_write, err_write;
   const auto keep = [raw](std::string_view bytes) { raw->output_.Append(bytes); };
-  ATOLL_ASSIGN(entrypoint->out_, OutputPipe::Open(&sandbox->loop, &out_write, keep));
-  ATOLL_ASSIGN(entrypoint->err_, OutputPipe::Open(&sandbox->loop, &err_write, keep));
+  ATOLL_ASSIGN(raw->null_, OpenNull());
+  ATOLL_ASSIGN(raw->out_, OutputPipe::Open(loop, &raw->out_write_, keep));
+  ATOLL_ASSIGN(raw->err_, OutputPipe::Open(loop, &raw->err_write_, keep));
+  return entrypoint;
+}
 
+Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
+                         std::function<void(int)> on_exit) {
+  ATOLL_TRY(FillSandbox(sandbox, message));
   SpawnSpec spec;
   spec.argv = BootstrapArgv(*sandbox, message.argv);
   spec.programs = PathCandidates(spec.argv[0], sandbox->env);
   // Without the EXECD_ENVS file: that one is for what comes later.
   spec.env = sandbox->env.entries();
   spec.identity = &sandbox->user;
-  spec.stdio[0] = null.get();
-  spec.stdio[1] = out_write.get();
-  spec.stdio[2] = err_write.get();
-  ATOLL_ASSIGN(
-      entrypoint->job_,
-      Job::Start(sandbox, std::move(spec), 0, [on_exit = std::move(on_exit)](const JobExit& exit) {
-        on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
-      }));
-  KeepFromMemoryKiller(entrypoint->job_->pid());
+  spec.stdio[0] = null_.get();
+  spec.stdio[1] = out_write_.get();
+  spec.stdio[2] = err_write_.get();
+  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0,
+                                [on_exit = std::move(on_exit)](const JobExit& exit) {
+                                  on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
+                                }));
+  for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
+  KeepFromMemoryKiller(job_->pid());
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
   sandbox->loop.Later([sandbox] {
     TouchEnvsFile(*sandbox);
     [[maybe_unused]] const std::string shell = sandbox->Shell();
   });
-  return entrypoint;
+  return {};
 }
 
 void Entrypoint::Forward(int signal) {

@@ -17,11 +17,13 @@ namespace atl::execd {
 
 class Entrypoint {
  public:
+  // What can be had before it is known which program: its standard streams.
+  static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
   // Fills `sandbox` from the message (user, cwd, environment), then starts the program. `on_exit`
-  // gets what execd should exit with.
-  static Result<std::unique_ptr<Entrypoint>> Start(Sandbox* sandbox,
-                                                   const wire::StartMessage& message,
-                                                   std::function<void(int code)> on_exit);
+  // gets what execd should exit with. Once.
+  Status Start(Sandbox* sandbox, const wire::StartMessage& message,
+               std::function<void(int code)> on_exit);
+  bool started() const { return job_ != nullptr; }
   // To the program itself, as an init does.
   void Forward(int signal);
   const OutputRing& output() const { return output_; }
@@ -29,6 +31,7 @@ class Entrypoint {
  private:
   OutputRing output_{64 << 10};
   std::unique_ptr<OutputPipe> out_, err_;
+  UniqueFd null_, out_write_, err_write_;  // the program's ends, until it has them
   std::unique_ptr<Job> job_;
 };
 

@@ -192,6 +192,10 @@ int Run(const Options& options) {
   sandbox.accounts = accounts;
   sandbox.leaves.Prepare(2);
   Daemon daemon(&sandbox);
+  if (auto prepared = daemon.Prepare(); !prepared) {
+    LogLine(LogLevel::kError, "cannot start").Add(prepared.error());
+    return kCannotStart;
+  }
   MapProgram();
 
   UniqueFd control_fd, listener;

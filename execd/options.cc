@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -39,15 +38,11 @@ bool PeerIs(int socket, uint32_t cid) {
 }
 
 // Blocks until the gate opens. kUnavailable: it never will.
-Status PassGate(UniqueFd* control, UniqueFd* listener) {
-  auto message = sys::ReceiveMessage(wire::kExecdGateFd, 1);
-  if (!message) return Fail(std::move(message).error().Wrap("fd 3, the gate"));
-  if (message->bytes.empty()) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
-  if (message->fds.size() != 2) {
-    return Fail(Code::kInvalidArgument, "fd 3, the gate: not two descriptors");
-  }
-  *control = std::move(message->fds[0]);
-  *listener = std::move(message->fds[1]);
+Status PassGate() {
+  char byte;
+  const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1));
+  if (n < 0) return FailSys("read fd 3, the gate");
+  if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
   // Nothing else ever comes through it. Its number stays taken: see FillStdio.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (null) ::dup3(null.get(), wire::kExecdGateFd, O_CLOEXEC);
@@ -86,12 +81,13 @@ Result<Options> ParseOptions(int argc, char** argv) {
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
                    std::function<bool(int)>* accept_peer) {
   if (options.vsock_port == 0) {
-    ATOLL_TRY(PassGate(control, listener));
+    control->reset(wire::kExecdControlFd);
+    listener->reset(wire::kExecdListenFd);
     // A client may be gone between epoll's word and accept.
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
-      return FailSys("fcntl on the listening socket");
+      return FailSys("fd 5, the listening socket");
     }
-    return {};
+    return PassGate();
   }
   ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));
   if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return FailSys("fcntl");

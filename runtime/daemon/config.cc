@@ -6,7 +6,7 @@
 #include <set>
 
 #include "runtime/base/sys.h"
-#include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/slot_sockets.h"
 
 // Not the packaged library: that is built with exceptions.
 #define TOML_EXCEPTIONS 0

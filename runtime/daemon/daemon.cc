@@ -55,6 +55,7 @@ Status Daemon::Open() {
 
   sandbox::SlotPool::Config pool;
   pool.ready = config_.pool_size;
+  pool.socket_directory = SocketDir(config_);
   ATOLL_ASSIGN(pool.limits,
                cgroup::ParseLimits({}, cgroup::LimitDefaults(), opened_.hello.limits_available));
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);

@@ -74,12 +74,14 @@ class Client final : public SpawnerClient {
     watch_ = loop.WatchReadable(socket_.get(), [this] { OnReadable(); });
   }
 
-  void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<PreparedSlot> done) override {
+  void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
+                   Done<PreparedSlot> done) override {
     Request request;
     request.type = RequestType::kPrepareSlot;
     request.slot = slot;
     request.limits = limits;
-    Call(std::move(request), {}, [done = std::move(done)](Result<Answer> answer) {
+    const int fds[] = {control, listener};
+    Call(std::move(request), fds, [done = std::move(done)](Result<Answer> answer) {
       if (!answer) return done(Fail(std::move(answer).error()));
       if (answer->fds.size() != 1) {
         return done(Fail(Code::kInternal, "spawner: no socket for the slot"));
@@ -95,12 +97,11 @@ class Client final : public SpawnerClient {
     Order(std::move(request), std::move(done));
   }
 
-  void Build(const wire::Plan& plan, int control, int listener, Done<Built> done) override {
+  void Build(const wire::Plan& plan, Done<Built> done) override {
     Request request;
     request.type = RequestType::kBuild;
     request.plan = wire::EncodePlan(plan);
-    const int fds[] = {control, listener};
-    Call(std::move(request), fds, [done = std::move(done)](Result<Answer> answer) {
+    Call(std::move(request), {}, [done = std::move(done)](Result<Answer> answer) {
       if (!answer) return done(Fail(std::move(answer).error()));
       done(Built{answer->reply.pid, answer->reply.micros});
     });

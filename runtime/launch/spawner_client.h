@@ -47,13 +47,14 @@ class SpawnerClient {
   // Everything of a sandbox that no image decides, up to a parked execd. `limits` are what the
   // slot's cgroup gets ahead of time; a build writes only what its plan has different. Prepared
   // slots live as long as this connection.
-  virtual void PrepareSlot(uint32_t slot, const wire::Limits& limits, Done<PreparedSlot> done) = 0;
+  // `control` and `listener` are borrowed until the call returns: execd's ends, see wire/start.h.
+  virtual void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
+                           Done<PreparedSlot> done) = 0;
   virtual void DropSlot(uint32_t slot, Finished done) = 0;
 
-  // Puts the image's root into a prepared slot. `control` and `listener` are borrowed until the
-  // call returns: execd's ends, see wire/start.h. The claim is a wire::StartMessage on the other
-  // end of `control`.
-  virtual void Build(const wire::Plan& plan, int control, int listener, Done<Built> done) = 0;
+  // Puts the image's root into a prepared slot. The claim is a wire::StartMessage on the other end
+  // of its `control`; it may have been written before.
+  virtual void Build(const wire::Plan& plan, Done<Built> done) = 0;
 
   virtual void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) = 0;
   virtual void Freeze(const std::string& id, bool frozen, Finished done) = 0;

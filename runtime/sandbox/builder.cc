@@ -1,46 +1,21 @@
 #include "runtime/sandbox/builder.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "runtime/base/cleanup.h"
-#include "runtime/base/sys.h"
+#include "runtime/sandbox/slot_sockets.h"
 
 namespace atl::sandbox {
 namespace {
 
 // What a shell without any configuration would search.
 constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-// Connections that wait for execd to come up, or to accept.
-constexpr int kBacklog = 128;
-
 std::string HostnameOf(const std::string& id) {
   std::string name;
   for (char c : id) {
     if (c != '-' && name.size() < 12) name.push_back(c);
   }
   return name;
-}
-
-Result<UniqueFd> ListenAt(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInvalidArgument, "socket path " + path + " is too long");
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!listener) return FailSys("socket");
-  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return FailSys("bind " + path);
-  }
-  if (::listen(listener.get(), kBacklog) != 0) return FailSys("listen " + path);
-  return listener;
 }
 
 std::vector<std::string> MergeEnvironment(const std::vector<std::string>& image,
@@ -63,10 +38,6 @@ std::vector<std::string> MergeEnvironment(const std::vector<std::string>& image,
 }
 
 }  // namespace
-
-std::string SocketPath(const std::string& directory, const std::string& id) {
-  return directory + "/" + id + ".sock";
-}
 
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
   wire::Plan plan;
@@ -94,22 +65,19 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox, const images::ImageCon
   return message;
 }
 
-Status Builder::Build(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses,
-                      const images::ImageConfig& config, Done done) {
-  const std::string path = SocketPath(socket_directory_, sandbox.id);
-  ATOLL_ASSIGN(const UniqueFd listener, ListenAt(path));
-  auto remove_socket = Cleanup([&] { ::unlink(path.c_str()); });
-  ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_STREAM));
-  auto control = std::make_unique<ControlChannel>(loop_, std::move(pair.a));
-  ATOLL_TRY(control->Send(StartMessageOf(sandbox, config)));
+Status Builder::Build(const Sandbox& sandbox, UniqueFd control,
+                      const netpolicy::SlotAddresses& addresses, const images::ImageConfig& config,
+                      Done done) {
+  auto channel = std::make_unique<ControlChannel>(loop_, std::move(control));
+  ATOLL_TRY(channel->Send(StartMessageOf(sandbox, config)));
+  ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, sandbox.id));
   // std::function wants copyable captures.
-  auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(control));
-  spawner_.Build(PlanOf(sandbox, addresses), pair.b.get(), listener.get(),
+  auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));
+  spawner_.Build(PlanOf(sandbox, addresses),
                  [shared, done = std::move(done)](Result<launch::Built> built) {
                    if (!built) return done(Fail(std::move(built).error()));
                    done(BuiltSandbox{std::move(*built), std::move(*shared)});
                  });
-  remove_socket.Release();
   return {};
 }
 

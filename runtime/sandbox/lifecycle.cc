@@ -98,26 +98,26 @@ void Lifecycle::Create(CreateSpec spec, Created done) {
 }
 
 void Lifecycle::TakeTurn(const std::string& id) {
-  slots_.Take([this, id](Result<uint32_t> slot) { GotSlot(id, std::move(slot)); });
+  slots_.Take([this, id](Result<SlotPool::Ready> slot) { GotSlot(id, std::move(slot)); });
 }
 
-void Lifecycle::GotSlot(const std::string& id, Result<uint32_t> slot) {
+void Lifecycle::GotSlot(const std::string& id, Result<SlotPool::Ready> slot) {
   Entry* entry = Look(id);
   if (entry == nullptr || entry->sandbox.state != State::kPending || !slot) {
-    if (slot) slots_.Discard(*slot);
+    if (slot) slots_.Discard(slot->number);
     if (entry != nullptr) {
       BuildFailed(*entry, slot ? Error(Code::kFailedPrecondition, "deleted before it was built")
                                : AsBuildError(std::move(slot).error()));
     }
     return EndTurn();
   }
-  entry->sandbox.slot = *slot;
-  const auto addresses = netpolicy::AddressesOf(config_.instance, *slot);
-  auto asked =
-      builder_.Build(entry->sandbox, addresses, entry->config, [this, id](Result<BuiltSandbox> r) {
-        Built(id, std::move(r));
-        EndTurn();
-      });
+  entry->sandbox.slot = slot->number;
+  const auto addresses = netpolicy::AddressesOf(config_.instance, slot->number);
+  auto asked = builder_.Build(entry->sandbox, std::move(slot->control), addresses, entry->config,
+                              [this, id](Result<BuiltSandbox> r) {
+                                Built(id, std::move(r));
+                                EndTurn();
+                              });
   if (asked) {
     entry->spawned = true;
     return;

@@ -27,6 +27,7 @@
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
+#include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/store.h"
 
 namespace atl::sandbox {
@@ -130,7 +131,7 @@ class Lifecycle {
 
   Result<Entry> Prepare(const CreateSpec& spec) const;
   void TakeTurn(const std::string& id);
-  void GotSlot(const std::string& id, Result<uint32_t> slot);
+  void GotSlot(const std::string& id, Result<SlotPool::Ready> slot);
   void Built(const std::string& id, Result<BuiltSandbox> result);
   void BuildFailed(Entry& entry, Error error);
   void Published(Entry& entry);

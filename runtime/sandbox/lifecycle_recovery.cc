@@ -26,8 +26,9 @@ Status Lifecycle::Start(const wire::Reply& hello) {
       expiry_.Set(id, *kept.sandbox.expires_at_ms);
     }
   }
-  Reconcile(hello);
+  // Before the pool makes those of new slots.
   RemoveStaleSockets();
+  Reconcile(hello);
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/sandbox/slot_sockets.h"
 
 namespace atl::sandbox {
 namespace {
@@ -29,6 +30,7 @@ SlotPool::SlotPool(Loop& loop, const Clock& clock, launch::SpawnerClient& spawne
 
 SlotPool::~SlotPool() {
   loop_.Cancel(timer_);
+  for (const Ready& slot : ready_) RemoveSlotSocket(config_.socket_directory, slot.number);
 }
 
 void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32_t>& prepared) {
@@ -37,7 +39,11 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
   retry_at_us_ = 0;
   // What was ready or resting has a namespace that is about to go, or has a new owner in
   // `prepared`.
-  std::vector<uint32_t> leftover(ready_.begin(), ready_.end());
+  std::vector<uint32_t> leftover;
+  for (const Ready& slot : ready_) {
+    leftover.push_back(slot.number);
+    RemoveSlotSocket(config_.socket_directory, slot.number);
+  }
   for (const Resting& resting : resting_) leftover.push_back(resting.slot);
   ready_.clear();
   resting_.clear();
@@ -61,9 +67,9 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
 void SlotPool::Take(Taken taken) {
   last_used_us_ = clock_.BootMicros();
   if (!ready_.empty() && waiters_.empty()) {
-    const uint32_t slot = ready_.front();
+    Ready slot = std::move(ready_.front());
     ready_.pop_front();
-    taken(slot);
+    taken(std::move(slot));
     Pump();
     return;
   }
@@ -83,6 +89,7 @@ void SlotPool::Release(uint32_t slot) {
 }
 
 void SlotPool::Discard(uint32_t slot) {
+  RemoveSlotSocket(config_.socket_directory, slot);
   spawner_.DropSlot(slot, [this, slot, generation = generation_](Status dropped) {
     if (generation != generation_) return;
     if (!dropped && dropped.error().code() != Code::kNotFound) {
@@ -168,36 +175,53 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
+  auto sockets = OpenSlotSockets(config_.socket_directory, slot);
+  if (!sockets) {
+    // From the loop, as the spawner's answers come.
+    loop_.Post([this, slot, generation = generation_, alive = std::weak_ptr<const bool>(alive_),
+                error = sockets.error()] {
+      if (alive.expired() || generation != generation_) return;
+      --preparing_;
+      Prepared({slot, UniqueFd()}, Fail(error));
+      Pump();
+    });
+    return;
+  }
+  // std::function wants copyable captures.
+  auto control = std::make_shared<UniqueFd>(std::move(sockets->control));
   const auto done =
-      [this, slot, generation = generation_,
+      [this, slot, control, generation = generation_,
        alive = std::weak_ptr<const bool>(alive_)](const Result<launch::PreparedSlot>& prepared) {
         if (alive.expired() || generation != generation_) return;
         --preparing_;
-        Prepared(slot, prepared);
+        Prepared({slot, std::move(*control)}, prepared);
         Pump();
       };
-  spawner_.PrepareSlot(slot, config_.limits, done);
+  spawner_.PrepareSlot(slot, config_.limits, sockets->execd_control.get(),
+                       sockets->execd_listener.get(), done);
 }
 
-void SlotPool::Prepared(uint32_t slot, const Result<launch::PreparedSlot>& prepared) {
+void SlotPool::Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared) {
+  const uint32_t number = slot.number;
   if (!prepared) {
-    Rest(slot);
-    return PrepareFailed(slot, Error(prepared.error()).Wrap("prepare slot"));
+    RemoveSlotSocket(config_.socket_directory, number);
+    Rest(number);
+    return PrepareFailed(number, Error(prepared.error()).Wrap("prepare slot"));
   }
   for (size_t i = 0; i < step_micros_.size(); ++i) step_micros_[i] += prepared->micros[i];
-  if (auto attached = network_.AttachSlot(slot, prepared->rtnetlink.get()); !attached) {
-    Discard(slot);
-    return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
+  if (auto attached = network_.AttachSlot(number, prepared->rtnetlink.get()); !attached) {
+    Discard(number);
+    return PrepareFailed(number, std::move(attached).error().Wrap("attach slot"));
   }
   ++prepared_total_;
   failures_in_a_row_ = 0;
   if (waiters_.empty()) {
-    ready_.push_back(slot);
+    ready_.push_back(std::move(slot));
     return;
   }
-  Taken taken = std::move(waiters_.front());
+  const Taken taken = std::move(waiters_.front());
   waiters_.pop_front();
-  taken(slot);
+  taken(std::move(slot));
 }
 
 void SlotPool::PrepareFailed(uint32_t slot, Error error) {

@@ -16,12 +16,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
@@ -35,10 +37,15 @@ class SlotPool {
     // connections of its last owner may still be on the way.
     int64_t rest_us = 1000 * 1000;
     int64_t refill_delay_us = 20 * 1000;
+    std::string socket_directory;  // see slot_sockets.h
     // What a slot's cgroup gets ahead of time: the defaults, so that most builds write no limit.
     wire::Limits limits;
   };
-  using Taken = std::function<void(Result<uint32_t> slot)>;
+  struct Ready {
+    uint32_t number = 0;
+    UniqueFd control;  // the daemon's end of execd's control socket
+  };
+  using Taken = std::function<void(Result<Ready> slot)>;
 
   SlotPool(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner,
            netpolicy::Network& network, const Config& config);
@@ -85,7 +92,7 @@ class SlotPool {
   // 0: none at present.
   uint32_t PickNumber();
   void Prepare(uint32_t slot);
-  void Prepared(uint32_t slot, const Result<launch::PreparedSlot>& prepared);
+  void Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared);
   void PrepareFailed(uint32_t slot, Error error);
   void Rest(uint32_t slot);
 
@@ -97,7 +104,7 @@ class SlotPool {
 
   std::vector<bool> used_;  // by number: handed out, ready, preparing or resting
   uint32_t fresh_from_ = 1;
-  std::deque<uint32_t> ready_;
+  std::deque<Ready> ready_;
   std::deque<Taken> waiters_;
   std::deque<Resting> resting_;  // oldest first
   size_t preparing_ = 0;

@@ -63,10 +63,10 @@ void SpawnerLink::Refuse(Callback done) {
   loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
 }
 
-void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits,
+void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
                               Done<launch::PreparedSlot> done) {
   if (!usable()) return Refuse(std::move(done));
-  client_->PrepareSlot(slot, limits, std::move(done));
+  client_->PrepareSlot(slot, limits, control, listener, std::move(done));
 }
 
 void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
@@ -74,10 +74,9 @@ void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
   client_->DropSlot(slot, std::move(done));
 }
 
-void SpawnerLink::Build(const wire::Plan& plan, int control, int listener,
-                        Done<launch::Built> done) {
+void SpawnerLink::Build(const wire::Plan& plan, Done<launch::Built> done) {
   if (!usable()) return Refuse(std::move(done));
-  client_->Build(plan, control, listener, std::move(done));
+  client_->Build(plan, std::move(done));
 }
 
 void SpawnerLink::SetLimits(const std::string& id, const wire::Limits& limits, Finished done) {

@@ -14,17 +14,29 @@ namespace {
 
 constexpr size_t kMaxRecord = 8192;
 
-}  // namespace
-
-Status WriteRecord(int directory, const Record& record) {
+std::string EncodeRecord(const Record& record) {
   wire::Reply envelope;
   envelope.sandboxes.push_back(record.sandbox);
   envelope.text = std::to_string(record.start_time);
-  // No fsync: the file lives on a tmpfs, what counts is that it is whole or absent.
-  const std::string temporary = record.sandbox.id + ".new";
+  return envelope.Encode();
+}
+
+Status WriteNewFile(int directory, const std::string& name, const Record& record) {
   ATOLL_ASSIGN(const UniqueFd file,
-               sys::OpenAt(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-  ATOLL_TRY(sys::WriteAll(file.get(), envelope.Encode()));
+               sys::OpenAt(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
+  return sys::WriteAll(file.get(), EncodeRecord(record));
+}
+
+}  // namespace
+
+Status CreateRecord(int directory, const Record& record) {
+  return WriteNewFile(directory, record.sandbox.id, record);
+}
+
+Status ReplaceRecord(int directory, const Record& record) {
+  // No fsync: the file lives on a tmpfs, what counts is that it is whole or as it was.
+  const std::string temporary = record.sandbox.id + ".new";
+  ATOLL_TRY(WriteNewFile(directory, temporary, record));
   if (::renameat(directory, temporary.c_str(), directory, record.sandbox.id.c_str()) != 0) {
     return FailSys("rename record " + temporary);
   }

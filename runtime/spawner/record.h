@@ -18,7 +18,11 @@ struct Record {
 };
 
 // `directory`: an open directory descriptor.
-Status WriteRecord(int directory, const Record& record);
+// Of a sandbox that nobody has been told of yet: a crash in the middle leaves a file that is no
+// record, and the next spawner takes the sandbox for a stray.
+Status CreateRecord(int directory, const Record& record);
+// Whole or as it was.
+Status ReplaceRecord(int directory, const Record& record);
 Status RemoveRecord(int directory, const std::string& id);
 // Files that are not records (a crash in the middle of a write) are removed and left out.
 Result<std::vector<Record>> ReadRecords(int directory);

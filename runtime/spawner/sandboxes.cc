@@ -1,7 +1,6 @@
 #include "runtime/spawner/sandboxes.h"
 
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,25 +32,9 @@ bool ValidHostname(const std::string& name) {
   });
 }
 
-// Descriptors that go into a sandbox come from the daemon: sockets of the expected kind or nothing,
-// so that not even a hostile daemon can hand a sandbox a file or directory of the host.
-Status CheckSocket(int fd, bool listening) {
-  int domain = 0, type = 0, accepting = 0;
-  socklen_t size = sizeof domain;
-  if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) {
-    return Fail(Code::kPermissionDenied, "build: a descriptor is not a socket");
-  }
-  ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
-  ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size);
-  if (domain != AF_UNIX || type != SOCK_STREAM || (accepting != 0) != listening) {
-    return Fail(Code::kPermissionDenied, "build: a descriptor is not the expected Unix socket");
-  }
-  return {};
-}
-
 }  // namespace
 
-Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) const {
+Status Sandboxes::CheckPlan(const wire::Plan& plan) const {
   if (!ValidSandboxId(plan.id)) {
     return Fail(Code::kInvalidArgument, "plan: '" + plan.id + "' is not a sandbox id");
   }
@@ -78,11 +61,10 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan, int control, int listener) c
   if (plan.shm_bytes == 0 || plan.shm_bytes > kMaxShmBytes) {
     return Fail(Code::kInvalidArgument, "plan: bad size for /dev/shm");
   }
-  ATOLL_TRY(CheckSocket(control, false));
-  return CheckSocket(listener, true);
+  return {};
 }
 
-void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listener, Built done) {
+void Sandboxes::Build(const wire::Plan& plan, Built done) {
   BuildOutcome outcome;
   const Clock& clock = SystemClock();
   int64_t then = clock.BootMicros();
@@ -96,7 +78,7 @@ void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listene
     outcome.step = Step::kCheck;
     done(outcome);
   };
-  const Status checked = CheckPlan(plan, control.get(), listener.get());
+  const Status checked = CheckPlan(plan);
   if (!checked) return refuse(checked.error());
   auto slot = slots_->Take(plan.slot);
   if (!slot) return refuse(slot.error());
@@ -126,14 +108,13 @@ void Sandboxes::Build(const wire::Plan& plan, UniqueFd control, UniqueFd listene
   for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
   if (!report.status) return fail(std::move(report.status), report.step);
   then = clock.BootMicros();
-  const int fds[] = {control.get(), listener.get()};
-  Status opened = sys::SendMessage(slot->gate.get(), "+", fds);
+  Status opened = sys::WriteAll(slot->gate.get(), "+");
   lap(Step::kGate);
   if (!opened) return fail(std::move(opened), Step::kGate);
 
   // Without its record the next spawner would take the sandbox for a stray and kill it: safe, so a
   // full run directory costs adoption, not this build.
-  const Status recorded = WriteRecord(records_.get(), sandbox.record);
+  const Status recorded = CreateRecord(records_.get(), sandbox.record);
   if (!recorded) {
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", plan.id).Add(recorded.error());
   }
@@ -244,7 +225,7 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
   record.oom_killed = killed && sandbox.stopped_status == 0 && usage && usage->oom_kills > 0;
   if (sandbox.build_failed || !sandbox.gone.empty()) return;
-  const Status recorded = WriteRecord(records_.get(), sandbox.record);
+  const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded)
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());
   exited_(record);

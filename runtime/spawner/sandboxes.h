@@ -42,7 +42,7 @@ class Sandboxes {
   // adopted; cgroups that no record explains are killed and removed.
   Status Adopt();
 
-  void Build(const wire::Plan& plan, UniqueFd control, UniqueFd listener, Built done);
+  void Build(const wire::Plan& plan, Built done);
   Status SetLimits(const std::string& id, const wire::Limits& limits);
   Status Freeze(const std::string& id, bool frozen);
   // Kills and removes; `done` when nothing is left. An unknown id is done at once.
@@ -77,7 +77,7 @@ class Sandboxes {
     std::vector<Gone> gone;  // somebody wants it destroyed
   };
 
-  Status CheckPlan(const wire::Plan& plan, int control, int listener) const;
+  Status CheckPlan(const wire::Plan& plan) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);

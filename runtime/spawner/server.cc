@@ -177,7 +177,10 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
       return Send(connection, reply);
     }
     case wire::RequestType::kPrepareSlot:
-      return slots_.Prepare(request.slot, request.limits,
+      if (fds.size() != 2) {
+        return done(Fail(Code::kInvalidArgument, "slot: needs two descriptors"));
+      }
+      return slots_.Prepare(request.slot, request.limits, std::move(fds[0]), std::move(fds[1]),
                             [this, connection, number](Result<Slots::Prepared> prepared) {
                               if (!prepared) {
                                 return SendStatus(connection, number, Fail(prepared.error()));
@@ -190,7 +193,7 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
     case wire::RequestType::kDropSlot:
       return done(slots_.Drop(request.slot));
     case wire::RequestType::kBuild:
-      return HandleBuild(request, std::move(fds));
+      return HandleBuild(request);
     case wire::RequestType::kLimits:
       return done(sandboxes_.SetLimits(request.id, request.limits));
     case wire::RequestType::kFreeze:
@@ -230,30 +233,25 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
   }
 }
 
-void Server::HandleBuild(const wire::Request& request, std::vector<UniqueFd> fds) {
+void Server::HandleBuild(const wire::Request& request) {
   const uint64_t connection = connection_number_;
   const uint64_t number = request.number;
   const auto plan = wire::DecodePlan(request.plan);
   if (!plan) return SendStatus(connection, number, Fail(plan.error()));
-  if (fds.size() != 2) {
-    return SendStatus(connection, number,
-                      Fail(Code::kInvalidArgument, "build: needs two descriptors"));
-  }
-  sandboxes_.Build(*plan, std::move(fds[0]), std::move(fds[1]),
-                   [this, connection, number](const Sandboxes::BuildOutcome& outcome) {
-                     wire::Reply reply;
-                     reply.number = number;
-                     reply.pid = outcome.pid;
-                     reply.micros = outcome.micros;
-                     if (!outcome.status) {
-                       reply.ok = false;
-                       reply.code = outcome.status.error().code();
-                       reply.error_number = outcome.status.error().error_number();
-                       reply.message = outcome.status.error().message();
-                       reply.step = outcome.step;
-                     }
-                     Send(connection, reply);
-                   });
+  sandboxes_.Build(*plan, [this, connection, number](const Sandboxes::BuildOutcome& outcome) {
+    wire::Reply reply;
+    reply.number = number;
+    reply.pid = outcome.pid;
+    reply.micros = outcome.micros;
+    if (!outcome.status) {
+      reply.ok = false;
+      reply.code = outcome.status.error().code();
+      reply.error_number = outcome.status.error().error_number();
+      reply.message = outcome.status.error().message();
+      reply.step = outcome.step;
+    }
+    Send(connection, reply);
+  });
 }
 
 void Server::HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds) {

@@ -31,7 +31,7 @@ class Server {
   void OnSignal();
   void CloseConnection();
   void Handle(const wire::Request& request, std::vector<UniqueFd> fds);
-  void HandleBuild(const wire::Request& request, std::vector<UniqueFd> fds);
+  void HandleBuild(const wire::Request& request);
   void HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds);
   wire::Reply Hello() const;
   // To the connection that asked: a reply to an earlier daemon's request is dropped.

@@ -16,7 +16,7 @@ namespace {
 using wire::Step;
 
 constexpr size_t kMaxMessage = 8192;
-constexpr size_t kFdCount = 2;
+constexpr size_t kFdCount = 2;  // of a request, and of an answer
 
 // The namespaces that are made beforehand, because the child cannot make them for itself: the
 // limits of a cgroup namespace are those of the group it was made in, and a process that has its
@@ -35,11 +35,11 @@ class Build {
     built_.number = number;
   }
 
-  Status Run(const wire::Limits& limits) {
+  Status Run(const wire::Limits& limits, int control, int listener) {
     ATOLL_TRY(Timed(Step::kCgroup, [&] { return MakeGroup(limits); }));
     ATOLL_TRY(Timed(Step::kUpper, [&] { return host_.store.CreateUpper(number_); }));
     ATOLL_TRY(Timed(Step::kIds, [&] { return MakeUserNamespaces(); }));
-    return StartExecd();
+    return StartExecd(control, listener);
   }
 
  private:
@@ -69,9 +69,9 @@ class Build {
     return {};
   }
 
-  Status StartExecd() {
+  Status StartExecd(int control, int listener) {
     built_.reply.step = Step::kClone;
-    ATOLL_ASSIGN(sys::SocketPair gate, sys::UnixPair(SOCK_SEQPACKET));
+    ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
     ATOLL_ASSIGN(const UniqueFd leaf, host_.cgroups.OpenDir(group_, "execd"));
     ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group_, "run"));
     ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group_));
@@ -83,7 +83,9 @@ class Build {
     input.cgroup_namespace = made_.cgroup.get();
     input.user_namespace = made_.user.get();
     input.id_map = made_.id_map.get();
-    input.gate = gate.b.get();
+    input.gate = gate.read.get();
+    input.control = control;
+    input.listener = listener;
     input.commands = commands.get();
     input.network = network_.a.get();
     for (const UniqueFd& fd : made_.tasks) input.tasks.push_back(fd.get());
@@ -98,7 +100,7 @@ class Build {
         static_cast<uint32_t>(SystemClock().BootMicros() - report.done_at_us);
     ATOLL_TRY(TakeNetwork());
     ATOLL_TRY(std::move(report.status));
-    built_.gate = std::move(gate.a);
+    built_.gate = std::move(gate.write);
     return {};
   }
 
@@ -147,9 +149,10 @@ Status Answer(int channel, BuiltSlot& built, const Status& status) {
     const auto message = sys::ReceiveMessage(channel, kMaxMessage);
     if (!message || message->bytes.empty()) ::_exit(0);
     const auto request = wire::DecodeRequest(message->bytes);
-    if (!request) ::_exit(1);
+    if (!request || message->fds.size() != kFdCount) ::_exit(1);
     BuiltSlot built;
-    const Status status = Build(host, request->slot, *network, &built).Run(request->limits);
+    const Status status = Build(host, request->slot, *network, &built)
+                              .Run(request->limits, message->fds[0].get(), message->fds[1].get());
     if (!Answer(channel, built, status)) ::_exit(1);
   }
 }
@@ -167,12 +170,14 @@ Result<SlotBuilder> SlotBuilder::Start(const Host& host) {
   return SlotBuilder(pid, std::move(pair.a));
 }
 
-Status SlotBuilder::Ask(uint32_t slot, const wire::Limits& limits) const {
+Status SlotBuilder::Ask(uint32_t slot, const wire::Limits& limits, int control,
+                        int listener) const {
   wire::Request request;
   request.type = wire::RequestType::kPrepareSlot;
   request.slot = slot;
   request.limits = limits;
-  return sys::SendMessage(channel_.get(), request.Encode());
+  const int fds[kFdCount] = {control, listener};
+  return sys::SendMessage(channel_.get(), request.Encode(), fds);
 }
 
 Result<BuiltSlot> SlotBuilder::Receive() const {

@@ -29,7 +29,8 @@ class SlotBuilder {
   // Forks. `host` is borrowed, and copied by that.
   static Result<SlotBuilder> Start(const Host& host);
 
-  Status Ask(uint32_t slot, const wire::Limits& limits) const;
+  // `control` and `listener`: execd's, see wire/start.h; borrowed until it returns.
+  Status Ask(uint32_t slot, const wire::Limits& limits, int control, int listener) const;
   // Blocks until a slot is done, in the order of asking. An error: the process has ended.
   Result<BuiltSlot> Receive() const;
 

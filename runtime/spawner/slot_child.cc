@@ -161,6 +161,8 @@ Result<int> PlaceDescriptors(const SlotChildInput& input) {
   if (!null) return FailSys("open /dev/null");
   for (int standard = 0; standard <= 2; ++standard) ATOLL_TRY(lift(null.get(), standard));
   ATOLL_TRY(lift(input.gate, wire::kExecdGateFd));
+  ATOLL_TRY(lift(input.control, wire::kExecdControlFd));
+  ATOLL_TRY(lift(input.listener, wire::kExecdListenFd));
   ATOLL_TRY(lift(input.commands, wire::kExecdCgroupFd));
   int next = wire::kExecdFirstTasksFd;
   for (int tasks : input.command_tasks) ATOLL_TRY(lift(tasks, next++));

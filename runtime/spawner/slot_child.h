@@ -27,6 +27,8 @@ struct SlotChildInput {
   int user_namespace = -1;         // 0 to 65535 onto the slot's range
   int id_map = -1;                 // a user namespace: the store's range onto the slot's
   int gate = -1;                   // for execd
+  int control = -1;                // for execd
+  int listener = -1;               // for execd
   int commands = -1;               // cgroup run/, for execd
   int network = -1;                // here goes a NETLINK_ROUTE socket of the network namespace
   std::vector<int> tasks;          // hybrid: where the child itself enters the v1 groups

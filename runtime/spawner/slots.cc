@@ -1,6 +1,7 @@
 #include "runtime/spawner/slots.h"
 
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -23,6 +24,22 @@ void End(const Slot& slot) {
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(slot.execd, &status, 0));
 }
 
+// Descriptors that go into a sandbox come from the daemon: sockets of the expected kind or nothing,
+// so that not even a hostile daemon can hand a sandbox a file or directory of the host.
+Status CheckSocket(int fd, bool listening) {
+  int domain = 0, type = 0, accepting = 0;
+  socklen_t size = sizeof domain;
+  if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) {
+    return Fail(Code::kPermissionDenied, "slot: a descriptor is not a socket");
+  }
+  ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+  ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size);
+  if (domain != AF_UNIX || type != SOCK_STREAM || (accepting != 0) != listening) {
+    return Fail(Code::kPermissionDenied, "slot: a descriptor is not the expected Unix socket");
+  }
+  return {};
+}
+
 Error AsError(const wire::Reply& reply) {
   return Error(reply.code, "step " + std::string(wire::StepName(reply.step)) + ": " + reply.message,
                reply.error_number);
@@ -35,13 +52,17 @@ Status Slots::Start() {
   return poller_.Add(builder_->channel(), [this] { Receive(); });
 }
 
-void Slots::Prepare(uint32_t slot, const wire::Limits& limits, Done done) {
+void Slots::Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control, UniqueFd listener,
+                    Done done) {
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }
   if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_(slot)) {
     return done(Fail(Code::kAlreadyExists, "slot " + std::to_string(slot) + ": in use"));
   }
+  Status right = CheckSocket(control.get(), false);
+  if (right) right = CheckSocket(listener.get(), true);
+  if (!right) return done(Fail(right.error()));
   if (!builder_) {
     const Status started = Start();
     if (!started) return done(Fail(started.error()));
@@ -51,7 +72,7 @@ void Slots::Prepare(uint32_t slot, const wire::Limits& limits, Done done) {
     const Status clean = Dismantle(slot);
     if (!clean) return done(Fail(clean.error()));
   }
-  const Status asked = builder_->Ask(slot, limits);
+  const Status asked = builder_->Ask(slot, limits, control.get(), listener.get());
   if (!asked) return done(Fail(asked.error()));
   clean_[slot] = false;
   pending_[slot] = Pending{limits, std::move(done)};

@@ -41,7 +41,10 @@ class Slots {
   // Before any descriptor is open that the builder has no business with: it is a fork.
   Status Start();
 
-  void Prepare(uint32_t slot, const wire::Limits& limits, Done done);
+  // `control` and `listener` become execd's. kPermissionDenied: they are not the sockets that they
+  // should be.
+  void Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control, UniqueFd listener,
+               Done done);
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
   // Ends its execd and waits for that: a millisecond.

@@ -33,9 +33,10 @@ inline constexpr size_t kMaxSpawnerReply = 1 << 20;
 
 enum class RequestType : uint8_t {
   kHello = 1,         // → HelloReply
-  kPrepareSlot = 2,   // slot → fd: a NETLINK_ROUTE socket inside the slot's network namespace
+  kPrepareSlot = 2,   // slot, Limits, fds {control, listener} → fd: a NETLINK_ROUTE socket inside
+                      // the slot's network namespace
   kDropSlot = 3,      // slot: an unused prepared slot is dismantled
-  kBuild = 4,         // Plan, fds {control, listener} → BuildReply
+  kBuild = 4,         // Plan → BuildReply
   kLimits = 5,        // id, Limits
   kFreeze = 6,        // id, flag
   kDestroy = 7,       // id: kill and remove everything → answered when all of it is gone

@@ -24,14 +24,16 @@ inline constexpr uint32_t kMaxStartFrame = 1 << 20;
 
 // The descriptors that execd finds open when it starts; it sets close-on-exec on all of them first.
 //
-// The gate (SOCK_SEQPACKET): execd is started before it is known which image its root will be, and
-// touches no path until one message has come through here: a byte, with two descriptors: the
-// control socket, and a listening AF_UNIX stream socket for the exec API. End of file: never.
+//
+// The gate (a pipe): execd is started before it is known which image its root will be, and touches
+// no path until one byte has come through here. End of file: its root will never come.
 inline constexpr int kExecdGateFd = 3;
-inline constexpr int kExecdCgroupFd = 4;  // directory of its cgroup v2 subtree, where it may mkdir
+inline constexpr int kExecdControlFd = 4;  // the control socket
+inline constexpr int kExecdListenFd = 5;   // a listening AF_UNIX stream socket: the exec API
+inline constexpr int kExecdCgroupFd = 6;   // directory of its cgroup v2 subtree, where it may mkdir
 // From here up, hybrid hosts only: "tasks" files (write-only) of the v1 groups that commands belong
 // to. A child writes "0" to each of them between clone and exec.
-inline constexpr int kExecdFirstTasksFd = 5;
+inline constexpr int kExecdFirstTasksFd = 7;
 inline constexpr int kExecdMaxTasksFds = 4;
 // Hybrid hosts only, all or none: files of its v1 groups, read-only, at kExecdAccountsFd and up.
 inline constexpr int kExecdAccountsFd = kExecdFirstTasksFd + kExecdMaxTasksFds;

@@ -134,18 +134,20 @@ PRIV_TEST(SpawnerAttack, SetuidProgramGainsNothing) {
 PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
-  const std::string accounts = v2 ? "" : "10 memory.limit\n11 memory.oom\n12 cpu.cfs\n";
-  const std::string tasks = v2 ? "" : "5 memory\n6 pids\n9 memory.usage\n";
-  const std::string own = v2 ? "5" : "7";
+  const std::string accounts =
+      v2 ? "" : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n";
+  const std::string tasks = v2 ? "" : "7 memory\n8 pids\n";
+  const std::string own = v2 ? "7" : "9";
   EXPECT_EQ(
       spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
-                  "case $t in socket:*) t=socket;; */atoll*/s1/run) t=directory;; "
+                  "case $t in socket:*) t=socket;; pipe:*) t=pipe;; */atoll*/s1/run) t=directory;; "
                   "*/memory/atoll*/s1/run/tasks) t=memory;; "
                   "*/pids/atoll*/s1/run/tasks) t=pids;; "
                   "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; esac; "
                   "test ${f##*/} = " +
                   own + " || echo ${f##*/} $t; done"),
-      "0 socket\n1 socket\n" + accounts + "2 socket\n3 socket\n4 directory\n" + tasks);
+      "0 socket\n1 socket\n" + accounts + "2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" +
+          tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {

@@ -134,9 +134,18 @@ SpawnerFixture::~SpawnerFixture() {
 }
 
 Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits) {
+  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(const UniqueFd listener, Listener());
+  ATOLL_TRY(Prepare(slot, limits, control.b.get(), listener.get()));
+  controls_[slot] = std::move(control.a);
+  return {};
+}
+
+Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits, int control,
+                               int listener) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->PrepareSlot(slot, limits, [&](Result<launch::PreparedSlot> prepared) {
+  client_->PrepareSlot(slot, limits, control, listener, [&](Result<launch::PreparedSlot> prepared) {
     answered = true;
     result = prepared ? Status() : Status(Fail(std::move(prepared).error()));
   });
@@ -161,18 +170,15 @@ Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(uint32_t slot) {
 }
 
 Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(const wire::Plan& plan) {
-  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
-  ATOLL_ASSIGN(const UniqueFd listener, Listener());
   Result<launch::Built> built = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->Build(plan, control.b.get(), listener.get(), [&](Result<launch::Built> answer) {
+  client_->Build(plan, [&](Result<launch::Built> answer) {
     answered = true;
     built = std::move(answer);
   });
-  control.b.reset();
   loop_.RunUntil([&] { return answered; });
   if (!built) return Fail(std::move(built).error());
-  return Sandbox{plan, std::move(control.a), *built};
+  return Sandbox{plan, std::move(controls_[plan.slot]), *built};
 }
 
 Status SpawnerFixture::Destroy(const std::string& id) {

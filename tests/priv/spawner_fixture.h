@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class SpawnerFixture {
   void AwaitLost();
 
   Status Prepare(uint32_t slot, const wire::Limits& limits = {});
+  // With these descriptors for execd.
+  Status Prepare(uint32_t slot, const wire::Limits& limits, int control, int listener);
   static wire::Plan PlanFor(uint32_t slot);
 
   struct Sandbox {
@@ -55,6 +58,7 @@ class SpawnerFixture {
   std::vector<wire::SandboxRecord> exits;
 
  private:
+  std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
   ScratchDir scratch_;
   std::string execd_;
   pid_t pid_ = -1;

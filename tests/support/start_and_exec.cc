@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
 
 namespace {
@@ -32,9 +31,9 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 int main() {
-  auto gate = atl::sys::ReceiveMessage(atl::wire::kExecdGateFd, 1);
-  if (!gate || gate->fds.size() != 2) return 119;
-  const int control = gate->fds[0].get();
+  char byte;
+  if (::read(atl::wire::kExecdGateFd, &byte, 1) != 1) return 119;
+  constexpr int control = atl::wire::kExecdControlFd;
   unsigned char size[4];
   if (!ReadExactly(control, reinterpret_cast<char*>(size), 4)) return 120;
   const unsigned length = size[0] | size[1] << 8 | size[2] << 16 | unsigned{size[3]} << 24;

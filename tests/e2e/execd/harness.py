@@ -174,8 +174,8 @@ class Sandbox:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.socket_path)
         listener.listen(512)
-        gate, far_gate = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        socket.send_fds(gate, [b'+'], [control.fileno(), listener.fileno()])
+        gate_read, gate_write = os.pipe()
+        os.write(gate_write, b'+')
         cgroup_fd = self.make_cgroup() if cgroup else None
         execd = sealed_copy(EXECD)
         ready_read, ready_write = os.pipe()
@@ -183,7 +183,7 @@ class Sandbox:
         self.parent_pid = os.fork()
         if self.parent_pid == 0:
             try:
-                self.child(execd, far_gate, cgroup_fd, ready_write, mapped_read, tmp_size,
+                self.child(execd, gate_read, control, listener, cgroup_fd, ready_write, mapped_read, tmp_size,
                            setup)
             except BaseException as error:  # noqa: the child must never return
                 os.write(2, f'harness: {error!r}\n'.encode())
@@ -204,8 +204,10 @@ class Sandbox:
         os.write(mapped_write, b'g')
         for fd in (ready_read, mapped_write, execd):
             os.close(fd)
-        for end in (control, listener, gate, far_gate):
-            end.close()
+        for fd in (gate_read, gate_write):
+            os.close(fd)
+        control.close()
+        listener.close()
         if cgroup_fd is not None:
             os.close(cgroup_fd)
         self.report = None
@@ -222,7 +224,7 @@ class Sandbox:
             os.chown(path, FIRST_UID, FIRST_UID)
         return os.open(self.cgroup, os.O_RDONLY | os.O_DIRECTORY)
 
-    def child(self, execd, gate, cgroup_fd, ready, mapped, tmp_size, setup):
+    def child(self, execd, gate, control, listener, cgroup_fd, ready, mapped, tmp_size, setup):
         LIBC.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: no sandbox survives its test
         os.setsid()
         check(LIBC.unshare(CLONE_NEWUSER), 'unshare user')
@@ -248,7 +250,8 @@ class Sandbox:
             setup()
         drop_capabilities()
         LIBC.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
-        fds = [gate.fileno()] + ([cgroup_fd] if cgroup_fd is not None else [])
+        fds = [gate, control.fileno(), listener.fileno()]
+        fds += [cgroup_fd] if cgroup_fd is not None else []
         high = [os.dup2(fd, 100 + i) for i, fd in enumerate(fds)]
         os.dup2(execd, 110)
         for i, fd in enumerate(high):

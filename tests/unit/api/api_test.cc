@@ -46,8 +46,9 @@ class ApiTest : public testing::Test {
     sandbox::LifecycleConfig config;
     config.socket_directory = directory;
     config.limits_available = {"memory", "pids", "cpu"};
-    pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network,
-                                               sandbox::SlotPool::Config{});
+    sandbox::SlotPool::Config pool_config;
+    pool_config.socket_directory = directory;
+    pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);
     lifecycle = std::make_unique<sandbox::Lifecycle>(
         sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool}, config);
     EXPECT_TRUE(lifecycle->Start({}));

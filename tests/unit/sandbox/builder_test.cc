@@ -6,6 +6,7 @@
 
 #include "runtime/base/sandbox_id.h"
 #include "runtime/sandbox/access_token.h"
+#include "runtime/sandbox/slot_sockets.h"
 
 namespace atl::sandbox {
 namespace {

@@ -125,8 +125,7 @@ class FakeSpawner final : public launch::SpawnerClient {
 
   struct PendingBuild {
     wire::Plan plan;
-    UniqueFd control;
-    UniqueFd listener;
+    UniqueFd control;  // execd's end
     Done<launch::Built> done;
   };
   template <typename T>
@@ -140,7 +139,9 @@ class FakeSpawner final : public launch::SpawnerClient {
     exit = std::move(on_exit);
     lost = std::move(on_lost);
   }
-  void PrepareSlot(uint32_t slot, const wire::Limits&, Done<launch::PreparedSlot> done) override {
+  void PrepareSlot(uint32_t slot, const wire::Limits&, int control, int,
+                   Done<launch::PreparedSlot> done) override {
+    controls[slot].reset(::fcntl(control, F_DUPFD_CLOEXEC, 3));
     prepares.push_back({slot, std::move(done)});
     if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
   }
@@ -148,9 +149,8 @@ class FakeSpawner final : public launch::SpawnerClient {
     dropped.push_back(slot);
     loop.Post([done = std::move(done)] { done({}); });
   }
-  void Build(const wire::Plan& plan, int control, int listener, Done<launch::Built> done) override {
-    builds.push_back({plan, UniqueFd(::fcntl(control, F_DUPFD_CLOEXEC, 3)),
-                      UniqueFd(::fcntl(listener, F_DUPFD_CLOEXEC, 3)), std::move(done)});
+  void Build(const wire::Plan& plan, Done<launch::Built> done) override {
+    builds.push_back({plan, std::move(controls[plan.slot]), std::move(done)});
   }
   void SetLimits(const std::string&, const wire::Limits&, Finished done) override { done({}); }
   void Freeze(const std::string&, bool, Finished done) override { done({}); }
@@ -190,6 +190,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   bool answer_prepares = true;
   std::optional<Error> prepare_error;
   std::deque<std::pair<uint32_t, Done<launch::PreparedSlot>>> prepares;
+  std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
   std::vector<uint32_t> dropped;

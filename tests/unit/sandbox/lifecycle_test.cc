@@ -30,6 +30,7 @@ class LifecycleTest : public testing::Test {
     config.socket_directory = directory;
     config.limits_available = {"memory", "swap", "pids", "cpu", "io"};
     pool_config.ready = 2;
+    pool_config.socket_directory = directory;
     store = std::move(*Store::Open(directory + ".db"));
     Boot({});
   }

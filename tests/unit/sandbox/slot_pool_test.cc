@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
@@ -9,7 +12,18 @@ namespace {
 
 class SlotPoolTest : public testing::Test {
  protected:
-  SlotPoolTest() { config.ready = 3; }
+  SlotPoolTest() {
+    char name[] = "/tmp/slot_pool_XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    config.socket_directory = name;
+    config.ready = 3;
+  }
+  ~SlotPoolTest() override { std::filesystem::remove_all(config.socket_directory); }
+
+  size_t Sockets() const {
+    const std::filesystem::directory_iterator names(config.socket_directory);
+    return static_cast<size_t>(std::distance(begin(names), end(names)));
+  }
 
   SlotPool& Pool() {
     if (!pool) {
@@ -21,7 +35,8 @@ class SlotPoolTest : public testing::Test {
   // -1: not yet; -2: failed.
   std::shared_ptr<int> Take() {
     auto got = std::make_shared<int>(-1);
-    Pool().Take([got](Result<uint32_t> slot) { *got = slot ? static_cast<int>(*slot) : -2; });
+    Pool().Take(
+        [got](Result<SlotPool::Ready> slot) { *got = slot ? static_cast<int>(slot->number) : -2; });
     loop.Run();
     return got;
   }
@@ -202,6 +217,24 @@ TEST_F(SlotPoolTest, ANewSpawnerGetsNothingOfTheOld) {
   EXPECT_EQ(pool->ready(), 3U);
   const auto slot = Take();
   EXPECT_GT(*slot, 3);  // 2 and 3 rest, their namespaces are only about to go
+}
+
+TEST_F(SlotPoolTest, SocketsGoWithTheirSlots) {
+  Pool();
+  loop.Pass(100'000);
+  EXPECT_EQ(Sockets(), 3U);
+  const auto slot = Take();  // its socket is the taker's
+  pool->Discard(static_cast<uint32_t>(*slot));
+  EXPECT_EQ(Sockets(), 2U);
+  pool.reset();
+  EXPECT_EQ(Sockets(), 0U);
+}
+
+TEST_F(SlotPoolTest, WithoutItsSocketsASlotIsNotAskedFor) {
+  config.ready = 0;
+  config.socket_directory += "/absent";
+  EXPECT_EQ(*Take(), -2);
+  EXPECT_TRUE(spawner.prepares.empty());
 }
 
 }  // namespace

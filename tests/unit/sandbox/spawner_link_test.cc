@@ -57,7 +57,7 @@ TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
     EXPECT_EQ(s.error().code(), Code::kUnavailable);
     ++refused;
   });
-  link->PrepareSlot(1, {}, [&](const Result<launch::PreparedSlot>& r) {
+  link->PrepareSlot(1, {}, -1, -1, [&](const Result<launch::PreparedSlot>& r) {
     EXPECT_EQ(r.error().code(), Code::kUnavailable);
     ++refused;
   });
