@@ -60,7 +60,10 @@ Status LeanClient::Send(std::string_view method, std::string_view path, std::str
   request.append(method).append(" ").append(path).append(" HTTP/1.1\r\n");
   request.append(headers_).append(headers);
   if (!body.empty()) {
-    request.append("Content-Type: application/json\r\nContent-Length: ");
+    if (headers.find("Content-Type: ") == std::string_view::npos) {
+      request.append("Content-Type: application/json\r\n");
+    }
+    request.append("Content-Length: ");
     request.append(std::to_string(body.size())).append("\r\n");
   }
   request.append("\r\n").append(body);

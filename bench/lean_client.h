@@ -16,7 +16,8 @@ namespace atl::bench {
 
 class LeanClient {
  public:
-  // `port` on 127.0.0.1. `headers`, each line with its CRLF, go with every request.
+  // `port` on 127.0.0.1. `headers`, each line with its CRLF, go with every request. A body is JSON
+  // unless a request's own headers have another Content-Type.
   static Result<LeanClient> Connect(uint16_t port, std::string headers);
 
   struct Response {

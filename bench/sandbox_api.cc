@@ -30,9 +30,9 @@ Result<SandboxApi> SandboxApi::Connect(uint16_t port, const std::string& key) {
   return SandboxApi(std::move(client));
 }
 
-Result<Sandbox> SandboxApi::Create(const std::string& image) {
-  const std::string body =
-      R"({"image":{"uri":")" + image + R"("},"entrypoint":["sleep","100000"],"resourceLimits":{}})";
+Result<Sandbox> SandboxApi::Create(const std::string& image, const std::string& limits) {
+  const std::string body = R"({"image":{"uri":")" + image +
+                           R"("},"entrypoint":["sleep","100000"],"resourceLimits":)" + limits + "}";
   ATOLL_ASSIGN(const std::string answer, client_.Call("POST", "/v1/sandboxes", body));
   Sandbox sandbox;
   ATOLL_ASSIGN(sandbox.id, Member(answer, "id"));
@@ -47,7 +47,8 @@ Status SandboxApi::FindExecd(Sandbox* sandbox) {
   ATOLL_ASSIGN(const std::string token, Member(answer, "X-EXECD-ACCESS-TOKEN"));
   const size_t slash = endpoint.find('/');
   if (slash == std::string::npos) return Fail(Code::kInternal, "endpoint " + endpoint);
-  sandbox->command_path = endpoint.substr(slash) + "/command";
+  sandbox->execd_path = endpoint.substr(slash);
+  sandbox->command_path = sandbox->execd_path + "/command";
   sandbox->command_headers = "X-EXECD-ACCESS-TOKEN: " + token + "\r\n";
   return {};
 }

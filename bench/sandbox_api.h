@@ -15,7 +15,8 @@ namespace atl::bench {
 
 struct Sandbox {
   std::string id;
-  std::string command_path;     // of execd's /command, through the proxy
+  std::string execd_path;       // of execd, through the proxy
+  std::string command_path;     // of its /command
   std::string command_headers;  // its access token
 };
 
@@ -29,8 +30,8 @@ class SandboxApi {
  public:
   static Result<SandboxApi> Connect(uint16_t port, const std::string& key);
 
-  // Idles until deleted; default limits, network on. `execd` not asked for yet.
-  Result<Sandbox> Create(const std::string& image);
+  // Idles until deleted; default limits or those (JSON), network on. `execd` not asked for yet.
+  Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}");
   // GET …/endpoints/44772: where commands go, and the token that they need.
   Status FindExecd(Sandbox* sandbox);
   // `echo hi`; the times of this request are added if `times` is not null.

@@ -26,20 +26,22 @@ Status Tree::WriteV1(const std::string& controller, const std::string& path,
 Status Tree::SetLimitsV1(const std::string& group, const wire::Limits& now,
                          const wire::Limits& next) const {
   if (now.memory_bytes != next.memory_bytes || now.swap_bytes != next.swap_bytes) {
-    const std::string memory = OrUnlimited(next.memory_bytes, kReserveMemory);
-    const std::string memory_and_swap =
-        OrUnlimited(next.memory_bytes, kReserveMemory + next.swap_bytes);
-    const std::string limit = group + "/memory.limit_in_bytes";
-    const std::string memsw = group + "/memory.memsw.limit_in_bytes";
     const bool swap =
         std::find(host_.limits.begin(), host_.limits.end(), "swap") != host_.limits.end();
     // The kernel keeps limit <= memsw at every moment (EINVAL): lower from below, raise from above.
     const bool raise = next.memory_bytes == 0 ||
                        (now.memory_bytes != 0 &&
                         next.memory_bytes + next.swap_bytes > now.memory_bytes + now.swap_bytes);
-    if (swap && raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
-    ATOLL_TRY(WriteV1("memory", limit, memory));
-    if (swap && !raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
+    for (const auto& [path, reserve] :
+         {std::pair{group, kReserveMemory}, {group + "/run", uint64_t{0}}}) {
+      const std::string memory = OrUnlimited(next.memory_bytes, reserve);
+      const std::string memory_and_swap = OrUnlimited(next.memory_bytes, reserve + next.swap_bytes);
+      const std::string limit = path + "/memory.limit_in_bytes";
+      const std::string memsw = path + "/memory.memsw.limit_in_bytes";
+      if (swap && raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
+      ATOLL_TRY(WriteV1("memory", limit, memory));
+      if (swap && !raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
+    }
   }
   if (now.pids != next.pids) {
     const std::string all = next.pids == 0 ? "max" : std::to_string(next.pids + kReservePids);

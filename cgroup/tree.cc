@@ -71,6 +71,12 @@ std::string DelegatedGroup(const std::string& mount_point) {
   return {};
 }
 
+// Where commands have a v1 group below the sandbox's, so that they cannot use up what process 1
+// needs, nor make it the victim when they run out of memory.
+bool HasRunGroup(std::string_view controller) {
+  return controller == "memory" || controller == "pids";
+}
+
 uint64_t ParseNumber(std::string_view text) {
   uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -135,7 +141,7 @@ Status Tree::CreateGroup(const std::string& group) const {
   ATOLL_TRY(MakeDir(unified_.get(), group));
   for (const auto& [controller, base] : v1_) {
     ATOLL_TRY(MakeDir(base.get(), group));
-    if (controller == "pids") ATOLL_TRY(MakeDir(base.get(), group + "/run"));
+    if (HasRunGroup(controller)) ATOLL_TRY(MakeDir(base.get(), group + "/run"));
   }
   return {};
 }
@@ -210,12 +216,25 @@ Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group) const {
 
 Result<std::vector<UniqueFd>> Tree::OpenRunTasks(const std::string& group) const {
   std::vector<UniqueFd> tasks;
-  const auto pids = v1_.find("pids");
-  if (pids != v1_.end()) {
-    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(pids->second.get(), group + "/run/tasks", O_WRONLY));
+  for (const auto& [controller, base] : v1_) {
+    if (!HasRunGroup(controller)) continue;
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/run/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }
   return tasks;
+}
+
+Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const {
+  std::vector<UniqueFd> files;
+  if (host_.v2) return files;
+  for (const auto& [controller, file] : {std::pair{"memory", "/run/memory.usage_in_bytes"},
+                                         {"memory", "/run/memory.limit_in_bytes"},
+                                         {"memory", "/run/memory.oom_control"},
+                                         {"cpu", "/cpu.cfs_quota_us"}}) {
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(v1_.at(controller).get(), group + file, O_RDONLY));
+    files.push_back(std::move(fd));
+  }
+  return files;
 }
 
 Status Tree::SetLimits(const std::string& group, const wire::Limits& now,
@@ -264,7 +283,9 @@ Result<Usage> Tree::ReadUsage(const std::string& group) const {
   }
   const int memory = v1_.at("memory").get();
   usage.memory_bytes = ReadNumber(memory, group + "/memory.usage_in_bytes");
-  usage.oom_kills = ReadNumber(memory, group + "/memory.oom_control", "oom_kill");
+  // Not summed up the tree on v1.
+  usage.oom_kills = ReadNumber(memory, group + "/memory.oom_control", "oom_kill") +
+                    ReadNumber(memory, group + "/run/memory.oom_control", "oom_kill");
   usage.pids = ReadNumber(v1_.at("pids").get(), group + "/pids.current");
   return usage;
 }

@@ -68,6 +68,9 @@ class Tree {
   // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands.
   Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
+  // Hybrid only: the files that execd reads what v2 would show it in run/, in the order of
+  // wire::ExecdAccount; read-only.
+  Result<std::vector<UniqueFd>> OpenAccounts(const std::string& group) const;
 
   // Writes what differs between `now` and `next`. A refused value names file and value.
   Status SetLimits(const std::string& group, const wire::Limits& now,

@@ -129,8 +129,36 @@ void Connection::OnReadable() {
   }
   if (state_ == State::kHead && in_.empty()) SetDeadline(kHeadTimeoutUs);
   if (state_ == State::kBody) SetDeadline(kBodyTimeoutUs);
-  in_.append(g_read_buffer, static_cast<size_t>(n));
+  std::string_view fresh(g_read_buffer, static_cast<size_t>(n));
+  if (state_ == State::kBody && in_.empty() && !processing_ && !exchange_->body_paused_ &&
+      !parser_->done()) {
+    // A large body goes from here to its handler without a copy in between.
+    size_t used = 0;
+    processing_ = true;
+    const bool fed = FeedBody(fresh, &used);
+    processing_ = false;
+    fresh.remove_prefix(fed ? used : fresh.size());
+  }
+  in_.append(fresh);
   Process();
+}
+
+bool Connection::FeedBody(std::string_view bytes, size_t* used) {
+  const auto hold = exchange_;
+  const auto fed = parser_->Feed(bytes, this);
+  if (fed) {
+    *used = *fed;
+    return true;
+  }
+  if (hold->started()) {
+    broken_ = true;
+  } else {
+    keep_alive_ = false;
+    hold->RespondError(400, "INVALID_REQUEST_BODY", fed.error().message());
+    close_after_flush_ = true;
+    in_.clear();
+  }
+  return false;
 }
 
 void Connection::Process() {
@@ -234,20 +262,10 @@ bool Connection::ParseBody() {
   const auto hold = exchange_;
   if (!parser_->done()) {
     if (in_.empty() || hold->body_paused_) return false;
-    const auto used = parser_->Feed(in_, this);
-    if (!used) {
-      if (hold->started()) {
-        broken_ = true;
-      } else {
-        keep_alive_ = false;
-        hold->RespondError(400, "INVALID_REQUEST_BODY", used.error().message());
-        close_after_flush_ = true;
-        in_.clear();
-      }
-      return false;
-    }
-    in_.erase(0, *used);
-    if (!parser_->done()) return *used > 0 && !in_.empty();
+    size_t used = 0;
+    if (!FeedBody(in_, &used)) return false;
+    in_.erase(0, used);
+    if (!parser_->done()) return used > 0 && !in_.empty();
   }
   // The route may have switched protocols while the (empty) body ended.
   if (state_ != State::kBody) return true;

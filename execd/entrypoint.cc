@@ -21,6 +21,7 @@ std::string BootstrapShell(const Sandbox& sandbox) {
 
 Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
   sandbox->id = message.sandbox_id;
+  sandbox->started_at = ::time(nullptr);
   sandbox->access_token = message.access_token;
   sandbox->env = Environment(message.env);
   ATOLL_ASSIGN(sandbox->user, ResolveUser(message.user));
@@ -56,6 +57,15 @@ void TouchEnvsFile(const Sandbox& sandbox) {
   const FileIdentity as(sandbox.user);
   const UniqueFd file(::openat(directory->get(), path.c_str() + slash + 1,
                                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+}
+
+// The spawner has raised the score of everything in here (wire::kOomScore): in a sandbox full of
+// processes of one size the kernel would otherwise take any of them, the entrypoint too, and with
+// it the sandbox. Not by the child itself: as long as it shares our memory its /proc files belong
+// to the host's root. Fails for a program that nobody may read, which is then an equal.
+void KeepFromMemoryKiller(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/oom_score_adj";
+  [[maybe_unused]] const auto written = sys::WriteFileAt(AT_FDCWD, path, "0");
 }
 
 }  // namespace
@@ -110,6 +120,7 @@ Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
                                   on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
                                 }));
   for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
+  KeepFromMemoryKiller(job_->pid());
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
   sandbox->loop.Later([sandbox] {

@@ -40,6 +40,7 @@ class FileWriter {
   explicit FileWriter(Sandbox* sandbox) : sandbox_(*sandbox) {}
   Status OpenTemporary();
   Status CopyInPlace();
+  Result<bool> Exchange();
 
   Sandbox& sandbox_;
   std::string path_;

@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <cstring>
-
 namespace atl::execd {
 namespace {
 
@@ -67,6 +65,7 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
   job->leaf_ = sandbox->leaves.Take();
   spec.leaf = job->leaf_.get();
   spec.tasks = sandbox->tasks_fds;
+  job->oom_kills_before_ = sandbox->accounts.OomKills();
   auto pid = Spawn(spec);
   if (!pid) {
     job->running_ = false;
@@ -134,7 +133,9 @@ void Job::Ended(int wait_status) {
   if (leaf_) {
     // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
     if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
-      exit.out_of_memory = LeafPool::OutOfMemory(*leaf_);
+      // On a hybrid host the count is of all commands together: the best that can be told.
+      exit.out_of_memory =
+          LeafPool::OutOfMemory(*leaf_) || sandbox_.accounts.OomKills() > oom_kills_before_;
     }
     if (killed_) LeafPool::Kill(leaf_.get());
     sandbox_.leaves.Return(std::move(leaf_));

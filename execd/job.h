@@ -56,6 +56,7 @@ class Job {
   std::unique_ptr<Leaf> leaf_;
   pid_t pid_ = -1;
   EventLoop::Id timeout_ = 0, grace_ = 0;
+  int64_t oom_kills_before_ = 0;
   bool running_ = true;
   bool timed_out_ = false;
   bool killed_ = false;

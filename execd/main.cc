@@ -181,11 +181,15 @@ int Run(const Options& options) {
   // with default dispositions once it clears its mask.
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
 
+  // First: what is opened from here on takes the free numbers between.
+  const std::vector<int> tasks_fds = TasksFds();
+  const Accounts accounts = Accounts::Inherited();
   auto loop = EventLoop::Create();
   UniqueFd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!loop || !signals) return kCannotStart;
   Sandbox sandbox(&*loop, IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
-  sandbox.tasks_fds = TasksFds();
+  sandbox.tasks_fds = tasks_fds;
+  sandbox.accounts = accounts;
   sandbox.leaves.Prepare(2);
   Daemon daemon(&sandbox);
   if (auto prepared = daemon.Prepare(); !prepared) {

@@ -5,11 +5,11 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "execd/json.h"
+#include "execd/numbers.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
@@ -20,35 +20,10 @@ constexpr int64_t kStaleSampleUs = 10'000'000;
 constexpr int64_t kWatchUs = 2'000'000;
 constexpr double kMib = 1024.0 * 1024.0;
 
-std::optional<int64_t> ToNumber(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
-}
-
 // A whole file that is one number; absent for "max" as well.
 std::optional<int64_t> FileNumber(int dir, const char* name) {
   const auto text = sys::ReadFileAt(dir, name, 4096);
   return text ? ToNumber(*text) : std::nullopt;
-}
-
-// The number after `key` at the start of a line.
-std::optional<int64_t> KeyNumber(std::string_view text, std::string_view key) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    at = end + 1;
-    if (!line.starts_with(key)) continue;
-    line.remove_prefix(key.size());
-    const size_t start = line.find_first_of("0123456789");
-    if (start == std::string_view::npos) continue;
-    line.remove_prefix(start);
-    return ToNumber(line.substr(0, line.find(' ')));
-  }
-  return {};
 }
 
 int OnlineCpus() {
@@ -66,22 +41,19 @@ double CpuQuota(std::string_view text) {
                                         : 0;
 }
 
-// Where this sandbox's values may be: the directory that execd holds, the sandbox's own view of
-// cgroup v2, and of v1 on hybrid hosts.
 struct Memory {
   int64_t used = 0, total = 0;
 };
 
-Memory SandboxMemory(int cgroup_fd) {
-  std::optional<int64_t> used, limit;
-  if (cgroup_fd >= 0) {
-    used = FileNumber(cgroup_fd, "memory.current");
-    limit = FileNumber(cgroup_fd, "memory.max");
-  }
+// From the directory that execd holds, from v1's files on hybrid hosts, else from the sandbox's own
+// view of cgroup v2.
+Memory SandboxMemory(const Sandbox& sandbox) {
+  std::optional<int64_t> used = sandbox.accounts.Number(wire::ExecdAccount::kMemoryUsage);
+  std::optional<int64_t> limit = sandbox.accounts.Number(wire::ExecdAccount::kMemoryLimit);
+  if (!used) used = FileNumber(sandbox.cgroup_fd, "memory.current");
+  if (!limit) limit = FileNumber(sandbox.cgroup_fd, "memory.max");
   if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.current");
   if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.max");
-  if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory/memory.usage_in_bytes");
-  if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory/memory.limit_in_bytes");
   const auto info = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384);
   const int64_t host = info ? KeyNumber(*info, "MemTotal:").value_or(0) * 1024 : 0;
   const int64_t host_free = info ? KeyNumber(*info, "MemAvailable:").value_or(0) * 1024 : 0;
@@ -92,21 +64,18 @@ Memory SandboxMemory(int cgroup_fd) {
   return memory;
 }
 
-double CpuCount(int cgroup_fd) {
+double CpuCount(const Sandbox& sandbox) {
+  constexpr double kV1PeriodUs = 100'000;
   double quota = 0;
-  const auto own = cgroup_fd >= 0 ? sys::ReadFileAt(cgroup_fd, "cpu.max", 256)
-                                  : Result<std::string>(std::string());
+  const auto own = sys::ReadFileAt(sandbox.cgroup_fd, "cpu.max", 256);
   if (own) quota = CpuQuota(*own);
   if (quota <= 0) {
     const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
     if (seen) quota = CpuQuota(*seen);
   }
   if (quota <= 0) {
-    const auto v1 = FileNumber(AT_FDCWD, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-    const auto period = FileNumber(AT_FDCWD, "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-    if (v1 && period && *v1 > 0 && *period > 0) {
-      quota = static_cast<double>(*v1) / static_cast<double>(*period);
-    }
+    const auto v1 = sandbox.accounts.Number(wire::ExecdAccount::kCpuQuota);
+    quota = static_cast<double>(v1.value_or(0)) / kV1PeriodUs;
   }
   const double online = OnlineCpus();
   return quota > 0 && quota < online ? quota : online;
@@ -154,6 +123,23 @@ void AppendMember(std::string* out, std::string_view name, int64_t value) {
   AppendJsonInteger(out, value);
 }
 
+// Bytes read from and written to all devices, where the io controller counts them (v2 only): lines
+// "8:0 rbytes=1 wbytes=2 …".
+void AppendDiskTraffic(int cgroup_fd, std::string* out) {
+  const auto text = sys::ReadFileAt(cgroup_fd, "io.stat", 64 << 10);
+  if (!text) return;
+  const auto total = [&](std::string_view key) {
+    int64_t sum = 0;
+    for (size_t at = text->find(key); at != std::string::npos; at = text->find(key, at + 1)) {
+      const std::string_view rest = std::string_view(*text).substr(at + key.size());
+      sum += ToNumber(rest.substr(0, rest.find_first_of(" \n"))).value_or(0);
+    }
+    return sum;
+  };
+  AppendMember(out, "disk_read_bytes", total(" rbytes="));
+  AppendMember(out, "disk_written_bytes", total(" wbytes="));
+}
+
 }  // namespace
 
 Metrics::CpuSample Metrics::SampleCpu() const {
@@ -162,20 +148,15 @@ Metrics::CpuSample Metrics::SampleCpu() const {
   // cpu.stat's usage is there on v2 even without the cpu controller.
   auto text = sandbox_.cgroup_fd >= 0 ? sys::ReadFileAt(sandbox_.cgroup_fd, "cpu.stat", 4096)
                                       : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
-  if (text) {
-    sample.used_us = KeyNumber(*text, "usage_usec").value_or(0);
-  } else {
-    sample.used_us =
-        FileNumber(AT_FDCWD, "/sys/fs/cgroup/cpuacct/cpuacct.usage").value_or(0) / 1000;
-  }
+  if (text) sample.used_us = KeyNumber(*text, "usage_usec").value_or(0);
   return sample;
 }
 
 std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
-  const double cores = CpuCount(sandbox_.cgroup_fd);
+  const double cores = CpuCount(sandbox_);
   const double elapsed = static_cast<double>(std::max<int64_t>(to.at_us - from.at_us, 1));
   const double used = static_cast<double>(to.used_us - from.used_us);
-  const Memory memory = SandboxMemory(sandbox_.cgroup_fd);
+  const Memory memory = SandboxMemory(sandbox_);
   std::string out = "{";
   AppendMember(&out, "cpu_count", cores);
   AppendMember(&out, "cpu_used_pct", std::clamp(100.0 * used / elapsed / cores, 0.0, 100.0));
@@ -188,6 +169,7 @@ std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
     AppendMember(&out, "disk_total_mib", static_cast<double>(disk.f_blocks) * block);
     AppendMember(&out, "disk_used_mib", static_cast<double>(disk.f_blocks - disk.f_bfree) * block);
   }
+  AppendDiskTraffic(sandbox_.cgroup_fd, &out);
   const Network network = NetworkTotals();
   AppendMember(&out, "net_received_bytes", network.received);
   AppendMember(&out, "net_sent_bytes", network.sent);

@@ -67,7 +67,24 @@ MultipartParser::MultipartParser(std::string boundary, Sink* sink)
       // The first boundary needs no line end before it.
       buffer_("\r\n") {}
 
+// How many bytes at the end may be the beginning of a delimiter.
+size_t MultipartParser::MayBeDelimiter(std::string_view bytes) const {
+  const size_t longest = std::min(bytes.size(), delimiter_.size() - 1);
+  for (size_t at = bytes.find('\r', bytes.size() - longest); at != std::string_view::npos;
+       at = bytes.find('\r', at + 1)) {
+    if (delimiter_.compare(0, bytes.size() - at, bytes.substr(at)) == 0) return bytes.size() - at;
+  }
+  return 0;
+}
+
 Status MultipartParser::Feed(std::string_view bytes) {
+  if (state_ == State::kData && buffer_.empty() &&
+      bytes.find(delimiter_) == std::string_view::npos) {
+    // The middle of a large file goes through without a copy.
+    const size_t end = bytes.size() - MayBeDelimiter(bytes);
+    buffer_.assign(bytes.substr(end));
+    return end > 0 ? sink_.OnData(bytes.substr(0, end)) : Status();
+  }
   buffer_.append(bytes);
   bool progress = true;
   while (progress && state_ != State::kEnd) {
@@ -84,10 +101,8 @@ Status MultipartParser::Step(bool* progress) {
     case State::kData: {
       const size_t found = buffer_.find(delimiter_);
       const bool data = state_ == State::kData;
-      // A delimiter may begin in the last bytes.
-      const size_t end = found != std::string::npos
-                             ? found
-                             : buffer_.size() - std::min(buffer_.size(), delimiter_.size() - 1);
+      const size_t end =
+          found != std::string::npos ? found : buffer_.size() - MayBeDelimiter(buffer_);
       if (data && end > 0) ATOLL_TRY(sink_.OnData(std::string_view(buffer_).substr(0, end)));
       buffer_.erase(0, found != std::string::npos ? found + delimiter_.size() : end);
       if (found == std::string::npos) return {};

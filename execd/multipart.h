@@ -36,6 +36,7 @@ class MultipartParser {
   enum class State { kPreamble, kAfterBoundary, kHead, kData, kEnd };
   Status Step(bool* progress);
   Status ParseHead(std::string_view head);
+  size_t MayBeDelimiter(std::string_view bytes) const;
 
   std::string delimiter_;  // "\r\n--boundary"
   Sink& sink_;

@@ -11,7 +11,10 @@
 namespace atl::execd {
 namespace {
 
-constexpr size_t kReadSize = 32 << 10;
+// Small, because short lines become events of twenty times their size, and what has been read must
+// be kept when the client does not take it; a few of them a round.
+constexpr size_t kReadSize = 8 << 10;
+constexpr int kReadsARound = 4;
 char g_buffer[kReadSize];
 
 }  // namespace
@@ -41,18 +44,22 @@ void OutputPipe::Close() {
 }
 
 void OutputPipe::OnReadable() {
-  const ssize_t n = ::read(fd_.get(), g_buffer, kReadSize);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0) {
+  ssize_t n = 0;
+  for (int i = 0; i < kReadsARound && fd_ && !paused_; ++i) {
+    n = ::read(fd_.get(), g_buffer, kReadSize);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) break;
+    if (!self_) sink_({g_buffer, static_cast<size_t>(n)});
+    if (static_cast<size_t>(n) < kReadSize) return;
+  }
+  if (n <= 0 && fd_) {
     Close();
     if (self_) {
       // Destroyed after this round: this is one of its member functions.
       const std::shared_ptr<OutputPipe> last(std::move(self_));
       loop_.Later([last] {});
     }
-    return;
   }
-  if (!self_) sink_({g_buffer, static_cast<size_t>(n)});
 }
 
 // A paused pipe leaves the set altogether: epoll reports a hang-up whatever is asked for, and a

@@ -2,11 +2,14 @@
 // message said. One object, made in main, alive until the end. Thread rule: the loop's.
 #pragma once
 
+#include <time.h>
+
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "execd/accounts.h"
 #include "execd/environment.h"
 #include "execd/event_loop.h"
 #include "execd/leaf.h"
@@ -27,6 +30,8 @@ struct Sandbox {
   LeafPool leaves;
   std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
   int cgroup_fd;
+  time_t started_at = 0;  // when it got its root
+  Accounts accounts;      // hybrid hosts only
 
   std::string id;
   // The environment of the entrypoint; commands get it too.

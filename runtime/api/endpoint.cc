@@ -59,7 +59,9 @@ http::Response EndpointResponse(const http::Request& request, const sandbox::San
   nlohmann::json body = {
       {"endpoint", base + "/sandboxes/" + sandbox.id + "/proxy/" + std::to_string(port)}};
   // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
-  if (port == kExecdPort) body["headers"] = {{kExecdTokenHeader, sandbox.access_token}};
+  if (port == kExecdPort && !sandbox.access_token.empty()) {
+    body["headers"] = {{kExecdTokenHeader, sandbox.access_token}};
+  }
   return JsonResponse(200, body);
 }
 

@@ -106,7 +106,9 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const ProxyTarg
           "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
     }
     upstream.target = "/proxy/" + port_text;
-    upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
+    if (!sandbox->access_token.empty()) {
+      upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
+    }
   }
   if (!target.rest.starts_with('/')) upstream.target.push_back('/');
   upstream.target.append(target.rest);

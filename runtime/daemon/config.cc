@@ -125,6 +125,14 @@ std::vector<Key> MakeKeys() {
       {"runtime", "run_dir", Kind::kText, "sockets", path(&Config::run_dir)},
       {"runtime", "user", Kind::kText, "who the daemon runs as", SetUser},
       {"runtime", "pool_size", Kind::kNumber, "network slots kept ready", SetPool},
+      {"runtime", "access_token", Kind::kBool,
+       "whether the execd of a new sandbox asks for the token that its endpoint tells; false is "
+       "for "
+       "clients that cannot send one",
+       [](const std::vector<std::string>& v, Config* c) -> Status {
+         ATOLL_ASSIGN(c->access_token, Truth(v[0]));
+         return {};
+       }},
       {"network", "dns", Kind::kList,
        "resolvers that sandboxes' queries are forwarded to, as address or address:port; none: "
        "those "

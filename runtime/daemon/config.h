@@ -25,6 +25,7 @@ struct Config {
   std::string run_dir = "/run/atoll";
   std::string user = "atoll";
   uint32_t pool_size = 8;  // network slots kept ready
+  bool access_token = true;
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
   // [log]

@@ -30,6 +30,9 @@ std::string ExitText(const wire::SandboxRecord& record) {
   std::string text;
   if (!record.code_known) {
     text = "process 1 ended while nothing watched it; its exit code is not known";
+  } else if (WIFSTOPPED(record.wait_status)) {
+    text = "execd, process 1, was stopped by signal " +
+           std::to_string(WSTOPSIG(record.wait_status)) + " and answered nobody; it was killed";
   } else if (WIFEXITED(record.wait_status)) {
     text = "exit code " + std::to_string(WEXITSTATUS(record.wait_status));
   } else {

@@ -40,6 +40,7 @@ struct LifecycleConfig {
   size_t builds_at_once = 2;
   size_t build_queue = 1024;
   std::string host_arch = "amd64";
+  bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
 };
 
 struct LifecycleStats {

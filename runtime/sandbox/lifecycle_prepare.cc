@@ -96,7 +96,7 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   s.env = spec.env;
   s.metadata = spec.metadata;
   s.platform = spec.platform;
-  s.access_token = NewAccessToken();
+  if (config_.access_tokens) s.access_token = NewAccessToken();
   s.created_at_ms = now;
   s.transition_at_ms = now;
   s.reason = "CONTAINER_STARTING";

@@ -40,7 +40,7 @@ struct Sandbox {
   std::map<std::string, std::string> metadata;
   std::optional<Platform> platform;
   wire::Limits limits;
-  std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN
+  std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
   int64_t created_at_ms = 0;
 
   // Moves.

@@ -43,6 +43,7 @@ Status Sandboxes::Adopt() {
       MarkExited(sandbox, status, true);
     } else if (waited < 0) {
       sandbox.pidfd = std::move(*pidfd);
+      ++adopted_;
       ATOLL_TRY(poller_.Add(sandbox.pidfd.get(), [this, id] {
         MarkExited(sandboxes_.at(id), 0, false);
         if (!sandboxes_.at(id).gone.empty()) TryRemove(id);

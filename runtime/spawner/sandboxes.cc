@@ -145,7 +145,11 @@ void Sandboxes::Destroy(const std::string& id, Gone done) {
   Sandbox& sandbox = found->second;
   sandbox.gone.push_back(std::move(done));
   if (sandbox.record.sandbox.exited) return TryRemove(id);
-  // One write kills every process of the group, forks in flight included, frozen or not
+  Kill(id, sandbox);
+}
+
+void Sandboxes::Kill(const std::string& id, const Sandbox& sandbox) {
+  // One write kills every process of the group, forks in flight included, frozen, stopped or not
   // (Linux 5.14).
   const Status killed = host_.cgroups.Kill(SlotGroup(sandbox.record.sandbox.slot));
   if (!killed) {
@@ -178,20 +182,48 @@ bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
   return true;
 }
 
+bool Sandboxes::OnChildStop(pid_t pid, int wait_status) {
+  const auto found = by_pid_.find(pid);
+  if (found == by_pid_.end()) return false;
+  Sandbox& sandbox = sandboxes_.at(found->second);
+  if (sandbox.stopped_status != 0) return true;
+  sandbox.stopped_status = wait_status;
+  LogLine(LogLevel::kWarning, "process 1 was stopped; ending the sandbox")
+      .Add("sandbox", found->second)
+      .Add("signal", WSTOPSIG(wait_status));
+  Kill(found->second, sandbox);
+  return true;
+}
+
+void Sandboxes::LookAtAdopted() {
+  for (const auto& [id, sandbox] : sandboxes_) {
+    if (!sandbox.pidfd) continue;
+    const auto pid = static_cast<pid_t>(sandbox.record.sandbox.pid);
+    const auto stat = sys::ReadFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat", 4096);
+    // proc(5): the state follows the name, which is in the last parentheses.
+    const size_t name_end = stat ? stat->rfind(')') : std::string::npos;
+    if (name_end == std::string::npos || stat->size() < name_end + 3) continue;
+    if ((*stat)[name_end + 2] == 'T') OnChildStop(pid, (SIGSTOP << 8) | 0x7f);
+  }
+}
+
 void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   wire::SandboxRecord& record = sandbox.record.sandbox;
   by_pid_.erase(static_cast<pid_t>(record.pid));
-  if (sandbox.pidfd) poller_.Remove(sandbox.pidfd.get());
+  if (sandbox.pidfd) {
+    poller_.Remove(sandbox.pidfd.get());
+    --adopted_;
+  }
   sandbox.pidfd.reset();
   record.exited = true;
-  record.code_known = code_known;
-  record.wait_status = wait_status;
+  record.code_known = code_known || sandbox.stopped_status != 0;
+  record.wait_status = sandbox.stopped_status != 0 ? sandbox.stopped_status : wait_status;
   // An out-of-memory kill is the cause only if process 1, or the entrypoint whose code it passes
   // on, was killed; a command that died so earlier is not.
   const bool killed = (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
-  record.oom_killed = killed && usage && usage->oom_kills > 0;
+  record.oom_killed = killed && sandbox.stopped_status == 0 && usage && usage->oom_kills > 0;
   if (sandbox.build_failed || !sandbox.gone.empty()) return;
   const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded)

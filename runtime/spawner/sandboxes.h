@@ -51,6 +51,14 @@ class Sandboxes {
 
   // A child of ours has ended. True if it was a sandbox's process 1.
   bool OnChildExit(pid_t pid, int wait_status);
+  // A child of ours was stopped. No process inside can do that to process 1, and one that serves
+  // nobody is as good as dead: its sandbox is ended, and its record says why.
+  // False if it was no sandbox's process 1.
+  bool OnChildStop(pid_t pid, int wait_status);
+  // The same for sandboxes that were adopted, of which no signal tells: to be called from time to
+  // time while there are any.
+  bool HasAdopted() const { return adopted_ > 0; }
+  void LookAtAdopted();
   // Tries again what failed because a process was still leaving its cgroup. True while there is
   // such work.
   bool Sweep();
@@ -65,11 +73,13 @@ class Sandboxes {
     wire::Limits limits;
     UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
     bool build_failed = false;
+    int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
     std::vector<Gone> gone;  // somebody wants it destroyed
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
+  void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);
 
   const Host& host_;
@@ -79,6 +89,7 @@ class Sandboxes {
   Slots* slots_ = nullptr;
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;
+  size_t adopted_ = 0;  // with a pidfd
 };
 
 }  // namespace atl::spawner

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
@@ -19,6 +20,8 @@ namespace atl::spawner {
 namespace {
 
 constexpr int kSweepMillis = 5;
+// A stopped process 1 is to be noticed within a second.
+constexpr int kLookMillis = 800;
 constexpr int kSendBuffer = 1 << 20;
 
 Result<UniqueFd> Bind(const std::string& path, uid_t owner) {
@@ -77,9 +80,17 @@ Status Server::Start() {
 
 Result<Server::End> Server::Run() {
   int timeout = -1;
+  int64_t next_look_us = 0;
   while (!stopping_ && !upgrading_) {
     ATOLL_TRY(poller_.RunOnce(timeout));
     timeout = sandboxes_.Sweep() ? kSweepMillis : -1;
+    if (!sandboxes_.HasAdopted()) continue;
+    const int64_t now_us = SystemClock().BootMicros();
+    if (now_us >= next_look_us) {
+      sandboxes_.LookAtAdopted();
+      next_look_us = now_us + kLookMillis * 1000;
+    }
+    if (timeout < 0) timeout = static_cast<int>((next_look_us - now_us) / 1000) + 1;
   }
   // Or it would go on making the slot it is at, beside the next one's.
   slots_.StopBuilder();
@@ -137,8 +148,13 @@ void Server::OnSignal() {
   }
   for (;;) {
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid <= 0) break;
+    if (WIFSTOPPED(status)) {
+      // A parked execd, a builder or a janitor that is stopped serves nobody either.
+      if (!sandboxes_.OnChildStop(pid, status)) ::kill(pid, SIGKILL);
+      continue;
+    }
     if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
         slots_.OnChildExit(pid)) {
       continue;

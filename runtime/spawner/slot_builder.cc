@@ -75,6 +75,7 @@ class Build {
     ATOLL_ASSIGN(const UniqueFd leaf, host_.cgroups.OpenDir(group_, "execd"));
     ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group_, "run"));
     ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group_));
+    ATOLL_ASSIGN(const std::vector<UniqueFd> accounts, host_.cgroups.OpenAccounts(group_));
     SlotChildInput input;
     input.host = &host_;
     input.base = host_.IdBase(number_);
@@ -89,6 +90,7 @@ class Build {
     input.network = network_.a.get();
     for (const UniqueFd& fd : made_.tasks) input.tasks.push_back(fd.get());
     for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
+    for (const UniqueFd& fd : accounts) input.accounts.push_back(fd.get());
     SlotChildReport report;
     ATOLL_ASSIGN(const pid_t pid, StartSlotChild(input, &report));
     built_.reply.pid = static_cast<uint32_t>(pid);

@@ -94,6 +94,9 @@ Status SetCapabilities(uint64_t mask) {
 }
 
 Status EnterUserNamespace(const SlotChildInput& input) {
+  // Opened as long as it is ours, written when CAP_SYS_RESOURCE is gone: the value would become the
+  // lowest that anybody in the sandbox can go back to, and execd gives the entrypoint a lower one.
+  ATOLL_ASSIGN(const UniqueFd score, sys::Open("/proc/self/oom_score_adj", O_WRONLY));
   // Not readable from inside while it turns into the sandbox's root (CVE-2016-9962); execve of a
   // program that the caller may not read keeps it so.
   if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("PR_SET_DUMPABLE");
@@ -101,6 +104,7 @@ Status EnterUserNamespace(const SlotChildInput& input) {
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(0, 0, 0) != 0) return FailSys("setresgid 0");
   if (::setresuid(0, 0, 0) != 0) return FailSys("setresuid 0");
+  ATOLL_TRY(sys::WriteAll(score.get(), wire::kOomScore));
   // Entering the namespace has filled every set, the bounding set too (user_namespaces(7)).
   ATOLL_TRY(SealNamespaceLimits(input.host->namespace_limits.get()));
   return SetCapabilities(input.host->config.capabilities);
@@ -164,13 +168,18 @@ Result<int> PlaceDescriptors(const SlotChildInput& input) {
   ATOLL_TRY(lift(input.commands, wire::kExecdCgroupFd));
   int next = wire::kExecdFirstTasksFd;
   for (int tasks : input.command_tasks) ATOLL_TRY(lift(tasks, next++));
+  int account = wire::kExecdAccountsFd;
+  for (int file : input.accounts) ATOLL_TRY(lift(file, account++));
   const int execd = ::fcntl(input.host->execd.get(), F_DUPFD_CLOEXEC, kAbove);
   if (execd < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
   for (const auto& [from, to] : moves) {
     if (::dup3(from, to, 0) < 0) return FailSys("dup3");
   }
-  if (::close_range(static_cast<unsigned>(next), ~0u, CLOSE_RANGE_CLOEXEC) != 0) {
-    return FailSys("close_range");
+  for (const auto& [first, last] :
+       {std::pair{static_cast<unsigned>(next), unsigned{wire::kExecdAccountsFd} - 1},
+        {static_cast<unsigned>(account), ~0u}}) {
+    if (first > last) continue;
+    if (::close_range(first, last, CLOSE_RANGE_CLOEXEC) != 0) return FailSys("close_range");
   }
   return execd;
 }

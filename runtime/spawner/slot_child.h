@@ -33,6 +33,7 @@ struct SlotChildInput {
   int network = -1;                // here goes a NETLINK_ROUTE socket of the network namespace
   std::vector<int> tasks;          // hybrid: where the child itself enters the v1 groups
   std::vector<int> command_tasks;  // hybrid: for execd
+  std::vector<int> accounts;       // hybrid: for execd, in the order of wire::ExecdAccount
 };
 
 // What the child leaves in the memory that it shared: complete when StartSlotChild returns.

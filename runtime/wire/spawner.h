@@ -99,7 +99,7 @@ struct SandboxRecord {
   uint32_t pid = 0;  // of process 1, as the host sees it
   bool exited = false;
   bool code_known = true;  // false: it ended under a spawner that is gone
-  int wait_status = 0;     // as waitpid(2) gives it
+  int wait_status = 0;  // as waitpid(2) gives it; WIFSTOPPED: it was killed because it was stopped
   bool oom_killed = false;
   std::vector<LayerId> layers;
 };

@@ -35,6 +35,19 @@ inline constexpr int kExecdCgroupFd = 6;   // directory of its cgroup v2 subtree
 // to. A child writes "0" to each of them between clone and exec.
 inline constexpr int kExecdFirstTasksFd = 7;
 inline constexpr int kExecdMaxTasksFds = 4;
+// Hybrid hosts only, all or none: files of its v1 groups, read-only, at kExecdAccountsFd and up.
+inline constexpr int kExecdAccountsFd = kExecdFirstTasksFd + kExecdMaxTasksFds;
+enum class ExecdAccount : uint8_t {
+  kMemoryUsage,  // of commands, bytes
+  kMemoryLimit,  // bytes
+  kOomControl,   // "oom_kill N" among its lines
+  kCpuQuota,     // microseconds in each 100 ms; -1: no limit
+  kCount,
+};
+
+// oom_score_adj of everything in a sandbox but its entrypoint: a third of the limit in favour of
+// the entrypoint, and no use to one that needs more than a command and that.
+inline constexpr std::string_view kOomScore = "300";
 
 struct StartMessage {
   std::string sandbox_id;

@@ -129,20 +129,25 @@ PRIV_TEST(SpawnerAttack, SetuidProgramGainsNothing) {
             "-rwsr-xr-x\n1000\n");
 }
 
-// 0 to 2, what execd is given (the next one is the shell reading the directory; a file of its v1
-// group only on hybrid hosts), and none besides.
+// 0 to 2, what execd is given (the next one is the shell reading the directory; files of its v1
+// groups only on hybrid hosts), and none besides.
 PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
-  const std::string tasks = v2 ? "" : "7 file\n";
-  const std::string own = v2 ? "7" : "8";
+  const std::string accounts =
+      v2 ? "" : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n";
+  const std::string tasks = v2 ? "" : "7 memory\n8 pids\n";
+  const std::string own = v2 ? "7" : "9";
   EXPECT_EQ(
       spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
                   "case $t in socket:*) t=socket;; pipe:*) t=pipe;; */atoll*/s1/run) t=directory;; "
-                  "*/atoll*/s1/run/tasks) t=file;; esac; "
+                  "*/memory/atoll*/s1/run/tasks) t=memory;; "
+                  "*/pids/atoll*/s1/run/tasks) t=pids;; "
+                  "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; esac; "
                   "test ${f##*/} = " +
                   own + " || echo ${f##*/} $t; done"),
-      "0 socket\n1 socket\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
+      "0 socket\n1 socket\n" + accounts + "2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" +
+          tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {

@@ -13,10 +13,12 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +175,18 @@ constexpr Attack kAttacks[] = {
     {"root-1", [] { return OpenFor("/proc/1/root", O_PATH | O_DIRECTORY); }},
     {"exe-1-read", [] { return OpenFor("/proc/1/exe", O_RDONLY); }},
     {"exe-1-write", [] { return OpenFor("/proc/1/exe", O_WRONLY); }},
+    {"prlimit-1",
+     [] {
+       const rlimit none{1, 1};
+       return long{::prlimit(1, RLIMIT_NOFILE, &none, nullptr)};
+     }},
+    {"vm-read-1",
+     [] {
+       char byte;
+       iovec here{&byte, 1};
+       iovec there{reinterpret_cast<void*>(0x10000), 1};
+       return static_cast<long>(::process_vm_readv(1, &here, 1, &there, 1, 0));
+     }},
     {"pidfd-getfd-1",
      [] {
        const long pidfd = ::syscall(SYS_pidfd_open, 1, 0);

@@ -9,12 +9,13 @@ import struct
 class Socket:
     """A WebSocket client, as small as will do."""
 
-    def __init__(self, sandbox, path, expect=101):
+    def __init__(self, sandbox, path, headers=None):
         self.sock = sandbox.raw()
+        more = ''.join(f'{name}: {value}\r\n' for name, value in (headers or {}).items())
         key = base64.b64encode(os.urandom(16)).decode()
         self.sock.sendall(f'GET {path} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\n'
                           f'Upgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n'
-                          f'Sec-WebSocket-Key: {key}\r\n\r\n'.encode())
+                          f'{more}Sec-WebSocket-Key: {key}\r\n\r\n'.encode())
         self.buffer = b''
         while b'\r\n\r\n' not in self.buffer:
             piece = self.sock.recv(4096)

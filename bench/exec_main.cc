@@ -1,0 +1,151 @@
+// Measures the exec API of a live sandbox, and execd itself: see bench/README.md.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+
+#include "bench/exec_phases.h"
+#include "bench/host_view.h"
+#include "runtime/base/sys.h"
+
+namespace atl::bench {
+namespace {
+
+constexpr char kImage[] = "bench-busybox:1";
+constexpr char kSmall[] = R"({"memory":"64Mi"})";
+constexpr uint64_t kTransfer = uint64_t{128} << 20;
+constexpr int kRounds = 7;
+constexpr int kCommands = 100;
+
+struct Options {
+  std::string atolld, execd, busybox, output;
+};
+
+constexpr char kUsage[] =
+    "usage: bench-exec --atolld PROGRAM --execd PROGRAM --busybox ARCHIVE [--output FILE]\n";
+
+Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
+  Options options;
+  const std::map<std::string, std::string*> texts = {{"--atolld", &options.atolld},
+                                                     {"--execd", &options.execd},
+                                                     {"--busybox", &options.busybox},
+                                                     {"--output", &options.output}};
+  for (size_t i = 0; i < arguments.size(); i += 2) {
+    const auto text = texts.find(arguments[i]);
+    if (text == texts.end() || i + 1 == arguments.size()) {
+      return Fail(Code::kInvalidArgument, arguments[i] + ": unknown, or lacks its value");
+    }
+    *text->second = arguments[i + 1];
+  }
+  if (options.atolld.empty() || options.execd.empty() || options.busybox.empty()) {
+    return Fail(Code::kInvalidArgument, "--atolld, --execd and --busybox are needed");
+  }
+  return options;
+}
+
+struct Results {
+  HostFacts host;
+  ProgramResults program;
+  FileResults files;
+  TransferResults transfers;
+  Samples at_once, at_once_small;
+};
+
+Result<Results> Measure(const Options& options) {
+  Results results;
+  results.host = ReadHostFacts();
+  ATOLL_ASSIGN(const auto daemon, OwnDaemon::Start(options.atolld));
+  // Forked before this process has threads.
+  ATOLL_ASSIGN(const auto relay, Relay::Start(daemon->top() + "/relay"));
+  ATOLL_ASSIGN(SandboxApi api, daemon->Connect());
+  ATOLL_TRY(api.ImportImage(kImage, options.busybox));
+  const auto create = [&](const std::string& limits) -> Result<Sandbox> {
+    ATOLL_ASSIGN(Sandbox sandbox, api.Create(kImage, limits));
+    ATOLL_TRY(api.FindExecd(&sandbox));
+    ATOLL_TRY(api.Echo(sandbox, nullptr));
+    return sandbox;
+  };
+  ATOLL_ASSIGN(const Sandbox sandbox, create("{}"));
+  ATOLL_ASSIGN(const Sandbox small, create(kSmall));
+  ATOLL_ASSIGN(results.program, MeasureProgram(*daemon, options.execd));
+  ATOLL_ASSIGN(results.files, MeasureFiles(*daemon, sandbox, 200));
+  ATOLL_ASSIGN(results.transfers, MeasureTransfers(*daemon, *relay, sandbox, kTransfer, kRounds));
+  ATOLL_ASSIGN(results.at_once, MeasureCommandsAtOnce(*daemon, sandbox, kCommands, kRounds));
+  ATOLL_ASSIGN(results.at_once_small, MeasureCommandsAtOnce(*daemon, small, kCommands, kRounds));
+  return results;
+}
+
+std::string Row(const std::string& what, const std::string& value, const std::string& promise,
+                bool kept) {
+  return "| " + what + " | " + value + " | " + promise + " | " + (kept ? "yes" : "**no**") + " |\n";
+}
+
+std::string Quantiles(const Samples& samples) {
+  return Fixed(samples.p50(), 2) + " (p99 " + Fixed(samples.p99(), 2) + ")";
+}
+
+std::string Transfer(const std::string& what, const Samples& ours, const Samples& relay) {
+  const double ratio = relay.p50() > 0 ? ours.p50() / relay.p50() : 0;
+  return Row(what + ", 128 MiB, of a plain relay's " + Fixed(relay.p50(), 0) + " MiB/s",
+             Fixed(100 * ratio, 0) + " % (" + Fixed(ours.p50(), 0) + " MiB/s)", ">= 70 %",
+             ratio >= 0.7);
+}
+
+std::string Render(const Results& r) {
+  const HostFacts& host = r.host;
+  std::string text = host.cpu + "; " + host.kernel + "; " + host.cgroup + "; " + host.file_system +
+                     "; load before: " + host.load + "\n\n";
+  text += "| exec | p50 | promise | kept |\n|---|---:|---:|---|\n";
+  const double mib = static_cast<double>(r.program.stripped_bytes) / 1048576;
+  text += Row("execd, stripped, MiB", Fixed(mib, 2), "<= 2", mib <= 2);
+  text += Row("execd, own memory after a command, KiB", std::to_string(r.program.idle_kib),
+              "<= 1024", r.program.idle_kib <= 1024);
+  text += Row("execd, spawned to parked and ended, ms", Quantiles(r.program.parked), "<= 1",
+              r.program.parked.p50() <= 1);
+  text += Row("write of 64 KiB, ms", Quantiles(r.files.write), "<= 1", r.files.write.p50() <= 1);
+  text += Row("read of 64 KiB, ms", Quantiles(r.files.read), "<= 1", r.files.read.p50() <= 1);
+  const double calls = r.files.calls_a_second.p50() * 1000;
+  text += Row("file calls a second, 300 in a row", Fixed(calls, 0), ">= 3000", calls >= 3000);
+  text += Transfer("upload", r.transfers.up, r.transfers.relay_up);
+  text += Transfer("download", r.transfers.down, r.transfers.relay_down);
+  text += Row("100 commands at once, ms", Quantiles(r.at_once), "all correct", true);
+  text +=
+      Row("the same in a sandbox of 64 MiB, ms", Quantiles(r.at_once_small), "all correct", true);
+  return text;
+}
+
+Status WriteOutput(const std::string& path, const std::string& text) {
+  ATOLL_ASSIGN(const UniqueFd file, sys::Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  return sys::WriteAll(file.get(), text);
+}
+
+int Main(const Options& options) {
+  const auto results = Measure(options);
+  if (!results) {
+    std::fprintf(stderr, "bench: %s\n", results.error().message().c_str());
+    return 2;
+  }
+  const std::string text = Render(*results);
+  std::fputs(text.c_str(), stdout);
+  if (options.output.empty()) return 0;
+  const Status written = WriteOutput(options.output, text);
+  if (!written) std::fprintf(stderr, "bench: %s\n", written.error().message().c_str());
+  return written ? 0 : 2;
+}
+
+}  // namespace
+}  // namespace atl::bench
+
+int main(int argc, char** argv) {
+  const auto options = atl::bench::ParseOptions({argv + 1, argv + argc});
+  if (!options) {
+    std::fprintf(stderr, "bench: %s\n%s", options.error().message().c_str(), atl::bench::kUsage);
+    return 2;
+  }
+  if (::geteuid() != 0) {
+    std::fprintf(stderr, "bench: run me as root\n");
+    return 2;
+  }
+  return atl::bench::Main(*options);
+}

@@ -1,0 +1,31 @@
+// What the sandbox's v1 groups count, on hybrid hosts. On cgroup v2 the same stands in the subtree
+// whose directory execd holds, and there are no such files. Thread rule: any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+
+class Accounts {
+ public:
+  // None.
+  Accounts() = default;
+  // Those that execd was born with (wire::kExecdAccountsFd), if it was; before anything else is
+  // opened, which could take their numbers.
+  static Accounts Inherited();
+
+  bool present() const { return first_ >= 0; }
+  // Absent without these files.
+  std::optional<int64_t> Number(wire::ExecdAccount account) const;
+  // How many processes of commands were killed for memory so far.
+  int64_t OomKills() const;
+
+ private:
+  explicit Accounts(int first) : first_(first) {}
+  int first_ = -1;
+};
+
+}  // namespace atl::execd

@@ -1,0 +1,234 @@
+"""Process 1 of a real sandbox: what images without a shell get, switches, limits, its own end."""
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, pack, shell_image, static_image
+
+
+class Life(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = shell_image(cls.daemon)
+
+    def box(self, image=None, **fields):
+        box = Box(self.daemon, image or self.image, **fields)
+        self.addCleanup(self.gone, box)
+        return box
+
+    def gone(self, box):
+        try:
+            self.daemon.delete(box.id)
+        except atoll.ApiError as error:
+            self.assertEqual(error.status, 404)
+
+    def ends(self, box, state, *words, seconds=1):
+        begun = time.monotonic()
+        until(lambda: box.state()['state'] != 'Running', seconds * SLOWNESS, 'it is noticed')
+        status = box.state()
+        self.assertEqual(status['state'], state, status)
+        for word in words:
+            self.assertIn(word, status['message'])
+        return time.monotonic() - begun
+
+
+class ProcessOne(Life):
+    def test_a_killed_execd_is_a_failed_sandbox(self):
+        box = self.box()
+        os.kill(box.host_pid(), signal.SIGKILL)
+        self.ends(box, 'Failed', 'killed by signal 9')
+
+    def test_a_stopped_execd_is_a_failed_sandbox(self):
+        box = self.box()
+        before = box.pids()
+        os.kill(box.host_pid(), signal.SIGSTOP)
+        self.ends(box, 'Failed', 'stopped by signal 19')
+        until(lambda: not any(os.path.exists(f'/proc/{pid}') for pid in before), 5 * SLOWNESS,
+              'nothing of it is left')
+
+    def test_a_stopped_execd_is_noticed_after_a_spawner_that_died(self):
+        box = self.box()
+        pid = box.host_pid()
+        os.kill(self.daemon.spawner_pid(), signal.SIGKILL)
+        until(lambda: self.daemon.spawner_pid() is None, 5 * SLOWNESS)
+        self.daemon.stop()
+        self.daemon.start()
+        os.kill(pid, signal.SIGSTOP)
+        self.ends(box, 'Failed', 'stopped by signal 19')
+
+    def test_nobody_inside_can_stop_or_kill_it(self):
+        box = self.box()
+        box.out('for s in STOP KILL TSTP TTIN SEGV ABRT TRAP; do kill -$s 1; done')
+        self.assertEqual(box.out('echo alive'), 'alive')
+        self.assertEqual(box.state()['state'], 'Running')
+
+    def test_it_ends_with_the_entrypoint(self):
+        self.ends(self.box(entrypoint=['sh', '-c', 'read x </tmp/nope; sleep 0.2; exit 0']),
+                  'Terminated', seconds=5)
+        self.ends(self.box(entrypoint=['sh', '-c', 'sleep 0.2; exit 7']), 'Failed', 'exit code 7',
+                  seconds=5)
+
+    def test_signals_reach_the_entrypoint(self):
+        box = self.box(entrypoint=['sh', '-c', 'trap "exit 42" TERM; echo ready >/tmp/ready; '
+                                   'while :; do sleep 0.01; done'])
+        until(lambda: box.out('cat /tmp/ready || true') == 'ready', 10 * SLOWNESS)
+        os.kill(box.host_pid(), signal.SIGTERM)
+        self.ends(box, 'Failed', 'exit code 42', seconds=5)
+
+    def test_orphans_are_reaped_and_pids_come_back(self):
+        box = self.box()
+        before = box.processes()
+        box.out('for i in $(seq 50); do (sleep 0.01 & (sleep 0.02 &) ) ; done')
+        box.run('(setsid sleep 99 &); for i in $(seq 50); do sleep 99 & done; wait', timeout=300)
+        until(lambda: box.processes() == before, 5 * SLOWNESS, 'zombies included')
+
+
+class Switches(Life):
+    def log(self, box):
+        return box.call('GET', '/.atoll/entrypoint/logs').body.decode()
+
+    def test_bootstrap_command_and_shell(self):
+        box = self.box(env={'BOOTSTRAP_CMD': 'echo $0 runs; exec sleep 99',
+                            'BOOTSTRAP_SHELL': '/bin/sh'})
+        until(lambda: self.log(box) == '/bin/sh runs\n', 10 * SLOWNESS)
+
+    def test_pre_script(self):
+        box = self.box(entrypoint=['sh', '-c', 'echo "$SOURCED $1"; exec sleep 99', 'x', 'a  b'],
+                       env={'EXECD_BOOTSTRAP_PRE_SCRIPT': '/srv/pre'},
+                       image=image_with_script(self.daemon))
+        until(lambda: self.log(box) == 'yes a  b\n', 10 * SLOWNESS)
+
+    def test_envs_file_is_there_from_the_start(self):
+        box = self.box()
+        box.out('echo NEW=1 >>/opt/opensandbox/.env')
+        self.assertEqual(box.out('echo $NEW $EXECD_ENVS'), '1 /opt/opensandbox/.env')
+
+    def test_tail_of_the_stream_only_when_asked_for(self):
+        for env, low, high in (({}, 0, 0.8), ({'EXECD_API_GRACE_SHUTDOWN': '1s'}, 1, 3)):
+            box = self.box(env=env)
+            begun = time.monotonic()
+            box.out('true')
+            self.assertTrue(low <= time.monotonic() - begun <= high * SLOWNESS)
+
+    def test_an_image_of_one_static_program(self):
+        image = static_image(self.daemon, '/bin/busybox')
+        box = self.box(image, entrypoint=['/busybox', 'sleep', '1000'],
+                       env={'EXECD_ENVS': '/made/envs', 'GREETING': 'x'})
+        self.assertEqual(box.call('GET', '/ping').status, 200)
+        # No shell: an event that says so, not a broken stream.
+        last = box.run('echo hi')[2]
+        self.assertEqual(last['error']['ename'], 'CommandExecError')
+        self.assertIn('/bin/sh', last['error']['evalue'])
+        listed = [e['path'] for e in box.get('/directories/list', path='/').json]
+        self.assertIn('/busybox', listed)
+        self.assertEqual(box.get('/files/info', path='/made/envs').json['/made/envs']['size'], 0)
+        self.assertEqual(box.upload(({'path': '/data/f', 'mode': 755}, b'text')).status, 200)
+        self.assertEqual(box.get('/files/download', path='/data/f').body, b'text')
+        self.assertGreater(box.call('GET', '/metrics').json['mem_total_mib'], 0)
+
+    def test_the_token_can_be_switched_off(self):
+        with atoll.Daemon(runtime_access_token=False) as daemon:
+            image = daemon.import_busybox()
+            box = Box(daemon, image)
+            self.assertEqual(box.headers, {})
+            self.assertEqual(box.out('echo raw'), 'raw')
+
+    def test_tokens_differ_and_only_endpoints_tell_them(self):
+        one, two = self.box(), self.box()
+        self.assertRegex(one.headers['X-EXECD-ACCESS-TOKEN'], '^[0-9A-Za-z_-]{32,}$')
+        self.assertNotEqual(one.headers, two.headers)
+        self.assertEqual(two.call('GET', '/ping', headers=one.headers).status, 401)
+        told = self.daemon.send('GET', f'/v1/sandboxes/{one.id}').read().decode()
+        self.assertNotIn(one.headers['X-EXECD-ACCESS-TOKEN'], told)
+
+    def test_the_api_key_does_not_pass_as_a_token(self):
+        box = self.box()
+        answer = box.call('GET', '/ping', headers={'X-EXECD-ACCESS-TOKEN': self.daemon.key})
+        self.assertEqual(answer.status, 401)
+        # What execd proxies to is where a server would see it.
+        box.background('busybox nc -ll -p 8100 -e /srv/ws')
+        send = lambda: self.daemon.send('GET', box.port(8100) + '/', headers={
+            'X-EXECD-ACCESS-TOKEN': self.daemon.key, 'Authorization': f'Bearer {self.daemon.key}'})
+        until(lambda: send().status == 200, 10 * SLOWNESS)
+        self.assertNotIn(self.daemon.key, send().read().decode())
+        # Nor by way of execd's own proxy, in whatever header.
+        seen = box.call('GET', '/proxy/8100/', headers={'X-Mine': 'kept', 'X-Other': self.daemon.key})
+        self.assertIn('X-Mine: kept', seen.body.decode())
+        self.assertNotIn(self.daemon.key, seen.body.decode())
+
+
+def image_with_script(daemon):
+    archive = daemon.top / 'pre.tar'
+    root = daemon.top / 'pre'
+    (root / 'bin').mkdir(parents=True)
+    (root / 'srv').mkdir()
+    subprocess.run(['cp', '/bin/busybox', root / 'bin/busybox'], check=True)
+    for name in ('sh', 'sleep', 'echo'):
+        (root / 'bin' / name).symlink_to('busybox')
+    (root / 'srv/pre').write_text('export SOURCED=yes\n', encoding='ascii')
+    pack(root, 'pre:latest', archive)
+    daemon.import_image(archive, 'pre:latest')
+    return 'pre:latest'
+
+
+class Memory(Life):
+    """In a sandbox of 64 MiB."""
+
+    def box(self, image=None, **fields):
+        return super().box(image, resourceLimits={'memory': '64Mi'}, **fields)
+
+    def test_a_greedy_command_is_told_why(self):
+        box = self.box()
+        last = box.run('tail /dev/zero')[2]
+        self.assertEqual(last['error']['evalue'], '-1')
+        self.assertIn('out of memory', last['error']['traceback'][0])
+        self.assertEqual(box.out('echo alive'), 'alive')
+        # Only those that ran out of it.
+        self.assertEqual(box.run('kill -9 $$')[2]['error']['traceback'], ['signal: killed'])
+        session = box.call('POST', '/session').json['session_id']
+        last = box.events(f'/session/{session}/run', {'command': 'exec tail /dev/zero'})[-1]
+        self.assertIn('out of memory', last['error']['traceback'][0])
+
+    def test_many_small_processes_in_a_full_sandbox(self):
+        # The entrypoint is the largest of them: without a word to the kernel it would be the first.
+        box = self.box(entrypoint=['sh', '-c', 'x=$(head -c 3000000 /dev/zero | tr "\\0" x); '
+                                   'mkfifo /tmp/hold; read y </tmp/hold'])
+        for _ in range(3):
+            # Whether the shell is among the victims is the kernel's choice; the sandbox is not.
+            box.run('dd if=/dev/zero of=/dev/shm/full bs=1M count=62 2>/dev/null; '
+                    'for i in $(seq 300); do sleep 2 & done; wait', timeout=20000)
+            self.assertEqual(box.state()['state'], 'Running')
+            self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
+        self.assertEqual(box.out('echo alive'), 'alive')
+
+    def test_everything_works(self):
+        box = self.box()
+        data = os.urandom(8 << 20)
+        self.assertEqual(box.upload(({'path': '/opt/f'}, data)).status, 200)
+        self.assertEqual(box.get('/files/download', path='/opt/f').body, data)
+        self.assertEqual(len(box.run('seq 100000')[0]), 100000)
+        self.assertLess(box.memory_kib(), 1024)
+
+    def test_metrics_are_its_own(self):
+        box = Box(self.daemon, self.image, resourceLimits={'memory': '64Mi', 'cpu': '500m'})
+        self.addCleanup(self.gone, box)
+        values = box.call('GET', '/metrics').json
+        self.assertEqual((values['cpu_count'], values['mem_total_mib']), (0.5, 64))
+        self.assertLess(values['mem_used_mib'], 32)
+        box.out('head -c 20000000 /dev/zero >/dev/shm/x')
+        self.assertGreater(box.call('GET', '/metrics').json['mem_used_mib'], 19)
+        busy = box.background('while :; do :; done')
+        until(lambda: box.call('GET', '/metrics').json['cpu_used_pct'] > 80, 10 * SLOWNESS)
+        box.call('DELETE', f'/command?id={busy}')
+        self.assertIn('disk_used_mib', values)
+        self.assertIn('net_received_bytes', values)
+
+
+if __name__ == '__main__':
+    unittest.main()
