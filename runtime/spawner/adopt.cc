@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -18,6 +19,12 @@ Result<UniqueFd> OpenRecorded(const Record& record) {
   ATOLL_ASSIGN(const uint64_t started, sys::ProcessStartTime(pid));
   if (started != record.start_time) return Fail(Code::kNotFound, "pid was reused");
   return pidfd;
+}
+
+// It has ended, and whoever is its parent now has yet to reap it.
+bool HasEnded(int pidfd) {
+  pollfd ended{pidfd, POLLIN, 0};
+  return ::poll(&ended, 1, 0) > 0;
 }
 
 }  // namespace
@@ -41,7 +48,13 @@ Status Sandboxes::Adopt() {
     by_pid_[pid] = id;
     if (waited == pid) {
       MarkExited(sandbox, status, true);
-    } else if (waited < 0) {
+      continue;
+    }
+    if (waited < 0 && HasEnded(pidfd->get())) {
+      MarkExited(sandbox, 0, false);
+      continue;
+    }
+    if (waited < 0) {
       sandbox.pidfd = std::move(*pidfd);
       ++adopted_;
       ATOLL_TRY(poller_.Add(sandbox.pidfd.get(), [this, id] {

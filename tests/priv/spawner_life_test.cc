@@ -1,6 +1,7 @@
 // The life of sandboxes under the spawner: built, ended, killed, adopted; and that nothing is left.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -129,8 +130,11 @@ PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
   ASSERT_TRUE(spawner.Prepare(3));  // in stock: nobody's after the crash
   spawner.KillProcess();
   // This one ends while nobody watches.
+  const auto process = sys::PidfdOpen(static_cast<pid_t>(ends->built.pid));
+  ASSERT_TRUE(process) << process.error().message();
   SpawnerFixture::Claim(*ends, "exit 3");
-  EXPECT_EQ(SpawnerFixture::ReadToEnd(ends->control.get()), "");
+  pollfd ended{process->get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ended, 1, 10'000), 1);
 
   spawner.StartProcess();
   spawner.Connect();
