@@ -92,6 +92,7 @@ Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>&
   ATOLL_ASSIGN(const pid_t pid, Vfork(CLONE_FILES, directory, RunCgroupChild, &child));
   Reap(pid);
   if (child.error != 0) return Fail(SysError("make a cgroup namespace", child.error));
+  if (child.fd < 0) return Fail(Code::kInternal, "make a cgroup namespace: the child died");
   return UniqueFd(child.fd);
 }
 

@@ -58,7 +58,13 @@ Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
                    event.sandboxes.push_back(record);
                    Send(connection_number_, event);
                  }),
-      slots_(host, poller, janitor_, [this](uint32_t slot) { return sandboxes_.SlotInUse(slot); }),
+      slots_(
+          host, poller, janitor_, [this](uint32_t slot) { return sandboxes_.SlotInUse(slot); },
+          [this] {
+            // A copy of either would keep the daemon from seeing that we have closed ours.
+            connection_.reset();
+            listener_.reset();
+          }),
       unpacks_(host, poller) {
   sandboxes_.SetSlots(&slots_);
 }

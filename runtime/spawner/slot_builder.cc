@@ -159,12 +159,13 @@ Status Answer(int channel, BuiltSlot& built, const Status& status) {
 
 }  // namespace
 
-Result<SlotBuilder> SlotBuilder::Start(const Host& host) {
+Result<SlotBuilder> SlotBuilder::Start(const Host& host, const std::function<void()>& in_child) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
   const pid_t pid = ::fork();
   if (pid < 0) return FailSys("fork slot builder");
   if (pid == 0) {
     pair.a.reset();
+    in_child();
     Serve(host, pair.b.get());
   }
   return SlotBuilder(pid, std::move(pair.a));

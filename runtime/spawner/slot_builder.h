@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -26,8 +27,8 @@ struct BuiltSlot {
 
 class SlotBuilder {
  public:
-  // Forks. `host` is borrowed, and copied by that.
-  static Result<SlotBuilder> Start(const Host& host);
+  // Forks. `host` is borrowed, and copied by that. `in_child` closes what is not the builder's.
+  static Result<SlotBuilder> Start(const Host& host, const std::function<void()>& in_child);
 
   // `control` and `listener`: execd's, see wire/start.h; borrowed until it returns.
   Status Ask(uint32_t slot, const wire::Limits& limits, int control, int listener) const;

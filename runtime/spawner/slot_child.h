@@ -39,7 +39,7 @@ struct SlotChildInput {
 // What the child leaves in the memory that it shared: complete when StartSlotChild returns.
 struct SlotChildReport {
   Status status = Fail(Code::kInternal, "the child died");
-  wire::Step step = wire::Step::kCount;  // where it failed
+  wire::Step step = wire::Step::kClone;  // where it failed; it may not have come to its first
   wire::StepMicros micros{};             // durations of the child's own steps
   int64_t done_at_us = 0;                // BootMicros right before execve
 };

@@ -19,8 +19,10 @@ namespace {
 
 // Process 1 alone is in the group: once it is reaped the group is empty.
 void End(const Slot& slot) {
-  ::kill(slot.execd, SIGKILL);
   int status;
+  // One that has ended and been reaped has lost its number: it may be another process's by now.
+  if (::waitpid(slot.execd, &status, WNOHANG) != 0) return;
+  ::kill(slot.execd, SIGKILL);
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(slot.execd, &status, 0));
 }
 
@@ -48,7 +50,10 @@ Error AsError(const wire::Reply& reply) {
 }  // namespace
 
 Status Slots::Start() {
-  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_));
+  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_, [this] {
+                 prepared_.clear();
+                 in_child_();
+               }));
   return poller_.Add(builder_->channel(), [this] { Receive(); });
 }
 

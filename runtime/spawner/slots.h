@@ -34,11 +34,16 @@ class Slots {
   };
   using Done = std::function<void(Result<Prepared>)>;
 
-  // All borrowed, and outlive it. `in_use` tells whether a sandbox has the slot.
-  Slots(const Host& host, Poller& poller, Janitor& janitor, std::function<bool(uint32_t)> in_use)
-      : host_(host), poller_(poller), janitor_(janitor), in_use_(std::move(in_use)) {}
+  // All borrowed, and outlive it. `in_use` tells whether a sandbox has the slot; `in_child` closes
+  // what a fork has no business with.
+  Slots(const Host& host, Poller& poller, Janitor& janitor, std::function<bool(uint32_t)> in_use,
+        std::function<void()> in_child)
+      : host_(host),
+        poller_(poller),
+        janitor_(janitor),
+        in_use_(std::move(in_use)),
+        in_child_(std::move(in_child)) {}
 
-  // Before any descriptor is open that the builder has no business with: it is a fork.
   Status Start();
 
   // `control` and `listener` become execd's. kPermissionDenied: they are not the sockets that they
@@ -75,6 +80,7 @@ class Slots {
   Poller& poller_;
   Janitor& janitor_;
   std::function<bool(uint32_t)> in_use_;
+  std::function<void()> in_child_;
   std::optional<SlotBuilder> builder_;
   std::map<uint32_t, Pending> pending_;
   std::map<uint32_t, Slot> prepared_;

@@ -55,9 +55,11 @@ Result<pid_t> Start(clone_args args, void* stack, size_t stack_size, void (*run)
   return static_cast<pid_t>(pid);
 }
 
-// Neither call fails, so errno, which both sides share, stays as it is.
-void Idle(void*) {
+// No call fails, so errno, which both sides share, stays as it is.
+void Idle(void* parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have died before: nobody would end this process, which holds copies of all descriptors.
+  if (::getppid() != static_cast<pid_t>(reinterpret_cast<intptr_t>(parent))) ::_exit(0);
   for (;;) ::pause();
 }
 
@@ -79,7 +81,8 @@ Result<pid_t> StartIdle(uint64_t flags) {
   static void* const stack = MapStack(kIdleStackSize);
   clone_args args{};
   args.flags = flags;
-  return Start(args, stack, kIdleStackSize, Idle, nullptr);
+  const intptr_t parent = ::getpid();
+  return Start(args, stack, kIdleStackSize, Idle, reinterpret_cast<void*>(parent));
 }
 
 }  // namespace atl::spawner

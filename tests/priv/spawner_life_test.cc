@@ -1,14 +1,19 @@
 // The life of sandboxes under the spawner: built, ended, killed, adopted; and that nothing is left.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
@@ -27,6 +32,20 @@ std::set<std::string> Children(const std::string& directory) {
     if (entry.is_directory()) names.insert(entry.path().filename());
   }
   return names;
+}
+
+// The builders of slots that the spawner of this run directory has, or has left, by pid.
+std::vector<pid_t> Builders(const SpawnerFixture& spawner) {
+  std::vector<pid_t> pids;
+  for (const std::string& name : Children("/proc")) {
+    const auto comm = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/comm", 64);
+    const auto line = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/cmdline", 4096);
+    if (comm && *comm == "atoll-slots\n" && line &&
+        line->find(spawner.run_dir()) != std::string::npos) {
+      pids.push_back(std::stoi(name));
+    }
+  }
+  return pids;
 }
 
 PRIV_TEST(SpawnerLife, RunsTheEntrypointUnderItsHostname) {
@@ -172,6 +191,73 @@ PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   EXPECT_EQ(WEXITSTATUS(spawner.exits[0].wait_status), 5);
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
   EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+}
+
+// Whatever is cloned into a group that was killed is killed at birth: before its first step.
+PRIV_TEST(SpawnerLife, ASlotThatDiesAtBirthIsAnError) {
+  SpawnerFixture spawner;
+  std::atomic<bool> done = false;
+  std::thread killer([&] {
+    while (!done) {
+      [[maybe_unused]] const Status killed =
+          sys::WriteFileAt(AT_FDCWD, spawner.hello().cgroup_path + "/s1/cgroup.kill", "1");
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    const Status prepared = spawner.Prepare(1);
+    if (prepared) continue;  // its end is noticed later
+    EXPECT_NE(prepared.error().code(), Code::kDeadlineExceeded) << "no answer";
+    if (prepared.error().code() == Code::kDeadlineExceeded) break;
+  }
+  done = true;
+  killer.join();
+  EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+}
+
+PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
+  SpawnerFixture spawner;
+  auto control = sys::UnixPair(SOCK_STREAM);
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr address{AF_UNIX, {}};
+  ASSERT_EQ(::bind(listener.get(), &address, sizeof address.sa_family), 0);  // no name: autobind
+  ASSERT_TRUE(control && ::listen(listener.get(), 8) == 0);
+  std::set<pid_t> killed;
+  for (int i = 0; i < 250; ++i) {
+    // The first may meet what the last builder was at.
+    for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) ::usleep(1000);
+    const std::vector<pid_t> builders = Builders(spawner);
+    for (uint32_t slot : {2u, 3u, 4u}) {
+      spawner.client().PrepareSlot(slot, {}, control->a.get(), listener.get(),
+                                   [](const Result<launch::PreparedSlot>&) {});
+    }
+    ::usleep(static_cast<useconds_t>(i * 20));
+    for (pid_t builder : builders) ::kill(builder, SIGKILL);
+    killed.insert(builders.begin(), builders.end());
+    spawner.Connect();  // nothing is in stock any more
+  }
+  EXPECT_GT(killed.size(), 200u);
+  for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) ::usleep(1000);
+  EXPECT_EQ(Builders(spawner).size(), 1u);
+}
+
+// The next builder is a fork of a spawner that has a connection: it must not keep it open.
+PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
+  SpawnerFixture spawner;
+  for (pid_t builder : Builders(spawner)) ::kill(builder, SIGKILL);
+  for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) ::usleep(1000);
+  ASSERT_EQ(Builders(spawner).size(), 1u);
+  const auto sockets = [](pid_t pid) {
+    std::set<std::string> links;
+    std::error_code error;
+    for (const auto& entry :
+         fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) {
+      const std::string link = fs::read_symlink(entry.path(), error);
+      if (link.starts_with("socket:")) links.insert(link);
+    }
+    return links;
+  };
+  const std::set<std::string> own = sockets(spawner.pid());
+  for (const std::string& link : sockets(Builders(spawner)[0])) EXPECT_EQ(own.count(link), 0u);
 }
 
 }  // namespace
