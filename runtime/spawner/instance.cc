@@ -59,6 +59,9 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
         }
         continue;
       }
+      // What is right is not written again: a spawner that died between the two calls would leave
+      // the next one, and with it the sandboxes of this one, without their number.
+      if (owner == run_dir) return Instance{number, std::move(file)};
       if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
                                                       0) != static_cast<ssize_t>(run_dir.size())) {
         return FailSys("write " + path);

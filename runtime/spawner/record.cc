@@ -14,11 +14,12 @@ namespace {
 
 constexpr size_t kMaxRecord = 8192;
 
+// Not a message: the next program reads it, of whatever version. Fields are only ever appended.
 std::string EncodeRecord(const Record& record) {
-  wire::Reply envelope;
-  envelope.sandboxes.push_back(record.sandbox);
-  envelope.text = std::to_string(record.start_time);
-  return envelope.Encode();
+  wire::Writer writer;
+  wire::Encode(writer, record.sandbox);
+  writer.U64(record.start_time);
+  return writer.Take();
 }
 
 Status WriteNewFile(int directory, const std::string& name, const Record& record) {
@@ -54,15 +55,14 @@ Result<std::vector<Record>> ReadRecords(int directory) {
   ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory));
   std::vector<Record> records;
   for (const std::string& name : names) {
-    auto bytes = sys::ReadFileAt(directory, name, kMaxRecord);
-    auto envelope =
-        bytes ? wire::DecodeReply(*bytes) : Result<wire::Reply>(Fail(std::move(bytes).error()));
-    if (!ValidSandboxId(name) || !envelope || envelope->sandboxes.size() != 1 ||
-        envelope->sandboxes[0].id != name) {
+    const auto bytes = sys::ReadFileAt(directory, name, kMaxRecord);
+    wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
+    Record record{wire::DecodeRecord(reader), reader.U64()};
+    if (!ValidSandboxId(name) || !reader.ok() || record.sandbox.id != name) {
       ::unlinkat(directory, name.c_str(), 0);
       continue;
     }
-    records.push_back({envelope->sandboxes[0], std::stoull("0" + envelope->text)});
+    records.push_back(std::move(record));
   }
   return records;
 }

@@ -23,7 +23,14 @@ std::vector<LayerId> GetLayers(Reader& reader, uint32_t limit) {
   return layers;
 }
 
-void PutRecord(Writer& writer, const SandboxRecord& record) {
+}  // namespace
+
+std::string_view StepName(Step step) {
+  const auto index = static_cast<size_t>(step);
+  return index < kStepNames.size() ? kStepNames[index] : "?";
+}
+
+void Encode(Writer& writer, const SandboxRecord& record) {
   writer.Text(record.id);
   writer.U32(record.slot);
   writer.U32(record.pid);
@@ -34,7 +41,7 @@ void PutRecord(Writer& writer, const SandboxRecord& record) {
   PutLayers(writer, record.layers);
 }
 
-SandboxRecord GetRecord(Reader& reader) {
+SandboxRecord DecodeRecord(Reader& reader) {
   SandboxRecord record;
   record.id = reader.Text();
   record.slot = reader.U32();
@@ -45,13 +52,6 @@ SandboxRecord GetRecord(Reader& reader) {
   record.oom_killed = reader.U8() != 0;
   record.layers = GetLayers(reader, kMaxLayers);
   return record;
-}
-
-}  // namespace
-
-std::string_view StepName(Step step) {
-  const auto index = static_cast<size_t>(step);
-  return index < kStepNames.size() ? kStepNames[index] : "?";
 }
 
 std::string Request::Encode() const {
@@ -98,7 +98,7 @@ std::string Reply::Encode() const {
   writer.U32(instance);
   writer.U8(cgroup_v2 ? 1 : 0);
   writer.Each(limits_available, [&](const std::string& name) { writer.Text(name); });
-  writer.Each(sandboxes, [&](const SandboxRecord& record) { PutRecord(writer, record); });
+  writer.Each(sandboxes, [&](const SandboxRecord& record) { wire::Encode(writer, record); });
   PutLayers(writer, prepared_slots);
   writer.Text(cgroup_path);
   writer.U32(pid);
@@ -121,7 +121,7 @@ Result<Reply> DecodeReply(std::string_view bytes) {
   reply.instance = reader.U32();
   reply.cgroup_v2 = reader.U8() != 0;
   reader.Each(kMaxNames, [&] { reply.limits_available.push_back(reader.Text()); });
-  reader.Each(kMaxRecords, [&] { reply.sandboxes.push_back(GetRecord(reader)); });
+  reader.Each(kMaxRecords, [&] { reply.sandboxes.push_back(DecodeRecord(reader)); });
   reply.prepared_slots = GetLayers(reader, kMaxRecords);
   reply.cgroup_path = reader.Text();
   reply.pid = reader.U32();

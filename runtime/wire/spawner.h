@@ -103,6 +103,8 @@ struct SandboxRecord {
   bool oom_killed = false;
   std::vector<LayerId> layers;
 };
+void Encode(Writer& writer, const SandboxRecord& record);
+SandboxRecord DecodeRecord(Reader& reader);
 
 struct Reply {
   uint64_t number = 0;

@@ -193,6 +193,48 @@ PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
 }
 
+// What a record holds is a promise to every later version, and no matter of the messages' form.
+PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  const auto started = sys::ProcessStartTime(static_cast<pid_t>(sandbox->built.pid));
+  ASSERT_TRUE(started);
+  spawner.KillProcess();
+  wire::Writer record;
+  record.Text(sandbox->plan.id);
+  record.U32(1);  // slot
+  record.U32(sandbox->built.pid);
+  record.U8(0);  // exited
+  record.U8(1);  // code_known
+  record.I64(0);
+  record.U8(0);  // oom_killed
+  record.U32(1);
+  record.U32(1);  // layers
+  record.U64(*started);
+  record.Text("of a later version");
+  const std::string path = spawner.run_dir() + "/spawner/records/" + sandbox->plan.id;
+  const auto file = sys::Open(path, O_WRONLY | O_TRUNC);
+  ASSERT_TRUE(file && sys::WriteAll(file->get(), record.Take()));
+  spawner.StartProcess();
+  spawner.Connect();
+  ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
+  SpawnerFixture::Claim(*sandbox, "echo alive");
+  EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()), "alive\n");
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
+// Sandboxes that live are found by it: a spawner that dies at its start must not lose it.
+PRIV_TEST(SpawnerLife, TheNumberOfTheInstanceIsNotWrittenAnew) {
+  SpawnerFixture spawner;
+  const std::string file = "/run/atoll-instances/" + std::to_string(spawner.hello().instance);
+  const auto written = fs::last_write_time(file);
+  spawner.KillProcess();
+  spawner.StartProcess();
+  spawner.Connect();
+  EXPECT_EQ(fs::last_write_time(file), written);
+}
+
 // Whatever is cloned into a group that was killed is killed at birth: before its first step.
 PRIV_TEST(SpawnerLife, ASlotThatDiesAtBirthIsAnError) {
   SpawnerFixture spawner;
