@@ -177,6 +177,11 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
   const uint64_t connection = connection_number_;
   const uint64_t number = request.number;
   const auto done = StatusSender(number);
+  using wire::RequestType;
+  if (ending_ && (request.type == RequestType::kPrepareSlot ||
+                  request.type == RequestType::kBuild || request.type == RequestType::kUnpack)) {
+    return done(Fail(Code::kUnavailable, "the spawner is stopping"));
+  }
   switch (request.type) {
     case wire::RequestType::kHello: {
       wire::Reply reply = Hello();
@@ -231,6 +236,7 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
       return Send(connection, reply);
     }
     case wire::RequestType::kStop:
+      ending_ = true;
       return sandboxes_.DestroyAll([this, done](const Status& status) {
         slots_.DropAll();
         slots_.DropStrays();

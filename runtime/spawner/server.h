@@ -49,6 +49,7 @@ class Server {
   UniqueFd signals_;
   UniqueFd connection_;
   uint64_t connection_number_ = 0;
+  bool ending_ = false;  // kStop was asked: nothing new is begun
   bool stopping_ = false;
   bool upgrading_ = false;
 };

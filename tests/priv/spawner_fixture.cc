@@ -121,6 +121,15 @@ void SpawnerFixture::KillProcess() {
   pid_ = -1;
 }
 
+void SpawnerFixture::AwaitEnd() {
+  client_.reset();
+  int status = -1;
+  ::waitpid(pid_, &status, 0);
+  EXPECT_EQ(status, 0) << "exit status of the spawner";
+  pid_ = -1;
+  ::rmdir(hello_.cgroup_path.c_str());
+}
+
 SpawnerFixture::~SpawnerFixture() {
   if (pid_ < 0) return;
   if (!client_) Connect();

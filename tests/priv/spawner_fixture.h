@@ -31,6 +31,8 @@ class SpawnerFixture {
   void Connect();
   void StartProcess();
   void KillProcess();
+  // Of one that was told to stop.
+  void AwaitEnd();
   // Until the present connection has ended.
   void AwaitLost();
 

@@ -113,6 +113,18 @@ PRIV_TEST(HostileDaemon, GarbageClosesTheConnectionOnly) {
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
 }
 
+PRIV_TEST(HostileDaemon, NothingIsBuiltBehindAStop) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox && spawner.Prepare(2));
+  bool stopped = false;
+  spawner.client().Stop([&](const Status&) { stopped = true; });
+  EXPECT_EQ(CodeName(BuildError(spawner, [](wire::Plan& plan) { plan.slot = 2; }).code()),
+            "unavailable");
+  EXPECT_TRUE(spawner.loop().RunUntil([&] { return stopped; }));
+  spawner.AwaitEnd();
+}
+
 PRIV_TEST(HostileDaemon, StrangersAreRefused) {
   SpawnerFixture spawner;
   // As a user that is neither root nor the daemon's; the socket's mode is taken out of the way.
