@@ -36,6 +36,7 @@ Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
                   "working directory '" + message.cwd + "': must be absolute");
     }
     sandbox->cwd = message.cwd;
+    if (message.cwd == "/") return {};  // where process 1 stands
     // As root, not as the image's user: OCI runtimes create it before they drop privileges.
     auto directory = MakeDirectory(message.cwd, Identity());
     if (!directory) return Fail(std::move(directory).error().Wrap("working directory"));

@@ -43,9 +43,7 @@ Status PassGate() {
   const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1));
   if (n < 0) return FailSys("read fd 3, the gate");
   if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
-  // Nothing else ever comes through it. Its number stays taken: see FillStdio.
-  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (null) ::dup3(null.get(), wire::kExecdGateFd, O_CLOEXEC);
+  // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
   return {};
 }
 

@@ -14,6 +14,8 @@
 namespace atl::sandbox {
 namespace {
 
+// More than a stock holds.
+constexpr int kMaxLostSlots = 64;
 constexpr int64_t kDestroyRetryUs = 5000 * 1000;
 // What a sandbox says about itself is shown, not stored without bound.
 constexpr size_t kMaxReportShown = 1024;
@@ -115,6 +117,7 @@ void Lifecycle::GotSlot(const std::string& id, Result<SlotPool::Ready> slot) {
   const auto addresses = netpolicy::AddressesOf(config_.instance, slot->number);
   auto asked = builder_.Build(entry->sandbox, std::move(slot->control), addresses, entry->config,
                               [this, id](Result<BuiltSandbox> r) {
+                                if (!r && LostSlot(id, r.error())) return TakeTurn(id);
                                 Built(id, std::move(r));
                                 EndTurn();
                               });
@@ -124,6 +127,21 @@ void Lifecycle::GotSlot(const std::string& id, Result<SlotPool::Ready> slot) {
   }
   BuildFailed(*entry, AsBuildError(std::move(asked).error()));
   EndTurn();
+}
+
+bool Lifecycle::LostSlot(const std::string& id, const Error& error) {
+  Entry* entry = Look(id);
+  if (error.code() != Code::kFailedPrecondition || entry == nullptr ||
+      entry->sandbox.state != State::kPending || ++entry->lost_slots > kMaxLostSlots) {
+    return false;
+  }
+  LogLine(LogLevel::kWarning, "a slot in stock was lost, taking another")
+      .Add("sandbox", id)
+      .Add("slot", entry->sandbox.slot);
+  ::unlink(SocketPathOf(id).c_str());
+  entry->spawned = false;
+  slots_.Release(std::exchange(entry->sandbox.slot, 0));
+  return true;
 }
 
 void Lifecycle::EndTurn() {
@@ -163,12 +181,12 @@ void Lifecycle::Published(Entry& entry) {
   ++stats_.created;
   stats_.create_micros += static_cast<uint64_t>(took_us);
   entry.config = {};
-  if (entry.sandbox.expires_at_ms) expiry_.Set(id, *entry.sandbox.expires_at_ms);
-  entry.control->Watch(
-      [this, id](Result<wire::StartReport> report) { Reported(id, std::move(report)); });
   // The answer first: whatever comes is news about a sandbox that the client knows.
   const Created created = std::exchange(entry.created, nullptr);
   if (created) created(entry.sandbox);
+  if (entry.sandbox.expires_at_ms) expiry_.Set(id, *entry.sandbox.expires_at_ms);
+  entry.control->Watch(
+      [this, id](Result<wire::StartReport> report) { Reported(id, std::move(report)); });
   LogLine(LogLevel::kInfo, "sandbox created").Add("sandbox", id).Add("took_us", took_us);
   Entry* still = Look(id);
   if (still != nullptr && still->early_exit) {

@@ -117,6 +117,7 @@ class Lifecycle {
     int64_t asked_us = 0;
     std::optional<wire::SandboxRecord> early_exit;
     std::unique_ptr<ControlChannel> control;  // until the report has come
+    int lost_slots = 0;
     bool stored = false;
     bool holds_layers = false;
     bool spawned = false;    // the spawner may know it
@@ -132,6 +133,9 @@ class Lifecycle {
   Result<Entry> Prepare(const CreateSpec& spec) const;
   void TakeTurn(const std::string& id);
   void GotSlot(const std::string& id, Result<SlotPool::Ready> slot);
+  // True if the spawner had the slot no more (its execd was killed in stock, by the host's
+  // out-of-memory killer for instance) and another one is worth taking.
+  bool LostSlot(const std::string& id, const Error& error);
   void Built(const std::string& id, Result<BuiltSandbox> result);
   void BuildFailed(Entry& entry, Error error);
   void Published(Entry& entry);

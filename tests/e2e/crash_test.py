@@ -1,5 +1,6 @@
 """What holds when a process of Atoll dies at the worst moment."""
 import os
+import pathlib
 import signal
 import threading
 import unittest
@@ -103,6 +104,26 @@ class DaemonDies(unittest.TestCase):
             daemon.stop()
             daemon.start()
             self.assertIn(box, known(daemon))
+
+
+class SlotsDie(unittest.TestCase):
+    def test_a_create_takes_another_slot(self):
+        """The host's out-of-memory killer may choose an execd that waits for its sandbox."""
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            daemon.delete(daemon.create(image))
+            spawner = daemon.spawner_pid()
+            children = pathlib.Path(f'/proc/{spawner}/task/{spawner}/children')
+
+            def parked():
+                pids = [int(pid) for pid in children.read_text(encoding='ascii').split()]
+                return [pid for pid in pids if
+                        pathlib.Path(f'/proc/{pid}/comm').read_text(encoding='ascii') == 'execd\n']
+            atoll.until(lambda: len(parked()) >= 8, 20 * SLOWNESS)
+            for pid in parked():
+                os.kill(pid, signal.SIGKILL)
+            for _ in range(3):
+                self.assertEqual(daemon.run(daemon.create(image), 'echo here').stdout, 'here')
 
 
 class SpawnerDies(unittest.TestCase):

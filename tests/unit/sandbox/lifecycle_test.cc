@@ -203,6 +203,33 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   EXPECT_TRUE(lifecycle->admission().idle());
 }
 
+TEST_F(LifecycleTest, ASlotThatWasLostIsReplaced) {
+  const auto answer = Create();
+  const uint32_t lost = spawner.builds[0].plan.slot;
+  spawner.AnswerBuild(Fail(Code::kFailedPrecondition, "step check: slot: not prepared"));
+  loop.Run();
+  ASSERT_FALSE(answer->called);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  EXPECT_NE(spawner.builds[0].plan.slot, lost);
+  EXPECT_EQ(network.detached, (std::vector<uint32_t>{lost}));
+  spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_TRUE(SocketExists(answer->result->id));
+  EXPECT_TRUE(lifecycle->admission().idle());
+}
+
+TEST_F(LifecycleTest, SlotsThatAreAlwaysLostEndTheCreate) {
+  const auto answer = Create();
+  for (int i = 0; i < 200 && !answer->called; ++i) {
+    ASSERT_EQ(spawner.builds.size(), 1U);
+    spawner.AnswerBuild(Fail(Code::kFailedPrecondition, "step check: slot: not prepared"));
+    loop.Pass(100'000);
+  }
+  ASSERT_TRUE(answer->called);
+  EXPECT_EQ(answer->result.error().code(), Code::kInternal);
+  EXPECT_TRUE(lifecycle->admission().idle());
+}
+
 TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
   // Somebody else holds the database's write lock.
   sqlite::Options impatient;
