@@ -94,7 +94,11 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.record.start_time = slot->start_time;
   by_pid_[slot->execd] = plan.id;
   const auto fail = [&](Status status, Step step) {
-    outcome.status = std::move(status);
+    // The slot's execd was killed, and we have not been told yet: as if it were not prepared.
+    const bool lost = status.error().error_number() == ESRCH ||  // setns
+                      status.error().error_number() == EPIPE;    // its gate
+    outcome.status = lost ? Status(Fail(Code::kFailedPrecondition, "the slot's execd has ended"))
+                          : std::move(status);
     outcome.step = step;
     sandbox.build_failed = true;
     // Answered only when nothing of it is left.

@@ -116,9 +116,14 @@ class SlotsDie(unittest.TestCase):
             children = pathlib.Path(f'/proc/{spawner}/task/{spawner}/children')
 
             def parked():
-                pids = [int(pid) for pid in children.read_text(encoding='ascii').split()]
-                return [pid for pid in pids if
-                        pathlib.Path(f'/proc/{pid}/comm').read_text(encoding='ascii') == 'execd\n']
+                found = []
+                for pid in children.read_text(encoding='ascii').split():
+                    try:
+                        name = pathlib.Path('/proc', pid, 'comm').read_text(encoding='ascii')
+                    except OSError:  # ended since
+                        continue
+                    found += [int(pid)] if name == 'execd\n' else []
+                return found
             atoll.until(lambda: len(parked()) >= 8, 20 * SLOWNESS)
             for pid in parked():
                 os.kill(pid, signal.SIGKILL)
