@@ -17,6 +17,8 @@
 namespace atl::spawner {
 namespace {
 
+constexpr int kStrayPatienceMs = 1000;
+
 // Process 1 alone is in the group: once it is reaped the group is empty.
 void End(const Slot& slot) {
   int status;
@@ -74,10 +76,16 @@ void Slots::Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control,
   }
   // What a spawner that died left behind must not be inherited.
   if (!clean_[slot]) {
-    const Status clean = Dismantle(slot);
+    const Status clean = ClearStray(slot);
     if (!clean) return done(Fail(clean.error()));
   }
-  const Status asked = builder_->Ask(slot, limits, control.get(), listener.get());
+  Status asked = builder_->Ask(slot, limits, control.get(), listener.get());
+  if (!asked) {
+    // It has died, and its channel has not told us yet.
+    BuilderDied(asked.error());
+    asked = Start();
+    if (asked) asked = builder_->Ask(slot, limits, control.get(), listener.get());
+  }
   if (!asked) return done(Fail(asked.error()));
   clean_[slot] = false;
   pending_[slot] = Pending{limits, std::move(done)};
@@ -185,6 +193,15 @@ Status Slots::Dismantle(uint32_t slot) {
   ATOLL_TRY(janitor_.Discard(host_.store.root(), Store::UpperPath(slot)));
   clean_[slot] = true;
   return {};
+}
+
+Status Slots::ClearStray(uint32_t slot) {
+  Status cleared = Dismantle(slot);
+  if (cleared || cleared.error().error_number() != EBUSY) return cleared;
+  // What a builder that died was making: it ends by itself, as nobody holds its gate, but not yet.
+  ATOLL_TRY(host_.cgroups.Kill(SlotGroup(slot)));
+  ATOLL_TRY(host_.cgroups.AwaitEmpty(SlotGroup(slot), kStrayPatienceMs));
+  return Dismantle(slot);
 }
 
 bool Slots::OnChildExit(pid_t pid) {

@@ -73,6 +73,8 @@ class Slots {
     wire::Limits limits;
     Done done;
   };
+  // What an earlier spawner or builder has left of a slot.
+  Status ClearStray(uint32_t slot);
   void Receive();
   void BuilderDied(const Error& error);
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
 #include "tests/priv/priv_test.h"
@@ -265,20 +266,22 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
   ASSERT_TRUE(control && ::listen(listener.get(), 8) == 0);
   std::set<pid_t> killed;
   for (int i = 0; i < 250; ++i) {
-    // The first may meet what the last builder was at.
-    for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) ::usleep(1000);
+    // The first may go to the builder that has just died.
+    for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
     const std::vector<pid_t> builders = Builders(spawner);
     for (uint32_t slot : {2u, 3u, 4u}) {
       spawner.client().PrepareSlot(slot, {}, control->a.get(), listener.get(),
                                    [](const Result<launch::PreparedSlot>&) {});
     }
-    ::usleep(static_cast<useconds_t>(i * 20));
+    // At another moment of its work in each round.
+    const int64_t moment = SystemClock().BootMicros() + i * 20;
+    while (SystemClock().BootMicros() < moment) continue;
     for (pid_t builder : builders) ::kill(builder, SIGKILL);
     killed.insert(builders.begin(), builders.end());
     spawner.Connect();  // nothing is in stock any more
   }
   EXPECT_GT(killed.size(), 200u);
-  for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) ::usleep(1000);
+  for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
   EXPECT_EQ(Builders(spawner).size(), 1u);
 }
 
@@ -286,7 +289,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
 PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
   SpawnerFixture spawner;
   for (pid_t builder : Builders(spawner)) ::kill(builder, SIGKILL);
-  for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) ::usleep(1000);
+  for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
   ASSERT_EQ(Builders(spawner).size(), 1u);
   const auto sockets = [](pid_t pid) {
     std::set<std::string> links;
