@@ -77,6 +77,10 @@ class Recogniser final : public beast::http::basic_parser<kIsRequest> {
   bool head_done_ = false;
 };
 
+// "0\r\n\r\n". Beast asserts that the end of a chunked body is as long as that when it looks at its
+// head again, and a piece that ends within it would end the process.
+constexpr size_t kShortestEnd = 5;
+
 Error ParseError(const beast::error_code& ec) {
   const bool size = ec == beast::http::error::header_limit;
   return Error(size ? Code::kResourceExhausted : Code::kInvalidArgument,
@@ -126,6 +130,7 @@ struct Parser::Impl {
   std::optional<Recogniser<false>> response;
   const size_t limit;
   size_t head_used = 0;
+  bool starved = false;  // in the body: what there was did not make a chunk's head
   bool head_taken = false;
 };
 
@@ -150,9 +155,11 @@ Result<size_t> Parser::Feed(std::string_view bytes, BodySink* sink) {
       // at any size.
       std::string_view rest = bytes.substr(used);
       if (in_head) rest = rest.substr(0, impl_->limit - impl_->head_used);
+      if (impl_->starved && rest.size() < kShortestEnd) break;
       beast::error_code ec;
       const size_t n = parser.put(boost::asio::const_buffer(rest.data(), rest.size()), ec);
       used += n;
+      impl_->starved = !in_head && n == 0 && ec == beast::http::error::need_more;
       if (in_head) impl_->head_used += n;
       if (parser.is_header_done() && in_head) {
         impl_->TakeHead();
