@@ -1,4 +1,5 @@
 #include "execd/connection.h"
+#include "runtime/http/ascii.h"
 
 #include <malloc.h>
 #include <sys/epoll.h>
@@ -236,7 +237,7 @@ void Connection::Dispatch() {
   state_ = State::kBody;
   server_.handler_(exchange_);
   const std::string* expect = exchange_->head().Find("expect");
-  if (expect && EqualNoCase(*expect, "100-continue") && exchange_->on_data_ &&
+  if (expect && http::EqualNoCase(*expect, "100-continue") && exchange_->on_data_ &&
       !exchange_->started()) {
     out_.append("HTTP/1.1 100 Continue\r\n\r\n");
     ScheduleFlush();

@@ -4,6 +4,8 @@
 
 #include "execd/connection.h"
 #include "execd/json.h"
+#include "runtime/http/ascii.h"
+#include "runtime/http/query.h"
 
 namespace atl::execd {
 namespace {
@@ -67,8 +69,8 @@ std::string_view StatusText(int status) {
 
 Exchange::Exchange(Connection* connection, http::Head head)
     : connection_(connection), head_(std::move(head)) {
-  if (!PercentDecode(raw_path(), &path_)) path_.clear();
-  query_ = ParseQuery(raw_query());
+  if (!http::PercentDecode(raw_path(), &path_)) path_.clear();
+  query_ = http::ParseQuery(raw_query());
 }
 
 std::string_view Exchange::raw_path() const {
@@ -199,7 +201,8 @@ void Exchange::StartStream(int status, const HeaderList& headers, const uint64_t
   }
   if (chunked_) out.append("Transfer-Encoding: chunked\r\n");
   bool says_connection = false;
-  for (const auto& header : headers) says_connection |= EqualNoCase(header.first, "connection");
+  for (const auto& header : headers)
+    says_connection |= http::EqualNoCase(header.first, "connection");
   if (!connection_->keep_alive_ && !says_connection) out.append("Connection: close\r\n");
   out.append("\r\n");
   connection_->ScheduleFlush();

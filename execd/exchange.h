@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "execd/text.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/parser.h"
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "runtime/base/sys.h"
+#include "runtime/http/ascii.h"
 
 namespace atl::execd {
 namespace {
@@ -68,7 +69,7 @@ class Production : public std::enable_shared_from_this<Production> {
       std::string_view type;
       HeaderList rest;
       for (const auto& [name, value] : headers_) {
-        if (EqualNoCase(name, "content-type")) {
+        if (http::EqualNoCase(name, "content-type")) {
           type = value;
         } else {
           rest.emplace_back(name, value);

@@ -1,27 +1,10 @@
 #include <cstring>
 
 #include "execd/json.h"
+#include "runtime/http/ascii.h"
 
 namespace atl::execd {
 namespace {
-
-char Lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-}
-
-bool EqualNoCase(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (Lower(a[i]) != Lower(b[i])) return false;
-  }
-  return true;
-}
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (Lower(c) >= 'a' && Lower(c) <= 'f') return Lower(c) - 'a' + 10;
-  return -1;
-}
 
 size_t EncodeUtf8(uint32_t code, char* out) {
   if (code < 0x80) {
@@ -174,7 +157,7 @@ class JsonReader {
     if (at_ + 4 > text_.size()) return false;
     uint32_t value = 0;
     for (int i = 0; i < 4; ++i) {
-      const int digit = HexDigit(text_[at_ + static_cast<size_t>(i)]);
+      const int digit = http::HexValue(text_[at_ + static_cast<size_t>(i)]);
       if (digit < 0) return false;
       value = value * 16 + static_cast<uint32_t>(digit);
     }
@@ -311,7 +294,7 @@ JsonValue JsonValue::Find(std::string_view name) const {
   JsonValue found;
   if (!is(JsonType::kObject)) return found;
   for (JsonValue member = first(); member.present(); member = member.next()) {
-    if (EqualNoCase(member.name(), name)) found = member;
+    if (http::EqualNoCase(member.name(), name)) found = member;
   }
   return found;
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "execd/text.h"
+#include "runtime/http/ascii.h"
 
 namespace atl::execd {
 namespace {
@@ -36,7 +36,7 @@ bool Parameter(std::string_view header, std::string_view name, std::string* valu
       out = Trim(header.substr(i, end - i));
       i = end;
     }
-    if (EqualNoCase(key, name)) {
+    if (http::EqualNoCase(key, name)) {
       *value = std::move(out);
       return true;
     }
@@ -50,7 +50,7 @@ bool Parameter(std::string_view header, std::string_view name, std::string* valu
 Result<std::string> MultipartBoundary(std::string_view content_type) {
   const std::string_view type = Trim(content_type.substr(0, content_type.find(';')));
   std::string boundary;
-  if (!EqualNoCase(type, "multipart/form-data") ||
+  if (!http::EqualNoCase(type, "multipart/form-data") ||
       !Parameter(content_type, "boundary", &boundary)) {
     return Fail(Code::kInvalidArgument,
                 "Content-Type: must be multipart/form-data with a boundary");
@@ -162,7 +162,7 @@ Status MultipartParser::ParseHead(std::string_view head) {
     head = end == std::string_view::npos ? std::string_view() : head.substr(end + 2);
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
-    if (!EqualNoCase(Trim(line.substr(0, colon)), "content-disposition")) continue;
+    if (!http::EqualNoCase(Trim(line.substr(0, colon)), "content-disposition")) continue;
     const std::string_view value = Trim(line.substr(colon + 1));
     Parameter(value, "name", &name);
     has_filename =

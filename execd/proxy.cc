@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/sys.h"
+#include "runtime/http/ascii.h"
 #include "runtime/http/parser.h"
 
 namespace atl::execd {
@@ -92,7 +93,7 @@ bool HopByHop(std::string_view name) {
   for (const std::string_view one :
        {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
         "transfer-encoding", "upgrade", "proxy-connection", "content-length"}) {
-    if (EqualNoCase(name, one)) return true;
+    if (http::EqualNoCase(name, one)) return true;
   }
   return false;
 }
@@ -100,7 +101,7 @@ bool HopByHop(std::string_view name) {
 // Named by the Connection header: hop-by-hop as well.
 bool Listed(const http::Head& head, std::string_view name) {
   for (const auto& [key, value] : head.headers) {
-    if (!EqualNoCase(key, "connection")) continue;
+    if (!http::EqualNoCase(key, "connection")) continue;
     std::string_view rest = value;
     while (!rest.empty()) {
       const size_t end = rest.find(',');
@@ -108,7 +109,7 @@ bool Listed(const http::Head& head, std::string_view name) {
       rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
       while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
       while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
-      if (EqualNoCase(item, name)) return true;
+      if (http::EqualNoCase(item, name)) return true;
     }
   }
   return false;
@@ -116,7 +117,7 @@ bool Listed(const http::Head& head, std::string_view name) {
 
 bool IsUpgrade(const http::Head& head) {
   const std::string* upgrade = head.Find("upgrade");
-  return upgrade && EqualNoCase(*upgrade, "websocket") && Listed(head, "upgrade");
+  return upgrade && http::EqualNoCase(*upgrade, "websocket") && Listed(head, "upgrade");
 }
 
 // One request on its way: connect, send, stream the answer back.
@@ -184,9 +185,10 @@ std::string Forward::RequestHead(const std::string& target) const {
   std::string out = head.method + " " + target + " HTTP/1.1\r\n";
   for (const auto& [name, value] : head.headers) {
     // The token is between the daemon and us; a server in the sandbox has no business with it.
-    if (HopByHop(name) || Listed(head, name) || EqualNoCase(name, "x-execd-access-token") ||
-        EqualNoCase(name, "x-forwarded-for") || EqualNoCase(name, "x-forwarded-proto") ||
-        EqualNoCase(name, "x-forwarded-host") || EqualNoCase(name, "expect")) {
+    if (HopByHop(name) || Listed(head, name) || http::EqualNoCase(name, "x-execd-access-token") ||
+        http::EqualNoCase(name, "x-forwarded-for") ||
+        http::EqualNoCase(name, "x-forwarded-proto") ||
+        http::EqualNoCase(name, "x-forwarded-host") || http::EqualNoCase(name, "expect")) {
       continue;
     }
     out.append(name).append(": ").append(value).append("\r\n");
@@ -370,7 +372,7 @@ void Forward::AnswerHead() {
   if (head.status == 101 && upgrade_) {
     std::string raw = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n";
     for (const auto& [name, value] : head.headers) {
-      if (EqualNoCase(name, "connection")) continue;
+      if (http::EqualNoCase(name, "connection")) continue;
       raw.append(name).append(": ").append(value).append("\r\n");
     }
     tunnel_ = true;

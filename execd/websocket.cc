@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "execd/text.h"
+#include "runtime/http/ascii.h"
 
 namespace atl::execd {
 namespace {
@@ -77,7 +77,7 @@ bool HasToken(const std::string* header, std::string_view token) {
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
     while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
     while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
-    if (EqualNoCase(item, token)) return true;
+    if (http::EqualNoCase(item, token)) return true;
   }
   return false;
 }

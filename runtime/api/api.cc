@@ -8,6 +8,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/proxy.h"
+#include "runtime/http/query.h"
 #include "runtime/sandbox/metrics.h"
 
 namespace atl::api {

@@ -5,6 +5,7 @@
 #include "runtime/api/json.h"
 #include "runtime/api/proxy.h"
 #include "runtime/api/validation.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {

@@ -11,6 +11,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/render.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 

@@ -4,6 +4,7 @@
 
 #include "runtime/api/validation.h"
 #include "runtime/http/message.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {

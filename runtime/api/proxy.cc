@@ -6,6 +6,7 @@
 #include "runtime/api/auth.h"
 #include "runtime/api/error_map.h"
 #include "runtime/base/sandbox_id.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {

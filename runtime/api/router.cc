@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/http/query.h"
+
 namespace atl::api {
 namespace {
 

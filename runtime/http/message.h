@@ -41,9 +41,4 @@ struct Response {
   std::string body;
 };
 
-// %XX decoded; false for a malformed escape. '+' stays '+'.
-bool PercentDecode(std::string_view text, std::string* out);
-// name=value pairs in order, both decoded ('+' is a space here).
-std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query);
-
 }  // namespace atl::http

@@ -4,16 +4,12 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <limits>
 
+#include "runtime/http/ascii.h"
+
 namespace atl::http {
 namespace {
 
 namespace beast = boost::beast;
-
-bool EqualNoCase(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
-}
 
 std::string_view View(beast::string_view text) {
   return {text.data(), text.size()};

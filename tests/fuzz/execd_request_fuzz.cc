@@ -8,7 +8,7 @@
 #include "execd/command_request.h"
 #include "execd/glob.h"
 #include "execd/json.h"
-#include "execd/text.h"
+#include "runtime/http/query.h"
 
 namespace {
 
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (request->command.find('\0') != std::string::npos) __builtin_trap();
   }
   CheckString(bytes);
-  const auto pairs = atl::execd::ParseQuery(bytes);
+  const auto pairs = atl::http::ParseQuery(bytes);
   if (pairs.size() > bytes.size()) __builtin_trap();
   const size_t half = bytes.size() / 2;
   if (const auto glob = atl::execd::Glob::Parse(bytes.substr(0, half))) {

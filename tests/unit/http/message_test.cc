@@ -1,4 +1,5 @@
 #include "runtime/http/message.h"
+#include "runtime/http/query.h"
 
 #include <gtest/gtest.h>
 
