@@ -28,6 +28,7 @@ Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& im
   AddSandboxRoutes();
   AddImageRoutes();
   AddOperatorRoutes();
+  AddDiagnosticsRoutes();
   AddRefusals();
 }
 
@@ -123,10 +124,6 @@ void Api::AddRefusals() {
   refuse("POST", "/sandboxes/{}/pause", "SANDBOX::API_NOT_SUPPORTED", "pausing a sandbox");
   refuse("POST", "/sandboxes/{}/resume", "SANDBOX::API_NOT_SUPPORTED", "resuming a sandbox");
   refuse("PATCH", "/sandboxes/{}/metadata", "SANDBOX::API_NOT_SUPPORTED", "changing metadata");
-  for (const char* kind : {"logs", "events", "inspect", "summary"}) {
-    const std::string pattern = std::string("/sandboxes/{}/diagnostics/") + kind;
-    refuse("GET", pattern.c_str(), "DIAGNOSTICS_NOT_IMPLEMENTED", "the diagnostics API");
-  }
   refuse("POST", "/sandboxes/{}/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "taking snapshots");
   refuse("GET", "/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
   refuse("GET", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");

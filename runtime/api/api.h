@@ -9,6 +9,7 @@
 #include <string>
 
 #include "images/image_store.h"
+#include "runtime/api/diagnostics.h"
 #include "runtime/api/router.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/lifecycle.h"
@@ -36,6 +37,7 @@ class Api {
   void AddSandboxRoutes();
   void AddImageRoutes();
   void AddOperatorRoutes();
+  void AddDiagnosticsRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
@@ -44,6 +46,11 @@ class Api {
   void DeleteSandbox(const Call& call);
   void RenewSandbox(const Call& call);
   void GetEndpoint(const Call& call);
+  void GetLogs(const Call& call);
+  void GetEvents(const Call& call);
+  void Inspect(const Call& call);
+  void Summarise(const Call& call);
+  Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
   void ImportImage(const Call& call);
   void ImportSaved(const Call& call, UniqueFd archive, std::string name);
   void Shutdown(const Call& call);

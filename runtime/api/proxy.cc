@@ -13,7 +13,9 @@ namespace {
 
 // Cookie and Authorization belong to this daemon's origin, which all sandboxes share in a browser:
 // what one of them set must not reach another.
-constexpr const char* kNeverPassed[] = {kApiKeyHeader, "Authorization", "Cookie"};
+// The last one opens what execd has for this daemon alone.
+constexpr const char* kNeverPassed[] = {kApiKeyHeader, "Authorization", "Cookie",
+                                        sandbox::kExecdInternalHeader};
 
 // True if a segment of the path is "." or "..", however it is written. execd's own paths and the
 // ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
@@ -33,6 +35,13 @@ bool HasDotSegment(std::string_view rest) {
     path.remove_prefix(end);
   }
   return false;
+}
+
+// execd compares decoded paths.
+bool IsForDaemonOnly(std::string_view rest) {
+  std::string decoded;
+  return http::PercentDecode(rest.substr(0, rest.find('?')), &decoded) &&
+         decoded.starts_with(sandbox::kExecdInternalRoute);
 }
 
 void SetForwarded(const http::Request& request, http::Upstream* upstream) {
@@ -110,6 +119,9 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const ProxyTarg
     if (!sandbox->access_token.empty()) {
       upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
     }
+  }
+  if (execd && IsForDaemonOnly(target.rest)) {
+    return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");
   }
   if (!target.rest.starts_with('/')) upstream.target.push_back('/');
   upstream.target.append(target.rest);

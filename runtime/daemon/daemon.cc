@@ -65,6 +65,7 @@ Status Daemon::Open() {
   lifecycle.limits_available = opened_.hello.limits_available;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
+  lifecycle.log_directory = StateDir(config_) + "/logs";
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_},

@@ -23,7 +23,9 @@
 #include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/history.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
@@ -41,6 +43,10 @@ struct LifecycleConfig {
   size_t build_queue = 1024;
   std::string host_arch = "amd64";
   bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
+  // See EntrypointLogs::Config.
+  std::string log_directory;
+  uint64_t log_max_bytes = 1 << 20;
+  int64_t log_keep_after_removal_seconds = 0;
 };
 
 struct LifecycleStats {
@@ -103,6 +109,11 @@ class Lifecycle {
   std::string SocketPathOf(const std::string& id) const {
     return SocketPath(config_.socket_directory, id);
   }
+  EntrypointLogs& logs() { return logs_; }
+  // What has happened to a sandbox that is still found. Oldest first.
+  Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
+  // Its IPv4 and IPv6 address; empty if it has none (any more).
+  std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
   const LifecycleStats& stats() const { return stats_; }
   const Admission& admission() const { return admission_; }
   const SlotPool& slots() const { return slots_; }
@@ -142,6 +153,11 @@ class Lifecycle {
   void Reported(const std::string& id, Result<wire::StartReport> report);
   void Exited(Entry& entry, const wire::SandboxRecord& record);
   void EndTurn();
+  // The report has come: what follows it is output.
+  void FollowOutput(Entry& entry);
+  // Logs and history: what fails here costs them, not the sandboxes.
+  void StartDiagnostics();
+  void Note(const Sandbox& sandbox, std::string kind);
 
   // Does what the table says for `event`. The new state is in the store before anything follows
   // from it; if it cannot be written, nothing has changed. The entry may be gone afterwards.
@@ -172,6 +188,8 @@ class Lifecycle {
   Admission admission_;
   Builder builder_;
   Expiry expiry_;
+  EntrypointLogs logs_;
+  std::unique_ptr<History> history_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   LifecycleStats stats_;

@@ -26,6 +26,7 @@ Status Lifecycle::Start(const wire::Reply& hello) {
       expiry_.Set(id, *kept.sandbox.expires_at_ms);
     }
   }
+  StartDiagnostics();
   // Before the pool makes those of new slots.
   RemoveStaleSockets();
   Reconcile(hello);
@@ -47,6 +48,9 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
   slots_.Reset(slots, hello.prepared_slots);
 
   for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
+  for (const std::string& id : plan.adopted) {
+    logs_.Adopt(id, SocketPathOf(id), Look(id)->sandbox.access_token);
+  }
   for (const std::string& id : plan.vanished) {
     ApplyAnyway(
         *Look(id), Event::kVanished,
@@ -106,6 +110,8 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     // What fails here is said, the rest is done all the same.
     Status removed = network_.RemoveAll();
     Status forgotten = store_.RemoveAll();
+    logs_.RemoveAll();
+    if (history_) history_->RemoveAll();
     entries_.clear();
     layer_users_.clear();
     RemoveStaleSockets();

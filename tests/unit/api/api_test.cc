@@ -29,6 +29,7 @@ class FakeExchange final : public http::Exchange {
     done(Fail(Error(Code::kResourceExhausted, "disk full", ENOSPC)));
   }
   void Respond(http::Response r) override { response = std::move(r); }
+  std::shared_ptr<http::ResponseStream> Stream(http::Response) override { return nullptr; }
   void Forward(http::Upstream u) override { upstream = std::move(u); }
 
   http::Request head;
