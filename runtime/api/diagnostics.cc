@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kDefaultSinceMs = int64_t{10} * 60 * 1000;
 constexpr int64_t kMaxSinceMs = int64_t{100} * 365 * 24 * 3600 * 1000;
+constexpr int64_t kMaxTail = 10000;
+constexpr int64_t kMaxEvents = 500;
 constexpr size_t kLabelWidth = 12;
 
 // One line of valid UTF-8, whatever is in `text`.
@@ -114,18 +116,16 @@ int64_t ParseSince(std::string_view text) {
   return std::max<int64_t>(1, number > kMaxSinceMs / unit ? kMaxSinceMs : number * unit);
 }
 
-Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t tail,
-                                               int64_t limit) {
+Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t limit) {
   DiagnosticsQuery asked;
-  asked.tail = tail;
   asked.limit = limit;
   Problems problems;
   for (const auto& [name, value] : http::ParseQuery(query)) {
     if (name == "scope") asked.scope = value;
     if (name == "tail") {
-      ParseInteger(value, {"query", "tail"}, 1, 10000, &problems, &asked.tail);
+      ParseInteger(value, {"query", "tail"}, 1, kMaxTail, &problems, &asked.tail.emplace());
     } else if (name == "limit" || name == "event_limit") {
-      ParseInteger(value, {"query", name}, 1, 500, &problems, &asked.limit);
+      ParseInteger(value, {"query", name}, 1, kMaxEvents, &problems, &asked.limit);
     } else if (name == "since") {
       asked.since_ms = ParseSince(value);
     } else if (name == "follow") {

@@ -17,13 +17,13 @@ namespace atl::api {
 // What the query of a diagnostics route asks for.
 struct DiagnosticsQuery {
   std::optional<std::string> scope;  // present: the stable API
-  int64_t tail = 0;                  // lines of the log
+  std::optional<int64_t> tail;       // lines of the log
   int64_t since_ms = 0;              // length of time before now; 0: all
   int64_t limit = 0;                 // events
   bool follow = false;
 };
-// `tail` and `event_limit` as defaults; "limit" and "event_limit" are one.
-Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t tail, int64_t limit);
+// "limit" and "event_limit" are one; `limit` is its default.
+Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t limit);
 
 // "90s", "10m", "2h", "1d"; anything else is ten minutes, as upstream has it.
 int64_t ParseSince(std::string_view text);

@@ -54,9 +54,9 @@ http::Response Descriptor(const std::string& id, const char* kind, const std::st
   return JsonResponse(200, body);
 }
 
-sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked) {
+sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked, int64_t tail) {
   sandbox::LogQuery query;
-  query.tail = static_cast<size_t>(asked.tail);
+  query.tail = static_cast<size_t>(asked.tail.value_or(tail));
   if (asked.since_ms > 0) query.since_us = (SystemClock().UnixMillis() - asked.since_ms) * 1000;
   return query;
 }
@@ -80,7 +80,7 @@ void Api::AddDiagnosticsRoutes() {
 
 void Api::GetLogs(const Call& call) {
   const std::string& id = call.args[0];
-  auto asked = ParseDiagnosticsQuery(call.request().query(), kTail, kEvents);
+  auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = lifecycle_.Find(id);
   // The log may be kept for longer than its sandbox.
@@ -88,14 +88,15 @@ void Api::GetLogs(const Call& call) {
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
   }
-  sandbox::LogQuery query = asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked);
   if (asked->follow && !asked->scope) {
+    sandbox::LogQuery query = AsLogQuery(*asked, 0);
     query.follow = true;
     auto stream = call.Stream(Text({}, true));
     return FollowLog(lifecycle_.logs(), id, IsAlive(found),
                      std::make_shared<sandbox::LogReader>(query), std::move(stream));
   }
-  const auto reader = std::make_shared<sandbox::LogReader>(query);
+  const auto reader = std::make_shared<sandbox::LogReader>(
+      asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));
   lifecycle_.logs().Read(id, reader, [call, reader, scope = asked->scope](std::string text) {
     if (scope) {
       return call.Respond(
@@ -107,7 +108,7 @@ void Api::GetLogs(const Call& call) {
 
 void Api::GetEvents(const Call& call) {
   const std::string& id = call.args[0];
-  auto asked = ParseDiagnosticsQuery(call.request().query(), kTail, kEvents);
+  auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = lifecycle_.Find(id);
   if (found == nullptr) return call.Respond(NotFound(id));
@@ -128,11 +129,11 @@ void Api::Inspect(const Call& call) {
 }
 
 void Api::Summarise(const Call& call) {
-  auto asked = ParseDiagnosticsQuery(call.request().query(), kSummaryTail, kSummaryEvents);
+  auto asked = ParseDiagnosticsQuery(call.request().query(), kSummaryEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const std::string& id = call.args[0];
   if (lifecycle_.Find(id) == nullptr) return call.Respond(NotFound(id));
-  const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked));
+  const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked, kSummaryTail));
   lifecycle_.logs().Read(
       id, reader, [this, call, reader, limit = asked->limit](const std::string& logs) {
         // It may have been deleted while its log was read.

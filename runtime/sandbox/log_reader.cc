@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <utility>
 
 namespace atl::sandbox {
 namespace {
 
-// For somebody who follows: as much as one read of a slow client's connection is worth.
-constexpr size_t kStep = 256 << 10;
+// One part, for somebody who follows: short lines become text of fifteen times the size, which a
+// slow client makes us hold.
+constexpr size_t kStep = 32 << 10;
+static_assert(kStep > wire::kMaxOutputFrame);
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 // The length of the well-formed sequence at the start of `text`, 0 if there is none
@@ -102,49 +105,59 @@ void OutputLines::Finish(const Sink& sink) {
 
 std::string LogReader::Read(const LogStore::Files& files) {
   const bool first = !std::exchange(begun_, true);
+  if (!query_.follow || (first && query_.tail > 0)) return ReadLast(files);
+  std::string text;
+  ReadFiles(files, false, [&](int64_t time_us, const std::string& line) {
+    if (time_us >= query_.since_us) text += line;
+  });
+  return text;
+}
+
+std::string LogReader::ReadLast(const LogStore::Files& files) {
+  std::deque<std::string> lines;
+  size_t bytes = 0;
+  const auto sink = [&](int64_t time_us, std::string line) {
+    if (time_us < query_.since_us) return;
+    bytes += line.size();
+    lines.push_back(std::move(line));
+    for (;;) {
+      const bool too_many = query_.tail > 0 && lines.size() > query_.tail;
+      const bool too_large = bytes > query_.max_bytes && lines.size() > 1;
+      if (!too_many && !too_large) return;
+      truncated_ = truncated_ || !too_many;
+      bytes -= lines.front().size();
+      lines.pop_front();
+    }
+  };
+  ReadFiles(files, true, sink);
+  if (!query_.follow) lines_.Finish(sink);
+  std::string text;
+  text.reserve(bytes);
+  for (const std::string& line : lines) text += line;
+  return text;
+}
+
+void LogReader::ReadFiles(const LogStore::Files& files, bool whole, const OutputLines::Sink& sink) {
   more_ = false;
   budget_ = kStep;
-  const auto sink = [this, first](int64_t time_us, std::string line) {
-    if (time_us < query_.since_us) return;
-    text_bytes_ += line.size();
-    text_.push_back(std::move(line));
-    if (first) Trim();
-  };
   // Whatever is older than the file where we stopped has been read.
   size_t from = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     struct stat info {};
     if (inode_ != 0 && ::fstat(files[i].get(), &info) == 0 && info.st_ino == inode_) from = i;
   }
-  for (size_t i = from; i < files.size() && !more_; ++i) ReadFile(files[i].get(), first, sink);
-  if (!query_.follow) lines_.Finish(sink);
-  std::string text;
-  text.reserve(text_bytes_);
-  for (const std::string& line : text_) text += line;
-  text_.clear();
-  text_bytes_ = 0;
-  return text;
+  for (size_t i = from; i < files.size() && !more_; ++i) ReadFile(files[i].get(), whole, sink);
 }
 
-void LogReader::Trim() {
-  for (;;) {
-    const bool too_many = query_.tail > 0 && text_.size() > query_.tail;
-    const bool too_large = text_bytes_ > query_.max_bytes && text_.size() > 1;
-    if (!too_many && !too_large) return;
-    truncated_ = truncated_ || !too_many;
-    text_bytes_ -= text_.front().size();
-    text_.pop_front();
-  }
-}
-
-void LogReader::ReadFile(int fd, bool first, const OutputLines::Sink& sink) {
+void LogReader::ReadFile(int fd, bool whole, const OutputLines::Sink& sink) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return;
   // Shorter: what did not fit on the disk was taken back. Frames that we know are ignored.
   if (info.st_ino != inode_ || info.st_size < position_) position_ = 0;
   inode_ = info.st_ino;
+  const int64_t before_all = position_;
   wire::OutputFrames frames;
-  char chunk[64 << 10];
+  char chunk[kStep];
   for (;;) {
     const ssize_t n =
         ::pread(fd, chunk, sizeof chunk, position_ + static_cast<off_t>(frames.pending()));
@@ -158,9 +171,10 @@ void LogReader::ReadFile(int fd, bool first, const OutputLines::Sink& sink) {
       return;
     }
     position_ += static_cast<int64_t>(before + static_cast<size_t>(n) - frames.pending());
-    if (first) continue;
+    if (whole) continue;
     budget_ -= std::min(budget_, static_cast<size_t>(n));
-    if (budget_ == 0) {
+    // Never without a step forward: what is pending is read again by the next call.
+    if (budget_ == 0 && position_ > before_all) {
       more_ = true;
       return;
     }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -56,8 +55,9 @@ class OutputLines {
 struct LogQuery {
   size_t tail = 0;             // the last so many lines; 0: all
   int64_t since_us = 0;        // lines from this moment on
-  size_t max_bytes = 1 << 20;  // of text; of more, the last
-  // Read will be called again: what no newline has ended yet is left for then, or for Finish.
+  size_t max_bytes = 1 << 20;  // of text, of more the last; without follow, or with tail
+  // Read will be called again: it gives a part at a time, and what no newline has ended yet is left
+  // for then, or for Finish.
   bool follow = false;
 };
 
@@ -77,20 +77,19 @@ class LogReader {
   bool more() const { return more_; }
 
  private:
-  void ReadFile(int fd, bool first, const OutputLines::Sink& sink);
-  void Trim();
+  void ReadFiles(const LogStore::Files& files, bool whole, const OutputLines::Sink& sink);
+  void ReadFile(int fd, bool whole, const OutputLines::Sink& sink);
+  std::string ReadLast(const LogStore::Files& files);
 
   const LogQuery query_;
   OutputLines lines_;
   bool begun_ = false;
   bool truncated_ = false;
   bool more_ = false;
-  size_t budget_ = 0;  // bytes of files, in later calls
+  size_t budget_ = 0;  // bytes of files, for one part
   // Where the next call goes on: the file by its inode.
   uint64_t inode_ = 0;
   int64_t position_ = 0;
-  std::deque<std::string> text_;
-  size_t text_bytes_ = 0;
 };
 
 }  // namespace atl::sandbox
