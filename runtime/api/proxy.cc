@@ -92,7 +92,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
       upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
     }
   }
-  if (execd && IsForDaemonOnly(rest)) {
+  if (*port == kExecdPort && IsForDaemonOnly(rest)) {
     return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");
   }
   if (!rest.starts_with('/')) upstream.target.push_back('/');

@@ -388,12 +388,8 @@ TEST_F(ApiTest, Renew) {
 
 TEST_F(ApiTest, WhatIsNotThereYetIs501) {
   const std::pair<const char*, const char*> routes[] = {
-      {"POST", "/v1/sandboxes/x/snapshots"},
-      {"GET", "/v1/snapshots"},
-      {"GET", "/v1/snapshots/s"},
-      {"DELETE", "/v1/snapshots/s"},
-      {"POST", "/v1/pools"},
-      {"DELETE", "/v1/pools/p"},
+      {"POST", "/v1/sandboxes/x/snapshots"}, {"GET", "/v1/snapshots"}, {"GET", "/v1/snapshots/s"},
+      {"DELETE", "/v1/snapshots/s"},         {"POST", "/v1/pools"},    {"DELETE", "/v1/pools/p"},
   };
   for (const auto& [method, target] : routes) {
     EXPECT_EQ(Status(method, target), 501) << method << " " << target;
