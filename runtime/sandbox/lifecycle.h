@@ -84,6 +84,9 @@ class Lifecycle {
   using Created = std::function<void(Result<Sandbox>)>;
   void Create(CreateSpec spec, Created done);
 
+  // For creates from now on.
+  void SetDefaultLimits(const cgroup::LimitDefaults& defaults) { config_.defaults = defaults; }
+
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
   // In no order.
@@ -167,7 +170,7 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
-  const LifecycleConfig config_;
+  LifecycleConfig config_;
 
   Admission admission_;
   Builder builder_;
