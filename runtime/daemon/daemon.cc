@@ -21,6 +21,8 @@ namespace {
 constexpr int kPoolThreads = 3;
 constexpr int kStopGraceMs = 5000;
 
+constexpr double kMemoryOvercommit = 32;
+
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
 #else
@@ -69,6 +71,7 @@ Status Daemon::Open() {
   lifecycle.build_queue = config_.build_queue;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
+  lifecycle.budget = sandbox::BudgetOfHost(kMemoryOvercommit);
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_},
@@ -81,7 +84,8 @@ Status Daemon::Open() {
 
   api::ApiConfig api;
   api.api_key = opened_.api_key;
-  api.address = config_.host + ":" + std::to_string(opened_.port);
+  api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
+  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
   api_ = std::make_unique<api::Api>(std::move(api), *lifecycle_, *images_, [this] { Quit(); });
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
