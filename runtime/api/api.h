@@ -32,6 +32,9 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  // For requests from now on.
+  void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
+
   // For AsioLoop::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);
 
@@ -56,7 +59,7 @@ class Api {
 
   void Route(Call call);
 
-  const ApiConfig config_;
+  ApiConfig config_;
   sandbox::Lifecycle& lifecycle_;
   images::ImageStore& images_;
   std::function<void()> quit_;

@@ -46,7 +46,7 @@ struct LifecycleConfig {
   std::optional<int64_t> max_timeout_seconds;  // that a create may ask for
   // How long a sandbox that has ended by itself stays readable if it has no deadline; none: until
   // it is deleted.
-  std::optional<int64_t> keep_ended_seconds = 3600;
+  std::optional<int64_t> keep_ended_seconds;
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
   HostBudget budget;
@@ -92,6 +92,9 @@ class Lifecycle {
   // kInternal: it could not be built.
   using Created = std::function<void(Result<Sandbox>)>;
   void Create(CreateSpec spec, Created done);
+
+  // For creates from now on.
+  void SetDefaultLimits(const cgroup::LimitDefaults& defaults) { config_.defaults = defaults; }
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
@@ -203,7 +206,7 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
-  const LifecycleConfig config_;
+  LifecycleConfig config_;
 
   Admission admission_;
   Builder builder_;
