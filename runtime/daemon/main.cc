@@ -17,6 +17,7 @@
 #include "runtime/daemon/listener.h"
 #include "runtime/daemon/privileges.h"
 #include "runtime/daemon/spawner_process.h"
+#include "runtime/daemon/storage_init.h"
 
 namespace atl::daemon {
 namespace {
@@ -92,6 +93,7 @@ int Main(int argc, char** argv) {
     if (key.kind != Key::Kind::kList) option->expected(1)->take_last();
   }
   app.add_flag("--insecure-no-api-key", insecure, "same as --server-insecure-no-api-key true");
+  const StorageCommand storage(&app);
   CLI11_PARSE(app, argc, argv);
   if (insecure) {
     for (size_t i = 0; i < Keys().size(); ++i) {
@@ -106,6 +108,13 @@ int Main(int argc, char** argv) {
   }
   InitLog("atolld", loaded->config.log_level);
   for (const std::string& warning : loaded->warnings) LogLine(LogLevel::kWarning, warning);
+  if (storage.Asked()) {
+    if (auto done = storage.Run(loaded->config); !done) {
+      (void)std::fprintf(stderr, "atolld storage init: %s\n", done.error().message().c_str());
+      return 1;
+    }
+    return 0;
+  }
   PrepareProcess();
   if (auto served = Serve(loaded->config); !served) {
     LogLine(LogLevel::kError, "cannot serve").Add(served.error());

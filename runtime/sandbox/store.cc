@@ -44,7 +44,8 @@ std::string EncodeSpec(const Sandbox& s) {
         {"rbps", s.limits.io_read_bps},
         {"wbps", s.limits.io_write_bps},
         {"riops", s.limits.io_read_iops},
-        {"wiops", s.limits.io_write_iops}}},
+        {"wiops", s.limits.io_write_iops},
+        {"disk", s.limits.disk_bytes}}},
   };
   if (s.platform) spec["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
   return spec.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -69,6 +70,8 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     limits.at("wbps").get_to(s->limits.io_write_bps);
     limits.at("riops").get_to(s->limits.io_read_iops);
     limits.at("wiops").get_to(s->limits.io_write_iops);
+    // Absent in records of before there was one.
+    s->limits.disk_bytes = limits.value("disk", uint64_t{0});
     if (const auto platform = spec.find("platform"); platform != spec.end()) {
       s->platform = Platform{platform->at("os"), platform->at("arch")};
     }
