@@ -60,7 +60,7 @@ class Disk:
         box = self.create(disk='16Mi')
         self.check_filled(box, 16 * MI)
         self.assertEqual(self.daemon.run(box, 'rm /big; echo $?; dd if=/dev/zero of=/b bs=1M '
-                                              'count=8 2>/dev/null; echo $?').stdout, '0\n\n0')
+                                              'count=8 2>/dev/null; echo $?').stdout, '0\n0')
 
     def test_two_do_not_fill_each_other(self):
         first, second = self.create(disk='16Mi'), self.create(disk='24Mi')

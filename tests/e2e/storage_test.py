@@ -40,8 +40,8 @@ class StorageInit(unittest.TestCase):
         self.assertIn('absolute path', self.refused('--data-dir', 'data'))
 
     def test_a_daemon_runs(self):
-        with self.daemon:
-            self.assertIn('another atolld uses', self.refused())
+        self.daemon.start()
+        self.assertIn('another atolld uses', self.refused())
 
     def test_a_spawner_runs(self):
         self.daemon.start()
@@ -50,10 +50,10 @@ class StorageInit(unittest.TestCase):
         self.assertIn('atoll shutdown --all', self.refused())
 
     def test_images_that_the_store_would_hide(self):
-        with self.daemon:
-            self.daemon.import_busybox()
-            self.daemon.shutdown()
-            said = self.refused()
+        self.daemon.start()
+        self.daemon.import_busybox()
+        self.daemon.shutdown()
+        said = self.refused()
         store = self.daemon.data_dir / 'store'
         self.assertIn(f'mv {store} {store}.old', said)
         self.assertIn('cp -a', said)
