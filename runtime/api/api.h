@@ -33,6 +33,9 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  // For requests from now on.
+  void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
+
   // For AsioLoop::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);
 
@@ -63,7 +66,7 @@ class Api {
 
   void Route(Call call);
 
-  const ApiConfig config_;
+  ApiConfig config_;
   sandbox::Lifecycle& lifecycle_;
   images::ImageStore& images_;
   std::function<void()> quit_;

@@ -36,6 +36,18 @@ Result<std::string> FindProgram() {
   return program;
 }
 
+std::vector<std::string> SpawnerArguments(const Config& config) {
+  return {kProgram,       "--data-dir", config.data_dir, "--run-dir",
+          config.run_dir, "--user",     config.user};
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 class SpawnActions {
  public:
   SpawnActions() {
@@ -67,9 +79,7 @@ class SpawnActions {
       error = ::posix_spawnattr_setflags(
           &attributes_, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     }
-    std::vector<char*> args;
-    for (std::string& arg : argv) args.push_back(arg.data());
-    args.push_back(nullptr);
+    const std::vector<char*> args = Pointers(argv);
     std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
     std::array<char*, 2> environment = {path.data(), nullptr};
     pid_t pid = -1;
@@ -122,11 +132,10 @@ Status StartSpawner(const Config& config) {
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   SpawnActions actions;
+  std::vector<std::string> arguments = SpawnerArguments(config);
+  arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
   ATOLL_ASSIGN(const pid_t pid,
-               actions.Spawn(program,
-                             {kProgram, "--data-dir", config.data_dir, "--run-dir", config.run_dir,
-                              "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
-                             pipe.write.get(), log.get()));
+               actions.Spawn(program, std::move(arguments), pipe.write.get(), log.get()));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.
@@ -148,10 +157,23 @@ Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Confi
   if (code != Code::kNotFound && code != Code::kUnavailable) {
     return Fail(std::move(client).error().Wrap("connect to the spawner"));
   }
+  if (!config.start_spawner) {
+    return Fail(Code::kUnavailable,
+                "no spawner answers in " + config.run_dir +
+                    ", and runtime.start_spawner is off: systemctl start atoll-spawner");
+  }
   ATOLL_TRY(StartSpawner(config));
   client = launch::SpawnerClient::Connect(config.run_dir, hello);
   if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
   return client;
+}
+
+Status ExecSpawner(const Config& config, const std::string& cgroup) {
+  ATOLL_ASSIGN(const std::string program, FindProgram());
+  std::vector<std::string> arguments = SpawnerArguments(config);
+  if (!cgroup.empty()) arguments.insert(arguments.end(), {"--cgroup", cgroup});
+  ::execv(program.c_str(), Pointers(arguments).data());
+  return FailSys("execv " + program);
 }
 
 }  // namespace atl::daemon

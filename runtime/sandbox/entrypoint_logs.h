@@ -39,7 +39,7 @@ class EntrypointLogs {
  public:
   struct Config {
     std::string directory;  // of the LogStore; empty: nothing is kept, everything here does nothing
-    uint64_t max_bytes = 1 << 20;            // of one sandbox
+    uint64_t max_bytes = 2 << 20;            // of one sandbox
     int64_t keep_after_removal_seconds = 0;  // how long logs can be read after their sandbox
   };
   EntrypointLogs(Loop& loop, const Clock& clock, Config config);

@@ -47,12 +47,12 @@ struct LifecycleConfig {
   bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
   // See EntrypointLogs::Config.
   std::string log_directory;
-  uint64_t log_max_bytes = 1 << 20;
+  uint64_t log_max_bytes = 2 << 20;
   int64_t log_keep_after_removal_seconds = 0;
   std::optional<int64_t> max_timeout_seconds;  // that a create may ask for
   // How long a sandbox that has ended by itself stays readable if it has no deadline; none: until
   // it is deleted.
-  std::optional<int64_t> keep_ended_seconds = 3600;
+  std::optional<int64_t> keep_ended_seconds;
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
   HostBudget budget;
@@ -98,6 +98,9 @@ class Lifecycle {
   // kInternal: it could not be built.
   using Created = std::function<void(Result<Sandbox>)>;
   void Create(CreateSpec spec, Created done);
+
+  // For creates from now on.
+  void SetDefaultLimits(const cgroup::LimitDefaults& defaults) { config_.defaults = defaults; }
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
@@ -219,7 +222,7 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
-  const LifecycleConfig config_;
+  LifecycleConfig config_;
 
   Admission admission_;
   Builder builder_;

@@ -17,7 +17,7 @@ namespace {
 constexpr char kLog[] = "log";
 constexpr char kOlderLog[] = "log.1";
 constexpr std::string_view kRemovedMark = ".removed-";
-// A limit that was lowered leaves larger files behind, and no configuration is this large.
+// The largest limit; one that was lowered leaves larger files behind.
 constexpr size_t kMaxRead = 1 << 30;
 
 Status BadId(const std::string& id) {
@@ -75,7 +75,7 @@ Result<std::unique_ptr<LogStore>> LogStore::Open(const std::string& directory, u
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, directory, 0700));
   ATOLL_ASSIGN(UniqueFd fd, OpenDirectory(AT_FDCWD, directory));
   if (::fchmod(fd.get(), 0700) != 0) return FailSys("fchmod " + directory);
-  return std::unique_ptr<LogStore>(new LogStore(std::move(fd), std::max(max_bytes, kMinBytes) / 2));
+  return std::unique_ptr<LogStore>(new LogStore(std::move(fd), std::clamp(max_bytes, kMinBytes, uint64_t{kMaxRead}) / 2));
 }
 
 Status LogStore::Append(const std::string& id, std::string_view frames) const {
