@@ -68,6 +68,10 @@ Result<UniqueFd> OpenBeneath(int root, const std::string& path, int flags, mode_
                  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
 }
 
+Result<UniqueFd> OpenWithin(int root, const std::string& path, int flags, mode_t mode) {
+  return OpenAt2(root, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+}
+
 Result<std::string> ReadAll(int fd, size_t limit) {
   std::string bytes;
   char chunk[16384];

@@ -26,6 +26,10 @@ Result<UniqueFd> OpenInRoot(int root, const std::string& path, int flags, mode_t
 // link anywhere in the path, no way out of `root`. For mount targets and for our own state.
 Result<UniqueFd> OpenBeneath(int root, const std::string& path, int flags, mode_t mode = 0);
 
+// openat2 with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: symbolic links are followed as long as they
+// stay beneath `root`, mounts are crossed; EXDEV says that it would have led out.
+Result<UniqueFd> OpenWithin(int root, const std::string& path, int flags, mode_t mode = 0);
+
 // Reads to the end of file; more than `limit` bytes is kResourceExhausted.
 Result<std::string> ReadAll(int fd, size_t limit);
 Result<std::string> ReadFileAt(int dirfd, const std::string& path, size_t limit);

@@ -81,7 +81,7 @@ Status Serve(const Config& config, char** argv) {
   // The janitor needs the store only, and none of what is opened below.
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
   ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
-  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
+  ATOLL_ASSIGN(UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
   ATOLL_TRY(EnterOwnMountNamespace());
   // Opened again, so that the descriptor's mount is one of this namespace and can be cloned.
   ATOLL_ASSIGN(store, Store::Open(config.data_dir));
@@ -93,6 +93,7 @@ Status Serve(const Config& config, char** argv) {
             .devices = config.run_dir + "/spawner/dev",
             .execd = {},
             .unpack = {},
+            .host_mounts = std::move(host_mounts),
             .namespace_limits = {},
             .filter = BuildSandboxFilter(),
             .staging = config.run_dir + "/spawner/staging"};
@@ -113,7 +114,7 @@ Status Serve(const Config& config, char** argv) {
     ::close(config.ready_fd);
   }
   ATOLL_ASSIGN(const Server::End end, server.Run());
-  if (end == Server::End::kUpgrade) return Upgrade(config, host_mounts.get(), argv);
+  if (end == Server::End::kUpgrade) return Upgrade(config, host.host_mounts.get(), argv);
   // Stopped for good: the number is free for another daemon.
   if (::ftruncate(instance.lock.get(), 0) != 0) return FailSys("ftruncate instance");
   return {};

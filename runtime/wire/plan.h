@@ -8,6 +8,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/volume.h"
 
 namespace atl::wire {
 
@@ -38,6 +39,7 @@ struct Plan {
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
   uint64_t shm_bytes = 64 << 20;
   Limits limits;
+  std::vector<Volume> volumes;  // at most kMaxVolumes
 };
 inline constexpr size_t kMaxEtcFile = 8192;
 

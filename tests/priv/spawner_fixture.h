@@ -18,7 +18,9 @@ namespace atl::priv {
 class SpawnerFixture {
  public:
   // Starts it with the stand-in for execd, or the real one. Layer 1 is a busybox root.
-  explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC");
+  // `flags`: more of the spawner's command line.
+  explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC",
+                          std::vector<std::string> flags = {});
   ~SpawnerFixture();
 
   launch::SpawnerClient& client() { return *client_; }
@@ -63,6 +65,7 @@ class SpawnerFixture {
   std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
   ScratchDir scratch_;
   std::string execd_;
+  const std::vector<std::string> flags_;
   pid_t pid_ = -1;
   testing::PollLoop loop_;
   wire::Reply hello_;
