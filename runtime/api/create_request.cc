@@ -10,6 +10,7 @@
 #include "runtime/api/labels.h"
 #include "runtime/api/shell_words.h"
 #include "runtime/api/validation.h"
+#include "runtime/api/volume_request.h"
 
 namespace atl::api {
 namespace {
@@ -27,7 +28,7 @@ struct Extras {
   bool network_policy = false;
   bool credential_proxy = false;
   bool secure_access = false;
-  bool volumes = false;
+  std::vector<VolumeRequest> volumes;
   std::map<std::string, std::string> extensions;
 };
 
@@ -91,12 +92,7 @@ Extras ReadExtras(const Field& body) {
   const Field proxy = body.At("credentialProxy");
   if (proxy.IsObject()) proxy.At("enabled").Bool(&extras.credential_proxy);
   body.At("secureAccess").Bool(&extras.secure_access);
-  const Field volumes = body.At("volumes");
-  if (volumes.present() && !volumes.value().is_array()) {
-    volumes.Complain("list_type", "Input should be a valid list");
-  } else {
-    extras.volumes = volumes.present() && !volumes.value().empty();
-  }
+  extras.volumes = ReadVolumes(body.At("volumes"));
   body.At("extensions").StringMap(false, &extras.extensions);
   return extras;
 }
@@ -139,7 +135,6 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   if (extras.secure_access) {
     return refuse(kNotOffered, "secureAccess: signed endpoints are not offered here");
   }
-  if (extras.volumes) return refuse(kNotOffered, "volumes: there are no volumes here");
   if (extras.extensions.contains("access.renew.extend.seconds")) {
     return refuse(kNotOffered,
                   "extensions access.renew.extend.seconds: renewal on access is not offered here");
@@ -185,6 +180,9 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   }
   if (std::string wrong = CheckLabels(spec.metadata); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_METADATA_LABEL", std::move(wrong));
+  }
+  if (const auto wrong = CheckVolumes(extras.volumes, &spec.volumes)) {
+    return Refuse(ErrorResponse(*wrong));
   }
   return request;
 }

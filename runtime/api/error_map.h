@@ -18,9 +18,10 @@ enum class Doing {
   kImportImage,  // upload included
   kFindImage,
   kRemoveImage,
+  kVolume,  // named ones, by their own routes
   kShutdown,
 };
-inline constexpr int kDoings = 10;
+inline constexpr int kDoings = 11;
 
 ApiError MapError(const Error& error, Doing doing);
 

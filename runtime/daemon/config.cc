@@ -7,6 +7,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/sandbox/slot_sockets.h"
+#include "runtime/wire/volume.h"
 
 // Not the packaged library: that is built with exceptions.
 #define TOML_EXCEPTIONS 0
@@ -90,6 +91,17 @@ Status SetUser(const std::vector<std::string>& v, Config* c) {
   return {};
 }
 
+Status SetHostPaths(const std::vector<std::string>& v, Config* c) {
+  c->allowed_host_paths.clear();
+  for (const std::string& text : v) {
+    ATOLL_TRY(AbsolutePath(text, &c->allowed_host_paths.emplace_back()));
+    if (!wire::PlainAbsolutePath(c->allowed_host_paths.back())) {
+      return Fail(Bad(text, "use an absolute path without '.', '..' and '//'"));
+    }
+  }
+  return {};
+}
+
 Status SetPool(const std::vector<std::string>& v, Config* c) {
   ATOLL_ASSIGN(const uint64_t size, Number(v[0], 0, 512));
   c->pool_size = static_cast<uint32_t>(size);
@@ -122,6 +134,10 @@ std::vector<Key> MakeKeys() {
          return {};
        }},
       {"storage", "data_dir", Kind::kText, "images, upper layers, state", path(&Config::data_dir)},
+      {"storage", "allowed_host_paths", Kind::kList,
+       "directories of this host that volumes may come from (what lies beneath them too); none: no "
+       "host volumes",
+       SetHostPaths},
       {"runtime", "run_dir", Kind::kText, "sockets", path(&Config::run_dir)},
       {"runtime", "user", Kind::kText, "who the daemon runs as", SetUser},
       {"runtime", "pool_size", Kind::kNumber, "network slots kept ready", SetPool},

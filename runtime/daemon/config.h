@@ -21,6 +21,7 @@ struct Config {
   bool insecure_no_api_key = false;
   // [storage]
   std::string data_dir = "/var/lib/atoll";
+  std::vector<std::string> allowed_host_paths;  // for volumes; none: no host path at all
   // [runtime]
   std::string run_dir = "/run/atoll";
   std::string user = "atoll";

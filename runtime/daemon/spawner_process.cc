@@ -121,12 +121,15 @@ Status StartSpawner(const Config& config) {
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
+  std::vector<std::string> argv = {kProgram,    "--data-dir",   config.data_dir,
+                                   "--run-dir", config.run_dir, "--user",
+                                   config.user, "--ready-fd",   std::to_string(kReadyFd)};
+  for (const std::string& path : config.allowed_host_paths) {
+    argv.insert(argv.end(), {"--host-path", path});
+  }
   SpawnActions actions;
   ATOLL_ASSIGN(const pid_t pid,
-               actions.Spawn(program,
-                             {kProgram, "--data-dir", config.data_dir, "--run-dir", config.run_dir,
-                              "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
-                             pipe.write.get(), log.get()));
+               actions.Spawn(program, std::move(argv), pipe.write.get(), log.get()));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.

@@ -54,6 +54,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       images_(parts.images),
       store_(parts.store),
       slots_(parts.slots),
+      volumes_(parts.volumes),
       config_(std::move(config)),
       admission_(config_.builds_at_once, config_.build_queue),
       builder_(loop_, spawner_, config_.socket_directory),
@@ -86,9 +87,12 @@ std::vector<const Sandbox*> Lifecycle::All() const {
 }
 
 void Lifecycle::Create(CreateSpec spec, Created done) {
-  if (stopping_) return done(Fail(Code::kUnavailable, "atolld is shutting down"));
-  auto prepared = Prepare(spec);
-  if (!prepared) return done(Fail(std::move(prepared).error()));
+  auto prepared = stopping_ ? Result<Entry>(Fail(Code::kUnavailable, "atolld is shutting down"))
+                            : Prepare(spec);
+  if (!prepared) {
+    ReleaseVolumes(spec.id);
+    return done(Fail(std::move(prepared).error()));
+  }
   const std::string id = prepared->sandbox.id;
   Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
   entry.created = std::move(done);
@@ -398,6 +402,7 @@ void Lifecycle::PostReleased(const std::string& id) {
 void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
   DropLayers(entry);
+  const bool has_volumes = !entry.sandbox.volumes.empty();
   if (entry.stored) {
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {
@@ -407,6 +412,12 @@ void Lifecycle::Forget(Entry& entry) {
     }
   }
   entries_.erase(id);
+  // Behind the record: until that is gone a restart would still find the user of the volumes.
+  if (has_volumes) ReleaseVolumes(id);
+}
+
+void Lifecycle::ReleaseVolumes(const std::string& id) {
+  if (volumes_ != nullptr && !id.empty()) volumes_->Release(id);
 }
 
 void Lifecycle::HoldLayers(Entry& entry) {

@@ -29,6 +29,7 @@
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/store.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::sandbox {
 
@@ -65,6 +66,7 @@ class Lifecycle {
     images::ImageStore& images;
     Store& store;
     SlotPool& slots;
+    Volumes* volumes = nullptr;  // none: sandboxes have none
   };
   Lifecycle(const Parts& parts, LifecycleConfig config);
   Lifecycle(const Lifecycle&) = delete;
@@ -103,6 +105,7 @@ class Lifecycle {
   std::string SocketPathOf(const std::string& id) const {
     return SocketPath(config_.socket_directory, id);
   }
+  Volumes* volumes() const { return volumes_; }
   const LifecycleStats& stats() const { return stats_; }
   const Admission& admission() const { return admission_; }
   const SlotPool& slots() const { return slots_; }
@@ -156,6 +159,7 @@ class Lifecycle {
 
   Entry* Look(const std::string& id);
   void HoldLayers(Entry& entry);
+  void ReleaseVolumes(const std::string& id);
   void DropLayers(Entry& entry);
   void RemoveStaleSockets() const;
   void DestroyOrphan(const wire::SandboxRecord& record);
@@ -167,6 +171,7 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
+  Volumes* const volumes_;
   const LifecycleConfig config_;
 
   Admission admission_;

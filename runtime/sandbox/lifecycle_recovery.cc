@@ -22,10 +22,12 @@ Status Lifecycle::Start(const wire::Reply& hello) {
     const std::string id = entry.sandbox.id;
     Entry& kept = entries_.emplace(id, std::move(entry)).first->second;
     if (kept.sandbox.slot != 0) HoldLayers(kept);
+    if (volumes_ != nullptr) volumes_->Adopt(id, kept.sandbox.volumes);
     if (kept.sandbox.expires_at_ms && kept.sandbox.state != State::kStopping) {
       expiry_.Set(id, *kept.sandbox.expires_at_ms);
     }
   }
+  if (volumes_ != nullptr) volumes_->Start();
   // Before the pool makes those of new slots.
   RemoveStaleSockets();
   Reconcile(hello);

@@ -46,6 +46,13 @@ std::string EncodeSpec(const Sandbox& s) {
         {"riops", s.limits.io_read_iops},
         {"wiops", s.limits.io_write_iops}}},
   };
+  for (const wire::Volume& volume : s.volumes) {
+    spec["volumes"].push_back({{"host", volume.kind == wire::Volume::Kind::kHost},
+                               {"source", volume.source},
+                               {"sub", volume.sub_path},
+                               {"target", volume.target},
+                               {"ro", volume.read_only}});
+  }
   if (s.platform) spec["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
   return spec.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -69,6 +76,16 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     limits.at("wbps").get_to(s->limits.io_write_bps);
     limits.at("riops").get_to(s->limits.io_read_iops);
     limits.at("wiops").get_to(s->limits.io_write_iops);
+    if (const auto volumes = spec.find("volumes"); volumes != spec.end()) {
+      for (const json& item : *volumes) {
+        wire::Volume& volume = s->volumes.emplace_back();
+        if (item.at("host").get<bool>()) volume.kind = wire::Volume::Kind::kHost;
+        item.at("source").get_to(volume.source);
+        item.at("sub").get_to(volume.sub_path);
+        item.at("target").get_to(volume.target);
+        item.at("ro").get_to(volume.read_only);
+      }
+    }
     if (const auto platform = spec.find("platform"); platform != spec.end()) {
       s->platform = Platform{platform->at("os"), platform->at("arch")};
     }

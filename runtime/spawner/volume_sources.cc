@@ -45,6 +45,13 @@ bool LeadsOut(const Error& error) {
   return error.error_number() == EXDEV || error.error_number() == ELOOP;
 }
 
+// Neither the client's mistake nor a refusal: the codes of those mean something to the daemon.
+Error AsOurs(const std::string& what, const Error& error) {
+  const Code code =
+      error.code() == Code::kResourceExhausted ? Code::kResourceExhausted : Code::kInternal;
+  return Error(code, what + ": " + error.message(), error.error_number());
+}
+
 // `path` beneath `top`, with what is missing of it made: mkdir -p, but each step by the descriptor
 // of the one before it.
 Result<UniqueFd> OpenOrMake(int top, const std::string& path, mode_t mode) {
@@ -105,7 +112,7 @@ Result<UniqueFd> OpenHostPath(const Host& host, const Volume& volume) {
   }
   // Links above it are the operator's; itself it must not be one.
   auto top = sys::Open(*allowed, O_PATH | O_DIRECTORY | O_NOFOLLOW);
-  if (!top) return Fail(std::move(top).error().Wrap("the allowed host path"));
+  if (!top) return Fail(AsOurs("the allowed directory", top.error()));
   if (volume.source.size() == allowed->size()) return top;
   auto opened = OpenOrMake(top->get(), volume.source.substr(allowed->size() + 1), 0755);
   if (opened) return opened;
@@ -113,7 +120,7 @@ Result<UniqueFd> OpenHostPath(const Host& host, const Volume& volume) {
     return Fail(Code::kPermissionDenied,
                 Name(volume) + " leaves the allowed directory " + *allowed + " by a link");
   }
-  return Fail(Code::kInternal, Name(volume) + ": " + opened.error().message());
+  return Fail(AsOurs(Name(volume), opened.error()));
 }
 
 Result<UniqueFd> OpenNamed(const Host& host, const Volume& volume) {
@@ -136,7 +143,7 @@ Result<UniqueFd> OpenSubPath(int top, const Volume& volume) {
   if (opened.error().error_number() == ENOTDIR || opened.error().error_number() == EEXIST) {
     return Fail(Code::kInvalidArgument, what + " passes through something that is no directory");
   }
-  return Fail(Code::kInternal, what + ": " + opened.error().message());
+  return Fail(AsOurs(what, opened.error()));
 }
 
 Status CheckFile(const Volume& volume, const struct stat& info) {

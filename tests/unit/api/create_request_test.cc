@@ -135,7 +135,6 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
       {"networkPolicy", json::object(), "501 SANDBOX::API_NOT_SUPPORTED"},
       {"networkPolicy", {{"defaultAction", "deny"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
       {"secureAccess", true, "501 SANDBOX::API_NOT_SUPPORTED"},
-      {"volumes", {{{"name", "v"}}}, "501 SANDBOX::API_NOT_SUPPORTED"},
       {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
       {"extensions", {{"access.renew.extend.seconds", "300"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
   };

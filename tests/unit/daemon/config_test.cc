@@ -28,6 +28,7 @@ api_key = "0123456789"
 insecure_no_api_key = false
 [storage]
 data_dir = "/srv/atoll/"
+allowed_host_paths = ["/srv/data/", "/mnt"]
 [runtime]
 run_dir = "/run/a"
 user = "nobody"
@@ -44,6 +45,7 @@ level = "debug"
   EXPECT_EQ(c.port, 9000);
   EXPECT_EQ(c.api_key, "0123456789");
   EXPECT_EQ(c.data_dir, "/srv/atoll");
+  EXPECT_EQ(c.allowed_host_paths, (std::vector<std::string>{"/srv/data", "/mnt"}));
   EXPECT_EQ(c.run_dir, "/run/a");
   EXPECT_EQ(c.user, "nobody");
   EXPECT_EQ(c.pool_size, 3U);
