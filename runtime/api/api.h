@@ -10,6 +10,8 @@
 
 #include "images/image_store.h"
 #include "runtime/api/create_request.h"
+#include "runtime/api/endpoint.h"
+#include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/lifecycle.h"
@@ -18,7 +20,8 @@ namespace atl::api {
 
 struct ApiConfig {
   std::string api_key;  // empty: no key is asked for
-  std::string address;  // "127.0.0.1:8080", for requests without a Host
+  EndpointConfig endpoint;
+  IngressConfig ingress;
   uint64_t max_image_bytes = 64ULL << 30;
 };
 
@@ -49,6 +52,9 @@ class Api {
   void GetSandbox(const Call& call);
   void DeleteSandbox(const Call& call);
   void RenewSandbox(const Call& call);
+  void PauseSandbox(const Call& call);
+  void ResumeSandbox(const Call& call);
+  void PatchMetadata(const Call& call);
   void GetEndpoint(const Call& call);
   void ImportImage(const Call& call);
   void ImportSaved(const Call& call, UniqueFd archive, std::string name);

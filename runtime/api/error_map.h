@@ -9,10 +9,13 @@
 namespace atl::api {
 
 enum class Doing {
-  kCreate,       // a sandbox
-  kFind,         // a sandbox by its id
-  kDelete,       // a sandbox
-  kRenew,        // a sandbox's deadline
+  kCreate,  // a sandbox
+  kFind,    // a sandbox by its id
+  kDelete,  // a sandbox
+  kRenew,   // a sandbox's deadline
+  kPause,
+  kResume,
+  kPatchMetadata,
   kProxy,        // reaching into a sandbox
   kReadBody,     // of any request
   kImportImage,  // upload included
@@ -21,7 +24,7 @@ enum class Doing {
   kVolume,  // named ones, by their own routes
   kShutdown,
 };
-inline constexpr int kDoings = 11;
+inline constexpr int kDoings = 14;
 
 ApiError MapError(const Error& error, Doing doing);
 

@@ -80,7 +80,7 @@ class Api(unittest.TestCase):
                       {'volumes': [{'name': 'v', 'mountPath': '/v', 'ossfs': {
                           'bucket': 'bucket', 'endpoint': 'e', 'accessKeyId': 'i',
                           'accessKeySecret': 's'}}]},
-                      {'secureAccess': True}, {'extensions': {'poolRef': 'p'}},
+                      {'extensions': {'poolRef': 'p'}},
                       {'resourceLimits': {'gpu': '1'}}):
             with self.subTest(field=field):
                 self.assertEqual(self.refused_create(**field)[0], 501)

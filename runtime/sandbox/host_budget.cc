@@ -1,0 +1,126 @@
+#include "runtime/sandbox/host_budget.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/sys.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+// Room for the host's own work: a twentieth of it, but no more than this.
+constexpr uint64_t kMostKeptFree = 256 * kMiB;
+constexpr uint64_t kMostPidsKeptFree = 4096;
+
+// "Name:   123 kB", in bytes; 0 if it is not there.
+uint64_t MeminfoBytes(std::string_view text, std::string_view name) {
+  const size_t at = text.find(name);
+  if (at == std::string_view::npos) return 0;
+  text.remove_prefix(at + name.size());
+  text.remove_prefix(std::min(text.find_first_of("0123456789"), text.size()));
+  uint64_t kib = 0;
+  std::from_chars(text.data(), text.data() + text.size(), kib);
+  return kib * 1024;
+}
+
+// What a file of /proc says in its first bytes, which hold what is looked for; no allocation of a
+// page, it is read for every create.
+std::string_view ReadHead(int file, char (&text)[512]) {
+  const ssize_t size = TEMP_FAILURE_RETRY(::pread(file, text, sizeof text, 0));
+  return {text, size > 0 ? static_cast<size_t>(size) : 0};
+}
+
+// The number of tasks: "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); 0 if it is not there.
+uint64_t TasksOf(std::string_view loadavg) {
+  uint64_t tasks = 0;
+  const size_t slash = loadavg.find('/');
+  if (slash == std::string_view::npos) return 0;
+  std::from_chars(loadavg.data() + slash + 1, loadavg.data() + loadavg.size(), tasks);
+  return tasks;
+}
+
+uint64_t ReadNumber(const std::string& path) {
+  const auto text = sys::ReadFileAt(AT_FDCWD, path, 64);
+  uint64_t number = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), number);
+  return number;
+}
+
+std::string Mib(uint64_t bytes) {
+  return std::to_string(bytes / kMiB) + " MiB";
+}
+
+Error Exhausted(const std::string& message) {
+  return Error(Code::kResourceExhausted, message, ENOMEM);
+}
+
+}  // namespace
+
+HostBudget BudgetOfHost(double overcommit) {
+  HostBudget budget;
+  auto meminfo = sys::Open("/proc/meminfo", O_RDONLY);
+  auto loadavg = sys::Open("/proc/loadavg", O_RDONLY);
+  if (!meminfo || !loadavg) return budget;
+  char text[512];
+  budget.memory_total = MeminfoBytes(ReadHead(meminfo->get(), text), "MemTotal:");
+  const uint64_t pid_max = ReadNumber("/proc/sys/kernel/pid_max");
+  const auto times = [overcommit](uint64_t of) {
+    return static_cast<uint64_t>(static_cast<double>(of) * overcommit);
+  };
+  budget.memory_budget = times(budget.memory_total);
+  budget.pids_budget = times(pid_max);
+  budget.memory_reserve = std::min(kMostKeptFree, budget.memory_total / 20);
+  budget.pids_reserve = std::min(kMostPidsKeptFree, pid_max / 20);
+  // std::function wants copyable captures.
+  budget.free = [pid_max, memory = std::make_shared<UniqueFd>(std::move(*meminfo)),
+                 load = std::make_shared<UniqueFd>(std::move(*loadavg))] {
+    char head[512];
+    HostBudget::Free free;
+    free.memory_bytes = MeminfoBytes(ReadHead(memory->get(), head), "MemAvailable:");
+    const uint64_t tasks = TasksOf(ReadHead(load->get(), head));
+    free.pids = tasks < pid_max ? pid_max - tasks : 0;
+    return free;
+  };
+  return budget;
+}
+
+Status CheckBudget(const HostBudget& budget, const Held& held, const wire::Limits& asked) {
+  if (budget.memory_total != 0 && asked.memory_bytes > budget.memory_total) {
+    return Fail(Code::kInvalidArgument, "resourceLimits.memory of " + Mib(asked.memory_bytes) +
+                                            " is more than this host has (" +
+                                            Mib(budget.memory_total) + ")");
+  }
+  if (budget.memory_budget != 0 && held.memory_bytes + asked.memory_bytes > budget.memory_budget) {
+    return Fail(Exhausted("the memory limits of all sandboxes would be " +
+                          Mib(held.memory_bytes + asked.memory_bytes) + ", allowed are " +
+                          Mib(budget.memory_budget) +
+                          " (runtime.overcommit); delete some, or ask for less"));
+  }
+  if (budget.pids_budget != 0 && held.pids + asked.pids > budget.pids_budget) {
+    return Fail(Exhausted("the pids limits of all sandboxes would be " +
+                          std::to_string(held.pids + asked.pids) + ", allowed are " +
+                          std::to_string(budget.pids_budget) +
+                          " (kernel.pid_max and runtime.overcommit); delete some"));
+  }
+  const HostBudget::Free free = budget.free ? budget.free() : HostBudget::Free();
+  if (free.memory_bytes < budget.memory_reserve) {
+    return Fail(Exhausted("this host has only " + Mib(free.memory_bytes) + " of memory left, and " +
+                          Mib(budget.memory_reserve) + " are kept free; delete some sandboxes"));
+  }
+  if (free.pids < budget.pids_reserve) {
+    return Fail(Exhausted("this host has only " + std::to_string(free.pids) +
+                          " process numbers left, and " + std::to_string(budget.pids_reserve) +
+                          " are kept free; delete some sandboxes, or raise kernel.pid_max"));
+  }
+  return {};
+}
+
+}  // namespace atl::sandbox
