@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "runtime/api/json.h"
-#include "runtime/wire/volume.h"
 
 namespace atl::api {
 namespace {

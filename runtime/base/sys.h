@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes,
 Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode);
 // Names in a directory without "." and "..", unsorted.
 Result<std::vector<std::string>> ListDir(int dirfd);
+// The same one by one, for directories that somebody else fills; ends early once `each` returns
+// false.
+Status EachName(int dirfd, const std::function<bool(const char* name)>& each);
 // Deletes `name` beneath dirfd with everything in it. Follows no link, crosses no mount.
 // Directories move to dirfd itself as "NAME.<n>" on the way, so nothing else there may have such
 // names; time is linear in the number of entries, whatever the shape. An absent name is not an

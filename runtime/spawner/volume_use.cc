@@ -1,6 +1,5 @@
 #include "runtime/spawner/volume_use.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
@@ -10,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <memory>
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,23 +23,45 @@ namespace {
 
 constexpr size_t kMaxRuns = 4;
 constexpr uint64_t kMaxEntries = 1'000'000;
-constexpr size_t kMaxDepth = 256;  // a descriptor each
+constexpr size_t kMaxDepth = 200;
 constexpr int64_t kMaxMicros = 3'000'000;
 
-struct DirCloser {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
-using Dir = std::unique_ptr<DIR, DirCloser>;
+class Walk {
+ public:
+  // One component at a time, without following a link: whatever a sandbox moves about meanwhile,
+  // the walk stays in directories that were beneath the volume. Each level holds two descriptors.
+  void Visit(int directory, size_t depth) {
+    const Status read =
+        sys::EachName(directory, [&](const char* name) { return Entry(directory, name, depth); });
+    if (!read) use_.complete = false;
+  }
+  const wire::VolumeUse& use() const { return use_; }
 
-// One component, without following a link: whatever a sandbox moves about meanwhile, the walk stays
-// in directories that were beneath the volume.
-Dir OpenDir(int parent, const char* name) {
-  UniqueFd fd(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  Dir dir(fd ? ::fdopendir(fd.get()) : nullptr);
-  if (dir) [[maybe_unused]]
-    const int owned_by_dir = fd.release();
-  return dir;
-}
+ private:
+  // False: a bound was met.
+  bool Entry(int directory, const char* name, size_t depth) {
+    struct stat info {};
+    if (::fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return true;
+    ++use_.entries;
+    const uint64_t links = S_ISDIR(info.st_mode) ? 1 : std::max<uint64_t>(info.st_nlink, 1);
+    use_.bytes += static_cast<uint64_t>(info.st_blocks) * 512 / links;
+    if (use_.entries >= kMaxEntries || SystemClock().BootMicros() > deadline_us_) over_ = true;
+    if (!over_ && S_ISDIR(info.st_mode)) {
+      const auto next = sys::OpenAt(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      if (next && depth < kMaxDepth) {
+        Visit(next->get(), depth + 1);
+      } else {
+        use_.complete = false;
+      }
+    }
+    if (over_) use_.complete = false;
+    return !over_;
+  }
+
+  const int64_t deadline_us_ = SystemClock().BootMicros() + kMaxMicros;
+  wire::VolumeUse use_;
+  bool over_ = false;
+};
 
 [[noreturn]] void Child(int directory, int result) {
   constexpr int kResult = 3, kDirectory = 4, kAbove = 64;
@@ -67,38 +88,9 @@ Dir OpenDir(int parent, const char* name) {
 }  // namespace
 
 wire::VolumeUse CountTree(int directory) {
-  wire::VolumeUse use;
-  const int64_t deadline_us = SystemClock().BootMicros() + kMaxMicros;
-  std::vector<Dir> open;
-  open.push_back(OpenDir(directory, "."));
-  use.complete = open.back() != nullptr;
-  while (!open.empty() && open.back()) {
-    DIR* const dir = open.back().get();
-    const dirent* entry = ::readdir(dir);  // NOLINT(concurrency-mt-unsafe): own DIR
-    if (entry == nullptr) {
-      open.pop_back();
-      continue;
-    }
-    const std::string_view name(entry->d_name);
-    if (name == "." || name == "..") continue;
-    struct stat info {};
-    if (::fstatat(::dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    ++use.entries;
-    const uint64_t links = S_ISDIR(info.st_mode) ? 1 : std::max<uint64_t>(info.st_nlink, 1);
-    use.bytes += static_cast<uint64_t>(info.st_blocks) * 512 / links;
-    if (use.entries >= kMaxEntries || SystemClock().BootMicros() > deadline_us) {
-      use.complete = false;
-      return use;
-    }
-    if (!S_ISDIR(info.st_mode)) continue;
-    Dir next = open.size() < kMaxDepth ? OpenDir(::dirfd(dir), entry->d_name) : nullptr;
-    if (next) {
-      open.push_back(std::move(next));
-    } else {
-      use.complete = false;
-    }
-  }
-  return use;
+  Walk walk;
+  walk.Visit(directory, 0);
+  return walk.use();
 }
 
 void VolumeUses::Count(const std::string& name, Done done) {

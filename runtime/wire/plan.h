@@ -1,5 +1,5 @@
 // The plan: all that the spawner needs to build one sandbox. Data only; what only the spawner may
-// decide (capabilities, seccomp, user namespace, id range, mounts) is not in it.
+// decide (capabilities, seccomp, user namespace, id range, where host paths may lie) is not in it.
 #pragma once
 
 #include <cstdint>
