@@ -9,6 +9,7 @@
 #include <string>
 
 #include "images/image_store.h"
+#include "runtime/api/create_request.h"
 #include "runtime/api/endpoint.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
@@ -41,10 +42,15 @@ class Api {
  private:
   void AddSandboxRoutes();
   void AddImageRoutes();
+  void AddVolumeRoutes();
   void AddOperatorRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
+  void CreateWithVolumes(const Call& call, CreateRequest request);
+  void StartSandbox(const Call& call, CreateRequest request);
+  void CreateVolume(const Call& call);
+  void GetVolume(const Call& call);
   void ListSandboxes(const Call& call);
   void GetSandbox(const Call& call);
   void DeleteSandbox(const Call& call);

@@ -49,6 +49,8 @@ Status Daemon::Open() {
         return launch::SpawnerClient::Connect(run_dir, hello);
       });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
+  ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
+  ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);
@@ -82,7 +84,7 @@ Status Daemon::Open() {
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_},
+                                *slots_, volumes_.get()},
       std::move(lifecycle));
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); }, [] {});

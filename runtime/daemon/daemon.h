@@ -64,6 +64,8 @@ class Daemon {
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
   std::unique_ptr<sandbox::Store> store_;
+  std::unique_ptr<sandbox::VolumeStore> volume_store_;
+  std::unique_ptr<sandbox::Volumes> volumes_;
   std::unique_ptr<sandbox::SpawnerUnpack> unpack_;
   std::unique_ptr<images::ImageStore> images_;
   std::unique_ptr<sandbox::SlotPool> slots_;

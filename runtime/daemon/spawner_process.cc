@@ -37,8 +37,12 @@ Result<std::string> FindProgram() {
 }
 
 std::vector<std::string> SpawnerArguments(const Config& config) {
-  return {kProgram,       "--data-dir", config.data_dir, "--run-dir",
-          config.run_dir, "--user",     config.user};
+  std::vector<std::string> arguments = {kProgram,       "--data-dir", config.data_dir, "--run-dir",
+                                        config.run_dir, "--user",     config.user};
+  for (const std::string& path : config.allowed_host_paths) {
+    arguments.insert(arguments.end(), {"--host-path", path});
+  }
+  return arguments;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& arguments) {

@@ -31,6 +31,7 @@
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/store.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::sandbox {
 
@@ -74,6 +75,7 @@ class Lifecycle {
     images::ImageStore& images;
     Store& store;
     SlotPool& slots;
+    Volumes* volumes = nullptr;  // none: sandboxes have none
   };
   Lifecycle(const Parts& parts, LifecycleConfig config);
   Lifecycle(const Lifecycle&) = delete;
@@ -128,6 +130,7 @@ class Lifecycle {
   std::string SocketPathOf(const std::string& id) const {
     return SocketPath(config_.socket_directory, id);
   }
+  Volumes* volumes() const { return volumes_; }
   const LifecycleStats& stats() const { return stats_; }
   const Admission& admission() const { return admission_; }
   const SlotPool& slots() const { return slots_; }
@@ -193,6 +196,7 @@ class Lifecycle {
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
+  void ReleaseVolumes(const std::string& id);
   // What counts as used as long as the sandbox may be running.
   void Hold(Entry& entry);
   void Drop(Entry& entry);
@@ -206,6 +210,7 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
+  Volumes* const volumes_;
   LifecycleConfig config_;
 
   Admission admission_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/base/result.h"
 
@@ -32,14 +33,16 @@ struct Config {
   uid_t daemon_uid = 0;
   gid_t daemon_gid = 0;
   std::string program;  // our own path at start: an upgrade puts the new file there
-  std::string execd;    // path of the programs to run; beside our own by default
+  // What host paths of volumes lie beneath: plain absolute paths, none by default.
+  std::vector<std::string> host_paths;
+  std::string execd;  // path of the programs to run; beside our own by default
   std::string unpack;
   int ready_fd = -1;          // one byte is written here once requests are answered
   uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
-//        [--capabilities cap_chown,…]
+//        [--capabilities cap_chown,…] [--host-path /DIR]…
 Result<Config> ParseCommandLine(int argc, char** argv);
 
 }  // namespace atl::spawner

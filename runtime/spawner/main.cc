@@ -73,8 +73,8 @@ Status EnterOwnMountNamespace() {
 }
 
 // Everything that it has open is closed when it returns.
-Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
-                               uint32_t instance) {
+Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups, uint32_t instance,
+                               int host_mounts) {
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
   ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, "atoll" + std::to_string(instance),
                                                        cgroup::DiskOf(store.path())));
@@ -91,6 +91,7 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .devices = config.run_dir + "/spawner/dev",
             .execd = {},
             .unpack = {},
+            .host_mounts = host_mounts,
             .namespace_limits = {},
             .filter = BuildSandboxFilter(),
             .staging = config.run_dir + "/spawner/staging"};
@@ -121,7 +122,8 @@ Status Serve(const Config& config, char** argv) {
   // On the host's side: it outlives this process, as sandboxes do.
   ATOLL_TRY(MountStore(config.data_dir));
   ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
-  ATOLL_ASSIGN(const Server::End end, ServeStore(config, cgroups, instance.number));
+  ATOLL_ASSIGN(const Server::End end,
+               ServeStore(config, cgroups, instance.number, host_mounts.get()));
   if (end == Server::End::kUpgrade) return Upgrade(config, host_mounts.get(), argv);
   if (::setns(host_mounts.get(), CLONE_NEWNS) != 0) return FailSys("setns mount");
   if (const Status unmounted = UnmountStore(config.data_dir); !unmounted) {
