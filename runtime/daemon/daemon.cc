@@ -10,8 +10,8 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/notify.h"
 #include "runtime/daemon/directories.h"
-#include "runtime/daemon/notify.h"
 #include "runtime/daemon/reload.h"
 
 namespace atl::daemon {
@@ -20,8 +20,6 @@ namespace {
 // Import and SQLite on import; more would only compete for two cores.
 constexpr int kPoolThreads = 3;
 constexpr int kStopGraceMs = 5000;
-
-constexpr double kMemoryOvercommit = 32;
 
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
@@ -71,7 +69,14 @@ Status Daemon::Open() {
   lifecycle.build_queue = config_.build_queue;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
-  lifecycle.budget = sandbox::BudgetOfHost(kMemoryOvercommit);
+  if (config_.max_sandbox_timeout != 0) {
+    lifecycle.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
+  }
+  lifecycle.keep_ended_seconds = static_cast<int64_t>(config_.keep_ended_seconds);
+  if (config_.renew_on_access) {
+    lifecycle.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
+  }
+  lifecycle.budget = sandbox::BudgetOfHost(config_.memory_overcommit);
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_},
@@ -82,11 +87,7 @@ Status Daemon::Open() {
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
 
-  api::ApiConfig api;
-  api.api_key = opened_.api_key;
-  api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
-  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
-  api_ = std::make_unique<api::Api>(std::move(api), *lifecycle_, *images_, [this] { Quit(); });
+  api_ = std::make_unique<api::Api>(MakeApiConfig(), *lifecycle_, *images_, [this] { Quit(); });
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
       [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });
@@ -99,6 +100,23 @@ Status Daemon::Open() {
     concurrency_->Handle(std::move(exchange));
   }));
   return WatchSignals();
+}
+
+api::ApiConfig Daemon::MakeApiConfig() const {
+  api::ApiConfig api;
+  api.api_key = opened_.api_key;
+  if (config_.signing_keys.empty()) {
+    api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
+  } else {
+    api.ingress.active_key = config_.active_signing_key;
+    for (const SigningKey& key : config_.signing_keys) {
+      api.ingress.keys.push_back({key.id, key.secret});
+    }
+  }
+  api.endpoint.public_host = config_.public_host;
+  api.endpoint.base_path = config_.base_path;
+  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
+  return api;
 }
 
 void Daemon::WarnAboutLimits() const {

@@ -13,7 +13,9 @@
 
 #include "cgroup/host.h"
 #include "runtime/base/log.h"
+#include "runtime/base/notify.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/cgroup_holder.h"
 #include "runtime/spawner/config.h"
 #include "runtime/spawner/device_template.h"
 #include "runtime/spawner/host.h"
@@ -57,6 +59,7 @@ Status Upgrade(const Config& config, int host_mounts, char** argv) {
     }
   }
   arguments.push_back(nullptr);
+  NotifySystemd(ReloadingState());
   LogLine(LogLevel::kInfo, "executing the new program").Add("path", config.program);
   ::execv(config.program.c_str(), arguments.data());
   return FailSys("execv " + config.program);
@@ -74,10 +77,10 @@ Status EnterOwnMountNamespace() {
 Status Serve(const Config& config, char** argv) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
   ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
-  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, cgroups.unified));
-  ATOLL_ASSIGN(cgroup::Tree tree,
-               cgroup::Tree::Create(cgroups, "atoll" + std::to_string(instance.number),
-                                    cgroup::DiskOf(config.data_dir)));
+  ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
+  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
+  ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, GroupName(instance.number),
+                                                       cgroup::DiskOf(config.data_dir)));
   // The janitor needs the store only, and none of what is opened below.
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
   ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
@@ -108,6 +111,7 @@ Status Serve(const Config& config, char** argv) {
   LogLine(LogLevel::kInfo, "ready")
       .Add("instance", instance.number)
       .Add("cgroups", cgroups.v2 ? "v2" : "hybrid");
+  NotifySystemd("READY=1");
   if (config.ready_fd >= 0) {
     ATOLL_TRY(sys::WriteAll(config.ready_fd, "+"));
     ::close(config.ready_fd);
@@ -127,6 +131,11 @@ int main(int argc, char** argv) {
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(022);
+  if (argc == 2 && std::string_view(argv[1]) == "hold") {
+    const Status held = spawner::HoldCgroup();
+    LogLine(LogLevel::kError, "cannot hold the cgroup").Add(held.error());
+    return 1;
+  }
   const auto config = spawner::ParseCommandLine(argc, argv);
   if (!config) {
     LogLine(LogLevel::kError, "bad command line").Add(config.error());
