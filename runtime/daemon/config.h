@@ -48,8 +48,9 @@ struct Config {
   bool start_spawner = true;  // if none answers; false where it is a service of its own
   uint32_t builds_at_once = 2;
   uint32_t build_queue = 1024;
-  // The sum of memory limits may be this many times the host's memory; 0: not checked.
-  double memory_overcommit = 1.0;
+  // Limits are ceilings, and most sandboxes stay far below theirs: the sum of all of them may be
+  // this many times what the host has. 0: no bound but what is really free.
+  double memory_overcommit = 32;
   // How long the record of a sandbox that has ended, and has no deadline, can be read.
   uint64_t keep_ended_seconds = 3600;
   // [network]

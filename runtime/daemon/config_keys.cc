@@ -372,8 +372,8 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        NumberKey("runtime", "build_queue", &Config::build_queue, 1, 100000,
                  "creates that wait for their turn, past which clients are told to come again"),
        {"runtime", "memory_overcommit", Kind::kQuantity,
-        "the memory limits of all sandboxes together may be this many times the host's memory; 0: "
-        "not checked",
+        "the limits of all sandboxes together may be this many times what the host has; 0: no "
+        "bound but what is really free",
         SetOvercommit, GetOvercommit},
        NumberKey("runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
                  "how long a sandbox that has ended, and has no deadline, can still be read"),
