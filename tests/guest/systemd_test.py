@@ -25,7 +25,9 @@ CONFIG = pathlib.Path('/etc/atoll/atoll.toml')
 STATE = pathlib.Path('/var/lib/atoll')
 RUN = pathlib.Path('/run/atoll')
 SLICE = pathlib.Path('/sys/fs/cgroup/atoll.slice')
-SPAWNER_PROGRAM = pathlib.Path('/usr/local/libexec/atoll/atoll-spawner')
+INSTALLED = atoll.BUILD / 'installed'
+PREFIX = '/' / next(INSTALLED.glob('**/sbin/atolld')).relative_to(INSTALLED).parent.parent
+SPAWNER_PROGRAM = PREFIX / 'libexec/atoll/atoll-spawner'
 UNITS = ('atolld', 'atoll-spawner', 'atoll-sandboxes')
 SECONDS = 60
 
@@ -130,13 +132,13 @@ class Box:
 def install():
     """As an operator would."""
     call('userdel', 'atoll')  # of the machine that the guest's root is a copy of
-    shutil.copytree(atoll.BUILD / 'installed', '/', dirs_exist_ok=True, symlinks=True)
+    shutil.copytree(INSTALLED, '/', dirs_exist_ok=True, symlinks=True)
     call('systemd-sysusers')
     # The guest's own root is an overlay on a tmpfs, which uppers cannot be on.
     pathlib.Path('/scratch/lib').mkdir()
     STATE.mkdir(exist_ok=True)
     call('mount', '--bind', '/scratch/lib', STATE)
-    call('/usr/local/sbin/atolld', 'init-config', '--force')
+    call(PREFIX / 'sbin/atolld', 'init-config', '--force')
     call('systemctl', 'daemon-reload')
 
 
@@ -254,8 +256,6 @@ class Services(unittest.TestCase):
         self.assertFalse(box.is_same())
 
     def test_the_end_of_all(self):
-        box = self.box()
-        self.doCleanups()
         box = Box(self.daemon)
         # As at the host's shutdown: daemon and spawner first, then the sandboxes.
         call('systemctl', 'stop', 'atolld', 'atoll-spawner')
@@ -271,7 +271,7 @@ class Services(unittest.TestCase):
               == 'Terminated', SECONDS, 'the sandbox has ended')
         self.daemon.delete(box.id)
         # And an end on purpose leaves nothing.
-        call('/usr/local/bin/atoll', 'shutdown', '--all')
+        call(PREFIX / 'bin/atoll', 'shutdown', '--all')
         until(lambda: not is_active('atolld') and not is_active('atoll-spawner'), SECONDS,
               'both services have ended')
         self.assertEqual([unit for unit in UNITS if show(unit, 'ActiveState') == 'failed'], [])
