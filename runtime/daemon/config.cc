@@ -162,7 +162,7 @@ Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
     const bool denied = text.error().error_number() == EACCES;
     return Fail(std::move(text).error().Wrap(
         denied ? "read the configuration (it must be readable by the group of runtime.user: chgrp "
-                 "atoll " +
+                 "GROUP " +
                      path + " && chmod 0640 " + path + ")"
                : "read the configuration"));
   }

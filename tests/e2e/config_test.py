@@ -139,6 +139,18 @@ class Running(unittest.TestCase):
                   'nothing is in hand any more')
             stream.close()
 
+    def test_endpoints_name_the_public_host_and_creates_are_bounded(self):
+        with atoll.Daemon(server_eip='https://box.example', server_base_path='/atoll',
+                          server_max_sandbox_timeout_seconds=100) as daemon:
+            image = daemon.import_busybox()
+            box = daemon.create(image, timeout=100)
+            path = f'/v1/sandboxes/{box}/endpoints/80?use_server_proxy=true'
+            self.assertEqual(daemon.request('GET', path)['endpoint'],
+                             f'box.example/atoll/sandboxes/{box}/proxy/80')
+            with self.assertRaises(atoll.ApiError) as refused:
+                daemon.create(image, timeout=101)
+            self.assertIn(refused.exception.status, (400, 422))
+
     def test_an_idle_connection_is_kept_as_long_as_said(self):
         with atoll.Daemon(server_timeout_keep_alive=1) as daemon:
             connection = daemon.connection()
