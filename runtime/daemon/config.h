@@ -50,8 +50,9 @@ struct Config {
   uint32_t build_queue = 1024;
   // Limits are ceilings, and most sandboxes stay far below theirs: the sum of all of them may be
   // this many times what the host has. 0: no bound but what is really free.
-  double memory_overcommit = 32;
-  // How long the record of a sandbox that has ended, and has no deadline, can be read.
+  double overcommit = 32;
+  // How long the record of a sandbox that has ended, and has no deadline, can be read; 0: until it
+  // is deleted.
   uint64_t keep_ended_seconds = 3600;
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's

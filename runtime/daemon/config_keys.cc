@@ -251,13 +251,13 @@ Status SetOvercommit(const Values& v, Config* c) {
   if (error != std::errc() || rest != end || !(factor >= 0) || factor > 1000) {
     return Fail(Bad(v[0], "use a factor from 0 (no check) to 1000"));
   }
-  c->memory_overcommit = factor;
+  c->overcommit = factor;
   return {};
 }
 
 Values GetOvercommit(const Config& c) {
   char digits[64];
-  const auto end = std::to_chars(digits, digits + sizeof digits, c.memory_overcommit).ptr;
+  const auto end = std::to_chars(digits, digits + sizeof digits, c.overcommit).ptr;
   return {std::string(digits, end)};
 }
 
@@ -371,12 +371,14 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
                  "sandboxes built at once; more than two only slow each other down"),
        NumberKey("runtime", "build_queue", &Config::build_queue, 1, 100000,
                  "creates that wait for their turn, past which clients are told to come again"),
-       {"runtime", "memory_overcommit", Kind::kQuantity,
-        "the limits of all sandboxes together may be this many times what the host has; 0: no "
-        "bound but what is really free",
+       {"runtime", "overcommit", Kind::kQuantity,
+        "the limits of all sandboxes together may be this many times the memory and the process "
+        "numbers of the host; 0: only what is really free counts",
         SetOvercommit, GetOvercommit},
-       NumberKey("runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
-                 "how long a sandbox that has ended, and has no deadline, can still be read"),
+       NumberKey(
+           "runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
+           "how long a sandbox that has ended, and has no deadline, can still be read; 0: until it "
+           "is deleted"),
        ListKey("network", "dns", &Config::dns, CheckResolver,
                "resolvers that sandboxes' queries are forwarded to, as address or address:port; "
                "none: those of the host")});

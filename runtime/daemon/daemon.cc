@@ -72,11 +72,14 @@ Status Daemon::Open() {
   if (config_.max_sandbox_timeout != 0) {
     lifecycle.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
   }
-  lifecycle.keep_ended_seconds = static_cast<int64_t>(config_.keep_ended_seconds);
+  if (config_.keep_ended_seconds != 0) {
+    lifecycle.keep_ended_seconds = static_cast<int64_t>(config_.keep_ended_seconds);
+  }
   if (config_.renew_on_access) {
     lifecycle.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
   }
-  lifecycle.budget = sandbox::BudgetOfHost(config_.memory_overcommit);
+  lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
+  lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_},

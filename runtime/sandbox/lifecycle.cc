@@ -413,6 +413,7 @@ void Lifecycle::Forget(Entry& entry) {
 
 void Lifecycle::Hold(Entry& entry) {
   entry.holds = true;
+  ++held_.sandboxes;
   held_.memory_bytes += entry.sandbox.limits.memory_bytes;
   held_.pids += entry.sandbox.limits.pids;
   for (wire::LayerId layer : entry.sandbox.layers) ++layer_users_[layer];
@@ -420,6 +421,7 @@ void Lifecycle::Hold(Entry& entry) {
 
 void Lifecycle::Drop(Entry& entry) {
   if (!std::exchange(entry.holds, false)) return;
+  --held_.sandboxes;
   held_.memory_bytes -= entry.sandbox.limits.memory_bytes;
   held_.pids -= entry.sandbox.limits.pids;
   for (wire::LayerId layer : entry.sandbox.layers) {

@@ -46,7 +46,7 @@ struct LifecycleConfig {
   std::optional<int64_t> max_timeout_seconds;  // that a create may ask for
   // How long a sandbox that has ended by itself stays readable if it has no deadline; none: until
   // it is deleted.
-  std::optional<int64_t> keep_ended_seconds = 3600;
+  std::optional<int64_t> keep_ended_seconds;
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
   HostBudget budget;

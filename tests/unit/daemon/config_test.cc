@@ -77,7 +77,7 @@ access_token = false
 start_spawner = false
 builds_at_once = 4
 build_queue = 9
-memory_overcommit = 1.5
+overcommit = 1.5
 keep_ended_seconds = 0
 [network]
 dns = ["9.9.9.9", "1.1.1.1:53"]
@@ -91,7 +91,7 @@ dns = ["9.9.9.9", "1.1.1.1:53"]
   EXPECT_FALSE(c.start_spawner);
   EXPECT_EQ(c.builds_at_once, 4U);
   EXPECT_EQ(c.build_queue, 9U);
-  EXPECT_EQ(c.memory_overcommit, 1.5);
+  EXPECT_EQ(c.overcommit, 1.5);
   EXPECT_EQ(c.keep_ended_seconds, 0U);
   EXPECT_EQ(c.dns, (std::vector<std::string>{"9.9.9.9", "1.1.1.1:53"}));
 }
@@ -284,9 +284,9 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[runtime]\nstart_spawner = 1", "true or false"},
       {"[runtime]\nbuilds_at_once = 0", "from 1 to 64"},
       {"[runtime]\nbuild_queue = 0", "runtime.build_queue '0'"},
-      {"[runtime]\nmemory_overcommit = -0.5", "runtime.memory_overcommit '-0.5'"},
-      {"[runtime]\nmemory_overcommit = nan", "runtime.memory_overcommit"},
-      {"[runtime]\nmemory_overcommit = true", "must be a number, or a string"},
+      {"[runtime]\novercommit = -0.5", "runtime.overcommit '-0.5'"},
+      {"[runtime]\novercommit = nan", "runtime.overcommit"},
+      {"[runtime]\novercommit = true", "must be a number, or a string"},
       {"[runtime]\nkeep_ended_seconds = -1", "runtime.keep_ended_seconds"},
       {"[network]\ndns = [1]", "list of strings"},
       {"[network]\ndns = [\"dns.example.com\"]", "dns.example.com"},
@@ -393,7 +393,7 @@ api_key = "0123456789"
 cpu = 1.25
 memory = 10000000
 [runtime]
-memory_overcommit = 0.1
+overcommit = 0.1
 [ingress.secure_access]
 active_key = "a"
 keys = [{key_id = "a", key = "AAEC/w=="}]
