@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <vector>
 
 #include "runtime/daemon/config_keys.h"
@@ -41,6 +42,11 @@ std::vector<Override> OverridesOf(const FlagValues& values, bool insecure) {
   return overrides;
 }
 
+size_t IndexOf(const std::string& flag) {
+  const auto same = [&flag](const Key& key) { return FlagOf(key) == flag; };
+  return static_cast<size_t>(std::find_if(Keys().begin(), Keys().end(), same) - Keys().begin());
+}
+
 }  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_code) {
@@ -68,6 +74,16 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   spawner->fallthrough();
   spawner->add_option("--cgroup", line.spawner_cgroup,
                       "cgroup that systemd has delegated, as a path in the v2 hierarchy");
+  CLI::App* storage = app.add_subcommand("storage", "prepare where sandboxes are kept");
+  storage->require_subcommand(1);
+  CLI::App* storage_init = storage->add_subcommand(
+      "init", "make a store that enforces disk limits: an XFS image file in the data directory");
+  storage->fallthrough();
+  storage_init->fallthrough();
+  storage_init->add_option("--size", line.store_size,
+                           "of the store (default: half of what is free)");
+  std::vector<std::string> data_dir;
+  storage_init->add_option("--data-dir", data_dir, "same as --storage-data-dir")->expected(1);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -76,9 +92,13 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   }
   if (check) line.action = CommandLine::Action::kCheckConfig;
   if (init->parsed()) line.action = CommandLine::Action::kInitConfig;
+  if (storage_init->parsed()) line.action = CommandLine::Action::kStorageInit;
   if (spawner->parsed()) line.action = CommandLine::Action::kSpawner;
   line.sources.must_exist = path->count() > 0;
   line.sources.flags = OverridesOf(values, insecure);
+  if (!data_dir.empty()) {
+    line.sources.flags.push_back({IndexOf("--storage-data-dir"), data_dir, "--data-dir"});
+  }
   for (char** entry = environ; *entry != nullptr; ++entry) {
     line.sources.environment.emplace_back(*entry);
   }

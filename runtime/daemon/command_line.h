@@ -13,12 +13,14 @@ struct CommandLine {
     kServe,
     kCheckConfig,  // say what is in force, and end
     kInitConfig,   // write the example file, and end
+    kStorageInit,  // make a store that enforces disk limits, and end
     kSpawner,      // become the spawner
   };
   Action action = Action::kServe;
   Sources sources;  // the process's environment included
   std::string example_path = kDefaultConfigPath;
   bool force = false;
+  std::string store_size;      // empty: half of what is free
   std::string spawner_cgroup;  // empty: a group of its own at the top
 };
 

@@ -58,8 +58,7 @@ struct Config {
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
   // [limits]: what a sandbox gets that asks for nothing
   cgroup::LimitDefaults limits;
-  uint64_t disk_bytes = 10ULL << 30;  // where the store can enforce it; 0: none
-  uint32_t max_sandboxes = 0;         // 0: as many as there are slots
+  uint32_t max_sandboxes = 0;  // 0: as many as there are slots
   // [logs]: of entrypoints
   uint64_t log_max_bytes = 16ULL << 20;  // for each sandbox
   uint64_t log_keep_after_removal = 0;   // seconds

@@ -274,6 +274,11 @@ Status SetMemory(const Values& v, Config* c) {
   return {};
 }
 
+Status SetDisk(const Values& v, Config* c) {
+  ATOLL_ASSIGN(c->limits.disk_bytes, Bytes(v[0], 0, cgroup::kMaxMemoryBytes));
+  return {};
+}
+
 Status SetPids(const Values& v, Config* c) {
   ATOLL_ASSIGN(const uint64_t pids, Number(v[0], cgroup::kMinPids, cgroup::kMaxPids));
   c->limits.pids = static_cast<uint32_t>(pids);
@@ -396,8 +401,9 @@ void AddLimitKeys(std::vector<Key>* keys) {
              SetMemory, [](const Config& c) { return Values{BytesText(c.limits.memory_bytes)}; }}),
        Live({"limits", "pids", Kind::kNumber, "processes of a sandbox that asks for none", SetPids,
              [](const Config& c) { return Values{std::to_string(c.limits.pids)}; }}),
-       BytesKey("limits", "disk", &Config::disk_bytes, 0, cgroup::kMaxMemoryBytes,
-                "disk of a sandbox that asks for none, where the store can enforce it; 0: none"),
+       Live({"limits", "disk", Kind::kQuantity,
+             "disk of a sandbox that asks for none, where the store can enforce it; 0: none",
+             SetDisk, [](const Config& c) { return Values{BytesText(c.limits.disk_bytes)}; }}),
        NumberKey("limits", "max_sandboxes", &Config::max_sandboxes, 0, 4096,
                  "sandboxes at once, past which creates are refused; 0: as many as there are "
                  "addresses")});

@@ -131,6 +131,12 @@ void Daemon::WarnAboutLimits() const {
             "refused ('atoll doctor' says why)")
         .Add("limit", limit);
   }
+  if (std::find(available.begin(), available.end(), "disk") == available.end()) {
+    LogLine(LogLevel::kWarning,
+            "the store has no project quotas: sandboxes may fill the disk, requests for a disk "
+            "limit are refused ('atolld storage init' makes a store that has them)")
+        .Add("data_dir", config_.data_dir);
+  }
 }
 
 Status Daemon::WatchSignals() {

@@ -16,6 +16,7 @@
 #include "runtime/daemon/listener.h"
 #include "runtime/daemon/privileges.h"
 #include "runtime/daemon/spawner_process.h"
+#include "runtime/daemon/storage_init.h"
 
 namespace atl::daemon {
 namespace {
@@ -92,6 +93,9 @@ int Main(int argc, char** argv) {
   if (line->action == CommandLine::Action::kCheckConfig) {
     std::fputs(EffectiveConfig(config).c_str(), stdout);
     return 0;
+  }
+  if (line->action == CommandLine::Action::kStorageInit) {
+    return Report("storage init", InitStorage(config, line->store_size));
   }
   SetLogLevel(config.log_level);
   if (line->action == CommandLine::Action::kSpawner) {

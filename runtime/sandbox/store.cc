@@ -52,7 +52,8 @@ std::string EncodeSpec(const Sandbox& s) {
         {"rbps", s.limits.io_read_bps},
         {"wbps", s.limits.io_write_bps},
         {"riops", s.limits.io_read_iops},
-        {"wiops", s.limits.io_write_iops}}},
+        {"wiops", s.limits.io_write_iops},
+        {"disk", s.limits.disk_bytes}}},
   };
   if (s.readonly_root) spec["readonly_root"] = true;
   if (!s.secure_token.empty()) spec["secure_token"] = s.secure_token;
@@ -80,6 +81,8 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     limits.at("wbps").get_to(s->limits.io_write_bps);
     limits.at("riops").get_to(s->limits.io_read_iops);
     limits.at("wiops").get_to(s->limits.io_write_iops);
+    // Absent in records of before there was one.
+    s->limits.disk_bytes = limits.value("disk", uint64_t{0});
     s->readonly_root = spec.value("readonly_root", false);
     s->secure_token = spec.value("secure_token", std::string());
     if (const auto by = spec.find("renew_by"); by != spec.end()) {

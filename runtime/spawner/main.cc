@@ -21,6 +21,7 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
 #include "runtime/spawner/server.h"
+#include "runtime/spawner/store_image.h"
 
 namespace atl::spawner {
 namespace {
@@ -74,23 +75,20 @@ Status EnterOwnMountNamespace() {
   return {};
 }
 
-Status Serve(const Config& config, char** argv) {
-  ATOLL_TRY(MakeRunDirectories(config.run_dir));
-  ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
-  ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
-  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
-  ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, GroupName(instance.number),
-                                                       cgroup::DiskOf(config.data_dir)));
-  // The janitor needs the store only, and none of what is opened below.
+// Everything that it has open is closed when it returns.
+Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
+                               const std::string& base, uint32_t instance) {
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
+  ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, GroupName(instance),
+                                                       cgroup::DiskOf(store.path())));
+  // The janitor needs the store only, and none of what is opened below.
   ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
-  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
   ATOLL_TRY(EnterOwnMountNamespace());
   // Opened again, so that the descriptor's mount is one of this namespace and can be cloned.
   ATOLL_ASSIGN(store, Store::Open(config.data_dir));
 
   Host host{.config = config,
-            .instance = instance.number,
+            .instance = instance,
             .cgroups = std::move(tree),
             .store = std::move(store),
             .devices = config.run_dir + "/spawner/dev",
@@ -109,15 +107,31 @@ Status Serve(const Config& config, char** argv) {
   Server server(host, poller, std::move(janitor), std::move(records));
   ATOLL_TRY(server.Start());
   LogLine(LogLevel::kInfo, "ready")
-      .Add("instance", instance.number)
-      .Add("cgroups", cgroups.v2 ? "v2" : "hybrid");
+      .Add("instance", instance)
+      .Add("cgroups", cgroups.v2 ? "v2" : "hybrid")
+      .Add("disk_limits", host.store.HasQuota() ? "yes" : "no");
   NotifySystemd("READY=1");
   if (config.ready_fd >= 0) {
     ATOLL_TRY(sys::WriteAll(config.ready_fd, "+"));
     ::close(config.ready_fd);
   }
-  ATOLL_ASSIGN(const Server::End end, server.Run());
+  return server.Run();
+}
+
+Status Serve(const Config& config, char** argv) {
+  ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
+  ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
+  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
+  // On the host's side: it outlives this process, as sandboxes do.
+  ATOLL_TRY(MountStore(config.data_dir));
+  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
+  ATOLL_ASSIGN(const Server::End end, ServeStore(config, cgroups, base, instance.number));
   if (end == Server::End::kUpgrade) return Upgrade(config, host_mounts.get(), argv);
+  if (::setns(host_mounts.get(), CLONE_NEWNS) != 0) return FailSys("setns mount");
+  if (const Status unmounted = UnmountStore(config.data_dir); !unmounted) {
+    LogLine(LogLevel::kWarning, "the store is left mounted").Add(unmounted.error());
+  }
   // Stopped for good: the number is free for another daemon.
   if (::ftruncate(instance.lock.get(), 0) != 0) return FailSys("ftruncate instance");
   return {};

@@ -107,7 +107,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
     // Answered only when nothing of it is left.
     Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
   };
-  Status limited = host_.cgroups.SetLimits(SlotGroup(plan.slot), slot->limits, plan.limits);
+  Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
   if (!limited) return fail(std::move(limited), Step::kLimits);
 
@@ -130,12 +130,19 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   done(outcome);
 }
 
+Status Sandboxes::ChangeLimits(uint32_t slot, const wire::Limits& now,
+                               const wire::Limits& next) const {
+  if (now.disk_bytes != next.disk_bytes) {
+    ATOLL_TRY(host_.store.LimitUpper(slot, next.disk_bytes));
+  }
+  return host_.cgroups.SetLimits(SlotGroup(slot), now, next);
+}
+
 Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
   Sandbox& sandbox = found->second;
-  ATOLL_TRY(
-      host_.cgroups.SetLimits(SlotGroup(sandbox.record.sandbox.slot), sandbox.limits, limits));
+  ATOLL_TRY(ChangeLimits(sandbox.record.sandbox.slot, sandbox.limits, limits));
   sandbox.limits = limits;
   return {};
 }

@@ -306,6 +306,7 @@ wire::Reply Server::Hello() const {
   reply.instance = host_.instance;
   reply.cgroup_v2 = host_.cgroups.host().v2;
   reply.limits_available = host_.cgroups.host().limits;
+  if (host_.store.HasQuota()) reply.limits_available.emplace_back("disk");
   reply.sandboxes = sandboxes_.List();
   reply.cgroup_path = host_.cgroups.path();
   return reply;

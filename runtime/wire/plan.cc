@@ -11,6 +11,7 @@ void Encode(Writer& writer, const Limits& limits) {
   writer.U64(limits.io_write_bps);
   writer.U32(limits.io_read_iops);
   writer.U32(limits.io_write_iops);
+  writer.U64(limits.disk_bytes);
 }
 
 Limits DecodeLimits(Reader& reader) {
@@ -23,6 +24,7 @@ Limits DecodeLimits(Reader& reader) {
   limits.io_write_bps = reader.U64();
   limits.io_read_iops = reader.U32();
   limits.io_write_iops = reader.U32();
+  limits.disk_bytes = reader.U64();
   return limits;
 }
 

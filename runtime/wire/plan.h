@@ -21,6 +21,7 @@ struct Limits {
   uint64_t io_write_bps = 0;
   uint32_t io_read_iops = 0;
   uint32_t io_write_iops = 0;
+  uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
 };
 
 // Layers are numbered directories in the store.

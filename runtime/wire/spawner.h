@@ -25,7 +25,7 @@
 
 namespace atl::wire {
 
-inline constexpr uint32_t kSpawnerProtocol = 2;
+inline constexpr uint32_t kSpawnerProtocol = 3;
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
 // Replies are larger: the answer to a hello lists every sandbox, some 150 bytes each.
@@ -119,7 +119,7 @@ struct Reply {
   uint32_t protocol = 0;
   uint32_t instance = 0;
   bool cgroup_v2 = false;                     // false: the hybrid backend
-  std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io"
+  std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io", "disk"
   std::vector<SandboxRecord> sandboxes;
   std::vector<uint32_t> prepared_slots;
   std::string cgroup_path;  // of this instance, where the daemon may read usage

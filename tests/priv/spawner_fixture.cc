@@ -65,9 +65,10 @@ Result<UniqueFd> Listener() {
 
 }  // namespace
 
-SpawnerFixture::SpawnerFixture(const std::string& execd_variable)
+SpawnerFixture::SpawnerFixture(const std::string& execd_variable, const Furnish& furnish)
     : execd_(FromEnvironment(execd_variable)) {
   fs::create_directories(data_dir());
+  if (furnish) furniture_ = furnish(data_dir());
   fs::create_directories(run_dir());
   StartProcess();
   MakeLayer(data_dir());

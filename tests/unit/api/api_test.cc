@@ -226,7 +226,7 @@ TEST_F(ApiTest, CreateRefusals) {
   EXPECT_NE(refused->response->body.find("'lots'"), std::string::npos);
 
   for (const char* key : {"gpu", "disk"}) {
-    body["resourceLimits"] = {{key, "1"}};
+    body["resourceLimits"] = {{key, "1000000000"}};
     EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 501) << key;
   }
   body["resourceLimits"] = {{"io", "rbps=1Mi"}};  // not among what this host can enforce

@@ -122,7 +122,7 @@ key = "/+8"
   EXPECT_EQ(c.limits.cpu_millis, 500U);
   EXPECT_EQ(c.limits.memory_bytes, 1ULL << 30);
   EXPECT_EQ(c.limits.pids, 100U);
-  EXPECT_EQ(c.disk_bytes, 0U);
+  EXPECT_EQ(c.limits.disk_bytes, 0U);
   EXPECT_EQ(c.max_sandboxes, 40U);
   EXPECT_EQ(c.log_max_bytes, 1U << 20);
   EXPECT_EQ(c.log_keep_after_removal, 60U);
