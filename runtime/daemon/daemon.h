@@ -49,6 +49,7 @@ class Daemon {
  private:
   Daemon(Config config, Opened opened);
   Status Open();
+  api::ApiConfig MakeApiConfig() const;
   Status WatchSignals();
   void OnSignal(uint32_t signal);
   void ReloadConfig();

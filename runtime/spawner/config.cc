@@ -108,6 +108,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     } else if (flag == "--user") {
       ATOLL_TRY(LookUpUser(value, &config));
       user_given = true;
+    } else if (flag == "--cgroup") {
+      config.cgroup = value;
     } else if (flag == "--execd") {
       config.execd = value;
     } else if (flag == "--unpack") {
@@ -131,7 +133,11 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   if (!config.data_dir.starts_with('/') || !config.run_dir.starts_with('/') || !user_given) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
-                "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… [--ready-fd N]");
+                "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… "
+                "[--cgroup /PATH] [--ready-fd N]");
+  }
+  if (!config.cgroup.empty() && !config.cgroup.starts_with('/')) {
+    return Fail(Code::kInvalidArgument, "--cgroup '" + config.cgroup + "' must start with '/'");
   }
   return config;
 }

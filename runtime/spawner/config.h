@@ -30,6 +30,7 @@ constexpr uid_t SandboxIdBase(uint32_t instance, uint32_t slot) {
 struct Config {
   std::string data_dir;
   std::string run_dir;
+  std::string cgroup;  // delegated by systemd, as a path in the v2 hierarchy; empty: none
   uid_t daemon_uid = 0;
   gid_t daemon_gid = 0;
   std::string program;  // our own path at start: an upgrade puts the new file there
@@ -42,7 +43,7 @@ struct Config {
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
-//        [--capabilities cap_chown,…] [--host-path /DIR]…
+//        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH]
 Result<Config> ParseCommandLine(int argc, char** argv);
 
 }  // namespace atl::spawner
