@@ -27,6 +27,7 @@ Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& im
     : config_(std::move(config)), lifecycle_(lifecycle), images_(images), quit_(std::move(quit)) {
   AddSandboxRoutes();
   AddImageRoutes();
+  AddVolumeRoutes();
   AddOperatorRoutes();
   AddDiagnosticsRoutes();
   AddRefusals();

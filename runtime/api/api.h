@@ -9,6 +9,7 @@
 #include <string>
 
 #include "images/image_store.h"
+#include "runtime/api/create_request.h"
 #include "runtime/api/diagnostics.h"
 #include "runtime/api/endpoint.h"
 #include "runtime/api/ingress.h"
@@ -42,11 +43,16 @@ class Api {
  private:
   void AddSandboxRoutes();
   void AddImageRoutes();
+  void AddVolumeRoutes();
   void AddOperatorRoutes();
   void AddDiagnosticsRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
+  void CreateWithVolumes(const Call& call, CreateRequest request);
+  void StartSandbox(const Call& call, CreateRequest request);
+  void CreateVolume(const Call& call);
+  void GetVolume(const Call& call);
   void ListSandboxes(const Call& call);
   void GetSandbox(const Call& call);
   void DeleteSandbox(const Call& call);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "runtime/base/sys.h"
 #include "runtime/daemon/config_keys.h"
@@ -157,7 +158,13 @@ Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
   auto text = sys::Open(path, O_RDONLY);
   if (!text) {
     if (!must_exist && text.error().code() == Code::kNotFound) return Loaded();
-    return Fail(std::move(text).error().Wrap("read the configuration"));
+    // At a reload the daemon is its own user.
+    const bool denied = text.error().error_number() == EACCES;
+    return Fail(std::move(text).error().Wrap(
+        denied ? "read the configuration (it must be readable by the group of runtime.user: chgrp "
+                 "GROUP " +
+                     path + " && chmod 0640 " + path + ")"
+               : "read the configuration"));
   }
   struct stat info {};
   if (::fstat(text->get(), &info) != 0) return FailSys("fstat " + path);

@@ -9,6 +9,7 @@
 
 #include "netpolicy/endpoint.h"
 #include "runtime/base/base64.h"
+#include "runtime/wire/volume.h"
 
 namespace atl::daemon {
 namespace {
@@ -42,6 +43,15 @@ Result<std::string> AbsolutePath(const std::string& text) {
   std::string path = text;
   while (path.ends_with('/')) path.pop_back();
   if (path.empty()) return Fail(Bad(text, "use an absolute path below the root directory"));
+  return path;
+}
+
+// As the spawner wants them: it opens what it is told, and resolves nothing.
+Result<std::string> HostPath(const std::string& text) {
+  ATOLL_ASSIGN(std::string path, AbsolutePath(text));
+  if (!wire::PlainAbsolutePath(path)) {
+    return Fail(Bad(text, "use an absolute path without '.', '..' and '//'"));
+  }
   return path;
 }
 
@@ -360,7 +370,7 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
       keys->end(),
       {TextKey("storage", "data_dir", &Config::data_dir, AbsolutePath,
                "images, upper layers, state"),
-       ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, AbsolutePath,
+       ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, HostPath,
                "directories of the host that sandboxes may mount, with everything below them; "
                "none: no host directory can be mounted"),
        TextKey("runtime", "run_dir", &Config::run_dir, AbsolutePath, "sockets"),

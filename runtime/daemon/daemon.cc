@@ -10,8 +10,8 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/notify.h"
 #include "runtime/daemon/directories.h"
-#include "runtime/daemon/notify.h"
 #include "runtime/daemon/reload.h"
 
 namespace atl::daemon {
@@ -49,6 +49,8 @@ Status Daemon::Open() {
         return launch::SpawnerClient::Connect(run_dir, hello);
       });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
+  ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
+  ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);
@@ -85,7 +87,7 @@ Status Daemon::Open() {
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_},
+                                *slots_, volumes_.get()},
       std::move(lifecycle));
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); }, [] {});
@@ -93,20 +95,7 @@ Status Daemon::Open() {
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
 
-  api::ApiConfig api;
-  api.api_key = opened_.api_key;
-  if (config_.signing_keys.empty()) {
-    api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
-  } else {
-    for (const SigningKey& key : config_.signing_keys) {
-      api.ingress.keys.push_back({key.id, key.secret});
-    }
-    api.ingress.active_key = config_.active_signing_key;
-  }
-  api.endpoint.public_host = config_.public_host;
-  api.endpoint.base_path = config_.base_path;
-  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
-  api_ = std::make_unique<api::Api>(std::move(api), *lifecycle_, *images_, [this] { Quit(); });
+  api_ = std::make_unique<api::Api>(MakeApiConfig(), *lifecycle_, *images_, [this] { Quit(); });
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
       [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });
@@ -119,6 +108,23 @@ Status Daemon::Open() {
     concurrency_->Handle(std::move(exchange));
   }));
   return WatchSignals();
+}
+
+api::ApiConfig Daemon::MakeApiConfig() const {
+  api::ApiConfig api;
+  api.api_key = opened_.api_key;
+  if (config_.signing_keys.empty()) {
+    api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
+  } else {
+    api.ingress.active_key = config_.active_signing_key;
+    for (const SigningKey& key : config_.signing_keys) {
+      api.ingress.keys.push_back({key.id, key.secret});
+    }
+  }
+  api.endpoint.public_host = config_.public_host;
+  api.endpoint.base_path = config_.base_path;
+  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
+  return api;
 }
 
 void Daemon::WarnAboutLimits() const {

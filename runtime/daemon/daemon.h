@@ -49,6 +49,7 @@ class Daemon {
  private:
   Daemon(Config config, Opened opened);
   Status Open();
+  api::ApiConfig MakeApiConfig() const;
   Status WatchSignals();
   void OnSignal(uint32_t signal);
   void ReloadConfig();
@@ -64,6 +65,8 @@ class Daemon {
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
   std::unique_ptr<sandbox::Store> store_;
+  std::unique_ptr<sandbox::VolumeStore> volume_store_;
+  std::unique_ptr<sandbox::Volumes> volumes_;
   std::unique_ptr<sandbox::SpawnerUnpack> unpack_;
   std::unique_ptr<images::ImageStore> images_;
   std::unique_ptr<sandbox::SlotPool> slots_;

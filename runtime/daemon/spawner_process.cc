@@ -25,20 +25,26 @@ constexpr int kReadyTimeoutMs = 30000;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
-// Beside our own binary: a build folder and an installation need no setting.
+// Beside our own binary, as in a build folder, else where it is installed: no setting is needed.
 Result<std::string> FindProgram() {
   std::array<char, 4096> path{};
   const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());
   if (n <= 0 || static_cast<size_t>(n) == path.size()) return FailSys("readlink /proc/self/exe");
-  std::string self(path.data(), static_cast<size_t>(n));
-  std::string program = self.substr(0, self.rfind('/') + 1) + kProgram;
-  if (::access(program.c_str(), X_OK) != 0) return FailSys("find the spawner at " + program);
-  return program;
+  const std::string self(path.data(), static_cast<size_t>(n));
+  const std::string beside = self.substr(0, self.rfind('/') + 1) + kProgram;
+  if (::access(beside.c_str(), X_OK) == 0) return beside;
+  const std::string installed = std::string(ATOLL_LIBEXECDIR "/") + kProgram;
+  if (::access(installed.c_str(), X_OK) == 0) return installed;
+  return FailSys("find the spawner at " + beside + " or " + installed);
 }
 
 std::vector<std::string> SpawnerArguments(const Config& config) {
-  return {kProgram,       "--data-dir", config.data_dir, "--run-dir",
-          config.run_dir, "--user",     config.user};
+  std::vector<std::string> arguments = {kProgram,       "--data-dir", config.data_dir, "--run-dir",
+                                        config.run_dir, "--user",     config.user};
+  for (const std::string& path : config.allowed_host_paths) {
+    arguments.insert(arguments.end(), {"--host-path", path});
+  }
+  return arguments;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& arguments) {

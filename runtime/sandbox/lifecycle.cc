@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/cleanup.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
@@ -54,6 +55,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       images_(parts.images),
       store_(parts.store),
       slots_(parts.slots),
+      volumes_(parts.volumes),
       config_(std::move(config)),
       admission_(config_.builds_at_once, config_.build_queue),
       builder_(loop_, spawner_, config_.socket_directory),
@@ -90,10 +92,13 @@ std::vector<const Sandbox*> Lifecycle::All() const {
 }
 
 void Lifecycle::Create(CreateSpec spec, Created done) {
+  // Only an entry keeps what Volumes has acquired for it.
+  auto unused = Cleanup([this, id = spec.id] { ReleaseVolumes(id); });
   if (stopping_) return done(Fail(Code::kUnavailable, "atolld is shutting down"));
   if (Repeated(spec, done)) return;
   auto prepared = Prepare(spec);
   if (!prepared) return done(Fail(std::move(prepared).error()));
+  unused.Release();
   const std::string id = prepared->sandbox.id;
   Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
   entry.created.push_back(std::move(done));
@@ -409,6 +414,7 @@ void Lifecycle::Forget(Entry& entry) {
   Drop(entry);
   logs_.Remove(id);
   if (entry.stored && history_) history_->Remove(id);
+  const bool has_volumes = !entry.sandbox.volumes.empty();
   if (entry.stored) {
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {
@@ -418,6 +424,12 @@ void Lifecycle::Forget(Entry& entry) {
     }
   }
   entries_.erase(id);
+  // Behind the record: until that is gone a restart would still find the user of the volumes.
+  if (has_volumes) ReleaseVolumes(id);
+}
+
+void Lifecycle::ReleaseVolumes(const std::string& id) {
+  if (volumes_ != nullptr && !id.empty()) volumes_->Release(id);
 }
 
 void Lifecycle::Hold(Entry& entry) {

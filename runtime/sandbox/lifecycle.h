@@ -33,6 +33,7 @@
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/store.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::sandbox {
 
@@ -80,6 +81,7 @@ class Lifecycle {
     images::ImageStore& images;
     Store& store;
     SlotPool& slots;
+    Volumes* volumes = nullptr;  // none: sandboxes have none
   };
   Lifecycle(const Parts& parts, LifecycleConfig config);
   Lifecycle(const Lifecycle&) = delete;
@@ -139,6 +141,7 @@ class Lifecycle {
   Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
   // Its IPv4 and IPv6 address; empty if it has none (any more).
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
+  Volumes* volumes() const { return volumes_; }
   const LifecycleStats& stats() const { return stats_; }
   const Admission& admission() const { return admission_; }
   const SlotPool& slots() const { return slots_; }
@@ -209,6 +212,7 @@ class Lifecycle {
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
+  void ReleaseVolumes(const std::string& id);
   // What counts as used as long as the sandbox may be running.
   void Hold(Entry& entry);
   void Drop(Entry& entry);
@@ -222,6 +226,7 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
+  Volumes* const volumes_;
   LifecycleConfig config_;
 
   Admission admission_;

@@ -22,9 +22,11 @@ Status Lifecycle::Start(const wire::Reply& hello) {
     const std::string id = entry.sandbox.id;
     Entry& kept = entries_.emplace(id, std::move(entry)).first->second;
     if (kept.sandbox.slot != 0) Hold(kept);
+    if (volumes_ != nullptr) volumes_->Adopt(id, kept.sandbox.volumes);
     if (kept.sandbox.state != State::kStopping) SetDeadline(kept);
   }
   StartDiagnostics();
+  if (volumes_ != nullptr) volumes_->Start();
   ATOLL_ASSIGN(std::vector<KeyRecord> keys, store_.LoadKeys());
   idempotency_.Load(std::move(keys));
   // Before the pool makes those of new slots.

@@ -111,7 +111,14 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   lap(Step::kLimits);
   if (!limited) return fail(std::move(limited), Step::kLimits);
 
-  RootReport report = MountRoot(host_, plan, slot->execd);
+  std::vector<VolumeSource> volumes;
+  if (!plan.volumes.empty()) {
+    auto opened = OpenVolumeSources(host_, plan.volumes, host_.IdBase(plan.slot));
+    lap(Step::kVolumes);
+    if (!opened) return fail(Fail(std::move(opened).error()), Step::kVolumes);
+    volumes = std::move(*opened);
+  }
+  RootReport report = MountRoot(host_, plan, volumes, slot->execd);
   for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
   if (!report.status) return fail(std::move(report.status), report.step);
   then = clock.BootMicros();

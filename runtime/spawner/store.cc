@@ -80,6 +80,7 @@ Result<Store> Store::Open(const std::string& data_dir) {
   if (::flock(root.get(), LOCK_SH | LOCK_NB) != 0) {
     return FailSys("flock " + path + " ('atolld storage init' is at work there)");
   }
+  ATOLL_TRY(sys::EnsureDirAt(root.get(), "volumes", 0700));
   ATOLL_TRY(EnsureOwned(root.get(), "fs", 0755));
   ATOLL_ASSIGN(UniqueFd tree, sys::OpenAt(root.get(), "fs", kDir));
   ATOLL_TRY(EnsureOwned(tree.get(), "layers", 0755));
@@ -98,6 +99,10 @@ std::string Store::PartialLayerPath(wire::LayerId layer) {
 }
 std::string Store::UpperPath(uint32_t slot) {
   return "fs/uppers/s" + std::to_string(slot);
+}
+
+std::string Store::VolumeDirectory(const std::string& name) {
+  return "volumes/" + name;
 }
 
 bool Store::HasLayer(wire::LayerId layer) const {
@@ -143,6 +148,22 @@ Result<std::vector<wire::LayerId>> Store::Layers() const {
     if (error == std::errc() && end != name.data()) layers.push_back(layer);
   }
   return layers;
+}
+
+Status Store::MakeVolume(const std::string& name) const {
+  const std::string path = VolumeDirectory(name);
+  if (::mkdirat(root_.get(), path.c_str(), 0700) != 0) return FailSys("mkdir " + path);
+  // Whoever the sandbox runs as may write, as in an emptyDir of Kubernetes; nobody else comes near.
+  ATOLL_TRY(EnsureOwned(root_.get(), path, 0777));
+  ATOLL_ASSIGN(const UniqueFd volume, sys::OpenAt(root_.get(), path, kDir));
+  if (::fsync(volume.get()) != 0) return FailSys("fsync " + path);
+  return SyncVolumes();
+}
+
+Status Store::SyncVolumes() const {
+  ATOLL_ASSIGN(const UniqueFd volumes, sys::OpenAt(root_.get(), "volumes", kDir));
+  if (::fsync(volumes.get()) != 0) return FailSys("fsync volumes");
+  return {};
 }
 
 Status Store::CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes) const {

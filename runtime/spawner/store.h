@@ -5,6 +5,7 @@
 //       layers/<n>/           published layers;  <n>.partial: being extracted
 //       uppers/s<slot>/{upper,work}
 //       skeleton/             bottom layer of every root: what images may lack
+//     volumes/<name>/         kStoreIdBase: named volumes, each mounted by itself
 //     trash/                  what the janitor deletes
 #pragma once
 
@@ -34,6 +35,11 @@ class Store {
   Status PublishLayer(wire::LayerId layer) const;
   Result<std::vector<wire::LayerId>> Layers() const;
 
+  // An empty directory of that name, durable. kAlreadyExists: there is one.
+  Status MakeVolume(const std::string& name) const;
+  // Makes it durable that one has come or gone.
+  Status SyncVolumes() const;
+
   // Whether disk limits can be kept here: its file system enforces project quotas.
   bool HasQuota() const { return has_quota_; }
   // upper and work directories of a slot of this instance, with a disk limit (0: none) on both
@@ -46,6 +52,7 @@ class Store {
   static std::string LayerPath(wire::LayerId layer);
   static std::string PartialLayerPath(wire::LayerId layer);
   static std::string UpperPath(uint32_t slot);
+  static std::string VolumeDirectory(const std::string& name);
 
  private:
   Store(UniqueFd root, UniqueFd tree, std::string path, bool has_quota)

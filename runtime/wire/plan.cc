@@ -39,6 +39,7 @@ std::string EncodePlan(const Plan& plan) {
   writer.Text(plan.resolv_conf);
   writer.U64(plan.shm_bytes);
   Encode(writer, plan.limits);
+  writer.Each(plan.volumes, [&](const Volume& volume) { Encode(writer, volume); });
   return writer.Take();
 }
 
@@ -54,7 +55,9 @@ Result<Plan> DecodePlan(std::string_view bytes) {
   plan.resolv_conf = reader.Text();
   plan.shm_bytes = reader.U64();
   plan.limits = DecodeLimits(reader);
+  reader.Each(kMaxVolumes, [&] { plan.volumes.push_back(DecodeVolume(reader)); });
   if (!reader.complete()) return Fail(Code::kInvalidArgument, "plan: malformed");
+  for (const Volume& volume : plan.volumes) ATOLL_TRY(CheckForm(volume));
   return plan;
 }
 

@@ -78,19 +78,26 @@ class Running(unittest.TestCase):
         self.log_says(daemon, expected, before)
         return daemon.log.read_text()[before:]
 
+    @staticmethod
+    def can_have(daemon, image, processes):
+        """Whether a new sandbox that asks for no limit may have so many."""
+        done = daemon.run(daemon.create(image), f'i=0; while [ $i -lt {processes} ]; do '
+                                                'sleep 100 & i=$((i+1)); done; echo all')
+        return 'all' in done.stdout
+
     def test_reload(self):
         with atoll.Daemon(limits_pids=70, log_level='warning') as daemon:
             image = daemon.import_busybox()
+            self.assertTrue(self.can_have(daemon, image, 66))
+            self.assertFalse(self.can_have(daemon, image, 75))
             settings = daemon.config.read_text().replace('pids = 70', 'pids = 60')
             settings = settings.replace('"warning"', '"info"')
             said = self.hangup(daemon, settings + '[renew_intent]\nenabled = true\n',
                                'configuration read again')
             self.assertIn('changed=limits.pids changed=log.level', said)
             self.assertIn('needs_restart=renew_intent.enabled', said)
-            box = daemon.create(image)
             # Over the new limit, not over the old one.
-            forks = 'i=0; while [ $i -lt 66 ]; do sleep 100 & i=$((i+1)); done; echo all'
-            self.assertNotIn('all', daemon.run(box, forks).stdout)
+            self.assertFalse(self.can_have(daemon, image, 66))
 
             said = self.hangup(daemon, settings.replace('pids = 60', 'pids = 1'),
                                'nothing has changed')
@@ -131,6 +138,18 @@ class Running(unittest.TestCase):
             until(lambda: daemon.send('GET', '/health').status == 200, 10 * SLOWNESS,
                   'nothing is in hand any more')
             stream.close()
+
+    def test_endpoints_name_the_public_host_and_creates_are_bounded(self):
+        with atoll.Daemon(server_eip='https://box.example', server_base_path='/atoll',
+                          server_max_sandbox_timeout_seconds=100) as daemon:
+            image = daemon.import_busybox()
+            box = daemon.create(image, timeout=100)
+            path = f'/v1/sandboxes/{box}/endpoints/80?use_server_proxy=true'
+            self.assertEqual(daemon.request('GET', path)['endpoint'],
+                             f'box.example/atoll/sandboxes/{box}/proxy/80')
+            with self.assertRaises(atoll.ApiError) as refused:
+                daemon.create(image, timeout=101)
+            self.assertIn(refused.exception.status, (400, 422))
 
     def test_an_idle_connection_is_kept_as_long_as_said(self):
         with atoll.Daemon(server_timeout_keep_alive=1) as daemon:

@@ -21,8 +21,9 @@ class SpawnerFixture {
   // Furnishes a data directory; what it returns is kept until the spawner has ended.
   using Furnish = std::function<std::shared_ptr<void>(const std::string& data_dir)>;
   // Starts it with the stand-in for execd, or the real one. Layer 1 is a busybox root.
+  // `flags`: more of the spawner's command line.
   explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC",
-                          const Furnish& furnish = {});
+                          const Furnish& furnish = {}, std::vector<std::string> flags = {});
   ~SpawnerFixture();
 
   launch::SpawnerClient& client() { return *client_; }
@@ -68,6 +69,7 @@ class SpawnerFixture {
   ScratchDir scratch_;
   std::shared_ptr<void> furniture_;
   std::string execd_;
+  const std::vector<std::string> flags_;
   pid_t pid_ = -1;
   testing::PollLoop loop_;
   wire::Reply hello_;

@@ -1,4 +1,4 @@
-#include "runtime/daemon/notify.h"
+#include "runtime/base/notify.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,7 +12,7 @@
 
 #include "runtime/base/unique_fd.h"
 
-namespace atl::daemon {
+namespace atl {
 namespace {
 
 // 0 for what is no number.
@@ -60,4 +60,4 @@ int64_t WatchdogMicros() {
   return NumberIn("WATCHDOG_USEC");
 }
 
-}  // namespace atl::daemon
+}  // namespace atl

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace atl::daemon {
+namespace atl {
 
 // "READY=1", "STOPPING=1". Without systemd, or if it does not listen: nothing.
 void NotifySystemd(std::string_view state);
@@ -16,4 +16,4 @@ std::string ReloadingState();
 // How often systemd wants "WATCHDOG=1" at the least (sd_watchdog_enabled(3)); 0: not at all.
 int64_t WatchdogMicros();
 
-}  // namespace atl::daemon
+}  // namespace atl
