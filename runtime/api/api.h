@@ -10,6 +10,7 @@
 
 #include "images/image_store.h"
 #include "runtime/api/create_request.h"
+#include "runtime/api/diagnostics.h"
 #include "runtime/api/endpoint.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
@@ -44,6 +45,7 @@ class Api {
   void AddImageRoutes();
   void AddVolumeRoutes();
   void AddOperatorRoutes();
+  void AddDiagnosticsRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
@@ -59,6 +61,11 @@ class Api {
   void ResumeSandbox(const Call& call);
   void PatchMetadata(const Call& call);
   void GetEndpoint(const Call& call);
+  void GetLogs(const Call& call);
+  void GetEvents(const Call& call);
+  void Inspect(const Call& call);
+  void Summarise(const Call& call);
+  Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
   void ImportImage(const Call& call);
   void ImportSaved(const Call& call, UniqueFd archive, std::string name);
   void Shutdown(const Call& call);

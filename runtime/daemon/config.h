@@ -60,8 +60,8 @@ struct Config {
   cgroup::LimitDefaults limits;
   uint32_t max_sandboxes = 0;  // 0: as many as there are slots
   // [logs]: of entrypoints
-  uint64_t log_max_bytes = 16ULL << 20;  // for each sandbox
-  uint64_t log_keep_after_removal = 0;   // seconds
+  uint64_t log_max_bytes = 2ULL << 20;  // for each sandbox
+  uint64_t log_keep_after_removal = 0;  // seconds
   // [renew_intent]
   bool renew_on_access = false;
   uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox

@@ -422,7 +422,7 @@ void AddLimitKeys(std::vector<Key>* keys) {
 void AddFeatureKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
-      {BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 40,
+      {BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 30,
                 "what is kept of the output of a sandbox's entrypoint"),
        NumberKey("logs", "keep_after_removal_seconds", &Config::log_keep_after_removal, 0,
                  kMaxSeconds, "how long it is kept after the sandbox's removal"),

@@ -71,6 +71,9 @@ Status Daemon::Open() {
   lifecycle.build_queue = config_.build_queue;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
+  lifecycle.log_directory = StateDir(config_) + "/logs";
+  lifecycle.log_max_bytes = config_.log_max_bytes;
+  lifecycle.log_keep_after_removal_seconds = static_cast<int64_t>(config_.log_keep_after_removal);
   if (config_.max_sandbox_timeout != 0) {
     lifecycle.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
   }

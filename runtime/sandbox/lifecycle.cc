@@ -59,13 +59,17 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       config_(std::move(config)),
       admission_(config_.builds_at_once, config_.build_queue),
       builder_(loop_, spawner_, config_.socket_directory),
-      expiry_(loop_, clock_, [this](const std::string& id) {
-        Entry* entry = Look(id);
-        if (entry == nullptr) return;
-        LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
-        ++stats_.expired;
-        ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
-      }) {}
+      expiry_(loop_, clock_,
+              [this](const std::string& id) {
+                Entry* entry = Look(id);
+                if (entry == nullptr) return;
+                LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
+                ++stats_.expired;
+                ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
+              }),
+      logs_(
+          loop_, clock_,
+          {config_.log_directory, config_.log_max_bytes, config_.log_keep_after_removal_seconds}) {}
 
 Lifecycle::Entry* Lifecycle::Look(const std::string& id) {
   const auto found = entries_.find(id);
@@ -210,9 +214,10 @@ void Lifecycle::Published(Entry& entry) {
 void Lifecycle::Reported(const std::string& id, Result<wire::StartReport> report) {
   Entry* entry = Look(id);
   if (entry == nullptr) return;
-  // Whatever it was, nothing else comes on this socket; a missing report is explained by the exit
-  // that follows.
+  if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*entry);
+  // Nothing else comes on this socket; a missing report is explained by the exit that follows.
   const auto control = std::exchange(entry->control, nullptr);
+  logs_.Abandon(id);
   if (report && report->kind == wire::StartReport::Kind::kFailed) {
     ApplyAnyway(*entry, Event::kStartFailed,
                 {"ENTRYPOINT_START_FAILED",
@@ -235,6 +240,7 @@ void Lifecycle::Exited(Entry& entry, const wire::SandboxRecord& record) {
     if (report && report->kind == wire::StartReport::Kind::kFailed) {
       return Reported(entry.sandbox.id, *report);
     }
+    if (report) FollowOutput(entry);
   }
   const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
                      WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
@@ -296,6 +302,7 @@ Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
       sandbox = before;
       return written;
     }
+    Note(sandbox, std::string(StateName(sandbox.state)));
   }
   Perform(entry, transition.action);
   return {};
@@ -353,7 +360,7 @@ void Lifecycle::Release(Entry& entry) {
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
   if (entry.releasing) return;
-  entry.control.reset();
+  if (std::exchange(entry.control, nullptr)) logs_.Abandon(id);
   ::unlink(SocketPathOf(id).c_str());
   if (entry.spawned) {
     entry.releasing = true;
@@ -406,6 +413,8 @@ void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
   Drop(entry);
   const bool has_volumes = !entry.sandbox.volumes.empty();
+  logs_.Remove(id);
+  if (entry.stored && history_) history_->Remove(id);
   if (entry.stored) {
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {
