@@ -246,6 +246,12 @@ Status Tree::Freeze(const std::string& group, bool frozen) const {
   return sys::WriteFileAt(unified_.get(), group + "/cgroup.freeze", frozen ? "1" : "0");
 }
 
+Result<bool> Tree::Frozen(const std::string& group) const {
+  ATOLL_ASSIGN(const std::string events,
+               sys::ReadFileAt(unified_.get(), group + "/cgroup.events", 256));
+  return events.find("frozen 1") != std::string::npos;
+}
+
 Status Tree::Kill(const std::string& group) const {
   return sys::WriteFileAt(unified_.get(), group + "/cgroup.kill", "1");
 }

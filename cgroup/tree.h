@@ -75,7 +75,10 @@ class Tree {
   // Writes what differs between `now` and `next`. A refused value names file and value.
   Status SetLimits(const std::string& group, const wire::Limits& now,
                    const wire::Limits& next) const;
+  // Asks for it: a process that is on its way through the kernel stops a little later (Frozen).
   Status Freeze(const std::string& group, bool frozen) const;
+  // True once every process of the group stands still.
+  Result<bool> Frozen(const std::string& group) const;
   Status Kill(const std::string& group) const;
   // Blocks until no process is left in the group; kDeadlineExceeded after `timeout_ms`.
   Status AwaitEmpty(const std::string& group, int timeout_ms) const;

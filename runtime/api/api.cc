@@ -34,8 +34,8 @@ Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& im
 void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
   Call call(std::move(exchange));
   if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
-  if (const auto target = ParseProxyTarget(call.request().target)) {
-    return Proxy(call, *target, lifecycle_, config_.api_key);
+  if (const auto route = FindRoute(call.request(), config_.ingress)) {
+    return Proxy(call, *route, lifecycle_, config_.ingress, config_.api_key);
   }
   Route(std::move(call));
 }
@@ -120,9 +120,6 @@ void Api::AddRefusals() {
     const ApiError error{501, code, std::string(what) + " is not offered by this server"};
     router_.Add(method, pattern, [error](const Call& call) { call.Respond(error); });
   };
-  refuse("POST", "/sandboxes/{}/pause", "SANDBOX::API_NOT_SUPPORTED", "pausing a sandbox");
-  refuse("POST", "/sandboxes/{}/resume", "SANDBOX::API_NOT_SUPPORTED", "resuming a sandbox");
-  refuse("PATCH", "/sandboxes/{}/metadata", "SANDBOX::API_NOT_SUPPORTED", "changing metadata");
   for (const char* kind : {"logs", "events", "inspect", "summary"}) {
     const std::string pattern = std::string("/sandboxes/{}/diagnostics/") + kind;
     refuse("GET", pattern.c_str(), "DIAGNOSTICS_NOT_IMPLEMENTED", "the diagnostics API");

@@ -9,6 +9,8 @@
 #include <string>
 
 #include "images/image_store.h"
+#include "runtime/api/endpoint.h"
+#include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/lifecycle.h"
@@ -17,7 +19,8 @@ namespace atl::api {
 
 struct ApiConfig {
   std::string api_key;  // empty: no key is asked for
-  std::string address;  // "127.0.0.1:8080", for requests without a Host
+  EndpointConfig endpoint;
+  IngressConfig ingress;
   uint64_t max_image_bytes = 64ULL << 30;
 };
 
@@ -43,6 +46,9 @@ class Api {
   void GetSandbox(const Call& call);
   void DeleteSandbox(const Call& call);
   void RenewSandbox(const Call& call);
+  void PauseSandbox(const Call& call);
+  void ResumeSandbox(const Call& call);
+  void PatchMetadata(const Call& call);
   void GetEndpoint(const Call& call);
   void ImportImage(const Call& call);
   void ImportSaved(const Call& call, UniqueFd archive, std::string name);

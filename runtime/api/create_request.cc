@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -26,7 +27,6 @@ struct Extras {
   bool snapshot = false;
   bool network_policy = false;
   bool credential_proxy = false;
-  bool secure_access = false;
   bool volumes = false;
   std::map<std::string, std::string> extensions;
 };
@@ -90,7 +90,6 @@ Extras ReadExtras(const Field& body) {
   extras.network_policy = body.At("networkPolicy").IsObject();
   const Field proxy = body.At("credentialProxy");
   if (proxy.IsObject()) proxy.At("enabled").Bool(&extras.credential_proxy);
-  body.At("secureAccess").Bool(&extras.secure_access);
   const Field volumes = body.At("volumes");
   if (volumes.present() && !volumes.value().is_array()) {
     volumes.Complain("list_type", "Input should be a valid list");
@@ -136,15 +135,40 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   if (extras.credential_proxy) {
     return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
   }
-  if (extras.secure_access) {
-    return refuse(kNotOffered, "secureAccess: signed endpoints are not offered here");
-  }
   if (extras.volumes) return refuse(kNotOffered, "volumes: there are no volumes here");
-  if (extras.extensions.contains("access.renew.extend.seconds")) {
-    return refuse(kNotOffered,
-                  "extensions access.renew.extend.seconds: renewal on access is not offered here");
-  }
   return std::nullopt;
+}
+
+// Ours, beside upstream's keys: the root file system of the sandbox cannot be written to.
+constexpr char kReadonlyRoot[] = "readOnlyRootFilesystem";
+constexpr char kRenewOnAccess[] = "access.renew.extend.seconds";
+constexpr int64_t kMinRenewSeconds = 300;
+constexpr int64_t kMaxRenewSeconds = 86400;
+
+// "" if they are fine, else what is wrong.
+std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
+                           sandbox::CreateSpec* spec) {
+  if (const auto found = extensions.find(kRenewOnAccess); found != extensions.end()) {
+    std::string_view text = found->second;
+    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+    text = text.substr(0, text.find_last_not_of(" \t") + 1);
+    int64_t seconds = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (text.empty() || error != std::errc() || rest != text.data() + text.size() ||
+        seconds < kMinRenewSeconds || seconds > kMaxRenewSeconds) {
+      return std::string("extensions ") + kRenewOnAccess + " '" + found->second.substr(0, 40) +
+             "': use a whole number from 300 to 86400";
+    }
+    spec->renew_by_seconds = seconds;
+  }
+  if (const auto found = extensions.find(kReadonlyRoot); found != extensions.end()) {
+    if (found->second != "true" && found->second != "false") {
+      return std::string("extensions ") + kReadonlyRoot + " '" + found->second.substr(0, 40) +
+             "': use true or false";
+    }
+    spec->readonly_root = found->second == "true";
+  }
+  return {};
 }
 
 }  // namespace
@@ -167,11 +191,15 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   body.At("env").StringMap(true, &spec.env);
   body.At("metadata").StringMap(false, &spec.metadata);
   body.At("entrypoint").Strings(1, &request.entrypoint);
+  body.At("secureAccess").Bool(&spec.secure_access);
   const Extras extras = ReadExtras(body);
   if (problems.empty()) CheckModel(body, spec, extras);
   if (!problems.empty()) return Refuse(problems.ToResponse());
 
   if (const auto missing = NotOffered(extras)) return Refuse(ErrorResponse(*missing));
+  if (std::string wrong = ReadExtensions(extras.extensions, &spec); !wrong.empty()) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
+  }
   spec.entrypoint = request.entrypoint;
   if (spec.entrypoint.size() == 1 && spec.entrypoint[0].find(' ') != std::string::npos) {
     std::vector<std::string> words;

@@ -1,5 +1,7 @@
 #include "runtime/api/endpoint.h"
 
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "runtime/api/json.h"
@@ -26,7 +28,8 @@ bool IsAuthority(std::string_view host) {
 
 }  // namespace
 
-Parsed<int> ParseEndpointRequest(const std::string& port, std::string_view query) {
+Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
+                                             int64_t unix_ms) {
   Problems problems;
   int64_t number = 0;
   if (!ParseInteger(port, {"path", "port"}, INT64_MIN, INT64_MAX, &problems, &number)) {
@@ -36,33 +39,61 @@ Parsed<int> ParseEndpointRequest(const std::string& port, std::string_view query
     return Refuse(400, "DOCKER::INVALID_PORT",
                   "port " + std::to_string(number) + " must be from 1 to 65535");
   }
+  EndpointRequest wanted;
+  wanted.port = static_cast<int>(number);
   bool server_proxy = false;
-  bool expires = false;
   for (const auto& [name, value] : http::ParseQuery(query)) {
     if (name == "use_server_proxy") server_proxy = IsTrue(value);
-    if (name == "expires") expires = true;
+    if (name != "expires") continue;
+    uint64_t seconds = 0;
+    const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+    if (value.empty() || rest != value.data() + value.size() || error != std::errc() ||
+        seconds <= static_cast<uint64_t>(unix_ms) / 1000) {
+      return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                    "expires '" + value.substr(0, 24) +
+                        "': use a moment in the future, in seconds since 1970, at most 2^64-1");
+    }
+    wanted.expires = seconds;
   }
-  if (expires && server_proxy) {
+  if (wanted.expires && server_proxy) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",
                   "expires cannot be combined with use_server_proxy");
   }
-  if (expires) {
-    return Refuse(400, "SANDBOX::API_NOT_SUPPORTED",
-                  "expires: signed endpoints are not offered here; leave it out");
-  }
-  return static_cast<int>(number);
+  return wanted;
 }
 
-http::Response EndpointResponse(const http::Request& request, const sandbox::Sandbox& sandbox,
-                                int port, const std::string& fallback) {
-  std::string base(request.headers.Get("Host"));
-  if (!IsAuthority(base)) base = fallback;
-  nlohmann::json body = {
-      {"endpoint", base + "/sandboxes/" + sandbox.id + "/proxy/" + std::to_string(port)}};
-  // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
-  if (port == kExecdPort && !sandbox.access_token.empty()) {
-    body["headers"] = {{kExecdTokenHeader, sandbox.access_token}};
+Parsed<http::Response> EndpointResponse(const http::Request& request,
+                                        const sandbox::Sandbox& sandbox,
+                                        const EndpointRequest& wanted, const EndpointConfig& config,
+                                        const IngressConfig& ingress) {
+  std::string base = config.public_host;
+  if (base.empty()) base = std::string(request.headers.Get("Host"));
+  if (!IsAuthority(base)) base = config.address;
+  base += config.base_path;
+  const std::string port = std::to_string(wanted.port);
+  nlohmann::json headers = nlohmann::json::object();
+  nlohmann::json body;
+  if (wanted.expires) {
+    const auto key =
+        std::find_if(ingress.keys.begin(), ingress.keys.end(),
+                     [&](const RouteKey& one) { return one.id == ingress.active_key; });
+    if (key == ingress.keys.end()) {
+      return Refuse(400, "SANDBOX::API_NOT_SUPPORTED",
+                    "expires: this server has no key to sign routes with; configure "
+                    "ingress.secure_access");
+    }
+    const std::string expires36 = ToBase36(*wanted.expires);
+    body["endpoint"] = base + "/" + sandbox.id + "/" + port + "/" + expires36 + "/" +
+                       SignRoute(*key, sandbox.id, wanted.port, expires36);
+  } else {
+    body["endpoint"] = base + "/sandboxes/" + sandbox.id + "/proxy/" + port;
+    if (!sandbox.secure_token.empty()) headers[kSecureAccessHeader] = sandbox.secure_token;
   }
+  // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
+  if (wanted.port == kExecdPort && !sandbox.access_token.empty()) {
+    headers[kExecdTokenHeader] = sandbox.access_token;
+  }
+  if (!headers.empty()) body["headers"] = std::move(headers);
   return JsonResponse(200, body);
 }
 

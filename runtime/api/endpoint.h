@@ -1,22 +1,38 @@
 // GET /sandboxes/{id}/endpoints/{port}: where a port of a sandbox is reached from outside.
-// Sandboxes publish no ports on the host, so it is always the daemon's own proxy.
+// Sandboxes publish no ports on the host, so it is always the daemon itself (ingress.h).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "runtime/api/api_error.h"
+#include "runtime/api/ingress.h"
 #include "runtime/http/message.h"
 #include "runtime/sandbox/sandbox.h"
 
 namespace atl::api {
 
+struct EndpointRequest {
+  int port = 0;
+  std::optional<uint64_t> expires;  // Unix seconds: a signed route until then
+};
 // The checks that need no sandbox.
-Parsed<int> ParseEndpointRequest(const std::string& port, std::string_view query);
+Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
+                                             int64_t unix_ms);
 
-// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme. `fallback` is
-// the daemon's own address, for a request without a usable Host.
-http::Response EndpointResponse(const http::Request& request, const sandbox::Sandbox& sandbox,
-                                int port, const std::string& fallback);
+struct EndpointConfig {
+  std::string public_host;  // "api.example.org[:port]": stands in place of the request's Host
+  std::string base_path;    // "/atoll": what a proxy in front of us takes off
+  std::string address;      // "127.0.0.1:8080", for requests without a usable Host
+};
+
+// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme. With `expires`
+// the uri form, signed. kSecureAccess goes into the headers of what is not signed.
+Parsed<http::Response> EndpointResponse(const http::Request& request,
+                                        const sandbox::Sandbox& sandbox,
+                                        const EndpointRequest& wanted, const EndpointConfig& config,
+                                        const IngressConfig& ingress);
 
 }  // namespace atl::api

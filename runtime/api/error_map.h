@@ -9,10 +9,13 @@
 namespace atl::api {
 
 enum class Doing {
-  kCreate,       // a sandbox
-  kFind,         // a sandbox by its id
-  kDelete,       // a sandbox
-  kRenew,        // a sandbox's deadline
+  kCreate,  // a sandbox
+  kFind,    // a sandbox by its id
+  kDelete,  // a sandbox
+  kRenew,   // a sandbox's deadline
+  kPause,
+  kResume,
+  kPatchMetadata,
   kProxy,        // reaching into a sandbox
   kReadBody,     // of any request
   kImportImage,  // upload included
@@ -20,7 +23,7 @@ enum class Doing {
   kRemoveImage,
   kShutdown,
 };
-inline constexpr int kDoings = 10;
+inline constexpr int kDoings = 13;
 
 ApiError MapError(const Error& error, Doing doing);
 

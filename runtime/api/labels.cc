@@ -46,6 +46,10 @@ std::string Shown(std::string_view text) {
 
 }  // namespace
 
+bool IsReservedLabel(std::string_view key) {
+  return key.substr(0, key.find('/')) == kReserved && key.find('/') != std::string_view::npos;
+}
+
 std::string CheckLabelKey(std::string_view key) {
   const size_t slash = key.find('/');
   const std::string_view name = slash == std::string_view::npos ? key : key.substr(slash + 1);

@@ -1,10 +1,11 @@
 #include "runtime/api/proxy.h"
 
-#include <charconv>
+#include <algorithm>
 #include <utility>
 
 #include "runtime/api/auth.h"
 #include "runtime/api/error_map.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/query.h"
 
@@ -13,7 +14,9 @@ namespace {
 
 // Cookie and Authorization belong to this daemon's origin, which all sandboxes share in a browser:
 // what one of them set must not reach another.
-constexpr const char* kNeverPassed[] = {kApiKeyHeader, "Authorization", "Cookie"};
+// What opens the way in is not the business of who is behind it.
+constexpr const char* kNeverPassed[] = {kApiKeyHeader, "Authorization", "Cookie",
+                                        kSecureAccessHeader, kIngressHeader};
 
 // True if a segment of the path is "." or "..", however it is written. execd's own paths and the
 // ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
@@ -48,74 +51,44 @@ void SetForwarded(const http::Request& request, http::Upstream* upstream) {
 
 }  // namespace
 
-std::optional<ProxyTarget> ParseProxyTarget(std::string_view target) {
-  constexpr std::string_view kPrefix = "/v1/";
-  constexpr std::string_view kSandboxes = "/sandboxes/";
-  constexpr std::string_view kProxy = "/proxy/";
-  if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size() - 1);
-  if (!target.starts_with(kSandboxes)) return std::nullopt;
-  target.remove_prefix(kSandboxes.size());
-  const size_t id_end = target.find_first_of("/?");
-  if (id_end == std::string_view::npos || !target.substr(id_end).starts_with(kProxy)) {
-    return std::nullopt;
-  }
-  ProxyTarget parts;
-  parts.id = target.substr(0, id_end);
-  target.remove_prefix(id_end + kProxy.size());
-  const size_t port_end = std::min(target.find_first_of("/?"), target.size());
-  parts.port = target.substr(0, port_end);
-  parts.rest = target.substr(port_end);
-  return parts;
-}
-
-std::optional<int> ParsePort(std::string_view text) {
-  int port = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, port);
-  const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
-  if (text.empty() || !digits || error != std::errc() || rest != end || port < 1 || port > 65535) {
-    return std::nullopt;
-  }
-  return port;
-}
-
-Parsed<http::Upstream> UpstreamFor(const http::Request& request, const ProxyTarget& target,
+Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,
                                    const sandbox::Sandbox* sandbox, const std::string& socket_path,
-                                   const std::string& api_key) {
-  const auto port = ParsePort(target.port);
+                                   const ProxyRules& rules) {
+  const auto port = ParsePort(route.port);
   if (!port) {
     return Refuse(400, "DOCKER::INVALID_PORT",
-                  "port '" + std::string(target.port.substr(0, 16)) + "': use 1 to 65535");
+                  "port '" + std::string(route.port.substr(0, 16)) + "': use 1 to 65535");
   }
   if (sandbox == nullptr) {
     return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",
-                  "sandbox '" + std::string(target.id.substr(0, 64)) + "' does not exist");
+                  "sandbox '" + std::string(route.id.substr(0, 64)) + "' does not exist");
   }
+  auto admitted = Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms);
+  if (!admitted) return Refuse(std::move(admitted).error());
+  const std::string_view rest = *admitted;
   if (sandbox->state != sandbox::State::kRunning) {
     return Refuse(409, "DOCKER::SANDBOX_NOT_RUNNING",
                   "sandbox " + sandbox->id + " is " +
                       std::string(sandbox::StateName(sandbox->state)) + ": " + sandbox->message);
   }
+  if (*port != kExecdPort && HasDotSegment(rest)) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                  "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
+  }
   http::Upstream upstream;
   upstream.socket_path = socket_path;
-  const bool execd = *port == kExecdPort;
   const std::string port_text = std::to_string(*port);
-  if (!execd) {
-    if (HasDotSegment(target.rest)) {
-      return Refuse(
-          400, "SANDBOX::INVALID_PARAMETER",
-          "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
-    }
+  if (*port != kExecdPort) {
     upstream.target = "/proxy/" + port_text;
     if (!sandbox->access_token.empty()) {
       upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
     }
   }
-  if (!target.rest.starts_with('/')) upstream.target.push_back('/');
-  upstream.target.append(target.rest);
+  if (!rest.starts_with('/')) upstream.target.push_back('/');
+  upstream.target.append(rest);
   upstream.drop_headers.assign(std::begin(kNeverPassed), std::end(kNeverPassed));
   for (const http::Header& header : request.headers.list) {
-    if (!api_key.empty() && header.value.find(api_key) != std::string::npos) {
+    if (!rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos) {
       upstream.drop_headers.push_back(header.name);
     }
   }
@@ -125,13 +98,15 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const ProxyTarg
   return upstream;
 }
 
-void Proxy(const Call& call, const ProxyTarget& target, const sandbox::Lifecycle& lifecycle,
-           const std::string& api_key) {
-  const std::string id(target.id);
+void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
+           const IngressConfig& config, const std::string& api_key) {
+  const std::string id(route.id);
   const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
   const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
-  auto upstream = UpstreamFor(call.request(), target, sandbox, socket_path, api_key);
+  auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path,
+                              {config, api_key, SystemClock().UnixMillis()});
   if (!upstream) return call.Respond(std::move(upstream).error());
+  lifecycle.Touch(id);
   upstream->set_headers.push_back({"X-Request-ID", call.request_id()});
   upstream->response_headers = call.answer_headers();
   upstream->on_error = [headers = call.answer_headers()](const Error& error) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,7 +8,11 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/list_query.h"
+#include "runtime/api/metadata_patch.h"
 #include "runtime/api/render.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sha256.h"
 
 namespace atl::api {
 namespace {
@@ -15,10 +20,17 @@ namespace {
 // The spawner's messages bound the environment to far less; JSON may escape each byte.
 constexpr size_t kMaxCreateBody = 4 << 20;
 constexpr size_t kMaxSmallBody = 64 << 10;
+constexpr size_t kMaxIdempotencyKey = 255;
 
 ApiError NoSuchSandbox(const std::string& id) {
   return {404, "DOCKER::SANDBOX_NOT_FOUND",
           "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
+}
+
+http::Response EmptyResponse(int status) {
+  http::Response response;
+  response.status = status;
+  return response;
 }
 
 // Unknown images are the commonest mistake of a new user: say what to do.
@@ -32,6 +44,18 @@ ApiError CreateError(const Error& error, const std::string& image) {
   return mapped;
 }
 
+// "" without one. A structured string (quotes around it) is taken as it stands.
+Parsed<std::string> IdempotencyKeyOf(const http::Request& request) {
+  const std::string_view key = request.headers.Get("Idempotency-Key");
+  const bool usable =
+      std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 127; });
+  if (key.size() > kMaxIdempotencyKey || !usable) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                  "Idempotency-Key: use at most 255 visible ASCII characters");
+  }
+  return std::string(key);
+}
+
 }  // namespace
 
 void Api::AddSandboxRoutes() {
@@ -41,6 +65,9 @@ void Api::AddSandboxRoutes() {
   router_.Add("DELETE", "/sandboxes/{}", [this](const Call& call) { DeleteSandbox(call); });
   router_.Add("POST", "/sandboxes/{}/renew-expiration",
               [this](const Call& call) { RenewSandbox(call); });
+  router_.Add("POST", "/sandboxes/{}/pause", [this](const Call& call) { PauseSandbox(call); });
+  router_.Add("POST", "/sandboxes/{}/resume", [this](const Call& call) { ResumeSandbox(call); });
+  router_.Add("PATCH", "/sandboxes/{}/metadata", [this](const Call& call) { PatchMetadata(call); });
   router_.Add("GET", "/sandboxes/{}/endpoints/{}", [this](const Call& call) { GetEndpoint(call); });
 }
 
@@ -49,6 +76,11 @@ void Api::CreateSandbox(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     auto request = ParseCreateRequest(*body);
     if (!request) return call.Respond(std::move(request).error());
+    const auto key = IdempotencyKeyOf(call.request());
+    if (!key) return call.Respond(key.error());
+    request->spec.idempotency_key = *key;
+    if (!key->empty()) request->spec.fingerprint = HexEncode(Sha256(*body));
+    request->spec.request_id = call.request_id();
     const std::string image = request->spec.image;
     lifecycle_.Create(
         std::move(request->spec), [call, image, entrypoint = std::move(request->entrypoint)](
@@ -78,9 +110,7 @@ void Api::DeleteSandbox(const Call& call) {
   if (auto deleted = lifecycle_.Delete(call.args[0]); !deleted) {
     return call.Respond(MapError(deleted.error(), Doing::kDelete));
   }
-  http::Response response;
-  response.status = 204;
-  call.Respond(std::move(response));
+  call.Respond(EmptyResponse(204));
 }
 
 void Api::RenewSandbox(const Call& call) {
@@ -97,12 +127,43 @@ void Api::RenewSandbox(const Call& call) {
   });
 }
 
+void Api::PauseSandbox(const Call& call) {
+  lifecycle_.Pause(call.args[0], [call](const Status& paused) {
+    call.Respond(paused ? EmptyResponse(202)
+                        : ErrorResponse(MapError(paused.error(), Doing::kPause)));
+  });
+}
+
+void Api::ResumeSandbox(const Call& call) {
+  lifecycle_.Resume(call.args[0], [call](const Status& resumed) {
+    call.Respond(resumed ? EmptyResponse(202)
+                         : ErrorResponse(MapError(resumed.error(), Doing::kResume)));
+  });
+}
+
+void Api::PatchMetadata(const Call& call) {
+  call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
+    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    const std::string& id = call.args[0];
+    if (lifecycle_.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+    const auto patch = ParseMetadataPatch(*body, call.request().headers.Get("Content-Type"));
+    if (!patch) return call.Respond(patch.error());
+    if (auto patched = lifecycle_.PatchMetadata(id, *patch); !patched) {
+      return call.Respond(MapError(patched.error(), Doing::kPatchMetadata));
+    }
+    call.Respond(JsonResponse(200, SandboxJson(*lifecycle_.Find(id))));
+  });
+}
+
 void Api::GetEndpoint(const Call& call) {
-  const auto port = ParseEndpointRequest(call.args[1], call.request().query());
-  if (!port) return call.Respond(port.error());
+  const auto wanted =
+      ParseEndpointRequest(call.args[1], call.request().query(), SystemClock().UnixMillis());
+  if (!wanted) return call.Respond(wanted.error());
   const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
-  call.Respond(EndpointResponse(call.request(), *found, *port, config_.address));
+  auto response =
+      EndpointResponse(call.request(), *found, *wanted, config_.endpoint, config_.ingress);
+  call.Respond(response ? std::move(*response) : std::move(response).error());
 }
 
 }  // namespace atl::api

@@ -20,6 +20,8 @@ namespace {
 constexpr int kPoolThreads = 3;
 constexpr int kStopGraceMs = 5000;
 
+constexpr double kMemoryOvercommit = 32;
+
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
 #else
@@ -65,6 +67,7 @@ Status Daemon::Open() {
   lifecycle.limits_available = opened_.hello.limits_available;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
+  lifecycle.budget = sandbox::BudgetOfHost(kMemoryOvercommit);
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_},
@@ -77,7 +80,8 @@ Status Daemon::Open() {
 
   api::ApiConfig api;
   api.api_key = opened_.api_key;
-  api.address = config_.host + ":" + std::to_string(opened_.port);
+  api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
+  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
   api_ = std::make_unique<api::Api>(std::move(api), *lifecycle_, *images_, [this] { Quit(); });
   http::ServerConfig server;
   server.host = config_.host;

@@ -27,6 +27,7 @@ class Daemon {
     UniqueFd listener;
     uint16_t port = 0;
     std::string api_key;
+    std::string route_secret;  // signs routes
     std::unique_ptr<launch::SpawnerClient> spawner;
     wire::Reply hello;
     std::unique_ptr<netpolicy::Network> network;

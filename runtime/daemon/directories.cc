@@ -14,6 +14,7 @@ namespace atl::daemon {
 namespace {
 
 constexpr char kKeyFile[] = "api_key";
+constexpr char kRouteKeyFile[] = "route_key";
 
 // Makes what is missing of `path`, root's and 0755; what exists stays as it is.
 Status MakeParents(const std::string& path) {
@@ -89,12 +90,13 @@ Result<UniqueFd> LockState(const Config& config) {
               "another atolld uses " + config.data_dir + ": stop it, or set storage.data_dir");
 }
 
-Result<std::string> FindApiKey(const Config& config, const User& user) {
-  if (config.insecure_no_api_key) return std::string();
-  if (!config.api_key.empty()) return config.api_key;
+namespace {
+
+// The secret in `name` of the state directory; the first start makes it.
+Result<std::string> FindSecret(const Config& config, const User& user, const char* name) {
   ATOLL_ASSIGN(const UniqueFd state,
                sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  auto key = sys::ReadFileAt(state.get(), kKeyFile, 4096);
+  auto key = sys::ReadFileAt(state.get(), name, 4096);
   if (key) {
     while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
     if (!key->empty()) return key;
@@ -102,11 +104,23 @@ Result<std::string> FindApiKey(const Config& config, const User& user) {
     return key;
   }
   std::string made = sandbox::NewAccessToken();
-  ATOLL_TRY(sys::ReplaceFileAt(state.get(), kKeyFile, made + "\n", 0600));
-  if (::fchownat(state.get(), kKeyFile, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    return FailSys(std::string("fchownat ") + kKeyFile);
+  ATOLL_TRY(sys::ReplaceFileAt(state.get(), name, made + "\n", 0600));
+  if (::fchownat(state.get(), name, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0) {
+    return FailSys(std::string("fchownat ") + name);
   }
   return made;
+}
+
+}  // namespace
+
+Result<std::string> FindApiKey(const Config& config, const User& user) {
+  if (config.insecure_no_api_key) return std::string();
+  if (!config.api_key.empty()) return config.api_key;
+  return FindSecret(config, user, kKeyFile);
+}
+
+Result<std::string> FindRouteSecret(const Config& config, const User& user) {
+  return FindSecret(config, user, kRouteKeyFile);
 }
 
 Status WriteDaemonFile(const Config& config, uint16_t port) {

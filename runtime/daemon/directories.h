@@ -27,6 +27,9 @@ Result<UniqueFd> LockState(const Config& config);
 // The configured key, else that of <state>/api_key, which is made if absent (owned by `user`,
 // 0600). Empty: none is wanted.
 Result<std::string> FindApiKey(const Config& config, const User& user);
+// What routes are signed with if the configuration names no key: that of <state>/route_key,
+// likewise.
+Result<std::string> FindRouteSecret(const Config& config, const User& user);
 
 // For the command line tool: where the daemon listens and which file holds its key; no secret.
 Status WriteDaemonFile(const Config& config, uint16_t port);

@@ -64,6 +64,7 @@ Status Serve(const Config& config) {
   ATOLL_TRY(MakeDirectories(config, user));
   ATOLL_ASSIGN(const UniqueFd lock, LockState(config));
   ATOLL_ASSIGN(opened.api_key, FindApiKey(config, user));
+  ATOLL_ASSIGN(opened.route_secret, FindRouteSecret(config, user));
   ATOLL_ASSIGN(opened.spawner, ConnectOrStartSpawner(config, &opened.hello));
   // A spawner that we have started is our child until we end: it must not stay a zombie.
   ::signal(SIGCHLD, SIG_IGN);

@@ -10,6 +10,7 @@ namespace {
 
 // What a shell without any configuration would search.
 constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 std::string HostnameOf(const std::string& id) {
   std::string name;
   for (char c : id) {
@@ -51,6 +52,7 @@ wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addres
       addresses.ipv4 + "\t" + plan.hostname + "\n" + addresses.ipv6 + "\t" + plan.hostname + "\n";
   plan.resolv_conf = "nameserver " + addresses.gateway_ipv4 + "\n";
   plan.limits = sandbox.limits;
+  plan.readonly_root = sandbox.readonly_root;
   return plan;
 }
 

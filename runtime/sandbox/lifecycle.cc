@@ -87,12 +87,14 @@ std::vector<const Sandbox*> Lifecycle::All() const {
 
 void Lifecycle::Create(CreateSpec spec, Created done) {
   if (stopping_) return done(Fail(Code::kUnavailable, "atolld is shutting down"));
+  if (Repeated(spec, done)) return;
   auto prepared = Prepare(spec);
   if (!prepared) return done(Fail(std::move(prepared).error()));
   const std::string id = prepared->sandbox.id;
   Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
-  entry.created = std::move(done);
-  HoldLayers(entry);
+  entry.created.push_back(std::move(done));
+  if (const auto key = KeyOf(entry)) idempotency_.Add(*key);
+  Hold(entry);
   slots_.SetBusy(true);
   if (auto entered = admission_.Enter([this, id] { TakeTurn(id); }); !entered) {
     BuildFailed(entry, std::move(entered).error());
@@ -169,10 +171,12 @@ void Lifecycle::BuildFailed(Entry& entry, Error error) {
   ++stats_.create_failed;
   LogLine(LogLevel::kWarning, "cannot create a sandbox")
       .Add("sandbox", entry.sandbox.id)
+      .Add("request", entry.request_id)
       .Add(error);
-  const Created created = std::exchange(entry.created, nullptr);
+  idempotency_.Remove(entry.idempotency_key);
+  const std::vector<Created> created = std::exchange(entry.created, {});
   ApplyAnyway(entry, Event::kBuildFailed, {"PROVISIONING_ERROR", error.message()});
-  if (created) created(Fail(std::move(error)));
+  for (const Created& done : created) done(Fail(error));
 }
 
 void Lifecycle::Published(Entry& entry) {
@@ -182,12 +186,15 @@ void Lifecycle::Published(Entry& entry) {
   stats_.create_micros += static_cast<uint64_t>(took_us);
   entry.config = {};
   // The answer first: whatever comes is news about a sandbox that the client knows.
-  const Created created = std::exchange(entry.created, nullptr);
-  if (created) created(entry.sandbox);
-  if (entry.sandbox.expires_at_ms) expiry_.Set(id, *entry.sandbox.expires_at_ms);
+  const std::vector<Created> created = std::exchange(entry.created, {});
+  for (const Created& done : created) done(entry.sandbox);
+  SetDeadline(entry);
   entry.control->Watch(
       [this, id](Result<wire::StartReport> report) { Reported(id, std::move(report)); });
-  LogLine(LogLevel::kInfo, "sandbox created").Add("sandbox", id).Add("took_us", took_us);
+  LogLine(LogLevel::kInfo, "sandbox created")
+      .Add("sandbox", id)
+      .Add("request", entry.request_id)
+      .Add("took_us", took_us);
   Entry* still = Look(id);
   if (still != nullptr && still->early_exit) {
     const wire::SandboxRecord record = *std::exchange(still->early_exit, std::nullopt);
@@ -226,7 +233,7 @@ void Lifecycle::Exited(Entry& entry, const wire::SandboxRecord& record) {
   }
   const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
                      WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
-  if (entry.sandbox.state == State::kRunning) {
+  if (IsLive(entry.sandbox.state)) {
     ++stats_.exited;
     LogLine(LogLevel::kInfo, "sandbox ended")
         .Add("sandbox", entry.sandbox.id)
@@ -246,27 +253,10 @@ Status Lifecycle::Delete(const std::string& id) {
   return {};
 }
 
-Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
-    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
-  }
-  if (expires_at_ms <= clock_.UnixMillis()) {
-    return Fail(Code::kInvalidArgument, "expiresAt is not in the future");
-  }
-  if (!entry->sandbox.expires_at_ms) {
-    return Fail(Code::kFailedPrecondition,
-                "sandbox " + id + " was created without a timeout and never expires; delete it");
-  }
-  const auto before = std::exchange(entry->sandbox.expires_at_ms, expires_at_ms);
-  if (entry->stored) {
-    if (auto stored = store_.Update(entry->sandbox); !stored) {
-      entry->sandbox.expires_at_ms = before;
-      return stored;
-    }
-    expiry_.Set(id, expires_at_ms);
-  }
-  return {};
+std::optional<KeyRecord> Lifecycle::KeyOf(const Entry& entry) {
+  if (entry.idempotency_key.empty()) return std::nullopt;
+  return KeyRecord{entry.idempotency_key, entry.fingerprint, entry.sandbox.id,
+                   entry.sandbox.created_at_ms};
 }
 
 Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
@@ -279,6 +269,11 @@ Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
         .Add("event", EventName(event));
     return {};
   }
+  if (transition.action == Action::kRefuse) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + sandbox.id + " is " + std::string(StateName(sandbox.state)) +
+                    (sandbox.message.empty() ? "" : ": ") + sandbox.message);
+  }
   if (transition.next != sandbox.state) {
     const Sandbox before = sandbox;
     sandbox.state = transition.next;
@@ -287,7 +282,7 @@ Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
     sandbox.transition_at_ms = clock_.UnixMillis();
     Status written;
     if (transition.action == Action::kPublish) {
-      written = store_.Insert(sandbox);
+      written = store_.Insert(sandbox, KeyOf(entry));
       entry.stored = written.has_value();
     } else if (entry.stored) {
       written = store_.Update(sandbox);
@@ -323,15 +318,22 @@ void Lifecycle::Perform(Entry& entry, Action action) {
     case Action::kRelease:
       return Release(entry);
     case Action::kKeep:
-      DropLayers(entry);
-      return;
+      Drop(entry);
+      return SetDeadline(entry);
     case Action::kForget:
       return Forget(entry);
     case Action::kAwait:
       expiry_.Remove(entry.sandbox.id);
       return;
+    case Action::kFreeze:
+      return AskFreeze(entry, true);
+    case Action::kThaw:
+      return AskFreeze(entry, false);
+    case Action::kSettle:
+      return Settle(entry, {});
     case Action::kNone:
     case Action::kDefer:
+    case Action::kRefuse:
     case Action::kBug:
       return;
   }
@@ -340,11 +342,11 @@ void Lifecycle::Perform(Entry& entry, Action action) {
 void Lifecycle::Release(Entry& entry) {
   const std::string id = entry.sandbox.id;
   if (entry.sandbox.state == State::kStopping) expiry_.Remove(id);
-  if (entry.created) {
-    // Deleted between its build and its answer.
-    const Created created = std::exchange(entry.created, nullptr);
-    created(Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted while it was created"));
+  // Deleted between its build and its answer.
+  for (const Created& done : std::exchange(entry.created, {})) {
+    done(Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted while it was created"));
   }
+  Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
   if (entry.releasing) return;
   entry.control.reset();
   ::unlink(SocketPathOf(id).c_str());
@@ -397,7 +399,7 @@ void Lifecycle::PostReleased(const std::string& id) {
 
 void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
-  DropLayers(entry);
+  Drop(entry);
   if (entry.stored) {
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {
@@ -409,13 +411,17 @@ void Lifecycle::Forget(Entry& entry) {
   entries_.erase(id);
 }
 
-void Lifecycle::HoldLayers(Entry& entry) {
-  entry.holds_layers = true;
+void Lifecycle::Hold(Entry& entry) {
+  entry.holds = true;
+  held_.memory_bytes += entry.sandbox.limits.memory_bytes;
+  held_.pids += entry.sandbox.limits.pids;
   for (wire::LayerId layer : entry.sandbox.layers) ++layer_users_[layer];
 }
 
-void Lifecycle::DropLayers(Entry& entry) {
-  if (!std::exchange(entry.holds_layers, false)) return;
+void Lifecycle::Drop(Entry& entry) {
+  if (!std::exchange(entry.holds, false)) return;
+  held_.memory_bytes -= entry.sandbox.limits.memory_bytes;
+  held_.pids -= entry.sandbox.limits.pids;
   for (wire::LayerId layer : entry.sandbox.layers) {
     const auto found = layer_users_.find(layer);
     if (found != layer_users_.end() && --found->second == 0) layer_users_.erase(found);

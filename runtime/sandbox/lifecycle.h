@@ -24,6 +24,8 @@
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/builder.h"
 #include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/host_budget.h"
+#include "runtime/sandbox/idempotency.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
@@ -41,6 +43,13 @@ struct LifecycleConfig {
   size_t build_queue = 1024;
   std::string host_arch = "amd64";
   bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
+  std::optional<int64_t> max_timeout_seconds;  // that a create may ask for
+  // How long a sandbox that has ended by itself stays readable if it has no deadline; none: until
+  // it is deleted.
+  std::optional<int64_t> keep_ended_seconds = 3600;
+  // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
+  std::optional<int64_t> renew_interval_seconds;
+  HostBudget budget;
 };
 
 struct LifecycleStats {
@@ -93,6 +102,19 @@ class Lifecycle {
   Status Delete(const std::string& id);
   // Moves the deadline. kFailedPrecondition: it has none. kInvalidArgument: not in the future.
   Status Renew(const std::string& id, int64_t expires_at_ms);
+  // Somebody uses the sandbox: moves the deadline of one that asked for it. Cheap, and never fails
+  // visibly.
+  void Touch(const std::string& id);
+  // Null removes a label, anything else sets it; others stay as they are.
+  using MetadataPatch = std::map<std::string, std::optional<std::string>>;
+  Status PatchMetadata(const std::string& id, const MetadataPatch& patch);
+
+  // `done` is called, later or at once, when every process of it stands still, or goes on.
+  // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way
+  // waits for it too.
+  using Settled = std::function<void(Status)>;
+  void Pause(const std::string& id, Settled done);
+  void Resume(const std::string& id, Settled done);
 
   // Ends every sandbox, the spawner, and what the network holds. Nothing can be created afterwards.
   void Shutdown(std::function<void(Status)> done);
@@ -112,14 +134,19 @@ class Lifecycle {
   // A sandbox and what only this process knows of it.
   struct Entry {
     Sandbox sandbox;
-    images::ImageConfig config;  // until it is built
-    Created created;             // until the create is answered
+    images::ImageConfig config;    // until it is built
+    std::vector<Created> created;  // until the create is answered
+    std::string idempotency_key;   // until then
+    std::string fingerprint;
+    std::string request_id;
     int64_t asked_us = 0;
     std::optional<wire::SandboxRecord> early_exit;
     std::unique_ptr<ControlChannel> control;  // until the report has come
+    std::vector<Settled> settled;             // wait for the end of a pause's or resume's way
+    int64_t touched_ms = 0;                   // when an access last moved the deadline
     int lost_slots = 0;
     bool stored = false;
-    bool holds_layers = false;
+    bool holds = false;
     bool spawned = false;    // the spawner may know it
     bool built = false;      // its slot has been used up
     bool releasing = false;  // the spawner has been asked to destroy it
@@ -131,6 +158,9 @@ class Lifecycle {
   };
 
   Result<Entry> Prepare(const CreateSpec& spec) const;
+  // True if the request was made before: `done` has been, or will be, called with what came of it.
+  bool Repeated(const CreateSpec& spec, Created& done);
+  static std::optional<KeyRecord> KeyOf(const Entry& entry);
   void TakeTurn(const std::string& id);
   void GotSlot(const std::string& id, Result<SlotPool::Ready> slot);
   // True if the spawner had the slot no more (its execd was killed in stock, by the host's
@@ -149,14 +179,20 @@ class Lifecycle {
   // For what has happened whether or not it could be written down.
   void ApplyAnyway(Entry& entry, Event event, const Cause& cause);
   void Perform(Entry& entry, Action action);
+  void Switch(const std::string& id, Event event, const char* reason, const char* message,
+              Settled done);
+  void AskFreeze(Entry& entry, bool frozen);
+  void Settle(Entry& entry, const Status& status);
+  void SetDeadline(const Entry& entry);
   void Release(Entry& entry);
   void Destroyed(const std::string& id, Status status);
   void PostReleased(const std::string& id);
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
-  void HoldLayers(Entry& entry);
-  void DropLayers(Entry& entry);
+  // What counts as used as long as the sandbox may be running.
+  void Hold(Entry& entry);
+  void Drop(Entry& entry);
   void RemoveStaleSockets() const;
   void DestroyOrphan(const wire::SandboxRecord& record);
 
@@ -174,6 +210,8 @@ class Lifecycle {
   Expiry expiry_;
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
+  Held held_;  // by all that hold layers
+  Idempotency idempotency_;
   LifecycleStats stats_;
   bool stopping_ = false;
 };

@@ -80,8 +80,14 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   Sandbox& s = entry.sandbox;
   ATOLL_ASSIGN(s.limits, cgroup::ParseLimits(spec.resource_limits, config_.defaults,
                                              config_.limits_available));
+  ATOLL_TRY(CheckBudget(config_.budget, held_, s.limits));
   const int64_t now = clock_.UnixMillis();
   if (spec.timeout_seconds) {
+    if (config_.max_timeout_seconds && *spec.timeout_seconds > *config_.max_timeout_seconds) {
+      return Fail(Code::kInvalidArgument, "timeout " + std::to_string(*spec.timeout_seconds) +
+                                              " s is longer than this server allows: at most " +
+                                              std::to_string(*config_.max_timeout_seconds) + " s");
+    }
     if (*spec.timeout_seconds > (kLastMoment - now) / 1000) {
       return Fail(Code::kInvalidArgument,
                   "timeout " + std::to_string(*spec.timeout_seconds) + " s ends after year 9999");
@@ -96,14 +102,43 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   s.env = spec.env;
   s.metadata = spec.metadata;
   s.platform = spec.platform;
+  s.readonly_root = spec.readonly_root;
   if (config_.access_tokens) s.access_token = NewAccessToken();
+  if (spec.secure_access) s.secure_token = NewAccessToken();
+  s.renew_by_seconds = spec.renew_by_seconds;
   s.created_at_ms = now;
   s.transition_at_ms = now;
   s.reason = "CONTAINER_STARTING";
   s.message = "Sandbox is being built";
   entry.config = std::move(image.config);
   entry.asked_us = clock_.BootMicros();
+  entry.request_id = spec.request_id;
+  entry.idempotency_key = spec.idempotency_key;
+  entry.fingerprint = spec.fingerprint;
   return entry;
+}
+
+bool Lifecycle::Repeated(const CreateSpec& spec, Created& done) {
+  if (spec.idempotency_key.empty()) return false;
+  const KeyRecord* record = idempotency_.Find(spec.idempotency_key);
+  if (record == nullptr) return false;
+  if (record->fingerprint != spec.fingerprint) {
+    done(
+        Fail(Code::kAlreadyExists, "Idempotency-Key '" + spec.idempotency_key +
+                                       "' was used with another request before; choose a new one"));
+    return true;
+  }
+  Entry* entry = Look(record->sandbox_id);
+  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
+    done(Fail(Code::kAlreadyExists, "sandbox " + record->sandbox_id +
+                                        ", made by the first request with this Idempotency-Key, "
+                                        "has been deleted or has expired"));
+  } else if (entry->sandbox.state == State::kPending) {
+    entry->created.push_back(std::move(done));
+  } else {
+    done(entry->sandbox);
+  }
+  return true;
 }
 
 }  // namespace atl::sandbox

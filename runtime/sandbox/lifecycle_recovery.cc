@@ -21,11 +21,11 @@ Status Lifecycle::Start(const wire::Reply& hello) {
     entry.sandbox = std::move(sandbox);
     const std::string id = entry.sandbox.id;
     Entry& kept = entries_.emplace(id, std::move(entry)).first->second;
-    if (kept.sandbox.slot != 0) HoldLayers(kept);
-    if (kept.sandbox.expires_at_ms && kept.sandbox.state != State::kStopping) {
-      expiry_.Set(id, *kept.sandbox.expires_at_ms);
-    }
+    if (kept.sandbox.slot != 0) Hold(kept);
+    if (kept.sandbox.state != State::kStopping) SetDeadline(kept);
   }
+  ATOLL_ASSIGN(std::vector<KeyRecord> keys, store_.LoadKeys());
+  idempotency_.Load(std::move(keys));
   // Before the pool makes those of new slots.
   RemoveStaleSockets();
   Reconcile(hello);
@@ -61,6 +61,12 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
     entry.spawned = true;
     Release(entry);
   }
+  // A pause that was cut off is finished, and so is its end: asking twice does no harm.
+  for (const std::string& id : plan.adopted) {
+    Entry& entry = *Look(id);
+    if (entry.sandbox.state == State::kPausing) AskFreeze(entry, true);
+    if (entry.sandbox.state == State::kResuming) AskFreeze(entry, false);
+  }
   for (const wire::SandboxRecord& record : plan.orphans) DestroyOrphan(record);
   LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
       .Add("adopted", static_cast<uint64_t>(plan.adopted.size()))
@@ -93,7 +99,7 @@ void Lifecycle::RemoveStaleSockets() const {
   }
   std::unordered_set<std::string> live;
   for (const auto& [id, entry] : entries_) {
-    if (entry.sandbox.state == State::kRunning) live.insert(id + ".sock");
+    if (IsLive(entry.sandbox.state)) live.insert(id + ".sock");
   }
   for (const std::string& name : *names) {
     if (!live.contains(name)) ::unlinkat(directory->get(), name.c_str(), 0);
@@ -108,6 +114,7 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     Status forgotten = store_.RemoveAll();
     entries_.clear();
     layer_users_.clear();
+    held_ = {};
     RemoveStaleSockets();
     if (!stopped) return done(Fail(std::move(stopped).error().Wrap("stop the spawner")));
     if (!removed) return done(Fail(std::move(removed).error().Wrap("remove the network")));

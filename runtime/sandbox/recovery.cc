@@ -21,6 +21,9 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wir
         if (sandbox->slot != 0) plan.abandoned.push_back(sandbox->id);
         break;
       case State::kRunning:
+      case State::kPausing:
+      case State::kPaused:
+      case State::kResuming:
         if (found == present.end()) {
           plan.vanished.push_back(sandbox->id);
         } else if (found->second->exited) {

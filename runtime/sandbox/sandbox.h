@@ -26,6 +26,12 @@ struct CreateSpec {
   std::map<std::string, std::string> resource_limits;
   std::optional<int64_t> timeout_seconds;  // none: lives until deleted
   std::optional<Platform> platform;        // none: no constraint
+  bool readonly_root = false;
+  bool secure_access = false;               // its ports ask for a token or a signed route
+  std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
+  std::string idempotency_key;              // of the request; empty: none
+  std::string fingerprint;                  // of its body; with a key
+  std::string request_id;                   // for the log
 };
 
 struct Sandbox {
@@ -37,13 +43,16 @@ struct Sandbox {
   std::vector<wire::LayerId> layers;
   std::vector<std::string> entrypoint;
   std::map<std::string, std::string> env;  // the request's own, not the image's
-  std::map<std::string, std::string> metadata;
   std::optional<Platform> platform;
   wire::Limits limits;
+  bool readonly_root = false;
   std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
+  std::string secure_token;  // what its ports ask for, where no signature is given; empty: nothing
+  std::optional<int64_t> renew_by_seconds;
   int64_t created_at_ms = 0;
 
   // Moves.
+  std::map<std::string, std::string> metadata;
   std::optional<int64_t> expires_at_ms;  // none: lives until deleted
   State state = State::kPending;
   std::string reason;   // "CONTAINER_RUNNING", …

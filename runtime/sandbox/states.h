@@ -1,16 +1,6 @@
 // The life of a sandbox as one table: in which state, on which event, what comes next and what is
-// to be done. Lifecycle runs it, tests go through every cell.
-//
-//             Built      BuildFailed  StartFailed  ExitedZero   ExitedError  Vanished    Delete
-//             Expire      Released
-// Pending     Running ↑  Stopping ×   !            (later)      (later)      Stopping ×  Stopping
-// Stopping    ! Running     !          !            Failed ×     Terminated × Failed × Terminated×
-// Stopping ×  Stopping ×  ! Stopping    × again    × again      –            –            – × again
-// –           –           forgotten Terminated  !          !            –            –            –
-// –           Stopping ×  Stopping ×  kept Failed      !          !            –            – – –
-// Stopping ×  Stopping ×  kept
-//
-//   ↑ publish   × release what it holds   – nothing   (later) kept until Built   ! a bug, logged
+// to be done. The table itself is in states.cc; Lifecycle runs it, tests go through every cell, and
+// the README shows it.
 //
 // Stopping is invisible from outside: whoever asked for the deletion has had the answer, and a
 // sandbox that is being removed is not found. What it still holds is released behind that.
@@ -23,24 +13,44 @@
 
 namespace atl::sandbox {
 
-enum class State : uint8_t { kPending, kRunning, kStopping, kTerminated, kFailed };
-inline constexpr int kStates = 5;
+enum class State : uint8_t {
+  kPending,
+  kRunning,
+  kPausing,   // to be frozen, and not known to be yet
+  kPaused,    // every process is frozen
+  kResuming,  // to be thawed, and not known to be yet
+  kStopping,
+  kTerminated,
+  kFailed,
+};
+inline constexpr int kStates = 8;
 // As the API shows and the store keeps it: "Pending", "Running", …
 std::string_view StateName(State state);
 Result<State> ParseState(std::string_view name);
 
+// Its process 1 is there, as far as we know.
+constexpr bool IsLive(State state) {
+  return state >= State::kRunning && state <= State::kResuming;
+}
+
 enum class Event : uint8_t {
-  kBuilt,        // the spawner has it, execd is up
-  kBuildFailed,  // it could not be built, or its turn came after its deletion
-  kStartFailed,  // execd reports that the entrypoint cannot be run
-  kExitedZero,   // process 1 ended with code 0
-  kExitedError,  // process 1 ended otherwise
-  kVanished,     // a restart found no trace of it
-  kDelete,       // a client asked
-  kExpire,       // its time is over
-  kReleased,     // nothing of it is left on the host
+  kBuilt,         // the spawner has it, execd is up
+  kBuildFailed,   // it could not be built, or its turn came after its deletion
+  kStartFailed,   // execd reports that the entrypoint cannot be run
+  kExitedZero,    // process 1 ended with code 0
+  kExitedError,   // process 1 ended otherwise
+  kVanished,      // a restart found no trace of it
+  kPause,         // a client asked
+  kFrozen,        // every process stands still
+  kFreezeFailed,  // some process went on; all of them are to
+  kResume,        // a client asked
+  kThawed,
+  kThawFailed,
+  kDelete,    // a client asked
+  kExpire,    // its time is over
+  kReleased,  // nothing of it is left on the host
 };
-inline constexpr int kEvents = 9;
+inline constexpr int kEvents = 15;
 std::string_view EventName(Event event);
 
 enum class Action : uint8_t {
@@ -48,11 +58,16 @@ enum class Action : uint8_t {
   kDefer,    // an event that overtook the answer to the build: again after kBuilt
   kAwait,    // the build is under way: its answer brings the release
   kPublish,  // write the record, answer the create
+  kFreeze,   // kFrozen or kFreezeFailed follows
+  kThaw,     // kThawed or kThawFailed follows
+  kSettle,   // answer who asked for a pause or its end
+  kRefuse,   // tell the client that the state does not allow it
   kRelease,  // destroy what it holds; kReleased follows
   kKeep,     // nothing is held any more, the record stays until deletion or expiry
   kForget,   // remove the record
   kBug,      // cannot happen
 };
+inline constexpr int kActions = 12;
 
 struct Transition {
   State next;

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 // WITHOUT ROWID: one b-tree, so that a row is one page of the log and not two.
 // `spec` is what never changes, as JSON: columns are only what is written again or looked at by
 // SQL. A text state, so that `sqlite3 atoll.db` shows something to people.
@@ -22,6 +22,14 @@ constexpr char kSchema[] =
     " created_ms INTEGER NOT NULL,"
     " expires_ms INTEGER,"
     " spec TEXT NOT NULL) WITHOUT ROWID";
+// Numbered, so that the oldest can be dropped without a look at the others.
+constexpr char kKeySchema[] =
+    "CREATE TABLE idempotency_keys ("
+    " number INTEGER PRIMARY KEY,"
+    " key TEXT NOT NULL,"
+    " fingerprint TEXT NOT NULL,"
+    " sandbox TEXT NOT NULL,"
+    " made_ms INTEGER NOT NULL)";
 // By itself SQLite would move its log into the database every 1000 pages, in the middle of a write,
 // with two fsyncs of 10 ms. A pool thread does it earlier; this is the bound if that one is stuck.
 constexpr char kCheckpointLate[] = "PRAGMA wal_autocheckpoint=16384";
@@ -46,6 +54,9 @@ std::string EncodeSpec(const Sandbox& s) {
         {"riops", s.limits.io_read_iops},
         {"wiops", s.limits.io_write_iops}}},
   };
+  if (s.readonly_root) spec["readonly_root"] = true;
+  if (!s.secure_token.empty()) spec["secure_token"] = s.secure_token;
+  if (s.renew_by_seconds) spec["renew_by"] = *s.renew_by_seconds;
   if (s.platform) spec["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
   return spec.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -69,6 +80,11 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     limits.at("wbps").get_to(s->limits.io_write_bps);
     limits.at("riops").get_to(s->limits.io_read_iops);
     limits.at("wiops").get_to(s->limits.io_write_iops);
+    s->readonly_root = spec.value("readonly_root", false);
+    s->secure_token = spec.value("secure_token", std::string());
+    if (const auto by = spec.find("renew_by"); by != spec.end()) {
+      s->renew_by_seconds = by->get<int64_t>();
+    }
     if (const auto platform = spec.find("platform"); platform != spec.end()) {
       s->platform = Platform{platform->at("os"), platform->at("arch")};
     }
@@ -95,7 +111,8 @@ Status Migrate(sqlite::Db& db) {
   }
   if (version == kSchemaVersion) return {};
   ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
-  ATOLL_TRY(db.Exec(kSchema));
+  if (version < 1) ATOLL_TRY(db.Exec(kSchema));
+  if (version < 2) ATOLL_TRY(db.Exec(kKeySchema));
   ATOLL_TRY(db.SetUserVersion(kSchemaVersion));
   return transaction.Commit();
 }
@@ -155,10 +172,54 @@ Result<std::vector<Sandbox>> Store::Load() {
   }
 }
 
-Status Store::Insert(const Sandbox& s) {
+Status Store::Insert(const Sandbox& s, const std::optional<KeyRecord>& key) {
+  std::optional<sqlite::Transaction> both;
+  if (key) {
+    ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
+    both.emplace(std::move(transaction));
+    ATOLL_TRY(InsertKey(*key));
+  }
   BindMoving(insert_, s);
   insert_.Bind(8, s.created_at_ms).Bind(9, EncodeSpec(s));
   ATOLL_TRY(insert_.Run());
+  if (both) ATOLL_TRY(both->Commit());
+  Wrote();
+  return {};
+}
+
+Status Store::InsertKey(const KeyRecord& key) {
+  ATOLL_ASSIGN(sqlite::Stmt insert,
+               db_.Prepare("INSERT INTO idempotency_keys (key, fingerprint, sandbox, made_ms) "
+                           "VALUES (?1,?2,?3,?4)"));
+  insert.Bind(1, key.key).Bind(2, key.fingerprint).Bind(3, key.sandbox_id).Bind(4, key.made_ms);
+  ATOLL_TRY(insert.Run());
+  ATOLL_ASSIGN(sqlite::Stmt prune,
+               db_.Prepare("DELETE FROM idempotency_keys WHERE number <= ?1 OR made_ms < ?2"));
+  prune.Bind(1, db_.LastInsertId() - static_cast<int64_t>(kMaxKeys))
+      .Bind(2, key.made_ms - kKeyLifeMs);
+  return prune.Run();
+}
+
+Result<std::vector<KeyRecord>> Store::LoadKeys() {
+  ATOLL_ASSIGN(sqlite::Stmt select,
+               db_.Prepare("SELECT key, fingerprint, sandbox, made_ms FROM idempotency_keys "
+                           "ORDER BY number"));
+  std::vector<KeyRecord> keys;
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, select.Step());
+    if (!row) return keys;
+    keys.push_back(
+        {select.ColumnText(0), select.ColumnText(1), select.ColumnText(2), select.ColumnInt(3)});
+  }
+}
+
+Status Store::UpdateMetadata(const Sandbox& s) {
+  ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET spec=?1 WHERE id=?2"));
+  update.Bind(1, EncodeSpec(s)).Bind(2, s.id);
+  ATOLL_TRY(update.Run());
+  if (db_.Changes() != 1) {
+    return Fail(Code::kNotFound, "no record of sandbox " + s.id + " to update");
+  }
   Wrote();
   return {};
 }
@@ -196,7 +257,7 @@ void Store::Wrote() {
 }
 
 Status Store::RemoveAll() {
-  return db_.Exec("DELETE FROM sandboxes");
+  return db_.Exec("DELETE FROM sandboxes; DELETE FROM idempotency_keys");
 }
 
 }  // namespace atl::sandbox

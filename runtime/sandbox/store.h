@@ -7,12 +7,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
+#include "runtime/sandbox/idempotency.h"
 #include "runtime/sandbox/sandbox.h"
 
 namespace atl::sandbox {
@@ -24,9 +26,14 @@ class Store {
   static Result<std::unique_ptr<Store>> Open(const std::string& path, Loop* loop = nullptr);
 
   Result<std::vector<Sandbox>> Load();
-  Status Insert(const Sandbox& sandbox);
+  // With the key of the request that made it, if it had one: both or none.
+  Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt);
   // Writes what moves. An unknown id is kNotFound.
   Status Update(const Sandbox& sandbox);
+  // Writes the labels, which Update does not. An unknown id is kNotFound.
+  Status UpdateMetadata(const Sandbox& sandbox);
+  // Oldest first.
+  Result<std::vector<KeyRecord>> LoadKeys();
   // An unknown id is not an error.
   Status Remove(const std::string& id);
   Status RemoveAll();
@@ -38,6 +45,7 @@ class Store {
         update_(std::move(update)),
         remove_(std::move(remove)) {}
 
+  Status InsertKey(const KeyRecord& key);
   void Wrote();
 
   // Statements are finalised before their connection.

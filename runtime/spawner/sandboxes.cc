@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -21,6 +22,8 @@ using wire::Step;
 
 constexpr uint64_t kMinMemoryBytes = 4 << 20;
 constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
+// A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
+constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
 
 uint32_t& At(wire::StepMicros& micros, Step step) {
   return micros[static_cast<size_t>(step)];
@@ -137,10 +140,35 @@ Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
   return {};
 }
 
-Status Sandboxes::Freeze(const std::string& id, bool frozen) {
+void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {
   const auto found = sandboxes_.find(id);
-  if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
-  return host_.cgroups.Freeze(SlotGroup(found->second.record.sandbox.slot), frozen);
+  if (found == sandboxes_.end()) return done(Fail(Code::kNotFound, "no sandbox " + id));
+  Sandbox& sandbox = found->second;
+  if (const Gone waiting = std::exchange(sandbox.frozen, nullptr)) {
+    waiting(Fail(Code::kFailedPrecondition, "overtaken by another request"));
+  }
+  Status asked = host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), frozen);
+  if (!asked || !frozen) return done(std::move(asked));
+  sandbox.frozen = std::move(done);
+  sandbox.frozen_by_us = SystemClock().BootMicros() + kFreezePatienceUs;
+  LookAtFreeze(sandbox);
+}
+
+bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
+  if (!sandbox.frozen) return false;
+  Status status;
+  const auto frozen = host_.cgroups.Frozen(SlotGroup(sandbox.record.sandbox.slot));
+  if (!frozen) {
+    status = Fail(frozen.error());
+  } else if (sandbox.record.sandbox.exited) {
+    status = Fail(Code::kFailedPrecondition, "it has ended");
+  } else if (!*frozen) {
+    if (SystemClock().BootMicros() < sandbox.frozen_by_us) return true;
+    status =
+        Fail(Code::kDeadlineExceeded, "some process of it did not stand still within 10 seconds");
+  }
+  std::exchange(sandbox.frozen, nullptr)(status);
+  return false;
 }
 
 void Sandboxes::Destroy(const std::string& id, Gone done) {
@@ -245,18 +273,22 @@ void Sandboxes::TryRemove(const std::string& id) {
   if (removed) removed = RemoveRecord(records_.get(), id);
   if (!removed) LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
   const std::vector<Gone> gone = std::move(sandbox.gone);
+  if (sandbox.frozen) sandbox.frozen(Fail(Code::kFailedPrecondition, "it was destroyed"));
   sandboxes_.erase(id);
   for (const Gone& done : gone) done(removed);
 }
 
 bool Sandboxes::Sweep() {
   std::vector<std::string> waiting;
-  for (const auto& [id, sandbox] : sandboxes_) {
+  bool freezing = false;
+  for (auto& [id, sandbox] : sandboxes_) {
+    freezing = LookAtFreeze(sandbox) || freezing;
     if (sandbox.record.sandbox.exited && !sandbox.gone.empty()) waiting.push_back(id);
   }
   for (const std::string& id : waiting) TryRemove(id);
-  return std::any_of(waiting.begin(), waiting.end(),
-                     [this](const std::string& id) { return sandboxes_.count(id) != 0; });
+  return freezing || std::any_of(waiting.begin(), waiting.end(), [this](const std::string& id) {
+           return sandboxes_.count(id) != 0;
+         });
 }
 
 std::vector<wire::SandboxRecord> Sandboxes::List() const {

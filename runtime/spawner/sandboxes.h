@@ -44,7 +44,9 @@ class Sandboxes {
 
   void Build(const wire::Plan& plan, Built done);
   Status SetLimits(const std::string& id, const wire::Limits& limits);
-  Status Freeze(const std::string& id, bool frozen);
+  // `done` when every process stands still, or goes on. One that does neither within ten seconds
+  // is kDeadlineExceeded, and the group stays as it is.
+  void Freeze(const std::string& id, bool frozen, Gone done);
   // Kills and removes; `done` when nothing is left. An unknown id is done at once.
   void Destroy(const std::string& id, Gone done);
   void DestroyAll(Gone done);
@@ -59,8 +61,8 @@ class Sandboxes {
   // time while there are any.
   bool HasAdopted() const { return adopted_ > 0; }
   void LookAtAdopted();
-  // Tries again what failed because a process was still leaving its cgroup. True while there is
-  // such work.
+  // Looks again at what takes processes some time: leaving their cgroup, standing still. True while
+  // there is such work.
   bool Sweep();
 
   std::vector<wire::SandboxRecord> List() const;
@@ -75,12 +77,16 @@ class Sandboxes {
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
     std::vector<Gone> gone;  // somebody wants it destroyed
+    Gone frozen;             // somebody waits until it stands still
+    int64_t frozen_by_us = 0;
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);
+  // Answers who waits for the freeze, if there is something to say. True: not yet.
+  bool LookAtFreeze(Sandbox& sandbox);
 
   const Host& host_;
   Poller& poller_;

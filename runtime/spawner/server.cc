@@ -209,7 +209,7 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
     case wire::RequestType::kLimits:
       return done(sandboxes_.SetLimits(request.id, request.limits));
     case wire::RequestType::kFreeze:
-      return done(sandboxes_.Freeze(request.id, request.flag));
+      return sandboxes_.Freeze(request.id, request.flag, done);
     case wire::RequestType::kDestroy:
       return sandboxes_.Destroy(request.id, done);
     case wire::RequestType::kUnpack:

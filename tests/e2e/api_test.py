@@ -78,7 +78,7 @@ class Api(unittest.TestCase):
     def test_what_is_not_there_yet_is_501(self):
         for field in ({'networkPolicy': {'defaultAction': 'deny'}}, {'networkPolicy': {}},
                       {'volumes': [{'name': 'v', 'mountPath': '/v', 'host': {'path': '/tmp'}}]},
-                      {'secureAccess': True}, {'extensions': {'poolRef': 'p'}},
+                      {'extensions': {'poolRef': 'p'}},
                       {'resourceLimits': {'gpu': '1'}}):
             with self.subTest(field=field):
                 self.assertEqual(self.refused_create(**field)[0], 501)

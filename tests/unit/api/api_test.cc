@@ -53,8 +53,9 @@ class ApiTest : public testing::Test {
         sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool}, config);
     EXPECT_TRUE(lifecycle->Start({}));
     loop.Pass(100'000);
-    api = std::make_unique<Api>(ApiConfig{.api_key = kKey, .address = "127.0.0.1:8080"}, *lifecycle,
-                                images, [this] { quit = true; });
+    api =
+        std::make_unique<Api>(ApiConfig{.api_key = kKey, .endpoint = {.address = "127.0.0.1:8080"}},
+                              *lifecycle, images, [this] { quit = true; });
   }
   ~ApiTest() override { std::filesystem::remove_all(directory); }
 
@@ -257,12 +258,96 @@ TEST_F(ApiTest, Endpoints) {
   EXPECT_EQ(CodeOf(Send("GET", base + "0")), "DOCKER::INVALID_PORT");
   EXPECT_EQ(CodeOf(Send("GET", base + "65536")), "DOCKER::INVALID_PORT");
   EXPECT_EQ(Status("GET", base + "x"), 422);
-  EXPECT_EQ(CodeOf(Send("GET", base + "80?expires=1")), "SANDBOX::API_NOT_SUPPORTED");
-  EXPECT_EQ(CodeOf(Send("GET", base + "80?expires=1&use_server_proxy=1")),
-            "SANDBOX::INVALID_PARAMETER");
+  EXPECT_EQ(CodeOf(Send("GET", base + "80?expires=99999999999")), "SANDBOX::API_NOT_SUPPORTED");
+  for (const char* query : {"expires=1", "expires=x", "expires=", "expires=18446744073709551616",
+                            "expires=99999999999&use_server_proxy=1"}) {
+    EXPECT_EQ(CodeOf(Send("GET", base + "80?" + query)), "SANDBOX::INVALID_PARAMETER") << query;
+  }
   EXPECT_EQ(Status("GET", "/v1/sandboxes/nope/endpoints/80"), 404);
   // The port is looked at first.
   EXPECT_EQ(CodeOf(Send("GET", "/v1/sandboxes/nope/endpoints/0")), "DOCKER::INVALID_PORT");
+}
+
+TEST_F(ApiTest, EndpointsBehindAProxyAndWithSecureAccess) {
+  ApiConfig config{.api_key = kKey,
+                   .endpoint = {.public_host = "box.example", .base_path = "/atoll"},
+                   .ingress = {.keys = {{'k', "secret"}}, .active_key = 'k'}};
+  api = std::make_unique<Api>(config, *lifecycle, images, [] {});
+  const std::string id = Create({{"secureAccess", true}});
+  const std::string base = "/v1/sandboxes/" + id + "/endpoints/";
+  const json open = Get(base + "8080");
+  EXPECT_EQ(open.at("endpoint"), "box.example/atoll/sandboxes/" + id + "/proxy/8080");
+  const std::string token = open.at("headers").at("OpenSandbox-Secure-Access");
+  EXPECT_EQ(Get(base + "44772").at("headers").size(), 2U);
+  const json signed_route = Get(base + "8080?expires=99999999999");
+  EXPECT_FALSE(signed_route.contains("headers"));
+  const std::string prefix = "box.example/atoll";
+  const std::string path = signed_route.at("endpoint").get<std::string>().substr(prefix.size());
+  EXPECT_EQ(path, "/" + id + "/8080/19xtf1tr/" + SignRoute({'k', "secret"}, id, 8080, "19xtf1tr"));
+  const auto passed = Send("GET", path + "/x", "", {});
+  ASSERT_TRUE(passed->upstream);
+  EXPECT_EQ(passed->upstream->target, "/proxy/8080/x");
+  EXPECT_EQ(Send("GET", "/sandboxes/" + id + "/proxy/8080/", "", {})->response->status, 401);
+  const auto with =
+      Send("GET", "/sandboxes/" + id + "/proxy/8080/", "", {{"OpenSandbox-Secure-Access", token}});
+  ASSERT_TRUE(with->upstream);
+  const auto& dropped = with->upstream->drop_headers;
+  EXPECT_NE(std::find(dropped.begin(), dropped.end(), "OpenSandbox-Secure-Access"), dropped.end());
+}
+
+TEST_F(ApiTest, PauseAndResume) {
+  const std::string id = Create();
+  const std::string base = "/v1/sandboxes/" + id;
+  const auto paused = Send("POST", base + "/pause");
+  EXPECT_FALSE(paused->response);
+  spawner.AnswerFreeze();
+  EXPECT_EQ(paused->response->status, 202);
+  EXPECT_EQ(paused->response->body, "");
+  EXPECT_EQ(Get(base).at("status").at("state"), "Paused");
+  EXPECT_EQ(Get(base).at("status").at("reason"), "CONTAINER_PAUSED");
+  // Requests to it are answered at once, its endpoints are told.
+  const auto proxied = Send("GET", "/sandboxes/" + id + "/proxy/44772/ping", "", {});
+  EXPECT_EQ(proxied->response->status, 409);
+  EXPECT_EQ(Status("GET", base + "/endpoints/44772"), 200);
+  EXPECT_EQ(CodeOf(Send("POST", base + "/pause")), "DOCKER::SANDBOX_NOT_RUNNING");
+  const auto resumed = Send("POST", base + "/resume");
+  spawner.AnswerFreeze();
+  EXPECT_EQ(resumed->response->status, 202);
+  const auto again = Send("POST", base + "/resume");
+  EXPECT_EQ(again->response->status, 409);
+  EXPECT_EQ(CodeOf(again), "DOCKER::SANDBOX_NOT_PAUSED");
+  EXPECT_EQ(CodeOf(Send("POST", "/v1/sandboxes/nope/pause")), "DOCKER::SANDBOX_NOT_FOUND");
+  const auto failed = Send("POST", base + "/pause");
+  spawner.AnswerFreeze(Fail(Code::kDeadlineExceeded, "no"));
+  EXPECT_EQ(failed->response->status, 500);
+  EXPECT_EQ(CodeOf(failed), "DOCKER::SANDBOX_PAUSE_FAILED");
+}
+
+TEST_F(ApiTest, MetadataPatch) {
+  const std::string id = Create({{"metadata", {{"a", "1"}, {"b", "2"}}}});
+  const std::string target = "/v1/sandboxes/" + id + "/metadata";
+  const auto patched = Send("PATCH", target, R"({"a":null,"c":"3"})");
+  EXPECT_EQ(patched->response->status, 200);
+  EXPECT_EQ(json::parse(patched->response->body), Get("/v1/sandboxes/" + id));
+  EXPECT_EQ(Get("/v1/sandboxes/" + id).at("metadata"), json({{"b", "2"}, {"c", "3"}}));
+  EXPECT_EQ(Status("PATCH", target, "[]"), 422);
+  EXPECT_EQ(Status("PATCH", "/v1/sandboxes/nope/metadata", "{}"), 404);
+}
+
+TEST_F(ApiTest, ARequestWithAKeyIsCarriedOutOnce) {
+  const std::string body = R"({"image":{"uri":"busybox"},"entrypoint":["x"],"resourceLimits":{}})";
+  const auto send = [&](const std::string& key, const std::string& what) {
+    return Send("POST", "/v1/sandboxes", what, {{kKeyHeader, kKey}, {"Idempotency-Key", key}});
+  };
+  const auto first = send("abc", body), second = send("abc", body);
+  spawner.AnswerBuild();
+  EXPECT_EQ(first->response->status, 202);
+  EXPECT_EQ(first->response->body, second->response->body);
+  EXPECT_EQ(send("abc", body)->response->body, first->response->body);
+  EXPECT_EQ(send("abc", body + " ")->response->status, 409);
+  EXPECT_EQ(send(std::string(256, 'x'), body)->response->status, 400);
+  EXPECT_EQ(send("a\tb", body)->response->status, 400);
+  EXPECT_EQ(lifecycle->size(), 1U);
 }
 
 TEST_F(ApiTest, ProxyNeedsNoKeyAndCarriesTheRequestId) {
@@ -302,9 +387,6 @@ TEST_F(ApiTest, Renew) {
 
 TEST_F(ApiTest, WhatIsNotThereYetIs501) {
   const std::pair<const char*, const char*> routes[] = {
-      {"POST", "/v1/sandboxes/x/pause"},
-      {"POST", "/v1/sandboxes/x/resume"},
-      {"PATCH", "/v1/sandboxes/x/metadata"},
       {"POST", "/v1/sandboxes/x/snapshots"},
       {"GET", "/v1/snapshots"},
       {"GET", "/v1/snapshots/s"},

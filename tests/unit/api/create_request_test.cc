@@ -134,10 +134,8 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
   const std::tuple<const char*, json, const char*> cases[] = {
       {"networkPolicy", json::object(), "501 SANDBOX::API_NOT_SUPPORTED"},
       {"networkPolicy", {{"defaultAction", "deny"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
-      {"secureAccess", true, "501 SANDBOX::API_NOT_SUPPORTED"},
       {"volumes", {{{"name", "v"}}}, "501 SANDBOX::API_NOT_SUPPORTED"},
       {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
-      {"extensions", {{"access.renew.extend.seconds", "300"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
   };
   for (const auto& [name, value, expected] : cases) {
     json body = Good();
@@ -150,6 +148,25 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
   credentials["networkPolicy"] = json::object();
   credentials["credentialProxy"] = {{"enabled", true}};
   EXPECT_EQ(Refusal(Parse(credentials)), "501 SANDBOX::API_NOT_SUPPORTED");
+}
+
+TEST(CreateRequest, Extensions) {
+  json body = Good();
+  body["extensions"] = {{"access.renew.extend.seconds", " 300 "},
+                        {"readOnlyRootFilesystem", "true"},
+                        {"unknown", "x"}};
+  body["secureAccess"] = true;
+  const auto parsed = Parse(body);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->spec.renew_by_seconds, 300);
+  EXPECT_TRUE(parsed->spec.readonly_root);
+  EXPECT_TRUE(parsed->spec.secure_access);
+  for (const char* bad : {"", "299", "86401", "300.0", "x", "-300", "99999999999999999999"}) {
+    body["extensions"] = {{"access.renew.extend.seconds", bad}};
+    EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
+  }
+  body["extensions"] = {{"readOnlyRootFilesystem", "yes"}};
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }
 
 TEST(CreateRequest, NotJson) {

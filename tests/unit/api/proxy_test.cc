@@ -8,7 +8,7 @@ namespace atl::api {
 namespace {
 
 constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
-constexpr char kKey[] = "the-api-key";
+const std::string kKey = "the-api-key";
 
 std::string Header(const http::Upstream& upstream, std::string_view name) {
   for (const http::Header& header : upstream.set_headers) {
@@ -34,46 +34,17 @@ class ProxyTest : public testing::Test {
   }
   Parsed<http::Upstream> Forward(const std::string& after_id) {
     request.target = "/sandboxes/" + std::string(kId) + after_id;
-    const auto target = ParseProxyTarget(request.target);
-    EXPECT_TRUE(target) << request.target;
-    return UpstreamFor(request, *target, known ? &sandbox : nullptr, "/run/x.sock", kKey);
+    const auto route = FindRoute(request, ingress);
+    EXPECT_TRUE(route) << request.target;
+    return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
+                       {ingress, kKey, 1'700'000'000'000});
   }
 
   sandbox::Sandbox sandbox;
   http::Request request;
+  IngressConfig ingress;
   bool known = true;
 };
-
-TEST(ProxyTarget, Vectors) {
-  struct Case {
-    const char* target;
-    const char* id;
-    const char* port;
-    const char* rest;
-  };
-  const Case good[] = {
-      {"/sandboxes/i/proxy/80", "i", "80", ""},
-      {"/v1/sandboxes/i/proxy/80", "i", "80", ""},
-      {"/sandboxes/i/proxy/80/", "i", "80", "/"},
-      {"/sandboxes/i/proxy/80?q=/x", "i", "80", "?q=/x"},
-      {"/sandboxes/i/proxy/80/a%2Fb//c?x=1&y=%20+", "i", "80", "/a%2Fb//c?x=1&y=%20+"},
-      {"/sandboxes/i/proxy/x/y", "i", "x", "/y"},
-      {"/sandboxes/../proxy/80/y", "..", "80", "/y"},
-  };
-  for (const Case& c : good) {
-    const auto target = ParseProxyTarget(c.target);
-    ASSERT_TRUE(target) << c.target;
-    EXPECT_EQ(target->id, c.id);
-    EXPECT_EQ(target->port, c.port);
-    EXPECT_EQ(target->rest, c.rest);
-  }
-  for (const char* target :
-       {"/sandboxes/i", "/sandboxes/i/endpoints/80", "/sandboxes/i/proxy", "/sandboxes?x=/proxy/80",
-        "/v2/sandboxes/i/proxy/80", "/v1/v1/sandboxes/i/proxy/80", "/sandboxes/i?/proxy/80", "*",
-        "http://host/sandboxes/i/proxy/80", "/sandboxes/i/x/proxy/80"}) {
-    EXPECT_FALSE(ParseProxyTarget(target)) << target;
-  }
-}
 
 TEST_F(ProxyTest, ExecdIsReachedDirectly) {
   request.headers.Add("X-EXECD-ACCESS-TOKEN", "from the client");

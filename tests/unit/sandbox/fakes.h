@@ -153,7 +153,9 @@ class FakeSpawner final : public launch::SpawnerClient {
     builds.push_back({plan, std::move(controls[plan.slot]), std::move(done)});
   }
   void SetLimits(const std::string&, const wire::Limits&, Finished done) override { done({}); }
-  void Freeze(const std::string&, bool, Finished done) override { done({}); }
+  void Freeze(const std::string& id, bool frozen, Finished done) override {
+    freezes.push_back({(frozen ? "freeze " : "thaw ") + id, std::move(done)});
+  }
   void Destroy(const std::string& id, Finished done) override {
     destroys.push_back({id, std::move(done)});
   }
@@ -180,6 +182,13 @@ class FakeSpawner final : public launch::SpawnerClient {
     build.done(std::move(built));
     return build;
   }
+  // "freeze ID" or "thaw ID".
+  std::string AnswerFreeze(Status status = {}) {
+    auto [what, done] = std::move(freezes.front());
+    freezes.pop_front();
+    done(std::move(status));
+    return what;
+  }
   std::string AnswerDestroy(Status status = {}) {
     auto [id, done] = std::move(destroys.front());
     destroys.pop_front();
@@ -193,6 +202,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
+  std::deque<Pending<std::string>> freezes;
   std::vector<uint32_t> dropped;
   bool stopped = false;
   std::function<void(const wire::SandboxRecord&)> exit;

@@ -2,48 +2,33 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 
 namespace atl::sandbox {
 namespace {
 
-// The table once more, as a person would say it: rows are states, columns events. A change of the
-// real one has to be made here too, on purpose.
-//   P R S T F: the next state;  ^ publish  * release  ~ await  > defer  . none  = keep  x forget  !
-//   bug
+// The table once more, as a person would say it, turned round: rows are states, columns events. A
+// change of the real one has to be made here too, on purpose.
 constexpr const char* kExpected[kStates] = {
-    // Built BuildFailed StartFailed ExitedZero ExitedError Vanished Delete Expire Released
-    /* Pending    */ "R^ S* P! P> P> S* S~ S~ P!",
-    /* Running    */ "R! R! F* T* F* T* S* S* R!",
-    /* Stopping   */ "S* S* S. S. S. S* S. S. Sx",
-    /* Terminated */ "T! T! T. T. T. T. S* S* T=",
-    /* Failed     */ "F! F! F. F. F. F. S* S* F=",
+    // Built BuildFailed StartFailed ExitedZero ExitedError Vanished Pause Frozen FreezeFailed
+    // Resume Thawed ThawFailed Delete Expire Released
+    /* Pending    */ "R^ S* P! P> P> S* P# P! P! P# P! P! S~ S~ P!",
+    /* Running    */ "R! R! F* T* F* T* p- R. R. R# R. R. S* S* R!",
+    /* Pausing    */ "p! p! F* T* F* T* p. d@ r+ p# p. p. S* S* p!",
+    /* Paused     */ "d! d! F* T* F* T* d# d. d. r+ d. d. S* S* d!",
+    /* Resuming   */ "r! r! F* T* F* T* r# r. r. r. R@ d@ S* S* r!",
+    /* Stopping   */ "S* S* S. S. S. S* S# S. S. S# S. S. S. S. Sx",
+    /* Terminated */ "T! T! T. T. T. T. T# T. T. T# T. T. S* S* T=",
+    /* Failed     */ "F! F! F. F. F. F. F# F. F. F# F. F. S* S* F=",
 };
 
 char Letter(State state) {
-  return "PRSTF"[static_cast<int>(state)];
+  return "PRpdrSTF"[static_cast<int>(state)];
 }
 
 char Sign(Action action) {
-  switch (action) {
-    case Action::kNone:
-      return '.';
-    case Action::kDefer:
-      return '>';
-    case Action::kAwait:
-      return '~';
-    case Action::kPublish:
-      return '^';
-    case Action::kRelease:
-      return '*';
-    case Action::kKeep:
-      return '=';
-    case Action::kForget:
-      return 'x';
-    case Action::kBug:
-      return '!';
-  }
-  return '?';
+  return ".>~^-+@#*=x!"[static_cast<int>(action)];
 }
 
 TEST(States, EveryCell) {
@@ -60,6 +45,25 @@ TEST(States, EveryCell) {
   }
 }
 
+TEST(States, TheReadmeShowsTheTable) {
+  std::ifstream file(SANDBOX_README);
+  std::stringstream readme;
+  readme << file.rdbuf();
+  constexpr std::string_view kCodes = "PeRuPgPdRgStTeFa";
+  for (int e = 0; e < kEvents; ++e) {
+    std::string row;
+    for (int s = 0; s < kStates; ++s) {
+      const Transition transition = Next(static_cast<State>(s), static_cast<Event>(e));
+      row += " | `";
+      row += kCodes.substr(static_cast<size_t>(transition.next) * 2, 2);
+      row += Sign(transition.action);
+      row += "`";
+    }
+    EXPECT_NE(readme.str().find(row + " |\n"), std::string::npos)
+        << EventName(static_cast<Event>(e)) << row;
+  }
+}
+
 TEST(States, NoWayBack) {
   // Once over, a sandbox never runs again, and once being removed it only goes.
   for (int e = 0; e < kEvents; ++e) {
@@ -69,6 +73,14 @@ TEST(States, NoWayBack) {
       const State next = Next(over, event).next;
       EXPECT_TRUE(next == over || next == State::kStopping);
     }
+  }
+}
+
+TEST(States, OnlyRunningCanBePausedAndOnlyPausedResumed) {
+  for (int s = 0; s < kStates; ++s) {
+    const auto state = static_cast<State>(s);
+    EXPECT_EQ(Next(state, Event::kPause).action == Action::kFreeze, state == State::kRunning);
+    EXPECT_EQ(Next(state, Event::kResume).action == Action::kThaw, state == State::kPaused);
   }
 }
 

@@ -1,0 +1,56 @@
+// The ways into a port of a sandbox, without an API key: the SDKs' calls to execd carry none. The
+// sandbox's id is the secret; behind port 44772 execd's token is, and behind every port of a
+// sandbox with secure access its own token, or a signature.
+//
+//   proxy    [/v1]/sandboxes/{id}/proxy/{port}[/rest]
+//   uri      /{id}/{port}[/{expiry}/{signature}][/rest]
+//   header   OpenSandbox-Ingress-To: {id}-{port}[-{expiry}-{signature}]
+//   host     {id}-{port}[-{expiry}-{signature}].DOMAIN, if a domain is configured
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/api/api_error.h"
+#include "runtime/api/route_signature.h"
+#include "runtime/http/message.h"
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::api {
+
+inline constexpr char kSecureAccessHeader[] = "OpenSandbox-Secure-Access";
+inline constexpr char kIngressHeader[] = "OpenSandbox-Ingress-To";
+
+struct IngressConfig {
+  std::string domain;  // "sandboxes.example.org"; empty: no host form
+  std::vector<RouteKey> keys;
+  char active_key = 'a';  // signs
+};
+
+// A request's parts, as they came: nothing is decoded, and only what tells the forms apart is
+// checked.
+struct Route {
+  std::string_view id;
+  std::string_view port;
+  std::string_view rest;  // "", "/…", "?…" or "/…?…"
+  // Empty: none was given. In the uri form they may be the beginning of a path as well.
+  std::string_view expires36;
+  std::string_view signature;
+  std::string_view rest_if_signed;
+};
+// Nothing: not a way into a sandbox.
+std::optional<Route> FindRoute(const http::Request& request, const IngressConfig& config);
+
+// 1 to 65535, digits only.
+std::optional<int> ParsePort(std::string_view text);
+
+// Whether the request may pass; if so, the rest of its target. A token that is given must be right,
+// whatever the signature says.
+Parsed<std::string_view> Admit(const http::Request& request, const Route& route, int port,
+                               const sandbox::Sandbox& sandbox, const IngressConfig& config,
+                               int64_t unix_ms);
+
+}  // namespace atl::api

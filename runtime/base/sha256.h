@@ -1,0 +1,13 @@
+// SHA-256 (FIPS 180-4), from OpenSSL's libcrypto. A library of its own: the static programs do
+// without it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace atl {
+
+// 32 raw bytes.
+std::string Sha256(std::string_view bytes);
+
+}  // namespace atl

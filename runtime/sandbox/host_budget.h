@@ -1,0 +1,35 @@
+// What the sandboxes of this host may be promised together, so that it never starts to thrash.
+// Limits are ceilings, and most sandboxes stay far below theirs: the sum of all limits may exceed
+// what the host has by a factor, and what is really free is looked at beside it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "runtime/base/result.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::sandbox {
+
+struct HostBudget {
+  // 0 anywhere: not looked at.
+  uint64_t memory_total = 0;      // bytes of the host: more than this no single sandbox can have
+  uint64_t memory_budget = 0;     // bytes for the limits of all sandboxes
+  uint64_t memory_available = 0;  // bytes that must be free for another one
+  uint64_t pids_budget = 0;
+  // Bytes that can be had without swapping (MemAvailable of proc(5)); 0: unknown.
+  std::function<uint64_t()> available;
+};
+
+// Of this host. `overcommit`: the budget over what the host has; 0 turns the sums off.
+HostBudget BudgetOfHost(double overcommit);
+
+struct Held {
+  uint64_t memory_bytes = 0;
+  uint64_t pids = 0;
+};
+
+// kInvalidArgument: it could never be had here. kResourceExhausted with ENOMEM: not now.
+Status CheckBudget(const HostBudget& budget, const Held& held, const wire::Limits& asked);
+
+}  // namespace atl::sandbox

@@ -1,0 +1,137 @@
+// What a client changes about a sandbox that lives: its deadline, its labels, whether it runs.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/sandbox/lifecycle.h"
+
+namespace atl::sandbox {
+namespace {
+
+Error NoSuchSandbox(const std::string& id) {
+  return Error(Code::kNotFound, "sandbox " + id + " does not exist");
+}
+
+}  // namespace
+
+Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state == State::kStopping) return Fail(NoSuchSandbox(id));
+  if (expires_at_ms <= clock_.UnixMillis()) {
+    return Fail(Code::kInvalidArgument, "expiresAt is not in the future");
+  }
+  if (!entry->sandbox.expires_at_ms) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + id + " was created without a timeout and never expires; delete it");
+  }
+  const auto before = std::exchange(entry->sandbox.expires_at_ms, expires_at_ms);
+  if (entry->stored) {
+    if (auto stored = store_.Update(entry->sandbox); !stored) {
+      entry->sandbox.expires_at_ms = before;
+      return stored;
+    }
+    SetDeadline(*entry);
+  }
+  return {};
+}
+
+void Lifecycle::Touch(const std::string& id) {
+  if (!config_.renew_interval_seconds) return;
+  Entry* entry = Look(id);
+  if (entry == nullptr || !entry->sandbox.renew_by_seconds || !entry->sandbox.expires_at_ms ||
+      entry->sandbox.state != State::kRunning) {
+    return;
+  }
+  const int64_t now_ms = clock_.UnixMillis();
+  // A wall clock that was set back must not stop renewals until it has caught up.
+  const int64_t since_ms = now_ms - entry->touched_ms;
+  if (since_ms >= 0 && since_ms < *config_.renew_interval_seconds * 1000) return;
+  const int64_t until_ms = now_ms + *entry->sandbox.renew_by_seconds * 1000;
+  if (until_ms <= *entry->sandbox.expires_at_ms) return;
+  if (auto renewed = Renew(id, until_ms); !renewed) {
+    LogLine(LogLevel::kWarning, "cannot renew a sandbox that is being used")
+        .Add("sandbox", id)
+        .Add(renewed.error());
+    return;
+  }
+  entry->touched_ms = now_ms;
+}
+
+Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patch) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state == State::kStopping) return Fail(NoSuchSandbox(id));
+  auto changed = entry->sandbox.metadata;
+  for (const auto& [name, value] : patch) {
+    if (value) {
+      changed.insert_or_assign(name, *value);
+    } else {
+      changed.erase(name);
+    }
+  }
+  changed.swap(entry->sandbox.metadata);
+  if (!entry->stored) return {};
+  auto stored = store_.UpdateMetadata(entry->sandbox);
+  if (!stored) changed.swap(entry->sandbox.metadata);
+  return stored;
+}
+
+void Lifecycle::Pause(const std::string& id, Settled done) {
+  Switch(id, Event::kPause, "CONTAINER_PAUSING", "Its processes are being stopped",
+         std::move(done));
+}
+
+void Lifecycle::Resume(const std::string& id, Settled done) {
+  Switch(id, Event::kResume, "CONTAINER_RESUMING", "Its processes are being let go on",
+         std::move(done));
+}
+
+void Lifecycle::Switch(const std::string& id, Event event, const char* reason, const char* message,
+                       Settled done) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
+    return done(Fail(NoSuchSandbox(id)));
+  }
+  // Before the event, whose answer may come at once.
+  entry->settled.push_back(done);
+  if (auto applied = Apply(*entry, event, {reason, message}); !applied) {
+    entry->settled.pop_back();
+    done(std::move(applied));
+  }
+}
+
+void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
+  const std::string id = entry.sandbox.id;
+  spawner_.Freeze(id, frozen, [this, id, frozen](const Status& status) {
+    Entry* asked = Look(id);
+    if (asked == nullptr) return;
+    // Without a spawner: Reconcile asks the next one.
+    if (!status && status.error().code() == Code::kUnavailable) return Settle(*asked, status);
+    if (status) {
+      return frozen
+                 ? ApplyAnyway(*asked, Event::kFrozen, {"CONTAINER_PAUSED", "Sandbox is paused"})
+                 : ApplyAnyway(*asked, Event::kThawed, {"CONTAINER_RUNNING", "Sandbox is running"});
+    }
+    LogLine(LogLevel::kError, frozen ? "cannot pause a sandbox" : "cannot resume a sandbox")
+        .Add("sandbox", id)
+        .Add(status.error());
+    Settle(*asked,
+           Fail(Error(Code::kInternal, status.error().message(), status.error().error_number())));
+    ApplyAnyway(*asked, frozen ? Event::kFreezeFailed : Event::kThawFailed,
+                {frozen ? "CONTAINER_RESUMING" : "CONTAINER_PAUSED", status.error().message()});
+  });
+}
+
+void Lifecycle::Settle(Entry& entry, const Status& status) {
+  for (const Settled& done : std::exchange(entry.settled, {})) done(status);
+}
+
+void Lifecycle::SetDeadline(const Entry& entry) {
+  const Sandbox& sandbox = entry.sandbox;
+  if (sandbox.expires_at_ms) return expiry_.Set(sandbox.id, *sandbox.expires_at_ms);
+  const bool ended = sandbox.state == State::kTerminated || sandbox.state == State::kFailed;
+  if (ended && config_.keep_ended_seconds) {
+    expiry_.Set(sandbox.id, sandbox.transition_at_ms + *config_.keep_ended_seconds * 1000);
+  }
+}
+
+}  // namespace atl::sandbox

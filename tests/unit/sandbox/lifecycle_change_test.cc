@@ -1,0 +1,285 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+class ChangeTest : public LifecycleTest {
+ protected:
+  // What a pause or resume was answered with: "ok", the error's code, or "" as long as it was not.
+  std::shared_ptr<std::string> Pause(const std::string& id) {
+    auto answer = std::make_shared<std::string>();
+    lifecycle->Pause(id, Into(answer));
+    return answer;
+  }
+  std::shared_ptr<std::string> Resume(const std::string& id) {
+    auto answer = std::make_shared<std::string>();
+    lifecycle->Resume(id, Into(answer));
+    return answer;
+  }
+  static Lifecycle::Settled Into(const std::shared_ptr<std::string>& answer) {
+    return [answer](const Status& status) {
+      EXPECT_EQ(*answer, "");
+      *answer = status ? "ok" : std::string(CodeName(status.error().code()));
+    };
+  }
+  State StateOf(const std::string& id) const { return lifecycle->Find(id)->state; }
+};
+
+TEST_F(ChangeTest, PauseIsAnsweredWhenEverythingStandsStill) {
+  const std::string id = CreateRunning();
+  const auto paused = Pause(id);
+  EXPECT_EQ(*paused, "");
+  EXPECT_EQ(StateOf(id), State::kPausing);
+  EXPECT_EQ(Stored()[0].state, State::kPausing);
+  // Whoever asks meanwhile waits as well; nobody asks the spawner twice.
+  const auto again = Pause(id);
+  EXPECT_EQ(*Resume(id), CodeName(Code::kFailedPrecondition));
+  ASSERT_EQ(spawner.freezes.size(), 1U);
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+  EXPECT_EQ(*paused + *again, "okok");
+  EXPECT_EQ(StateOf(id), State::kPaused);
+  EXPECT_EQ(lifecycle->Find(id)->reason, "CONTAINER_PAUSED");
+  EXPECT_EQ(*Pause(id), CodeName(Code::kFailedPrecondition));
+
+  const auto resumed = Resume(id);
+  EXPECT_EQ(StateOf(id), State::kResuming);
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(*resumed, "ok");
+  EXPECT_EQ(StateOf(id), State::kRunning);
+  EXPECT_EQ(*Resume(id), CodeName(Code::kFailedPrecondition));
+  EXPECT_EQ(*Pause("nope"), CodeName(Code::kNotFound));
+}
+
+TEST_F(ChangeTest, APauseThatFailsLetsEverythingGoOn) {
+  const std::string id = CreateRunning();
+  const auto paused = Pause(id);
+  spawner.AnswerFreeze(Fail(Code::kDeadlineExceeded, "one goes on"));
+  EXPECT_EQ(*paused, CodeName(Code::kInternal));
+  EXPECT_EQ(StateOf(id), State::kResuming);
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(StateOf(id), State::kRunning);
+}
+
+TEST_F(ChangeTest, AResumeThatFailsLeavesItPaused) {
+  const std::string id = CreateRunning();
+  Pause(id);
+  spawner.AnswerFreeze();
+  const auto resumed = Resume(id);
+  spawner.AnswerFreeze(Fail(Code::kInternal, "no"));
+  EXPECT_EQ(*resumed, CodeName(Code::kInternal));
+  EXPECT_EQ(StateOf(id), State::kPaused);
+}
+
+TEST_F(ChangeTest, AnEndOvertakesAPause) {
+  const std::string ends = CreateRunning();
+  const auto first = Pause(ends);
+  Ended(ends, 9);
+  EXPECT_EQ(*first, CodeName(Code::kFailedPrecondition));
+  EXPECT_EQ(StateOf(ends), State::kFailed);
+  spawner.AnswerFreeze(Fail(Code::kFailedPrecondition, "it has ended"));
+  EXPECT_EQ(StateOf(ends), State::kFailed);
+
+  const std::string deleted = CreateRunning();
+  const auto second = Pause(deleted);
+  ASSERT_TRUE(lifecycle->Delete(deleted));
+  EXPECT_EQ(*second, CodeName(Code::kFailedPrecondition));
+  spawner.AnswerFreeze();
+  EXPECT_EQ(lifecycle->Find(deleted), nullptr);
+}
+
+TEST_F(ChangeTest, ADeadlineEndsWhatIsPaused) {
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 60;
+  const std::string id = CreateRunning(spec);
+  Pause(id);
+  spawner.AnswerFreeze();
+  loop.Pass(61 * kSecond);
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+}
+
+TEST_F(ChangeTest, ARestartFinishesWhatWasUnderWay) {
+  const std::string pausing = CreateRunning(), paused = CreateRunning(), resuming = CreateRunning();
+  Pause(paused);
+  Pause(resuming);
+  spawner.AnswerFreeze();
+  spawner.AnswerFreeze();
+  Pause(pausing);
+  Resume(resuming);
+  wire::Reply hello;
+  for (const auto& id : {pausing, paused, resuming}) hello.sandboxes.push_back(Present(id));
+  spawner.freezes.clear();
+  Boot(hello);
+  EXPECT_EQ(StateOf(paused), State::kPaused);
+  EXPECT_TRUE(SocketExists(paused) && SocketExists(pausing) && SocketExists(resuming));
+  ASSERT_EQ(spawner.freezes.size(), 2U);
+  std::set<std::string> asked = {spawner.AnswerFreeze(), spawner.AnswerFreeze()};
+  EXPECT_EQ(asked, (std::set<std::string>{"freeze " + pausing, "thaw " + resuming}));
+  EXPECT_EQ(StateOf(pausing), State::kPaused);
+  EXPECT_EQ(StateOf(resuming), State::kRunning);
+}
+
+TEST_F(ChangeTest, MetadataIsMergedAndKept) {
+  CreateSpec spec = Spec();
+  spec.metadata = {{"a", "1"}, {"b", "2"}};
+  const std::string id = CreateRunning(spec);
+  ASSERT_TRUE(lifecycle->PatchMetadata(id, {{"a", std::nullopt}, {"c", "3"}, {"x", std::nullopt}}));
+  ASSERT_TRUE(lifecycle->PatchMetadata(id, {{"b", "4"}}));
+  const std::map<std::string, std::string> expected = {{"b", "4"}, {"c", "3"}};
+  EXPECT_EQ(lifecycle->Find(id)->metadata, expected);
+  EXPECT_EQ(Stored()[0].metadata, expected);
+  EXPECT_EQ(lifecycle->PatchMetadata("nope", {}).error().code(), Code::kNotFound);
+}
+
+TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
+  config.renew_interval_seconds = 60;
+  Boot({});
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 100;
+  const std::string plain = CreateRunning(spec);
+  spec.renew_by_seconds = 300;
+  const std::string id = CreateRunning(spec);
+  const auto deadline = [&](const std::string& of) {
+    return (*lifecycle->Find(of)->expires_at_ms - clock.unix_ms) / 1000;
+  };
+  lifecycle->Touch(plain);
+  lifecycle->Touch("nope");
+  lifecycle->Touch(id);
+  EXPECT_EQ(deadline(plain), 100);
+  EXPECT_EQ(deadline(id), 300);
+  // Not again within a minute, and never to less.
+  loop.Pass(59 * kSecond);
+  lifecycle->Touch(id);
+  EXPECT_EQ(deadline(id), 241);
+  loop.Pass(2 * kSecond);
+  lifecycle->Touch(id);
+  EXPECT_EQ(deadline(id), 300);
+  ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 1'000'000));
+  loop.Pass(61 * kSecond);
+  lifecycle->Touch(id);
+  EXPECT_EQ(deadline(id), 939);
+}
+
+TEST_F(ChangeTest, NothingIsRenewedWhereItIsTurnedOff) {
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 100;
+  spec.renew_by_seconds = 300;
+  const std::string id = CreateRunning(spec);
+  lifecycle->Touch(id);
+  EXPECT_EQ(*lifecycle->Find(id)->expires_at_ms, clock.unix_ms + 100'000);
+}
+
+TEST_F(ChangeTest, WhatHasEndedIsForgottenAfterAWhile) {
+  config.keep_ended_seconds = 600;
+  Boot({});
+  const std::string id = CreateRunning();
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 6000;
+  const std::string timed = CreateRunning(spec);
+  Ended(id, Exit(0));
+  Ended(timed, Exit(0));
+  spawner.AnswerDestroy();
+  spawner.AnswerDestroy();
+  loop.Pass(300 * kSecond);
+  Boot({});
+  loop.Pass(299 * kSecond);
+  EXPECT_NE(lifecycle->Find(id), nullptr);
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  // Its own deadline counts.
+  EXPECT_NE(lifecycle->Find(timed), nullptr);
+}
+
+TEST_F(ChangeTest, ARepeatedRequestGetsTheSameSandbox) {
+  CreateSpec spec = Spec();
+  spec.idempotency_key = "k1";
+  spec.fingerprint = "f";
+  const auto first = Create(spec), second = Create(spec);
+  EXPECT_EQ(spawner.builds.size(), 1U);
+  spawner.AnswerBuild();
+  ASSERT_TRUE(first->result && second->result);
+  EXPECT_EQ(first->result->id, second->result->id);
+  wire::Reply hello;
+  hello.sandboxes.push_back(Present(first->result->id));
+  Boot(hello);
+  EXPECT_EQ(Create(spec)->result->id, first->result->id);
+
+  CreateSpec other = spec;
+  other.fingerprint = "g";
+  EXPECT_EQ(Create(other)->result.error().code(), Code::kAlreadyExists);
+  ASSERT_TRUE(lifecycle->Delete(first->result->id));
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kAlreadyExists);
+  // A day later nobody knows the key any more.
+  clock.Advance(kKeyLifeMs * 1000 + 1);
+  spec.idempotency_key = "k2";
+  Create(spec);
+  spec.idempotency_key = "k1";
+  EXPECT_FALSE(Create(spec)->called);
+}
+
+TEST_F(ChangeTest, AKeyOfWhatFailedCanBeUsedAgain) {
+  CreateSpec spec = Spec();
+  spec.idempotency_key = "k";
+  const auto first = Create(spec), second = Create(spec);
+  spawner.AnswerBuild(Fail(Code::kInternal, "no"));
+  EXPECT_FALSE(first->result || second->result);
+  EXPECT_TRUE(second->called);
+  const auto third = Create(spec);
+  spawner.AnswerDestroy();
+  spawner.AnswerBuild();
+  EXPECT_TRUE(third->result);
+}
+
+TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
+  config.budget.memory_total = 1 << 30;
+  config.budget.memory_budget = 1536 << 20;
+  config.budget.pids_budget = 1300;
+  uint64_t free_bytes = 1 << 30;
+  config.budget.available = [&] { return free_bytes; };
+  config.budget.memory_available = 100 << 20;
+  Boot({});
+  CreateSpec spec = Spec();
+  spec.resource_limits = {{"memory", "2Gi"}};
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kInvalidArgument);
+  spec.resource_limits = {{"memory", "800Mi"}};
+  const std::string id = CreateRunning(spec);
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
+  spec.resource_limits = {{"memory", "10Mi"}};
+  CreateRunning(spec);
+  // 512 pids each.
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
+  // Given back when nothing of it is left.
+  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_FALSE(Create(spec)->result);
+  spawner.AnswerDestroy();
+  free_bytes = 99 << 20;
+  EXPECT_EQ(Create(spec)->result.error().error_number(), ENOMEM);
+  free_bytes = 100 << 20;
+  CreateRunning(spec);
+}
+
+TEST_F(ChangeTest, ATimeoutHasItsBound) {
+  config.max_timeout_seconds = 100;
+  Boot({});
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 101;
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kInvalidArgument);
+  spec.timeout_seconds = 100;
+  CreateRunning(spec);
+}
+
+TEST_F(ChangeTest, AReadonlyRootIsInThePlanAndInTheRecord) {
+  CreateSpec spec = Spec();
+  spec.readonly_root = true;
+  spec.secure_access = true;
+  Create(spec);
+  EXPECT_TRUE(spawner.builds[0].plan.readonly_root);
+  spawner.AnswerBuild();
+  EXPECT_TRUE(Stored()[0].readonly_root);
+  EXPECT_GE(Stored()[0].secure_token.size(), 32U);
+}
+
+}  // namespace
+}  // namespace atl::sandbox
