@@ -119,13 +119,13 @@ async def _(world):
 async def _(world):
     box = await world.create()
     try:
-        counting = 'while :; do echo tick >>/tmp/ticks; sleep 0.02; done'
-        await box.commands.run(counting, opts=RunCommandOpts(background=True))
+        running = await box.commands.run('sleep 1000', opts=RunCommandOpts(background=True))
         await box.pause()
         equal((await box.get_info()).status.state, 'Paused')
         box = await Sandbox.resume(box.id, connection_config=world.config)
         equal((await box.get_info()).status.state, 'Running')
         equal(await out(box, 'echo awake'), 'awake')
+        check((await box.commands.get_command_status(running.id)).running, 'it did not survive')
     finally:
         await box.kill()
 
