@@ -1,13 +1,13 @@
 // Measures the exec API of a live sandbox, and execd itself: see bench/README.md.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <map>
+#include <string>
+#include <vector>
 
 #include "bench/exec_phases.h"
 #include "bench/host_view.h"
-#include "runtime/base/sys.h"
+#include "bench/options.h"
 
 namespace atl::bench {
 namespace {
@@ -25,22 +25,14 @@ struct Options {
 constexpr char kUsage[] =
     "usage: bench-exec --atolld PROGRAM --execd PROGRAM --busybox ARCHIVE [--output FILE]\n";
 
-Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
+Result<Options> ReadOptions(const std::vector<std::string>& arguments) {
   Options options;
-  const std::map<std::string, std::string*> texts = {{"--atolld", &options.atolld},
-                                                     {"--execd", &options.execd},
-                                                     {"--busybox", &options.busybox},
-                                                     {"--output", &options.output}};
-  for (size_t i = 0; i < arguments.size(); i += 2) {
-    const auto text = texts.find(arguments[i]);
-    if (text == texts.end() || i + 1 == arguments.size()) {
-      return Fail(Code::kInvalidArgument, arguments[i] + ": unknown, or lacks its value");
-    }
-    *text->second = arguments[i + 1];
-  }
-  if (options.atolld.empty() || options.execd.empty() || options.busybox.empty()) {
-    return Fail(Code::kInvalidArgument, "--atolld, --execd and --busybox are needed");
-  }
+  ATOLL_TRY(ParseOptions(arguments, {.texts = {{"--atolld", &options.atolld},
+                                               {"--execd", &options.execd},
+                                               {"--busybox", &options.busybox},
+                                               {"--output", &options.output}},
+                                     .numbers = {},
+                                     .required = {"--atolld", "--execd", "--busybox"}}));
   return options;
 }
 
@@ -115,30 +107,21 @@ std::string Render(const Results& r) {
   return text;
 }
 
-Status WriteOutput(const std::string& path, const std::string& text) {
-  ATOLL_ASSIGN(const UniqueFd file, sys::Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-  return sys::WriteAll(file.get(), text);
-}
-
 int Main(const Options& options) {
   const auto results = Measure(options);
-  if (!results) {
-    std::fprintf(stderr, "bench: %s\n", results.error().message().c_str());
-    return 2;
-  }
+  if (!results) return CannotMeasure(results.error());
   const std::string text = Render(*results);
   std::fputs(text.c_str(), stdout);
   if (options.output.empty()) return 0;
   const Status written = WriteOutput(options.output, text);
-  if (!written) std::fprintf(stderr, "bench: %s\n", written.error().message().c_str());
-  return written ? 0 : 2;
+  return written ? 0 : CannotMeasure(written.error());
 }
 
 }  // namespace
 }  // namespace atl::bench
 
 int main(int argc, char** argv) {
-  const auto options = atl::bench::ParseOptions({argv + 1, argv + argc});
+  const auto options = atl::bench::ReadOptions({argv + 1, argv + argc});
   if (!options) {
     std::fprintf(stderr, "bench: %s\n%s", options.error().message().c_str(), atl::bench::kUsage);
     return 2;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/host_view.h"
+#include "bench/lean_client.h"
 #include "bench/process.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
@@ -90,7 +91,7 @@ Result<int64_t> ParkOnce(const std::string& execd) {
 // Sends a request's head and returns the socket.
 Result<UniqueFd> Ask(const OwnDaemon& daemon, const Sandbox& sandbox, const std::string& line,
                      const std::string& headers) {
-  ATOLL_ASSIGN(UniqueFd socket, ConnectTo(daemon.port()));
+  ATOLL_ASSIGN(UniqueFd socket, ConnectLoopback(daemon.port()));
   const std::string head = line + " HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n" +
                            sandbox.command_headers + headers + "\r\n";
   ATOLL_TRY(sys::WriteAll(socket.get(), head));

@@ -32,7 +32,7 @@ Result<size_t> Number(std::string_view text, int base) {
 
 }  // namespace
 
-Result<LeanClient> LeanClient::Connect(uint16_t port, std::string headers) {
+Result<UniqueFd> ConnectLoopback(uint16_t port) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return FailSys("socket");
   sockaddr_in address{};
@@ -42,6 +42,11 @@ Result<LeanClient> LeanClient::Connect(uint16_t port, std::string headers) {
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("connect 127.0.0.1:" + std::to_string(port));
   }
+  return socket;
+}
+
+Result<LeanClient> LeanClient::Connect(uint16_t port, std::string headers) {
+  ATOLL_ASSIGN(UniqueFd socket, ConnectLoopback(port));
   const int on = 1;
   ATOLL_TRY(SetOption(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
   ATOLL_TRY(SetOption(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience));

@@ -14,6 +14,9 @@
 
 namespace atl::bench {
 
+// A blocking connection to `port` of 127.0.0.1.
+Result<UniqueFd> ConnectLoopback(uint16_t port);
+
 class LeanClient {
  public:
   // `port` on 127.0.0.1. `headers`, each line with its CRLF, go with every request. A body is JSON

@@ -24,6 +24,7 @@ class OwnDaemon {
 
   Result<SandboxApi> Connect() const { return SandboxApi::Connect(port_, key_); }
   uint16_t port() const { return port_; }
+  const std::string& key() const { return key_; }
   pid_t pid() const { return pid_; }
   // The spawner and whatever process it keeps for itself.
   const std::vector<pid_t>& spawner() const { return spawner_; }

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/lean_client.h"
 #include "bench/samples.h"
 #include "runtime/base/sys.h"
 
@@ -97,19 +98,6 @@ Result<pid_t> Serve(int listener, F serve) {
 
 }  // namespace
 
-Result<UniqueFd> ConnectTo(uint16_t port) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return FailSys("socket");
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-    return FailSys("connect 127.0.0.1:" + std::to_string(port));
-  }
-  return socket;
-}
-
 Status SendBytes(int socket, uint64_t size) {
   while (size > 0) {
     const size_t part = static_cast<size_t>(std::min<uint64_t>(size, kPiece));
@@ -169,7 +157,7 @@ Relay::~Relay() {
 }
 
 Result<double> Relay::Upload(uint64_t size) {
-  ATOLL_ASSIGN(const UniqueFd socket, ConnectTo(port_));
+  ATOLL_ASSIGN(const UniqueFd socket, ConnectLoopback(port_));
   const int64_t start = NowMicros();
   ATOLL_TRY(sys::WriteAll(socket.get(), {&kUpload, 1}));
   ATOLL_TRY(SendBytes(socket.get(), size));
@@ -179,7 +167,7 @@ Result<double> Relay::Upload(uint64_t size) {
 }
 
 Result<double> Relay::Download(uint64_t size) {
-  ATOLL_ASSIGN(const UniqueFd socket, ConnectTo(port_));
+  ATOLL_ASSIGN(const UniqueFd socket, ConnectLoopback(port_));
   const int64_t start = NowMicros();
   ATOLL_TRY(sys::WriteAll(socket.get(), {&kDownload, 1}));
   ATOLL_TRY(TakeBytes(socket.get(), size));

@@ -35,8 +35,6 @@ class Relay {
   pid_t near_ = -1, far_ = -1;
 };
 
-// A blocking TCP connection to 127.0.0.1.
-Result<UniqueFd> ConnectTo(uint16_t port);
 // Sends that many bytes of no content / takes that many and forgets them.
 Status SendBytes(int socket, uint64_t size);
 Status TakeBytes(int socket, uint64_t size);

@@ -26,6 +26,9 @@ struct Config {
   std::string user = "atoll";
   uint32_t pool_size = 8;  // network slots kept ready
   bool access_token = true;
+  // Limits are ceilings, and most sandboxes stay far below theirs: the sum of all of them may be
+  // this many times what the host has. 0: no bound but what is really free.
+  double overcommit = 32;
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
   // [log]

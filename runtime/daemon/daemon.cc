@@ -20,8 +20,6 @@ namespace {
 constexpr int kPoolThreads = 3;
 constexpr int kStopGraceMs = 5000;
 
-constexpr double kMemoryOvercommit = 32;
-
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
 #else
@@ -67,7 +65,7 @@ Status Daemon::Open() {
   lifecycle.limits_available = opened_.hello.limits_available;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
-  lifecycle.budget = sandbox::BudgetOfHost(kMemoryOvercommit);
+  lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_},

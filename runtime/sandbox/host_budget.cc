@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 // Room for the host's own work: a twentieth of it, but no more than this.
 constexpr uint64_t kMostKeptFree = 256 * kMiB;
+constexpr uint64_t kMostPidsKeptFree = 4096;
 
 // "Name:   123 kB", in bytes; 0 if it is not there.
 uint64_t MeminfoBytes(std::string_view text, std::string_view name) {
@@ -30,11 +31,20 @@ uint64_t MeminfoBytes(std::string_view text, std::string_view name) {
   return kib * 1024;
 }
 
-std::string ReadMeminfo(int file) {
-  // MemTotal and MemAvailable are in the first lines.
-  char text[512];
+// What a file of /proc says in its first bytes, which hold what is looked for; no allocation of a
+// page, it is read for every create.
+std::string_view ReadHead(int file, char (&text)[512]) {
   const ssize_t size = TEMP_FAILURE_RETRY(::pread(file, text, sizeof text, 0));
-  return size > 0 ? std::string(text, static_cast<size_t>(size)) : std::string();
+  return {text, size > 0 ? static_cast<size_t>(size) : 0};
+}
+
+// The number of tasks: "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); 0 if it is not there.
+uint64_t TasksOf(std::string_view loadavg) {
+  uint64_t tasks = 0;
+  const size_t slash = loadavg.find('/');
+  if (slash == std::string_view::npos) return 0;
+  std::from_chars(loadavg.data() + slash + 1, loadavg.data() + loadavg.size(), tasks);
+  return tasks;
 }
 
 uint64_t ReadNumber(const std::string& path) {
@@ -56,15 +66,29 @@ Error Exhausted(const std::string& message) {
 
 HostBudget BudgetOfHost(double overcommit) {
   HostBudget budget;
-  auto opened = sys::Open("/proc/meminfo", O_RDONLY);
-  if (!opened) return budget;
-  const auto file = std::make_shared<UniqueFd>(std::move(*opened));
-  budget.memory_total = MeminfoBytes(ReadMeminfo(file->get()), "MemTotal:");
-  budget.memory_available = std::min(kMostKeptFree, budget.memory_total / 20);
-  budget.memory_budget =
-      static_cast<uint64_t>(static_cast<double>(budget.memory_total) * overcommit);
-  if (overcommit > 0) budget.pids_budget = ReadNumber("/proc/sys/kernel/pid_max");
-  budget.available = [file] { return MeminfoBytes(ReadMeminfo(file->get()), "MemAvailable:"); };
+  auto meminfo = sys::Open("/proc/meminfo", O_RDONLY);
+  auto loadavg = sys::Open("/proc/loadavg", O_RDONLY);
+  if (!meminfo || !loadavg) return budget;
+  char text[512];
+  budget.memory_total = MeminfoBytes(ReadHead(meminfo->get(), text), "MemTotal:");
+  const uint64_t pid_max = ReadNumber("/proc/sys/kernel/pid_max");
+  const auto times = [overcommit](uint64_t of) {
+    return static_cast<uint64_t>(static_cast<double>(of) * overcommit);
+  };
+  budget.memory_budget = times(budget.memory_total);
+  budget.pids_budget = times(pid_max);
+  budget.memory_reserve = std::min(kMostKeptFree, budget.memory_total / 20);
+  budget.pids_reserve = std::min(kMostPidsKeptFree, pid_max / 20);
+  // std::function wants copyable captures.
+  budget.free = [pid_max, memory = std::make_shared<UniqueFd>(std::move(*meminfo)),
+                 load = std::make_shared<UniqueFd>(std::move(*loadavg))] {
+    char head[512];
+    HostBudget::Free free;
+    free.memory_bytes = MeminfoBytes(ReadHead(memory->get(), head), "MemAvailable:");
+    const uint64_t tasks = TasksOf(ReadHead(load->get(), head));
+    free.pids = tasks < pid_max ? pid_max - tasks : 0;
+    return free;
+  };
   return budget;
 }
 
@@ -78,17 +102,23 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const wire::Limit
     return Fail(Exhausted("the memory limits of all sandboxes would be " +
                           Mib(held.memory_bytes + asked.memory_bytes) + ", allowed are " +
                           Mib(budget.memory_budget) +
-                          " (runtime.memory_overcommit); delete some, or ask for less"));
+                          " (runtime.overcommit); delete some, or ask for less"));
   }
   if (budget.pids_budget != 0 && held.pids + asked.pids > budget.pids_budget) {
     return Fail(Exhausted("the pids limits of all sandboxes would be " +
-                          std::to_string(held.pids + asked.pids) + ", this host has " +
-                          std::to_string(budget.pids_budget) + " (kernel.pid_max)"));
+                          std::to_string(held.pids + asked.pids) + ", allowed are " +
+                          std::to_string(budget.pids_budget) +
+                          " (kernel.pid_max and runtime.overcommit); delete some"));
   }
-  const uint64_t available = budget.available ? budget.available() : 0;
-  if (available != 0 && available < budget.memory_available) {
-    return Fail(Exhausted("this host has only " + Mib(available) + " of memory left, and " +
-                          Mib(budget.memory_available) + " are kept free; delete some sandboxes"));
+  const HostBudget::Free free = budget.free ? budget.free() : HostBudget::Free();
+  if (free.memory_bytes < budget.memory_reserve) {
+    return Fail(Exhausted("this host has only " + Mib(free.memory_bytes) + " of memory left, and " +
+                          Mib(budget.memory_reserve) + " are kept free; delete some sandboxes"));
+  }
+  if (free.pids < budget.pids_reserve) {
+    return Fail(Exhausted("this host has only " + std::to_string(free.pids) +
+                          " process numbers left, and " + std::to_string(budget.pids_reserve) +
+                          " are kept free; delete some sandboxes, or raise kernel.pid_max"));
   }
   return {};
 }

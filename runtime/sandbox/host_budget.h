@@ -13,12 +13,17 @@ namespace atl::sandbox {
 
 struct HostBudget {
   // 0 anywhere: not looked at.
-  uint64_t memory_total = 0;      // bytes of the host: more than this no single sandbox can have
-  uint64_t memory_budget = 0;     // bytes for the limits of all sandboxes
-  uint64_t memory_available = 0;  // bytes that must be free for another one
+  uint64_t memory_total = 0;   // bytes of the host: more than this no single sandbox can have
+  uint64_t memory_budget = 0;  // bytes for the limits of all sandboxes
   uint64_t pids_budget = 0;
-  // Bytes that can be had without swapping (MemAvailable of proc(5)); 0: unknown.
-  std::function<uint64_t()> available;
+  // What must be free for another one.
+  uint64_t memory_reserve = 0;
+  uint64_t pids_reserve = 0;
+  struct Free {
+    uint64_t memory_bytes = UINT64_MAX;  // can be had without swapping
+    uint64_t pids = UINT64_MAX;
+  };
+  std::function<Free()> free;
 };
 
 // Of this host. `overcommit`: the budget over what the host has; 0 turns the sums off.

@@ -236,9 +236,10 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   config.budget.memory_total = 1 << 30;
   config.budget.memory_budget = 1536 << 20;
   config.budget.pids_budget = 1300;
-  uint64_t free_bytes = 1 << 30;
-  config.budget.available = [&] { return free_bytes; };
-  config.budget.memory_available = 100 << 20;
+  HostBudget::Free free{.memory_bytes = 1 << 30, .pids = 1000};
+  config.budget.free = [&] { return free; };
+  config.budget.memory_reserve = 100 << 20;
+  config.budget.pids_reserve = 100;
   Boot({});
   CreateSpec spec = Spec();
   spec.resource_limits = {{"memory", "2Gi"}};
@@ -254,9 +255,11 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   ASSERT_TRUE(lifecycle->Delete(id));
   EXPECT_FALSE(Create(spec)->result);
   spawner.AnswerDestroy();
-  free_bytes = 99 << 20;
+  free.memory_bytes = 99 << 20;
   EXPECT_EQ(Create(spec)->result.error().error_number(), ENOMEM);
-  free_bytes = 100 << 20;
+  free = {.memory_bytes = 100 << 20, .pids = 99};
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
+  free.pids = 100;
   CreateRunning(spec);
 }
 
