@@ -17,7 +17,8 @@ const std::string& BaseName() {
 }
 
 cgroup::Tree& TheTree() {
-  static cgroup::Tree tree = Must(cgroup::Tree::Create(Must(cgroup::DetectHost()), BaseName(), ""));
+  static const cgroup::Host host = Must(cgroup::DetectHost());
+  static cgroup::Tree tree = Must(cgroup::Tree::Create(host, host.unified, BaseName(), ""));
   return tree;
 }
 

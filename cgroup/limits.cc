@@ -8,7 +8,7 @@
 namespace atl::cgroup {
 namespace {
 
-constexpr std::string_view kKnown = "cpu, memory, swap, pids, io, gpu, disk";
+constexpr std::string_view kKnown = "cpu, memory, swap, pids, io, disk, gpu";
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -144,9 +144,12 @@ Status ParseOne(const std::string& key, const std::string& value, wire::Limits* 
                 "resourceLimits.gpu " + Quote(value) + ": GPUs are not offered; leave the key out");
   }
   if (key == "disk") {
-    return Fail(Code::kUnimplemented, "resourceLimits.disk " + Quote(value) +
-                                          ": a disk limit cannot be enforced here (the store has "
-                                          "no quota); leave the key out");
+    ATOLL_ASSIGN(
+        limits->disk_bytes,
+        Bytes(key, value, kMinDiskBytes,
+              "a whole number with an optional unit (k, m, g, t, Ki, Mi, Gi, Ti), from 1Mi "
+              "to 64Ti"));
+    return {};
   }
   return Fail(Code::kInvalidArgument, "resourceLimits: unknown key " + Quote(key) +
                                           "; the known ones are " + std::string(kKnown));
@@ -209,8 +212,15 @@ Result<wire::Limits> ParseLimits(const std::map<std::string, std::string>& reque
   if (enforceable("cpu")) limits.cpu_millis = defaults.cpu_millis;
   if (enforceable("memory")) limits.memory_bytes = defaults.memory_bytes;
   if (enforceable("pids")) limits.pids = defaults.pids;
+  if (enforceable("disk")) limits.disk_bytes = defaults.disk_bytes;
   for (const auto& [key, value] : requested) {
     ATOLL_TRY(ParseOne(key, value, &limits));
+    if (key == "disk" && !enforceable(key)) {
+      return Fail(Code::kUnimplemented,
+                  "resourceLimits.disk " + Quote(value) +
+                      ": this host's store has no project quotas to enforce it with; have the "
+                      "operator run 'atolld storage init', or leave the key out");
+    }
     // "No swap" needs nothing from a host that has no way to allow any.
     if (!enforceable(key) && !(key == "swap" && limits.swap_bytes == 0)) {
       return Fail(Code::kInvalidArgument,

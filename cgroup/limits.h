@@ -6,7 +6,8 @@
 //   swap    as memory, "0" for none        swap on top of memory; none unless asked for
 //   pids    "512"                          processes and threads
 //   io      "rbps=10Mi,wbps=…,riops=…,wiops=…"   on the device of the data directory
-//   gpu, disk   refused with kUnimplemented
+//   disk    as memory                      what the sandbox may write, where the store has quotas
+//   gpu     refused with kUnimplemented
 //
 // Thread rule: pure functions.
 #pragma once
@@ -27,6 +28,7 @@ struct LimitDefaults {
   uint32_t cpu_millis = 1000;
   uint64_t memory_bytes = 512ULL << 20;
   uint32_t pids = 512;
+  uint64_t disk_bytes = 10ULL << 30;
 };
 
 // The bounds of what may be asked for. Below the minima nothing useful runs, and an OOM kill or a
@@ -38,11 +40,12 @@ inline constexpr uint32_t kMaxCpuMillis = 1024 * 1000;
 inline constexpr uint32_t kMinPids = 8;
 inline constexpr uint32_t kMaxPids = 4194304;  // PID_MAX_LIMIT
 inline constexpr uint64_t kMinIoBps = 64ULL << 10;
+inline constexpr uint64_t kMinDiskBytes = 1ULL << 20;
 
-// `available` is what the backend can enforce: some of "memory", "swap", "pids", "cpu", "io" (the
-// spawner's hello). A limit that the request names and that is not in it is kInvalidArgument; a
-// default that is not in it is left out, because the operator of such a host has been told at
-// start.
+// `available` is what the host can enforce: some of "memory", "swap", "pids", "cpu", "io", "disk"
+// (the spawner's hello). A limit that the request names and that is not in it is kInvalidArgument,
+// "disk" kUnimplemented; a default that is not in it is left out, because the operator of such a
+// host has been told at start.
 Result<wire::Limits> ParseLimits(const std::map<std::string, std::string>& requested,
                                  const LimitDefaults& defaults,
                                  const std::vector<std::string>& available);

@@ -50,25 +50,14 @@ Status EnableControllers(int dir, const std::string& path,
   return sys::WriteFileAt(dir, path + "cgroup.subtree_control", enable);
 }
 
-// The group of this process in the v2 hierarchy, if systemd delegated it ("user.delegate" since
-// 251, "trusted.delegate" before); empty otherwise.
-std::string DelegatedGroup(const std::string& mount_point) {
-  auto own = sys::ReadFileAt(AT_FDCWD, "/proc/self/cgroup", kFileLimit);
-  if (!own) return {};
-  const size_t at = own->find("0::/");
-  if (at == std::string::npos) return {};
-  std::string path = own->substr(at + 3, own->find('\n', at) - at - 3);
-  if (path == "/") return {};
-  // After an upgrade by exec this process already sits in the leaf that it made.
-  static constexpr std::string_view kLeaf = "/supervisor";
-  if (path.ends_with(kLeaf)) path.resize(path.size() - kLeaf.size());
+// "user.delegate" since systemd 251, "trusted.delegate" before.
+bool IsDelegated(int group) {
   char value[8];
-  const std::string dir = mount_point + path;
   for (const char* name : {"user.delegate", "trusted.delegate"}) {
-    const ssize_t n = ::getxattr(dir.c_str(), name, value, sizeof value);
-    if (n == 1 && value[0] == '1') return dir;
+    const ssize_t n = ::fgetxattr(group, name, value, sizeof value);
+    if (n == 1 && value[0] == '1') return true;
   }
-  return {};
+  return false;
 }
 
 // Where commands have a v1 group below the sandbox's, so that they cannot use up what process 1
@@ -105,27 +94,29 @@ uint64_t ReadNumber(int dir, const std::string& path, std::string_view key = {})
 
 }  // namespace
 
-Result<Tree> Tree::Create(const Host& host, const std::string& name, std::string io_device) {
+Result<std::string> FindBase(const Host& host, const std::string& delegated) {
+  if (delegated.empty() || !host.v2) return host.unified;
+  const std::string base = host.unified + delegated;
+  auto fd = sys::Open(base, kDir);
+  if (fd && IsDelegated(fd->get())) return base;
+  return Fail(Code::kFailedPrecondition,
+              base +
+                  " is not a cgroup that systemd has delegated: start the unit that it is of "
+                  "(Delegate=yes), or leave the cgroup out");
+}
+
+Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::string& name,
+                          std::string io_device) {
   Tree tree;
   tree.host_ = host;
   tree.io_device_ = std::move(io_device);
   if (tree.io_device_.empty()) std::erase(tree.host_.limits, "io");
 
-  const std::string delegated = host.v2 ? DelegatedGroup(host.unified) : std::string();
-  if (!delegated.empty()) {
-    tree.path_ = delegated;
-    ATOLL_ASSIGN(tree.unified_, sys::Open(delegated, kDir));
-    ATOLL_TRY(MakeDir(tree.unified_.get(), "supervisor"));
-    ATOLL_TRY(sys::WriteFileAt(tree.unified_.get(), "supervisor/cgroup.procs", "0"));
-  } else {
-    ATOLL_ASSIGN(const UniqueFd root, sys::Open(host.unified, kDir));
-    if (host.v2) {
-      ATOLL_TRY(EnableControllers(root.get(), "", {"memory", "pids", "cpu", "io"}));
-    }
-    tree.path_ = host.unified + "/" + name;
-    ATOLL_TRY(MakeDir(root.get(), name));
-    ATOLL_ASSIGN(tree.unified_, sys::OpenAt(root.get(), name, kDir));
-  }
+  ATOLL_ASSIGN(const UniqueFd parent, sys::Open(base, kDir));
+  if (host.v2) ATOLL_TRY(EnableControllers(parent.get(), "", {"memory", "pids", "cpu", "io"}));
+  tree.path_ = base + "/" + name;
+  ATOLL_TRY(MakeDir(parent.get(), name));
+  ATOLL_ASSIGN(tree.unified_, sys::OpenAt(parent.get(), name, kDir));
   if (host.v2) {
     ATOLL_TRY(EnableControllers(tree.unified_.get(), "", {"memory", "pids", "cpu", "io"}));
   }
@@ -193,8 +184,7 @@ Result<std::vector<std::string>> Tree::Groups() const {
   std::vector<std::string> groups;
   for (const std::string& entry : entries) {
     struct stat info {};
-    if (entry != "supervisor" && ::fstatat(unified_.get(), entry.c_str(), &info, 0) == 0 &&
-        S_ISDIR(info.st_mode)) {
+    if (::fstatat(unified_.get(), entry.c_str(), &info, 0) == 0 && S_ISDIR(info.st_mode)) {
       groups.push_back(entry);
     }
   }

@@ -40,17 +40,23 @@ struct Usage {
   uint64_t oom_kills = 0;
 };
 
+// The directory of the v2 hierarchy that daemons have their groups in: its root, or the group of a
+// unit that systemd has delegated to us and stays out of (`delegated`, a path in the hierarchy).
+// That unit must hold no process: v2 forbids processes beside child groups with limits, so the
+// spawner's own unit could not be started again while sandboxes live in it. Hybrid hosts: always
+// the root. kFailedPrecondition if it is not delegated.
+Result<std::string> FindBase(const Host& host, const std::string& delegated);
+
 class Tree {
  public:
-  // Creates (or finds) the base group `name` in every hierarchy and turns the controllers on. Root
-  // only. A base that systemd has delegated to this process (Delegate=yes) is used in place of a
-  // top-level one; this process then moves into a leaf of it, because v2 forbids processes beside
-  // child groups. `io_device`: the block device, "major:minor", that io limits apply to; empty:
-  // none.
-  static Result<Tree> Create(const Host& host, const std::string& name, std::string io_device);
+  // Creates (or finds) the group `name` in `base` (see FindBase) and in every v1 hierarchy, and
+  // turns the controllers on. Root only. `io_device`: the block device, "major:minor", that io
+  // limits apply to; empty: none.
+  static Result<Tree> Create(const Host& host, const std::string& base, const std::string& name,
+                             std::string io_device);
 
   const Host& host() const { return host_; }
-  // Of the base group in the v2 hierarchy.
+  // Of the daemon's group in the v2 hierarchy.
   const std::string& path() const { return path_; }
 
   // mkdir in every hierarchy; no controllers, no leaves yet, so that a process may still enter.

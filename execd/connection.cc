@@ -399,6 +399,13 @@ void Connection::Close() {
   server_.Remove(this);
 }
 
+UniqueFd Connection::TakeSocket() {
+  server_.loop_.Unwatch(watch_);
+  UniqueFd socket = std::move(socket_);
+  Close();
+  return socket;
+}
+
 HttpServer::HttpServer(EventLoop* loop, RequestHandler handler)
     : loop_(*loop), handler_(std::move(handler)) {}
 

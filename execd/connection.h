@@ -65,6 +65,8 @@ class Connection : private http::Parser::BodySink {
   void SetDeadline(int64_t delay_us);
   void OnTimer();
   void Close();
+  // Closes everything else.
+  UniqueFd TakeSocket();
   bool WantsInput() const;
 
   HttpServer& server_;

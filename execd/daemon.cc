@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <charconv>
+
 #include "execd/proxy.h"
 #include "execd/tar.h"
 #include "execd/upload.h"
 #include "execd/watch.h"
+#include "runtime/wire/output.h"
 
 namespace atl::execd {
 
@@ -78,6 +81,29 @@ void Daemon::Interrupt(const std::shared_ptr<Exchange>& exchange) {
   }
 }
 
+// A daemon that was restarted. The socket becomes what the control socket was for the first one.
+void Daemon::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
+  const std::string* text = exchange->QueryValue("offset");
+  uint64_t offset = 0;
+  const auto [end, error] = text
+                                ? std::from_chars(text->data(), text->data() + text->size(), offset)
+                                : std::from_chars_result{nullptr, std::errc::invalid_argument};
+  if (!exchange->head().Find(wire::kInternalHeader)) {
+    return exchange->RespondText(404, "404 page not found");
+  }
+  if (error != std::errc() || end != text->data() + text->size()) {
+    return exchange->RespondError(400, "INVALID_QUERY", "offset: use a whole number");
+  }
+  // Not from inside the connection that is taken apart.
+  sandbox_.loop.Later([this, exchange, offset] {
+    if (UniqueFd socket = exchange->TakeSocket()) {
+      entrypoint_->Feed(std::move(socket), offset,
+                        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+                        "Upgrade: atoll-output\r\n\r\n");
+    }
+  });
+}
+
 void Daemon::AddRunRoutes() {
   router_.Add("POST", "/command", [this](ExchangePtr x) { commands_.Run(x); });
   router_.Add("DELETE", "/command", [this](ExchangePtr x) { Interrupt(x); });
@@ -122,7 +148,8 @@ void Daemon::AddOtherRoutes() {
   router_.Add("GET", "/metrics", [this](ExchangePtr x) { metrics_.Get(x); });
   router_.Add("GET", "/metrics/watch", [this](ExchangePtr x) { metrics_.Watch(x); });
   router_.Add("GET", "/.atoll/entrypoint/logs",
-              [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().From(0)); });
+              [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().All()); });
+  router_.Add("GET", wire::kOutputRoute, [this](ExchangePtr x) { ResumeOutput(x); });
   router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&sandbox_, x); });
 }
 

@@ -30,12 +30,15 @@ class Daemon {
   Status Start(const wire::StartMessage& message, UniqueFd listener,
                std::function<bool(int)> accept_peer);
   void OnSignal(int signal);
+  // The daemon that has started us gets the entrypoint's output here. After Start.
+  void FeedOutput(UniqueFd control) { entrypoint_->Feed(std::move(control), 0); }
 
  private:
   void AddRunRoutes();
   void AddFileRoutes();
   void AddOtherRoutes();
   void Interrupt(const std::shared_ptr<Exchange>& exchange);
+  void ResumeOutput(const std::shared_ptr<Exchange>& exchange);
 
   Sandbox& sandbox_;
   Router router_;

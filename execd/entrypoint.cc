@@ -12,6 +12,16 @@ namespace {
 
 constexpr const char* kDefaultEnvsFile = "/opt/opensandbox/.env";
 
+// Between the first and what is kept there is room for the reads of one round.
+constexpr uint64_t kHoldBack = 24 << 10;
+constexpr uint64_t kGoOn = 8 << 10;
+// How long the program waits for a daemon that takes nothing.
+constexpr int64_t kPatienceUs = 250'000;
+// After the program's end: for a daemon that is there, and for one that is being restarted. Nobody
+// sees the second delay: whoever could is away.
+constexpr int64_t kFlushUs = 1'000'000;
+constexpr int64_t kAwaitDaemonUs = 10'000'000;
+
 std::string BootstrapShell(const Sandbox& sandbox) {
   const char* chosen = sandbox.env.Get("BOOTSTRAP_SHELL");
   if (chosen && *chosen) return chosen;
@@ -97,10 +107,22 @@ std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::
 Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
   auto entrypoint = std::make_unique<Entrypoint>();
   Entrypoint* raw = entrypoint.get();
-  const auto keep = [raw](std::string_view bytes) { raw->output_.Append(bytes); };
+  raw->loop_ = loop;
+  raw->feed_.emplace(loop, &raw->output_, [raw] {
+    raw->patient_ = true;
+    raw->Balance();
+    raw->Settle();
+  });
   ATOLL_ASSIGN(raw->null_, OpenNull());
-  ATOLL_ASSIGN(raw->out_, OutputPipe::Open(loop, &raw->out_write_, keep));
-  ATOLL_ASSIGN(raw->err_, OutputPipe::Open(loop, &raw->err_write_, keep));
+  const auto open = [raw, loop](Source* source, UniqueFd* write_end) -> Status {
+    ATOLL_ASSIGN(source->pipe,
+                 OutputPipe::Open(loop, write_end, [raw, source](std::string_view bytes) {
+                   raw->Keep(source, bytes);
+                 }));
+    return {};
+  };
+  ATOLL_TRY(open(&raw->out_, &raw->out_write_));
+  ATOLL_TRY(open(&raw->err_, &raw->err_write_));
   return entrypoint;
 }
 
@@ -116,10 +138,10 @@ Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
   spec.stdio[0] = null_.get();
   spec.stdio[1] = out_write_.get();
   spec.stdio[2] = err_write_.get();
-  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0,
-                                [on_exit = std::move(on_exit)](const JobExit& exit) {
-                                  on_exit(exit.signal != 0 ? 128 + exit.signal : exit.code);
-                                }));
+  on_exit_ = std::move(on_exit);
+  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0, [this](const JobExit& exit) {
+                 Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
+               }));
   for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
   KeepFromMemoryKiller(job_->pid());
   // While the first command is still on its way: what it will look for is then in the kernel's
@@ -129,6 +151,80 @@ Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
     [[maybe_unused]] const std::string shell = sandbox->Shell();
   });
   return {};
+}
+
+void Entrypoint::Feed(UniqueFd daemon, uint64_t offset, std::string first) {
+  feed_->Connect(std::move(daemon), offset, std::move(first));
+  patient_ = true;
+  Balance();
+  Settle();
+}
+
+void Entrypoint::Keep(Source* source, std::string_view bytes) {
+  source->read += bytes.size();
+  output_.Append(source->stream, UnixMicros(), bytes);
+  feed_->Send();
+  Balance();
+  Settle();
+}
+
+void Entrypoint::Balance() {
+  const uint64_t unsent = feed_->unsent();
+  if (!feed_->connected() || unsent <= kGoOn) {
+    HoldBack(false);
+  } else if (unsent >= kHoldBack && patient_) {
+    HoldBack(true);
+  }
+}
+
+void Entrypoint::HoldBack(bool held) {
+  if (held_ == held) return;
+  held_ = held;
+  for (const Source* source : {&out_, &err_}) {
+    held ? source->pipe->Pause() : source->pipe->Resume();
+  }
+  loop_->Cancel(patience_);
+  patience_ = held ? loop_->After(kPatienceUs, [this] { LosePatience(); }) : 0;
+}
+
+void Entrypoint::LosePatience() {
+  const int64_t left = feed_->progress_us() + kPatienceUs - loop_->now_us();
+  if (left > 0) {
+    patience_ = loop_->After(left, [this] { LosePatience(); });
+    return;
+  }
+  patient_ = false;
+  HoldBack(false);
+}
+
+void Entrypoint::Ended(int code) {
+  exit_code_ = code;
+  uint64_t left = 0;
+  for (Source* source : {&out_, &err_}) {
+    source->wanted = source->read + source->pipe->Waiting();
+    left += source->wanted - source->read;
+  }
+  // More than that goes the way of all output, so that nothing of it is overwritten.
+  if (!feed_->connected() || left + feed_->unsent() < kHoldBack) {
+    for (const Source* source : {&out_, &err_}) source->pipe->Drain();
+  }
+  Settle();
+}
+
+void Entrypoint::Settle() {
+  if (!exit_code_) return;
+  const bool read = out_.read >= out_.wanted && err_.read >= err_.wanted;
+  // Where nothing was ever written there is nothing to wait for.
+  if (read && (output_.end() == 0 || (feed_->connected() && feed_->idle()))) on_exit_(*exit_code_);
+  SetEndTimer();
+}
+
+void Entrypoint::SetEndTimer() {
+  if (end_timer_ != 0 && end_connected_ == feed_->connected()) return;
+  end_connected_ = feed_->connected();
+  loop_->Cancel(end_timer_);
+  end_timer_ =
+      loop_->After(end_connected_ ? kFlushUs : kAwaitDaemonUs, [this] { on_exit_(*exit_code_); });
 }
 
 void Entrypoint::Forward(int signal) {

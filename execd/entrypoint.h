@@ -1,16 +1,22 @@
 // The sandbox's own program: started from the start message, with the environment switches of the
-// upstream bootstrap script, its last output kept for whoever asks why it ended.
+// upstream bootstrap script. Its output goes to the daemon; the last of it is kept here for a
+// daemon that was restarted, and for whoever asks inside the exec API.
+//
+// While the daemon takes output, though slowly, the program waits for it as for any full pipe. It
+// never waits for a daemon that is away or stuck: then the oldest output is overwritten.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "execd/job.h"
 #include "execd/output.h"
-#include "execd/output_ring.h"
+#include "execd/output_feed.h"
 #include "execd/sandbox.h"
+#include "execd/timed_output.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -26,11 +32,39 @@ class Entrypoint {
   bool started() const { return job_ != nullptr; }
   // To the program itself, as an init does.
   void Forward(int signal);
-  const OutputRing& output() const { return output_; }
+  // Sends the output from `offset` on to a daemon, after `first`. Whoever came before is let go.
+  void Feed(UniqueFd daemon, uint64_t offset, std::string first = {});
+  const TimedOutput& output() const { return output_; }
 
  private:
-  OutputRing output_{64 << 10};
-  std::unique_ptr<OutputPipe> out_, err_;
+  // One of the two streams.
+  struct Source {
+    OutputStream stream;
+    std::unique_ptr<OutputPipe> pipe;
+    uint64_t read = 0;    // bytes so far
+    uint64_t wanted = 0;  // once the program has ended: what it had written by then
+  };
+  void Keep(Source* source, std::string_view bytes);
+  // Holds the program back, or lets it go on.
+  void Balance();
+  void LosePatience();
+  void HoldBack(bool held);
+  // The program has ended: what it has written goes out before execd does, in bounded time.
+  void Ended(int code);
+  void Settle();
+  void SetEndTimer();
+
+  EventLoop* loop_ = nullptr;
+  TimedOutput output_{64 << 10};
+  std::optional<OutputFeed> feed_;
+  Source out_{OutputStream::kStdout, {}}, err_{OutputStream::kStderr, {}};
+  bool held_ = false;
+  bool patient_ = true;  // the daemon has taken something since it was last given up
+  EventLoop::Id patience_ = 0;
+  std::function<void(int)> on_exit_;
+  std::optional<int> exit_code_;  // set: the program has ended
+  bool end_connected_ = false;    // what end_timer_ was set for
+  EventLoop::Id end_timer_ = 0;
   UniqueFd null_, out_write_, err_write_;  // the program's ends, until it has them
   std::unique_ptr<Job> job_;
 };

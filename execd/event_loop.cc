@@ -22,7 +22,11 @@ int64_t MonotonicMicros() {
 }
 
 int64_t UnixMillis() {
-  return Micros(CLOCK_REALTIME) / 1000;
+  return UnixMicros() / 1000;
+}
+
+int64_t UnixMicros() {
+  return Micros(CLOCK_REALTIME);
 }
 
 Result<EventLoop> EventLoop::Create() {

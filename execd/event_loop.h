@@ -79,7 +79,8 @@ class EventLoop {
 
 // Microseconds of CLOCK_MONOTONIC.
 int64_t MonotonicMicros();
-// Milliseconds since the Unix epoch.
+// Since the Unix epoch.
 int64_t UnixMillis();
+int64_t UnixMicros();
 
 }  // namespace atl::execd

@@ -246,6 +246,11 @@ void Exchange::SwitchProtocol(std::string_view raw_head) {
   connection_->ScheduleFlush();
 }
 
+UniqueFd Exchange::TakeSocket() {
+  if (closed() || started_) return {};
+  return connection_->TakeSocket();
+}
+
 void Exchange::Abort() {
   if (closed()) return;
   connection_->broken_ = true;

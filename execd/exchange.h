@@ -73,6 +73,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Sends this head as it is; from here on the connection is a byte pipe: StreamBody delivers what
   // the peer sends, Write sends raw, Finish closes after the last byte.
   void SwitchProtocol(std::string_view raw_head);
+  // The connection's socket, for a protocol that is not ours to carry; nothing if it has been
+  // closed. Instead of an answer, and not from within the handler.
+  UniqueFd TakeSocket();
   // Drops the connection at once: the answer cannot be completed (the peer must notice).
   void Abort();
 

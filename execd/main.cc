@@ -114,7 +114,7 @@ void SendReport(int control, wire::StartReport::Kind kind, std::string_view text
       ::send(control, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// Reads the start message's frame from the control socket, then watches for its end.
+// Reads the start message's frame from the control socket.
 class Control {
  public:
   using OnMessage = std::function<void(Result<wire::StartMessage>)>;
@@ -127,20 +127,19 @@ class Control {
     return {};
   }
   int fd() const { return fd_.get(); }
+  // What it is for once the start message has come.
+  UniqueFd TakeSocket() {
+    loop_.Unwatch(watch_);
+    return std::move(fd_);
+  }
 
  private:
   void OnReadable() {
     char buffer[4096];
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) {
-      // Not closed: see FillStdio.
-      loop_.Unwatch(watch_);
-      // Before the start: nobody is left who could ever claim this sandbox.
-      if (!started_) ::_exit(0);
-      return;
-    }
-    if (started_) return;
+    // Nobody is left who could ever claim this sandbox.
+    if (n <= 0) ::_exit(0);
     bytes_.append(buffer, static_cast<size_t>(n));
     if (bytes_.size() < 4) return;
     uint32_t size = 0;
@@ -156,7 +155,6 @@ class Control {
     }
   }
   void Deliver(Result<wire::StartMessage> message) {
-    started_ = true;
     bytes_ = {};
     on_message_(std::move(message));
   }
@@ -166,7 +164,6 @@ class Control {
   OnMessage on_message_;
   EventLoop::Id watch_ = 0;
   std::string bytes_;
-  bool started_ = false;
 };
 
 int Run(const Options& options) {
@@ -212,6 +209,7 @@ int Run(const Options& options) {
                            : Status(Fail(std::move(message).error()));
     if (started) {
       SendReport(control->fd(), wire::StartReport::Kind::kStarted, {});
+      daemon.FeedOutput(control->TakeSocket());
       return;
     }
     SendReport(control->fd(), wire::StartReport::Kind::kFailed, started.error().message());

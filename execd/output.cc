@@ -82,14 +82,18 @@ void OutputPipe::Resume() {
   }
 }
 
-void OutputPipe::Drain() {
+size_t OutputPipe::Waiting() const {
   int left = 0;
-  if (!fd_ || ::ioctl(fd_.get(), FIONREAD, &left) != 0) return;
+  if (!fd_ || ::ioctl(fd_.get(), FIONREAD, &left) != 0 || left < 0) return 0;
+  return static_cast<size_t>(left);
+}
+
+void OutputPipe::Drain() {
+  size_t left = Waiting();
   while (left > 0 && fd_) {
-    const ssize_t n =
-        ::read(fd_.get(), g_buffer, std::min<size_t>(kReadSize, static_cast<size_t>(left)));
+    const ssize_t n = ::read(fd_.get(), g_buffer, std::min(kReadSize, left));
     if (n <= 0) return;
-    left -= static_cast<int>(n);
+    left -= static_cast<size_t>(n);
     sink_({g_buffer, static_cast<size_t>(n)});
   }
 }

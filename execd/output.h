@@ -28,6 +28,8 @@ class OutputPipe {
   void Resume();
   // Hands over what is in the pipe now, and no more, however fast somebody writes.
   void Drain();
+  // How much that would be.
+  size_t Waiting() const;
   // From now on for nobody. Takes care of itself.
   static void Abandon(std::unique_ptr<OutputPipe> pipe);
 

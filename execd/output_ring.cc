@@ -25,4 +25,11 @@ std::string OutputRing::From(uint64_t offset) const {
   return all;
 }
 
+std::string OutputRing::Read(uint64_t offset, size_t size) const {
+  const size_t at = (oldest_ + static_cast<size_t>(offset - begin())) % limit_;
+  std::string piece = bytes_.substr(at, size);
+  piece.append(bytes_, 0, size - piece.size());
+  return piece;
+}
+
 }  // namespace atl::execd

@@ -16,6 +16,8 @@ class OutputRing {
   uint64_t begin() const { return end_ - bytes_.size(); }
   // Everything from `offset` on that is still there.
   std::string From(uint64_t offset) const;
+  // `size` bytes from `offset` on; all of them must still be there.
+  std::string Read(uint64_t offset, size_t size) const;
 
  private:
   size_t limit_;

@@ -27,7 +27,9 @@ Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& im
     : config_(std::move(config)), lifecycle_(lifecycle), images_(images), quit_(std::move(quit)) {
   AddSandboxRoutes();
   AddImageRoutes();
+  AddVolumeRoutes();
   AddOperatorRoutes();
+  AddDiagnosticsRoutes();
   AddRefusals();
 }
 
@@ -120,10 +122,6 @@ void Api::AddRefusals() {
     const ApiError error{501, code, std::string(what) + " is not offered by this server"};
     router_.Add(method, pattern, [error](const Call& call) { call.Respond(error); });
   };
-  for (const char* kind : {"logs", "events", "inspect", "summary"}) {
-    const std::string pattern = std::string("/sandboxes/{}/diagnostics/") + kind;
-    refuse("GET", pattern.c_str(), "DIAGNOSTICS_NOT_IMPLEMENTED", "the diagnostics API");
-  }
   refuse("POST", "/sandboxes/{}/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "taking snapshots");
   refuse("GET", "/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
   refuse("GET", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");

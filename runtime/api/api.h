@@ -9,6 +9,8 @@
 #include <string>
 
 #include "images/image_store.h"
+#include "runtime/api/create_request.h"
+#include "runtime/api/diagnostics.h"
 #include "runtime/api/endpoint.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
@@ -32,16 +34,25 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  // For requests from now on.
+  void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
+
   // For AsioLoop::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);
 
  private:
   void AddSandboxRoutes();
   void AddImageRoutes();
+  void AddVolumeRoutes();
   void AddOperatorRoutes();
+  void AddDiagnosticsRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
+  void CreateWithVolumes(const Call& call, CreateRequest request);
+  void StartSandbox(const Call& call, CreateRequest request);
+  void CreateVolume(const Call& call);
+  void GetVolume(const Call& call);
   void ListSandboxes(const Call& call);
   void GetSandbox(const Call& call);
   void DeleteSandbox(const Call& call);
@@ -50,13 +61,18 @@ class Api {
   void ResumeSandbox(const Call& call);
   void PatchMetadata(const Call& call);
   void GetEndpoint(const Call& call);
+  void GetLogs(const Call& call);
+  void GetEvents(const Call& call);
+  void Inspect(const Call& call);
+  void Summarise(const Call& call);
+  Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
   void ImportImage(const Call& call);
   void ImportSaved(const Call& call, UniqueFd archive, std::string name);
   void Shutdown(const Call& call);
 
   void Route(Call call);
 
-  const ApiConfig config_;
+  ApiConfig config_;
   sandbox::Lifecycle& lifecycle_;
   images::ImageStore& images_;
   std::function<void()> quit_;

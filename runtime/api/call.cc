@@ -46,6 +46,11 @@ void Call::Respond(http::Response response) const {
   exchange_->Respond(std::move(response));
 }
 
+std::shared_ptr<http::ResponseStream> Call::Stream(http::Response head) const {
+  for (const http::Header& header : answer_headers_) head.headers.Set(header.name, header.value);
+  return exchange_->Stream(std::move(head));
+}
+
 bool IsPreflight(const http::Request& request) {
   return request.method == "OPTIONS" && request.headers.Has("Origin") &&
          request.headers.Has("Access-Control-Request-Method");

@@ -25,6 +25,8 @@ class Call {
   std::vector<std::string> args;
 
   void Respond(http::Response response) const;
+  // See http::Exchange::Stream.
+  std::shared_ptr<http::ResponseStream> Stream(http::Response head) const;
   void Respond(const ApiError& error) const { Respond(ErrorResponse(error)); }
 
  private:

@@ -11,6 +11,7 @@
 #include "runtime/api/labels.h"
 #include "runtime/api/shell_words.h"
 #include "runtime/api/validation.h"
+#include "runtime/api/volume_request.h"
 
 namespace atl::api {
 namespace {
@@ -27,7 +28,7 @@ struct Extras {
   bool snapshot = false;
   bool network_policy = false;
   bool credential_proxy = false;
-  bool volumes = false;
+  std::vector<VolumeRequest> volumes;
   std::map<std::string, std::string> extensions;
 };
 
@@ -90,12 +91,7 @@ Extras ReadExtras(const Field& body) {
   extras.network_policy = body.At("networkPolicy").IsObject();
   const Field proxy = body.At("credentialProxy");
   if (proxy.IsObject()) proxy.At("enabled").Bool(&extras.credential_proxy);
-  const Field volumes = body.At("volumes");
-  if (volumes.present() && !volumes.value().is_array()) {
-    volumes.Complain("list_type", "Input should be a valid list");
-  } else {
-    extras.volumes = volumes.present() && !volumes.value().empty();
-  }
+  extras.volumes = ReadVolumes(body.At("volumes"));
   body.At("extensions").StringMap(false, &extras.extensions);
   return extras;
 }
@@ -135,7 +131,6 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   if (extras.credential_proxy) {
     return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
   }
-  if (extras.volumes) return refuse(kNotOffered, "volumes: there are no volumes here");
   return std::nullopt;
 }
 
@@ -213,6 +208,9 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   }
   if (std::string wrong = CheckLabels(spec.metadata); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_METADATA_LABEL", std::move(wrong));
+  }
+  if (const auto wrong = CheckVolumes(extras.volumes, &spec.volumes)) {
+    return Refuse(ErrorResponse(*wrong));
   }
   return request;
 }

@@ -21,9 +21,10 @@ enum class Doing {
   kImportImage,  // upload included
   kFindImage,
   kRemoveImage,
+  kVolume,  // named ones, by their own routes
   kShutdown,
 };
-inline constexpr int kDoings = 13;
+inline constexpr int kDoings = 14;
 
 ApiError MapError(const Error& error, Doing doing);
 

@@ -15,8 +15,9 @@ namespace {
 // Cookie and Authorization belong to this daemon's origin, which all sandboxes share in a browser:
 // what one of them set must not reach another.
 // What opens the way in is not the business of who is behind it.
-constexpr const char* kNeverPassed[] = {kApiKeyHeader, "Authorization", "Cookie",
-                                        kSecureAccessHeader, kIngressHeader};
+constexpr const char* kNeverPassed[] = {kApiKeyHeader,  "Authorization",
+                                        "Cookie",       kSecureAccessHeader,
+                                        kIngressHeader, sandbox::kExecdInternalHeader};
 
 // Whoever holds the API key may ask for the token of any sandbox. Clients that came before
 // endpoints had headers cannot pass it on, but they can send the key; to execd itself nothing else
@@ -43,6 +44,13 @@ bool HasDotSegment(std::string_view rest) {
     path.remove_prefix(end);
   }
   return false;
+}
+
+// execd compares decoded paths.
+bool IsForDaemonOnly(std::string_view rest) {
+  std::string decoded;
+  return http::PercentDecode(rest.substr(0, rest.find('?')), &decoded) &&
+         decoded.starts_with(sandbox::kExecdInternalRoute);
 }
 
 void SetForwarded(const http::Request& request, http::Upstream* upstream) {
@@ -90,6 +98,9 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                                                  HoldsKey(request, rules.api_key));
   if (add_token && !sandbox->access_token.empty()) {
     upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
+  }
+  if (*port == kExecdPort && IsForDaemonOnly(rest)) {
+    return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");
   }
   if (!rest.starts_with('/')) upstream.target.push_back('/');
   upstream.target.append(rest);

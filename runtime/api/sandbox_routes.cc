@@ -81,16 +81,21 @@ void Api::CreateSandbox(const Call& call) {
     request->spec.idempotency_key = *key;
     if (!key->empty()) request->spec.fingerprint = HexEncode(Sha256(*body));
     request->spec.request_id = call.request_id();
-    const std::string image = request->spec.image;
-    lifecycle_.Create(
-        std::move(request->spec), [call, image, entrypoint = std::move(request->entrypoint)](
-                                      const Result<sandbox::Sandbox>& created) {
-          if (!created) return call.Respond(CreateError(created.error(), image));
-          http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
-          response.headers.Set("Location", "/v1/sandboxes/" + created->id);
-          call.Respond(std::move(response));
-        });
+    if (!request->spec.volumes.empty()) return CreateWithVolumes(call, std::move(*request));
+    StartSandbox(call, std::move(*request));
   });
+}
+
+void Api::StartSandbox(const Call& call, CreateRequest request) {
+  const std::string image = request.spec.image;
+  lifecycle_.Create(
+      std::move(request.spec), [call, image, entrypoint = std::move(request.entrypoint)](
+                                   const Result<sandbox::Sandbox>& created) {
+        if (!created) return call.Respond(CreateError(created.error(), image));
+        http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
+        response.headers.Set("Location", "/v1/sandboxes/" + created->id);
+        call.Respond(std::move(response));
+      });
 }
 
 void Api::ListSandboxes(const Call& call) {

@@ -84,6 +84,12 @@ Field Field::At(const std::string& name) const {
   return Field(member, std::move(loc), problems_, value_);
 }
 
+Field Field::Element(size_t index) const {
+  Location loc = loc_;
+  loc.emplace_back(index);
+  return Field(&(*value_)[index], std::move(loc), problems_, value_);
+}
+
 bool Field::present() const {
   return value_ != nullptr && !value_->is_null();
 }

@@ -43,6 +43,8 @@ class Field {
 
   // The member `name`: absent and null are both "not there".
   Field At(const std::string& name) const;
+  // The element of a list that has that many; null is "not there", as above.
+  Field Element(size_t index) const;
   bool present() const;
   const nlohmann::json& value() const { return *value_; }
 

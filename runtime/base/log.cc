@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -12,7 +13,7 @@ namespace atl {
 namespace {
 
 char g_process[32] = "atoll";
-LogLevel g_lowest = LogLevel::kInfo;
+std::atomic<LogLevel> g_lowest = LogLevel::kInfo;
 
 const char* LevelName(LogLevel level) {
   switch (level) {
@@ -40,7 +41,11 @@ void InitLog(std::string_view process, LogLevel lowest) {
   const size_t n = std::min(process.size(), sizeof g_process - 1);
   std::memcpy(g_process, process.data(), n);
   g_process[n] = '\0';
-  g_lowest = lowest;
+  SetLogLevel(lowest);
+}
+
+void SetLogLevel(LogLevel lowest) {
+  g_lowest.store(lowest, std::memory_order_relaxed);
 }
 
 Result<LogLevel> ParseLogLevel(std::string_view text) {
@@ -51,7 +56,8 @@ Result<LogLevel> ParseLogLevel(std::string_view text) {
               "log level '" + std::string(text) + "': use debug, info, warning or error");
 }
 
-LogLine::LogLine(LogLevel level, std::string_view message) : enabled_(level >= g_lowest) {
+LogLine::LogLine(LogLevel level, std::string_view message)
+    : enabled_(level >= g_lowest.load(std::memory_order_relaxed)) {
   if (!enabled_) return;
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);

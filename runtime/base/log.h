@@ -19,6 +19,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 // Sets the process name in the lines and the lowest level that is printed. Call before other
 // threads.
 void InitLog(std::string_view process, LogLevel lowest);
+// The lowest level from now on; any thread, any time.
+void SetLogLevel(LogLevel lowest);
 // "debug", "info", "warning", "error".
 Result<LogLevel> ParseLogLevel(std::string_view text);
 

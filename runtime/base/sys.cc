@@ -68,6 +68,10 @@ Result<UniqueFd> OpenBeneath(int root, const std::string& path, int flags, mode_
                  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
 }
 
+Result<UniqueFd> OpenWithin(int root, const std::string& path, int flags, mode_t mode) {
+  return OpenAt2(root, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+}
+
 Result<std::string> ReadAll(int fd, size_t limit) {
   std::string bytes;
   char chunk[16384];
@@ -128,21 +132,27 @@ Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode) {
   return {};
 }
 
-Result<std::vector<std::string>> ListDir(int dirfd) {
+Status EachName(int dirfd, const std::function<bool(const char* name)>& each) {
   // A second open file description: the caller's offset stays where it is.
   ATOLL_ASSIGN(UniqueFd fd, OpenAt(dirfd, ".", O_RDONLY | O_DIRECTORY));
   std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd.get()));
   if (!dir) return FailSys("fdopendir");
   [[maybe_unused]] const int owned_by_dir = fd.release();
-  std::vector<std::string> names;
   for (;;) {
     errno = 0;
     const dirent* entry = ::readdir(dir.get());  // NOLINT(concurrency-mt-unsafe): own DIR
-    if (!entry) break;
+    if (!entry) return errno == 0 ? Status() : FailSys("readdir");
     const std::string_view name(entry->d_name);
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name != "." && name != ".." && !each(entry->d_name)) return {};
   }
-  if (errno != 0) return FailSys("readdir");
+}
+
+Result<std::vector<std::string>> ListDir(int dirfd) {
+  std::vector<std::string> names;
+  ATOLL_TRY(EachName(dirfd, [&](const char* name) {
+    names.emplace_back(name);
+    return true;
+  }));
   return names;
 }
 

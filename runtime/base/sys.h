@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,10 @@ Result<UniqueFd> OpenInRoot(int root, const std::string& path, int flags, mode_t
 // link anywhere in the path, no way out of `root`. For mount targets and for our own state.
 Result<UniqueFd> OpenBeneath(int root, const std::string& path, int flags, mode_t mode = 0);
 
+// openat2 with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: symbolic links are followed as long as they
+// stay beneath `root`, mounts are crossed; EXDEV says that it would have led out.
+Result<UniqueFd> OpenWithin(int root, const std::string& path, int flags, mode_t mode = 0);
+
 // Reads to the end of file; more than `limit` bytes is kResourceExhausted.
 Result<std::string> ReadAll(int fd, size_t limit);
 Result<std::string> ReadFileAt(int dirfd, const std::string& path, size_t limit);
@@ -39,6 +44,9 @@ Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes,
 Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode);
 // Names in a directory without "." and "..", unsorted.
 Result<std::vector<std::string>> ListDir(int dirfd);
+// The same one by one, for directories that somebody else fills; ends early once `each` returns
+// false.
+Status EachName(int dirfd, const std::function<bool(const char* name)>& each);
 // Deletes `name` beneath dirfd with everything in it. Follows no link, crosses no mount.
 // Directories move to dirfd itself as "NAME.<n>" on the way, so nothing else there may have such
 // names; time is linear in the number of entries, whatever the shape. An absent name is not an

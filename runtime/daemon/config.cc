@@ -1,11 +1,14 @@
 #include "runtime/daemon/config.h"
 
 #include <arpa/inet.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <charconv>
-#include <set>
+#include <algorithm>
+#include <cerrno>
 
 #include "runtime/base/sys.h"
+#include "runtime/daemon/config_keys.h"
 #include "runtime/sandbox/slot_sockets.h"
 
 // Not the packaged library: that is built with exceptions.
@@ -19,206 +22,207 @@ namespace {
 
 constexpr size_t kMaxConfigFile = 1 << 20;
 
-Error Bad(const std::string& value, const std::string& allowed) {
-  return Error(Code::kInvalidArgument, "'" + value + "': " + allowed);
-}
-
-Result<uint64_t> Number(const std::string& text, uint64_t min, uint64_t max) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || value < min || value > max) {
-    return Fail(
-        Bad(text, "use a whole number from " + std::to_string(min) + " to " + std::to_string(max)));
-  }
-  return value;
-}
-
-Result<bool> Truth(const std::string& text) {
-  if (text == "true") return true;
-  if (text == "false") return false;
-  return Fail(Bad(text, "use true or false"));
-}
-
-Status AbsolutePath(const std::string& text, std::string* out) {
-  if (!text.starts_with('/') || text.find("/../") != std::string::npos || text.ends_with("/..") ||
-      text.find('\0') != std::string::npos || text == "/") {
-    return Fail(Bad(text, "use an absolute path without '..'"));
-  }
-  *out = text;
-  while (out->size() > 1 && out->ends_with('/')) out->pop_back();
-  return {};
-}
-
-bool IsAddress(const std::string& text) {
-  in6_addr address{};
-  return ::inet_pton(AF_INET, text.c_str(), &address) == 1 ||
-         ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
-}
-
-Status SetHost(const std::vector<std::string>& v, Config* c) {
-  if (!IsAddress(v[0])) {
-    return Fail(Bad(v[0], "use an IPv4 or IPv6 address, such as 127.0.0.1 or 0.0.0.0"));
-  }
-  c->host = v[0];
-  return {};
-}
-
-Status SetPort(const std::vector<std::string>& v, Config* c) {
-  ATOLL_ASSIGN(const uint64_t port, Number(v[0], 0, 65535));
-  c->port = static_cast<uint16_t>(port);
-  return {};
-}
-
-Status SetApiKey(const std::vector<std::string>& v, Config* c) {
-  // It travels in a header field: visible ASCII, and nothing that could end it.
-  for (char ch : v[0]) {
-    if (ch <= ' ' || ch > '~') {
-      return Fail(Code::kInvalidArgument, "an API key has visible ASCII characters only");
-    }
-  }
-  if (!v[0].empty() && v[0].size() < 8) {
-    return Fail(Code::kInvalidArgument, "an API key has at least 8 characters");
-  }
-  c->api_key = v[0];
-  return {};
-}
-
-Status SetUser(const std::vector<std::string>& v, Config* c) {
-  if (v[0].empty()) return Fail(Bad(v[0], "name a user of this host"));
-  c->user = v[0];
-  return {};
-}
-
-Status SetPool(const std::vector<std::string>& v, Config* c) {
-  ATOLL_ASSIGN(const uint64_t size, Number(v[0], 0, 512));
-  c->pool_size = static_cast<uint32_t>(size);
-  return {};
-}
-
-Status SetLevel(const std::vector<std::string>& v, Config* c) {
-  ATOLL_ASSIGN(c->log_level, ParseLogLevel(v[0]));
-  return {};
-}
-
-std::vector<Key> MakeKeys() {
-  using Kind = Key::Kind;
-  const auto path = [](std::string Config::*member) {
-    return [member](const std::vector<std::string>& v, Config* c) {
-      return AbsolutePath(v[0], &(c->*member));
-    };
-  };
-  return {
-      {"server", "host", Kind::kText, "address to listen on", SetHost},
-      {"server", "port", Kind::kNumber, "port to listen on; 0: any free one", SetPort},
-      {"server", "api_key", Kind::kText,
-       "key that clients send; without one, the first start makes one (a flag is visible to other "
-       "users of this host: prefer the file)",
-       SetApiKey},
-      {"server", "insecure_no_api_key", Kind::kBool,
-       "ask for no key at all: only with a loopback address",
-       [](const std::vector<std::string>& v, Config* c) -> Status {
-         ATOLL_ASSIGN(c->insecure_no_api_key, Truth(v[0]));
-         return {};
-       }},
-      {"storage", "data_dir", Kind::kText, "images, upper layers, state", path(&Config::data_dir)},
-      {"runtime", "run_dir", Kind::kText, "sockets", path(&Config::run_dir)},
-      {"runtime", "user", Kind::kText, "who the daemon runs as", SetUser},
-      {"runtime", "pool_size", Kind::kNumber, "network slots kept ready", SetPool},
-      {"runtime", "access_token", Kind::kBool,
-       "whether the execd of a new sandbox asks for the token that its endpoint tells; false is "
-       "for "
-       "clients that cannot send one",
-       [](const std::vector<std::string>& v, Config* c) -> Status {
-         ATOLL_ASSIGN(c->access_token, Truth(v[0]));
-         return {};
-       }},
-      {"network", "dns", Kind::kList,
-       "resolvers that sandboxes' queries are forwarded to, as address or address:port; none: "
-       "those "
-       "of the host",
-       [](const std::vector<std::string>& v, Config* c) -> Status {
-         c->dns = v;
-         return {};
-       }},
-      {"log", "level", Kind::kText, "debug, info, warning or error", SetLevel},
-  };
-}
+using Values = std::vector<std::string>;
 
 std::string Where(const std::string& name, const toml::source_region& source) {
   return name + " line " + std::to_string(source.begin.line);
 }
 
-// The values of a node as text, if it is of the key's kind.
-Result<std::vector<std::string>> ValuesOf(const toml::node& node, Key::Kind kind) {
-  switch (kind) {
-    case Key::Kind::kText:
-      if (const auto text = node.value_exact<std::string>()) return std::vector{*text};
-      return Fail(Code::kInvalidArgument, "must be a string in quotes");
-    case Key::Kind::kNumber:
-      if (const auto number = node.value_exact<int64_t>())
-        return std::vector{std::to_string(*number)};
-      return Fail(Code::kInvalidArgument, "must be a whole number");
-    case Key::Kind::kBool:
-      if (const auto truth = node.value_exact<bool>()) {
-        return std::vector<std::string>{*truth ? "true" : "false"};
-      }
-      return Fail(Code::kInvalidArgument, "must be true or false");
-    case Key::Kind::kList:
-      break;
+Result<std::string> TextOf(const toml::node& node, const char* else_say) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  return Fail(Code::kInvalidArgument, else_say);
+}
+
+Result<Values> QuantityOf(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return Values{*text};
+  if (const auto number = node.value_exact<int64_t>()) return Values{std::to_string(*number)};
+  if (const auto number = node.value_exact<double>()) {
+    char digits[64];
+    const auto end = std::to_chars(digits, digits + sizeof digits, *number).ptr;
+    return Values{std::string(digits, end)};
   }
-  std::vector<std::string> values;
-  if (const auto text = node.value_exact<std::string>()) return std::vector{*text};
+  return Fail(Code::kInvalidArgument, "must be a number, or a string in quotes");
+}
+
+Result<Values> ListOf(const toml::node& node) {
+  constexpr char kWanted[] = "must be a list of strings";
+  if (const auto text = node.value_exact<std::string>()) return Values{*text};
   const toml::array* list = node.as_array();
-  if (list == nullptr) return Fail(Code::kInvalidArgument, "must be a list of strings");
+  if (list == nullptr) return Fail(Code::kInvalidArgument, kWanted);
+  Values values;
   for (const toml::node& item : *list) {
-    const auto text = item.value_exact<std::string>();
-    if (!text) return Fail(Code::kInvalidArgument, "must be a list of strings");
-    values.push_back(*text);
+    ATOLL_ASSIGN(values.emplace_back(), TextOf(item, kWanted));
   }
   return values;
 }
 
-const Key* FindKey(std::string_view section, std::string_view name) {
+// One row for each table, its fields joined by ':'.
+Result<Values> RowsOf(const toml::node& node, const Key& key) {
+  std::string wanted = "must be an array of tables, each with the strings";
+  for (const char* field : key.fields) wanted.append(" ").append(field);
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return Fail(Code::kInvalidArgument, wanted);
+  Values rows;
+  for (const toml::node& item : *list) {
+    const toml::table* table = item.as_table();
+    if (table == nullptr || table->size() != key.fields.size()) {
+      return Fail(Code::kInvalidArgument, wanted);
+    }
+    std::string row;
+    for (const char* field : key.fields) {
+      const toml::node* value = table->get(field);
+      if (value == nullptr) return Fail(Code::kInvalidArgument, wanted);
+      ATOLL_ASSIGN(const std::string text, TextOf(*value, wanted.c_str()));
+      row.append(field == key.fields.front() ? "" : ":").append(text);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// The values of a node as text, if it is of the key's kind.
+Result<Values> ValuesOf(const toml::node& node, const Key& key) {
+  switch (key.kind) {
+    case Key::Kind::kText: {
+      ATOLL_ASSIGN(std::string text, TextOf(node, "must be a string in quotes"));
+      return Values{std::move(text)};
+    }
+    case Key::Kind::kNumber:
+      if (const auto number = node.value_exact<int64_t>()) return Values{std::to_string(*number)};
+      return Fail(Code::kInvalidArgument, "must be a whole number");
+    case Key::Kind::kBool:
+      if (const auto truth = node.value_exact<bool>()) return Values{*truth ? "true" : "false"};
+      return Fail(Code::kInvalidArgument, "must be true or false");
+    case Key::Kind::kQuantity:
+      return QuantityOf(node);
+    case Key::Kind::kList:
+      return ListOf(node);
+    case Key::Kind::kRows:
+      return RowsOf(node, key);
+  }
+  return Fail(Code::kInternal, "a key of no kind");
+}
+
+const Key* FindKey(const std::string& name) {
   for (const Key& key : Keys()) {
-    if (key.section == section && key.name == name) return &key;
+    if (FullName(key) == name) return &key;
   }
   return nullptr;
 }
 
-Status ReadSection(const std::string& name, std::string_view section, const toml::table& table,
-                   Loaded* loaded) {
-  for (const auto& [key_name, node] : table) {
-    const std::string full = std::string(section) + "." + std::string(key_name.str());
-    const Key* key = FindKey(section, key_name.str());
-    const std::string where = Where(name, node.source());
-    if (key == nullptr) {
-      loaded->warnings.push_back(where + ": " + full + " is not known and has no effect");
-      continue;
-    }
-    const auto values = ValuesOf(node, key->kind);
-    const Status set = values ? key->set(*values, &loaded->config) : Fail(values.error());
-    if (!set) {
-      return Fail(Code::kInvalidArgument, where + ": " + full + " " + set.error().message());
+bool IsSection(const std::string& name) {
+  return std::any_of(Keys().begin(), Keys().end(), [&name](const Key& key) {
+    return key.section == name || std::string_view(key.section).starts_with(name + ".");
+  });
+}
+
+// `section` is the table's own name, empty for the whole file's.
+Status ReadTable(const std::string& file, const std::string& section, const toml::table& table,
+                 Loaded* loaded) {
+  for (const auto& [name, node] : table) {
+    const std::string full =
+        section.empty() ? std::string(name.str()) : section + "." + std::string(name.str());
+    const std::string where = Where(file, node.source()) + ": " + full;
+    if (const char* why = WhyForeign(full)) {
+      loaded->warnings.push_back(where + " has no effect: " + why);
+    } else if (const Key* key = FindKey(full)) {
+      const auto values = ValuesOf(node, *key);
+      const Status set = values ? key->set(*values, &loaded->config) : Fail(values.error());
+      if (!set) return Fail(Code::kInvalidArgument, where + " " + set.error().message());
+    } else if (node.is_table() && IsSection(full)) {
+      ATOLL_TRY(ReadTable(file, full, *node.as_table(), loaded));
+    } else {
+      loaded->warnings.push_back(where + " is not known and has no effect");
     }
   }
   return {};
 }
 
-}  // namespace
-
-const std::vector<Key>& Keys() {
-  static const std::vector<Key> keys = MakeKeys();
-  return keys;
+bool HasSecret(const Config& config) {
+  return std::any_of(Keys().begin(), Keys().end(), [&config](const Key& key) {
+    if (!key.secret || !key.get) return false;
+    const Values values = key.get(config);
+    return !values.empty() && !values[0].empty();
+  });
 }
 
-std::string FlagOf(const Key& key) {
-  std::string flag = std::string("--") + key.section + "-" + key.name;
-  for (char& c : flag) {
-    if (c == '_') c = '-';
+// Whoever may write it decides what a process that starts as root does.
+Status CheckOwner(const std::string& path, const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return {};  // /dev/null
+  if ((info.st_uid == 0 || info.st_uid == ::geteuid()) && (info.st_mode & 0022) == 0) return {};
+  return Fail(Code::kFailedPrecondition, path + " can be changed by others than root: chown root " +
+                                             path + " && chmod go-w " + path);
+}
+
+Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
+  auto text = sys::Open(path, O_RDONLY);
+  if (!text) {
+    if (!must_exist && text.error().code() == Code::kNotFound) return Loaded();
+    // At a reload the daemon is its own user.
+    const bool denied = text.error().error_number() == EACCES;
+    return Fail(std::move(text).error().Wrap(
+        denied ? "read the configuration (it must be readable by the group of runtime.user: chgrp "
+                 "GROUP " +
+                     path + " && chmod 0640 " + path + ")"
+               : "read the configuration"));
   }
-  return flag;
+  struct stat info {};
+  if (::fstat(text->get(), &info) != 0) return FailSys("fstat " + path);
+  ATOLL_TRY(CheckOwner(path, info));
+  ATOLL_ASSIGN(const std::string bytes, sys::ReadAll(text->get(), kMaxConfigFile));
+  ATOLL_ASSIGN(Loaded loaded, ParseConfig(bytes, path));
+  if (S_ISREG(info.st_mode) && (info.st_mode & 0004) != 0 && HasSecret(loaded.config)) {
+    loaded.warnings.push_back(
+        path + " holds a key, and every user of this host can read it: " + "chmod o-r " + path);
+  }
+  return loaded;
 }
+
+// The value of a variable, if it is there.
+const char* Variable(const Values& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.c_str() + name.size() + 1;
+    }
+  }
+  return nullptr;
+}
+
+Values SplitAtCommas(std::string_view text) {
+  Values parts;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    parts.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return parts;
+}
+
+Status Set(const Key& key, const Values& values, const std::string& where, Config* config) {
+  const Status set = key.set(values, config);
+  if (set) return {};
+  return Fail(Code::kInvalidArgument, where + " " + set.error().message());
+}
+
+// Variables that look like ours and are none: most likely misspelt.
+void WarnOfUnknownVariables(const Values& environment, Values* warnings) {
+  for (const std::string& entry : environment) {
+    const std::string name = entry.substr(0, entry.find('='));
+    bool section = false;
+    bool known = false;
+    for (const Key& key : Keys()) {
+      const std::string wanted = EnvironmentOf(key);
+      known = known || wanted == name;
+      const size_t prefix = wanted.size() - std::string_view(key.name).size();
+      section = section || name.starts_with(wanted.substr(0, prefix));
+    }
+    if (section && !known) {
+      warnings->push_back("environment: " + name + " is not known and has no effect");
+    }
+  }
+}
+
+}  // namespace
 
 bool IsLoopback(const std::string& host) {
   in_addr address{};
@@ -236,27 +240,51 @@ Result<Loaded> ParseConfig(std::string_view text, const std::string& name) {
                                             std::string(parsed.error().description()));
   }
   Loaded loaded;
-  std::set<std::string_view> sections;
-  for (const Key& key : Keys()) sections.insert(key.section);
-  for (const auto& [section, node] : parsed.table()) {
-    const toml::table* table = node.as_table();
-    if (table == nullptr || !sections.contains(section.str())) {
-      loaded.warnings.push_back(Where(name, node.source()) + ": " + std::string(section.str()) +
-                                " is not known and has no effect");
-      continue;
-    }
-    ATOLL_TRY(ReadSection(name, section.str(), *table, &loaded));
-  }
+  ATOLL_TRY(ReadTable(name, "", parsed.table(), &loaded));
   return loaded;
 }
 
-Result<Loaded> LoadConfig(const std::string& path, bool must_exist) {
-  auto text = sys::ReadFileAt(AT_FDCWD, path, kMaxConfigFile);
-  if (!text) {
-    if (!must_exist && text.error().code() == Code::kNotFound) return Loaded();
-    return Fail(std::move(text).error().Wrap("read the configuration"));
+Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loaded) {
+  Config& config = loaded->config;
+  if (const char* key = Variable(environment, "OPENSANDBOX_SERVER_API_KEY")) {
+    ATOLL_TRY(Set(*FindKey("server.api_key"), {key}, "OPENSANDBOX_SERVER_API_KEY", &config));
+    loaded->no_key_wanted = config.api_key.empty();
   }
-  return ParseConfig(*text, path);
+  for (const Key& key : Keys()) {
+    const std::string name = EnvironmentOf(key);
+    const char* value = Variable(environment, name);
+    if (value == nullptr) continue;
+    const bool many = key.kind == Key::Kind::kList || key.kind == Key::Kind::kRows;
+    ATOLL_TRY(Set(key, many ? SplitAtCommas(value) : Values{value}, name, &config));
+  }
+  const char* insecure = Variable(environment, "OPENSANDBOX_INSECURE_SERVER");
+  loaded->no_key_allowed = insecure != nullptr && std::string_view(insecure) == "YES";
+  WarnOfUnknownVariables(environment, &loaded->warnings);
+  return {};
+}
+
+Result<Loaded> LoadConfig(const Sources& sources) {
+  std::string path = sources.path;
+  bool must_exist = sources.must_exist;
+  if (const char* named = Variable(sources.environment, "SANDBOX_CONFIG_PATH");
+      named != nullptr && !must_exist) {
+    path = named;
+    must_exist = true;
+  }
+  ATOLL_ASSIGN(Loaded loaded, LoadFile(path, must_exist));
+  ATOLL_TRY(ApplyEnvironment(sources.environment, &loaded));
+  Config& config = loaded.config;
+  for (const Override& flag : sources.flags) {
+    ATOLL_TRY(Set(Keys()[flag.key], flag.values, flag.where, &config));
+  }
+  if (config.api_key.empty() && loaded.no_key_allowed) config.insecure_no_api_key = true;
+  if (config.api_key.empty() && loaded.no_key_wanted && !config.insecure_no_api_key) {
+    return Fail(Code::kInvalidArgument,
+                "OPENSANDBOX_SERVER_API_KEY is empty: serving without a key has to be asked for "
+                "with OPENSANDBOX_INSECURE_SERVER=YES; unset the variable to have a key made");
+  }
+  ATOLL_TRY(CheckConfig(config));
+  return loaded;
 }
 
 Status CheckConfig(const Config& config) {
@@ -275,6 +303,19 @@ Status CheckConfig(const Config& config) {
     return Fail(Code::kInvalidArgument, "insecure_no_api_key would let everybody who reaches " +
                                             config.host +
                                             " run code here: it is for loopback addresses only");
+  }
+  const bool active_known =
+      std::any_of(config.signing_keys.begin(), config.signing_keys.end(),
+                  [&config](const SigningKey& key) { return key.id == config.active_signing_key; });
+  if (config.active_signing_key != 0 && !active_known) {
+    return Fail(Code::kInvalidArgument, "ingress.secure_access.active_key '" +
+                                            std::string(1, config.active_signing_key) +
+                                            "' is not the key_id of any of its keys");
+  }
+  if (config.active_signing_key == 0 && !config.signing_keys.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "ingress.secure_access.keys are there, but active_key does not say which of them "
+                "signs");
   }
   return {};
 }

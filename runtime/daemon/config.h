@@ -1,17 +1,25 @@
-// The daemon's configuration: a TOML file, and flags that say the same things again. One table
-// (Keys) gives the keys of the file, the flags and their help.
+// The daemon's configuration, and the order in which it is put together: defaults, then the TOML
+// file, then the environment, then flags. config_keys.h has the table that says what a key is
+// called and what it may hold.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cgroup/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 
 namespace atl::daemon {
+
+// A key that signed routes are made and checked with (OSEP-0011).
+struct SigningKey {
+  char id = 0;         // 0-9 or a-z
+  std::string secret;  // decoded, never empty
+  bool operator==(const SigningKey&) const = default;
+};
 
 struct Config {
   // [server]
@@ -19,48 +27,91 @@ struct Config {
   uint16_t port = 8080;            // 0: any free one (daemon.json tells which)
   std::string api_key;             // empty: made at the first start
   bool insecure_no_api_key = false;
+  // What clients reach this host as, a name or address with an optional port; empty: as the request
+  // says.
+  std::string public_host;
+  std::string base_path;             // before the path of every endpoint: "/atoll"; empty: none
+  uint64_t max_sandbox_timeout = 0;  // seconds that a create may ask for; 0: any number
+  uint32_t keep_alive = 75;          // seconds that an idle connection is kept
+  // Requests that the daemon itself may have in hand at once (streams into sandboxes do not count);
+  // 0: any number.
+  uint32_t limit_concurrency = 1024;
   // [storage]
   std::string data_dir = "/var/lib/atoll";
+  // Directories of the host that sandboxes may mount, with everything below; empty: none.
+  std::vector<std::string> allowed_host_paths;
   // [runtime]
   std::string run_dir = "/run/atoll";
   std::string user = "atoll";
   uint32_t pool_size = 8;  // network slots kept ready
   bool access_token = true;
+  bool start_spawner = true;  // if none answers; false where it is a service of its own
+  uint32_t builds_at_once = 2;
+  uint32_t build_queue = 1024;
   // Limits are ceilings, and most sandboxes stay far below theirs: the sum of all of them may be
   // this many times what the host has. 0: no bound but what is really free.
   double overcommit = 32;
+  // How long the record of a sandbox that has ended, and has no deadline, can be read; 0: until it
+  // is deleted.
+  uint64_t keep_ended_seconds = 3600;
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
+  // [limits]: what a sandbox gets that asks for nothing
+  cgroup::LimitDefaults limits;
+  uint32_t max_sandboxes = 0;  // 0: as many as there are slots
+  // [logs]: of entrypoints
+  uint64_t log_max_bytes = 2ULL << 20;  // for each sandbox
+  uint64_t log_keep_after_removal = 0;  // seconds
+  // [renew_intent]
+  bool renew_on_access = false;
+  uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox
+  // [ingress.secure_access]
+  std::vector<SigningKey> signing_keys;
+  char active_signing_key = 0;  // id of the one that new routes are signed with; 0: none
   // [log]
   LogLevel log_level = LogLevel::kInfo;
 };
 
 inline constexpr char kDefaultConfigPath[] = "/etc/atoll/atoll.toml";
 
-// A key of the file; its flag is "--section-name" with '-' for '_'.
-struct Key {
-  enum class Kind { kText, kNumber, kBool, kList };
-  const char* section;
-  const char* name;
-  Kind kind;
-  const char* help;
-  // `values`: one, or for kList any number, as text.
-  std::function<Status(const std::vector<std::string>& values, Config*)> set;
+// What somebody gave for a key outside the file; `where` is for errors: "--server-port".
+struct Override {
+  size_t key = 0;  // index into Keys()
+  std::vector<std::string> values;
+  std::string where;
 };
-const std::vector<Key>& Keys();
-std::string FlagOf(const Key& key);
-bool IsLoopback(const std::string& host);
+
+// Everything that a configuration is made of, kept to make it again when the file has changed.
+struct Sources {
+  std::string path = kDefaultConfigPath;
+  bool must_exist = false;               // somebody named the path
+  std::vector<std::string> environment;  // "NAME=value"
+  std::vector<Override> flags;
+};
 
 struct Loaded {
   Config config;
-  std::vector<std::string> warnings;  // one for each key that is not known
+  std::vector<std::string> warnings;  // one for each key that has no effect
+  // From the environment; LoadConfig makes of them what the other sources allow.
+  bool no_key_wanted = false;
+  bool no_key_allowed = false;
 };
-// Reads `path` over the defaults; `must_exist` false: a missing file is no error. Errors name file,
-// line, key and value.
-Result<Loaded> LoadConfig(const std::string& path, bool must_exist);
-// The same from text; `name` stands for the file in errors.
+
+// All sources in their order, and the rules over several keys. SANDBOX_CONFIG_PATH in the
+// environment names the file if `must_exist` is false. Errors name the source, the key and the
+// value.
+Result<Loaded> LoadConfig(const Sources& sources);
+
+// The file's part alone, over the defaults; `name` stands for the file in errors.
 Result<Loaded> ParseConfig(std::string_view text, const std::string& name);
-// Rules over several keys; after the flags.
+// The environment's part:
+//   ATOLL_<SECTION>_<KEY>           every key of the table; lists are separated by commas
+//   OPENSANDBOX_SERVER_API_KEY      the API key, even if it is empty: then there is none
+//   OPENSANDBOX_INSECURE_SERVER=YES without an API key, ask for none
+Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loaded);
+// Rules over several keys.
 Status CheckConfig(const Config& config);
+
+bool IsLoopback(const std::string& host);
 
 }  // namespace atl::daemon

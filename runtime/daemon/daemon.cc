@@ -10,8 +10,9 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/notify.h"
 #include "runtime/daemon/directories.h"
-#include "runtime/daemon/notify.h"
+#include "runtime/daemon/reload.h"
 
 namespace atl::daemon {
 namespace {
@@ -48,6 +49,8 @@ Status Daemon::Open() {
         return launch::SpawnerClient::Connect(run_dir, hello);
       });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
+  ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
+  ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);
@@ -57,18 +60,34 @@ Status Daemon::Open() {
   pool.ready = config_.pool_size;
   pool.socket_directory = SocketDir(config_);
   ATOLL_ASSIGN(pool.limits,
-               cgroup::ParseLimits({}, cgroup::LimitDefaults(), opened_.hello.limits_available));
+               cgroup::ParseLimits({}, config_.limits, opened_.hello.limits_available));
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);
   sandbox::LifecycleConfig lifecycle;
   lifecycle.socket_directory = SocketDir(config_);
   lifecycle.instance = opened_.hello.instance;
+  lifecycle.defaults = config_.limits;
   lifecycle.limits_available = opened_.hello.limits_available;
+  lifecycle.builds_at_once = config_.builds_at_once;
+  lifecycle.build_queue = config_.build_queue;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
+  lifecycle.log_directory = StateDir(config_) + "/logs";
+  lifecycle.log_max_bytes = config_.log_max_bytes;
+  lifecycle.log_keep_after_removal_seconds = static_cast<int64_t>(config_.log_keep_after_removal);
+  if (config_.max_sandbox_timeout != 0) {
+    lifecycle.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
+  }
+  if (config_.keep_ended_seconds != 0) {
+    lifecycle.keep_ended_seconds = static_cast<int64_t>(config_.keep_ended_seconds);
+  }
+  if (config_.renew_on_access) {
+    lifecycle.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
+  }
   lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
+  lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_},
+                                *slots_, volumes_.get()},
       std::move(lifecycle));
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); }, [] {});
@@ -76,19 +95,36 @@ Status Daemon::Open() {
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
 
-  api::ApiConfig api;
-  api.api_key = opened_.api_key;
-  api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
-  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
-  api_ = std::make_unique<api::Api>(std::move(api), *lifecycle_, *images_, [this] { Quit(); });
+  api_ = std::make_unique<api::Api>(MakeApiConfig(), *lifecycle_, *images_, [this] { Quit(); });
+  concurrency_ = std::make_unique<api::Concurrency>(
+      config_.limit_concurrency,
+      [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });
   http::ServerConfig server;
   server.host = config_.host;
   server.port = opened_.port;
   server.listen_fd = opened_.listener.release();
+  server.keep_alive_seconds = static_cast<int>(config_.keep_alive);
   ATOLL_ASSIGN(server_, loop_->Listen(server, [this](std::shared_ptr<http::Exchange> exchange) {
-    api_->Handle(std::move(exchange));
+    concurrency_->Handle(std::move(exchange));
   }));
   return WatchSignals();
+}
+
+api::ApiConfig Daemon::MakeApiConfig() const {
+  api::ApiConfig api;
+  api.api_key = opened_.api_key;
+  if (config_.signing_keys.empty()) {
+    api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
+  } else {
+    api.ingress.active_key = config_.active_signing_key;
+    for (const SigningKey& key : config_.signing_keys) {
+      api.ingress.keys.push_back({key.id, key.secret});
+    }
+  }
+  api.endpoint.public_host = config_.public_host;
+  api.endpoint.base_path = config_.base_path;
+  api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);
+  return api;
 }
 
 void Daemon::WarnAboutLimits() const {
@@ -100,6 +136,12 @@ void Daemon::WarnAboutLimits() const {
             "refused ('atoll doctor' says why)")
         .Add("limit", limit);
   }
+  if (std::find(available.begin(), available.end(), "disk") == available.end()) {
+    LogLine(LogLevel::kWarning,
+            "the store has no project quotas: sandboxes may fill the disk, requests for a disk "
+            "limit are refused ('atolld storage init' makes a store that has them)")
+        .Add("data_dir", config_.data_dir);
+  }
 }
 
 Status Daemon::WatchSignals() {
@@ -107,16 +149,53 @@ Status Daemon::WatchSignals() {
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGTERM);
   sigaddset(&wanted, SIGINT);
+  sigaddset(&wanted, SIGHUP);
   signals_ = UniqueFd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return FailSys("signalfd");
   signal_watch_ = loop_->WatchReadable(signals_.get(), [this] {
     signalfd_siginfo info{};
-    if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
-    LogLine(LogLevel::kInfo, "stopping; sandboxes are left running")
-        .Add("signal", static_cast<uint64_t>(info.ssi_signo));
-    Quit();
+    if (::read(signals_.get(), &info, sizeof info) == sizeof info) OnSignal(info.ssi_signo);
   });
   return {};
+}
+
+void Daemon::OnSignal(uint32_t signal) {
+  if (signal == SIGHUP) return ReloadConfig();
+  LogLine(LogLevel::kInfo, "stopping; sandboxes are left running")
+      .Add("signal", static_cast<uint64_t>(signal));
+  Quit();
+}
+
+void Daemon::ReloadConfig() {
+  if (quitting_) return;
+  NotifySystemd(ReloadingState());
+  auto reload = PlanReload(config_, opened_.sources);
+  if (!reload) {
+    LogLine(LogLevel::kError, "the configuration could not be read again; nothing has changed")
+        .Add(reload.error());
+    return NotifySystemd("READY=1\nSTATUS=Serving; the last reload failed");
+  }
+  for (const std::string& warning : reload->warnings) LogLine(LogLevel::kWarning, warning);
+  Apply(reload->config);
+  LogLine line(LogLevel::kInfo, "configuration read again");
+  for (const std::string& key : reload->changed) line.Add("changed", key);
+  for (const std::string& key : reload->deferred) line.Add("needs_restart", key);
+  NotifySystemd("READY=1\nSTATUS=Serving");
+}
+
+// The keys that the table calls live.
+void Daemon::Apply(const Config& config) {
+  config_ = config;
+  SetLogLevel(config_.log_level);
+  lifecycle_->SetDefaultLimits(config_.limits);
+  concurrency_->SetLimit(config_.limit_concurrency);
+  if (!config_.api_key.empty()) api_->SetApiKey(config_.api_key);
+}
+
+// From the loop: a daemon whose loop hangs is as good as dead, and systemd's to start again.
+void Daemon::PingWatchdog() {
+  NotifySystemd("WATCHDOG=1");
+  loop_->After(watchdog_us_, [this] { PingWatchdog(); });
 }
 
 void Daemon::Quit() {
@@ -131,7 +210,9 @@ Status Daemon::Run() {
       .Add("port", static_cast<uint64_t>(opened_.port))
       .Add("limits", opened_.hello.cgroup_v2 ? "cgroup v2" : "cgroup hybrid")
       .Add("instance", opened_.hello.instance);
-  NotifySystemd("READY=1");
+  NotifySystemd("READY=1\nSTATUS=Serving");
+  watchdog_us_ = WatchdogMicros() / 2;
+  if (watchdog_us_ > 0) PingWatchdog();
   loop_->Run();
   return {};
 }

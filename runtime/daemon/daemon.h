@@ -8,6 +8,7 @@
 #include "images/image_store.h"
 #include "netpolicy/network.h"
 #include "runtime/api/api.h"
+#include "runtime/api/concurrency.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/config.h"
@@ -31,6 +32,7 @@ class Daemon {
     std::unique_ptr<launch::SpawnerClient> spawner;
     wire::Reply hello;
     std::unique_ptr<netpolicy::Network> network;
+    Sources sources;  // of the configuration, for SIGHUP
   };
 
   // With privileges dropped: opens the stores, makes records and host agree, and serves once Run is
@@ -40,32 +42,41 @@ class Daemon {
   Daemon& operator=(const Daemon&) = delete;
   ~Daemon();
 
-  // Until SIGTERM, SIGINT (both must be blocked in the process) or a shutdown request. Sandboxes
-  // are left alone.
+  // Until SIGTERM, SIGINT or a shutdown request; SIGHUP reads the configuration again (the three
+  // must be blocked in the process). Sandboxes are left alone.
   Status Run();
 
  private:
   Daemon(Config config, Opened opened);
   Status Open();
+  api::ApiConfig MakeApiConfig() const;
   Status WatchSignals();
+  void OnSignal(uint32_t signal);
+  void ReloadConfig();
+  void Apply(const Config& config);
+  void PingWatchdog();
   void WarnAboutLimits() const;
   void Quit();
 
-  const Config config_;
+  Config config_;
   Opened opened_;
   // Destroyed in the opposite order: whoever uses a part stands below it.
   std::unique_ptr<http::AsioLoop> loop_;
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
   std::unique_ptr<sandbox::Store> store_;
+  std::unique_ptr<sandbox::VolumeStore> volume_store_;
+  std::unique_ptr<sandbox::Volumes> volumes_;
   std::unique_ptr<sandbox::SpawnerUnpack> unpack_;
   std::unique_ptr<images::ImageStore> images_;
   std::unique_ptr<sandbox::SlotPool> slots_;
   std::unique_ptr<sandbox::Lifecycle> lifecycle_;
   std::unique_ptr<api::Api> api_;
+  std::unique_ptr<api::Concurrency> concurrency_;
   std::unique_ptr<http::Server> server_;
   UniqueFd signals_;
   Loop::Id signal_watch_ = 0;
+  int64_t watchdog_us_ = 0;  // between two pings; 0: nobody waits for them
   bool quitting_ = false;
 };
 

@@ -3,48 +3,33 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <deque>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/daemon/command_line.h"
 #include "runtime/daemon/config.h"
+#include "runtime/daemon/config_text.h"
 #include "runtime/daemon/daemon.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/listener.h"
 #include "runtime/daemon/privileges.h"
 #include "runtime/daemon/spawner_process.h"
+#include "runtime/daemon/storage_init.h"
 
 namespace atl::daemon {
 namespace {
 
-// The configuration: file, then flags. Warnings are left for when the log works.
-Result<Loaded> Configure(const std::string& path, bool path_given,
-                         const std::deque<std::vector<std::string>>& flags) {
-  ATOLL_ASSIGN(Loaded loaded, LoadConfig(path, path_given));
-  for (size_t i = 0; i < flags.size(); ++i) {
-    if (flags[i].empty()) continue;
-    const Key& key = Keys()[i];
-    if (auto set = key.set(flags[i], &loaded.config); !set) {
-      return Fail(std::move(set).error().Wrap(FlagOf(key)));
-    }
-  }
-  ATOLL_TRY(CheckConfig(loaded.config));
-  return loaded;
-}
-
 void PrepareProcess() {
   ::umask(0077);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGHUP, SIG_IGN);
   // Before there are threads, so that none of them takes these.
   sigset_t blocked;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
   sigaddset(&blocked, SIGINT);
+  sigaddset(&blocked, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   // Each proxied stream is two descriptors.
   rlimit files{};
@@ -54,7 +39,7 @@ void PrepareProcess() {
   }
 }
 
-Status Serve(const Config& config) {
+Status Serve(const Config& config, Sources sources) {
   Daemon::Opened opened;
   ATOLL_TRY(RequireRoot());
   ATOLL_ASSIGN(const User user, FindUser(config.user));
@@ -74,45 +59,50 @@ Status Serve(const Config& config) {
   ATOLL_ASSIGN(opened.network, netpolicy::Network::Open(network));
   ATOLL_TRY(WriteDaemonFile(config, opened.port));
   ATOLL_TRY(DropPrivileges(user));
+  opened.sources = std::move(sources);
   ATOLL_ASSIGN(const std::unique_ptr<Daemon> daemon, Daemon::Create(config, std::move(opened)));
   return daemon->Run();
 }
 
+int Report(const char* what, const Status& status) {
+  if (status) return 0;
+  LogLine(LogLevel::kError, what).Add(status.error());
+  return 1;
+}
+
+// Only returns with an error.
+Status BecomeSpawner(const Config& config, const CommandLine& line) {
+  ATOLL_TRY(RequireRoot());
+  ATOLL_ASSIGN(const User user, FindUser(config.user));
+  ATOLL_TRY(MakeDirectories(config, user));
+  return ExecSpawner(config, line.spawner_cgroup);
+}
+
 int Main(int argc, char** argv) {
-  CLI::App app("Atoll's daemon: runs sandboxes and serves the OpenSandbox API.");
-  std::string path = kDefaultConfigPath;
-  const CLI::Option* path_option = app.add_option("--config", path, "configuration file (TOML)")
-                                       ->capture_default_str()
-                                       ->take_last();
-  std::deque<std::vector<std::string>> flags(Keys().size());
-  bool insecure = false;
-  for (size_t i = 0; i < Keys().size(); ++i) {
-    const Key& key = Keys()[i];
-    CLI::Option* option = app.add_option(FlagOf(key), flags[i], key.help)->group(key.section);
-    // Of a flag that is given twice the last one counts, as wrappers expect.
-    if (key.kind != Key::Kind::kList) option->expected(1)->take_last();
-  }
-  app.add_flag("--insecure-no-api-key", insecure, "same as --server-insecure-no-api-key true");
-  CLI11_PARSE(app, argc, argv);
-  if (insecure) {
-    for (size_t i = 0; i < Keys().size(); ++i) {
-      if (FlagOf(Keys()[i]) == "--server-insecure-no-api-key") flags[i] = {"true"};
-    }
-  }
+  int exit_code = 0;
+  auto line = ParseCommandLine(argc, argv, &exit_code);
+  if (!line) return exit_code;
   InitLog("atolld", LogLevel::kInfo);
-  auto loaded = Configure(path, path_option->count() > 0, flags);
-  if (!loaded) {
-    LogLine(LogLevel::kError, "configuration").Add(loaded.error());
-    return 1;
+  if (line->action == CommandLine::Action::kInitConfig) {
+    return Report("cannot write", WriteExampleConfig(line->example_path, line->force));
   }
-  InitLog("atolld", loaded->config.log_level);
+  auto loaded = LoadConfig(line->sources);
+  if (!loaded) return Report("configuration", Fail(std::move(loaded).error()));
   for (const std::string& warning : loaded->warnings) LogLine(LogLevel::kWarning, warning);
-  PrepareProcess();
-  if (auto served = Serve(loaded->config); !served) {
-    LogLine(LogLevel::kError, "cannot serve").Add(served.error());
-    return 1;
+  const Config& config = loaded->config;
+  if (line->action == CommandLine::Action::kCheckConfig) {
+    std::fputs(EffectiveConfig(config).c_str(), stdout);
+    return 0;
   }
-  return 0;
+  if (line->action == CommandLine::Action::kStorageInit) {
+    return Report("storage init", InitStorage(config, line->store_size));
+  }
+  SetLogLevel(config.log_level);
+  if (line->action == CommandLine::Action::kSpawner) {
+    return Report("cannot become the spawner", BecomeSpawner(config, *line));
+  }
+  PrepareProcess();
+  return Report("cannot serve", Serve(config, std::move(line->sources)));
 }
 
 }  // namespace

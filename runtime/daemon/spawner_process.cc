@@ -25,15 +25,33 @@ constexpr int kReadyTimeoutMs = 30000;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
-// Beside our own binary: a build folder and an installation need no setting.
+// Beside our own binary, as in a build folder, else where it is installed: no setting is needed.
 Result<std::string> FindProgram() {
   std::array<char, 4096> path{};
   const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());
   if (n <= 0 || static_cast<size_t>(n) == path.size()) return FailSys("readlink /proc/self/exe");
-  std::string self(path.data(), static_cast<size_t>(n));
-  std::string program = self.substr(0, self.rfind('/') + 1) + kProgram;
-  if (::access(program.c_str(), X_OK) != 0) return FailSys("find the spawner at " + program);
-  return program;
+  const std::string self(path.data(), static_cast<size_t>(n));
+  const std::string beside = self.substr(0, self.rfind('/') + 1) + kProgram;
+  if (::access(beside.c_str(), X_OK) == 0) return beside;
+  const std::string installed = std::string(ATOLL_LIBEXECDIR "/") + kProgram;
+  if (::access(installed.c_str(), X_OK) == 0) return installed;
+  return FailSys("find the spawner at " + beside + " or " + installed);
+}
+
+std::vector<std::string> SpawnerArguments(const Config& config) {
+  std::vector<std::string> arguments = {kProgram,       "--data-dir", config.data_dir, "--run-dir",
+                                        config.run_dir, "--user",     config.user};
+  for (const std::string& path : config.allowed_host_paths) {
+    arguments.insert(arguments.end(), {"--host-path", path});
+  }
+  return arguments;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 class SpawnActions {
@@ -67,9 +85,7 @@ class SpawnActions {
       error = ::posix_spawnattr_setflags(
           &attributes_, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     }
-    std::vector<char*> args;
-    for (std::string& arg : argv) args.push_back(arg.data());
-    args.push_back(nullptr);
+    const std::vector<char*> args = Pointers(argv);
     std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
     std::array<char*, 2> environment = {path.data(), nullptr};
     pid_t pid = -1;
@@ -122,11 +138,10 @@ Status StartSpawner(const Config& config) {
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   SpawnActions actions;
+  std::vector<std::string> arguments = SpawnerArguments(config);
+  arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
   ATOLL_ASSIGN(const pid_t pid,
-               actions.Spawn(program,
-                             {kProgram, "--data-dir", config.data_dir, "--run-dir", config.run_dir,
-                              "--user", config.user, "--ready-fd", std::to_string(kReadyFd)},
-                             pipe.write.get(), log.get()));
+               actions.Spawn(program, std::move(arguments), pipe.write.get(), log.get()));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.
@@ -148,10 +163,23 @@ Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Confi
   if (code != Code::kNotFound && code != Code::kUnavailable) {
     return Fail(std::move(client).error().Wrap("connect to the spawner"));
   }
+  if (!config.start_spawner) {
+    return Fail(Code::kUnavailable,
+                "no spawner answers in " + config.run_dir +
+                    ", and runtime.start_spawner is off: systemctl start atoll-spawner");
+  }
   ATOLL_TRY(StartSpawner(config));
   client = launch::SpawnerClient::Connect(config.run_dir, hello);
   if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
   return client;
+}
+
+Status ExecSpawner(const Config& config, const std::string& cgroup) {
+  ATOLL_ASSIGN(const std::string program, FindProgram());
+  std::vector<std::string> arguments = SpawnerArguments(config);
+  if (!cgroup.empty()) arguments.insert(arguments.end(), {"--cgroup", cgroup});
+  ::execv(program.c_str(), Pointers(arguments).data());
+  return FailSys("execv " + program);
 }
 
 }  // namespace atl::daemon

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "runtime/base/result.h"
 #include "runtime/daemon/config.h"
@@ -14,5 +15,9 @@ namespace atl::daemon {
 // As root, before there are threads. Blocks until the spawner answers or has failed.
 Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
                                                                      wire::Reply* hello);
+
+// For the spawner's own unit: replaces this process by the spawner. `cgroup`: the delegated group,
+// as a path in the v2 hierarchy; empty: none. Only returns with an error.
+Status ExecSpawner(const Config& config, const std::string& cgroup);
 
 }  // namespace atl::daemon

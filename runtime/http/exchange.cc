@@ -6,6 +6,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/http/connection.h"
 #include "runtime/http/forward.h"
+#include "runtime/http/response_stream.h"
 #include "runtime/http/serialize.h"
 
 namespace atl::http {
@@ -122,6 +123,11 @@ void ExchangeImpl::SaveBody(int fd, uint64_t limit, std::function<void(Result<ui
 void ExchangeImpl::Respond(Response response) {
   if (std::exchange(answered_, true)) return;
   connection_->Respond(std::move(response));
+}
+
+std::shared_ptr<ResponseStream> ExchangeImpl::Stream(Response head) {
+  if (std::exchange(answered_, true)) return nullptr;
+  return StartResponseStream(connection_, std::move(head));
 }
 
 void ExchangeImpl::Forward(Upstream upstream) {

@@ -20,6 +20,7 @@ class ExchangeImpl final : public Exchange {
   void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) override;
   void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) override;
   void Respond(Response response) override;
+  std::shared_ptr<ResponseStream> Stream(Response head) override;
   void Forward(Upstream upstream) override;
 
  private:

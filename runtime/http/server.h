@@ -31,9 +31,26 @@ struct Upstream {
   std::function<Response(const Error&)> on_error;
 };
 
-// One request and its answer. Exactly one of Respond and Forward is called, at any later time; a
-// handler that drops its last reference without either gives a 500. If the client has gone, calls
-// are no-ops.
+// The body of an answer that is written bit by bit. Dropping the last reference without Finish cuts
+// the answer off, and the client notices.
+class ResponseStream {
+ public:
+  virtual ~ResponseStream() = default;
+  // Sent as soon as the client takes it; until then it is held here. Nothing happens once the
+  // client is gone.
+  virtual void Write(std::string bytes) = 0;
+  virtual void Finish() = 0;
+  // Bytes that the client has not taken: a producer waits while this is large.
+  virtual size_t backlog() const = 0;
+  virtual bool closed() const = 0;
+  // Called each time the backlog has become empty, and once if the client goes away before Finish.
+  // Whatever they hold is released at the end.
+  virtual void OnEvents(std::function<void()> drained, std::function<void()> closed) = 0;
+};
+
+// One request and its answer. Exactly one of Respond, Stream and Forward is called, at any later
+// time; a handler that drops its last reference without any of them gives a 500. If the client has
+// gone, calls are no-ops.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -47,6 +64,10 @@ class Exchange {
   virtual void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) = 0;
 
   virtual void Respond(Response response) = 0;
+
+  // Sends the head; the body follows through the stream, chunked, for as long as it likes. The
+  // request's body must have been read. Not for HEAD.
+  virtual std::shared_ptr<ResponseStream> Stream(Response head) = 0;
 
   // Hands the exchange to the upstream: request body and response body are streamed, chunked both
   // ways where they came so, trailers dropped, flushed as they arrive; an Upgrade that the upstream

@@ -169,6 +169,37 @@ class Client final : public SpawnerClient {
     });
   }
 
+  void MakeVolume(const std::string& name, Finished done) override {
+    Request request;
+    request.type = RequestType::kMakeVolume;
+    request.id = name;
+    Order(std::move(request), std::move(done));
+  }
+
+  void RemoveVolume(const std::string& name, Finished done) override {
+    Request request;
+    request.type = RequestType::kRemoveVolume;
+    request.id = name;
+    Order(std::move(request), std::move(done));
+  }
+
+  void VolumeUse(const std::string& name, Done<wire::VolumeUse> done) override {
+    Request request;
+    request.type = RequestType::kVolumeUse;
+    request.id = name;
+    Call(std::move(request), {}, [done = std::move(done)](Result<Answer> answer) {
+      if (!answer) return done(Fail(std::move(answer).error()));
+      done(answer->reply.volume_use);
+    });
+  }
+
+  void CheckVolume(const wire::Volume& volume, Finished done) override {
+    Request request;
+    request.type = RequestType::kCheckVolume;
+    request.volume = wire::EncodeVolume(volume);
+    Order(std::move(request), std::move(done));
+  }
+
   void Stop(Finished done) override {
     Request request;
     request.type = RequestType::kStop;

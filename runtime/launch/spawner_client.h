@@ -67,6 +67,14 @@ class SpawnerClient {
   virtual void RemoveLayer(wire::LayerId layer, Finished done) = 0;
   virtual void ListLayers(Done<std::vector<wire::LayerId>> done) = 0;
 
+  // Named volumes. kAlreadyExists: there is a directory of that name. An absent one can be removed.
+  virtual void MakeVolume(const std::string& name, Finished done) = 0;
+  virtual void RemoveVolume(const std::string& name, Finished done) = 0;
+  virtual void VolumeUse(const std::string& name, Done<wire::VolumeUse> done) = 0;
+  // Whether a build could open it now; missing directories are made. kPermissionDenied: the spawner
+  // does not allow it; kNotFound: no such named volume; kInvalidArgument: the sub path.
+  virtual void CheckVolume(const wire::Volume& volume, Finished done) = 0;
+
   // Destroys everything and ends the spawner.
   virtual void Stop(Finished done) = 0;
 };

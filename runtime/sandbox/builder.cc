@@ -52,6 +52,7 @@ wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addres
       addresses.ipv4 + "\t" + plan.hostname + "\n" + addresses.ipv6 + "\t" + plan.hostname + "\n";
   plan.resolv_conf = "nameserver " + addresses.gateway_ipv4 + "\n";
   plan.limits = sandbox.limits;
+  plan.volumes = sandbox.volumes;
   plan.readonly_root = sandbox.readonly_root;
   return plan;
 }

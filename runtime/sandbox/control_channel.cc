@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "runtime/wire/bytes.h"
 
@@ -70,6 +71,13 @@ std::optional<wire::StartReport> ControlChannel::Drain() {
   return std::move(**report);
 }
 
+UniqueFd ControlChannel::TakeSocket(std::string* received) {
+  loop_.Cancel(std::exchange(retry_, 0));
+  loop_.Unwatch(std::exchange(watch_, 0));
+  *received = std::move(received_);
+  return std::move(socket_);
+}
+
 std::optional<Result<wire::StartReport>> ControlChannel::Read() {
   char chunk[4096];
   for (;;) {
@@ -89,7 +97,9 @@ std::optional<Result<wire::StartReport>> ControlChannel::Read() {
                                               " bytes, allowed are " + std::to_string(kMaxReport));
     }
     if (received_.size() < size + 4ULL) continue;
-    return wire::DecodeStartReport(std::string_view(received_).substr(4, size));
+    const std::string report = received_.substr(4, size);
+    received_.erase(0, size + 4ULL);
+    return wire::DecodeStartReport(report);
   }
 }
 

@@ -36,6 +36,10 @@ class ControlChannel {
   // The report, if it has arrived by now: for when process 1 has ended and nothing more comes.
   std::optional<wire::StartReport> Drain();
 
+  // After the report: the socket, for what comes behind it, and what of that is there already. The
+  // channel is of no more use.
+  UniqueFd TakeSocket(std::string* received);
+
  private:
   void Flush();
   // nullopt: not all of it is there yet.

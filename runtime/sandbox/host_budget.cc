@@ -98,6 +98,10 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const wire::Limit
                                             " is more than this host has (" +
                                             Mib(budget.memory_total) + ")");
   }
+  if (budget.sandboxes != 0 && held.sandboxes >= budget.sandboxes) {
+    return Fail(Exhausted("there are " + std::to_string(held.sandboxes) +
+                          " sandboxes, as many as limits.max_sandboxes allows; delete some"));
+  }
   if (budget.memory_budget != 0 && held.memory_bytes + asked.memory_bytes > budget.memory_budget) {
     return Fail(Exhausted("the memory limits of all sandboxes would be " +
                           Mib(held.memory_bytes + asked.memory_bytes) + ", allowed are " +

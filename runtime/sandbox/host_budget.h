@@ -16,6 +16,7 @@ struct HostBudget {
   uint64_t memory_total = 0;   // bytes of the host: more than this no single sandbox can have
   uint64_t memory_budget = 0;  // bytes for the limits of all sandboxes
   uint64_t pids_budget = 0;
+  uint64_t sandboxes = 0;
   // What must be free for another one.
   uint64_t memory_reserve = 0;
   uint64_t pids_reserve = 0;
@@ -30,6 +31,7 @@ struct HostBudget {
 HostBudget BudgetOfHost(double overcommit);
 
 struct Held {
+  uint64_t sandboxes = 0;
   uint64_t memory_bytes = 0;
   uint64_t pids = 0;
 };

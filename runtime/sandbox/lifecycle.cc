@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/cleanup.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
@@ -54,16 +55,21 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       images_(parts.images),
       store_(parts.store),
       slots_(parts.slots),
+      volumes_(parts.volumes),
       config_(std::move(config)),
       admission_(config_.builds_at_once, config_.build_queue),
       builder_(loop_, spawner_, config_.socket_directory),
-      expiry_(loop_, clock_, [this](const std::string& id) {
-        Entry* entry = Look(id);
-        if (entry == nullptr) return;
-        LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
-        ++stats_.expired;
-        ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
-      }) {}
+      expiry_(loop_, clock_,
+              [this](const std::string& id) {
+                Entry* entry = Look(id);
+                if (entry == nullptr) return;
+                LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
+                ++stats_.expired;
+                ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
+              }),
+      logs_(
+          loop_, clock_,
+          {config_.log_directory, config_.log_max_bytes, config_.log_keep_after_removal_seconds}) {}
 
 Lifecycle::Entry* Lifecycle::Look(const std::string& id) {
   const auto found = entries_.find(id);
@@ -86,10 +92,13 @@ std::vector<const Sandbox*> Lifecycle::All() const {
 }
 
 void Lifecycle::Create(CreateSpec spec, Created done) {
+  // Only an entry keeps what Volumes has acquired for it.
+  auto unused = Cleanup([this, id = spec.id] { ReleaseVolumes(id); });
   if (stopping_) return done(Fail(Code::kUnavailable, "atolld is shutting down"));
   if (Repeated(spec, done)) return;
   auto prepared = Prepare(spec);
   if (!prepared) return done(Fail(std::move(prepared).error()));
+  unused.Release();
   const std::string id = prepared->sandbox.id;
   Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
   entry.created.push_back(std::move(done));
@@ -205,9 +214,10 @@ void Lifecycle::Published(Entry& entry) {
 void Lifecycle::Reported(const std::string& id, Result<wire::StartReport> report) {
   Entry* entry = Look(id);
   if (entry == nullptr) return;
-  // Whatever it was, nothing else comes on this socket; a missing report is explained by the exit
-  // that follows.
+  if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*entry);
+  // Nothing else comes on this socket; a missing report is explained by the exit that follows.
   const auto control = std::exchange(entry->control, nullptr);
+  logs_.Abandon(id);
   if (report && report->kind == wire::StartReport::Kind::kFailed) {
     ApplyAnyway(*entry, Event::kStartFailed,
                 {"ENTRYPOINT_START_FAILED",
@@ -230,6 +240,7 @@ void Lifecycle::Exited(Entry& entry, const wire::SandboxRecord& record) {
     if (report && report->kind == wire::StartReport::Kind::kFailed) {
       return Reported(entry.sandbox.id, *report);
     }
+    if (report) FollowOutput(entry);
   }
   const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
                      WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
@@ -291,6 +302,7 @@ Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
       sandbox = before;
       return written;
     }
+    Note(sandbox, std::string(StateName(sandbox.state)));
   }
   Perform(entry, transition.action);
   return {};
@@ -348,7 +360,7 @@ void Lifecycle::Release(Entry& entry) {
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
   if (entry.releasing) return;
-  entry.control.reset();
+  if (std::exchange(entry.control, nullptr)) logs_.Abandon(id);
   ::unlink(SocketPathOf(id).c_str());
   if (entry.spawned) {
     entry.releasing = true;
@@ -400,6 +412,9 @@ void Lifecycle::PostReleased(const std::string& id) {
 void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
   Drop(entry);
+  const bool has_volumes = !entry.sandbox.volumes.empty();
+  logs_.Remove(id);
+  if (entry.stored && history_) history_->Remove(id);
   if (entry.stored) {
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {
@@ -409,10 +424,17 @@ void Lifecycle::Forget(Entry& entry) {
     }
   }
   entries_.erase(id);
+  // Behind the record: until that is gone a restart would still find the user of the volumes.
+  if (has_volumes) ReleaseVolumes(id);
+}
+
+void Lifecycle::ReleaseVolumes(const std::string& id) {
+  if (volumes_ != nullptr && !id.empty()) volumes_->Release(id);
 }
 
 void Lifecycle::Hold(Entry& entry) {
   entry.holds = true;
+  ++held_.sandboxes;
   held_.memory_bytes += entry.sandbox.limits.memory_bytes;
   held_.pids += entry.sandbox.limits.pids;
   for (wire::LayerId layer : entry.sandbox.layers) ++layer_users_[layer];
@@ -420,6 +442,7 @@ void Lifecycle::Hold(Entry& entry) {
 
 void Lifecycle::Drop(Entry& entry) {
   if (!std::exchange(entry.holds, false)) return;
+  --held_.sandboxes;
   held_.memory_bytes -= entry.sandbox.limits.memory_bytes;
   held_.pids -= entry.sandbox.limits.pids;
   for (wire::LayerId layer : entry.sandbox.layers) {

@@ -23,7 +23,9 @@
 #include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
 #include "runtime/sandbox/recovery.h"
@@ -31,6 +33,7 @@
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/store.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::sandbox {
 
@@ -43,10 +46,14 @@ struct LifecycleConfig {
   size_t build_queue = 1024;
   std::string host_arch = "amd64";
   bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
+  // See EntrypointLogs::Config.
+  std::string log_directory;
+  uint64_t log_max_bytes = 2 << 20;
+  int64_t log_keep_after_removal_seconds = 0;
   std::optional<int64_t> max_timeout_seconds;  // that a create may ask for
   // How long a sandbox that has ended by itself stays readable if it has no deadline; none: until
   // it is deleted.
-  std::optional<int64_t> keep_ended_seconds = 3600;
+  std::optional<int64_t> keep_ended_seconds;
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
   HostBudget budget;
@@ -74,6 +81,7 @@ class Lifecycle {
     images::ImageStore& images;
     Store& store;
     SlotPool& slots;
+    Volumes* volumes = nullptr;  // none: sandboxes have none
   };
   Lifecycle(const Parts& parts, LifecycleConfig config);
   Lifecycle(const Lifecycle&) = delete;
@@ -92,6 +100,9 @@ class Lifecycle {
   // kInternal: it could not be built.
   using Created = std::function<void(Result<Sandbox>)>;
   void Create(CreateSpec spec, Created done);
+
+  // For creates from now on.
+  void SetDefaultLimits(const cgroup::LimitDefaults& defaults) { config_.defaults = defaults; }
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
@@ -125,6 +136,12 @@ class Lifecycle {
   std::string SocketPathOf(const std::string& id) const {
     return SocketPath(config_.socket_directory, id);
   }
+  Volumes* volumes() const { return volumes_; }
+  EntrypointLogs& logs() { return logs_; }
+  // What has happened to a sandbox that is still found. Oldest first.
+  Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
+  // Its IPv4 and IPv6 address; empty if it has none (any more).
+  std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
   const LifecycleStats& stats() const { return stats_; }
   const Admission& admission() const { return admission_; }
   const SlotPool& slots() const { return slots_; }
@@ -172,6 +189,11 @@ class Lifecycle {
   void Reported(const std::string& id, Result<wire::StartReport> report);
   void Exited(Entry& entry, const wire::SandboxRecord& record);
   void EndTurn();
+  // The report has come: what follows it is output.
+  void FollowOutput(Entry& entry);
+  // Logs and history: what fails here costs them, not the sandboxes.
+  void StartDiagnostics();
+  void Note(const Sandbox& sandbox, std::string kind);
 
   // Does what the table says for `event`. The new state is in the store before anything follows
   // from it; if it cannot be written, nothing has changed. The entry may be gone afterwards.
@@ -190,6 +212,7 @@ class Lifecycle {
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
+  void ReleaseVolumes(const std::string& id);
   // What counts as used as long as the sandbox may be running.
   void Hold(Entry& entry);
   void Drop(Entry& entry);
@@ -203,11 +226,14 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
-  const LifecycleConfig config_;
+  Volumes* const volumes_;
+  LifecycleConfig config_;
 
   Admission admission_;
   Builder builder_;
   Expiry expiry_;
+  EntrypointLogs logs_;
+  std::unique_ptr<History> history_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   Held held_;  // by all that hold layers

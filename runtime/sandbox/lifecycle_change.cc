@@ -32,6 +32,7 @@ Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
     }
     SetDeadline(*entry);
   }
+  Note(entry->sandbox, "Renewed");
   return {};
 }
 

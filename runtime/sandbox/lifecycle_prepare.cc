@@ -94,7 +94,7 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
     }
     s.expires_at_ms = now + *spec.timeout_seconds * 1000;
   }
-  s.id = NewSandboxId();
+  s.id = spec.id.empty() ? NewSandboxId() : spec.id;
   s.image = image.name;
   s.image_digest = image.digest;
   s.layers = std::move(image.layers);
@@ -102,6 +102,7 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   s.env = spec.env;
   s.metadata = spec.metadata;
   s.platform = spec.platform;
+  for (const VolumeMount& mount : spec.volumes) s.volumes.push_back(mount.volume);
   s.readonly_root = spec.readonly_root;
   if (config_.access_tokens) s.access_token = NewAccessToken();
   if (spec.secure_access) s.secure_token = NewAccessToken();

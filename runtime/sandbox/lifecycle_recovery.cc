@@ -22,8 +22,11 @@ Status Lifecycle::Start(const wire::Reply& hello) {
     const std::string id = entry.sandbox.id;
     Entry& kept = entries_.emplace(id, std::move(entry)).first->second;
     if (kept.sandbox.slot != 0) Hold(kept);
+    if (volumes_ != nullptr) volumes_->Adopt(id, kept.sandbox.volumes);
     if (kept.sandbox.state != State::kStopping) SetDeadline(kept);
   }
+  if (volumes_ != nullptr) volumes_->Start();
+  StartDiagnostics();
   ATOLL_ASSIGN(std::vector<KeyRecord> keys, store_.LoadKeys());
   idempotency_.Load(std::move(keys));
   // Before the pool makes those of new slots.
@@ -47,6 +50,9 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
   slots_.Reset(slots, hello.prepared_slots);
 
   for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
+  for (const std::string& id : plan.adopted) {
+    logs_.Adopt(id, SocketPathOf(id), Look(id)->sandbox.access_token);
+  }
   for (const std::string& id : plan.vanished) {
     ApplyAnyway(
         *Look(id), Event::kVanished,
@@ -112,6 +118,8 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     // What fails here is said, the rest is done all the same.
     Status removed = network_.RemoveAll();
     Status forgotten = store_.RemoveAll();
+    logs_.RemoveAll();
+    if (history_) history_->RemoveAll();
     entries_.clear();
     layer_users_.clear();
     held_ = {};

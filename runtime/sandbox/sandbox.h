@@ -9,6 +9,7 @@
 
 #include "runtime/sandbox/states.h"
 #include "runtime/wire/plan.h"
+#include "runtime/wire/volume.h"
 
 namespace atl::sandbox {
 
@@ -17,8 +18,16 @@ struct Platform {
   std::string arch;  // "amd64", "arm64"
 };
 
+// A volume that a client asks for.
+struct VolumeMount {
+  wire::Volume volume;
+  bool create_if_missing = true;     // named ones
+  bool delete_with_sandbox = false;  // named ones, if this request creates them
+};
+
 // What a client asks for; its form has been checked (runtime/api), its content has not.
 struct CreateSpec {
+  std::string id;  // empty: a new one; else one for which Volumes has acquired `volumes`
   std::string image;
   std::vector<std::string> entrypoint;
   std::map<std::string, std::string> env;
@@ -26,6 +35,7 @@ struct CreateSpec {
   std::map<std::string, std::string> resource_limits;
   std::optional<int64_t> timeout_seconds;  // none: lives until deleted
   std::optional<Platform> platform;        // none: no constraint
+  std::vector<VolumeMount> volumes;
   bool readonly_root = false;
   bool secure_access = false;               // its ports ask for a token or a signed route
   std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
@@ -45,6 +55,7 @@ struct Sandbox {
   std::map<std::string, std::string> env;  // the request's own, not the image's
   std::optional<Platform> platform;
   wire::Limits limits;
+  std::vector<wire::Volume> volumes;
   bool readonly_root = false;
   std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
   std::string secure_token;  // what its ports ask for, where no signature is given; empty: nothing

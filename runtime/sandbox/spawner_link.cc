@@ -119,6 +119,26 @@ void SpawnerLink::ListLayers(Done<std::vector<wire::LayerId>> done) {
   client_->ListLayers(std::move(done));
 }
 
+void SpawnerLink::MakeVolume(const std::string& name, Finished done) {
+  if (!usable()) return Refuse(std::move(done));
+  client_->MakeVolume(name, std::move(done));
+}
+
+void SpawnerLink::RemoveVolume(const std::string& name, Finished done) {
+  if (!usable()) return Refuse(std::move(done));
+  client_->RemoveVolume(name, std::move(done));
+}
+
+void SpawnerLink::VolumeUse(const std::string& name, Done<wire::VolumeUse> done) {
+  if (!usable()) return Refuse(std::move(done));
+  client_->VolumeUse(name, std::move(done));
+}
+
+void SpawnerLink::CheckVolume(const wire::Volume& volume, Finished done) {
+  if (!usable()) return Refuse(std::move(done));
+  client_->CheckVolume(volume, std::move(done));
+}
+
 void SpawnerLink::Stop(Finished done) {
   if (!usable()) return Refuse(std::move(done));
   // Nothing may be sent behind it: what a closing Unix socket has not read makes the kernel throw

@@ -52,8 +52,16 @@ std::string EncodeSpec(const Sandbox& s) {
         {"rbps", s.limits.io_read_bps},
         {"wbps", s.limits.io_write_bps},
         {"riops", s.limits.io_read_iops},
-        {"wiops", s.limits.io_write_iops}}},
+        {"wiops", s.limits.io_write_iops},
+        {"disk", s.limits.disk_bytes}}},
   };
+  for (const wire::Volume& volume : s.volumes) {
+    spec["volumes"].push_back({{"host", volume.kind == wire::Volume::Kind::kHost},
+                               {"source", volume.source},
+                               {"sub", volume.sub_path},
+                               {"target", volume.target},
+                               {"ro", volume.read_only}});
+  }
   if (s.readonly_root) spec["readonly_root"] = true;
   if (!s.secure_token.empty()) spec["secure_token"] = s.secure_token;
   if (s.renew_by_seconds) spec["renew_by"] = *s.renew_by_seconds;
@@ -80,8 +88,20 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     limits.at("wbps").get_to(s->limits.io_write_bps);
     limits.at("riops").get_to(s->limits.io_read_iops);
     limits.at("wiops").get_to(s->limits.io_write_iops);
+    // Absent in records of before there was one.
+    s->limits.disk_bytes = limits.value("disk", uint64_t{0});
     s->readonly_root = spec.value("readonly_root", false);
     s->secure_token = spec.value("secure_token", std::string());
+    if (const auto volumes = spec.find("volumes"); volumes != spec.end()) {
+      for (const json& item : *volumes) {
+        wire::Volume& volume = s->volumes.emplace_back();
+        if (item.at("host").get<bool>()) volume.kind = wire::Volume::Kind::kHost;
+        item.at("source").get_to(volume.source);
+        item.at("sub").get_to(volume.sub_path);
+        item.at("target").get_to(volume.target);
+        item.at("ro").get_to(volume.read_only);
+      }
+    }
     if (const auto by = spec.find("renew_by"); by != spec.end()) {
       s->renew_by_seconds = by->get<int64_t>();
     }

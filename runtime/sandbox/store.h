@@ -38,6 +38,9 @@ class Store {
   Status Remove(const std::string& id);
   Status RemoveAll();
 
+  // For tables beside this one.
+  sqlite::Db& db() { return db_; }
+
  private:
   Store(sqlite::Db db, sqlite::Stmt insert, sqlite::Stmt update, sqlite::Stmt remove)
       : db_(std::move(db)),

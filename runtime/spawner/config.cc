@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "runtime/base/sys.h"
+#include "runtime/wire/volume.h"
 
 namespace atl::spawner {
 namespace {
@@ -107,6 +108,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     } else if (flag == "--user") {
       ATOLL_TRY(LookUpUser(value, &config));
       user_given = true;
+    } else if (flag == "--cgroup") {
+      config.cgroup = value;
     } else if (flag == "--execd") {
       config.execd = value;
     } else if (flag == "--unpack") {
@@ -115,6 +118,14 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       std::from_chars(value.data(), value.data() + value.size(), config.ready_fd);
     } else if (flag == "--capabilities") {
       ATOLL_ASSIGN(config.capabilities, ParseCapabilities(value));
+    } else if (flag == "--host-path") {
+      if (!wire::PlainAbsolutePath(value)) {
+        return Fail(Code::kInvalidArgument,
+                    "--host-path '" + std::string(value) +
+                        "': use an absolute path other than /, without '.', '..', '//' and a slash "
+                        "at the end");
+      }
+      config.host_paths.emplace_back(value);
     } else {
       return Fail(Code::kInvalidArgument, "unknown flag " + std::string(flag));
     }
@@ -122,7 +133,11 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   if (!config.data_dir.starts_with('/') || !config.run_dir.starts_with('/') || !user_given) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
-                "[--unpack PATH] [--capabilities LIST] [--ready-fd N]");
+                "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… "
+                "[--cgroup /PATH] [--ready-fd N]");
+  }
+  if (!config.cgroup.empty() && !config.cgroup.starts_with('/')) {
+    return Fail(Code::kInvalidArgument, "--cgroup '" + config.cgroup + "' must start with '/'");
   }
   return config;
 }

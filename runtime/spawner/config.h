@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/base/result.h"
 
@@ -29,17 +30,20 @@ constexpr uid_t SandboxIdBase(uint32_t instance, uint32_t slot) {
 struct Config {
   std::string data_dir;
   std::string run_dir;
+  std::string cgroup;  // delegated by systemd, as a path in the v2 hierarchy; empty: none
   uid_t daemon_uid = 0;
   gid_t daemon_gid = 0;
   std::string program;  // our own path at start: an upgrade puts the new file there
-  std::string execd;    // path of the programs to run; beside our own by default
+  // What host paths of volumes lie beneath: plain absolute paths, none by default.
+  std::vector<std::string> host_paths;
+  std::string execd;  // path of the programs to run; beside our own by default
   std::string unpack;
   int ready_fd = -1;          // one byte is written here once requests are answered
   uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
-//        [--capabilities cap_chown,…]
+//        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH]
 Result<Config> ParseCommandLine(int argc, char** argv);
 
 }  // namespace atl::spawner

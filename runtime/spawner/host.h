@@ -21,6 +21,7 @@ struct Host {
       devices;      // where the template of /dev is mounted, in the spawner's own mount namespace
   UniqueFd execd;   // sealed memfd, executable, not readable by sandboxes
   UniqueFd unpack;  // the program file
+  int host_mounts = -1;       // the host's mount namespace; borrowed
   UniqueFd namespace_limits;  // /proc/sys/user, see SealNamespaceLimits
   BpfProgram filter;
   std::string

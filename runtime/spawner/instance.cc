@@ -24,9 +24,9 @@ bool Lock(int fd) {
 }
 
 // A process of that number's sandboxes is still alive.
-bool Populated(const std::string& cgroup_mount, uint32_t number) {
-  const auto events = sys::ReadFileAt(
-      AT_FDCWD, cgroup_mount + "/atoll" + std::to_string(number) + "/cgroup.events", 4096);
+bool Populated(const std::string& cgroup_base, uint32_t number) {
+  const auto events =
+      sys::ReadFileAt(AT_FDCWD, cgroup_base + "/" + GroupName(number) + "/cgroup.events", 4096);
   return events && events->find("populated 1") != std::string::npos;
 }
 
@@ -37,7 +37,11 @@ bool Exists(const std::string& path) {
 
 }  // namespace
 
-Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount) {
+std::string GroupName(uint32_t instance) {
+  return "atoll" + std::to_string(instance);
+}
+
+Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
   // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
   // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
@@ -47,7 +51,7 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
       ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
       ATOLL_ASSIGN(const std::string owner, sys::ReadAll(file.get(), PATH_MAX));
-      const bool alive = Populated(cgroup_mount, number);
+      const bool alive = Populated(cgroup_base, number);
       const bool fits = (pass == Pass::kOurs && owner == run_dir) ||
                         (pass == Pass::kUnowned && owner.empty() && !alive) ||
                         (pass == Pass::kLeft && (!alive || !Exists(owner)));

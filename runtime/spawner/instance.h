@@ -15,10 +15,13 @@ struct Instance {
   UniqueFd lock;  // held for life; released by the kernel if we are killed
 };
 
+// "atoll0"
+std::string GroupName(uint32_t instance);
+
 // The number that `run_dir` had before, if nobody else holds it; else one that nobody has had since
 // boot; else one that nobody holds and whose sandboxes are dead, or can never be adopted again
-// because their run directory is gone. What the last owner left in cgroups (below `cgroup_mount`)
-// is for Sandboxes::Adopt.
-Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_mount);
+// because their run directory is gone. What the last owner left in cgroups (below `cgroup_base`,
+// where groups are called as GroupName says) is for Sandboxes::Adopt.
+Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base);
 
 }  // namespace atl::spawner

@@ -14,6 +14,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/projects.h"
 
 namespace atl::spawner {
 namespace {
@@ -25,6 +26,10 @@ void EmptyTrash(int trash) {
     return;
   }
   for (const std::string& name : *names) {
+    // Before, not after: an id with nothing charged to it is given to the slot's next upper.
+    if (auto top = sys::OpenAt(trash, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {
+      ForgetProject(top->get());
+    }
     const Status removed = sys::RemoveTree(trash, name);
     if (!removed) LogLine(LogLevel::kError, "cannot delete").Add("name", name).Add(removed.error());
   }

@@ -13,12 +13,15 @@
 
 #include "cgroup/host.h"
 #include "runtime/base/log.h"
+#include "runtime/base/notify.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/cgroup_holder.h"
 #include "runtime/spawner/config.h"
 #include "runtime/spawner/device_template.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
 #include "runtime/spawner/server.h"
+#include "runtime/spawner/store_image.h"
 
 namespace atl::spawner {
 namespace {
@@ -57,6 +60,7 @@ Status Upgrade(const Config& config, int host_mounts, char** argv) {
     }
   }
   arguments.push_back(nullptr);
+  NotifySystemd(ReloadingState());
   LogLine(LogLevel::kInfo, "executing the new program").Add("path", config.program);
   ::execv(config.program.c_str(), arguments.data());
   return FailSys("execv " + config.program);
@@ -71,28 +75,26 @@ Status EnterOwnMountNamespace() {
   return {};
 }
 
-Status Serve(const Config& config, char** argv) {
-  ATOLL_TRY(MakeRunDirectories(config.run_dir));
-  ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
-  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, cgroups.unified));
-  ATOLL_ASSIGN(cgroup::Tree tree,
-               cgroup::Tree::Create(cgroups, "atoll" + std::to_string(instance.number),
-                                    cgroup::DiskOf(config.data_dir)));
-  // The janitor needs the store only, and none of what is opened below.
+// Everything that it has open is closed when it returns.
+Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
+                               const std::string& base, uint32_t instance, int host_mounts) {
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
+  ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, GroupName(instance),
+                                                       cgroup::DiskOf(store.path())));
+  // The janitor needs the store only, and none of what is opened below.
   ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
-  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
   ATOLL_TRY(EnterOwnMountNamespace());
   // Opened again, so that the descriptor's mount is one of this namespace and can be cloned.
   ATOLL_ASSIGN(store, Store::Open(config.data_dir));
 
   Host host{.config = config,
-            .instance = instance.number,
+            .instance = instance,
             .cgroups = std::move(tree),
             .store = std::move(store),
             .devices = config.run_dir + "/spawner/dev",
             .execd = {},
             .unpack = {},
+            .host_mounts = host_mounts,
             .namespace_limits = {},
             .filter = BuildSandboxFilter(),
             .staging = config.run_dir + "/spawner/staging"};
@@ -106,14 +108,32 @@ Status Serve(const Config& config, char** argv) {
   Server server(host, poller, std::move(janitor), std::move(records));
   ATOLL_TRY(server.Start());
   LogLine(LogLevel::kInfo, "ready")
-      .Add("instance", instance.number)
-      .Add("cgroups", cgroups.v2 ? "v2" : "hybrid");
+      .Add("instance", instance)
+      .Add("cgroups", cgroups.v2 ? "v2" : "hybrid")
+      .Add("disk_limits", host.store.HasQuota() ? "yes" : "no");
+  NotifySystemd("READY=1");
   if (config.ready_fd >= 0) {
     ATOLL_TRY(sys::WriteAll(config.ready_fd, "+"));
     ::close(config.ready_fd);
   }
-  ATOLL_ASSIGN(const Server::End end, server.Run());
+  return server.Run();
+}
+
+Status Serve(const Config& config, char** argv) {
+  ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
+  ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
+  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
+  // On the host's side: it outlives this process, as sandboxes do.
+  ATOLL_TRY(MountStore(config.data_dir));
+  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
+  ATOLL_ASSIGN(const Server::End end,
+               ServeStore(config, cgroups, base, instance.number, host_mounts.get()));
   if (end == Server::End::kUpgrade) return Upgrade(config, host_mounts.get(), argv);
+  if (::setns(host_mounts.get(), CLONE_NEWNS) != 0) return FailSys("setns mount");
+  if (const Status unmounted = UnmountStore(config.data_dir); !unmounted) {
+    LogLine(LogLevel::kWarning, "the store is left mounted").Add(unmounted.error());
+  }
   // Stopped for good: the number is free for another daemon.
   if (::ftruncate(instance.lock.get(), 0) != 0) return FailSys("ftruncate instance");
   return {};
@@ -127,6 +147,11 @@ int main(int argc, char** argv) {
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(022);
+  if (argc == 2 && std::string_view(argv[1]) == "hold") {
+    const Status held = spawner::HoldCgroup();
+    LogLine(LogLevel::kError, "cannot hold the cgroup").Add(held.error());
+    return 1;
+  }
   const auto config = spawner::ParseCommandLine(argc, argv);
   if (!config) {
     LogLine(LogLevel::kError, "bad command line").Add(config.error());

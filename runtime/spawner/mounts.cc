@@ -35,8 +35,10 @@ Result<UniqueFd> CloneMount(int dirfd, const char* path, bool recursive) {
   return mount;
 }
 
-Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive) {
+Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive,
+                          uint64_t propagation) {
   mount_attr attributes{};
+  attributes.propagation = propagation;
   attributes.attr_set = set;
   if (user_namespace >= 0) {
     attributes.attr_set |= MOUNT_ATTR_IDMAP;

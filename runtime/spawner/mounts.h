@@ -20,7 +20,9 @@ Result<UniqueFd> NewMount(const char* type, const MountOptions& options, uint64_
 // `recursive`.
 Result<UniqueFd> CloneMount(int dirfd, const char* path, bool recursive);
 // Adds attributes to a (detached) mount; id-maps it through `user_namespace` if that is not -1.
-Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive);
+// `propagation`: MS_PRIVATE and the like, 0 leaves it.
+Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive,
+                          uint64_t propagation = 0);
 // Attaches a detached mount onto `target` (an O_PATH descriptor).
 Status Attach(int mount, int target, const char* what);
 

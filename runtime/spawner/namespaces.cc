@@ -27,6 +27,16 @@ std::string ProcPath(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
+std::string LineOf(IdMap map) {
+  return std::to_string(map.inside) + " " + std::to_string(map.outside) + " " +
+         std::to_string(kIdsPerSandbox);
+}
+
+Status WriteIdMaps(pid_t pid, const std::string& uid_map, const std::string& gid_map) {
+  ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "uid_map"), uid_map));
+  return sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "gid_map"), gid_map);
+}
+
 void Reap(pid_t pid) {
   int status;
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
@@ -64,19 +74,22 @@ Result<pid_t> Clone(uint64_t flags) {
 }
 
 Status WriteIdMaps(pid_t pid, IdMap map) {
-  const std::string line = std::to_string(map.inside) + " " + std::to_string(map.outside) + " " +
-                           std::to_string(kIdsPerSandbox);
-  ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "uid_map"), line));
-  return sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "gid_map"), line);
+  const std::string line = LineOf(map);
+  return WriteIdMaps(pid, line, line);
 }
 
 Result<UniqueFd> MakeUserNamespace(IdMap map) {
+  const std::string line = LineOf(map);
+  return MakeUserNamespace(line, line);
+}
+
+Result<UniqueFd> MakeUserNamespace(const std::string& uid_map, const std::string& gid_map) {
   ATOLL_ASSIGN(const pid_t pid, StartIdle(CLONE_NEWUSER));
   const auto end = Cleanup([pid] {
     ::kill(pid, SIGKILL);
     Reap(pid);
   });
-  ATOLL_TRY(WriteIdMaps(pid, map));
+  ATOLL_TRY(WriteIdMaps(pid, uid_map, gid_map));
   return sys::Open(ProcPath(pid, "ns/user"), O_RDONLY);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
@@ -19,6 +20,8 @@ struct IdMap {
 
 // A user namespace with one map of kIdsPerSandbox ids, for uids and gids alike.
 Result<UniqueFd> MakeUserNamespace(IdMap map);
+// The same with lines as /proc/PID/uid_map and gid_map take them.
+Result<UniqueFd> MakeUserNamespace(const std::string& uid_map, const std::string& gid_map);
 
 // For a process that has just entered a user namespace, with all capabilities: every limit in its
 // /proc/sys/user becomes 0, so that no process in it will ever create a namespace, whatever a

@@ -8,6 +8,7 @@
 #include "runtime/spawner/root_steps.h"
 #include "runtime/spawner/slot_mounts.h"
 #include "runtime/spawner/vfork_clone.h"
+#include "runtime/spawner/volume_mounts.h"
 
 namespace atl::spawner {
 namespace {
@@ -25,20 +26,25 @@ struct RootStep {
   Status (*run)(RootState&);
 };
 constexpr RootStep kSteps[] = {
-    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},    {Step::kOverlay, MountOverlay},
-    {Step::kMounts, MoveMounts}, {Step::kPivot, PivotRoot},
+    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
+    {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes}, {Step::kPivot, PivotRoot},
 };
 
 struct Start {
   const Host* host;
   const wire::Plan* plan;
+  const std::vector<VolumeSource>* volumes;
   int execd;
   RootReport* report;
   int64_t began_us;
 };
 
 Status RunSteps(const Start& start) {
-  RootState state{.host = start.host, .plan = start.plan, .execd = start.execd, .root = {}};
+  RootState state{.host = start.host,
+                  .plan = start.plan,
+                  .volumes = start.volumes,
+                  .execd = start.execd,
+                  .root = {}};
   // The first step's time has the clone in it.
   int64_t then = start.began_us;
   for (const RootStep& step : kSteps) {
@@ -59,7 +65,8 @@ void RunChild(void* argument) {
 
 }  // namespace
 
-RootReport MountRoot(const Host& host, const wire::Plan& plan, pid_t execd) {
+RootReport MountRoot(const Host& host, const wire::Plan& plan,
+                     const std::vector<VolumeSource>& volumes, pid_t execd) {
   RootReport report;
   report.step = Step::kEnter;
   const int64_t began_us = SystemClock().BootMicros();
@@ -68,7 +75,7 @@ RootReport MountRoot(const Host& host, const wire::Plan& plan, pid_t execd) {
     report.status = Fail(pidfd.error());
     return report;
   }
-  Start start{&host, &plan, pidfd->get(), &report, began_us};
+  Start start{&host, &plan, &volumes, pidfd->get(), &report, began_us};
   const auto child = Vfork(0, -1, RunChild, &start);
   if (!child) report.status = Fail(child.error());
   return report;

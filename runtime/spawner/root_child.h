@@ -6,9 +6,12 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
+#include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
 
@@ -20,8 +23,9 @@ struct RootReport {
   wire::StepMicros micros{};             // durations of its own steps
 };
 
-// `execd`: process 1 of the slot. Returns when the steps have ended; the child's exit is the
-// caller's to reap.
-RootReport MountRoot(const Host& host, const wire::Plan& plan, pid_t execd);
+// `execd`: process 1 of the slot. `volumes`: of the plan's volumes, borrowed. Returns when the
+// steps have ended; the child's exit is the caller's to reap.
+RootReport MountRoot(const Host& host, const wire::Plan& plan,
+                     const std::vector<VolumeSource>& volumes, pid_t execd);
 
 }  // namespace atl::spawner

@@ -2,9 +2,12 @@
 // namespace, in which nothing propagates to the host.
 #pragma once
 
+#include <vector>
+
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
+#include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::spawner {
@@ -13,8 +16,9 @@ namespace atl::spawner {
 struct RootState {
   const Host* host = nullptr;
   const wire::Plan* plan = nullptr;
-  int execd = -1;  // pidfd
-  UniqueFd root;   // the mounted root, O_PATH
+  const std::vector<VolumeSource>* volumes = nullptr;  // one for each of the plan's
+  int execd = -1;                                      // pidfd
+  UniqueFd root;                                       // the mounted root, O_PATH
 };
 
 Status WriteEtc(RootState& state);      // host name; hostname, hosts, resolv.conf

@@ -107,11 +107,18 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
     // Answered only when nothing of it is left.
     Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
   };
-  Status limited = host_.cgroups.SetLimits(SlotGroup(plan.slot), slot->limits, plan.limits);
+  Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
   if (!limited) return fail(std::move(limited), Step::kLimits);
 
-  RootReport report = MountRoot(host_, plan, slot->execd);
+  std::vector<VolumeSource> volumes;
+  if (!plan.volumes.empty()) {
+    auto opened = OpenVolumeSources(host_, plan.volumes, host_.IdBase(plan.slot));
+    lap(Step::kVolumes);
+    if (!opened) return fail(Fail(std::move(opened).error()), Step::kVolumes);
+    volumes = std::move(*opened);
+  }
+  RootReport report = MountRoot(host_, plan, volumes, slot->execd);
   for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
   if (!report.status) return fail(std::move(report.status), report.step);
   then = clock.BootMicros();
@@ -130,12 +137,19 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   done(outcome);
 }
 
+Status Sandboxes::ChangeLimits(uint32_t slot, const wire::Limits& now,
+                               const wire::Limits& next) const {
+  if (now.disk_bytes != next.disk_bytes) {
+    ATOLL_TRY(host_.store.LimitUpper(slot, next.disk_bytes));
+  }
+  return host_.cgroups.SetLimits(SlotGroup(slot), now, next);
+}
+
 Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
   Sandbox& sandbox = found->second;
-  ATOLL_TRY(
-      host_.cgroups.SetLimits(SlotGroup(sandbox.record.sandbox.slot), sandbox.limits, limits));
+  ATOLL_TRY(ChangeLimits(sandbox.record.sandbox.slot, sandbox.limits, limits));
   sandbox.limits = limits;
   return {};
 }

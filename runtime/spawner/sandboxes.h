@@ -82,6 +82,7 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
+  Status ChangeLimits(uint32_t slot, const wire::Limits& now, const wire::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);

@@ -65,7 +65,8 @@ Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
             connection_.reset();
             listener_.reset();
           }),
-      unpacks_(host, poller) {
+      unpacks_(host, poller),
+      volume_uses_(host) {
   sandboxes_.SetSlots(&slots_);
 }
 
@@ -162,7 +163,7 @@ void Server::OnSignal() {
       continue;
     }
     if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
-        slots_.OnChildExit(pid)) {
+        slots_.OnChildExit(pid) || volume_uses_.OnChildExit(pid)) {
       continue;
     }
     if (pid == janitor_.pid()) {
@@ -235,6 +236,11 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
       reply.layers = std::move(*layers);
       return Send(connection, reply);
     }
+    case wire::RequestType::kMakeVolume:
+    case wire::RequestType::kRemoveVolume:
+    case wire::RequestType::kVolumeUse:
+    case wire::RequestType::kCheckVolume:
+      return HandleVolume(request);
     case wire::RequestType::kStop:
       ending_ = true;
       return sandboxes_.DestroyAll([this, done](const Status& status) {
@@ -306,6 +312,7 @@ wire::Reply Server::Hello() const {
   reply.instance = host_.instance;
   reply.cgroup_v2 = host_.cgroups.host().v2;
   reply.limits_available = host_.cgroups.host().limits;
+  if (host_.store.HasQuota()) reply.limits_available.emplace_back("disk");
   reply.sandboxes = sandboxes_.List();
   reply.cgroup_path = host_.cgroups.path();
   return reply;

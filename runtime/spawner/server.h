@@ -11,6 +11,7 @@
 #include "runtime/spawner/sandboxes.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/spawner/unpacks.h"
+#include "runtime/spawner/volume_use.h"
 #include "runtime/wire/spawner.h"
 
 namespace atl::spawner {
@@ -32,6 +33,7 @@ class Server {
   void CloseConnection();
   void Handle(const wire::Request& request, std::vector<UniqueFd> fds);
   void HandleBuild(const wire::Request& request);
+  void HandleVolume(const wire::Request& request);
   void HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds);
   wire::Reply Hello() const;
   // To the connection that asked: a reply to an earlier daemon's request is dropped.
@@ -45,6 +47,7 @@ class Server {
   Sandboxes sandboxes_;
   Slots slots_;
   Unpacks unpacks_;
+  VolumeUses volume_uses_;
   UniqueFd listener_;
   UniqueFd signals_;
   UniqueFd connection_;

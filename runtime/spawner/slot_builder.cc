@@ -37,7 +37,9 @@ class Build {
 
   Status Run(const wire::Limits& limits, int control, int listener) {
     ATOLL_TRY(Timed(Step::kCgroup, [&] { return MakeGroup(limits); }));
-    ATOLL_TRY(Timed(Step::kUpper, [&] { return host_.store.CreateUpper(number_); }));
+    ATOLL_TRY(Timed(Step::kUpper, [&] {
+      return host_.store.CreateUpper(host_.instance, number_, limits.disk_bytes);
+    }));
     ATOLL_TRY(Timed(Step::kIds, [&] { return MakeUserNamespaces(); }));
     return StartExecd(control, listener);
   }

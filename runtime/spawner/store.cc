@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +11,10 @@
 #include <cerrno>
 #include <charconv>
 
+#include "runtime/base/project_quota.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
+#include "runtime/spawner/projects.h"
 
 namespace atl::spawner {
 namespace {
@@ -47,6 +50,12 @@ Status SpreadDirectories(int dir, const char* name) {
   return {};
 }
 
+Error NoQuota(const std::string& path) {
+  return Error(Code::kFailedPrecondition, "disk limit: the file system of " + path +
+                                              " enforces no project quotas; run 'atolld storage "
+                                              "init', or mount XFS or ext4 there with prjquota");
+}
+
 Status CreateSkeleton(int tree) {
   ATOLL_TRY(EnsureOwned(tree, "skeleton", 0755));
   ATOLL_ASSIGN(const UniqueFd root, sys::OpenAt(tree, "skeleton", kDir));
@@ -67,13 +76,19 @@ Result<Store> Store::Open(const std::string& data_dir) {
   if (::fchmod(root.get(), 0700) != 0 || ::fchown(root.get(), 0, 0) != 0) {
     return FailSys("chmod " + path);
   }
+  // Shared: it keeps nobody out but `atolld storage init`, which wants it alone.
+  if (::flock(root.get(), LOCK_SH | LOCK_NB) != 0) {
+    return FailSys("flock " + path + " ('atolld storage init' is at work there)");
+  }
+  ATOLL_TRY(sys::EnsureDirAt(root.get(), "volumes", 0700));
   ATOLL_TRY(EnsureOwned(root.get(), "fs", 0755));
   ATOLL_ASSIGN(UniqueFd tree, sys::OpenAt(root.get(), "fs", kDir));
   ATOLL_TRY(EnsureOwned(tree.get(), "layers", 0755));
   ATOLL_TRY(EnsureOwned(tree.get(), "uppers", 0755));
   ATOLL_TRY(SpreadDirectories(tree.get(), "uppers"));
   ATOLL_TRY(CreateSkeleton(tree.get()));
-  return Store(std::move(root), std::move(tree), path);
+  const bool has_quota = quota::Enforced(root.get());
+  return Store(std::move(root), std::move(tree), path, has_quota);
 }
 
 std::string Store::LayerPath(wire::LayerId layer) {
@@ -84,6 +99,10 @@ std::string Store::PartialLayerPath(wire::LayerId layer) {
 }
 std::string Store::UpperPath(uint32_t slot) {
   return "fs/uppers/s" + std::to_string(slot);
+}
+
+std::string Store::VolumeDirectory(const std::string& name) {
+  return "volumes/" + name;
 }
 
 bool Store::HasLayer(wire::LayerId layer) const {
@@ -131,11 +150,40 @@ Result<std::vector<wire::LayerId>> Store::Layers() const {
   return layers;
 }
 
-Status Store::CreateUpper(uint32_t slot) const {
+Status Store::MakeVolume(const std::string& name) const {
+  const std::string path = VolumeDirectory(name);
+  if (::mkdirat(root_.get(), path.c_str(), 0700) != 0) return FailSys("mkdir " + path);
+  // Whoever the sandbox runs as may write, as in an emptyDir of Kubernetes; nobody else comes near.
+  ATOLL_TRY(EnsureOwned(root_.get(), path, 0777));
+  ATOLL_ASSIGN(const UniqueFd volume, sys::OpenAt(root_.get(), path, kDir));
+  if (::fsync(volume.get()) != 0) return FailSys("fsync " + path);
+  return SyncVolumes();
+}
+
+Status Store::SyncVolumes() const {
+  ATOLL_ASSIGN(const UniqueFd volumes, sys::OpenAt(root_.get(), "volumes", kDir));
+  if (::fsync(volumes.get()) != 0) return FailSys("fsync volumes");
+  return {};
+}
+
+Status Store::CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes) const {
   const std::string path = UpperPath(slot);
   ATOLL_TRY(EnsureOwned(root_.get(), path, 0755));
+  if (has_quota_) {
+    // Before the two are made, which inherit it.
+    ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(root_.get(), path, kDir));
+    ATOLL_TRY(AssignProject(directory.get(), instance, slot, disk_bytes));
+  } else if (disk_bytes != 0) {
+    return Fail(NoQuota(path_));
+  }
   ATOLL_TRY(EnsureOwned(root_.get(), path + "/upper", 0755));
   return EnsureOwned(root_.get(), path + "/work", 0755);
+}
+
+Status Store::LimitUpper(uint32_t slot, uint64_t disk_bytes) const {
+  if (!has_quota_) return Fail(NoQuota(path_));
+  ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(root_.get(), UpperPath(slot), kDir));
+  return LimitProject(directory.get(), disk_bytes);
 }
 
 }  // namespace atl::spawner

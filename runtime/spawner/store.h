@@ -1,10 +1,11 @@
 // The spawner's part of the data directory, which nobody else can enter:
 //
-//   <data_dir>/store/         root, 0700
+//   <data_dir>/store/         root, 0700; may be a mount of its own, see store_image.h
 //     fs/                     kStoreIdBase: the tree that sandboxes see, id-mapped, in their builds
 //       layers/<n>/           published layers;  <n>.partial: being extracted
 //       uppers/s<slot>/{upper,work}
 //       skeleton/             bottom layer of every root: what images may lack
+//     volumes/<name>/         kStoreIdBase: named volumes, each mounted by itself
 //     trash/                  what the janitor deletes
 #pragma once
 
@@ -20,7 +21,7 @@ namespace atl::spawner {
 
 class Store {
  public:
-  // Creates what is missing.
+  // Creates what is missing, and holds a shared flock(2) on root() while it lives.
   static Result<Store> Open(const std::string& data_dir);
 
   int root() const { return root_.get(); }  // <data_dir>/store
@@ -34,21 +35,36 @@ class Store {
   Status PublishLayer(wire::LayerId layer) const;
   Result<std::vector<wire::LayerId>> Layers() const;
 
-  // upper and work directories of a slot.
-  Status CreateUpper(uint32_t slot) const;
+  // An empty directory of that name, durable. kAlreadyExists: there is one.
+  Status MakeVolume(const std::string& name) const;
+  // Makes it durable that one has come or gone.
+  Status SyncVolumes() const;
+
+  // Whether disk limits can be kept here: its file system enforces project quotas.
+  bool HasQuota() const { return has_quota_; }
+  // upper and work directories of a slot of this instance, with a disk limit (0: none) on both
+  // together. kFailedPrecondition: a limit, and no quota to keep it with.
+  Status CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes) const;
+  // Another limit for what is there.
+  Status LimitUpper(uint32_t slot, uint64_t disk_bytes) const;
 
   // Paths relative to root(), for the janitor.
   static std::string LayerPath(wire::LayerId layer);
   static std::string PartialLayerPath(wire::LayerId layer);
   static std::string UpperPath(uint32_t slot);
+  static std::string VolumeDirectory(const std::string& name);
 
  private:
-  Store(UniqueFd root, UniqueFd tree, std::string path)
-      : root_(std::move(root)), tree_(std::move(tree)), path_(std::move(path)) {}
+  Store(UniqueFd root, UniqueFd tree, std::string path, bool has_quota)
+      : root_(std::move(root)),
+        tree_(std::move(tree)),
+        path_(std::move(path)),
+        has_quota_(has_quota) {}
 
   UniqueFd root_;
   UniqueFd tree_;
   std::string path_;
+  bool has_quota_;
 };
 
 }  // namespace atl::spawner

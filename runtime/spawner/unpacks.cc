@@ -17,6 +17,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/wire/spawner.h"
+#include "runtime/wire/start.h"
 
 namespace atl::spawner {
 namespace {
@@ -86,7 +87,13 @@ void Unpacks::Start(const char* mode, UniqueFd input, UniqueFd output, Done done
     go->write.reset();
     Child(host_, mode, go->read.get(), input.get(), output.get(), report->write.get());
   }
-  const Status mapped = WriteIdMaps(*pid, {0, kStoreIdBase});
+  Status mapped = WriteIdMaps(*pid, {0, kStoreIdBase});
+  // As its unit's servant this process may be the host's last to be killed for memory: not so what
+  // reads a stranger's archive.
+  if (mapped) {
+    mapped = sys::WriteFileAt(AT_FDCWD, "/proc/" + std::to_string(*pid) + "/oom_score_adj",
+                              wire::kOomScore);
+  }
   Run run;
   run.done = std::move(done);
   if (mapped) {

@@ -11,6 +11,7 @@ void Encode(Writer& writer, const Limits& limits) {
   writer.U64(limits.io_write_bps);
   writer.U32(limits.io_read_iops);
   writer.U32(limits.io_write_iops);
+  writer.U64(limits.disk_bytes);
 }
 
 Limits DecodeLimits(Reader& reader) {
@@ -23,6 +24,7 @@ Limits DecodeLimits(Reader& reader) {
   limits.io_write_bps = reader.U64();
   limits.io_read_iops = reader.U32();
   limits.io_write_iops = reader.U32();
+  limits.disk_bytes = reader.U64();
   return limits;
 }
 
@@ -37,6 +39,7 @@ std::string EncodePlan(const Plan& plan) {
   writer.Text(plan.resolv_conf);
   writer.U64(plan.shm_bytes);
   Encode(writer, plan.limits);
+  writer.Each(plan.volumes, [&](const Volume& volume) { Encode(writer, volume); });
   return writer.Take();
 }
 
@@ -52,7 +55,9 @@ Result<Plan> DecodePlan(std::string_view bytes) {
   plan.resolv_conf = reader.Text();
   plan.shm_bytes = reader.U64();
   plan.limits = DecodeLimits(reader);
+  reader.Each(kMaxVolumes, [&] { plan.volumes.push_back(DecodeVolume(reader)); });
   if (!reader.complete()) return Fail(Code::kInvalidArgument, "plan: malformed");
+  for (const Volume& volume : plan.volumes) ATOLL_TRY(CheckForm(volume));
   return plan;
 }
 

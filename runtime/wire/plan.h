@@ -1,5 +1,5 @@
 // The plan: all that the spawner needs to build one sandbox. Data only; what only the spawner may
-// decide (capabilities, seccomp, user namespace, id range, mounts) is not in it.
+// decide (capabilities, seccomp, user namespace, id range, where host paths may lie) is not in it.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/volume.h"
 
 namespace atl::wire {
 
@@ -21,6 +22,7 @@ struct Limits {
   uint64_t io_write_bps = 0;
   uint32_t io_read_iops = 0;
   uint32_t io_write_iops = 0;
+  uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
 };
 
 // Layers are numbered directories in the store.
@@ -38,6 +40,7 @@ struct Plan {
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
   uint64_t shm_bytes = 64 << 20;
   Limits limits;
+  std::vector<Volume> volumes;  // at most kMaxVolumes
 };
 inline constexpr size_t kMaxEtcFile = 8192;
 

@@ -9,9 +9,9 @@ constexpr uint32_t kMaxRecords = 8192;
 constexpr uint32_t kMaxNames = 64;
 
 constexpr std::array<std::string_view, static_cast<size_t>(Step::kCount)> kStepNames = {
-    "cgroup", "upper", "ids",     "clone",   "namespaces", "tree",  "proc",
-    "mask",   "user",  "rlimits", "seccomp", "exec",       "check", "limits",
-    "enter",  "etc",   "overlay", "mounts",  "pivot",      "gate",  "state"};
+    "cgroup",  "upper",   "ids",     "clone", "namespaces", "tree",   "proc",  "mask",
+    "user",    "rlimits", "seccomp", "exec",  "check",      "limits", "enter", "etc",
+    "overlay", "mounts",  "volumes", "pivot", "gate",       "state"};
 
 void PutLayers(Writer& writer, const std::vector<LayerId>& layers) {
   writer.Each(layers, [&](LayerId layer) { writer.U32(layer); });
@@ -64,6 +64,7 @@ std::string Request::Encode() const {
   wire::Encode(writer, limits);
   writer.U8(flag ? 1 : 0);
   writer.U32(layer);
+  writer.Text(volume);
   return writer.Take();
 }
 
@@ -79,8 +80,9 @@ Result<Request> DecodeRequest(std::string_view bytes) {
   request.limits = DecodeLimits(reader);
   request.flag = reader.U8() != 0;
   request.layer = reader.U32();
+  request.volume = reader.Text();
   if (!reader.complete() || type < static_cast<uint8_t>(RequestType::kHello) ||
-      type > static_cast<uint8_t>(RequestType::kStop)) {
+      type > static_cast<uint8_t>(RequestType::kCheckVolume)) {
     return Fail(Code::kInvalidArgument, "spawner request: malformed");
   }
   return request;
@@ -105,6 +107,9 @@ std::string Reply::Encode() const {
   for (uint32_t value : micros) writer.U32(value);
   writer.Text(text);
   PutLayers(writer, layers);
+  writer.U64(volume_use.bytes);
+  writer.U64(volume_use.entries);
+  writer.U8(volume_use.complete ? 1 : 0);
   return writer.Take();
 }
 
@@ -128,6 +133,9 @@ Result<Reply> DecodeReply(std::string_view bytes) {
   for (uint32_t& value : reply.micros) value = reader.U32();
   reply.text = reader.Text();
   reply.layers = GetLayers(reader, 1 << 20);
+  reply.volume_use.bytes = reader.U64();
+  reply.volume_use.entries = reader.U64();
+  reply.volume_use.complete = reader.U8() != 0;
   if (!reader.complete()) return Fail(Code::kInternal, "spawner reply: malformed");
   return reply;
 }

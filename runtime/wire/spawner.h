@@ -25,7 +25,7 @@
 
 namespace atl::wire {
 
-inline constexpr uint32_t kSpawnerProtocol = 2;
+inline constexpr uint32_t kSpawnerProtocol = 3;
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
 // Replies are larger: the answer to a hello lists every sandbox, some 150 bytes each.
@@ -45,17 +45,22 @@ enum class RequestType : uint8_t {
   kRemoveLayer = 10,  // layer
   kListLayers = 11,   // → layers (of published and unpublished ones)
   kStop = 12,         // destroy everything, answer, exit
+  kMakeVolume = 13,   // id: the name. An existing one is an error
+  kRemoveVolume = 14,  // id: the name. An absent one is not an error
+  kVolumeUse = 15,     // id: the name → volume_use
+  kCheckVolume = 16,   // volume: opened as a build would, missing directories made, and closed
 };
 
 struct Request {
   uint64_t number = 0;
   RequestType type = RequestType::kHello;
-  uint32_t slot = 0;  // kPrepareSlot, kDropSlot
-  std::string id;     // kLimits, kFreeze, kDestroy
-  std::string plan;   // kBuild: an encoded Plan
-  Limits limits;      // kLimits
-  bool flag = false;  // kFreeze: true freezes. kUnpack: false splits, true extracts
-  LayerId layer = 0;  // kPublishLayer, kRemoveLayer, kUnpack when it extracts
+  uint32_t slot = 0;   // kPrepareSlot, kDropSlot
+  std::string id;      // kLimits, kFreeze, kDestroy; of a volume its name
+  std::string plan;    // kBuild: an encoded Plan
+  Limits limits;       // kLimits
+  bool flag = false;   // kFreeze: true freezes. kUnpack: false splits, true extracts
+  LayerId layer = 0;   // kPublishLayer, kRemoveLayer, kUnpack when it extracts
+  std::string volume;  // kCheckVolume: an encoded Volume
 
   std::string Encode() const;
 };
@@ -84,6 +89,7 @@ enum class Step : uint8_t {
   kEtc,      // hostname, hosts, resolv.conf
   kOverlay,  // the root
   kMounts,   // /proc, /sys and /dev onto it
+  kVolumes,
   kPivot,
   kGate,   // execd is told
   kState,  // record
@@ -119,7 +125,7 @@ struct Reply {
   uint32_t protocol = 0;
   uint32_t instance = 0;
   bool cgroup_v2 = false;                     // false: the hybrid backend
-  std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io"
+  std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io", "disk"
   std::vector<SandboxRecord> sandboxes;
   std::vector<uint32_t> prepared_slots;
   std::string cgroup_path;  // of this instance, where the daemon may read usage
@@ -131,6 +137,8 @@ struct Reply {
   std::string text;
   // kListLayers
   std::vector<LayerId> layers;
+  // kVolumeUse
+  VolumeUse volume_use;
 
   std::string Encode() const;
 };

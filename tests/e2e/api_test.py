@@ -77,7 +77,9 @@ class Api(unittest.TestCase):
 
     def test_what_is_not_there_yet_is_501(self):
         for field in ({'networkPolicy': {'defaultAction': 'deny'}}, {'networkPolicy': {}},
-                      {'volumes': [{'name': 'v', 'mountPath': '/v', 'host': {'path': '/tmp'}}]},
+                      {'volumes': [{'name': 'v', 'mountPath': '/v', 'ossfs': {
+                          'bucket': 'bucket', 'endpoint': 'e', 'accessKeyId': 'i',
+                          'accessKeySecret': 's'}}]},
                       {'extensions': {'poolRef': 'p'}},
                       {'resourceLimits': {'gpu': '1'}}):
             with self.subTest(field=field):

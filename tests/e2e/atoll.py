@@ -79,6 +79,7 @@ class Daemon:
         self.log = self.top / 'atolld.log'
         self.process = None
         self.url = self.key = ''
+        self.configured_key = settings.get('server_api_key')  # else one that the daemon makes
         self.config = self.top / 'atoll.toml'
         self._write_config({'server_port': 0, 'storage_data_dir': str(self.data_dir),
                             'runtime_run_dir': str(self.run_dir), **settings})
@@ -114,7 +115,8 @@ class Daemon:
         if told['pid'] != self.process.pid:
             return False  # of the one before
         self.url = told['url']
-        self.key = pathlib.Path(told['key_file']).read_text(encoding='utf-8').strip()
+        self.key = self.configured_key or pathlib.Path(told['key_file']).read_text(
+            encoding='utf-8').strip()
         try:
             return self.request('GET', '/health')['status'] == 'healthy'
         except OSError:

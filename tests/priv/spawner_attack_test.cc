@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "runtime/spawner/config.h"
@@ -92,6 +93,34 @@ PRIV_TEST(SpawnerAttack, DevicesAndHandles) {
       "open-kmsg: ENOENT\n"
       "open-mem: ENOENT\n"
       "create-in-dev: EROFS\n");
+}
+
+// Without a quota behind it, the same answers: quota_test.cc plays it where there is one.
+PRIV_TEST(SpawnerAttack, FlagsAndProjectsOfFilesStayAsTheyAre) {
+  ExpectAttacks(
+      "chattr-image-dir: ENOTTY\n"
+      "chattr-own-dir: ENOTTY\n"
+      "project-image-dir: ENOTTY\n"
+      "project-image-file: ENOTTY\n"
+      "file-setattr: ENOSYS\n");
+}
+
+// What cannot be enforced is not ignored. That it can be is tested where the guest has it.
+PRIV_TEST(SpawnerAttack, ADiskLimitWithoutQuotasIsRefused) {
+  SpawnerFixture spawner;
+  const auto& available = spawner.hello().limits_available;
+  if (std::find(available.begin(), available.end(), "disk") != available.end()) return;
+  wire::Limits limits;
+  limits.disk_bytes = 1 << 30;
+  const Status refused = spawner.Prepare(1, limits);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+  EXPECT_NE(refused.error().message().find("atolld storage init"), std::string::npos);
+  ASSERT_TRUE(spawner.Prepare(1));
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  plan.limits = limits;
+  EXPECT_FALSE(spawner.Build(plan));
+  EXPECT_EQ(spawner.Run("echo without"), "without\n");
 }
 
 PRIV_TEST(SpawnerAttack, HostSettingsAreReadOnly) {

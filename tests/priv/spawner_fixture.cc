@@ -65,9 +65,11 @@ Result<UniqueFd> Listener() {
 
 }  // namespace
 
-SpawnerFixture::SpawnerFixture(const std::string& execd_variable)
-    : execd_(FromEnvironment(execd_variable)) {
+SpawnerFixture::SpawnerFixture(const std::string& execd_variable, const Furnish& furnish,
+                               std::vector<std::string> flags)
+    : execd_(FromEnvironment(execd_variable)), flags_(std::move(flags)) {
   fs::create_directories(data_dir());
+  if (furnish) furniture_ = furnish(data_dir());
   fs::create_directories(run_dir());
   StartProcess();
   MakeLayer(data_dir());
@@ -81,10 +83,24 @@ void SpawnerFixture::StartProcess() {
   if (pid_ == 0) {
     const int fd = ::fcntl(ready->write.get(), F_DUPFD, 3);
     const std::string spawner = FromEnvironment("ATOLL_SPAWNER");
-    ::execl(spawner.c_str(), "atoll-spawner", "--data-dir", data_dir().c_str(), "--run-dir",
-            run_dir().c_str(), "--user", "nobody", "--execd", execd_.c_str(), "--unpack",
-            FromEnvironment("ATOLL_UNPACK").c_str(), "--ready-fd", std::to_string(fd).c_str(),
-            nullptr);
+    std::vector<std::string> arguments = {"atoll-spawner",
+                                          "--data-dir",
+                                          data_dir(),
+                                          "--run-dir",
+                                          run_dir(),
+                                          "--user",
+                                          "nobody",
+                                          "--execd",
+                                          execd_,
+                                          "--unpack",
+                                          FromEnvironment("ATOLL_UNPACK"),
+                                          "--ready-fd",
+                                          std::to_string(fd)};
+    arguments.insert(arguments.end(), flags_.begin(), flags_.end());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    ::execv(spawner.c_str(), argv.data());
     ::_exit(127);
   }
   ready->write.reset();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,8 +18,12 @@ namespace atl::priv {
 
 class SpawnerFixture {
  public:
+  // Furnishes a data directory; what it returns is kept until the spawner has ended.
+  using Furnish = std::function<std::shared_ptr<void>(const std::string& data_dir)>;
   // Starts it with the stand-in for execd, or the real one. Layer 1 is a busybox root.
-  explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC");
+  // `flags`: more of the spawner's command line.
+  explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC",
+                          const Furnish& furnish = {}, std::vector<std::string> flags = {});
   ~SpawnerFixture();
 
   launch::SpawnerClient& client() { return *client_; }
@@ -62,7 +67,9 @@ class SpawnerFixture {
  private:
   std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
   ScratchDir scratch_;
+  std::shared_ptr<void> furniture_;
   std::string execd_;
+  const std::vector<std::string> flags_;
   pid_t pid_ = -1;
   testing::PollLoop loop_;
   wire::Reply hello_;

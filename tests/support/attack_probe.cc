@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/fs.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -74,6 +75,22 @@ long Setns(const char* path) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
   return ::setns(fd, 0);
+}
+
+long SetFlags(const char* path, long flags) {
+  const int fd = ::open(path, O_RDONLY);
+  return fd < 0 ? fd : ::ioctl(fd, FS_IOC_SETFLAGS, &flags);
+}
+
+// Keeps what the file has but for this.
+long SetProject(const char* path, uint32_t project, uint32_t flags) {
+  const int fd = ::open(path, O_RDONLY);
+  if (fd < 0) return fd;
+  fsxattr attributes{};
+  if (::ioctl(fd, FS_IOC_FSGETXATTR, &attributes) != 0) return -1;
+  attributes.fsx_projid = project;
+  attributes.fsx_xflags = flags;
+  return ::ioctl(fd, FS_IOC_FSSETXATTR, &attributes);
 }
 
 long Handle() {
@@ -159,6 +176,22 @@ constexpr Attack kAttacks[] = {
     {"user-limits", [] { return WriteTo("/proc/sys/user/max_user_namespaces", "100"); }},
     {"oom-down", [] { return WriteTo("/proc/self/oom_score_adj", "-1000"); }},
     {"hostname", [] { return long{::sethostname("x", 1)}; }},
+    // B12: out of the project that a disk limit is set on. /suid is of the image, /own is not.
+    {"chattr-image-dir", [] { return SetFlags("/suid", FS_NODUMP_FL); }},
+    {"chattr-own-dir",
+     [] {
+       ::mkdir("/own", 0755);
+       return SetFlags("/own", 0);
+     }},
+    {"project-image-dir", [] { return SetProject("/bin", 0, FS_XFLAG_NODUMP); }},
+    {"project-image-file", [] { return SetProject("/suid/busybox", 0, FS_XFLAG_NODUMP); }},
+    {"project-own-dir", [] { return SetProject("/own", 4711, FS_XFLAG_PROJINHERIT); }},
+    {"file-setattr",
+     [] {
+       // struct file_attr of Linux 6.17.
+       uint64_t attributes[3] = {};
+       return ::syscall(469, AT_FDCWD, "/suid", attributes, sizeof attributes, 0);
+     }},
     // A7
     {"tiocsti",
      [] {

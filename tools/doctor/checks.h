@@ -33,6 +33,7 @@ std::vector<Finding> CheckNetwork();
 
 // storage.cc
 Finding CheckDataDir(const HostOptions& options);
+Finding CheckDiskLimits(const HostOptions& options);
 
 // service.cc
 Finding CheckUser(const HostOptions& options);

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 
+#include "runtime/base/project_quota.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/store_image.h"
 #include "tools/atoll/text.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/place.h"
@@ -32,6 +35,12 @@ std::string FileSystemName(uint64_t magic) {
     default:
       return "another file system";
   }
+}
+
+// Whether XFS is there and was built without quotas: with them it lists them here. One that is not
+// loaded yet tells nothing.
+bool XfsHasNoQuota() {
+  return access("/proc/fs/xfs", F_OK) == 0 && access("/proc/fs/xfs/xqmstat", F_OK) != 0;
 }
 
 }  // namespace
@@ -71,6 +80,36 @@ Finding CheckDataDir(const HostOptions& options) {
     return Warning(name, text + "; not tested", "put storage.data_dir on ext4 or xfs");
   }
   return Ok(name, text);
+}
+
+Finding CheckDiskLimits(const HostOptions& options) {
+  const std::string name = "disk limits";
+  const std::string store = options.data_dir + "/store";
+  const std::string place = ExistingParent(store);
+  // O_PATH: whoever asks need not be able to read it.
+  const auto directory = sys::Open(place, O_PATH | O_DIRECTORY);
+  if (!directory) {
+    return Warning(name, "cannot look at " + place, "check storage.data_dir");
+  }
+  if (quota::Enforced(directory->get())) return Ok(name, place + " enforces project quotas");
+  const std::string image = spawner::StoreImagePath(options.data_dir);
+  if (access(image.c_str(), F_OK) == 0) {
+    if (!spawner::IsMountPoint(store)) {
+      return Ok(name, image + " is there; the spawner mounts it when it starts");
+    }
+    return Warning(name, store + " is a mount without project quotas, in place of " + image,
+                   "umount " + store + " and start the daemon again");
+  }
+  const std::string text =
+      "the file system of " + place + " enforces no project quotas: sandboxes can fill it";
+  if (XfsHasNoQuota()) {
+    return Warning(name, text + ", and this kernel's XFS has none (CONFIG_XFS_QUOTA)",
+                   "use a kernel with CONFIG_XFS_QUOTA, then 'atolld storage init'");
+  }
+  return Warning(name, text,
+                 "run 'atolld storage init' (needs xfsprogs), or mount XFS or ext4 with prjquota "
+                 "on " +
+                     store);
 }
 
 }  // namespace atl::doctor

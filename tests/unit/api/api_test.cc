@@ -29,6 +29,7 @@ class FakeExchange final : public http::Exchange {
     done(Fail(Error(Code::kResourceExhausted, "disk full", ENOSPC)));
   }
   void Respond(http::Response r) override { response = std::move(r); }
+  std::shared_ptr<http::ResponseStream> Stream(http::Response) override { return nullptr; }
   void Forward(http::Upstream u) override { upstream = std::move(u); }
 
   http::Request head;
@@ -226,7 +227,7 @@ TEST_F(ApiTest, CreateRefusals) {
   EXPECT_NE(refused->response->body.find("'lots'"), std::string::npos);
 
   for (const char* key : {"gpu", "disk"}) {
-    body["resourceLimits"] = {{key, "1"}};
+    body["resourceLimits"] = {{key, "1000000000"}};
     EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 501) << key;
   }
   body["resourceLimits"] = {{"io", "rbps=1Mi"}};  // not among what this host can enforce
@@ -387,20 +388,36 @@ TEST_F(ApiTest, Renew) {
 
 TEST_F(ApiTest, WhatIsNotThereYetIs501) {
   const std::pair<const char*, const char*> routes[] = {
-      {"POST", "/v1/sandboxes/x/snapshots"},
-      {"GET", "/v1/snapshots"},
-      {"GET", "/v1/snapshots/s"},
-      {"DELETE", "/v1/snapshots/s"},
-      {"GET", "/v1/sandboxes/x/diagnostics/logs?scope=all"},
-      {"GET", "/v1/sandboxes/x/diagnostics/events"},
-      {"GET", "/v1/sandboxes/x/diagnostics/inspect"},
-      {"GET", "/v1/sandboxes/x/diagnostics/summary"},
-      {"POST", "/v1/pools"},
-      {"DELETE", "/v1/pools/p"},
+      {"POST", "/v1/sandboxes/x/snapshots"}, {"GET", "/v1/snapshots"}, {"GET", "/v1/snapshots/s"},
+      {"DELETE", "/v1/snapshots/s"},         {"POST", "/v1/pools"},    {"DELETE", "/v1/pools/p"},
   };
   for (const auto& [method, target] : routes) {
     EXPECT_EQ(Status(method, target), 501) << method << " " << target;
   }
+}
+
+TEST_F(ApiTest, Diagnostics) {
+  const std::string id = Create({{"env", {{"MY_KEY", "hush"}, {"SEEN", "yes"}}}});
+  const std::string base = "/v1/sandboxes/" + id + "/diagnostics/";
+  for (const char* path : {"logs", "logs?scope=all", "events", "events?scope=all", "inspect",
+                           "summary", "logs?follow=true"}) {
+    EXPECT_EQ(Status("GET", std::string("/sandboxes/x/diagnostics/") + path), 404) << path;
+  }
+  const auto logs = Send("GET", base + "logs");
+  EXPECT_EQ(logs->response->body, "(no logs)");
+  EXPECT_EQ(logs->response->headers.Get("Deprecation"), "true");
+  EXPECT_EQ(CodeOf(Send("GET", base + "logs?scope=events")), "DIAGNOSTICS_SCOPE_UNSUPPORTED");
+  EXPECT_EQ(CodeOf(Send("GET", base + "events?scope=container")), "DIAGNOSTICS_SCOPE_UNSUPPORTED");
+  const json events = Get(base + "events?scope=lifecycle");
+  EXPECT_EQ(events.at("delivery"), "inline");
+  EXPECT_NE(std::string(events.at("content")).find(" Running "), std::string::npos);
+  EXPECT_EQ(Get(base + "events?scope=runtime").at("content"), "");
+  const auto inspect = Send("GET", base + "inspect");
+  EXPECT_FALSE(inspect->response->headers.Has("Deprecation"));
+  EXPECT_EQ(inspect->response->body.find("hush"), std::string::npos);
+  EXPECT_NE(inspect->response->body.find("MY_KEY=***"), std::string::npos);
+  EXPECT_NE(inspect->response->body.find("SEEN=yes"), std::string::npos);
+  EXPECT_EQ(Status("GET", base + "events?limit=501"), 422);
 }
 
 TEST_F(ApiTest, Images) {

@@ -134,7 +134,6 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
   const std::tuple<const char*, json, const char*> cases[] = {
       {"networkPolicy", json::object(), "501 SANDBOX::API_NOT_SUPPORTED"},
       {"networkPolicy", {{"defaultAction", "deny"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
-      {"volumes", {{{"name", "v"}}}, "501 SANDBOX::API_NOT_SUPPORTED"},
       {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
   };
   for (const auto& [name, value, expected] : cases) {

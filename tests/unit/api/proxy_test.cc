@@ -144,5 +144,19 @@ TEST_F(ProxyTest, Refusals) {
   EXPECT_EQ(Forward("/proxy/80/").error().status, 404);
 }
 
+TEST_F(ProxyTest, WhatExecdHasForTheDaemonIsNotReached) {
+  for (const char* path : {"/.atoll/entrypoint/output", "/.atoll/entrypoint/output?offset=0",
+                           "/.atoll/entrypoint/output/", "/%2eatoll/entrypoint%2Foutput"}) {
+    const auto refused = Forward(std::string("/proxy/44772") + path);
+    ASSERT_FALSE(refused) << path;
+    EXPECT_EQ(refused.error().status, 404) << path;
+  }
+  // A server of the sandbox may call its paths what it likes.
+  EXPECT_TRUE(Forward("/proxy/80/.atoll/entrypoint/output"));
+  const auto other = Forward("/proxy/44772/ping");
+  ASSERT_TRUE(other);
+  EXPECT_TRUE(Drops(*other, "X-Atoll-Internal"));
+}
+
 }  // namespace
 }  // namespace atl::api

@@ -5,7 +5,7 @@
 namespace atl::cgroup {
 namespace {
 
-const std::vector<std::string> kAll = {"memory", "swap", "pids", "cpu", "io"};
+const std::vector<std::string> kAll = {"memory", "swap", "pids", "cpu", "io", "disk"};
 
 Result<wire::Limits> Parse(const std::map<std::string, std::string>& requested,
                            const std::vector<std::string>& available = kAll) {
@@ -18,6 +18,7 @@ TEST(Limits, NothingAskedGivesTheDefaults) {
   EXPECT_EQ(limits->cpu_millis, 1000U);
   EXPECT_EQ(limits->memory_bytes, 512ULL << 20);
   EXPECT_EQ(limits->pids, 512U);
+  EXPECT_EQ(limits->disk_bytes, 10ULL << 30);
   EXPECT_EQ(limits->swap_bytes, 0U);
   EXPECT_EQ(limits->io_read_bps, 0U);
 }
@@ -102,9 +103,35 @@ TEST(Limits, PidsSwapAndIo) {
   }
 }
 
+TEST(Limits, Disk) {
+  const std::pair<const char*, uint64_t> good[] = {
+      {"1Mi", 1ULL << 20}, {"1048576", 1ULL << 20}, {"20Gi", 20ULL << 30}, {"64Ti", 64ULL << 40}};
+  for (const auto& [text, bytes] : good) {
+    const auto limits = Parse({{"disk", text}});
+    ASSERT_TRUE(limits) << text;
+    EXPECT_EQ(limits->disk_bytes, bytes) << text;
+  }
+  // 0 is no way to say "no limit".
+  for (const char* text : {"", "0", "1", "1048575", "-1", "1.5Gi", "65Ti", "unlimited"}) {
+    const auto limits = Parse({{"disk", text}});
+    ASSERT_FALSE(limits) << text;
+    EXPECT_EQ(limits.error().code(), Code::kInvalidArgument) << text;
+  }
+}
+
+TEST(Limits, ADiskLimitThatCannotBeKeptIsRefused) {
+  const std::vector<std::string> without = {"memory", "pids", "cpu"};
+  const auto asked = Parse({{"disk", "10Gi"}}, without);
+  ASSERT_FALSE(asked);
+  EXPECT_EQ(asked.error().code(), Code::kUnimplemented);
+  EXPECT_NE(asked.error().message().find("atolld storage init"), std::string::npos);
+  const auto silent = Parse({}, without);
+  ASSERT_TRUE(silent);
+  EXPECT_EQ(silent->disk_bytes, 0U);
+}
+
 TEST(Limits, WhatIsNotOfferedIsRefused) {
   EXPECT_EQ(Parse({{"gpu", "1"}}).error().code(), Code::kUnimplemented);
-  EXPECT_EQ(Parse({{"disk", "10Gi"}}).error().code(), Code::kUnimplemented);
   const auto unknown = Parse({{"ram", "1Gi"}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code(), Code::kInvalidArgument);

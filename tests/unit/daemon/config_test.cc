@@ -1,66 +1,258 @@
 #include "runtime/daemon/config.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <set>
+
+#include "runtime/daemon/config_keys.h"
+#include "runtime/daemon/config_text.h"
 
 namespace atl::daemon {
 namespace {
 
-TEST(Config, EmptyIsTheDefaults) {
-  const auto loaded = ParseConfig("", "f");
-  ASSERT_TRUE(loaded);
-  EXPECT_EQ(loaded->config.host, "127.0.0.1");
-  EXPECT_EQ(loaded->config.port, 8080);
-  EXPECT_EQ(loaded->config.data_dir, "/var/lib/atoll");
-  EXPECT_EQ(loaded->config.run_dir, "/run/atoll");
-  EXPECT_EQ(loaded->config.user, "atoll");
-  EXPECT_TRUE(loaded->warnings.empty());
-  EXPECT_TRUE(CheckConfig(loaded->config));
+Config Parsed(const std::string& text) {
+  const auto loaded = ParseConfig(text, "f");
+  EXPECT_TRUE(loaded) << loaded.error().message();
+  if (!loaded) return {};
+  EXPECT_TRUE(loaded->warnings.empty()) << loaded->warnings[0];
+  return loaded->config;
 }
 
-TEST(Config, EveryKey) {
-  const auto loaded = ParseConfig(R"(
+std::string ErrorOf(const std::string& text) {
+  const auto loaded = ParseConfig(text, "f");
+  EXPECT_FALSE(loaded) << text;
+  return loaded ? "" : loaded.error().message();
+}
+
+TEST(Config, EmptyIsTheDefaults) {
+  const Config config = Parsed("");
+  EXPECT_EQ(config.host, "127.0.0.1");
+  EXPECT_EQ(config.port, 8080);
+  EXPECT_EQ(config.data_dir, "/var/lib/atoll");
+  EXPECT_EQ(config.run_dir, "/run/atoll");
+  EXPECT_EQ(config.user, "atoll");
+  EXPECT_TRUE(CheckConfig(config));
+}
+
+TEST(Config, EveryKeyOfTheServer) {
+  const Config c = Parsed(R"(
 [server]
 host = "::1"
 port = 9000
 api_key = "0123456789"
 insecure_no_api_key = false
+eip = "https://sandbox.example.com:8443/"
+base_path = "/atoll/"
+max_sandbox_timeout_seconds = 86400
+timeout_keep_alive = 30
+limit_concurrency = 7
+[log]
+level = "WARN"
+)");
+  EXPECT_EQ(c.host, "::1");
+  EXPECT_EQ(c.port, 9000);
+  EXPECT_EQ(c.api_key, "0123456789");
+  EXPECT_EQ(c.public_host, "sandbox.example.com:8443");
+  EXPECT_EQ(c.base_path, "/atoll");
+  EXPECT_EQ(c.max_sandbox_timeout, 86400U);
+  EXPECT_EQ(c.keep_alive, 30U);
+  EXPECT_EQ(c.limit_concurrency, 7U);
+  EXPECT_EQ(c.log_level, LogLevel::kWarning);
+}
+
+TEST(Config, EveryKeyOfTheRuntime) {
+  const Config c = Parsed(R"(
 [storage]
 data_dir = "/srv/atoll/"
+allowed_host_paths = ["/srv/data", "/srv/shared/"]
 [runtime]
 run_dir = "/run/a"
 user = "nobody"
 pool_size = 3
+access_token = false
+start_spawner = false
+builds_at_once = 4
+build_queue = 9
+overcommit = 1.5
+keep_ended_seconds = 0
 [network]
 dns = ["9.9.9.9", "1.1.1.1:53"]
-[log]
-level = "debug"
-)",
-                                  "f");
-  ASSERT_TRUE(loaded) << loaded.error().message();
-  const Config& c = loaded->config;
-  EXPECT_EQ(c.host, "::1");
-  EXPECT_EQ(c.port, 9000);
-  EXPECT_EQ(c.api_key, "0123456789");
+)");
   EXPECT_EQ(c.data_dir, "/srv/atoll");
+  EXPECT_EQ(c.allowed_host_paths, (std::vector<std::string>{"/srv/data", "/srv/shared"}));
   EXPECT_EQ(c.run_dir, "/run/a");
   EXPECT_EQ(c.user, "nobody");
   EXPECT_EQ(c.pool_size, 3U);
+  EXPECT_FALSE(c.access_token);
+  EXPECT_FALSE(c.start_spawner);
+  EXPECT_EQ(c.builds_at_once, 4U);
+  EXPECT_EQ(c.build_queue, 9U);
+  EXPECT_EQ(c.overcommit, 1.5);
+  EXPECT_EQ(c.keep_ended_seconds, 0U);
   EXPECT_EQ(c.dns, (std::vector<std::string>{"9.9.9.9", "1.1.1.1:53"}));
-  EXPECT_EQ(c.log_level, LogLevel::kDebug);
+}
+
+TEST(Config, EveryKeyOfTheFeatures) {
+  const Config c = Parsed(R"(
+[limits]
+cpu = 0.5
+memory = "1Gi"
+pids = 100
+disk = 0
+max_sandboxes = 40
+[logs]
+max_bytes = "1Mi"
+keep_after_removal_seconds = 60
+[renew_intent]
+enabled = true
+min_interval_seconds = 5
+[ingress.secure_access]
+active_key = "b"
+[[ingress.secure_access.keys]]
+key_id = "a"
+key = "AAEC"
+[[ingress.secure_access.keys]]
+key_id = "b"
+key = "/+8"
+)");
+  EXPECT_EQ(c.limits.cpu_millis, 500U);
+  EXPECT_EQ(c.limits.memory_bytes, 1ULL << 30);
+  EXPECT_EQ(c.limits.pids, 100U);
+  EXPECT_EQ(c.limits.disk_bytes, 0U);
+  EXPECT_EQ(c.max_sandboxes, 40U);
+  EXPECT_EQ(c.log_max_bytes, 1U << 20);
+  EXPECT_EQ(c.log_keep_after_removal, 60U);
+  EXPECT_TRUE(c.renew_on_access);
+  EXPECT_EQ(c.renew_min_interval, 5U);
+  EXPECT_EQ(c.active_signing_key, 'b');
+  EXPECT_EQ(c.signing_keys,
+            (std::vector<SigningKey>{{'a', std::string("\0\1\2", 3)}, {'b', "\xff\xef"}}));
+  EXPECT_TRUE(CheckConfig(c));
+}
+
+TEST(Config, QuantitiesAreNumbersOrTextsWithAUnit) {
+  EXPECT_EQ(Parsed("[limits]\ncpu = 2").limits.cpu_millis, 2000U);
+  EXPECT_EQ(Parsed("[limits]\ncpu = \"250m\"").limits.cpu_millis, 250U);
+  EXPECT_EQ(Parsed("[limits]\nmemory = 16777216").limits.memory_bytes, 16U << 20);
+}
+
+TEST(Config, UpstreamsNameForPidsGivesWayToOurs) {
+  EXPECT_EQ(Parsed("[docker]\npids_limit = 4096").limits.pids, 4096U);
+  EXPECT_EQ(Parsed("[limits]\npids = 99\n[docker]\npids_limit = 4096").limits.pids, 99U);
+}
+
+TEST(Config, UpstreamsLevelsAreUnderstood) {
+  const std::pair<const char*, LogLevel> levels[] = {{"DEBUG", LogLevel::kDebug},
+                                                     {"INFO", LogLevel::kInfo},
+                                                     {"WARNING", LogLevel::kWarning},
+                                                     {"ERROR", LogLevel::kError},
+                                                     {"CRITICAL", LogLevel::kError}};
+  for (const auto& [name, level] : levels) {
+    EXPECT_EQ(Parsed("[log]\nlevel = \"" + std::string(name) + "\"").log_level, level) << name;
+  }
 }
 
 TEST(Config, WhatIsNotKnownIsNamedOnce) {
   const auto loaded =
-      ParseConfig("top = 1\n[server]\nport = 1\ncolour = 2\n[docker]\nx = 1\n", "f");
+      ParseConfig("top = 1\n[server]\nport = 1\ncolour = 2\n[ingress.secure]\nx = 1\n", "f");
   ASSERT_TRUE(loaded);
   ASSERT_EQ(loaded->warnings.size(), 3U);
   std::string all;
   for (const auto& warning : loaded->warnings) all += warning + "\n";
-  EXPECT_NE(all.find("f line 4: server.colour"), std::string::npos) << all;
-  EXPECT_NE(all.find("docker"), std::string::npos);
-  EXPECT_NE(all.find("top"), std::string::npos);
+  EXPECT_NE(all.find("f line 4: server.colour is not known"), std::string::npos) << all;
+  EXPECT_NE(all.find("ingress.secure is not known"), std::string::npos) << all;
+  EXPECT_NE(all.find("top is not known"), std::string::npos) << all;
+}
+
+// The file that upstream's init-config writes for Docker, with everything that it can hold.
+TEST(Config, AnOpenSandboxFileWorksAndSaysWhatHasNoEffect) {
+  const auto loaded = ParseConfig(R"(
+[server]
+host = "127.0.0.1"
+port = 8080
+api_key = "your-secret-api-key-change-this"
+max_sandbox_timeout_seconds = 86400
+timeout_keep_alive = 30
+limit_concurrency = 1024
+backlog = 2048
+thread_pool_size = 200
+loop = "auto"
+http = "auto"
+[log]
+level = "INFO"
+file_enabled = true
+file_path = "/var/log/opensandbox/server.log"
+[runtime]
+type = "docker"
+execd_image = "opensandbox/execd:v1.0.19"
+[egress]
+image = "opensandbox/egress:v1.0.12"
+mode = "dns"
+[docker]
+network_mode = "bridge"
+drop_capabilities = ["AUDIT_WRITE", "MKNOD"]
+no_new_privileges = true
+apparmor_profile = ""
+pids_limit = 4096
+seccomp_profile = ""
+[ingress]
+mode = "direct"
+[storage]
+allowed_host_paths = []
+[store]
+type = "sqlite"
+path = "~/.opensandbox/opensandbox.db"
+[renew_intent]
+enabled = false
+min_interval_seconds = 60
+redis.enabled = false
+[secure_runtime]
+type = ""
+[kubernetes]
+namespace = "opensandbox"
+kubeconfig_path = "~/.kube/config"
+)",
+                                  "f");
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_EQ(loaded->config.limits.pids, 4096U);
+  const char* foreign[] = {"server.backlog",
+                           "server.thread_pool_size",
+                           "server.loop",
+                           "server.http",
+                           "log.file_enabled",
+                           "log.file_path",
+                           "runtime.type",
+                           "runtime.execd_image",
+                           "egress",
+                           "docker.network_mode",
+                           "docker.drop_capabilities",
+                           "docker.no_new_privileges",
+                           "docker.apparmor_profile",
+                           "docker.seccomp_profile",
+                           "ingress.mode",
+                           "store",
+                           "renew_intent.redis",
+                           "secure_runtime",
+                           "kubernetes"};
+  EXPECT_EQ(loaded->warnings.size(), std::size(foreign));
+  for (const char* name : foreign) {
+    size_t count = 0;
+    for (const std::string& warning : loaded->warnings) {
+      if (warning.find(": " + std::string(name) + " has no effect: ") != std::string::npos) ++count;
+    }
+    EXPECT_EQ(count, 1U) << name;
+  }
+}
+
+TEST(Config, NoKeyIsForeignAndOursAtOnce) {
+  for (const Key& key : Keys()) {
+    EXPECT_EQ(WhyForeign(FullName(key)), nullptr) << FullName(key);
+    EXPECT_EQ(WhyForeign(key.section), nullptr) << FullName(key);
+  }
 }
 
 TEST(Config, ErrorsNameFileLineKeyAndValue) {
@@ -72,26 +264,71 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[server]\napi_key = \"short\"", "at least 8"},
       {"[server]\napi_key = \"with a space\"", "visible"},
       {"[server]\ninsecure_no_api_key = \"yes\"", "must be true or false"},
+      {"[server]\neip = \"a/b\"", "server.eip 'a/b'"},
+      {"[server]\nbase_path = \"atoll\"", "server.base_path 'atoll'"},
+      {"[server]\nbase_path = \"/a/../b\"", "server.base_path"},
+      {"[server]\nbase_path = \"/a?b\"", "server.base_path"},
+      {"[server]\nmax_sandbox_timeout_seconds = 59", "60 or more"},
+      {"[server]\ntimeout_keep_alive = 0", "server.timeout_keep_alive '0'"},
+      {"[server]\nlimit_concurrency = -1", "server.limit_concurrency '-1'"},
       {"[storage]\ndata_dir = \"relative\"", "absolute"},
       {"[storage]\ndata_dir = \"/a/../b\"", "absolute"},
+      {"[storage]\ndata_dir = \"/\"", "below the root"},
+      {"[storage]\nallowed_host_paths = [\"/ok\", \"no\"]", "'no'"},
+      {"[storage]\nallowed_host_paths = [\"/\"]", "below the root"},
+      {"[storage]\nallowed_host_paths = [1]", "list of strings"},
       {"[runtime]\nuser = \"\"", "runtime.user"},
+      {"[runtime]\nrun_dir = \"run\"", "runtime.run_dir"},
       {"[runtime]\npool_size = 1000000", "512"},
+      {"[runtime]\naccess_token = 1", "true or false"},
+      {"[runtime]\nstart_spawner = 1", "true or false"},
+      {"[runtime]\nbuilds_at_once = 0", "from 1 to 64"},
+      {"[runtime]\nbuild_queue = 0", "runtime.build_queue '0'"},
+      {"[runtime]\novercommit = -0.5", "runtime.overcommit '-0.5'"},
+      {"[runtime]\novercommit = nan", "runtime.overcommit"},
+      {"[runtime]\novercommit = true", "must be a number, or a string"},
+      {"[runtime]\nkeep_ended_seconds = -1", "runtime.keep_ended_seconds"},
       {"[network]\ndns = [1]", "list of strings"},
+      {"[network]\ndns = [\"dns.example.com\"]", "dns.example.com"},
+      {"[limits]\ncpu = 0", "limits.cpu '0'"},
+      {"[limits]\ncpu = \"lots\"", "limits.cpu 'lots'"},
+      {"[limits]\nmemory = \"1Mi\"", "from 6Mi to 64Ti"},
+      {"[limits]\nmemory = \"1Xi\"", "limits.memory '1Xi'"},
+      {"[limits]\npids = 1", "limits.pids '1'"},
+      {"[limits]\ndisk = \"-1\"", "limits.disk '-1'"},
+      {"[limits]\nmax_sandboxes = 5000", "4096"},
+      {"[docker]\npids_limit = 0", "docker.pids_limit '0'"},
+      {"[logs]\nmax_bytes = 1", "from 64Ki"},
+      {"[logs]\nkeep_after_removal_seconds = \"1h\"", "whole number"},
+      {"[renew_intent]\nenabled = 1", "true or false"},
+      {"[renew_intent]\nmin_interval_seconds = 0", "renew_intent.min_interval_seconds '0'"},
+      {"[ingress.secure_access]\nactive_key = \"A\"", "active_key 'A'"},
+      {"[ingress.secure_access]\nkeys = [{key_id = \"ab\", key = \"AAAA\"}]", "'ab'"},
+      {"[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"A\"}]", "not base64"},
+      {"[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"\"}]", "not base64"},
+      {"[ingress.secure_access]\nkeys = [{key_id = \"a\"}]", "strings key_id key"},
+      {"[ingress.secure_access]\nkeys = [{key_id = \"a\", kei = \"AAAA\"}]", "strings key_id key"},
+      {"[ingress.secure_access]\nkeys = [\"a:AAAA\"]", "array of tables"},
+      {"[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"AAAA\"}, "
+       "{key_id = \"a\", key = \"AAAB\"}]",
+       "twice"},
       {"[log]\nlevel = \"loud\"", "loud"},
       {"[server\nport = 1", "f line 1"},
       {"a = 1\na = 2", "f line 2"},
   };
   for (const auto& [text, words] : bad) {
-    const auto loaded = ParseConfig(text, "f");
-    ASSERT_FALSE(loaded) << text;
-    EXPECT_NE(loaded.error().message().find(words), std::string::npos)
-        << loaded.error().message() << " lacks " << words;
+    const std::string said = ErrorOf(text);
+    EXPECT_NE(said.find(words), std::string::npos) << said << " lacks " << words;
   }
 }
 
-TEST(Config, AMissingFileIsFineOnlyIfNobodyNamedIt) {
-  EXPECT_TRUE(LoadConfig("/nonexistent/atoll.toml", false));
-  EXPECT_FALSE(LoadConfig("/nonexistent/atoll.toml", true));
+TEST(Config, ASecretIsInNoError) {
+  for (const char* text : {"[server]\napi_key = \"secret word\"", "[server]\napi_key = \"s3cret!\"",
+                           "[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"secret!\"}]",
+                           "[ingress.secure_access]\nkeys = [{key_id = \"\", key = \"secret\"}]"}) {
+    const std::string said = ErrorOf(text);
+    EXPECT_EQ(said.find("ecret"), std::string::npos) << said;
+  }
 }
 
 TEST(Config, NoKeyOnlyOnLoopback) {
@@ -121,14 +358,100 @@ TEST(Config, ARunDirectoryThatSocketsDoNotFitInIsRefused) {
       << checked.error().message();
 }
 
-TEST(Config, FlagsSayTheSame) {
+TEST(Config, TheSigningKeyInUseIsOneOfTheKeys) {
+  Config config;
+  config.active_signing_key = 'a';
+  EXPECT_FALSE(CheckConfig(config));
+  config.signing_keys = {{'a', "secret"}};
+  EXPECT_TRUE(CheckConfig(config));
+  config.active_signing_key = 0;
+  EXPECT_FALSE(CheckConfig(config));
+}
+
+TEST(Config, EveryKeyHasAFlagAndAVariableOfItsOwn) {
   std::set<std::string> flags;
-  for (const Key& key : Keys()) flags.insert(FlagOf(key));
+  std::set<std::string> variables;
+  for (const Key& key : Keys()) {
+    flags.insert(FlagOf(key));
+    variables.insert(EnvironmentOf(key));
+  }
   EXPECT_EQ(flags.size(), Keys().size());
-  for (const char* flag : {"--server-host", "--server-port", "--server-api-key",
-                           "--storage-data-dir", "--runtime-run-dir", "--network-dns"}) {
+  EXPECT_EQ(variables.size(), Keys().size());
+  for (const char* flag :
+       {"--server-host", "--server-port", "--server-api-key", "--storage-data-dir",
+        "--runtime-run-dir", "--network-dns", "--ingress-secure-access-active-key"}) {
     EXPECT_TRUE(flags.contains(flag)) << flag;
   }
+  EXPECT_TRUE(variables.contains("ATOLL_INGRESS_SECURE_ACCESS_ACTIVE_KEY"));
+}
+
+TEST(Config, WhatAKeySaysOfItselfCanBeSetAgain) {
+  Config config = Parsed(R"(
+[server]
+api_key = "0123456789"
+[limits]
+cpu = 1.25
+memory = 10000000
+[runtime]
+overcommit = 0.1
+[ingress.secure_access]
+active_key = "a"
+keys = [{key_id = "a", key = "AAEC/w=="}]
+[network]
+dns = ["9.9.9.9", "[::1]:53"]
+)");
+  for (const Key& key : Keys()) {
+    if (!key.get) continue;
+    const auto values = key.get(config);
+    Config fresh;
+    ASSERT_TRUE(key.set(values, &fresh)) << FullName(key);
+    EXPECT_EQ(key.get(fresh), values) << FullName(key);
+  }
+}
+
+TEST(ConfigText, TheExampleHoldsEveryKeyAtItsDefault) {
+  const std::string example = ExampleConfig();
+  EXPECT_EQ(EffectiveConfig(Parsed(example)), EffectiveConfig(Config()));
+  // Again with every key set.
+  std::string active;
+  size_t keys = 0;
+  for (size_t at = 0; at < example.size();) {
+    const size_t end = example.find('\n', at);
+    std::string line = example.substr(at, end - at);
+    EXPECT_LE(line.size(), 100U) << line;
+    if (line.starts_with("#") && !line.starts_with("# ")) {
+      line.erase(0, 1);
+      ++keys;
+    }
+    active += line + "\n";
+    at = end + 1;
+  }
+  const auto loaded = ParseConfig(active, "f");
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_TRUE(loaded->warnings.empty());
+  EXPECT_EQ(EffectiveConfig(loaded->config), EffectiveConfig(Config()));
+  EXPECT_EQ(keys, Keys().size() - 1);  // docker.pids_limit is another name
+}
+
+TEST(ConfigText, WhatIsInForceCanBeReadAgainAndHoldsNoSecret) {
+  const Config config = Parsed(R"(
+[server]
+api_key = "hidden-hidden"
+eip = "a.example"
+[storage]
+allowed_host_paths = ["/with \"quotes\" and \\"]
+[ingress.secure_access]
+active_key = "a"
+keys = [{key_id = "a", key = "aGlkZGVu"}]
+)");
+  const std::string text = EffectiveConfig(config);
+  EXPECT_EQ(text.find("hidden"), std::string::npos) << text;
+  EXPECT_EQ(text.find("aGlkZGVu"), std::string::npos) << text;
+  EXPECT_NE(text.find("# api_key is set"), std::string::npos);
+  EXPECT_NE(text.find("# keys is set"), std::string::npos);
+  const Config again = Parsed(text);
+  EXPECT_EQ(again.public_host, "a.example");
+  EXPECT_EQ(again.allowed_host_paths, config.allowed_host_paths);
 }
 
 }  // namespace

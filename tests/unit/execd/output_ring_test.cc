@@ -20,6 +20,11 @@ TEST(OutputRing, KeepsTheLastBytesWithTheirOffsets) {
       EXPECT_EQ(ring.From(all.size() - 1), all.substr(all.size() - 1));
       EXPECT_EQ(ring.From(all.size()), "");
       EXPECT_EQ(ring.From(all.size() + 9), "");
+      for (size_t from = 0; from < wanted.size(); ++from) {
+        for (size_t size = 0; from + size <= wanted.size(); ++size) {
+          EXPECT_EQ(ring.Read(ring.begin() + from, size), wanted.substr(from, size));
+        }
+      }
     }
   }
 }

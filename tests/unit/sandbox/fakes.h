@@ -164,9 +164,29 @@ class FakeSpawner final : public launch::SpawnerClient {
   void PublishLayer(wire::LayerId, Finished) override {}
   void RemoveLayer(wire::LayerId, Finished) override {}
   void ListLayers(Done<std::vector<wire::LayerId>>) override {}
+  void MakeVolume(const std::string& name, Finished done) override {
+    volume_calls.push_back({"make " + name, std::move(done)});
+  }
+  void RemoveVolume(const std::string& name, Finished done) override {
+    volume_calls.push_back({"remove " + name, std::move(done)});
+  }
+  void VolumeUse(const std::string&, Done<wire::VolumeUse> done) override {
+    done(wire::VolumeUse{.bytes = 4096, .entries = 1});
+  }
+  void CheckVolume(const wire::Volume& volume, Finished done) override {
+    volume_calls.push_back({"check " + volume.source, std::move(done)});
+  }
   void Stop(Finished done) override {
     stopped = true;
     done({});
+  }
+
+  // What was asked.
+  std::string AnswerVolume(Status status = {}) {
+    auto [what, done] = std::move(volume_calls.front());
+    volume_calls.pop_front();
+    done(std::move(status));
+    return what;
   }
 
   void AnswerPrepare() {
@@ -202,6 +222,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
+  std::deque<Pending<std::string>> volume_calls;
   std::deque<Pending<std::string>> freezes;
   std::vector<uint32_t> dropped;
   bool stopped = false;

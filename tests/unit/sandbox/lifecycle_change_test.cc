@@ -261,6 +261,11 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
   free.pids = 100;
   CreateRunning(spec);
+  config.budget = {.sandboxes = 1};
+  Boot({});
+  while (!spawner.destroys.empty()) spawner.AnswerDestroy();
+  CreateRunning(spec);
+  EXPECT_EQ(Create(spec)->result.error().error_number(), ENOMEM);
 }
 
 TEST_F(ChangeTest, ATimeoutHasItsBound) {

@@ -29,6 +29,7 @@ Sandbox Sample() {
   s.limits.io_write_bps = 2;
   s.limits.io_read_iops = 3;
   s.limits.io_write_iops = 4;
+  s.limits.disk_bytes = 10ULL << 30;
   s.access_token = "secret";
   s.created_at_ms = 1700000000123;
   s.expires_at_ms = 1700000600123;

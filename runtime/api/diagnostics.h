@@ -1,0 +1,47 @@
+// Diagnostics as text. What a sandbox says appears on lines that begin with our words, and a secret
+// in none: values whose names tell that they are one are masked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/api/api_error.h"
+#include "runtime/sandbox/history.h"
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::api {
+
+// What the query of a diagnostics route asks for.
+struct DiagnosticsQuery {
+  std::optional<std::string> scope;  // present: the stable API
+  std::optional<int64_t> tail;       // lines of the log
+  int64_t since_ms = 0;              // length of time before now; 0: all
+  int64_t limit = 0;                 // events
+  bool follow = false;
+};
+// "limit" and "event_limit" are one; `limit` is its default.
+Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t limit);
+
+// "90s", "10m", "2h", "1d"; anything else is ten minutes, as upstream has it.
+int64_t ParseSince(std::string_view text);
+
+// Whether the value of something with that name is shown as "***".
+bool IsSecretName(std::string_view name);
+
+struct DiagnosticsSubject {
+  const sandbox::Sandbox& sandbox;
+  std::vector<sandbox::HistoryEvent> history;
+  std::vector<std::string> addresses;
+};
+
+// The events of one scope, one a line. Nothing: there is no such scope.
+std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::string_view scope);
+// The legacy texts.
+std::string LegacyEventsText(const DiagnosticsSubject& subject, int64_t limit);
+std::string InspectText(const DiagnosticsSubject& subject);
+std::string SummaryText(const DiagnosticsSubject& subject, int64_t limit, std::string_view logs);
+
+}  // namespace atl::api

@@ -1,0 +1,153 @@
+// GET /sandboxes/{id}/diagnostics/{logs,events,inspect,summary}. With `scope`, logs and events are
+// the stable API (a JSON descriptor with the text inside); without, the older plain texts.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/api/api.h"
+#include "runtime/api/diagnostics.h"
+#include "runtime/api/error_map.h"
+#include "runtime/api/json.h"
+#include "runtime/api/log_follow.h"
+
+namespace atl::api {
+namespace {
+
+constexpr char kText[] = "text/plain; charset=utf-8";
+constexpr int64_t kTail = 100;
+constexpr int64_t kSummaryTail = 50;
+constexpr int64_t kEvents = 50;
+constexpr int64_t kSummaryEvents = 20;
+
+http::Response Text(std::string body, bool deprecated) {
+  http::Response response;
+  response.headers.Set("Content-Type", kText);
+  if (deprecated) response.headers.Set("Deprecation", "true");
+  response.body = std::move(body);
+  return response;
+}
+
+ApiError NotFound(const std::string& id) {
+  return {404, "DOCKER::SANDBOX_NOT_FOUND",
+          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
+}
+
+ApiError NoSuchScope(const std::string& scope, const char* offered) {
+  return {400, "DIAGNOSTICS_SCOPE_UNSUPPORTED",
+          "scope '" + scope.substr(0, 64) + "' is not offered here; use " + offered};
+}
+
+http::Response Descriptor(const std::string& id, const char* kind, const std::string& scope,
+                          const std::string& content, bool truncated, uint64_t missing) {
+  nlohmann::json body = {{"sandboxId", id},
+                         {"kind", kind},
+                         {"scope", scope},
+                         {"delivery", "inline"},
+                         {"contentType", kText},
+                         {"content", content},
+                         {"contentLength", content.size()},
+                         {"truncated", truncated}};
+  if (missing > 0) {
+    body["warnings"] = {std::to_string(missing) +
+                        " bytes of output are missing: they are older than what is kept, or came "
+                        "faster than they could be taken"};
+  }
+  return JsonResponse(200, body);
+}
+
+sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked, int64_t tail) {
+  sandbox::LogQuery query;
+  query.tail = static_cast<size_t>(asked.tail.value_or(tail));
+  if (asked.since_ms > 0) query.since_us = (SystemClock().UnixMillis() - asked.since_ms) * 1000;
+  return query;
+}
+
+bool IsAlive(const sandbox::Sandbox* s) {
+  return s != nullptr && s->state != sandbox::State::kTerminated &&
+         s->state != sandbox::State::kFailed;
+}
+
+}  // namespace
+
+void Api::AddDiagnosticsRoutes() {
+  router_.Add("GET", "/sandboxes/{}/diagnostics/logs", [this](const Call& call) { GetLogs(call); });
+  router_.Add("GET", "/sandboxes/{}/diagnostics/events",
+              [this](const Call& call) { GetEvents(call); });
+  router_.Add("GET", "/sandboxes/{}/diagnostics/inspect",
+              [this](const Call& call) { Inspect(call); });
+  router_.Add("GET", "/sandboxes/{}/diagnostics/summary",
+              [this](const Call& call) { Summarise(call); });
+}
+
+void Api::GetLogs(const Call& call) {
+  const std::string& id = call.args[0];
+  auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
+  if (!asked) return call.Respond(std::move(asked).error());
+  const sandbox::Sandbox* found = lifecycle_.Find(id);
+  // The log may be kept for longer than its sandbox.
+  if (found == nullptr && !lifecycle_.logs().kept(id)) return call.Respond(NotFound(id));
+  if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
+    return call.Respond(NoSuchScope(*asked->scope, "container or all"));
+  }
+  if (asked->follow && !asked->scope) {
+    sandbox::LogQuery query = AsLogQuery(*asked, 0);
+    query.follow = true;
+    auto stream = call.Stream(Text({}, true));
+    return FollowLog(lifecycle_.logs(), id, IsAlive(found),
+                     std::make_shared<sandbox::LogReader>(query), std::move(stream));
+  }
+  const auto reader = std::make_shared<sandbox::LogReader>(
+      asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));
+  lifecycle_.logs().Read(id, reader, [call, reader, scope = asked->scope](std::string text) {
+    if (scope) {
+      return call.Respond(
+          Descriptor(call.args[0], "logs", *scope, text, reader->truncated(), reader->missing()));
+    }
+    call.Respond(Text(text.empty() ? "(no logs)" : std::move(text), true));
+  });
+}
+
+void Api::GetEvents(const Call& call) {
+  const std::string& id = call.args[0];
+  auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
+  if (!asked) return call.Respond(std::move(asked).error());
+  const sandbox::Sandbox* found = lifecycle_.Find(id);
+  if (found == nullptr) return call.Respond(NotFound(id));
+  const auto subject = Diagnose(*found);
+  if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
+  if (!asked->scope) return call.Respond(Text(LegacyEventsText(*subject, asked->limit), true));
+  const auto text = EventsText(*subject, *asked->scope);
+  if (!text) return call.Respond(NoSuchScope(*asked->scope, "lifecycle, runtime or all"));
+  call.Respond(Descriptor(id, "events", *asked->scope, *text, false, 0));
+}
+
+void Api::Inspect(const Call& call) {
+  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  if (found == nullptr) return call.Respond(NotFound(call.args[0]));
+  const auto subject = Diagnose(*found);
+  if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
+  call.Respond(Text(InspectText(*subject), false));
+}
+
+void Api::Summarise(const Call& call) {
+  auto asked = ParseDiagnosticsQuery(call.request().query(), kSummaryEvents);
+  if (!asked) return call.Respond(std::move(asked).error());
+  const std::string& id = call.args[0];
+  if (lifecycle_.Find(id) == nullptr) return call.Respond(NotFound(id));
+  const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked, kSummaryTail));
+  lifecycle_.logs().Read(
+      id, reader, [this, call, reader, limit = asked->limit](const std::string& logs) {
+        // It may have been deleted while its log was read.
+        const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+        if (found == nullptr) return call.Respond(NotFound(call.args[0]));
+        const auto subject = Diagnose(*found);
+        if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
+        call.Respond(Text(SummaryText(*subject, limit, logs.empty() ? "(no logs)" : logs), false));
+      });
+}
+
+Result<DiagnosticsSubject> Api::Diagnose(const sandbox::Sandbox& found) {
+  ATOLL_ASSIGN(auto history, lifecycle_.HistoryOf(found.id));
+  return DiagnosticsSubject{found, std::move(history), lifecycle_.AddressesOf(found)};
+}
+
+}  // namespace atl::api

@@ -1,0 +1,291 @@
+#include "runtime/api/volume_request.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "runtime/api/json.h"
+
+namespace atl::api {
+namespace {
+
+constexpr char kLabelPattern[] = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+constexpr size_t kMaxVolumeName = 63;
+constexpr size_t kMaxClaimName = 253;
+constexpr size_t kMinBucket = 3;
+constexpr size_t kMaxBucket = 63;
+
+void MismatchesPattern(const Field& field, const char* pattern) {
+  field.Complain("string_pattern_mismatch",
+                 std::string("String should match pattern '") + pattern + "'",
+                 Dump({{"pattern", pattern}}));
+}
+
+bool InLength(const Field& field, const std::string& text, size_t min, size_t max) {
+  if (text.size() < min) {
+    field.Complain("string_too_short",
+                   "String should have at least " + std::to_string(min) + " characters",
+                   Dump({{"min_length", min}}));
+    return false;
+  }
+  if (text.size() > max) {
+    field.Complain("string_too_long",
+                   "String should have at most " + std::to_string(max) + " characters",
+                   Dump({{"max_length", max}}));
+    return false;
+  }
+  return true;
+}
+
+// A member that must be there.
+bool Required(const Field& field, std::string* out) {
+  if (!field.present()) {
+    field.Missing();
+    return false;
+  }
+  return field.String(out);
+}
+
+void ReadLabel(const Field& field, size_t max, std::string* out) {
+  if (!Required(field, out) || !InLength(field, *out, 0, max)) return;
+  if (!wire::ValidVolumeName(*out)) MismatchesPattern(field, kLabelPattern);
+}
+
+void ReadMountPath(const Field& field, std::string* out) {
+  if (Required(field, out) && !out->starts_with('/')) MismatchesPattern(field, "^/.*");
+}
+
+bool DrivePath(std::string_view path) {
+  return path.size() >= 3 && ((path[0] | 0x20) >= 'a' && (path[0] | 0x20) <= 'z') &&
+         path[1] == ':' && (path[2] == '\\' || path[2] == '/');
+}
+
+void ReadHost(const Field& host, VolumeRequest* out) {
+  const Field path = host.At("path");
+  if (Required(path, &out->source) && !out->source.starts_with('/') && !DrivePath(out->source)) {
+    MismatchesPattern(path, "^(/|[A-Za-z]:[\\\\/])");
+  }
+}
+
+// "10Gi", "1.5Ti", "1024".
+bool StorageSize(std::string_view text) {
+  const auto digits = [&] {
+    size_t n = 0;
+    while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
+    text.remove_prefix(n);
+    return n > 0;
+  };
+  if (!digits()) return false;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    if (!digits()) return false;
+  }
+  return text.empty() || (text.size() == 2 && text[1] == 'i' &&
+                          std::string_view("KMGTPE").find(text[0]) != std::string_view::npos);
+}
+
+void ReadClaim(const Field& claim, VolumeRequest* out) {
+  out->backend = VolumeRequest::Backend::kClaim;
+  ReadLabel(claim.At("claimName"), kMaxClaimName, &out->source);
+  claim.At("createIfNotExists").Bool(&out->create_if_missing);
+  claim.At("deleteOnSandboxTermination").Bool(&out->delete_with_sandbox);
+  // For a cluster's storage: their form counts, their meaning is none of ours, as upstream's on one
+  // host.
+  std::string ignored;
+  claim.At("storageClass").String(&ignored);
+  const Field storage = claim.At("storage");
+  if (storage.String(&ignored) && !StorageSize(ignored)) {
+    MismatchesPattern(storage, "^\\d+(\\.\\d+)?(Ki|Mi|Gi|Ti|Pi|Ei)?$");
+  }
+  std::vector<std::string> modes;
+  claim.At("accessModes").Strings(0, &modes);
+}
+
+void ReadOssfs(const Field& ossfs, VolumeRequest* out) {
+  out->backend = VolumeRequest::Backend::kOssfs;
+  std::string text;
+  const Field bucket = ossfs.At("bucket");
+  if (Required(bucket, &text)) InLength(bucket, text, kMinBucket, kMaxBucket);
+  for (const char* name : {"endpoint", "accessKeyId", "accessKeySecret"}) {
+    const Field field = ossfs.At(name);
+    if (Required(field, &text)) InLength(field, text, 1, SIZE_MAX);
+  }
+  const Field version = ossfs.At("version");
+  if (version.String(&text) && text != "1.0" && text != "2.0") {
+    version.Complain("literal_error", "Input should be '1.0' or '2.0'",
+                     Dump({{"expected", "'1.0' or '2.0'"}}));
+  }
+  const Field options = ossfs.At("options");
+  std::vector<std::string> values;
+  options.Strings(0, &values);
+  if (std::any_of(values.begin(), values.end(),
+                  [](const std::string& value) { return value.starts_with('-'); })) {
+    options.BreaksRule("ossfs options must not begin with a dash.");
+  }
+}
+
+VolumeRequest ReadVolume(const Field& item) {
+  VolumeRequest request;
+  ReadLabel(item.At("name"), kMaxVolumeName, &request.name);
+  ReadMountPath(item.At("mountPath"), &request.mount_path);
+  item.At("readOnly").Bool(&request.read_only);
+  item.At("subPath").String(&request.sub_path);
+  const Field host = item.At("host");
+  const Field claim = item.At("pvc");
+  const Field ossfs = item.At("ossfs");
+  if (host.IsObject()) ReadHost(host, &request);
+  if (claim.IsObject()) ReadClaim(claim, &request);
+  if (ossfs.IsObject()) ReadOssfs(ossfs, &request);
+  const int backends = int{host.present()} + int{claim.present()} + int{ossfs.present()};
+  if (backends != 1) {
+    item.BreaksRule("Exactly one backend (host, pvc, ossfs) must be specified, but " +
+                    std::string(backends == 0 ? "none was" : "several were") + " provided.");
+  }
+  return request;
+}
+
+ApiError Wrong(const char* code, const VolumeRequest& request, const std::string& why) {
+  return {400, code, "volume '" + request.name + "': " + why};
+}
+
+// "/a/b" of what a client may write as "//a/./b/".
+std::string Normal(const std::string& path) {
+  std::string normal;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string component = path.substr(begin, end - begin);
+    if (!component.empty() && component != ".") normal += "/" + component;
+    begin = end + 1;
+  }
+  return normal;
+}
+
+bool HasNul(const std::string& text) {
+  return text.find('\0') != std::string::npos;
+}
+
+std::optional<ApiError> CheckMountPath(const VolumeRequest& request, std::string* target) {
+  constexpr char kCode[] = "VOLUME::INVALID_MOUNT_PATH";
+  *target = Normal(request.mount_path);
+  const std::string shown = "mountPath '" + request.mount_path.substr(0, 200) + "'";
+  if (!wire::PlainAbsolutePath(*target)) {
+    return Wrong(kCode, request, shown + " must be an absolute path other than /, without '..'");
+  }
+  for (const std::string_view kept : {"/proc", "/sys", "/dev"}) {
+    if (*target == kept || target->starts_with(std::string(kept) + "/")) {
+      return Wrong(kCode, request,
+                   shown + " lies at or under " + std::string(kept) +
+                       ", which every sandbox has of its own; choose another");
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> CheckSubPath(const VolumeRequest& request, std::string* sub_path) {
+  *sub_path = Normal(request.sub_path);
+  if (sub_path->empty() && !request.sub_path.starts_with('/')) return std::nullopt;
+  if (request.sub_path.starts_with('/') || !wire::PlainAbsolutePath(*sub_path)) {
+    return Wrong(
+        "VOLUME::INVALID_SUB_PATH", request,
+        "subPath '" + request.sub_path.substr(0, 200) + "' must be a relative path without '..'");
+  }
+  sub_path->erase(0, 1);
+  return std::nullopt;
+}
+
+std::optional<ApiError> CheckHostPath(const VolumeRequest& request) {
+  if (wire::PlainAbsolutePath(request.source) && !HasNul(request.source)) return std::nullopt;
+  return Wrong("VOLUME::INVALID_HOST_PATH", request,
+               "host.path '" + request.source.substr(0, 200) +
+                   "' must be an absolute path of this host other than /, without '.', '..', '//' "
+                   "and a slash at the end");
+}
+
+}  // namespace
+
+std::vector<VolumeRequest> ReadVolumes(const Field& list) {
+  std::vector<VolumeRequest> requests;
+  if (!list.present()) return requests;
+  if (!list.value().is_array()) {
+    list.Complain("list_type", "Input should be a valid list");
+    return requests;
+  }
+  // The limit of CheckVolumes is for what is well formed; here it bounds the work.
+  const size_t count = std::min(list.value().size(), wire::kMaxVolumes + 1);
+  for (size_t i = 0; i < count; ++i) {
+    const Field item = list.Element(i);
+    if (!item.present()) {
+      item.Complain("model_attributes_type",
+                    "Input should be a valid dictionary or object to extract fields from");
+    } else if (item.IsObject()) {
+      requests.push_back(ReadVolume(item));
+    }
+  }
+  return requests;
+}
+
+std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
+                                     std::vector<sandbox::VolumeMount>* mounts) {
+  if (requests.size() > wire::kMaxVolumes) {
+    return ApiError{400, "SANDBOX::INVALID_PARAMETER",
+                    "volumes: a sandbox may have " + std::to_string(wire::kMaxVolumes)};
+  }
+  std::set<std::string> names;
+  std::set<std::string> targets;
+  size_t text = 0;
+  for (const VolumeRequest& request : requests) {
+    if (!names.insert(request.name).second) {
+      return Wrong("VOLUME::DUPLICATE_NAME", request, "there are two volumes of this name");
+    }
+  }
+  for (const VolumeRequest& request : requests) {
+    sandbox::VolumeMount mount;
+    if (auto wrong = CheckMountPath(request, &mount.volume.target)) return wrong;
+    if (!targets.insert(mount.volume.target).second) {
+      return Wrong("VOLUME::INVALID_MOUNT_PATH", request,
+                   "another volume has the mountPath " + mount.volume.target.substr(0, 200));
+    }
+    if (auto wrong = CheckSubPath(request, &mount.volume.sub_path)) return wrong;
+    if (request.backend == VolumeRequest::Backend::kOssfs) {
+      return ApiError{501, "VOLUME::UNSUPPORTED_BACKEND",
+                      "volume '" + request.name +
+                          "': ossfs is not offered here; mount the bucket on the host and use a "
+                          "host path, or a pvc"};
+    }
+    if (request.backend == VolumeRequest::Backend::kHost) {
+      if (auto wrong = CheckHostPath(request)) return wrong;
+      mount.volume.kind = wire::Volume::Kind::kHost;
+    }
+    mount.volume.source = request.source;
+    mount.volume.read_only = request.read_only;
+    mount.create_if_missing = request.create_if_missing;
+    mount.delete_with_sandbox = request.delete_with_sandbox;
+    text += mount.volume.source.size() + mount.volume.sub_path.size() + mount.volume.target.size();
+    mounts->push_back(std::move(mount));
+  }
+  if (text > wire::kMaxVolumeText) {
+    return ApiError{400, "SANDBOX::INVALID_PARAMETER",
+                    "volumes: their paths have " + std::to_string(text) + " bytes, allowed are " +
+                        std::to_string(wire::kMaxVolumeText)};
+  }
+  return std::nullopt;
+}
+
+Parsed<std::string> ParseVolumeName(const std::string& text) {
+  auto parsed = ParseBody(text);
+  if (!parsed) return Refuse(std::move(parsed).error());
+  Problems problems;
+  const Field body(*parsed, Location{"body"}, &problems);
+  std::string name;
+  if (body.IsObject()) {
+    ReadLabel(body.At("name"), kMaxClaimName, &name);
+  } else if (problems.empty()) {
+    body.Complain("missing", "Field required");
+  }
+  if (!problems.empty()) return Refuse(problems.ToResponse());
+  return name;
+}
+
+}  // namespace atl::api

@@ -1,0 +1,37 @@
+// The `volumes` of POST /sandboxes, and the body of POST /volumes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/api/api_error.h"
+#include "runtime/api/validation.h"
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::api {
+
+// One element of the list, its form checked.
+struct VolumeRequest {
+  std::string name;
+  std::string mount_path;
+  std::string sub_path;
+  std::string source;  // host: the path; pvc: the claim
+  enum class Backend { kHost, kClaim, kOssfs } backend = Backend::kHost;
+  bool read_only = false;
+  bool create_if_missing = true;
+  bool delete_with_sandbox = false;
+};
+
+// What breaks the form is complained about (422).
+std::vector<VolumeRequest> ReadVolumes(const Field& list);
+
+// The rules behind the form, in upstream's order (400), and what is not offered (501). On success
+// `mounts` has what the requests say.
+std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
+                                     std::vector<sandbox::VolumeMount>* mounts);
+
+// {"name": NAME} of POST /volumes.
+Parsed<std::string> ParseVolumeName(const std::string& body);
+
+}  // namespace atl::api

@@ -1,0 +1,486 @@
+#include "runtime/daemon/config_keys.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "netpolicy/endpoint.h"
+#include "runtime/base/base64.h"
+#include "runtime/wire/volume.h"
+
+namespace atl::daemon {
+namespace {
+
+using Kind = Key::Kind;
+using Values = std::vector<std::string>;
+
+constexpr uint16_t kDnsPort = 53;
+constexpr uint64_t kMaxSeconds = 10ULL * 365 * 24 * 3600;
+
+Error Bad(const std::string& value, const std::string& allowed) {
+  return Error(Code::kInvalidArgument, "'" + value + "': " + allowed);
+}
+
+Result<uint64_t> Number(const std::string& text, uint64_t min, uint64_t max) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < min || value > max) {
+    return Fail(
+        Bad(text, "use a whole number from " + std::to_string(min) + " to " + std::to_string(max)));
+  }
+  return value;
+}
+
+Result<std::string> AbsolutePath(const std::string& text) {
+  if (!text.starts_with('/') || text.find("/../") != std::string::npos || text.ends_with("/..") ||
+      text.find('\0') != std::string::npos) {
+    return Fail(Bad(text, "use an absolute path without '..'"));
+  }
+  std::string path = text;
+  while (path.ends_with('/')) path.pop_back();
+  if (path.empty()) return Fail(Bad(text, "use an absolute path below the root directory"));
+  return path;
+}
+
+// As the spawner wants them: it opens what it is told, and resolves nothing.
+Result<std::string> HostPath(const std::string& text) {
+  ATOLL_ASSIGN(std::string path, AbsolutePath(text));
+  if (!wire::PlainAbsolutePath(path)) {
+    return Fail(Bad(text, "use an absolute path without '.', '..' and '//'"));
+  }
+  return path;
+}
+
+// "16Mi" for what divides by it.
+std::string BytesText(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"", "Ki", "Mi", "Gi", "Ti"};
+  size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + kUnits[unit];
+}
+
+Result<uint64_t> Bytes(const std::string& text, uint64_t min, uint64_t max) {
+  const auto bytes = cgroup::ParseBytes(text);
+  if (!bytes || *bytes < min || *bytes > max) {
+    return Fail(Bad(text,
+                    "use a number of bytes with an optional unit (k, m, g, t, Ki, Mi, Gi, "
+                    "Ti), from " +
+                        BytesText(min) + " to " + BytesText(max)));
+  }
+  return *bytes;
+}
+
+bool AllOf(const std::string& text, std::string_view more) {
+  return std::all_of(text.begin(), text.end(), [more](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           more.find(c) != std::string_view::npos;
+  });
+}
+
+// ---- kinds of keys
+
+template <typename T>
+Key NumberKey(const char* section, const char* name, T Config::*member, uint64_t min, uint64_t max,
+              const char* help) {
+  return {section,
+          name,
+          Kind::kNumber,
+          help,
+          [=](const Values& v, Config* c) -> Status {
+            ATOLL_ASSIGN(const uint64_t number, Number(v[0], min, max));
+            c->*member = static_cast<T>(number);
+            return {};
+          },
+          [=](const Config& c) { return Values{std::to_string(c.*member)}; }};
+}
+
+Key BoolKey(const char* section, const char* name, bool Config::*member, const char* help) {
+  return {section,
+          name,
+          Kind::kBool,
+          help,
+          [=](const Values& v, Config* c) -> Status {
+            if (v[0] != "true" && v[0] != "false") return Fail(Bad(v[0], "use true or false"));
+            c->*member = v[0] == "true";
+            return {};
+          },
+          [=](const Config& c) { return Values{c.*member ? "true" : "false"}; }};
+}
+
+Key TextKey(const char* section, const char* name, std::string Config::*member,
+            Result<std::string> (*check)(const std::string&), const char* help) {
+  return {section,
+          name,
+          Kind::kText,
+          help,
+          [=](const Values& v, Config* c) -> Status {
+            ATOLL_ASSIGN(c->*member, check(v[0]));
+            return {};
+          },
+          [=](const Config& c) { return Values{c.*member}; }};
+}
+
+Key ListKey(const char* section, const char* name, Values Config::*member,
+            Result<std::string> (*check)(const std::string&), const char* help) {
+  return {section,
+          name,
+          Kind::kList,
+          help,
+          [=](const Values& v, Config* c) -> Status {
+            Values checked;
+            for (const std::string& text : v) {
+              ATOLL_ASSIGN(checked.emplace_back(), check(text));
+            }
+            c->*member = std::move(checked);
+            return {};
+          },
+          [=](const Config& c) { return c.*member; }};
+}
+
+Key BytesKey(const char* section, const char* name, uint64_t Config::*member, uint64_t min,
+             uint64_t max, const char* help) {
+  return {section,
+          name,
+          Kind::kQuantity,
+          help,
+          [=](const Values& v, Config* c) -> Status {
+            ATOLL_ASSIGN(c->*member, Bytes(v[0], min, max));
+            return {};
+          },
+          [=](const Config& c) { return Values{BytesText(c.*member)}; }};
+}
+
+Key Live(Key key) {
+  key.live = true;
+  return key;
+}
+
+Key Secret(Key key) {
+  key.secret = true;
+  return key;
+}
+
+// ---- what texts may be
+
+Result<std::string> CheckHost(const std::string& text) {
+  in6_addr address{};
+  if (::inet_pton(AF_INET, text.c_str(), &address) == 1 ||
+      ::inet_pton(AF_INET6, text.c_str(), &address) == 1) {
+    return text;
+  }
+  return Fail(Bad(text, "use an IPv4 or IPv6 address, such as 127.0.0.1 or 0.0.0.0"));
+}
+
+// It travels in a header field: visible ASCII, and nothing that could end it. Never repeated in an
+// error.
+Result<std::string> CheckApiKey(const std::string& text) {
+  for (char c : text) {
+    if (c <= ' ' || c > '~') {
+      return Fail(Code::kInvalidArgument, "an API key has visible ASCII characters only");
+    }
+  }
+  if (!text.empty() && text.size() < 8) {
+    return Fail(Code::kInvalidArgument, "an API key has at least 8 characters");
+  }
+  return text;
+}
+
+// Upstream's files have a scheme here.
+Result<std::string> CheckPublicHost(const std::string& text) {
+  std::string host = text;
+  for (const char* scheme : {"http://", "https://"}) {
+    if (host.starts_with(scheme)) host.erase(0, std::string_view(scheme).size());
+  }
+  if (host.ends_with('/')) host.pop_back();
+  if (!AllOf(host, ".:-[]") || host.size() > 255) {
+    return Fail(Bad(text, "use a host name or address, with a port if it is not the listener's"));
+  }
+  return host;
+}
+
+Result<std::string> CheckBasePath(const std::string& text) {
+  std::string path = text;
+  if (path.ends_with('/')) path.pop_back();
+  const bool sound =
+      path.empty() || (path.starts_with('/') && !path.ends_with('/') && AllOf(path, "-._~/") &&
+                       path.size() <= 255 && path.find("//") == std::string::npos &&
+                       path.find("/.") == std::string::npos);
+  if (!sound) return Fail(Bad(text, "use a path such as /atoll, of letters, digits and -._~"));
+  return path;
+}
+
+Result<std::string> CheckUser(const std::string& text) {
+  if (text.empty()) return Fail(Bad(text, "name a user of this host"));
+  return text;
+}
+
+Result<std::string> CheckResolver(const std::string& text) {
+  ATOLL_TRY(netpolicy::ParseEndpoint(text, kDnsPort));
+  return text;
+}
+
+// ---- keys that are like no other
+
+Status SetLevel(const Values& v, Config* c) {
+  // Upstream writes them in capitals, and knows more names.
+  std::string name = v[0];
+  for (char& letter : name) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  if (name == "warn") name = "warning";
+  if (name == "critical" || name == "fatal") name = "error";
+  ATOLL_ASSIGN(c->log_level, ParseLogLevel(name));
+  return {};
+}
+
+Values GetLevel(const Config& c) {
+  static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+  return {kNames[static_cast<size_t>(c.log_level)]};
+}
+
+Status SetTimeout(const Values& v, Config* c) {
+  ATOLL_ASSIGN(c->max_sandbox_timeout, Number(v[0], 0, kMaxSeconds));
+  // The shortest that a create may ask for.
+  if (c->max_sandbox_timeout != 0 && c->max_sandbox_timeout < 60) {
+    return Fail(Bad(v[0], "use 60 or more, or 0 for no bound"));
+  }
+  return {};
+}
+
+Status SetOvercommit(const Values& v, Config* c) {
+  double factor = 0;
+  const char* end = v[0].data() + v[0].size();
+  const auto [rest, error] = std::from_chars(v[0].data(), end, factor);
+  if (error != std::errc() || rest != end || !(factor >= 0) || factor > 1000) {
+    return Fail(Bad(v[0], "use a factor from 0 (no check) to 1000"));
+  }
+  c->overcommit = factor;
+  return {};
+}
+
+Values GetOvercommit(const Config& c) {
+  char digits[64];
+  const auto end = std::to_chars(digits, digits + sizeof digits, c.overcommit).ptr;
+  return {std::string(digits, end)};
+}
+
+Status SetCpu(const Values& v, Config* c) {
+  const auto millis = cgroup::ParseCpuMillis(v[0]);
+  if (!millis) return Fail(Bad(v[0], millis.error().message()));
+  c->limits.cpu_millis = *millis;
+  return {};
+}
+
+Status SetMemory(const Values& v, Config* c) {
+  ATOLL_ASSIGN(c->limits.memory_bytes,
+               Bytes(v[0], cgroup::kMinMemoryBytes, cgroup::kMaxMemoryBytes));
+  return {};
+}
+
+Status SetDisk(const Values& v, Config* c) {
+  ATOLL_ASSIGN(c->limits.disk_bytes, Bytes(v[0], 0, cgroup::kMaxMemoryBytes));
+  return {};
+}
+
+Status SetPids(const Values& v, Config* c) {
+  ATOLL_ASSIGN(const uint64_t pids, Number(v[0], cgroup::kMinPids, cgroup::kMaxPids));
+  c->limits.pids = static_cast<uint32_t>(pids);
+  return {};
+}
+
+bool IsSigningKeyId(std::string_view id) {
+  return id.size() == 1 && ((id[0] >= '0' && id[0] <= '9') || (id[0] >= 'a' && id[0] <= 'z'));
+}
+
+Status SetSigningKeys(const Values& rows, Config* c) {
+  std::vector<SigningKey> keys;
+  for (const std::string& row : rows) {
+    const size_t colon = row.find(':');
+    const std::string id = row.substr(0, colon);
+    if (colon == std::string::npos || !IsSigningKeyId(id)) {
+      return Fail(Bad(id, "a key_id is one character, 0-9 or a-z"));
+    }
+    for (const SigningKey& other : keys) {
+      if (other.id == id[0]) return Fail(Bad(id, "this key_id is there twice"));
+    }
+    // The text itself is a secret.
+    auto secret = DecodeBase64(std::string_view(row).substr(colon + 1));
+    if (!secret || secret->empty()) {
+      return Fail(Code::kInvalidArgument, "the key of key_id '" + id +
+                                              "' is not base64 of at least one byte; make one with "
+                                              "'openssl rand -base64 32'");
+    }
+    keys.push_back({id[0], std::move(*secret)});
+  }
+  c->signing_keys = std::move(keys);
+  return {};
+}
+
+Values GetSigningKeys(const Config& c) {
+  Values rows;
+  for (const SigningKey& key : c.signing_keys) {
+    rows.push_back(std::string(1, key.id) + ":" + EncodeBase64(key.secret));
+  }
+  return rows;
+}
+
+Status SetActiveKey(const Values& v, Config* c) {
+  if (!v[0].empty() && !IsSigningKeyId(v[0])) {
+    return Fail(Bad(v[0], "use the key_id of one of ingress.secure_access.keys"));
+  }
+  c->active_signing_key = v[0].empty() ? '\0' : v[0][0];
+  return {};
+}
+
+// ---- the table
+
+void AddServerKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {TextKey("server", "host", &Config::host, CheckHost, "address to listen on"),
+       NumberKey("server", "port", &Config::port, 0, 65535, "port to listen on; 0: any free one"),
+       Live(Secret(TextKey("server", "api_key", &Config::api_key, CheckApiKey,
+                           "key that clients send; without one, the first start makes one (a flag "
+                           "is visible to other users of this host: prefer the file)"))),
+       BoolKey("server", "insecure_no_api_key", &Config::insecure_no_api_key,
+               "ask for no key at all: only with a loopback address"),
+       TextKey("server", "eip", &Config::public_host, CheckPublicHost,
+               "host name or address that endpoints name; none: the one of the request"),
+       TextKey("server", "base_path", &Config::base_path, CheckBasePath,
+               "path before that of every endpoint, for a proxy in front that takes it off"),
+       {"server", "max_sandbox_timeout_seconds", Kind::kNumber,
+        "longest life that a create may ask for; 0: any", SetTimeout,
+        [](const Config& c) { return Values{std::to_string(c.max_sandbox_timeout)}; }},
+       NumberKey("server", "timeout_keep_alive", &Config::keep_alive, 1, 86400,
+                 "seconds that an idle connection is kept"),
+       Live(NumberKey("server", "limit_concurrency", &Config::limit_concurrency, 0, 1000000,
+                      "requests in hand at once, past which clients get 503; streams into "
+                      "sandboxes do not count; 0: any number"))});
+}
+
+void AddRuntimeKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {TextKey("storage", "data_dir", &Config::data_dir, AbsolutePath,
+               "images, upper layers, state"),
+       ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, HostPath,
+               "directories of the host that sandboxes may mount, with everything below them; "
+               "none: no host directory can be mounted"),
+       TextKey("runtime", "run_dir", &Config::run_dir, AbsolutePath, "sockets"),
+       TextKey("runtime", "user", &Config::user, CheckUser, "who the daemon runs as"),
+       NumberKey("runtime", "pool_size", &Config::pool_size, 0, 512, "network slots kept ready"),
+       BoolKey("runtime", "access_token", &Config::access_token,
+               "whether the execd of a new sandbox asks for the token that its endpoint tells; "
+               "false is for clients that cannot send one"),
+       BoolKey("runtime", "start_spawner", &Config::start_spawner,
+               "whether the daemon starts a spawner if none answers; the systemd unit says false, "
+               "because the spawner has its own"),
+       NumberKey("runtime", "builds_at_once", &Config::builds_at_once, 1, 64,
+                 "sandboxes built at once; more than two only slow each other down"),
+       NumberKey("runtime", "build_queue", &Config::build_queue, 1, 100000,
+                 "creates that wait for their turn, past which clients are told to come again"),
+       {"runtime", "overcommit", Kind::kQuantity,
+        "the limits of all sandboxes together may be this many times the memory and the process "
+        "numbers of the host; 0: only what is really free counts",
+        SetOvercommit, GetOvercommit},
+       NumberKey(
+           "runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
+           "how long a sandbox that has ended, and has no deadline, can still be read; 0: until it "
+           "is deleted"),
+       ListKey("network", "dns", &Config::dns, CheckResolver,
+               "resolvers that sandboxes' queries are forwarded to, as address or address:port; "
+               "none: those of the host")});
+}
+
+void AddLimitKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {// Before limits.pids, which counts if both are there.
+       Live({"docker", "pids_limit", Kind::kNumber, "another name for limits.pids", SetPids}),
+       Live({"limits", "cpu", Kind::kQuantity,
+             "cores of a sandbox that asks for none: 1, 0.5 or \"500m\"", SetCpu,
+             [](const Config& c) { return Values{std::to_string(c.limits.cpu_millis) + "m"}; }}),
+       Live({"limits", "memory", Kind::kQuantity, "memory of a sandbox that asks for none",
+             SetMemory, [](const Config& c) { return Values{BytesText(c.limits.memory_bytes)}; }}),
+       Live({"limits", "pids", Kind::kNumber, "processes of a sandbox that asks for none", SetPids,
+             [](const Config& c) { return Values{std::to_string(c.limits.pids)}; }}),
+       Live({"limits", "disk", Kind::kQuantity,
+             "disk of a sandbox that asks for none, where the store can enforce it; 0: none",
+             SetDisk, [](const Config& c) { return Values{BytesText(c.limits.disk_bytes)}; }}),
+       NumberKey("limits", "max_sandboxes", &Config::max_sandboxes, 0, 4096,
+                 "sandboxes at once, past which creates are refused; 0: as many as there are "
+                 "addresses")});
+}
+
+void AddFeatureKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 30,
+                "what is kept of the output of a sandbox's entrypoint"),
+       NumberKey("logs", "keep_after_removal_seconds", &Config::log_keep_after_removal, 0,
+                 kMaxSeconds, "how long it is kept after the sandbox's removal"),
+       BoolKey(
+           "renew_intent", "enabled", &Config::renew_on_access,
+           "whether access moves the deadline of a sandbox whose create asked for it (extension "
+           "access.renew.extend.seconds)"),
+       NumberKey("renew_intent", "min_interval_seconds", &Config::renew_min_interval, 1, 86400,
+                 "seconds between two such moves"),
+       {"ingress.secure_access", "active_key", Kind::kText,
+        "key_id of the key that new signed routes are signed with", SetActiveKey,
+        [](const Config& c) {
+          return Values{c.active_signing_key == 0 ? "" : std::string(1, c.active_signing_key)};
+        }},
+       {"ingress.secure_access",
+        "keys",
+        Kind::kRows,
+        "keys that signed routes are checked with: key_id, one of 0-9 and a-z, and key, base64",
+        SetSigningKeys,
+        GetSigningKeys,
+        false,
+        true,
+        {"key_id", "key"}},
+       Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel})});
+}
+
+std::string Spelled(std::string text, char separator, bool upper) {
+  for (char& c : text) {
+    if (c == '.' || c == '_') c = separator;
+    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return text;
+}
+
+}  // namespace
+
+const std::vector<Key>& Keys() {
+  static const std::vector<Key> keys = [] {
+    std::vector<Key> made;
+    AddServerKeys(&made);
+    AddRuntimeKeys(&made);
+    AddLimitKeys(&made);
+    AddFeatureKeys(&made);
+    return made;
+  }();
+  return keys;
+}
+
+std::string FullName(const Key& key) {
+  return std::string(key.section) + "." + key.name;
+}
+
+std::string FlagOf(const Key& key) {
+  return "--" + Spelled(FullName(key), '-', false);
+}
+
+std::string EnvironmentOf(const Key& key) {
+  return "ATOLL_" + Spelled(FullName(key), '_', true);
+}
+
+}  // namespace atl::daemon

@@ -1,0 +1,72 @@
+// What has happened to each sandbox, for people who ask why: a bounded list of events beside its
+// record, in a table of its own.
+//
+// Written right after the present round of the loop, so that nobody's answer waits for it; a daemon
+// that is killed in that moment loses the event, never the state that it is about.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/base/sqlite.h"
+
+namespace atl::sandbox {
+
+struct HistoryEvent {
+  int64_t time_ms = 0;
+  std::string kind;     // "Running", "Paused", "Failed", …: what it has become, or "Renewed"
+  std::string reason;   // "CONTAINER_RUNNING", …
+  std::string message;  // for people; may hold a sandbox's own words
+};
+
+class History {
+ public:
+  // The last so many events of a sandbox are kept.
+  static constexpr int kMaxEvents = 64;
+
+  // In `db`, which outlives us and is used on this thread only.
+  static Result<std::unique_ptr<History>> Open(sqlite::Db& db, Loop& loop);
+  History(const History&) = delete;
+  History& operator=(const History&) = delete;
+
+  void Add(const std::string& id, HistoryEvent event);
+  // Of one that is gone.
+  void Remove(const std::string& id);
+  void RemoveAll();
+  // At start: forgets all others, whose removal was cut off.
+  Status KeepOnly(const std::unordered_set<std::string>& ids);
+  // Oldest first.
+  Result<std::vector<HistoryEvent>> Find(const std::string& id);
+
+ private:
+  History(Loop& loop, sqlite::Db& db, sqlite::Stmt insert, sqlite::Stmt trim, sqlite::Stmt remove,
+          sqlite::Stmt select)
+      : loop_(loop),
+        db_(db),
+        insert_(std::move(insert)),
+        trim_(std::move(trim)),
+        remove_(std::move(remove)),
+        select_(std::move(select)) {}
+  struct Change {
+    std::string id;
+    HistoryEvent event;  // no kind: all of the sandbox's are removed
+  };
+  void Enqueue(Change change);
+  void Flush();
+  Status Write(const std::vector<Change>& changes);
+
+  Loop& loop_;
+  sqlite::Db& db_;
+  sqlite::Stmt insert_, trim_, remove_, select_;
+  std::vector<Change> changes_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+};
+
+}  // namespace atl::sandbox

@@ -1,0 +1,67 @@
+#include "runtime/sandbox/volume_store.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr char kSchema[] =
+    "CREATE TABLE IF NOT EXISTS volumes ("
+    " name TEXT PRIMARY KEY,"
+    " state INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL,"
+    " owner TEXT NOT NULL) WITHOUT ROWID";
+// As in Store: no write of ours moves the sandboxes' log into the database.
+constexpr char kCheckpointLate[] = "PRAGMA wal_autocheckpoint=16384";
+
+Result<VolumeRecord::State> StateOf(int64_t number, const std::string& name) {
+  using State = VolumeRecord::State;
+  if (number < 0 || number > static_cast<int64_t>(State::kRemoving)) {
+    return Fail(Code::kInternal,
+                "record of volume " + name + ": no state has the number " + std::to_string(number));
+  }
+  return static_cast<State>(number);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<VolumeStore>> VolumeStore::Open(const std::string& path) {
+  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.durable = true}));
+  ATOLL_TRY(db.Exec(kCheckpointLate));
+  ATOLL_TRY(db.Exec(kSchema));
+  ATOLL_ASSIGN(sqlite::Stmt write,
+               db.Prepare("INSERT OR REPLACE INTO volumes (name, state, created_ms, owner) VALUES "
+                          "(?1,?2,?3,?4)"));
+  ATOLL_ASSIGN(sqlite::Stmt remove, db.Prepare("DELETE FROM volumes WHERE name=?1"));
+  return std::unique_ptr<VolumeStore>(
+      new VolumeStore(std::move(db), std::move(write), std::move(remove)));
+}
+
+Result<std::vector<VolumeRecord>> VolumeStore::Load() {
+  ATOLL_ASSIGN(sqlite::Stmt select,
+               db_.Prepare("SELECT name, state, created_ms, owner FROM volumes"));
+  std::vector<VolumeRecord> records;
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, select.Step());
+    if (!row) return records;
+    VolumeRecord record;
+    record.name = select.ColumnText(0);
+    ATOLL_ASSIGN(record.state, StateOf(select.ColumnInt(1), record.name));
+    record.created_at_ms = select.ColumnInt(2);
+    record.owner = select.ColumnText(3);
+    records.push_back(std::move(record));
+  }
+}
+
+Status VolumeStore::Write(const VolumeRecord& record) {
+  write_.Bind(1, record.name)
+      .Bind(2, static_cast<int64_t>(record.state))
+      .Bind(3, record.created_at_ms)
+      .Bind(4, record.owner);
+  return write_.Run();
+}
+
+Status VolumeStore::Remove(const std::string& name) {
+  remove_.Bind(1, name);
+  return remove_.Run();
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,49 @@
+// The durable records of named volumes: a table of its own beside the sandboxes', with commits that
+// survive power loss, as the volumes themselves do.
+//
+// Thread rule: on the loop. A write is one row and an fsync; volumes come and go rarely.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/sqlite.h"
+
+namespace atl::sandbox {
+
+struct VolumeRecord {
+  // What is kMaking or kRemoving after a restart was never acknowledged, or its removal was: its
+  // directory goes.
+  enum class State : uint8_t { kMaking = 0, kReady = 1, kRemoving = 2 };
+
+  std::string name;
+  State state = State::kMaking;
+  int64_t created_at_ms = 0;
+  std::string owner;  // a sandbox whose end is the volume's, too; empty: none
+};
+
+class VolumeStore {
+ public:
+  // `path`: that of Store, which was opened before.
+  static Result<std::unique_ptr<VolumeStore>> Open(const std::string& path);
+
+  Result<std::vector<VolumeRecord>> Load();
+  // Inserts or replaces.
+  Status Write(const VolumeRecord& record);
+  // An unknown name is not an error.
+  Status Remove(const std::string& name);
+
+ private:
+  VolumeStore(sqlite::Db db, sqlite::Stmt write, sqlite::Stmt remove)
+      : db_(std::move(db)), write_(std::move(write)), remove_(std::move(remove)) {}
+
+  // Statements are finalised before their connection.
+  sqlite::Db db_;
+  sqlite::Stmt write_;
+  sqlite::Stmt remove_;
+};
+
+}  // namespace atl::sandbox

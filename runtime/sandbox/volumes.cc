@@ -1,0 +1,289 @@
+#include "runtime/sandbox/volumes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace atl::sandbox {
+namespace {
+
+using Stage = VolumeRecord::State;
+
+constexpr int64_t kRetryUs = 5000 * 1000;
+
+std::string Named(const std::string& name) {
+  return "volume '" + name.substr(0, 253) + "'";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Volumes>> Volumes::Open(Loop& loop, const Clock& clock,
+                                               launch::SpawnerClient& spawner, VolumeStore& store) {
+  std::unique_ptr<Volumes> volumes(new Volumes(loop, clock, spawner, store));
+  ATOLL_ASSIGN(std::vector<VolumeRecord> records, store.Load());
+  for (VolumeRecord& record : records) {
+    const std::string name = record.name;
+    volumes->volumes_[name].record = std::move(record);
+  }
+  return volumes;
+}
+
+void Volumes::Adopt(const std::string& sandbox, const std::vector<wire::Volume>& volumes) {
+  for (const wire::Volume& volume : volumes) {
+    if (volume.kind != wire::Volume::Kind::kNamed) continue;
+    if (Volume* known = Look(volume.source)) Hold(*known, sandbox);
+  }
+}
+
+void Volumes::Start() {
+  std::vector<std::string> left_over;
+  for (auto& [name, volume] : volumes_) {
+    const std::string& owner = volume.record.owner;
+    const bool orphan = !owner.empty() && !names_.contains(owner);
+    if (volume.record.state == Stage::kReady && !orphan) continue;
+    if (volume.record.state == Stage::kReady && !volume.users.empty()) {
+      volume.record.owner.clear();
+      if (auto kept = store_.Write(volume.record); !kept) {
+        LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(kept.error());
+      }
+      continue;
+    }
+    left_over.push_back(name);
+  }
+  for (const std::string& name : left_over) {
+    LogLine(LogLevel::kInfo, "removing a volume that was left over").Add("volume", name);
+    Volume& volume = *Look(name);
+    // It would be found again if this could not be written.
+    [[maybe_unused]] const Status marked = MarkRemoving(volume);
+    volume.record.state = Stage::kRemoving;
+    Discard(name);
+  }
+}
+
+Volumes::View Volumes::ViewOf(const Volume& volume) {
+  return {volume.record.name,
+          volume.record.created_at_ms,
+          {volume.users.begin(), volume.users.end()},
+          !volume.record.owner.empty()};
+}
+
+bool Volumes::Shown(const Volume& volume) {
+  return volume.record.state == Stage::kReady;
+}
+
+std::vector<Volumes::View> Volumes::List() const {
+  std::vector<View> views;
+  for (const auto& [name, volume] : volumes_) {
+    if (Shown(volume)) views.push_back(ViewOf(volume));
+  }
+  return views;
+}
+
+std::optional<Volumes::View> Volumes::Find(const std::string& name) const {
+  const auto found = volumes_.find(name);
+  if (found == volumes_.end() || !Shown(found->second)) return std::nullopt;
+  return ViewOf(found->second);
+}
+
+Volumes::Volume* Volumes::Look(const std::string& name) {
+  const auto found = volumes_.find(name);
+  return found == volumes_.end() ? nullptr : &found->second;
+}
+
+void Volumes::Hold(Volume& volume, const std::string& sandbox) {
+  volume.users.insert(sandbox);
+  names_[sandbox].insert(volume.record.name);
+}
+
+void Volumes::Create(const std::string& name, Made done) {
+  if (Volume* volume = Look(name)) {
+    if (volume->record.state == Stage::kReady) {
+      return done(Fail(Code::kAlreadyExists, Named(name) + " exists"));
+    }
+    volume->waiting.push_back([this, name, done = std::move(done)] { Create(name, done); });
+    return;
+  }
+  Make(name, "", [this, name, done = std::move(done)](Status made) {
+    if (!made) return done(Fail(std::move(made).error()));
+    done(ViewOf(*Look(name)));
+  });
+}
+
+void Volumes::Make(const std::string& name, const std::string& owner, Finished done) {
+  const VolumeRecord record{name, Stage::kMaking, clock_.UnixMillis(), owner};
+  if (auto written = store_.Write(record); !written) return done(std::move(written));
+  volumes_[name].record = record;
+  spawner_.MakeVolume(
+      name, [this, name, done = std::move(done), alive = std::weak_ptr(alive_)](Status made) {
+        if (alive.expired()) return;
+        Volume& volume = *Look(name);
+        if (made) {
+          volume.record.state = Stage::kReady;
+          made = store_.Write(volume.record);
+        }
+        const auto waiting = std::exchange(volume.waiting, {});
+        if (!made) {
+          volume.record.state = Stage::kRemoving;
+          // Files that we have no record of: not ours to remove.
+          const bool stray = made.error().code() == Code::kAlreadyExists;
+          stray ? Forget(name) : Discard(name);
+          if (stray) {
+            made = Fail(Code::kInternal, Named(name) +
+                                             ": the store has a directory of that name that is no "
+                                             "volume; move it out of DATA_DIR/store/volumes");
+          }
+        }
+        done(std::move(made));
+        for (const auto& look : waiting) look();
+      });
+}
+
+Status Volumes::MarkRemoving(Volume& volume) {
+  VolumeRecord record = volume.record;
+  record.state = Stage::kRemoving;
+  ATOLL_TRY(store_.Write(record));
+  volume.record = std::move(record);
+  return {};
+}
+
+Status Volumes::Remove(const std::string& name) {
+  Volume* volume = Look(name);
+  if (volume == nullptr || volume->record.state == Stage::kRemoving) {
+    return Fail(Code::kNotFound, Named(name) + " does not exist");
+  }
+  if (!volume->users.empty()) {
+    return Fail(Code::kFailedPrecondition,
+                Named(name) + " is used by sandbox " + *volume->users.begin() +
+                    (volume->users.size() > 1 ? " and others" : "") + ": delete that first");
+  }
+  if (volume->record.state == Stage::kMaking) {
+    return Fail(Code::kFailedPrecondition, Named(name) + " is being made; try again");
+  }
+  ATOLL_TRY(MarkRemoving(*volume));
+  Discard(name);
+  return {};
+}
+
+void Volumes::Discard(const std::string& name) {
+  spawner_.RemoveVolume(name, [this, name, alive = std::weak_ptr(alive_)](const Status& removed) {
+    if (alive.expired()) return;
+    if (removed) return Forget(name);
+    LogLine(LogLevel::kError, "cannot remove a volume; trying again")
+        .Add("volume", name)
+        .Add(removed.error());
+    loop_.After(kRetryUs, [this, name, alive] {
+      if (!alive.expired()) Discard(name);
+    });
+  });
+}
+
+void Volumes::Forget(const std::string& name) {
+  // A record that cannot be removed is finished by the next start.
+  if (auto removed = store_.Remove(name); !removed) {
+    LogLine(LogLevel::kError, "cannot remove the record of a volume")
+        .Add("volume", name)
+        .Add(removed.error());
+  }
+  const auto waiting = std::move(Look(name)->waiting);
+  volumes_.erase(name);
+  for (const auto& look : waiting) look();
+}
+
+void Volumes::Use(const std::string& name, launch::SpawnerClient::Done<wire::VolumeUse> done) {
+  if (!Find(name)) return done(Fail(Code::kNotFound, Named(name) + " does not exist"));
+  spawner_.VolumeUse(name, std::move(done));
+}
+
+void Volumes::Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done) {
+  Continue(
+      std::make_shared<Acquisition>(Acquisition{sandbox, std::move(mounts), 0, std::move(done)}));
+}
+
+void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
+  while (acquisition->next < acquisition->mounts.size()) {
+    const VolumeMount& mount = acquisition->mounts[acquisition->next];
+    const bool named = mount.volume.kind == wire::Volume::Kind::kNamed;
+    if (named && !HaveNamed(acquisition, mount)) return;
+    if (!named || !mount.volume.sub_path.empty()) {
+      // The build would find out as well, but not in words that a client can act on.
+      return spawner_.CheckVolume(
+          mount.volume, [this, acquisition, alive = std::weak_ptr(alive_)](Status checked) {
+            if (alive.expired()) return;
+            if (!checked) return EndAcquire(acquisition, std::move(checked));
+            ++acquisition->next;
+            Continue(acquisition);
+          });
+    }
+    ++acquisition->next;
+  }
+  EndAcquire(acquisition, {});
+}
+
+bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount) {
+  const std::string& name = mount.volume.source;
+  Volume* volume = Look(name);
+  if (volume != nullptr && volume->record.state == Stage::kReady) {
+    Hold(*volume, acquisition->sandbox);
+    return true;
+  }
+  if (volume != nullptr) {
+    volume->waiting.push_back([this, acquisition] { Continue(acquisition); });
+    return false;
+  }
+  if (!mount.create_if_missing) {
+    EndAcquire(acquisition,
+               Fail(Code::kNotFound, Named(name) + " does not exist, and createIfNotExists is "
+                                                   "false: create it first, or let it be created"));
+    return false;
+  }
+  const bool owned = std::any_of(acquisition->mounts.begin(), acquisition->mounts.end(),
+                                 [&](const VolumeMount& other) {
+                                   return other.volume.kind == wire::Volume::Kind::kNamed &&
+                                          other.volume.source == name && other.delete_with_sandbox;
+                                 });
+  Make(name, owned ? acquisition->sandbox : std::string(), [this, acquisition](Status made) {
+    if (!made) return EndAcquire(acquisition, std::move(made));
+    Continue(acquisition);
+  });
+  return false;
+}
+
+void Volumes::EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status status) {
+  auto kind = wire::Volume::Kind::kNamed;
+  if (!status) {
+    kind = acquisition->mounts[acquisition->next].volume.kind;
+    Release(acquisition->sandbox);
+  }
+  const Acquired done = std::move(acquisition->done);
+  done(std::move(status), kind);
+}
+
+void Volumes::Release(const std::string& sandbox) {
+  const auto found = names_.find(sandbox);
+  if (found == names_.end()) return;
+  const std::set<std::string> names = std::move(found->second);
+  names_.erase(found);
+  for (const std::string& name : names) {
+    Volume& volume = *Look(name);
+    volume.users.erase(sandbox);
+    if (volume.record.owner != sandbox) continue;
+    const bool unused = volume.users.empty();
+    Status written;
+    if (unused) {
+      written = MarkRemoving(volume);
+    } else {
+      volume.record.owner.clear();
+      written = store_.Write(volume.record);
+    }
+    if (!written) {
+      LogLine(LogLevel::kError, "cannot record the end of a volume; the next start removes it")
+          .Add("volume", name)
+          .Add(written.error());
+    } else if (unused) {
+      Discard(name);
+    }
+  }
+}
+
+}  // namespace atl::sandbox

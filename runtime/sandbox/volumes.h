@@ -1,0 +1,110 @@
+// Named volumes, who uses them, and when they go. The directories are the spawner's; the records
+// are here, and each is on disk before what it says is done or told.
+//
+// A volume that a create made with deleteOnSandboxTermination has that sandbox as its owner: when
+// the sandbox is gone, however it came to that, the volume goes too, unless another sandbox uses it
+// by then; it then stays, as one without an owner.
+//
+// Thread rule: on the loop; nothing blocks but the writes of VolumeStore.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/sandbox.h"
+#include "runtime/sandbox/volume_store.h"
+
+namespace atl::sandbox {
+
+class Volumes {
+ public:
+  // All parts outlive it. Loads the records.
+  static Result<std::unique_ptr<Volumes>> Open(Loop& loop, const Clock& clock,
+                                               launch::SpawnerClient& spawner, VolumeStore& store);
+  Volumes(const Volumes&) = delete;
+  Volumes& operator=(const Volumes&) = delete;
+
+  // At start: a recorded sandbox has these; after all of them, what is left over is removed.
+  void Adopt(const std::string& sandbox, const std::vector<wire::Volume>& volumes);
+  void Start();
+
+  struct View {
+    std::string name;
+    int64_t created_at_ms = 0;
+    std::vector<std::string> used_by;  // sandboxes, until nothing of them is left
+    bool deleted_with_sandbox = false;
+  };
+  std::vector<View> List() const;
+  std::optional<View> Find(const std::string& name) const;
+
+  // `name` is a ValidVolumeName. kAlreadyExists; else what the spawner or the store says.
+  using Made = std::function<void(Result<View>)>;
+  void Create(const std::string& name, Made done);
+  // Once it returns, the volume is not found any more and will be gone even if we die.
+  // kFailedPrecondition: a sandbox uses it. kNotFound.
+  Status Remove(const std::string& name);
+  // What it takes on disk, counted now.
+  void Use(const std::string& name, launch::SpawnerClient::Done<wire::VolumeUse> done);
+
+  // Makes what the sandbox-to-be asks for, and keeps it from being removed until Release. If it
+  // fails nothing is held: `failed` is the kind of the one that cannot be had. kPermissionDenied:
+  // the spawner does not allow it; kNotFound: it is not to be created; kInvalidArgument: its sub
+  // path.
+  using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
+  void Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done);
+  // The sandbox is gone, or did not come about. An unknown one is not an error.
+  void Release(const std::string& sandbox);
+
+ private:
+  struct Volume {
+    VolumeRecord record;
+    std::set<std::string> users;
+    // To be looked at again when it is made, or gone.
+    std::vector<std::function<void()>> waiting;
+  };
+  struct Acquisition {
+    std::string sandbox;
+    std::vector<VolumeMount> mounts;
+    size_t next = 0;
+    Acquired done;
+  };
+  using Finished = std::function<void(Status)>;
+
+  Volumes(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, VolumeStore& store)
+      : loop_(loop), clock_(clock), spawner_(spawner), store_(store) {}
+
+  static View ViewOf(const Volume& volume);
+  static bool Shown(const Volume& volume);
+  Volume* Look(const std::string& name);
+  void Hold(Volume& volume, const std::string& sandbox);
+  void Continue(const std::shared_ptr<Acquisition>& acquisition);
+  // False: the acquisition goes on later.
+  bool HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount);
+  void EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status status);
+  void Make(const std::string& name, const std::string& owner, Finished done);
+  Status MarkRemoving(Volume& volume);
+  void Discard(const std::string& name);
+  void Forget(const std::string& name);
+
+  Loop& loop_;
+  const Clock& clock_;
+  launch::SpawnerClient& spawner_;
+  VolumeStore& store_;
+  std::map<std::string, Volume> volumes_;
+  std::unordered_map<std::string, std::set<std::string>> names_;  // by sandbox
+  // Answers of the spawner and timers may come after we have gone.
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+};
+
+}  // namespace atl::sandbox

@@ -1,0 +1,46 @@
+#include "runtime/spawner/projects.h"
+
+#include <string>
+
+#include "runtime/base/log.h"
+#include "runtime/base/project_quota.h"
+
+namespace atl::spawner {
+namespace {
+
+bool IsOurs(uint32_t project) {
+  return project >= kProjectBase && project < kProjectEnd;
+}
+
+}  // namespace
+
+Status AssignProject(int directory, uint32_t instance, uint32_t slot, uint64_t disk_bytes) {
+  const uint32_t first = FirstProject(instance, slot);
+  for (uint32_t project = first; project < first + kProjectsPerSlot; ++project) {
+    ATOLL_ASSIGN(const quota::Usage usage, quota::ReadUsage(directory, project));
+    if (usage.inodes != 0 || usage.bytes != 0) continue;
+    // The limit first: there is no moment without one.
+    ATOLL_TRY(quota::SetLimit(directory, project, {disk_bytes, InodesFor(disk_bytes)}));
+    return quota::SetProject(directory, project);
+  }
+  return Fail(Code::kUnavailable, "slot " + std::to_string(slot) + ": the files of its last " +
+                                      std::to_string(kProjectsPerSlot) +
+                                      " sandboxes are still being deleted");
+}
+
+Status LimitProject(int directory, uint64_t disk_bytes) {
+  ATOLL_ASSIGN(const uint32_t project, quota::ProjectOf(directory));
+  if (!IsOurs(project)) {
+    return Fail(Code::kInternal, "project " + std::to_string(project) + " is not of an upper");
+  }
+  return quota::SetLimit(directory, project, {disk_bytes, InodesFor(disk_bytes)});
+}
+
+void ForgetProject(int directory) {
+  const auto project = quota::ProjectOf(directory);
+  if (!project || !IsOurs(*project)) return;
+  const Status reset = quota::SetLimit(directory, *project, {});
+  if (!reset) LogLine(LogLevel::kWarning, "cannot reset a disk limit").Add(reset.error());
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,131 @@
+#include "runtime/spawner/volume_use.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/sys.h"
+#include "runtime/wire/bytes.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr size_t kMaxRuns = 4;
+constexpr uint64_t kMaxEntries = 1'000'000;
+constexpr size_t kMaxDepth = 200;
+constexpr int64_t kMaxMicros = 3'000'000;
+
+class Walk {
+ public:
+  // One component at a time, without following a link: whatever a sandbox moves about meanwhile,
+  // the walk stays in directories that were beneath the volume. Each level holds two descriptors.
+  void Visit(int directory, size_t depth) {
+    const Status read =
+        sys::EachName(directory, [&](const char* name) { return Entry(directory, name, depth); });
+    if (!read) use_.complete = false;
+  }
+  const wire::VolumeUse& use() const { return use_; }
+
+ private:
+  // False: a bound was met.
+  bool Entry(int directory, const char* name, size_t depth) {
+    struct stat info {};
+    if (::fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return true;
+    ++use_.entries;
+    const uint64_t links = S_ISDIR(info.st_mode) ? 1 : std::max<uint64_t>(info.st_nlink, 1);
+    use_.bytes += static_cast<uint64_t>(info.st_blocks) * 512 / links;
+    if (use_.entries >= kMaxEntries || SystemClock().BootMicros() > deadline_us_) over_ = true;
+    if (!over_ && S_ISDIR(info.st_mode)) {
+      const auto next = sys::OpenAt(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      if (next && depth < kMaxDepth) {
+        Visit(next->get(), depth + 1);
+      } else {
+        use_.complete = false;
+      }
+    }
+    if (over_) use_.complete = false;
+    return !over_;
+  }
+
+  const int64_t deadline_us_ = SystemClock().BootMicros() + kMaxMicros;
+  wire::VolumeUse use_;
+  bool over_ = false;
+};
+
+[[noreturn]] void Child(int directory, int result) {
+  constexpr int kResult = 3, kDirectory = 4, kAbove = 64;
+  ::prctl(PR_SET_NAME, "atoll-volumes");
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpriority(PRIO_PROCESS, 0, 10);  // never ahead of a build
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int lifted[] = {::fcntl(result, F_DUPFD_CLOEXEC, kAbove),
+                        ::fcntl(directory, F_DUPFD_CLOEXEC, kAbove)};
+  ::dup3(lifted[0], kResult, O_CLOEXEC);
+  ::dup3(lifted[1], kDirectory, O_CLOEXEC);
+  // The daemon's connection among them: it must end when the spawner's does.
+  ::close_range(kDirectory + 1, ~0u, 0);
+  const wire::VolumeUse use = CountTree(kDirectory);
+  wire::Writer writer;
+  writer.U64(use.bytes);
+  writer.U64(use.entries);
+  writer.U8(use.complete ? 1 : 0);
+  ::_exit(sys::WriteAll(kResult, writer.Take()) ? 0 : 1);
+}
+
+}  // namespace
+
+wire::VolumeUse CountTree(int directory) {
+  Walk walk;
+  walk.Visit(directory, 0);
+  return walk.use();
+}
+
+void VolumeUses::Count(const std::string& name, Done done) {
+  if (runs_.size() >= kMaxRuns) {
+    return done(Fail(Code::kResourceExhausted, "too many volumes are being counted, try again"));
+  }
+  const auto directory = sys::OpenAt(host_.store.root(), Store::VolumeDirectory(name),
+                                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return done(Fail(directory.error()));
+  auto pipe = sys::MakePipe();
+  if (!pipe) return done(Fail(std::move(pipe).error()));
+  const pid_t pid = ::fork();
+  if (pid < 0) return done(FailSys("fork"));
+  if (pid == 0) Child(directory->get(), pipe->write.get());
+  runs_[pid] = Run{std::move(pipe->read), std::move(done)};
+}
+
+bool VolumeUses::OnChildExit(pid_t pid) {
+  const auto found = runs_.find(pid);
+  if (found == runs_.end()) return false;
+  const Run run = std::move(found->second);
+  runs_.erase(found);
+  // It has ended, and with it the other end of the pipe: this does not block.
+  const auto bytes = sys::ReadAll(run.result.get(), 64);
+  wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
+  wire::VolumeUse use;
+  use.bytes = reader.U64();
+  use.entries = reader.U64();
+  use.complete = reader.U8() != 0;
+  if (reader.complete()) {
+    run.done(use);
+  } else {
+    run.done(Fail(Code::kInternal, "the process that counts died"));
+  }
+  return true;
+}
+
+}  // namespace atl::spawner

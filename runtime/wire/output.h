@@ -1,0 +1,64 @@
+// The output of a sandbox's entrypoint, on its way from execd to the daemon and in the daemon's log
+// files: frames, one after the other. Each is a 32-bit little-endian length and that many bytes, at
+// most kMaxOutputFrame.
+//
+//   daemon ◄── OutputFrame …  execd      behind the StartReport, on the control socket (start.h)
+//
+// or, for a daemon that was started later, as the answer to
+//
+//   GET kOutputRoute?offset=N           on execd's listening socket, with kInternalHeader:
+//                                       101, then the frames from byte N of the output on
+//
+// Bytes are counted over both streams together. A frame begins where the one before it has ended;
+// what execd could not keep is a kLost frame in its place. Written by a process inside the sandbox:
+// hostile.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+namespace atl::wire {
+
+inline constexpr std::string_view kOutputRoute = "/.atoll/entrypoint/output";
+// Only the daemon sends it: its proxy takes it out of what clients send, so that their token opens
+// the exec API and not this.
+inline constexpr std::string_view kInternalHeader = "X-Atoll-Internal";
+
+inline constexpr size_t kMaxOutputBytes = 16 << 10;
+inline constexpr size_t kMaxOutputFrame = kMaxOutputBytes + 32;
+
+struct OutputFrame {
+  enum class Kind : uint8_t { kStdout = 1, kStderr = 2, kLost = 3 };
+  Kind kind = Kind::kStdout;
+  int64_t time_us = 0;  // since the Unix epoch
+  uint64_t offset = 0;  // of its first byte
+  uint64_t lost = 0;    // kLost: how many bytes are missing, at least 1
+  std::string bytes;    // the others: 1 to kMaxOutputBytes
+
+  // Where the next frame begins.
+  uint64_t end() const { return offset + (kind == Kind::kLost ? lost : bytes.size()); }
+  // With the length before it.
+  std::string Encode() const;
+};
+// The inverse, of a frame without its length.
+Result<OutputFrame> DecodeOutputFrame(std::string_view bytes);
+
+// Takes frames out of a stream that arrives in pieces. Thread rule: a plain object.
+class OutputFrames {
+ public:
+  void Append(std::string_view bytes) { bytes_.append(bytes); }
+  // Nothing: the next frame is not there in full. After an error the stream is of no more use.
+  Result<std::optional<OutputFrame>> Next();
+  // Bytes of a frame that has not come to its end.
+  size_t pending() const { return bytes_.size() - taken_; }
+
+ private:
+  std::string bytes_;
+  size_t taken_ = 0;
+};
+
+}  // namespace atl::wire

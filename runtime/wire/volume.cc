@@ -1,0 +1,98 @@
+#include "runtime/wire/volume.h"
+
+#include <algorithm>
+
+namespace atl::wire {
+namespace {
+
+constexpr size_t kMaxName = 253;
+constexpr size_t kMaxPath = 4095;  // PATH_MAX without its NUL
+
+bool LowerOrDigit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+Error Bad(const Volume& volume, const std::string& why) {
+  return Error(Code::kInvalidArgument, "volume at '" + volume.target.substr(0, 128) + "': " + why);
+}
+
+}  // namespace
+
+void Encode(Writer& writer, const Volume& volume) {
+  writer.U8(static_cast<uint8_t>(volume.kind));
+  writer.Text(volume.source);
+  writer.Text(volume.sub_path);
+  writer.Text(volume.target);
+  writer.U8(volume.read_only ? 1 : 0);
+}
+
+Volume DecodeVolume(Reader& reader) {
+  Volume volume;
+  volume.kind = static_cast<Volume::Kind>(reader.U8());
+  volume.source = reader.Text();
+  volume.sub_path = reader.Text();
+  volume.target = reader.Text();
+  volume.read_only = reader.U8() != 0;
+  return volume;
+}
+
+std::string EncodeVolume(const Volume& volume) {
+  Writer writer;
+  Encode(writer, volume);
+  return writer.Take();
+}
+
+Result<Volume> DecodeVolume(std::string_view bytes) {
+  Reader reader(bytes);
+  Volume volume = DecodeVolume(reader);
+  if (!reader.complete()) return Fail(Code::kInvalidArgument, "volume: malformed");
+  ATOLL_TRY(CheckForm(volume));
+  return volume;
+}
+
+bool ValidVolumeName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxName && LowerOrDigit(name.front()) &&
+         LowerOrDigit(name.back()) &&
+         std::all_of(name.begin(), name.end(), [](char c) { return LowerOrDigit(c) || c == '-'; });
+}
+
+bool PlainRelativePath(std::string_view path) {
+  if (path.empty() || path.size() > kMaxPath || path.find('\0') != std::string_view::npos) {
+    return false;
+  }
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view component = path.substr(begin, end - begin);
+    if (component.empty() || component == "." || component == "..") return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+bool PlainAbsolutePath(std::string_view path) {
+  return path.starts_with('/') && PlainRelativePath(path.substr(1));
+}
+
+Status CheckForm(const Volume& volume) {
+  if (!PlainAbsolutePath(volume.target)) {
+    return Fail(Bad(volume,
+                    "the target must be an absolute path other than /, without '.', '..' "
+                    "and empty components"));
+  }
+  if (!volume.sub_path.empty() && !PlainRelativePath(volume.sub_path)) {
+    return Fail(Bad(volume, "the sub path '" + volume.sub_path.substr(0, 128) +
+                                "' must be relative, without '.', '..' and empty components"));
+  }
+  switch (volume.kind) {
+    case Volume::Kind::kNamed:
+      if (ValidVolumeName(volume.source)) return {};
+      return Fail(Bad(volume, "'" + volume.source.substr(0, 128) + "' is not a volume's name"));
+    case Volume::Kind::kHost:
+      if (PlainAbsolutePath(volume.source)) return {};
+      return Fail(Bad(volume, "the host path '" + volume.source.substr(0, 128) +
+                                  "' must be absolute, without '.', '..' and empty components"));
+  }
+  return Fail(Bad(volume, "of no known kind"));
+}
+
+}  // namespace atl::wire

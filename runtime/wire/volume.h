@@ -1,0 +1,56 @@
+// A volume: a directory (or one file) from outside that stands in a sandbox's root.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+#include "runtime/wire/bytes.h"
+
+namespace atl::wire {
+
+struct Volume {
+  enum class Kind : uint8_t {
+    kNamed = 0,  // `source` is the name of a directory of the store's volumes
+    kHost = 1,   // `source` is an absolute path of the host, beneath what the spawner allows
+  };
+  Kind kind = Kind::kNamed;
+  std::string source;
+  std::string sub_path;  // beneath the source, relative; empty: the source itself
+  std::string target;    // absolute path in the sandbox
+  bool read_only = false;
+
+  bool operator==(const Volume&) const = default;
+};
+inline constexpr size_t kMaxVolumes = 64;
+// Of all texts of all volumes of a sandbox together: with the rest of the plan it must fit into one
+// message.
+inline constexpr size_t kMaxVolumeText = 48 << 10;
+
+// What a named volume takes on disk.
+struct VolumeUse {
+  uint64_t bytes = 0;    // blocks in use, metadata of the file system aside
+  uint64_t entries = 0;  // files, directories, links
+  bool complete = true;  // false: there is more, the count was cut off at a limit
+};
+
+void Encode(Writer& writer, const Volume& volume);
+Volume DecodeVolume(Reader& reader);
+std::string EncodeVolume(const Volume& volume);
+// kInvalidArgument: malformed, or not WellFormed.
+Result<Volume> DecodeVolume(std::string_view bytes);
+
+// The rules of form, which daemon and spawner both hold: a known kind; no NUL; the source a name or
+// a path as below; the target absolute and not "/"; paths without empty, "." and ".." components.
+// The message says what is wrong.
+Status CheckForm(const Volume& volume);
+
+// A DNS label of up to 253 characters of [a-z0-9-].
+bool ValidVolumeName(std::string_view name);
+// "a/b": no component is empty, "." or ".."; no NUL. Empty is not valid.
+bool PlainRelativePath(std::string_view path);
+// "/a/b": the same behind a slash.
+bool PlainAbsolutePath(std::string_view path);
+
+}  // namespace atl::wire

@@ -1,0 +1,126 @@
+// B4 (CVE-2021-30465): a sandbox that shares a volume swaps, in a loop, what a build is about to
+// mount or to mount on. The swapper is a process of ours that does what the sandbox could do to its
+// side of the volume.
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "tests/priv/spawner_volume_lab.h"
+
+namespace atl::priv {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Exchanges pairs of names in a loop until it is destroyed.
+class Swapper {
+ public:
+  explicit Swapper(const std::vector<std::pair<std::string, std::string>>& pairs) {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    for (;;) {
+      for (const auto& [a, b] : pairs) {
+        ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
+      }
+    }
+  }
+  ~Swapper() {
+    ::kill(pid_, SIGKILL);
+    int status;
+    ::waitpid(pid_, &status, 0);
+  }
+  Swapper(const Swapper&) = delete;
+  Swapper& operator=(const Swapper&) = delete;
+
+ private:
+  pid_t pid_ = -1;
+};
+
+constexpr int kRounds = 60;
+
+// Either refused or the volume's own directory; never anything else. Both must be seen, or the
+// swapper was not at work.
+PRIV_TEST(VolumeRace, SubPathBecomesALink) {
+  VolumeLab lab;
+  ASSERT_TRUE(lab.Make("data"));
+  const std::string volume = lab.PathOf("data");
+  fs::create_directories(volume + "/a/sub");
+  std::ofstream(volume + "/a/sub/mark") << "mine\n";
+  std::ofstream(volume + "/a/mark") << "mine\n";
+  fs::create_directory_symlink(lab.outside(), volume + "/a.link");
+  fs::create_directory_symlink("../../../../../" + lab.outside(), volume + "/a/sub.link");
+  std::ofstream(lab.outside() + "/mark") << "escaped\n";
+  fs::create_directories(lab.outside() + "/sub");
+  std::ofstream(lab.outside() + "/sub/mark") << "escaped\n";
+  int mounted = 0, refused = 0;
+  const Swapper swapper(
+      {{volume + "/a", volume + "/a.link"}, {volume + "/a/sub", volume + "/a/sub.link"}});
+  for (int i = 0; i < kRounds; ++i) {
+    const std::string result =
+        lab.Run({VolumeLab::Sub(VolumeLab::Named("data"), i % 2 == 0 ? "a/sub" : "a")},
+                "$B cat /mnt/v/mark");
+    ASSERT_EQ(result.find("escaped"), std::string::npos) << result;
+    mounted += result == "mine\n" ? 1 : 0;
+    refused += result.starts_with("(step volumes") ? 1 : 0;
+  }
+  EXPECT_EQ(mounted + refused, kRounds);
+  EXPECT_GT(mounted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+// The same for a directory that a build would make: none may appear outside.
+PRIV_TEST(VolumeRace, MissingSubPathIsMadeInsideOnly) {
+  VolumeLab lab;
+  const std::string top = lab.allowed();
+  fs::create_directories(top + "/a");
+  ASSERT_EQ(::chown((top + "/a").c_str(), kAlice, kAlice), 0);
+  fs::create_directory_symlink(lab.outside(), top + "/a.link");
+  int refused = 0;
+  {
+    const Swapper swapper({{top + "/a", top + "/a.link"}});
+    for (int i = 0; i < 20 * kRounds; ++i) {
+      const Status checked =
+          lab.Check(VolumeLab::Host(top + "/a/new" + std::to_string(i) + "/deep"));
+      refused += checked ? 0 : 1;
+    }
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 20 * kRounds);
+  for (const auto& entry : fs::directory_iterator(lab.outside())) {
+    EXPECT_EQ(entry.path().filename(), "secret");
+  }
+}
+
+// The target of one volume lies in another, which is shared: runc's hole of 2021.
+PRIV_TEST(VolumeRace, TargetInASharedVolumeBecomesALink) {
+  VolumeLab lab;
+  ASSERT_TRUE(lab.Make("shared"));
+  ASSERT_TRUE(lab.Make("second"));
+  std::ofstream(lab.PathOf("second") + "/mark") << "second\n";
+  const std::string shared = lab.PathOf("shared");
+  fs::create_directories(shared + "/t");
+  fs::create_directory_symlink("/proc", shared + "/t.link");
+  fs::create_directories(shared + "/u");
+  fs::create_directory_symlink("/", shared + "/u.link");
+  int mounted = 0, refused = 0;
+  const Swapper swapper({{shared + "/t", shared + "/t.link"}, {shared + "/u", shared + "/u.link"}});
+  for (int i = 0; i < kRounds; ++i) {
+    const std::string result = lab.Run(
+        {VolumeLab::Named("shared", "/v"),
+         VolumeLab::Named("second", i % 2 == 0 ? "/v/t" : "/v/u")},
+        "$B awk '$5 ~ /^\\/(v|$)/ {print $5}' /proc/self/mountinfo | $B sort | $B tr '\\n' ' '");
+    // The mount stands where its place was when it was made, under either name.
+    const bool inside = result.starts_with("/ /v /v/");
+    mounted += inside ? 1 : 0;
+    refused += result.starts_with("(step volumes") ? 1 : 0;
+    ASSERT_TRUE(inside || result.starts_with("(step volumes")) << result;
+  }
+  EXPECT_GT(mounted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+}  // namespace
+}  // namespace atl::priv

@@ -1,0 +1,84 @@
+#include "runtime/api/concurrency.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+namespace atl::api {
+namespace {
+
+class FakeExchange final : public http::Exchange {
+ public:
+  const http::Request& request() const override { return head; }
+  void ReadBody(size_t, std::function<void(Result<std::string>)>) override {}
+  void SaveBody(int, uint64_t, std::function<void(Result<uint64_t>)>) override {}
+  void Respond(http::Response r) override { response = std::move(r); }
+  void Forward(http::Upstream) override {}
+
+  http::Request head;
+  std::optional<http::Response> response;
+};
+
+class ConcurrencyTest : public testing::Test {
+ protected:
+  std::shared_ptr<FakeExchange> Send() {
+    auto exchange = std::make_shared<FakeExchange>();
+    concurrency.Handle(exchange);
+    return exchange;
+  }
+  // The handler keeps what it has not answered.
+  std::vector<std::shared_ptr<http::Exchange>> held;
+  Concurrency concurrency{
+      2, [this](std::shared_ptr<http::Exchange> exchange) { held.push_back(std::move(exchange)); }};
+};
+
+TEST_F(ConcurrencyTest, PastTheLimitAClientIsToldToComeAgain) {
+  EXPECT_FALSE(Send()->response);
+  EXPECT_FALSE(Send()->response);
+  const auto third = Send();
+  ASSERT_TRUE(third->response);
+  EXPECT_EQ(third->response->status, 503);
+  EXPECT_EQ(third->response->headers.Get("Retry-After"), "1");
+  EXPECT_FALSE(third->response->headers.Get("X-Request-ID").empty());
+  EXPECT_NE(third->response->body.find("GENERAL::OVERLOADED"), std::string::npos);
+  EXPECT_EQ(held.size(), 2U);
+}
+
+TEST_F(ConcurrencyTest, WhatIsLetGoOfCountsNoMore) {
+  Send();
+  const auto second = Send();
+  held.pop_back();
+  // Answered, or handed on: the server may hold it for hours.
+  EXPECT_EQ(second.use_count(), 1);
+  EXPECT_EQ(concurrency.in_hand(), 1U);
+  EXPECT_FALSE(Send()->response);
+}
+
+TEST_F(ConcurrencyTest, EveryCopyMustGo) {
+  Send();
+  auto copy = held[0];
+  held.clear();
+  EXPECT_EQ(concurrency.in_hand(), 1U);
+  copy.reset();
+  EXPECT_EQ(concurrency.in_hand(), 0U);
+}
+
+TEST_F(ConcurrencyTest, TheLimitCanChangeAndBeNone) {
+  concurrency.SetLimit(0);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(Send()->response);
+  concurrency.SetLimit(100);
+  EXPECT_TRUE(Send()->response);
+}
+
+TEST(Concurrency, AnExchangeMayOutliveIt) {
+  std::shared_ptr<http::Exchange> held;
+  {
+    Concurrency concurrency(1, [&held](std::shared_ptr<http::Exchange> e) { held = std::move(e); });
+    concurrency.Handle(std::make_shared<FakeExchange>());
+  }
+  held.reset();
+}
+
+}  // namespace
+}  // namespace atl::api

@@ -1,0 +1,73 @@
+#include "runtime/sandbox/history.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::sandbox {
+namespace {
+
+class HistoryTest : public testing::Test {
+ protected:
+  void Open() { history = std::move(*History::Open(db, loop)); }
+  HistoryTest() { Open(); }
+  std::string Kinds(const std::string& id) {
+    std::string kinds;
+    const auto events = history->Find(id);
+    EXPECT_TRUE(events);
+    for (const HistoryEvent& event : *events) kinds += event.kind + " ";
+    return kinds;
+  }
+
+  FakeClock clock;
+  FakeLoop loop{clock};
+  sqlite::Db db = std::move(*sqlite::Db::Open(":memory:"));
+  std::unique_ptr<History> history;
+};
+
+TEST_F(HistoryTest, KeepsTheOrderOfEach) {
+  history->Add("a", {5, "Running", "R", "m"});
+  history->Add("b", {6, "Running", "R", "m"});
+  history->Add("a", {7, "Failed", "F", "why"});
+  loop.Run();
+  EXPECT_EQ(Kinds("a"), "Running Failed ");
+  EXPECT_EQ(Kinds("b"), "Running ");
+  EXPECT_EQ(Kinds("c"), "");
+  EXPECT_EQ(history->Find("a")->at(1).message, "why");
+  EXPECT_EQ(history->Find("a")->at(1).time_ms, 7);
+  // Another daemon finds the same.
+  history.reset();
+  Open();
+  EXPECT_EQ(Kinds("a"), "Running Failed ");
+}
+
+TEST_F(HistoryTest, AnswersBeforeItHasWritten) {
+  history->Add("a", {5, "Running", "", ""});
+  EXPECT_EQ(Kinds("a"), "Running ");
+}
+
+TEST_F(HistoryTest, IsBounded) {
+  for (int i = 0; i < 200; ++i) history->Add("a", {i, "e" + std::to_string(i), "", ""});
+  loop.Run();
+  const auto events = history->Find("a");
+  ASSERT_EQ(events->size(), static_cast<size_t>(History::kMaxEvents));
+  EXPECT_EQ(events->front().kind, "e136");
+  EXPECT_EQ(events->back().kind, "e199");
+}
+
+TEST_F(HistoryTest, ForgetsWhatIsGone) {
+  history->Add("a", {1, "x", "", ""});
+  loop.Run();
+  history->Add("a", {2, "y", "", ""});
+  history->Add("b", {2, "y", "", ""});
+  history->Remove("a");
+  loop.Run();
+  EXPECT_EQ(Kinds("a"), "");
+  EXPECT_EQ(Kinds("b"), "y ");
+  ASSERT_TRUE(history->KeepOnly({"c"}));
+  loop.Run();
+  EXPECT_EQ(Kinds("b"), "");
+}
+
+}  // namespace
+}  // namespace atl::sandbox

@@ -1,0 +1,283 @@
+#include "runtime/sandbox/volumes.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::sandbox {
+namespace {
+
+using wire::Volume;
+
+VolumeMount Named(const std::string& name, bool owned = false, bool create = true) {
+  VolumeMount mount;
+  mount.volume.source = name;
+  mount.volume.target = "/" + name;
+  mount.delete_with_sandbox = owned;
+  mount.create_if_missing = create;
+  return mount;
+}
+
+VolumeMount Host(const std::string& path) {
+  VolumeMount mount;
+  mount.volume.kind = Volume::Kind::kHost;
+  mount.volume.source = path;
+  mount.volume.target = "/host";
+  return mount;
+}
+
+class VolumesTest : public testing::Test {
+ protected:
+  VolumesTest() {
+    char name[] = "/tmp/volumes_XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    Boot({});
+  }
+  ~VolumesTest() override {
+    volumes.reset();
+    store.reset();
+    std::filesystem::remove_all(directory);
+  }
+
+  // A daemon that starts, with these sandboxes on record; what the spawner was asked before it died
+  // may or may not have been done.
+  void Boot(const std::map<std::string, std::vector<VolumeMount>>& sandboxes) {
+    volumes.reset();
+    spawner.volume_calls.clear();
+    store = std::move(*VolumeStore::Open(directory + "/v.db"));
+    volumes = std::move(*Volumes::Open(loop, clock, spawner, *store));
+    for (const auto& [id, mounts] : sandboxes) {
+      std::vector<Volume> plain;
+      for (const VolumeMount& mount : mounts) plain.push_back(mount.volume);
+      volumes->Adopt(id, plain);
+    }
+    volumes->Start();
+  }
+
+  struct Answer {
+    bool called = false;
+    Status status = Fail(Code::kInternal, "not answered");
+    Volume::Kind kind = Volume::Kind::kNamed;
+  };
+  std::shared_ptr<Answer> Acquire(const std::string& id, std::vector<VolumeMount> mounts) {
+    auto answer = std::make_shared<Answer>();
+    volumes->Acquire(id, std::move(mounts), [answer](Status status, Volume::Kind kind) {
+      EXPECT_FALSE(answer->called);
+      *answer = {true, std::move(status), kind};
+    });
+    return answer;
+  }
+  void Have(const std::string& id, std::vector<VolumeMount> mounts) {
+    const auto answer = Acquire(id, std::move(mounts));
+    while (!spawner.volume_calls.empty()) spawner.AnswerVolume();
+    ASSERT_TRUE(answer->called && answer->status);
+  }
+  std::string Listed() {
+    std::string names;
+    for (const auto& view : volumes->List()) names += view.name + " ";
+    return names;
+  }
+
+  std::string directory;
+  FakeClock clock;
+  FakeLoop loop{clock};
+  FakeSpawner spawner{loop};
+  std::unique_ptr<VolumeStore> store;
+  std::unique_ptr<Volumes> volumes;
+};
+
+TEST_F(VolumesTest, MadeBeforeItIsTold) {
+  bool told = false;
+  volumes->Create("data", [&](Result<Volumes::View> view) {
+    told = true;
+    ASSERT_TRUE(view);
+    EXPECT_EQ(view->name, "data");
+    EXPECT_EQ(view->created_at_ms, clock.unix_ms);
+  });
+  EXPECT_FALSE(told);
+  EXPECT_EQ(Listed(), "");
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  EXPECT_TRUE(told);
+  Boot({});
+  EXPECT_EQ(Listed(), "data ");
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  volumes->Create("data", [](const Result<Volumes::View>& view) {
+    ASSERT_FALSE(view);
+    EXPECT_EQ(CodeName(view.error().code()), CodeName(Code::kAlreadyExists));
+  });
+}
+
+TEST_F(VolumesTest, NeverToldIsRemovedAtTheNextStart) {
+  volumes->Create("data", [](const Result<Volumes::View>&) { FAIL(); });
+  Boot({});
+  EXPECT_EQ(Listed(), "");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  Boot({});
+  EXPECT_TRUE(spawner.volume_calls.empty());
+}
+
+TEST_F(VolumesTest, RemovalIsFinishedAfterARestart) {
+  Have("a", {Named("data")});
+  volumes->Release("a");
+  EXPECT_TRUE(volumes->Remove("data"));
+  EXPECT_EQ(Listed(), "");
+  EXPECT_FALSE(volumes->Find("data"));
+  EXPECT_EQ(CodeName(volumes->Remove("data").error().code()), CodeName(Code::kNotFound));
+  Boot({});
+  EXPECT_EQ(Listed(), "");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_TRUE(store->Load()->empty());
+}
+
+TEST_F(VolumesTest, RemovalIsTriedAgain) {
+  Have("a", {Named("data")});
+  volumes->Release("a");
+  ASSERT_TRUE(volumes->Remove("data"));
+  EXPECT_EQ(spawner.volume_calls.size(), 1U);
+  spawner.AnswerVolume(Fail(Code::kUnavailable, "gone"));
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  EXPECT_EQ(store->Load()->size(), 1U);
+  loop.Pass(10'000'000);
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_TRUE(store->Load()->empty());
+}
+
+TEST_F(VolumesTest, InUseCannotBeRemoved) {
+  Have("a", {Named("data")});
+  Have("b", {Named("data")});
+  EXPECT_EQ(volumes->Find("data")->used_by, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(CodeName(volumes->Remove("data").error().code()), CodeName(Code::kFailedPrecondition));
+  volumes->Release("a");
+  EXPECT_FALSE(volumes->Remove("data"));
+  // Neither after a restart.
+  Boot({{"b", {Named("data")}}});
+  EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{"b"});
+  EXPECT_FALSE(volumes->Remove("data"));
+  volumes->Release("b");
+  EXPECT_TRUE(volumes->Remove("data"));
+}
+
+TEST_F(VolumesTest, OwnedGoesWithItsSandbox) {
+  Have("a", {Named("mine", true), Named("kept")});
+  EXPECT_TRUE(volumes->Find("mine")->deleted_with_sandbox);
+  EXPECT_FALSE(volumes->Find("kept")->deleted_with_sandbox);
+  volumes->Release("a");
+  EXPECT_EQ(Listed(), "kept ");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove mine");
+  volumes->Release("a");
+  EXPECT_TRUE(spawner.volume_calls.empty());
+}
+
+// The daemon died after the sandbox's record went, or before it came.
+TEST_F(VolumesTest, OwnedByNobodyOnRecordGoesAtStart) {
+  Have("a", {Named("mine", true)});
+  Boot({});
+  EXPECT_EQ(Listed(), "");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove mine");
+}
+
+TEST_F(VolumesTest, OwnedStaysWithItsSandboxOverARestart) {
+  Have("a", {Named("mine", true)});
+  Boot({{"a", {Named("mine", true)}}});
+  EXPECT_EQ(Listed(), "mine ");
+  volumes->Release("a");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove mine");
+}
+
+TEST_F(VolumesTest, OwnedStaysIfAnotherUsesIt) {
+  Have("a", {Named("mine", true)});
+  Have("b", {Named("mine")});
+  volumes->Release("a");
+  EXPECT_FALSE(volumes->Find("mine")->deleted_with_sandbox);
+  volumes->Release("b");
+  EXPECT_EQ(Listed(), "mine ");
+  Boot({});
+  EXPECT_EQ(Listed(), "mine ");
+  // The same if the daemon was not there when the owner went.
+  Have("c", {Named("other", true)});
+  Have("d", {Named("other")});
+  Boot({{"d", {Named("other")}}});
+  EXPECT_EQ(Listed(), "mine other ");
+  volumes->Release("d");
+  EXPECT_EQ(Listed(), "mine other ");
+}
+
+TEST_F(VolumesTest, WhatWasThereBeforeHasNoOwner) {
+  Have("a", {Named("data")});
+  Have("b", {Named("data", true)});
+  volumes->Release("a");
+  volumes->Release("b");
+  EXPECT_EQ(Listed(), "data ");
+}
+
+TEST_F(VolumesTest, NotToBeCreated) {
+  const auto answer = Acquire("a", {Named("data", true), Named("absent", false, false)});
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  ASSERT_TRUE(answer->called);
+  EXPECT_EQ(CodeName(answer->status.error().code()), CodeName(Code::kNotFound));
+  // What was made on the way goes again.
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_EQ(Listed(), "");
+}
+
+TEST_F(VolumesTest, RefusedByTheSpawner) {
+  const auto answer = Acquire("a", {Named("data"), Host("/etc")});
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  EXPECT_FALSE(answer->called);
+  EXPECT_EQ(spawner.AnswerVolume(Fail(Code::kPermissionDenied, "no")), "check /etc");
+  ASSERT_TRUE(answer->called);
+  EXPECT_EQ(CodeName(answer->status.error().code()), CodeName(Code::kPermissionDenied));
+  EXPECT_EQ(answer->kind, Volume::Kind::kHost);
+  EXPECT_TRUE(volumes->Find("data")->used_by.empty());
+  EXPECT_EQ(Listed(), "data ");
+}
+
+TEST_F(VolumesTest, TwoAtOnceMakeItOnce) {
+  const auto first = Acquire("a", {Named("data")});
+  const auto second = Acquire("b", {Named("data")});
+  EXPECT_EQ(spawner.volume_calls.size(), 1U);
+  spawner.AnswerVolume();
+  EXPECT_TRUE(first->status && second->status);
+  EXPECT_EQ(volumes->Find("data")->used_by, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(VolumesTest, ANameIsTakenAgainWhenTheOldOneIsGone) {
+  Have("a", {Named("data", true)});
+  volumes->Release("a");
+  const auto again = Acquire("b", {Named("data")});
+  EXPECT_FALSE(again->called);
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_FALSE(again->called);
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  EXPECT_TRUE(again->called && again->status);
+}
+
+TEST_F(VolumesTest, WhatCannotBeMadeIsNotThere) {
+  const auto answer = Acquire("a", {Named("data")});
+  spawner.AnswerVolume(Fail(Code::kResourceExhausted, "disk full"));
+  EXPECT_EQ(CodeName(answer->status.error().code()), CodeName(Code::kResourceExhausted));
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_TRUE(store->Load()->empty());
+  // Somebody's files without a record: left alone.
+  const auto stray = Acquire("a", {Named("data")});
+  spawner.AnswerVolume(Fail(Code::kAlreadyExists, "there"));
+  EXPECT_EQ(CodeName(stray->status.error().code()), CodeName(Code::kInternal));
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  EXPECT_TRUE(store->Load()->empty());
+}
+
+TEST_F(VolumesTest, AnswersAfterTheEndAreNotHeard) {
+  volumes->Create("data", [](const Result<Volumes::View>&) { FAIL(); });
+  auto call = std::move(spawner.volume_calls.front());
+  spawner.volume_calls.pop_front();
+  volumes.reset();
+  call.done({});
+}
+
+}  // namespace
+}  // namespace atl::sandbox
