@@ -78,6 +78,14 @@ class Producer {
 void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
                  std::unique_ptr<Producer> producer, HeaderList headers);
 
+// --- Lines of a file (files_lines.cc).
+
+// Whether a download's query asks for lines: offset (from 1), limit.
+bool WantsLines(const Exchange& exchange);
+// Streams them, or answers why not. `size` bytes of the file are looked at.
+void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd file,
+               int64_t size);
+
 // The routes of /files and /directories that read or change attributes and names.
 class FileRoutes {
  public:

@@ -300,6 +300,10 @@ void FileRoutes::Download(const Ptr& exchange) {
     RespondFileError(exchange.get(), file.error());
     return;
   }
+  if (WantsLines(*exchange)) {
+    SendLines(&sandbox_, exchange, std::move(*file), info.st_size);
+    return;
+  }
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   HeaderList headers = {
       {"Content-Type", "application/octet-stream"},

@@ -73,6 +73,9 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
 
   // From the client.
   void Input(std::string_view bytes);
+  void EndInput() {
+    if (process_) process_->EndInput();
+  }
   void Resize(int columns, int rows) {
     if (process_) process_->Resize(columns, rows);
   }
@@ -199,6 +202,8 @@ void Attachment::OnTextMessage(std::string_view message) {
   const std::string_view type = root.Find("type").text();
   if (type == "stdin") {
     terminal->Input(root.Find("data").text());
+  } else if (type == "eof") {
+    terminal->EndInput();
   } else if (type == "resize") {
     const auto columns = IntegerMember(root, "cols", 1, 65535, 0);
     const auto rows = IntegerMember(root, "rows", 1, 65535, 0);

@@ -122,11 +122,7 @@ void TerminalProcess::OnMaster(uint32_t events) {
   if (events & EPOLLOUT) FlushInput();
   if (!pty_) {
     if (events & (EPOLLERR | EPOLLHUP)) {
-      // Nobody reads stdin any more.
-      sandbox_.loop.Unwatch(watch_);
-      watch_ = 0;
-      master_.reset();
-      input_.clear();
+      CloseInput();  // nobody reads it any more
     }
     return;
   }
@@ -147,7 +143,7 @@ bool TerminalProcess::ReadMaster() {
 }
 
 bool TerminalProcess::Write(std::string_view bytes) {
-  if (!master_ || input_.size() + bytes.size() > kMaxInput) return false;
+  if (!master_ || input_ended_ || input_.size() + bytes.size() > kMaxInput) return false;
   const bool idle = input_.empty();
   input_.append(bytes);
   if (idle) FlushInput();
@@ -166,6 +162,25 @@ void TerminalProcess::FlushInput() {
   }
   WatchMaster();
   if (waited && input_.empty()) callbacks_.input_drained();
+  if (input_ended_ && input_.empty()) CloseInput();
+}
+
+void TerminalProcess::EndInput() {
+  constexpr char kEndOfFile[] = "\x04";
+  if (pty_) {
+    Write(kEndOfFile);
+    return;
+  }
+  input_ended_ = true;
+  if (input_.empty()) CloseInput();
+}
+
+// Of pipes; a terminal's master carries its output too.
+void TerminalProcess::CloseInput() {
+  sandbox_.loop.Unwatch(watch_);
+  watch_ = 0;
+  master_.reset();
+  input_.clear();
 }
 
 void TerminalProcess::Resize(int columns, int rows) {

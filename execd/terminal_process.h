@@ -33,6 +33,9 @@ class TerminalProcess {
 
   // False if the input is closed. What the program does not take yet is kept.
   bool Write(std::string_view bytes);
+  // No more will be written: the pipe's end is closed behind what is pending; a terminal gets the
+  // character that means it.
+  void EndInput();
   size_t pending_input() const { return input_.size(); }
   void Resize(int columns, int rows);
   void Signal(int signal) { job_->Signal(signal); }
@@ -49,6 +52,7 @@ class TerminalProcess {
   // False at the end of file.
   bool ReadMaster();
   void FlushInput();
+  void CloseInput();
   void Ended(const JobExit& exit);
   void FinishWhenDrained();
   void Finish();
@@ -57,6 +61,7 @@ class TerminalProcess {
   Callbacks callbacks_;
   UniqueFd master_;  // the terminal, or the writing end of stdin's pipe
   bool pty_ = true;
+  bool input_ended_ = false;
   EventLoop::Id watch_ = 0;
   bool paused_ = false;
   bool exited_ = false;

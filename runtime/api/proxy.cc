@@ -19,6 +19,13 @@ constexpr const char* kNeverPassed[] = {kApiKeyHeader,  "Authorization",
                                         "Cookie",       kSecureAccessHeader,
                                         kIngressHeader, sandbox::kExecdInternalHeader};
 
+// Whoever holds the API key may ask for the token of any sandbox. Clients that came before
+// endpoints had headers cannot pass it on, but they can send the key; to execd itself nothing else
+// opens.
+bool HoldsKey(const http::Request& request, const std::string& api_key) {
+  return !api_key.empty() && SameSecret(request.headers.Get(kApiKeyHeader), api_key);
+}
+
 // True if a segment of the path is "." or "..", however it is written. execd's own paths and the
 // ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
 // may normalise "/proxy/80/../../command" into the other kind.
@@ -86,11 +93,11 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   http::Upstream upstream;
   upstream.socket_path = socket_path;
   const std::string port_text = std::to_string(*port);
-  if (*port != kExecdPort) {
-    upstream.target = "/proxy/" + port_text;
-    if (!sandbox->access_token.empty()) {
-      upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
-    }
+  if (*port != kExecdPort) upstream.target = "/proxy/" + port_text;
+  const bool add_token = *port != kExecdPort || (!request.headers.Has(kExecdTokenHeader) &&
+                                                 HoldsKey(request, rules.api_key));
+  if (add_token && !sandbox->access_token.empty()) {
+    upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
   }
   if (*port == kExecdPort && IsForDaemonOnly(rest)) {
     return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");

@@ -412,9 +412,9 @@ void Lifecycle::PostReleased(const std::string& id) {
 void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
   Drop(entry);
+  const bool has_volumes = !entry.sandbox.volumes.empty();
   logs_.Remove(id);
   if (entry.stored && history_) history_->Remove(id);
-  const bool has_volumes = !entry.sandbox.volumes.empty();
   if (entry.stored) {
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {

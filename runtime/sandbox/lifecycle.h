@@ -136,12 +136,12 @@ class Lifecycle {
   std::string SocketPathOf(const std::string& id) const {
     return SocketPath(config_.socket_directory, id);
   }
+  Volumes* volumes() const { return volumes_; }
   EntrypointLogs& logs() { return logs_; }
   // What has happened to a sandbox that is still found. Oldest first.
   Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
   // Its IPv4 and IPv6 address; empty if it has none (any more).
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
-  Volumes* volumes() const { return volumes_; }
   const LifecycleStats& stats() const { return stats_; }
   const Admission& admission() const { return admission_; }
   const SlotPool& slots() const { return slots_; }

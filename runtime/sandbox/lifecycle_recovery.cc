@@ -25,8 +25,8 @@ Status Lifecycle::Start(const wire::Reply& hello) {
     if (volumes_ != nullptr) volumes_->Adopt(id, kept.sandbox.volumes);
     if (kept.sandbox.state != State::kStopping) SetDeadline(kept);
   }
-  StartDiagnostics();
   if (volumes_ != nullptr) volumes_->Start();
+  StartDiagnostics();
   ATOLL_ASSIGN(std::vector<KeyRecord> keys, store_.LoadKeys());
   idempotency_.Load(std::move(keys));
   // Before the pool makes those of new slots.

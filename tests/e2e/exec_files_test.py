@@ -102,6 +102,27 @@ class Files(FileContract):
         self.refused(self.s.call('GET', '/files/download'), 400, 'MISSING_QUERY')
         self.refused(self.download('/nope'), 404, 'FILE_NOT_FOUND')
 
+    def test_download_of_lines(self):
+        path = self.write('lines', b'one\r\ntwo\n\nfo\rur\r\r\nfive')
+        lines = lambda **query: self.s.get('/files/download', path=path, **query)
+        self.assertEqual(lines(offset=2, limit=2).body, b'two\n')
+        self.assertEqual(lines(offset=2, limit=2).headers['Content-Type'],
+                         'text/plain; charset=utf-8')
+        self.assertEqual(lines(limit=1).body, b'one')
+        self.assertEqual(lines(offset=4).body, b'fo\rur\nfive')
+        self.assertEqual(lines(offset=5, limit=2 ** 63 - 1).body, b'five')
+        self.assertEqual(lines(offset=6).body, b'')
+        for query in ({'offset': 0}, {'offset': 'x'}, {'limit': -1}, {'limit': 2 ** 63}):
+            self.refused(lines(**query), 400, 'INVALID_REQUEST_BODY')
+        self.refused(self.s.call('GET', f'/files/download?path={path}&limit=1',
+                                 headers={'Range': 'bytes=0-1'}), 400, 'INVALID_REQUEST_BODY')
+        # Lines that cross the parts in which a file is read; one without end.
+        long = b'\r' * 300000 + b'x'
+        path = self.write('long', b'a' * 131071 + b'\r\n' + long + b'\n' + b'b' * 400000)
+        self.assertEqual(lines(offset=1, limit=1).body, b'a' * 131071)
+        self.assertEqual(lines(offset=2, limit=1).body, long)
+        self.assertEqual(lines(offset=3).body, b'b' * 400000)
+
     def test_ten_gibibytes_at_constant_memory(self):
         path = f'{self.dir}/big'
         self.s.out(f'truncate -s 10G {path}')

@@ -19,6 +19,7 @@ class Api {
   Result<http::Response> Send(http::Client::Call call);
   Result<http::Response> Send(const std::string& method, const std::string& target,
                               const std::string& json_body = {});
+  const std::string& server_url() const { return server_.url; }
   // As Send; a 2xx body goes to `on_data`.
   Result<http::Response> Stream(http::Client::Call call,
                                 const std::function<bool(std::string_view)>& on_data);

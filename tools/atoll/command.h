@@ -1,6 +1,8 @@
 // Runs one command in a sandbox and passes on what it prints.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +11,17 @@
 
 namespace atl::cli {
 
+struct UserIds {
+  uint32_t uid = 0, gid = 0;
+};
+
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> env;  // NAME=VALUE
   std::string cwd;               // empty: the sandbox's own
+  std::optional<UserIds> user;   // absent: the image's
+  // Start it, print its id and leave it running.
+  bool background = false;
   // Whether an interrupt stops the command; needless if the sandbox is deleted then anyway.
   bool stop_on_interrupt = true;
 };

@@ -1,5 +1,6 @@
 #include "tools/atoll/interrupt.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -36,6 +37,11 @@ Result<int> CatchInterrupts() {
 
 int CaughtSignal() {
   return caught;
+}
+
+bool WaitForInterrupt(int interrupt_fd, int milliseconds) {
+  pollfd wanted{interrupt_fd, POLLIN, 0};
+  return poll(&wanted, 1, milliseconds) != 0;
 }
 
 }  // namespace atl::cli

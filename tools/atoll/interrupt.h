@@ -10,5 +10,7 @@ namespace atl::cli {
 Result<int> CatchInterrupts();
 // The signal that came, or 0.
 int CaughtSignal();
+// Whether one came within that time.
+bool WaitForInterrupt(int interrupt_fd, int milliseconds);
 
 }  // namespace atl::cli

@@ -61,8 +61,14 @@ int Main(int argc, char** argv) {
   AddRunVerb(app, settings, command, &exit_code);
   AddExecVerb(app, settings, command, &exit_code);
   AddSandboxVerbs(app, settings, &exit_code);
+  AddLifecycleVerbs(app, settings, &exit_code);
+  AddWatchVerbs(app, settings, &exit_code);
+  AddCopyVerb(app, settings, &exit_code);
   AddImageVerbs(app, settings, &exit_code);
+  AddVolumeVerbs(app, settings, &exit_code);
   AddDaemonVerbs(app, settings, &exit_code);
+  AddCompletionVerb(app, &exit_code);
+  AddCompleteVerb(app, settings, command, &exit_code);
   app.footer(
       "Examples:\n"
       "  atoll doctor                                         is this host ready?\n"
@@ -73,7 +79,8 @@ int Main(int argc, char** argv) {
       "Without --server the daemon of this machine is used, and its key if it can be read.");
   try {
     app.parse_complete_callback([&] {
-      if (!command.empty() && !app.got_subcommand("run") && !app.got_subcommand("exec")) {
+      if (!command.empty() && !app.got_subcommand("run") && !app.got_subcommand("exec") &&
+          !app.got_subcommand("complete")) {
         throw CLI::ExtrasError({"-- " + command.front()});
       }
     });

@@ -31,6 +31,13 @@ void Progress::Update(uint64_t done) {
        " of " + HumanSize(total_));
 }
 
+void Progress::Received(uint64_t bytes) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!on_terminal_ || now < next_draw_) return;
+  next_draw_ = now + kRedraw;
+  Draw(label_ + "  " + HumanSize(bytes));
+}
+
 void Progress::Say(const std::string& text) {
   if (on_terminal_) Draw(label_ + " " + text);
 }

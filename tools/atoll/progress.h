@@ -15,6 +15,8 @@ class Progress {
   ~Progress() { Clear(); }
 
   void Update(uint64_t done);
+  // For what comes without a length.
+  void Received(uint64_t bytes);
   // Replaces the bar by a text, for work whose length is not known.
   void Say(const std::string& text);
   void Clear();

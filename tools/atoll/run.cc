@@ -65,7 +65,7 @@ Result<int> Run(const Settings& settings, const RunOptions& options, const Words
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options));
-  auto code = RunCommand(api, id, {command, {}, options.cwd, options.keep}, cancel_fd);
+  auto code = RunCommand(api, id, {command, {}, options.cwd, {}, false, options.keep}, cancel_fd);
   if (options.keep) {
     std::fprintf(stderr, "atoll: sandbox %s is kept; remove it with: atoll rm %s\n", id.c_str(),
                  id.c_str());

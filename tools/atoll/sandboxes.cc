@@ -1,84 +1,45 @@
-// atoll ls|ps|rm|exec
+// atoll ls|ps|rm
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
-#include "runtime/base/sandbox_id.h"
 #include "tools/atoll/api.h"
-#include "tools/atoll/command.h"
-#include "tools/atoll/interrupt.h"
+#include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
-#include "tools/atoll/usage.h"
 #include "tools/atoll/verbs.h"
 
 namespace atl::cli {
 namespace {
 
-using nlohmann::json;
-
-// All pages; JSON stays in this file.
-Result<json> FetchSandboxes(Api& api, const std::string& query) {
-  json all = json::array();
-  for (int page = 1;; ++page) {
-    ATOLL_ASSIGN(const http::Response response,
-                 api.Send("GET", "/sandboxes?pageSize=200&page=" + std::to_string(page) + query));
-    const auto list = json::parse(response.body, nullptr, false);
-    if (!list.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
-    for (const auto& item : list.value("items", json::array())) all.push_back(item);
-    const auto pagination = list.value("pagination", json::object());
-    if (!pagination.value("hasNextPage", false)) return all;
-  }
-}
-
-// An id, or the start of exactly one.
-Result<std::string> ResolveId(Api& api, const std::string& given) {
-  if (ValidSandboxId(given)) return given;
-  ATOLL_ASSIGN(const json all, FetchSandboxes(api, ""));
-  std::string found;
-  for (const auto& sandbox : all) {
-    const std::string id = sandbox.value("id", "");
-    const bool named = sandbox.value("metadata", json::object()).value("name", "") == given;
-    if (!named && (given.empty() || id.rfind(given, 0) != 0)) continue;
-    if (!found.empty()) {
-      return Fail(Code::kInvalidArgument,
-                  "'" + given + "' could be " + found + " or " + id + "; give more of the id");
-    }
-    found = id;
-  }
-  if (!found.empty()) return found;
-  return Fail(Code::kNotFound, "no sandbox '" + given + "'; see: atoll ls");
-}
-
 Status ListSandboxes(const Settings& settings, const std::vector<std::string>& states, bool quiet) {
   std::string query;
   for (const std::string& state : states) query += "&state=" + PercentEncode(state);
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const json all, FetchSandboxes(api, query));
+  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, query));
   if (settings.json) {
-    std::puts(json{{"items", all}}.dump().c_str());
+    std::string items;
+    for (const SandboxEntry& sandbox : all) items += (items.empty() ? "" : ",") + sandbox.json;
+    std::printf("{\"items\":[%s]}\n", items.c_str());
+    return {};
+  }
+  if (quiet) {
+    for (const SandboxEntry& sandbox : all) std::puts(Printable(sandbox.id).c_str());
     return {};
   }
   Table table({"ID", "NAME", "IMAGE", "STATE", "CREATED", "EXPIRES"});
-  for (const auto& sandbox : all) {
-    const std::string id = sandbox.value("id", "");
-    if (quiet) {
-      std::puts(Printable(id).c_str());
-      continue;
-    }
-    table.AddRow({id, sandbox.value("metadata", json::object()).value("name", ""),
-                  sandbox.value("image", json::object()).value("uri", ""),
-                  sandbox.value("status", json::object()).value("state", ""),
-                  sandbox.value("createdAt", "").substr(0, 19),
-                  sandbox.value("expiresAt", "never").substr(0, 19)});
+  for (const SandboxEntry& s : all) {
+    table.AddRow({s.id, s.name, s.image, s.state, s.created, s.expires});
   }
-  if (!quiet) std::fputs(table.Text().c_str(), stdout);
+  std::fputs(table.Text().c_str(), stdout);
   return {};
 }
 
 Status RemoveSandboxes(const Settings& settings, std::vector<std::string> ids, bool all) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   if (all) {
-    ATOLL_ASSIGN(const json list, FetchSandboxes(api, ""));
-    for (const auto& sandbox : list) ids.push_back(sandbox.value("id", ""));
+    ATOLL_ASSIGN(const auto list, FetchSandboxes(api, ""));
+    for (const SandboxEntry& sandbox : list) ids.push_back(sandbox.id);
   }
   // One that is gone does not keep the others.
   Status first_error;
@@ -96,40 +57,7 @@ Status RemoveSandboxes(const Settings& settings, std::vector<std::string> ids, b
   return first_error;
 }
 
-struct ExecOptions {
-  std::string id;
-  std::vector<std::string> env;
-  std::string cwd;
-};
-
-Result<int> Exec(const Settings& settings, const ExecOptions& options, const Words& command) {
-  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
-  ATOLL_ASSIGN(const auto env, ExpandEnvironment(options.env));
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
-  return RunCommand(api, id, {command, env, options.cwd}, cancel_fd);
-}
-
 }  // namespace
-
-void AddExecVerb(CLI::App& app, const Settings& settings, const Words& command, int* exit_code) {
-  CLI::App* exec = app.add_subcommand("exec", "Run a command in a sandbox that exists");
-  SetUsage(exec, "atoll exec [OPTIONS] ID -- COMMAND [ARGUMENT…]");
-  const auto options = std::make_shared<ExecOptions>();
-  exec->add_option("ID", options->id, "Sandbox: its id, the start of it, or its name")->required();
-  exec->add_option("-e,--env", options->env, "NAME=VALUE, or NAME to pass our own on; repeatable")
-      ->allow_extra_args(false);
-  exec->add_option("-w,--workdir", options->cwd, "Directory to run in");
-  exec->footer(
-      "Exit codes and Ctrl-C are as with 'atoll run'.\n\n"
-      "Example:\n"
-      "  atoll exec 4f1c -- ls -l /tmp");
-  exec->callback([options, &settings, &command, exit_code] {
-    if (command.empty()) throw CLI::RequiredError("-- COMMAND");
-    const auto code = Exec(settings, *options, command);
-    *exit_code = code ? *code : Report(Fail(code.error()), kRunFailed);
-  });
-}
 
 void AddSandboxVerbs(CLI::App& app, const Settings& settings, int* exit_code) {
   CLI::App* ls = app.add_subcommand("ls", "List sandboxes");

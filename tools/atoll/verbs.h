@@ -21,6 +21,13 @@ void AddImageVerbs(CLI::App& app, const Settings& settings, int* exit_code);
 void AddRunVerb(CLI::App& app, const Settings& settings, const Words& command, int* exit_code);
 void AddExecVerb(CLI::App& app, const Settings& settings, const Words& command, int* exit_code);
 void AddSandboxVerbs(CLI::App& app, const Settings& settings, int* exit_code);
+void AddLifecycleVerbs(CLI::App& app, const Settings& settings, int* exit_code);
+void AddWatchVerbs(CLI::App& app, const Settings& settings, int* exit_code);
+void AddVolumeVerbs(CLI::App& app, const Settings& settings, int* exit_code);
+void AddCopyVerb(CLI::App& app, const Settings& settings, int* exit_code);
+void AddCompletionVerb(CLI::App& app, int* exit_code);
+// `words`: what followed "--".
+void AddCompleteVerb(CLI::App& app, const Settings& settings, const Words& words, int* exit_code);
 void AddDaemonVerbs(CLI::App& app, const Settings& settings, int* exit_code);
 
 // Exit codes of our own failures.

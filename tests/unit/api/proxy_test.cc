@@ -1,4 +1,5 @@
 #include "runtime/api/proxy.h"
+#include "runtime/api/auth.h"
 
 #include <gtest/gtest.h>
 
@@ -58,6 +59,22 @@ TEST_F(ProxyTest, ExecdIsReachedDirectly) {
   EXPECT_EQ(Forward("/proxy/44772")->target, "/");
   EXPECT_EQ(Forward("/proxy/44772?x")->target, "/?x");
   EXPECT_EQ(Forward("/proxy/44772/a/../b")->target, "/a/../b");
+}
+
+TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
+  request.headers.Add(kApiKeyHeader, kKey);
+  const auto upstream = Forward("/proxy/44772/ping");
+  ASSERT_TRUE(upstream);
+  EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "execd-token");
+  EXPECT_TRUE(Drops(*upstream, kApiKeyHeader));
+
+  // A client that knows tokens is held to the one it sent.
+  request.headers.Add(kExecdTokenHeader, "stale");
+  EXPECT_EQ(Header(*Forward("/proxy/44772/ping"), kExecdTokenHeader), "(none)");
+
+  request.headers.Remove(kExecdTokenHeader);
+  request.headers.Set(kApiKeyHeader, std::string(kKey) + "x");
+  EXPECT_EQ(Header(*Forward("/proxy/44772/ping"), kExecdTokenHeader), "(none)");
 }
 
 TEST_F(ProxyTest, OtherPortsGoThroughExecdWithItsToken) {

@@ -45,7 +45,8 @@ json With(json volume, const std::string& pointer, const json& value) {
 
 // "422 type loc" or "400 code" or "ok".
 std::string Outcome(const json& volumes) {
-  const auto parsed = Parse(volumes);
+  // Braces around one value are that value.
+  const auto parsed = Parse(volumes.is_object() ? json::array({volumes}) : volumes);
   if (parsed) return "ok";
   const json body = json::parse(parsed.error().body);
   EXPECT_FALSE(body.at("message").get<std::string>().empty());
@@ -89,8 +90,8 @@ TEST(VolumeRequest, Form) {
   const std::string long_name(64, 'a');
   const std::pair<json, const char*> rows[] = {
       {"x", "422 list_type"},
-      {{"x"}, "422 model_attributes_type 0"},
-      {{nullptr}, "422 model_attributes_type 0"},
+      {json::array({"x"}), "422 model_attributes_type 0"},
+      {json::array({nullptr}), "422 model_attributes_type 0"},
       {{With(Host(), "/name", nullptr)}, "422 missing 0 name"},
       {{With(Host(), "/name", 5)}, "422 string_type 0 name"},
       {{With(Host(), "/name", "Upper")}, "422 string_pattern_mismatch 0 name"},
@@ -103,7 +104,7 @@ TEST(VolumeRequest, Form) {
       {{With(Host(), "/readOnly", "yes")}, "422 bool_type 0 readOnly"},
       {{With(Host(), "/subPath", 1)}, "422 string_type 0 subPath"},
       {{With(Host(), "/host", nullptr)}, "422 value_error 0"},
-      {{With(Host(), "/pvc", {{"claimName", "c"}})}, "422 value_error 0"},
+      {{With(Host(), "/pvc", json::object({{"claimName", "c"}}))}, "422 value_error 0"},
       {{With(Host(), "/host", "x")}, "422 model_attributes_type 0 host"},
       {{With(Host(), "/host", json::object())}, "422 missing 0 host path"},
       {{Host("relative")}, "422 string_pattern_mismatch 0 host path"},
@@ -124,7 +125,7 @@ TEST(VolumeRequest, Form) {
       {{With(Ossfs(), "/ossfs/endpoint", "")}, "422 string_too_short 0 ossfs endpoint"},
       {{With(Ossfs(), "/ossfs/accessKeySecret", nullptr)}, "422 missing 0 ossfs accessKeySecret"},
       {{With(Ossfs(), "/ossfs/version", "3.0")}, "422 literal_error 0 ossfs version"},
-      {{With(Ossfs(), "/ossfs/options", {"-x"})}, "422 value_error 0 ossfs options"},
+      {{With(Ossfs(), "/ossfs/options", json::array({"-x"}))}, "422 value_error 0 ossfs options"},
   };
   for (const auto& [volumes, expected] : rows) EXPECT_EQ(Outcome(volumes), expected) << volumes;
 }

@@ -1,0 +1,270 @@
+"""The released Python SDK, its synchronous half."""
+import datetime
+import os
+import time
+import urllib.request
+
+import cases
+from cases import IMAGE, case, check, equal
+
+from opensandbox import SandboxManagerSync, SandboxSync
+from opensandbox.config import ConnectionConfigSync
+from opensandbox.exceptions import SandboxApiException
+from opensandbox.models.execd import RunCommandOpts
+from opensandbox.models.execd_sync import ExecutionHandlersSync
+from opensandbox.models.filesystem import (ContentReplaceEntry, DirectoryListEntry, MoveEntry,
+                                           SearchEntry, SetPermissionEntry, WriteEntry)
+from opensandbox.models.sandboxes import PVC, SandboxFilter, Volume
+from opensandbox.pool import (AcquirePolicy, InMemoryPoolStateStore, PoolCreationSpec,
+                              SandboxPoolSync)
+
+MINUTES = datetime.timedelta(minutes=1)
+TAG = f'sync-{os.getpid()}'
+CONFIG = ConnectionConfigSync(domain=cases.DOMAIN, api_key=cases.KEY)
+NOBODY = '00000000-0000-4000-8000-000000000000'
+
+
+class World:
+    """The sandbox that most cases share."""
+    box = None
+
+
+def create(**options):
+    return SandboxSync.create(options.pop('image', IMAGE), connection_config=CONFIG,
+                              **{'timeout': 10 * MINUTES, **options})
+
+
+def out(box, command, **options):
+    done = box.commands.run(command, opts=RunCommandOpts(**options))
+    equal(done.exit_code, 0)
+    return '\n'.join(message.text for message in done.logs.stdout)
+
+
+def refused(doing, status):
+    try:
+        doing()
+    except SandboxApiException as error:
+        equal(error.status_code, status)
+        return error
+    raise AssertionError(f'done, where {status} was expected')
+
+
+@case('lifecycle/create_with_all_options')
+def _(world):
+    world.box = create(env={'GREETING': 'hello'}, metadata={'suite': TAG},
+                       resource={'cpu': '500m', 'memory': '256Mi'},
+                       entrypoint=['tail', '-f', '/dev/null'], ready_timeout=MINUTES)
+    equal(out(world.box, 'echo $GREETING'), 'hello')
+
+
+@case('lifecycle/get')
+def _(world):
+    info = world.box.get_info()
+    equal((info.status.state, info.metadata), ('Running', {'suite': TAG}))
+
+
+@case('lifecycle/connect')
+def _(world):
+    with SandboxSync.connect(world.box.id, connection_config=CONFIG) as again:
+        equal(out(again, 'echo again'), 'again')
+
+
+@case('lifecycle/renew')
+def _(world):
+    renewed = world.box.renew(30 * MINUTES)
+    equal(world.box.get_info().expires_at, renewed.expires_at)
+
+
+@case('lifecycle/manual_cleanup')
+def _(_world):
+    box = create(timeout=None)
+    try:
+        equal(box.get_info().expires_at, None)
+    finally:
+        box.destroy()
+
+
+@case('lifecycle/patch_metadata')
+def _(world):
+    equal(world.box.patch_metadata({'new': '1'}).metadata, {'suite': TAG, 'new': '1'})
+    equal(world.box.patch_metadata({'new': None}).metadata, {'suite': TAG})
+
+
+@case('lifecycle/pause_and_resume')
+def _(_world):
+    box = create()
+    try:
+        box.pause()
+        equal(box.get_info().status.state, 'Paused')
+        box = SandboxSync.resume(box.id, connection_config=CONFIG)
+        equal(out(box, 'echo awake'), 'awake')
+    finally:
+        box.kill()
+
+
+@case('command/foreground')
+def _(world):
+    done = world.box.commands.run('echo out; echo err >&2; exit 7')
+    equal([m.text for m in done.logs.stdout], ['out'])
+    equal([m.text for m in done.logs.stderr], ['err'])
+    equal(done.exit_code, 7)
+
+
+@case('command/streamed')
+def _(world):
+    seen = []
+
+    def stdout(message):
+        seen.append(message.text)
+        if message.text == 'first':
+            world.box.files.write_file('/tmp/go', 'second\n', mode=644)
+
+    world.box.commands.run('echo first; until [ -s /tmp/go ]; do sleep 0.01; done; cat /tmp/go',
+                           handlers=ExecutionHandlersSync(on_stdout=stdout))
+    equal(seen, ['first', 'second'])
+
+
+@case('command/options')
+def _(world):
+    equal(out(world.box, 'pwd; echo $A', working_directory='/opt', envs={'A': 'b c'}),
+          '/opt\nb c')
+
+
+@case('command/background')
+def _(world):
+    commands = world.box.commands
+    done = commands.run('echo one; sleep 100', opts=RunCommandOpts(background=True))
+    deadline = time.monotonic() + 20
+    while 'one' not in commands.get_background_command_logs(done.id).content:
+        check(time.monotonic() < deadline, 'no output')
+    check(commands.get_command_status(done.id).running, 'it should still run')
+    commands.interrupt(done.id)
+    while commands.get_command_status(done.id).running:
+        check(time.monotonic() < deadline, 'not interrupted')
+
+
+@case('command/session')
+def _(world):
+    commands = world.box.commands
+    session = commands.create_session(working_directory='/opt')
+    commands.run_in_session(session, 'export KEPT=yes')
+    done = commands.run_in_session(session, 'echo $KEPT; pwd')
+    equal([m.text for m in done.logs.stdout], ['yes', '/opt'])
+    commands.delete_session(session)
+
+
+@case('command/metrics')
+def _(world):
+    metrics = world.box.get_metrics()
+    equal(metrics.memory_total_in_mib, 256)
+    check(0 <= metrics.cpu_used_percentage <= 100, metrics)
+
+
+@case('files/all')
+def _(world):
+    files, data = world.box.files, os.urandom(3 << 20)
+    files.create_directories([WriteEntry(path='/tmp/d', mode=755)])
+    files.write_files([WriteEntry(path='/tmp/d/a', data=data, mode=600),
+                       WriteEntry(path='/tmp/d/b', data='x y x', mode=644)])
+    equal(files.read_bytes('/tmp/d/a'), data)
+    equal(b''.join(files.read_bytes_stream('/tmp/d/a')), data)
+    equal(files.get_file_info(['/tmp/d/a'])['/tmp/d/a'].mode, 600)
+    equal([e.path for e in files.search(SearchEntry(path='/tmp/d', pattern='b'))], ['/tmp/d/b'])
+    equal(len(files.list_directory(DirectoryListEntry(path='/tmp/d'))), 2)
+    files.set_permissions([SetPermissionEntry(path='/tmp/d/b', mode=640, owner='dev')])
+    equal(out(world.box, 'stat -c "%a %U" /tmp/d/b'), '640 dev')
+    files.replace_contents([ContentReplaceEntry(path='/tmp/d/b', old_content='x',
+                                                new_content='z')])
+    files.move_files([MoveEntry(src='/tmp/d/b', dest='/tmp/d/c')])
+    equal(files.read_file('/tmp/d/c'), 'z y z')
+    files.delete_files(['/tmp/d/c'])
+    files.delete_directories(['/tmp/d'])
+    refused(lambda: files.read_file('/tmp/d/a'), 404)
+
+
+@case('endpoint/direct')
+def _(world):
+    world.box.commands.run('httpd -p 8000 -h /srv')
+    endpoint = world.box.get_endpoint(8000)
+    request = urllib.request.Request(f'http://{endpoint.endpoint}/cgi-bin/show',
+                                     headers=endpoint.headers)
+    with urllib.request.urlopen(request, timeout=20) as page:
+        equal(page.readline(), b'GET /cgi-bin/show\n')
+
+
+@case('endpoint/server_proxy')
+def _(world):
+    config = ConnectionConfigSync(domain=cases.DOMAIN, api_key=cases.KEY, use_server_proxy=True)
+    with SandboxSync.connect(world.box.id, connection_config=config) as box:
+        equal(out(box, 'echo proxied'), 'proxied')
+
+
+@case('volumes/named')
+def _(_world):
+    volume = Volume(name='data', mount_path='/mnt/data',
+                    pvc=PVC(claim_name=f'conformance-{os.getpid()}'))
+    for command, expected in (('echo kept >/mnt/data/x', ''), ('cat /mnt/data/x', 'kept')):
+        box = create(volumes=[volume])
+        try:
+            equal(out(box, command), expected)
+        finally:
+            box.kill()
+
+
+@case('diagnostics/logs')
+def _(world):
+    equal(world.box.get_diagnostic_logs('container').kind, 'logs')
+
+
+@case('manager/list_get_renew_kill')
+def _(world):
+    with SandboxManagerSync.create(CONFIG) as manager:
+        listed = manager.list_sandbox_infos(SandboxFilter(states=['Running'],
+                                                          metadata={'suite': TAG}))
+        equal([info.id for info in listed.sandbox_infos], [world.box.id])
+        box = create()
+        equal(manager.get_sandbox_info(box.id).id, box.id)
+        manager.renew_sandbox(box.id, 20 * MINUTES)
+        manager.kill_sandbox(box.id)
+        refused(lambda: manager.get_sandbox_info(box.id), 404)
+
+
+@case('errors/request_id')
+def _(_world):
+    with SandboxManagerSync.create(CONFIG) as manager:
+        error = refused(lambda: manager.get_sandbox_info(NOBODY), 404)
+    check(error.request_id, 'the exception has no request id')
+
+
+@case('pool/warm_acquire_refill')
+def _(_world):
+    pool = SandboxPoolSync(
+        pool_name='conformance', max_idle=2, state_store=InMemoryPoolStateStore(),
+        connection_config=CONFIG, creation_spec=PoolCreationSpec(image=IMAGE))
+    pool.start()
+    try:
+        until_idle(pool, 2)
+        box = pool.acquire(5 * MINUTES, AcquirePolicy.FAIL_FAST)
+        equal(out(box, 'echo pooled'), 'pooled')
+        box.destroy()
+        until_idle(pool, 2)
+    finally:
+        pool.release_all_idle()
+        pool.shutdown(graceful=True)
+
+
+def until_idle(pool, wanted):
+    deadline = time.monotonic() + 30
+    while (snapshot := pool.snapshot()).idle_count != wanted:
+        check(time.monotonic() < deadline, snapshot)
+
+
+@case('lifecycle/kill')
+def _(world):
+    world.box.kill()
+    refused(world.box.get_info, 404)
+    world.box.close()
+
+
+if __name__ == '__main__':
+    cases.run_plain(World())

@@ -1,0 +1,140 @@
+"""The command line client's later verbs against a real daemon: copying, terminals, watching."""
+import json
+import os
+import pathlib
+import pty
+import subprocess
+import tempfile
+import unittest
+
+import atoll
+import box
+from atoll import BUILD, SLOWNESS
+
+
+class More(unittest.TestCase):
+    """One daemon and one sandbox, named "box", for all cases."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.environment = {'PATH': os.environ['PATH'], 'ATOLL_RUN_DIR': str(cls.daemon.run_dir)}
+        image = box.shell_image(cls.daemon)
+        cls.sandbox = cls.daemon.create(image, metadata={'name': 'box'},
+                                   resourceLimits={'memory': '128Mi'})
+
+    def cli(self, *arguments, expect=0, stdin=b''):
+        done = subprocess.run([BUILD / 'atoll', *arguments], env=self.environment, input=stdin,
+                              capture_output=True, timeout=60 * SLOWNESS, check=False)
+        self.stderr = done.stderr.decode()
+        self.assertEqual(done.returncode, expect, (arguments, done.stdout, self.stderr))
+        return done.stdout
+
+    def test_exit_codes_are_dockers(self):
+        self.cli('exec', 'box', '--', '/srv', expect=126)
+        self.cli('exec', 'box', '--', 'no-such-program', expect=127)
+        self.cli('exec', 'absent', '--', 'true', expect=125)
+
+    def test_exec_as_a_user_and_detached(self):
+        self.assertEqual(self.cli('exec', '-u', 'dev', 'box', '--', 'id', '-u'), b'1000\n')
+        self.assertEqual(self.cli('exec', '-u', '1001:dev', 'box', '--', 'sh', '-c',
+                                  'id -u; id -g'), b'1001\n1000\n')
+        self.cli('exec', '-u', 'nobody-knows', 'box', '--', 'true', expect=125)
+        self.cli('exec', '-d', 'box', '--', 'sh', '-c', 'echo $$ >/tmp/detached; exec sleep 1000')
+        self.cli('exec', 'box', '--', 'sh', '-c',
+                 'until [ -s /tmp/detached ]; do sleep 0.01; done; kill $(cat /tmp/detached)')
+
+    def test_standard_input_reaches_the_command(self):
+        data = bytes(range(256)) * 3000
+        out = self.cli('exec', '-i', '-e', "A=it's", '-w', '/tmp', 'box', '--', 'sh', '-c',
+                       'cat >in; wc -c <in; echo "$A" >&2; exit 5', stdin=data, expect=5)
+        self.assertEqual(out.strip(), str(len(data)).encode())
+        self.assertEqual(self.stderr, "it's\n")
+
+    def test_a_terminal(self):
+        master, slave = pty.openpty()
+        shell = subprocess.Popen([BUILD / 'atoll', 'exec', '-it', 'box', '--', 'sh'],
+                                 env=self.environment, stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        os.write(master, b'tty && echo "size" $(stty size) && exit 9\n')
+        seen = b''
+        try:
+            while chunk := os.read(master, 4096):
+                seen += chunk
+        except OSError:  # the terminal's other end is closed
+            pass
+        os.close(master)
+        self.assertEqual(shell.wait(20 * SLOWNESS), 9)
+        self.assertIn(b'/dev/pts/', seen)
+        self.cli('exec', '-t', 'box', '--', 'true', expect=125)
+
+    def test_copies_of_files_and_directories(self):
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            (top / 'tree/sub').mkdir(parents=True)
+            (top / 'tree/sub/file').write_bytes(b'x' * 700000)
+            (top / 'tree/run').write_text('#!/bin/sh\necho ran\n', encoding='utf-8')
+            (top / 'tree/run').chmod(0o755)
+            (top / 'tree/link').symlink_to('sub/file')
+            self.cli('cp', str(top / 'tree'), 'box:/srv/copy')
+            self.assertEqual(self.cli('exec', 'box', '--', '/srv/copy/run'), b'ran\n')
+            self.cli('cp', str(top / 'tree/run'), 'box:/srv')
+            self.assertEqual(self.cli('exec', 'box', '--', '/srv/run'), b'ran\n')
+            self.cli('cp', 'box:/srv/copy', str(top / 'back'))
+            self.assertEqual((top / 'back/sub/file').read_bytes(), b'x' * 700000)
+            self.assertEqual(os.readlink(top / 'back/link'), 'sub/file')
+            self.assertEqual((top / 'back/run').stat().st_mode & 0o777, 0o755)
+            self.cli('cp', 'box:/srv/copy/run', str(top))
+            self.assertTrue((top / 'run').exists())
+            self.cli('cp', 'box:/absent', str(top), expect=1)
+            self.cli('cp', 'a', 'b', expect=1)
+        self.cli('cp', '-', 'box:/tmp/from-stdin', stdin=b'piped')
+        self.assertEqual(self.cli('cp', 'box:/tmp/from-stdin', '-'), b'piped')
+
+    def test_a_hostile_directory_stays_beneath_its_copy(self):
+        """A link out of the copy, and a file through it."""
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            (top / 'victim').mkdir()
+            self.cli('exec', 'box', '--', 'sh', '-c',
+                     f'mkdir -p /srv/evil && ln -s {top}/victim /srv/evil/out')
+            self.cli('cp', 'box:/srv/evil', str(top / 'copy'))
+            self.cli('exec', 'box', '--', 'sh', '-c',
+                     'rm /srv/evil/out; mkdir /srv/evil/out; echo gotcha >/srv/evil/out/file')
+            self.cli('cp', 'box:/srv/evil/.', str(top / 'copy'))
+            self.assertEqual(list((top / 'victim').iterdir()), [])
+
+    def test_inspect_renew_endpoint_stats(self):
+        (told,) = json.loads(self.cli('inspect', 'box'))
+        self.assertEqual(told['id'], self.sandbox)
+        self.assertIn(self.sandbox.encode(), self.cli('endpoint', 'box', '8000'))
+        self.cli('inspect', 'absent', expect=1)
+        (usage,) = json.loads(self.cli('stats', '--no-stream', '--json', 'box'))['items']
+        self.assertEqual(usage['memoryLimitBytes'], 128 << 20)
+        self.assertIn(b'128.0 MiB', self.cli('stats', '--no-stream'))
+
+    def test_pause_and_resume(self):
+        self.assertEqual(self.cli('pause', 'box').decode().strip(), self.sandbox)
+        try:
+            self.assertEqual(json.loads(self.cli('inspect', 'box'))[0]['status']['state'],
+                             'Paused')
+        finally:
+            self.cli('resume', 'box')
+        self.assertEqual(self.cli('exec', 'box', '--', 'echo', 'awake'), b'awake\n')
+
+    def test_completion_knows_verbs_and_ids(self):
+        words = self.cli('complete', '--').decode().split()
+        self.assertIn('exec', words)
+        self.assertNotIn('complete', words)
+        self.assertIn(self.sandbox, self.cli('complete', '--', 'exec').decode().split())
+        script = 'source <(atoll completion bash); COMP_WORDS=(atoll exec bo); COMP_CWORD=2; ' \
+                 '_atoll; echo "${COMPREPLY[@]}"'
+        environment = {**self.environment, 'PATH': f'{BUILD}:{os.environ["PATH"]}'}
+        done = subprocess.run(['bash', '-c', script], env=environment, check=True,
+                              capture_output=True, text=True)
+        self.assertEqual(done.stdout, 'box\n')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,25 @@
+// Trees of the host as tar archives: what 'atoll cp' sends, and what it receives.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::cli {
+
+// A nameless file in TMPDIR (or /var/tmp): archives may be larger than memory.
+Result<UniqueFd> TemporaryFile();
+
+// A tar of what is beneath a directory, named relative to it, or of one file named `name`. Regular
+// files, directories and symbolic links.
+Result<UniqueFd> PackDirectory(const std::string& path);
+Result<UniqueFd> PackFile(int fd, const std::string& name, uint64_t size, uint32_t mode);
+
+// Unpacks an archive that a sandbox made into a directory, which is created. Nothing gets out of
+// it: not by "..", an absolute name or a symbolic link. Set-id bits, owners and devices are left
+// out. Changes the working directory.
+Status UnpackInto(int archive, const std::string& directory);
+
+}  // namespace atl::cli
