@@ -8,6 +8,9 @@
 namespace atl::sandbox {
 namespace {
 
+// How long a request waits for the next spawner.
+constexpr int64_t kSpawnerPatienceUs = 5 * 1000 * 1000;
+
 Error NoSuchSandbox(const std::string& id) {
   return Error(Code::kNotFound, "sandbox " + id + " does not exist");
 }
@@ -105,8 +108,14 @@ void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
   spawner_.Freeze(id, frozen, [this, id, frozen](const Status& status) {
     Entry* asked = Look(id);
     if (asked == nullptr) return;
-    // Without a spawner: Reconcile asks the next one.
-    if (!status && status.error().code() == Code::kUnavailable) return Settle(*asked, status);
+    // Without a spawner: Reconcile asks the next one, which after an upgrade is there at once. The
+    // state says what is under way, whether or not somebody still waits for it.
+    if (!status && status.error().code() == Code::kUnavailable) {
+      loop_.After(kSpawnerPatienceUs, [this, id, status] {
+        if (Entry* still = Look(id); still != nullptr) Settle(*still, status);
+      });
+      return;
+    }
     if (status) {
       return frozen
                  ? ApplyAnyway(*asked, Event::kFrozen, {"CONTAINER_PAUSED", "Sandbox is paused"})

@@ -1,5 +1,6 @@
 #include "runtime/sandbox/spawner_link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -7,6 +8,8 @@
 namespace atl::sandbox {
 namespace {
 
+// An upgraded spawner answers after some 20 ms.
+constexpr int64_t kFirstRetryUs = 10 * 1000;
 constexpr int64_t kRetryUs = 200 * 1000;
 
 Error Gone() {
@@ -38,18 +41,17 @@ void SpawnerLink::StartClient() {
 void SpawnerLink::Lost() {
   client_.reset();
   if (stopping_) return;
-  LogLine(LogLevel::kError, "the spawner is gone: sandboxes go on, nothing can be created")
-      .Add("retry_ms", kRetryUs / 1000);
+  LogLine(LogLevel::kError, "the spawner is gone: sandboxes go on, nothing can be created");
   on_lost_();
-  Retry();
+  Retry(kFirstRetryUs);
 }
 
-void SpawnerLink::Retry() {
-  timer_ = loop_->After(kRetryUs, [this] {
+void SpawnerLink::Retry(int64_t delay_us) {
+  timer_ = loop_->After(delay_us, [this, delay_us] {
     timer_ = 0;
     wire::Reply hello;
     auto client = connect_(&hello);
-    if (!client) return Retry();
+    if (!client) return Retry(std::min(delay_us * 2, kRetryUs));
     client_ = std::move(*client);
     LogLine(LogLevel::kInfo, "connected to a new spawner")
         .Add("sandboxes", static_cast<uint64_t>(hello.sandboxes.size()));

@@ -54,7 +54,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   bool usable() const { return client_ != nullptr && !stopping_; }
   void StartClient();
   void Lost();
-  void Retry();
+  void Retry(int64_t delay_us);
   // Answers `done` with kUnavailable from the loop.
   template <typename Callback>
   void Refuse(Callback done);

@@ -121,6 +121,24 @@ TEST_F(ChangeTest, ARestartFinishesWhatWasUnderWay) {
   EXPECT_EQ(StateOf(resuming), State::kRunning);
 }
 
+TEST_F(ChangeTest, APauseWaitsForTheNextSpawner) {
+  const std::string id = CreateRunning();
+  const auto paused = Pause(id);
+  spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
+  EXPECT_EQ(*paused, "");
+  wire::Reply hello;
+  hello.sandboxes.push_back(Present(id));
+  lifecycle->Reconcile(hello);
+  spawner.AnswerFreeze();
+  EXPECT_EQ(*paused, "ok");
+  // Not for ever.
+  const auto resumed = Resume(id);
+  spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(*resumed, CodeName(Code::kUnavailable));
+  EXPECT_EQ(StateOf(id), State::kResuming);
+}
+
 TEST_F(ChangeTest, MetadataIsMergedAndKept) {
   CreateSpec spec = Spec();
   spec.metadata = {{"a", "1"}, {"b", "2"}};
