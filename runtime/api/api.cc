@@ -7,6 +7,7 @@
 #include "runtime/api/auth.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
+#include "runtime/api/openapi.h"
 #include "runtime/api/proxy.h"
 #include "runtime/http/query.h"
 #include "runtime/sandbox/metrics.h"
@@ -94,6 +95,15 @@ void Api::AddOperatorRoutes() {
     response.body = sandbox::MetricsText(lifecycle_);
     call.Respond(std::move(response));
   });
+  router_.Add(
+      "GET", "/openapi.json",
+      [](const Call& call) {
+        http::Response response;
+        response.headers.Set("Content-Type", "application/json");
+        response.body = OpenApiDocument();
+        call.Respond(std::move(response));
+      },
+      Router::Access::kOpen);
   router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });
 }
 

@@ -37,6 +37,8 @@ class Api {
   // For requests from now on.
   void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
 
+  const Router& router() const { return router_; }
+
   // For AsioLoop::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);
 

@@ -49,6 +49,16 @@ void Router::Add(std::string method, const std::string& pattern, Handle handle, 
   routes_.push_back({std::move(method), SplitPattern(pattern), std::move(handle), access});
 }
 
+std::vector<std::pair<std::string, std::string>> Router::All() const {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Route& route : routes_) {
+    std::string pattern;
+    for (const std::string& segment : route.pattern) pattern.append("/").append(segment);
+    all.emplace_back(route.method, std::move(pattern));
+  }
+  return all;
+}
+
 Router::Match Router::Find(std::string_view method, std::string_view path) const {
   if (path.starts_with(kPrefix) && path.size() > kPrefix.size() && path[kPrefix.size()] == '/') {
     path.remove_prefix(kPrefix.size());

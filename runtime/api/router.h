@@ -28,6 +28,8 @@ class Router {
     std::vector<std::string> args;
     std::vector<std::string> other_methods;  // if only the method is wrong
   };
+  // Every route: its method and its pattern.
+  std::vector<std::pair<std::string, std::string>> All() const;
   // `path` as it came, not decoded: an encoded slash is no separator.
   Match Find(std::string_view method, std::string_view path) const;
 

@@ -75,7 +75,8 @@ Result<std::unique_ptr<LogStore>> LogStore::Open(const std::string& directory, u
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, directory, 0700));
   ATOLL_ASSIGN(UniqueFd fd, OpenDirectory(AT_FDCWD, directory));
   if (::fchmod(fd.get(), 0700) != 0) return FailSys("fchmod " + directory);
-  return std::unique_ptr<LogStore>(new LogStore(std::move(fd), std::clamp(max_bytes, kMinBytes, uint64_t{kMaxRead}) / 2));
+  return std::unique_ptr<LogStore>(
+      new LogStore(std::move(fd), std::clamp(max_bytes, kMinBytes, uint64_t{kMaxRead}) / 2));
 }
 
 Status LogStore::Append(const std::string& id, std::string_view frames) const {

@@ -162,7 +162,8 @@ PRIV_TEST(Volume, AllowedDirectoryItselfIsNoLinkAndNotOurs) {
   ASSERT_FALSE(linked);
 
   ScratchDir other;
-  SpawnerFixture generous("ATOLL_START_AND_EXEC", {"--host-path", "/var", "--host-path", "/tmp"});
+  SpawnerFixture generous("ATOLL_START_AND_EXEC", {},
+                          {"--host-path", "/var", "--host-path", "/tmp"});
   const std::string data = generous.data_dir();
   for (const std::string& path :
        {data, data + "/store", data.substr(0, data.rfind('/')), generous.run_dir()}) {

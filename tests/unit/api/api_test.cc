@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "tests/unit/sandbox/fakes.h"
 
@@ -418,6 +420,24 @@ TEST_F(ApiTest, Diagnostics) {
   EXPECT_NE(inspect->response->body.find("MY_KEY=***"), std::string::npos);
   EXPECT_NE(inspect->response->body.find("SEEN=yes"), std::string::npos);
   EXPECT_EQ(Status("GET", base + "events?limit=501"), 422);
+}
+
+TEST_F(ApiTest, TheServedDocumentHasEveryRouteAndNoOther) {
+  const json document = json::parse(Send("GET", "/openapi.json", "", {})->response->body);
+  std::set<std::string> described, routed;
+  for (const auto& [path, methods] : document.at("paths").items()) {
+    // This fixture has no volumes.
+    if (path.starts_with("/volumes")) continue;
+    for (const auto& [method, operation] : methods.items()) {
+      std::string line = method;
+      for (char& c : line) c = static_cast<char>(c - 'a' + 'A');
+      described.insert(line + " " + std::regex_replace(path, std::regex("\\{[a-z]+\\}"), "{}"));
+    }
+  }
+  for (const auto& [method, pattern] : api->router().All()) {
+    routed.insert(method + " " + std::regex_replace(pattern, std::regex("\\{\\+\\}"), "{}"));
+  }
+  EXPECT_EQ(described, routed);
 }
 
 TEST_F(ApiTest, Images) {

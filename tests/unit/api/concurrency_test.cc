@@ -14,6 +14,7 @@ class FakeExchange final : public http::Exchange {
   void ReadBody(size_t, std::function<void(Result<std::string>)>) override {}
   void SaveBody(int, uint64_t, std::function<void(Result<uint64_t>)>) override {}
   void Respond(http::Response r) override { response = std::move(r); }
+  std::shared_ptr<http::ResponseStream> Stream(http::Response) override { return nullptr; }
   void Forward(http::Upstream) override {}
 
   http::Request head;

@@ -18,8 +18,9 @@ class StreamTest : public testing::Test {
       : server([this](const std::shared_ptr<Exchange>& exchange) {
           Response head;
           head.headers.Set("Content-Type", "text/plain");
-          stream = exchange->Stream(std::move(head));
+          // Before the head leaves, which the test may see at once.
           ++opened;
+          stream = exchange->Stream(std::move(head));
           stream->OnEvents([this] { ++drained; }, [this] { closed.set_value(); });
         }) {}
   ~StreamTest() override {
