@@ -123,6 +123,28 @@ class More(unittest.TestCase):
             self.cli('resume', 'box')
         self.assertEqual(self.cli('exec', 'box', '--', 'echo', 'awake'), b'awake\n')
 
+    def test_logs(self):
+        chatty = self.daemon.create('exec:latest', metadata={'name': 'chatty'}, entrypoint=[
+            'sh', '-c', 'echo one; echo two; until [ -e /tmp/on ]; do sleep 0.01; done; echo end'])
+        follow = subprocess.Popen([BUILD / 'atoll', 'logs', '-f', 'chatty'], env=self.environment,
+                                  stdout=subprocess.PIPE, text=True)
+        self.assertIn('one', follow.stdout.readline())
+        self.assertIn('two', follow.stdout.readline())
+        self.assertIn(b'two', self.cli('logs', '--tail', '1', 'chatty'))
+        self.assertNotIn(b'one', self.cli('logs', '--tail', '1', 'chatty'))
+        self.cli('exec', 'chatty', '--', 'touch', '/tmp/on')
+        self.assertIn('end', follow.stdout.read())
+        self.assertEqual(follow.wait(20 * SLOWNESS), 0)
+        follow.stdout.close()
+        self.cli('rm', chatty)
+
+    def test_volumes(self):
+        self.cli('volume', 'create', 'data')
+        self.assertIn(b'data', self.cli('volume', 'ls', '-q').split())
+        self.assertEqual(json.loads(self.cli('volume', 'inspect', 'data'))['name'], 'data')
+        self.cli('volume', 'rm', 'data')
+        self.cli('volume', 'rm', 'data', expect=1)
+
     def test_completion_knows_verbs_and_ids(self):
         words = self.cli('complete', '--').decode().split()
         self.assertIn('exec', words)
