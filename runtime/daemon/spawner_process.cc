@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
@@ -22,6 +23,7 @@ namespace {
 constexpr char kProgram[] = "atoll-spawner";
 // Adopting a thousand sandboxes takes a while.
 constexpr int kReadyTimeoutMs = 30000;
+constexpr int64_t kUpgradePatienceUs = 5 * 1000 * 1000;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
@@ -153,6 +155,19 @@ Status StartSpawner(const Config& config) {
   return {};
 }
 
+// One that is about to execute its new self answers nobody for some 20 ms, and lets no other one
+// serve in its place.
+Result<std::unique_ptr<launch::SpawnerClient>> AwaitUpgraded(const std::string& run_dir,
+                                                             wire::Reply* hello) {
+  const int64_t deadline_us = SystemClock().BootMicros() + kUpgradePatienceUs;
+  for (;;) {
+    auto client = launch::SpawnerClient::Connect(run_dir, hello);
+    if (client || SystemClock().BootMicros() > deadline_us) return client;
+    // Nothing else tells when it listens again.
+    ::poll(nullptr, 0, 10);
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
@@ -168,7 +183,11 @@ Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Confi
                 "no spawner answers in " + config.run_dir +
                     ", and runtime.start_spawner is off: systemctl start atoll-spawner");
   }
-  ATOLL_TRY(StartSpawner(config));
+  if (auto started = StartSpawner(config); !started) {
+    client = AwaitUpgraded(config.run_dir, hello);
+    if (!client) return Fail(std::move(started).error());
+    return client;
+  }
   client = launch::SpawnerClient::Connect(config.run_dir, hello);
   if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
   return client;
