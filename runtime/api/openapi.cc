@@ -5,7 +5,7 @@ namespace {
 
 // Made from openapi.json by the build.
 constexpr char kDocument[] =
-#include "openapi.inc"
+#include "runtime/api/openapi.inc"
     ;
 
 }  // namespace

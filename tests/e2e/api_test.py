@@ -196,9 +196,12 @@ class Api(unittest.TestCase):
 
     def test_execd_asks_for_its_token(self):
         box = self.create()
-        response = self.daemon.send('GET', f'/sandboxes/{box}/proxy/44772/ping')
-        response.read()
-        self.assertEqual(response.status, 401)
+        ping = f'/sandboxes/{box}/proxy/44772/ping'
+        for key, status in (('', 401), ('wrong', 401), (self.daemon.key, 200)):
+            response = self.daemon.send('GET', ping, headers={'OPEN-SANDBOX-API-KEY': key})
+            response.read()
+            # Who has the API key could ask for the token.
+            self.assertEqual(response.status, status, key)
         headers = self.daemon.execd_headers(box)
         response = self.daemon.send('GET', f'/v1/sandboxes/{box}/proxy/44772/ping', headers=headers)
         self.assertEqual((response.status, response.read()), (200, b''))
