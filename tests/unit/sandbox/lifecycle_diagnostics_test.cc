@@ -1,0 +1,96 @@
+// What is kept of a sandbox for people who ask why.
+#include "runtime/wire/output.h"
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+class LifecycleDiagnosticsTest : public LifecycleTest {
+ protected:
+  LifecycleDiagnosticsTest() {
+    config.log_directory = directory + "/logs";
+    Boot({});
+  }
+  // What execd sends: that it has started, and then this output.
+  void Start(const std::string& output) {
+    const std::string report = wire::StartReport().Encode();
+    wire::Writer head;
+    head.U32(static_cast<uint32_t>(report.size()));
+    wire::OutputFrame frame;
+    frame.bytes = output;
+    const std::string all = head.Take() + report + frame.Encode();
+    ASSERT_EQ(::send(execd.get(), all.data(), all.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(all.size()));
+  }
+  static wire::SandboxRecord Ended(const std::string& id) {
+    wire::SandboxRecord record;
+    record.id = id;
+    record.exited = true;
+    return record;
+  }
+  void Settle() {
+    for (int i = 0; i < 5; ++i) {
+      loop.Poll();
+      loop.Pass(5'000);
+    }
+  }
+  std::string Log(const std::string& id) {
+    std::string text;
+    lifecycle->logs().Read(id, std::make_shared<LogReader>(LogQuery()),
+                           [&](std::string read) { text = std::move(read); });
+    loop.Run();
+    return text;
+  }
+  std::string Kinds(const std::string& id) {
+    std::string kinds;
+    const auto history = lifecycle->HistoryOf(id);
+    EXPECT_TRUE(history);
+    for (const HistoryEvent& event : *history) kinds += event.kind + " ";
+    return kinds;
+  }
+};
+
+TEST_F(LifecycleDiagnosticsTest, OutputBehindTheReportIsKept) {
+  const std::string id = CreateRunning();
+  Start("hello\n");
+  Settle();
+  EXPECT_NE(Log(id).find(" hello\n"), std::string::npos);
+  lifecycle->OnExit(Ended(id));
+  EXPECT_NE(Log(id).find(" hello\n"), std::string::npos);
+}
+
+TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
+  const std::string id = CreateRunning();
+  Start("last words\n");
+  execd.reset();
+  // The spawner's socket is looked at before the control socket.
+  lifecycle->OnExit(Ended(id));
+  Settle();
+  EXPECT_NE(Log(id).find(" last words\n"), std::string::npos);
+}
+
+TEST_F(LifecycleDiagnosticsTest, AFailedStartEndsTheWatching) {
+  const std::string id = CreateRunning();
+  bool ended = false;
+  EXPECT_NE(lifecycle->logs().Watch(id, true, [&](bool end) { ended = end; }), 0U);
+  ReportFailure("exec /nope: No such file or directory");
+  Settle();
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(LifecycleDiagnosticsTest, TheHistoryHasWhatHappened) {
+  CreateSpec spec = Spec();
+  spec.timeout_seconds = 3600;
+  const std::string id = CreateRunning(spec);
+  ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 7'200'000));
+  lifecycle->OnExit(Ended(id));
+  loop.Run();
+  EXPECT_EQ(Kinds(id), "Running Renewed Terminated ");
+  spawner.AnswerDestroy();
+  ASSERT_TRUE(lifecycle->Delete(id));
+  loop.Pass(100'000);
+  EXPECT_EQ(Kinds(id), "");
+}
+
+}  // namespace
+}  // namespace atl::sandbox
