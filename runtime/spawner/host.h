@@ -21,8 +21,7 @@ struct Host {
       devices;      // where the template of /dev is mounted, in the spawner's own mount namespace
   UniqueFd execd;   // sealed memfd, executable, not readable by sandboxes
   UniqueFd unpack;  // the program file
-  int host_mounts = -1;       // the host's mount namespace; borrowed
-  UniqueFd namespace_limits;  // /proc/sys/user, see SealNamespaceLimits
+  int host_mounts = -1;  // the host's mount namespace; borrowed
   BpfProgram filter;
   std::string
       staging;  // an empty directory: each slot mounts on it in a mount namespace of its own

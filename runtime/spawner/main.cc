@@ -95,13 +95,11 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .execd = {},
             .unpack = {},
             .host_mounts = host_mounts,
-            .namespace_limits = {},
             .filter = BuildSandboxFilter(),
             .staging = config.run_dir + "/spawner/staging"};
   ATOLL_TRY(MakeDeviceTemplate(host.devices.c_str()));
   ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
-  ATOLL_ASSIGN(host.namespace_limits, sys::Open("/proc/sys/user", O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(UniqueFd records,
                sys::Open(config.run_dir + "/spawner/records", O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(Poller poller, Poller::Create());

@@ -20,8 +20,9 @@ namespace atl::spawner {
 namespace {
 
 constexpr const char* kNamespaceLimits[] = {
-    "max_cgroup_namespaces", "max_ipc_namespaces",  "max_mnt_namespaces",  "max_net_namespaces",
-    "max_pid_namespaces",    "max_time_namespaces", "max_user_namespaces", "max_uts_namespaces"};
+    "user/max_cgroup_namespaces", "user/max_ipc_namespaces", "user/max_mnt_namespaces",
+    "user/max_net_namespaces",    "user/max_pid_namespaces", "user/max_time_namespaces",
+    "user/max_user_namespaces",   "user/max_uts_namespaces"};
 
 std::string ProcPath(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
@@ -93,8 +94,8 @@ Result<UniqueFd> MakeUserNamespace(const std::string& uid_map, const std::string
   return sys::Open(ProcPath(pid, "ns/user"), O_RDONLY);
 }
 
-Status SealNamespaceLimits(int limits) {
-  for (const char* file : kNamespaceLimits) ATOLL_TRY(sys::WriteFileAt(limits, file, "0"));
+Status SealNamespaceLimits(int sysctls) {
+  for (const char* file : kNamespaceLimits) ATOLL_TRY(sys::WriteFileAt(sysctls, file, "0"));
   return {};
 }
 

@@ -25,9 +25,9 @@ Result<UniqueFd> MakeUserNamespace(const std::string& uid_map, const std::string
 
 // For a process that has just entered a user namespace, with all capabilities: every limit in its
 // /proc/sys/user becomes 0, so that no process in it will ever create a namespace, whatever a
-// filter lets through. `limits`: /proc/sys/user, open; it is that of whoever looks, and writable to
-// CAP_SYS_RESOURCE in it, which no process of a sandbox has (namespaces(7)).
-Status SealNamespaceLimits(int limits);
+// filter lets through. `sysctls`: /proc/sys, open; its user/ is that of whoever looks, and writable
+// to CAP_SYS_RESOURCE in it, which no process of a sandbox has (namespaces(7)).
+Status SealNamespaceLimits(int sysctls);
 
 // A cgroup namespace whose root is the group at `directory` (cgroup v2) and, on hybrid hosts, the
 // v1 groups of `tasks` (their tasks files). The groups are left empty again.
