@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
@@ -27,6 +28,19 @@ bool HasEnded(pid_t pid) {
          info.si_pid != 0;
 }
 
+bool IsThere(pid_t pid) {
+  siginfo_t info{};
+  // A child that has ended is there until it is waited for.
+  return ::kill(pid, 0) == 0 &&
+         (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+          info.si_pid == 0);
+}
+
+void AwaitEnd(pid_t pid) {
+  const int64_t deadline = NowMicros() + kPatienceUs;
+  while (IsThere(pid) && NowMicros() < deadline) Rest(20);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OwnDaemon>> OwnDaemon::Start(const std::string& program) {
@@ -47,11 +61,13 @@ Status OwnDaemon::Begin(const std::string& program) {
   if (::chmod(name, 0755) != 0 || ::chmod(run, 0755) != 0) return FailSys("chmod " + top_);
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(top_ + "/atolld.log", O_WRONLY | O_CREAT | O_APPEND, 0644));
-  ATOLL_ASSIGN(pid_, Spawn({program, "--server-port", "0", "--storage-data-dir", data_dir(),
-                            "--runtime-run-dir", run_dir_},
+  // In a session of its own: ^C is for the measurement, which has it ended in order.
+  ATOLL_ASSIGN(pid_, Spawn({"setsid", program, "--server-port", "0", "--storage-data-dir",
+                            data_dir(), "--runtime-run-dir", run_dir_},
                            log.get(), log.get()));
   ATOLL_TRY(AwaitAnswer());
-  return FindSpawner();
+  ATOLL_TRY(FindSpawner());
+  return Guard();
 }
 
 Status OwnDaemon::AwaitAnswer() {
@@ -86,8 +102,27 @@ Status OwnDaemon::FindSpawner() {
   return {};
 }
 
-OwnDaemon::~OwnDaemon() {
-  if (pid_ > 0 && !HasEnded(pid_)) {
+// A measurement that is cut off would leave a thousand sandboxes behind: a process of its own waits
+// for the end of this one.
+Status OwnDaemon::Guard() {
+  ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
+  const pid_t pid = ::fork();
+  if (pid < 0) return FailSys("fork");
+  if (pid > 0) {
+    alive_ = std::move(pipe.write);
+    guard_ = pid;
+    return {};
+  }
+  ::setsid();
+  pipe.write.reset();
+  char byte = 0;
+  // A byte: all has been ended already. End of file: it has not.
+  if (TEMP_FAILURE_RETRY(::read(pipe.read.get(), &byte, 1)) == 0) End();
+  ::_exit(0);
+}
+
+void OwnDaemon::End() const {
+  if (pid_ > 0 && IsThere(pid_)) {
     Status stopped = Fail(Code::kUnavailable, "it does not answer");
     auto api = Connect();
     if (api) stopped = api->Shutdown();
@@ -96,7 +131,8 @@ OwnDaemon::~OwnDaemon() {
       ::kill(pid_, SIGKILL);
     }
   }
-  if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  // Its janitor is still removing what sandboxes have left.
+  for (const pid_t pid : spawner_) AwaitEnd(pid);
   for (const std::string& directory : {top_, run_dir_}) {
     const size_t slash = directory.rfind('/');
     if (slash == std::string::npos) continue;
@@ -105,6 +141,14 @@ OwnDaemon::~OwnDaemon() {
     const Status removed = sys::RemoveTree(parent->get(), directory.substr(slash + 1));
     if (!removed) std::fprintf(stderr, "bench: %s\n", removed.error().message().c_str());
   }
+}
+
+OwnDaemon::~OwnDaemon() {
+  End();
+  if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  if (guard_ <= 0) return;
+  [[maybe_unused]] const Status told = sys::WriteAll(alive_.get(), ".");
+  ::waitpid(guard_, nullptr, 0);
 }
 
 }  // namespace atl::bench

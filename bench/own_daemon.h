@@ -10,6 +10,7 @@
 
 #include "bench/sandbox_api.h"
 #include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
 
 namespace atl::bench {
 
@@ -19,7 +20,8 @@ class OwnDaemon {
   static Result<std::unique_ptr<OwnDaemon>> Start(const std::string& program);
   OwnDaemon(const OwnDaemon&) = delete;
   OwnDaemon& operator=(const OwnDaemon&) = delete;
-  // Ends sandboxes, daemon and spawner, and removes the directories.
+  // Ends sandboxes, daemon and spawner, and removes the directories. If this process dies before,
+  // another one does it.
   ~OwnDaemon();
 
   Result<SandboxApi> Connect() const { return SandboxApi::Connect(port_, key_); }
@@ -36,10 +38,14 @@ class OwnDaemon {
   Status Begin(const std::string& program);
   Status AwaitAnswer();
   Status FindSpawner();
+  Status Guard();
+  void End() const;
 
   std::string top_;
   std::string run_dir_;
   pid_t pid_ = -1;
+  pid_t guard_ = -1;
+  UniqueFd alive_;  // closes with us
   uint16_t port_ = 0;
   std::string key_;
   std::vector<pid_t> spawner_;
