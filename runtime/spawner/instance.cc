@@ -4,7 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <climits>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
@@ -13,6 +18,7 @@ namespace atl::spawner {
 namespace {
 
 constexpr const char* kDirectory = "/run/atoll-instances";
+constexpr const char* kHandedOver = "ATOLL_SPAWNER_INSTANCE";
 
 // fcntl(2) record locks belong to the process: unlike flock(2), a child that outlives us (the
 // janitor at the end of its work) does not keep them.
@@ -35,14 +41,45 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
+// "NUMBER:DESCRIPTOR", if it is what it says.
+std::optional<Instance> TakeHandedOver(const std::string& run_dir) {
+  const char* value = ::getenv(kHandedOver);
+  if (value == nullptr) return std::nullopt;
+  const std::string text(value);
+  ::unsetenv(kHandedOver);
+  uint32_t number = 0;
+  int fd = -1;
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return std::nullopt;
+  std::from_chars(text.data(), text.data() + colon, number);
+  std::from_chars(text.data() + colon + 1, text.data() + text.size(), fd);
+  if (fd < 3 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return std::nullopt;
+  Instance instance{number, UniqueFd(fd)};
+  char owner[PATH_MAX];
+  const ssize_t size = ::pread(fd, owner, sizeof owner, 0);
+  if (size < 0 || std::string_view(owner, static_cast<size_t>(size)) != run_dir || !Lock(fd)) {
+    return std::nullopt;
+  }
+  return instance;
+}
+
 }  // namespace
 
 std::string GroupName(uint32_t instance) {
   return "atoll" + std::to_string(instance);
 }
 
+Status HandOver(const Instance& instance) {
+  const std::string text =
+      std::to_string(instance.number) + ":" + std::to_string(instance.lock.get());
+  if (::fcntl(instance.lock.get(), F_SETFD, 0) != 0) return FailSys("fcntl F_SETFD");
+  if (::setenv(kHandedOver, text.c_str(), 1) != 0) return FailSys("setenv");
+  return {};
+}
+
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
+  if (auto handed_over = TakeHandedOver(run_dir)) return std::move(*handed_over);
   // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
   // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
   enum class Pass { kOurs, kUnowned, kLeft };

@@ -15,6 +15,11 @@ struct Instance {
   UniqueFd lock;  // held for life; released by the kernel if we are killed
 };
 
+// For the program that this process is about to execute: it finds the lock open and held, so that
+// between the two no other spawner can take the sandboxes over (their exit codes would be lost).
+// Through the environment, which an older program ignores.
+Status HandOver(const Instance& instance);
+
 // "atoll0"
 std::string GroupName(uint32_t instance);
 

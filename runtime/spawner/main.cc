@@ -48,7 +48,7 @@ Status MakeRunDirectories(const std::string& run_dir) {
 
 // Back to the host's mounts, and once more from the start: same pid, same children. What is to be
 // known about sandboxes stands in their records; prepared slots are made anew.
-Status Upgrade(const Config& config, int host_mounts, char** argv) {
+Status Upgrade(const Config& config, const Instance& instance, int host_mounts, char** argv) {
   if (::setns(host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
   std::vector<char*> arguments;
   for (char** argument = argv; *argument; ++argument) {
@@ -61,6 +61,7 @@ Status Upgrade(const Config& config, int host_mounts, char** argv) {
   }
   arguments.push_back(nullptr);
   NotifySystemd(ReloadingState());
+  ATOLL_TRY(HandOver(instance));
   LogLine(LogLevel::kInfo, "executing the new program").Add("path", config.program);
   ::execv(config.program.c_str(), arguments.data());
   return FailSys("execv " + config.program);
@@ -127,7 +128,7 @@ Status Serve(const Config& config, char** argv) {
   ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
   ATOLL_ASSIGN(const Server::End end,
                ServeStore(config, cgroups, base, instance.number, host_mounts.get()));
-  if (end == Server::End::kUpgrade) return Upgrade(config, host_mounts.get(), argv);
+  if (end == Server::End::kUpgrade) return Upgrade(config, instance, host_mounts.get(), argv);
   if (::setns(host_mounts.get(), CLONE_NEWNS) != 0) return FailSys("setns mount");
   if (const Status unmounted = UnmountStore(config.data_dir); !unmounted) {
     LogLine(LogLevel::kWarning, "the store is left mounted").Add(unmounted.error());

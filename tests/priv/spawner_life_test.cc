@@ -5,11 +5,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -192,6 +194,44 @@ PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   EXPECT_EQ(WEXITSTATUS(spawner.exits[0].wait_status), 5);
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
   EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+}
+
+// Whether the file that says `run_dir` is locked by somebody; nothing if there is none.
+std::optional<bool> InstanceIsLocked(const std::string& run_dir) {
+  for (const auto& entry : fs::directory_iterator("/run/atoll-instances")) {
+    auto owner = sys::ReadFileAt(AT_FDCWD, entry.path().string(), 4096);
+    if (!owner || *owner != run_dir) continue;
+    const UniqueFd file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    if (!file || ::fcntl(file.get(), F_GETLK, &lock) != 0) return std::nullopt;
+    return lock.l_type != F_UNLCK;
+  }
+  return std::nullopt;
+}
+
+// Another one would become the guardian of sandboxes that are not its children.
+PRIV_TEST(SpawnerLife, AnUpgradeLeavesNoGapForAnother) {
+  SpawnerFixture spawner;
+  for (int upgrades = 0; upgrades < 3; ++upgrades) {
+    ASSERT_EQ(::kill(spawner.pid(), SIGHUP), 0);
+    bool lost = false;
+    const std::string socket = spawner.run_dir() + "/spawner.sock";
+    struct stat before {
+    }, now{};
+    ASSERT_EQ(::stat(socket.c_str(), &before), 0);
+    while (!lost) {
+      EXPECT_EQ(InstanceIsLocked(spawner.run_dir()), true);
+      // The new program has bound its own.
+      lost = ::stat(socket.c_str(), &now) == 0 &&
+             (now.st_ino != before.st_ino || now.st_ctim.tv_sec != before.st_ctim.tv_sec ||
+              now.st_ctim.tv_nsec != before.st_ctim.tv_nsec);
+    }
+    spawner.AwaitLost();
+    spawner.Connect();
+  }
+  EXPECT_EQ(spawner.Run("echo alive"), "alive\n");
 }
 
 // What a record holds is a promise to every later version, and no matter of the messages' form.
