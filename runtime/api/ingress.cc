@@ -83,7 +83,7 @@ std::optional<Route> NamedForm(std::string_view name, std::string_view target) {
   if (name.empty()) return route;
   name.remove_prefix(1);
   route.expires36 = TakeUntil(&name, "-");
-  if (name.empty()) return std::nullopt;
+  if (name.size() < 2) return std::nullopt;
   route.signature = name.substr(1);
   return route;
 }

@@ -1,5 +1,7 @@
 #include "runtime/api/labels.h"
 
+#include "runtime/sandbox/sandbox.h"
+
 namespace atl::api {
 namespace {
 
@@ -79,6 +81,10 @@ std::string CheckLabelValue(std::string_view value) {
 }
 
 std::string CheckLabels(const std::map<std::string, std::string>& labels) {
+  if (labels.size() > sandbox::kMaxMetadata) {
+    return "metadata has " + std::to_string(labels.size()) + " entries: use at most " +
+           std::to_string(sandbox::kMaxMetadata);
+  }
   for (const auto& [key, value] : labels) {
     if (std::string wrong = CheckLabelKey(key); !wrong.empty()) return wrong;
     if (std::string wrong = CheckLabelValue(value); !wrong.empty()) return wrong;

@@ -14,7 +14,7 @@ std::string CheckLabelKey(std::string_view key);
 bool IsReservedLabel(std::string_view key);
 // Empty, or at most 63 characters.
 std::string CheckLabelValue(std::string_view value);
-// The first complaint about any of them.
+// The first complaint about any of them, or about how many they are (sandbox::kMaxMetadata).
 std::string CheckLabels(const std::map<std::string, std::string>& labels);
 
 }  // namespace atl::api

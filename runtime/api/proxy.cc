@@ -53,6 +53,29 @@ bool IsForDaemonOnly(std::string_view rest) {
          decoded.starts_with(sandbox::kExecdInternalRoute);
 }
 
+// Shorter keys are words that an innocent URL may hold.
+constexpr size_t kMinKeyToSearchFor = 16;
+
+// True if the URL holds the API key, as it is or escaped: whoever puts it there means the daemon,
+// but the sandbox would read it.
+bool TellsKey(std::string_view rest, const std::string& api_key) {
+  if (api_key.size() < kMinKeyToSearchFor) return false;
+  if (rest.find(api_key) != std::string_view::npos) return true;
+  std::string decoded;
+  decoded.reserve(rest.size());
+  for (size_t i = 0; i < rest.size(); ++i) {
+    // One by one: a malformed escape elsewhere must not hide it.
+    std::string byte;
+    if (rest[i] == '%' && http::PercentDecode(rest.substr(i, 3), &byte)) {
+      decoded.append(byte);
+      i += 2;
+    } else {
+      decoded.push_back(rest[i]);
+    }
+  }
+  return decoded.find(api_key) != std::string::npos;
+}
+
 void SetForwarded(const http::Request& request, http::Upstream* upstream) {
   const auto set_if_absent = [&](const char* name, std::string value) {
     if (!request.headers.Has(name) && !value.empty()) {
@@ -90,6 +113,12 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",
                   "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
   }
+  if (TellsKey(rest, rules.api_key)) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                  std::string("the URL holds the API key, which the sandbox would see; send it in "
+                              "the header ") +
+                      kApiKeyHeader);
+  }
   http::Upstream upstream;
   upstream.socket_path = socket_path;
   const std::string port_text = std::to_string(*port);
@@ -113,6 +142,11 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   // A server in the sandbox checks Host against what it listens on, if it checks it at all.
   upstream.set_headers.push_back({"Host", "localhost:" + port_text});
   SetForwarded(request, &upstream);
+  upstream.set_headers.push_back({"X-Request-ID", std::string(rules.request_id)});
+  // What was made of the request's own fields, Host and request id, can hold it as well.
+  std::erase_if(upstream.set_headers, [&rules](const http::Header& header) {
+    return !rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos;
+  });
   return upstream;
 }
 
@@ -122,10 +156,9 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
   const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
   const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
   auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path,
-                              {config, api_key, SystemClock().UnixMillis()});
+                              {config, api_key, SystemClock().UnixMillis(), call.request_id()});
   if (!upstream) return call.Respond(std::move(upstream).error());
   lifecycle.Touch(id);
-  upstream->set_headers.push_back({"X-Request-ID", call.request_id()});
   upstream->response_headers = call.answer_headers();
   upstream->on_error = [headers = call.answer_headers()](const Error& error) {
     http::Response response = ErrorResponse(

@@ -19,8 +19,9 @@ inline constexpr char kExecdTokenHeader[] = "X-EXECD-ACCESS-TOKEN";
 // What a proxied request is measured by.
 struct ProxyRules {
   const IngressConfig& ingress;
-  const std::string& api_key;  // never passes, under whatever header's name
+  const std::string& api_key;  // never passes, under whatever header's name or in the URL
   int64_t unix_ms = 0;
+  std::string_view request_id = {};
 };
 // What to send where. `sandbox` is null for the unknown.
 Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,

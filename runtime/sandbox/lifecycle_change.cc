@@ -72,6 +72,11 @@ Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patc
       changed.erase(name);
     }
   }
+  if (changed.size() > std::max(kMaxMetadata, entry->sandbox.metadata.size())) {
+    return Fail(Code::kInvalidArgument, "metadata would have " + std::to_string(changed.size()) +
+                                            " entries: at most " + std::to_string(kMaxMetadata) +
+                                            " are kept; remove some in the same request");
+  }
   changed.swap(entry->sandbox.metadata);
   if (!entry->stored) return {};
   auto stored = store_.UpdateMetadata(entry->sandbox);

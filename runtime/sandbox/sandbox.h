@@ -13,6 +13,9 @@
 
 namespace atl::sandbox {
 
+// Entries of a sandbox's metadata: each list shows them for each sandbox.
+inline constexpr size_t kMaxMetadata = 256;
+
 struct Platform {
   std::string os;    // "linux"
   std::string arch;  // "amd64", "arm64"

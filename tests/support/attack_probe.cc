@@ -20,10 +20,12 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -104,6 +106,16 @@ long Handle() {
   return ::open_by_handle_at(AT_FDCWD, handle, O_RDONLY);
 }
 
+long ConnectAbstract(std::string_view name) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  if (fd < 0) return fd;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return ::connect(fd, reinterpret_cast<const sockaddr*>(&address), size);
+}
+
 struct Attack {
   const char* name;
   long (*run)();
@@ -121,6 +133,8 @@ constexpr Attack kAttacks[] = {
     {"netfilter", [] { return long{::socket(AF_NETLINK, SOCK_RAW, 12)}; }},
     {"packet", [] { return long{::socket(AF_PACKET, SOCK_RAW, 0)}; }},
     {"vsock", [] { return long{::socket(40, SOCK_STREAM, 0)}; }},
+    // A6: the test listens there in the host's network namespace
+    {"abstract-host", [] { return ConnectAbstract("atoll-test-victim"); }},
     {"raw", [] { return long{::socket(AF_INET, SOCK_RAW, 1)}; }},
     {"raw6", [] { return long{::socket(AF_INET6, SOCK_RAW, 58)}; }},
     {"sctp", [] { return long{::socket(AF_INET, SOCK_STREAM, 132)}; }},

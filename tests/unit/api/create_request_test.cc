@@ -244,6 +244,14 @@ TEST(CreateRequest, MetadataRules) {
   }
 }
 
+TEST(CreateRequest, MetadataIsBounded) {
+  json body = Good();
+  for (size_t i = 0; i < sandbox::kMaxMetadata; ++i) body["metadata"][std::to_string(i)] = "v";
+  EXPECT_EQ(Refusal(Parse(body)), "accepted");
+  body["metadata"]["more"] = "v";
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_METADATA_LABEL");
+}
+
 TEST(RenewRequest, Forms) {
   const std::pair<const char*, int64_t> good[] = {
       {R"({"expiresAt":"2025-11-16T14:30:45Z"})", 1763303445000},

@@ -130,6 +130,14 @@ TEST_F(IngressTest, ATokenThatIsGivenMustBeRight) {
   EXPECT_EQ(Try(request), "/y");
 }
 
+TEST_F(IngressTest, AnEmptySignatureIsNoName) {
+  for (const char* tail : {"-8080-", "-8080-1", "-8080-1-"}) {
+    http::Request request = RequestFor("/");
+    request.headers.Add(kIngressHeader, kId + std::string(tail));
+    EXPECT_EQ(Try(request), "no route") << tail;
+  }
+}
+
 TEST_F(IngressTest, HeaderAndHostForms) {
   std::string name = std::string(kId) + "-8080-" + Signed(later);
   name[name.find('/')] = '-';

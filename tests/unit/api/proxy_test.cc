@@ -9,7 +9,7 @@ namespace atl::api {
 namespace {
 
 constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
-const std::string kKey = "the-api-key";
+const std::string kKey = "the-api-key-of-the-daemon";
 
 std::string Header(const http::Upstream& upstream, std::string_view name) {
   for (const http::Header& header : upstream.set_headers) {
@@ -38,13 +38,14 @@ class ProxyTest : public testing::Test {
     const auto route = FindRoute(request, ingress);
     EXPECT_TRUE(route) << request.target;
     return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
-                       {ingress, kKey, 1'700'000'000'000});
+                       {ingress, kKey, 1'700'000'000'000, request_id});
   }
 
   sandbox::Sandbox sandbox;
   http::Request request;
   IngressConfig ingress;
   bool known = true;
+  std::string request_id = "id";
 };
 
 TEST_F(ProxyTest, ExecdIsReachedDirectly) {
@@ -120,6 +121,33 @@ TEST_F(ProxyTest, SecretsOfTheDaemonsOriginDoNotPass) {
     EXPECT_TRUE(Drops(*upstream, name)) << name;
   }
   EXPECT_FALSE(Drops(*upstream, "X-Other"));
+}
+
+TEST_F(ProxyTest, TheKeyDoesNotPassInAUrl) {
+  std::string escaped;
+  for (const char c : kKey) escaped += c == 'k' ? std::string("%6B") : std::string(1, c);
+  for (const std::string& key : {kKey, escaped}) {
+    for (const std::string& rest :
+         {"/" + key, "/a/" + key + "/b", "/?key=" + key, "/?x=%&key=" + key + "&y", "/?" + key}) {
+      const auto refused = Forward("/proxy/8080" + rest);
+      ASSERT_FALSE(refused) << rest;
+      EXPECT_EQ(refused.error().status, 400) << rest;
+      EXPECT_EQ(refused.error().body.find(kKey), std::string::npos) << rest;
+      EXPECT_FALSE(Forward("/proxy/44772" + (rest[1] == '?' ? "/ping" + rest.substr(1) : rest)));
+    }
+  }
+  EXPECT_TRUE(Forward("/proxy/8080/the-api-key?x=%"));
+}
+
+TEST_F(ProxyTest, TheKeyDoesNotPassInWhatIsMadeOfTheRequest) {
+  EXPECT_EQ(Header(*Forward("/proxy/8080/"), "X-Request-ID"), "id");
+  request_id = kKey;
+  request.headers.Set("Host", kKey + ".example");
+  const auto upstream = Forward("/proxy/8080/");
+  ASSERT_TRUE(upstream);
+  for (const char* name : {"X-Request-ID", "X-Forwarded-Host"}) {
+    EXPECT_EQ(Header(*upstream, name), "(none)");
+  }
 }
 
 TEST_F(ProxyTest, ForwardedHeadersAreAddedOnlyWhenAbsent) {

@@ -149,6 +149,15 @@ TEST_F(ChangeTest, MetadataIsMergedAndKept) {
   EXPECT_EQ(lifecycle->Find(id)->metadata, expected);
   EXPECT_EQ(Stored()[0].metadata, expected);
   EXPECT_EQ(lifecycle->PatchMetadata("nope", {}).error().code(), Code::kNotFound);
+  // Step by step it does not grow without end either.
+  Lifecycle::MetadataPatch many;
+  while (many.size() < kMaxMetadata - 2) many["n" + std::to_string(many.size())] = "v";
+  ASSERT_TRUE(lifecycle->PatchMetadata(id, many));
+  EXPECT_EQ(lifecycle->Find(id)->metadata.size(), kMaxMetadata);
+  const auto refused = lifecycle->PatchMetadata(id, {{"more", "v"}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(lifecycle->PatchMetadata(id, {{"more", "v"}, {"n0", std::nullopt}}));
 }
 
 TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
