@@ -1,5 +1,6 @@
 #include "runtime/spawner/slot_builder.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -102,16 +103,18 @@ class Build {
         static_cast<uint32_t>(SystemClock().BootMicros() - report.done_at_us);
     ATOLL_TRY(TakeNetwork());
     ATOLL_TRY(std::move(report.status));
+    if (!built_.rtnetlink) return Fail(Code::kInternal, "no socket for the links");
     built_.gate = std::move(gate.write);
     return {};
   }
 
-  // What the child has sent, also one that failed later: the next slot's must not be taken for it.
+  // What the child has sent, also one that died later: the next slot's must not be taken for it.
+  // It has executed execd or is dead, so what is not here by now will never come.
   Status TakeNetwork() {
-    if (built_.reply.step <= Step::kNamespaces) return {};
+    pollfd sent{network_.b.get(), POLLIN, 0};
+    if (TEMP_FAILURE_RETRY(::poll(&sent, 1, 0)) <= 0) return {};
     ATOLL_ASSIGN(sys::Message message, sys::ReceiveMessage(network_.b.get(), 1));
-    if (message.fds.size() != 1) return Fail(Code::kInternal, "no socket for the links");
-    built_.rtnetlink = std::move(message.fds[0]);
+    if (message.fds.size() == 1) built_.rtnetlink = std::move(message.fds[0]);
     return {};
   }
 
