@@ -8,12 +8,29 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include "runtime/base/clock.h"
 #include "tests/priv/spawner_volume_lab.h"
 
 namespace atl::priv {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A race is played so often, and then until both of its ends have been seen: on a busy machine the
+// swapper may not get its turn for a while.
+class Rounds {
+ public:
+  explicit Rounds(int least) : least_(least), until_us_(SystemClock().BootMicros() + kPatienceUs) {}
+  bool Go(int done, int one, int other) const {
+    if (done < least_) return true;
+    return (one == 0 || other == 0) && SystemClock().BootMicros() < until_us_;
+  }
+
+ private:
+  static constexpr int64_t kPatienceUs = 15 * 1000 * 1000;
+  const int least_;
+  const int64_t until_us_;
+};
 
 // Exchanges pairs of names in a loop until it is destroyed.
 class Swapper {
@@ -58,7 +75,8 @@ PRIV_TEST(VolumeRace, SubPathBecomesALink) {
   int mounted = 0, refused = 0;
   const Swapper swapper(
       {{volume + "/a", volume + "/a.link"}, {volume + "/a/sub", volume + "/a/sub.link"}});
-  for (int i = 0; i < kRounds; ++i) {
+  int i = 0;
+  for (const Rounds rounds(kRounds); rounds.Go(i, mounted, refused); ++i) {
     const std::string result =
         lab.Run({VolumeLab::Sub(VolumeLab::Named("data"), i % 2 == 0 ? "a/sub" : "a")},
                 "$B cat /mnt/v/mark");
@@ -66,7 +84,7 @@ PRIV_TEST(VolumeRace, SubPathBecomesALink) {
     mounted += result == "mine\n" ? 1 : 0;
     refused += result.starts_with("(step volumes") ? 1 : 0;
   }
-  EXPECT_EQ(mounted + refused, kRounds);
+  EXPECT_EQ(mounted + refused, i);
   EXPECT_GT(mounted, 0);
   EXPECT_GT(refused, 0);
 }
@@ -81,14 +99,16 @@ PRIV_TEST(VolumeRace, MissingSubPathIsMadeInsideOnly) {
   int refused = 0;
   {
     const Swapper swapper({{top + "/a", top + "/a.link"}});
-    for (int i = 0; i < 20 * kRounds; ++i) {
+    int made = 0;
+    const Rounds rounds(20 * kRounds);
+    for (int i = 0; rounds.Go(i, made, refused); ++i) {
       const Status checked =
           lab.Check(VolumeLab::Host(top + "/a/new" + std::to_string(i) + "/deep"));
-      refused += checked ? 0 : 1;
+      ++(checked ? made : refused);
     }
+    EXPECT_GT(made, 0);
   }
   EXPECT_GT(refused, 0);
-  EXPECT_LT(refused, 20 * kRounds);
   for (const auto& entry : fs::directory_iterator(lab.outside())) {
     EXPECT_EQ(entry.path().filename(), "secret");
   }
@@ -107,7 +127,8 @@ PRIV_TEST(VolumeRace, TargetInASharedVolumeBecomesALink) {
   fs::create_directory_symlink("/", shared + "/u.link");
   int mounted = 0, refused = 0;
   const Swapper swapper({{shared + "/t", shared + "/t.link"}, {shared + "/u", shared + "/u.link"}});
-  for (int i = 0; i < kRounds; ++i) {
+  const Rounds rounds(kRounds);
+  for (int i = 0; rounds.Go(i, mounted, refused); ++i) {
     const std::string result = lab.Run(
         {VolumeLab::Named("shared", "/v"),
          VolumeLab::Named("second", i % 2 == 0 ? "/v/t" : "/v/u")},
