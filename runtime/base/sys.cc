@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -217,9 +218,13 @@ Result<UniqueFd> SealedMemfd(const char* name, std::string_view bytes, bool exec
   UniqueFd memfd(fd);
   ATOLL_TRY(WriteAll(memfd.get(), bytes));
   if (::lseek(memfd.get(), 0, SEEK_SET) != 0) return FailSys("lseek memfd");
-  if (::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
-      0) {
-    return FailSys("fcntl F_ADD_SEALS");
+  // EBUSY: the kernel itself holds a page of it for a moment (migration, reclaim), and cannot tell
+  // that from somebody who may still write (memfd_wait_for_pins gives up after 150 ms).
+  constexpr int kSealAttempts = 50;
+  constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+  for (int attempt = 1; ::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0; ++attempt) {
+    if (errno != EBUSY || attempt == kSealAttempts) return FailSys("fcntl F_ADD_SEALS");
+    ::poll(nullptr, 0, 10);
   }
   return memfd;
 }
