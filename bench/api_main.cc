@@ -1,6 +1,4 @@
 // Measures the daemon's own routes, with few sandboxes and with many: see bench/README.md.
-#include <unistd.h>
-
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "bench/api_phases.h"
 #include "bench/host_view.h"
 #include "bench/options.h"
+#include "bench/promise_table.h"
 
 namespace atl::bench {
 namespace {
@@ -77,19 +76,10 @@ Result<Results> Measure(const Options& options) {
   return results;
 }
 
-std::string Row(const std::string& what, const std::string& value, const std::string& promise,
-                bool kept) {
-  return "| " + what + " | " + value + " | " + promise + " | " + (kept ? "yes" : "**no**") + " |\n";
-}
-
-std::string Quantiles(const Samples& samples) {
-  return Fixed(samples.p50(), 2) + " (p99 " + Fixed(samples.p99(), 2) + ")";
-}
-
 std::string RateRow(const std::string& what, const Rate& rate, double promise) {
-  return Row(what + " a second and core (a second, with the client beside it)",
-             Fixed(rate.per_cpu_second, 0) + " (" + Fixed(rate.per_second, 0) + ")",
-             ">= " + Fixed(promise, 0), rate.per_cpu_second >= promise);
+  return PromiseRow(what + " a second and core (a second, with the client beside it)",
+                    Fixed(rate.per_cpu_second, 0) + " (" + Fixed(rate.per_second, 0) + ")",
+                    ">= " + Fixed(promise, 0), rate.per_cpu_second >= promise);
 }
 
 std::string Render(const Results& r) {
@@ -98,16 +88,16 @@ std::string Render(const Results& r) {
                      "; load before: " + host.load + "\n\n";
   text += "| api | p50, ms | promise | kept |\n|---|---:|---:|---|\n";
   const std::string many = ", " + std::to_string(r.sandboxes) + " sandboxes";
-  text += Row("list" + many, Quantiles(r.many.list), "<= 10", r.many.list.p50() <= 10);
-  text += Row("get" + many, Quantiles(r.many.get), "<= 1", r.many.get.p50() <= 1);
-  text += Row("create, one sandbox", Quantiles(r.few.create), "", true);
+  text += PromiseRow("list" + many, Quantiles(r.many.list), "<= 10", r.many.list.p50() <= 10);
+  text += PromiseRow("get" + many, Quantiles(r.many.get), "<= 1", r.many.get.p50() <= 1);
+  text += PromiseRow("create, one sandbox", Quantiles(r.few.create), "", true);
   const double ratio = r.many.create.p50() / r.few.create.p50();
-  text += Row("create" + many, Quantiles(r.many.create) + ", " + Fixed(ratio, 2) + " times",
-              "<= 1.5 times", ratio <= 1.5);
+  text += PromiseRow("create" + many, Quantiles(r.many.create) + ", " + Fixed(ratio, 2) + " times",
+                     "<= 1.5 times", ratio <= 1.5);
   text += RateRow("`GET /health`", r.health, 20000);
   text += RateRow("`GET /v1/sandboxes/{id}`", r.get, 5000);
-  text += Row("get beside " + std::to_string(kStreams) + " streams that nobody reads",
-              Quantiles(r.beside_stuck), "p99 < 10", r.beside_stuck.p99() < 10);
+  text += PromiseRow("get beside " + std::to_string(kStreams) + " streams that nobody reads",
+                     Quantiles(r.beside_stuck), "p99 < 10", r.beside_stuck.p99() < 10);
   return text;
 }
 
@@ -116,7 +106,6 @@ int Main(const Options& options) {
   if (!results) return CannotMeasure(results.error());
   const std::string text = Render(*results);
   std::fputs(text.c_str(), stdout);
-  if (options.output.empty()) return 0;
   const Status written = WriteOutput(options.output, text);
   return written ? 0 : CannotMeasure(written.error());
 }
@@ -125,14 +114,6 @@ int Main(const Options& options) {
 }  // namespace atl::bench
 
 int main(int argc, char** argv) {
-  const auto options = atl::bench::ReadOptions({argv + 1, argv + argc});
-  if (!options) {
-    std::fprintf(stderr, "bench: %s\n%s", options.error().message().c_str(), atl::bench::kUsage);
-    return 2;
-  }
-  if (::geteuid() != 0) {
-    std::fprintf(stderr, "bench: run me as root\n");
-    return 2;
-  }
-  return atl::bench::Main(*options);
+  using namespace atl::bench;
+  return RunBench(ReadOptions({argv + 1, argv + argc}), kUsage, Main);
 }

@@ -1,6 +1,4 @@
 // Measures Atoll end to end over HTTP, beside crun, runc and bwrap: see bench/README.md.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -91,9 +89,8 @@ int Main(const Options& options) {
   if (!results) return CannotMeasure(results.error());
   const std::string text = RenderTables(*results) + RenderPromises(*results);
   std::fputs(text.c_str(), stdout);
-  if (!options.output.empty()) {
-    const Status written = WriteOutput(options.output, text);
-    if (!written) return CannotMeasure(written.error());
+  if (const Status written = WriteOutput(options.output, text); !written) {
+    return CannotMeasure(written.error());
   }
   const std::vector<std::string> violations = Violations(*results);
   for (const std::string& line : violations) std::fprintf(stderr, "bench: %s\n", line.c_str());
@@ -104,14 +101,6 @@ int Main(const Options& options) {
 }  // namespace atl::bench
 
 int main(int argc, char** argv) {
-  const auto options = atl::bench::ReadOptions({argv + 1, argv + argc});
-  if (!options) {
-    std::fprintf(stderr, "bench: %s\n%s", options.error().message().c_str(), atl::bench::kUsage);
-    return 2;
-  }
-  if (::geteuid() != 0) {
-    std::fprintf(stderr, "bench: run me as root\n");
-    return 2;
-  }
-  return atl::bench::Main(*options);
+  using namespace atl::bench;
+  return RunBench(ReadOptions({argv + 1, argv + argc}), kUsage, Main);
 }

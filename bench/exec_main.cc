@@ -1,6 +1,4 @@
 // Measures the exec API of a live sandbox, and execd itself: see bench/README.md.
-#include <unistd.h>
-
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "bench/exec_phases.h"
 #include "bench/host_view.h"
 #include "bench/options.h"
+#include "bench/promise_table.h"
 
 namespace atl::bench {
 namespace {
@@ -68,20 +67,11 @@ Result<Results> Measure(const Options& options) {
   return results;
 }
 
-std::string Row(const std::string& what, const std::string& value, const std::string& promise,
-                bool kept) {
-  return "| " + what + " | " + value + " | " + promise + " | " + (kept ? "yes" : "**no**") + " |\n";
-}
-
-std::string Quantiles(const Samples& samples) {
-  return Fixed(samples.p50(), 2) + " (p99 " + Fixed(samples.p99(), 2) + ")";
-}
-
 std::string Transfer(const std::string& what, const Samples& ours, const Samples& relay) {
   const double ratio = relay.p50() > 0 ? ours.p50() / relay.p50() : 0;
-  return Row(what + ", 128 MiB, of a plain relay's " + Fixed(relay.p50(), 0) + " MiB/s",
-             Fixed(100 * ratio, 0) + " % (" + Fixed(ours.p50(), 0) + " MiB/s)", ">= 70 %",
-             ratio >= 0.7);
+  return PromiseRow(what + ", 128 MiB, of a plain relay's " + Fixed(relay.p50(), 0) + " MiB/s",
+                    Fixed(100 * ratio, 0) + " % (" + Fixed(ours.p50(), 0) + " MiB/s)", ">= 70 %",
+                    ratio >= 0.7);
 }
 
 std::string Render(const Results& r) {
@@ -90,20 +80,23 @@ std::string Render(const Results& r) {
                      "; load before: " + host.load + "\n\n";
   text += "| exec | p50 | promise | kept |\n|---|---:|---:|---|\n";
   const double mib = static_cast<double>(r.program.stripped_bytes) / 1048576;
-  text += Row("execd, stripped, MiB", Fixed(mib, 2), "<= 2", mib <= 2);
-  text += Row("execd, own memory after a command, KiB", std::to_string(r.program.idle_kib),
-              "<= 1024", r.program.idle_kib <= 1024);
-  text += Row("execd, spawned to parked and ended, ms", Quantiles(r.program.parked), "<= 1",
-              r.program.parked.p50() <= 1);
-  text += Row("write of 64 KiB, ms", Quantiles(r.files.write), "<= 1", r.files.write.p50() <= 1);
-  text += Row("read of 64 KiB, ms", Quantiles(r.files.read), "<= 1", r.files.read.p50() <= 1);
+  text += PromiseRow("execd, stripped, MiB", Fixed(mib, 2), "<= 2", mib <= 2);
+  text += PromiseRow("execd, own memory after a command, KiB", std::to_string(r.program.idle_kib),
+                     "<= 1024", r.program.idle_kib <= 1024);
+  text += PromiseRow("execd, spawned to parked and ended, ms", Quantiles(r.program.parked), "<= 1",
+                     r.program.parked.p50() <= 1);
+  text +=
+      PromiseRow("write of 64 KiB, ms", Quantiles(r.files.write), "<= 1", r.files.write.p50() <= 1);
+  text +=
+      PromiseRow("read of 64 KiB, ms", Quantiles(r.files.read), "<= 1", r.files.read.p50() <= 1);
   const double calls = r.files.calls_a_second.p50() * 1000;
-  text += Row("file calls a second, 300 in a row", Fixed(calls, 0), ">= 3000", calls >= 3000);
+  text +=
+      PromiseRow("file calls a second, 300 in a row", Fixed(calls, 0), ">= 3000", calls >= 3000);
   text += Transfer("upload", r.transfers.up, r.transfers.relay_up);
   text += Transfer("download", r.transfers.down, r.transfers.relay_down);
-  text += Row("100 commands at once, ms", Quantiles(r.at_once), "all correct", true);
-  text +=
-      Row("the same in a sandbox of 64 MiB, ms", Quantiles(r.at_once_small), "all correct", true);
+  text += PromiseRow("100 commands at once, ms", Quantiles(r.at_once), "all correct", true);
+  text += PromiseRow("the same in a sandbox of 64 MiB, ms", Quantiles(r.at_once_small),
+                     "all correct", true);
   return text;
 }
 
@@ -112,7 +105,6 @@ int Main(const Options& options) {
   if (!results) return CannotMeasure(results.error());
   const std::string text = Render(*results);
   std::fputs(text.c_str(), stdout);
-  if (options.output.empty()) return 0;
   const Status written = WriteOutput(options.output, text);
   return written ? 0 : CannotMeasure(written.error());
 }
@@ -121,14 +113,6 @@ int Main(const Options& options) {
 }  // namespace atl::bench
 
 int main(int argc, char** argv) {
-  const auto options = atl::bench::ReadOptions({argv + 1, argv + argc});
-  if (!options) {
-    std::fprintf(stderr, "bench: %s\n%s", options.error().message().c_str(), atl::bench::kUsage);
-    return 2;
-  }
-  if (::geteuid() != 0) {
-    std::fprintf(stderr, "bench: run me as root\n");
-    return 2;
-  }
-  return atl::bench::Main(*options);
+  using namespace atl::bench;
+  return RunBench(ReadOptions({argv + 1, argv + argc}), kUsage, Main);
 }

@@ -1,9 +1,9 @@
 #include "bench/options.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <charconv>
-#include <cstdio>
 
 #include "bench/samples.h"
 #include "runtime/base/sys.h"
@@ -44,6 +44,7 @@ Status ParseOptions(const std::vector<std::string>& arguments, const OptionTable
 }
 
 Status WriteOutput(const std::string& path, const std::string& text) {
+  if (path.empty()) return {};
   ATOLL_ASSIGN(const UniqueFd file, sys::Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
   return sys::WriteAll(file.get(), text);
 }
@@ -51,6 +52,12 @@ Status WriteOutput(const std::string& path, const std::string& text) {
 int CannotMeasure(const Error& error) {
   std::fprintf(stderr, "bench: %s\n", error.message().c_str());
   return 2;
+}
+
+bool IsRoot() {
+  if (::geteuid() == 0) return true;
+  std::fprintf(stderr, "bench: run me as root\n");
+  return false;
 }
 
 void Progress(const char* what) {
