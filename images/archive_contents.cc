@@ -12,6 +12,8 @@
 
 #include "images/oci_layout.h"
 #include "images/report.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/sys.h"
 
 namespace atl::images {
@@ -25,13 +27,8 @@ std::string HexOf(std::string_view digest) {
   return std::string(digest.substr(digest.find(':') + 1));
 }
 
-std::string DigestText(const unsigned char* digest, unsigned size) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text = "sha256:";
-  for (unsigned i = 0; i < size; ++i) {
-    text.append(1, kHex[digest[i] >> 4]).append(1, kHex[digest[i] & 15]);
-  }
-  return text;
+std::string DigestText(std::string_view digest) {
+  return "sha256:" + HexEncode(digest);
 }
 
 Result<UniqueFd> OpenMember(int directory, const std::string& name) {
@@ -128,10 +125,7 @@ Result<UniqueFd> OpenBlob(int directory, std::string_view digest) {
 }
 
 std::string Sha256Of(std::string_view bytes) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  ATOLL_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) == 1);
-  return DigestText(digest, size);
+  return DigestText(Sha256(bytes));
 }
 
 Result<std::string> Sha256OfFile(int fd) {
@@ -156,7 +150,7 @@ Result<std::string> Sha256OfFile(int fd) {
   if (EVP_DigestFinal_ex(context.get(), digest, &size) != 1) {
     return Fail(Code::kInternal, "EVP_DigestFinal_ex");
   }
-  return DigestText(digest, size);
+  return DigestText({reinterpret_cast<const char*>(digest), size});
 }
 
 Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted,

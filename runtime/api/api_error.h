@@ -19,6 +19,12 @@ struct ApiError {
 // {"code": …, "message": …}
 http::Response ErrorResponse(const ApiError& error);
 
+// 404 for an id that nobody has, or has any more.
+ApiError NoSuchSandbox(const std::string& id);
+
+// No body: 202, 204.
+http::Response EmptyResponse(int status);
+
 // What a parser of requests gives: the value, or the response that refuses the request.
 template <typename T>
 using Parsed = tl::expected<T, http::Response>;

@@ -26,11 +26,6 @@ http::Response Text(std::string body, bool deprecated) {
   return response;
 }
 
-ApiError NotFound(const std::string& id) {
-  return {404, "DOCKER::SANDBOX_NOT_FOUND",
-          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
-}
-
 ApiError NoSuchScope(const std::string& scope, const char* offered) {
   return {400, "DIAGNOSTICS_SCOPE_UNSUPPORTED",
           "scope '" + scope.substr(0, 64) + "' is not offered here; use " + offered};
@@ -84,7 +79,7 @@ void Api::GetLogs(const Call& call) {
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = lifecycle_.Find(id);
   // The log may be kept for longer than its sandbox.
-  if (found == nullptr && !lifecycle_.logs().kept(id)) return call.Respond(NotFound(id));
+  if (found == nullptr && !lifecycle_.logs().kept(id)) return call.Respond(NoSuchSandbox(id));
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
   }
@@ -111,7 +106,7 @@ void Api::GetEvents(const Call& call) {
   auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = lifecycle_.Find(id);
-  if (found == nullptr) return call.Respond(NotFound(id));
+  if (found == nullptr) return call.Respond(NoSuchSandbox(id));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
   if (!asked->scope) return call.Respond(Text(LegacyEventsText(*subject, asked->limit), true));
@@ -122,7 +117,7 @@ void Api::GetEvents(const Call& call) {
 
 void Api::Inspect(const Call& call) {
   const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
-  if (found == nullptr) return call.Respond(NotFound(call.args[0]));
+  if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
   call.Respond(Text(InspectText(*subject), false));
@@ -132,13 +127,13 @@ void Api::Summarise(const Call& call) {
   auto asked = ParseDiagnosticsQuery(call.request().query(), kSummaryEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const std::string& id = call.args[0];
-  if (lifecycle_.Find(id) == nullptr) return call.Respond(NotFound(id));
+  if (lifecycle_.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
   const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked, kSummaryTail));
   lifecycle_.logs().Read(
       id, reader, [this, call, reader, limit = asked->limit](const std::string& logs) {
         // It may have been deleted while its log was read.
         const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
-        if (found == nullptr) return call.Respond(NotFound(call.args[0]));
+        if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
         const auto subject = Diagnose(*found);
         if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
         call.Respond(Text(SummaryText(*subject, limit, logs.empty() ? "(no logs)" : logs), false));

@@ -88,6 +88,17 @@ http::Response ErrorResponse(const ApiError& error) {
   return response;
 }
 
+ApiError NoSuchSandbox(const std::string& id) {
+  return {404, "DOCKER::SANDBOX_NOT_FOUND",
+          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
+}
+
+http::Response EmptyResponse(int status) {
+  http::Response response;
+  response.status = status;
+  return response;
+}
+
 ApiError MapError(const Error& error, Doing doing) {
   const Names& names = kNames[static_cast<int>(doing)];
   switch (error.code()) {

@@ -32,9 +32,7 @@ void Api::AddImageRoutes() {
     const auto removed = images_.Remove(
         call.args[0], [this](uint32_t layer) { return lifecycle_.LayerInUse(layer); });
     if (!removed) return call.Respond(MapError(removed.error(), Doing::kRemoveImage));
-    http::Response response;
-    response.status = 204;
-    call.Respond(std::move(response));
+    call.Respond(EmptyResponse(204));
   });
 }
 

@@ -22,17 +22,6 @@ constexpr size_t kMaxCreateBody = 4 << 20;
 constexpr size_t kMaxSmallBody = 64 << 10;
 constexpr size_t kMaxIdempotencyKey = 255;
 
-ApiError NoSuchSandbox(const std::string& id) {
-  return {404, "DOCKER::SANDBOX_NOT_FOUND",
-          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
-}
-
-http::Response EmptyResponse(int status) {
-  http::Response response;
-  response.status = status;
-  return response;
-}
-
 // Unknown images are the commonest mistake of a new user: say what to do.
 ApiError CreateError(const Error& error, const std::string& image) {
   ApiError mapped = MapError(error, Doing::kCreate);

@@ -68,9 +68,7 @@ void Api::AddVolumeRoutes() {
     if (auto removed = volumes.Remove(name); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kVolume));
     }
-    http::Response response;
-    response.status = 204;
-    call.Respond(std::move(response));
+    call.Respond(EmptyResponse(204));
   });
 }
 
