@@ -55,7 +55,7 @@ struct AddressRange {
 
 class Egress {
  public:
-  // `guarded`: what can only be reached when a rule names it or a part of it. kResourceExhausted:
+  // `guarded`: what can only be reached when a rule names it or a part of it. kInvalidArgument:
   // addresses are named with more ports, or come to more ranges, than the limits below.
   static Result<std::shared_ptr<const Egress>> Make(Policy policy,
                                                     const OperatorRules& operator_rules,
