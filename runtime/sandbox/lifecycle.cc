@@ -82,6 +82,14 @@ const Sandbox* Lifecycle::Find(const std::string& id) const {
   return &found->second.sandbox;
 }
 
+bool Lifecycle::IsGone(const std::string& id) {
+  if (const Entry* entry = Look(id)) return entry->sandbox.state == State::kStopping;
+  if (!gone_) return false;
+  const auto gone = gone_->Contains(id);
+  if (!gone) LogLine(LogLevel::kWarning, "cannot look for a gone sandbox").Add(gone.error());
+  return gone.value_or(false);
+}
+
 std::vector<const Sandbox*> Lifecycle::All() const {
   std::vector<const Sandbox*> all;
   all.reserve(entries_.size());

@@ -25,6 +25,7 @@
 #include "runtime/sandbox/builder.h"
 #include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/gone_ids.h"
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
@@ -106,6 +107,8 @@ class Lifecycle {
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
+  // Whether there was a sandbox of that id, and is none any more. Of the newest GoneIds::kKept.
+  bool IsGone(const std::string& id);
   // In no order.
   std::vector<const Sandbox*> All() const;
 
@@ -241,6 +244,7 @@ class Lifecycle {
   Expiry expiry_;
   EntrypointLogs logs_;
   std::unique_ptr<History> history_;  // from Start on
+  std::unique_ptr<GoneIds> gone_;     // likewise
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   Held held_;  // by all that hold layers

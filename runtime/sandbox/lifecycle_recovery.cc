@@ -12,6 +12,8 @@
 namespace atl::sandbox {
 
 Status Lifecycle::Start(const wire::Reply& hello) {
+  // Before the first record can be removed.
+  ATOLL_ASSIGN(gone_, GoneIds::Open(store_.db()));
   ATOLL_ASSIGN(std::vector<Sandbox> recorded, store_.Load());
   for (Sandbox& sandbox : recorded) {
     Entry entry;
