@@ -67,8 +67,7 @@ class Enforcer final : public DnsGate {
   // Only those of `addresses` that the source may be led to.
   std::vector<IpAddress> Reachable(std::string_view source,
                                    const std::vector<IpAddress>& addresses) const;
-  // `hostname` and `address` may be empty.
-  void Deny(uint32_t slot, Denial denial);
+  void Deny(std::string_view source, Denial denial);
   void OnPacket(const LoggedPacket& packet);
 
   Judgement Judge(std::string_view source, std::string_view name, uint16_t type) override;
@@ -87,6 +86,7 @@ class Enforcer final : public DnsGate {
     Denials denials;
   };
 
+  void Deny(Slot& slot, Denial denial);
   Result<Slot> Make(const SlotRequest& request) const;
   Result<std::shared_ptr<const Egress>> EgressFor(const std::optional<Policy>& policy) const;
   Slot* Find(std::string_view source, uint32_t* number);

@@ -73,7 +73,7 @@ std::vector<IpAddress> Enforcer::Reachable(std::string_view source,
 
 DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view name, uint16_t type) {
   uint32_t number = 0;
-  const Slot* slot = Find(source, &number);
+  Slot* slot = Find(source, &number);
   if (slot == nullptr) {
     // Not a sandbox: a process of the host. A slot that nobody has claimed asks nothing.
     return {number == 0 ? Verdict::kForward : Verdict::kNxDomain, {}, false};
@@ -95,7 +95,7 @@ DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view nam
   if (slot->egress->JudgeName(name).allowed()) {
     return {Verdict::kForward, {}, slot->egress->default_action() == Action::kDeny};
   }
-  Deny(number, {.hostname = std::string(name), .protocol = "dns", .reason = "policy"});
+  Deny(*slot, {.hostname = std::string(name), .protocol = "dns", .reason = "policy"});
   return {Verdict::kNxDomain, {}, true};
 }
 
@@ -108,7 +108,7 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
   const auto barred = std::find_if(addresses.begin(), addresses.end(),
                                    [&](const IpAddress& a) { return IsBarred(*slot, a); });
   if (barred != addresses.end()) {
-    Deny(number, {.hostname = std::string(name),
+    Deny(*slot, {.hostname = std::string(name),
                   .address = barred->ToString(),
                   .protocol = "dns",
                   .reason = "private answer"});
@@ -119,7 +119,7 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
     return slot->egress->DeniesName(alias);
   });
   if (denied != aliases.end()) {
-    Deny(number, {.hostname = *denied, .protocol = "dns", .reason = "alias"});
+    Deny(*slot, {.hostname = *denied, .protocol = "dns", .reason = "alias"});
     return false;
   }
   if (slot->egress->default_action() == Action::kAllow) return true;
