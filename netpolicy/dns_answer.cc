@@ -21,19 +21,10 @@ bool IsAddress(const DnsRecord& record) {
   return record.type == kDnsTypeA || record.type == kDnsTypeAaaa;
 }
 
-// An IPv4 address in IPv6 clothes is that IPv4 address: where a connection to it would go.
 std::optional<IpAddress> AddressIn(const DnsRecord& record) {
-  constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  auto bytes = record.data;
-  IpAddress address;
-  address.ipv6 = record.type == kDnsTypeAaaa;
-  if (bytes.size() != (address.ipv6 ? 16U : 4U)) return std::nullopt;
-  if (address.ipv6 && std::equal(std::begin(kMapped), std::end(kMapped), bytes.begin())) {
-    address.ipv6 = false;
-    bytes = bytes.subspan(sizeof kMapped);
-  }
-  std::copy(bytes.begin(), bytes.end(), address.bytes.begin());
-  return address;
+  if (record.data.size() != (record.type == kDnsTypeAaaa ? 16U : 4U)) return std::nullopt;
+  // An IPv4 address in IPv6 clothes is that IPv4 address: where a connection to it would go.
+  return IpAddress::FromBytes(record.data);
 }
 
 // What stands before, between and behind the names in a record's data.

@@ -28,7 +28,8 @@ void Query(std::span<const uint8_t> message) {
   const DnsLookup lookup = LookupOf(result->query);
   DnsAnswer truncated;
   truncated.truncated = true;
-  const auto reply = ParseDnsResponse(MakeDnsReply(result->query, truncated));
+  const auto bytes = MakeDnsReply(result->query, truncated);
+  const auto reply = ParseDnsResponse(bytes);
   ATOLL_CHECK(reply && reply->header.truncated() && IsAnswerTo(*reply, lookup));
   // What leaves the host is the same question, and no more.
   const auto query = MakeDnsQuery(lookup, 1, true);
