@@ -168,8 +168,8 @@ void DnsExchange::OnTcpReadable() {
 }
 
 void DnsExchange::Finish(std::vector<uint8_t> answer) {
-  CloseAttempt();
-  // The call may destroy this object: nothing of it is touched afterwards.
+  // Whoever waits comes first: the socket is closed when the call destroys this object, of which
+  // nothing is touched afterwards.
   const Done done = std::move(done_);
   done(answer);
 }

@@ -32,7 +32,7 @@ struct DnsTimeouts {
 class DnsExchange {
  public:
   // A message that ReadDnsAnswer takes, or nothing. It is truncated only if TCP failed. Called
-  // once, from the loop, and may destroy the exchange.
+  // once, from the loop; it destroys the exchange before it returns.
   using Done = std::function<void(std::span<const uint8_t> message)>;
   // An upstream that did not answer in time, or refused to talk.
   using OnFailure = std::function<void(const Endpoint&)>;
