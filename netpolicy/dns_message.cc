@@ -61,6 +61,7 @@ std::optional<DnsResponse> ParseDnsResponse(std::span<const uint8_t> message) {
   if (!header.response() || header.opcode() != 0 || header.questions != 1) return std::nullopt;
   if (!reader.Question(response.question)) return std::nullopt;
   const size_t count = size_t{header.answers} + header.authorities + header.additionals;
+  if (count > kDnsMaxRecords) return std::nullopt;
   for (size_t i = 0; i < count; ++i) {
     DnsRecord record;
     if (!reader.Record(record)) {

@@ -1,11 +1,12 @@
 #include "netpolicy/dns_wire.h"
 
-#include <cstdio>
-
 namespace atl::netpolicy {
 namespace {
 
 constexpr unsigned kUdpSize = 1232;
+// As many as a name can have labels: no writer needs more, and pointers that lead to pointers would
+// make each of 4,000 records cost thousands of steps.
+constexpr size_t kMaxJumps = 127;
 constexpr unsigned kOptDnssecOk = 0x8000;  // RFC 3225
 
 void AppendLabel(std::string& name, std::span<const uint8_t> label) {
@@ -15,9 +16,9 @@ void AppendLabel(std::string& name, std::span<const uint8_t> label) {
     if (plain) {
       name += static_cast<char>(DnsLower(byte));
     } else {
-      char escaped[5];
-      std::snprintf(escaped, sizeof escaped, "\\%03u", byte);
-      name += escaped;
+      const auto digit = [](int value) { return static_cast<char>('0' + value % 10); };
+      const char escaped[] = {'\\', digit(byte / 100), digit(byte / 10), digit(byte)};
+      name.append(escaped, sizeof escaped);
     }
   }
 }
@@ -57,7 +58,7 @@ bool DnsReader::Name(bool compressed, std::string& text, std::string* wire) {
   size_t size = 1;  // the root
   // A pointer must lead before everything read so far of this name: each jump shrinks it.
   size_t lowest = position_;
-  bool jumped = false;
+  size_t jumps = 0;
   for (;;) {
     if (at >= message_.size()) return false;
     const uint8_t length = message_[at];
@@ -65,8 +66,8 @@ bool DnsReader::Name(bool compressed, std::string& text, std::string* wire) {
       if (!compressed || at + 1 >= message_.size()) return false;
       const size_t target = static_cast<size_t>(length & 0x3f) << 8 | message_[at + 1];
       if (target >= lowest || target < kDnsHeaderSize) return false;
-      if (!jumped) position_ = at + 2;
-      jumped = true;
+      if (jumps == 0) position_ = at + 2;
+      if (++jumps > kMaxJumps) return false;
       lowest = at = target;
       continue;
     }
@@ -80,7 +81,7 @@ bool DnsReader::Name(bool compressed, std::string& text, std::string* wire) {
     at += label.size();
   }
   if (wire) wire->push_back('\0');
-  if (!jumped) position_ = at + 1;
+  if (jumps == 0) position_ = at + 1;
   return true;
 }
 
