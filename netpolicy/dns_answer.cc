@@ -294,7 +294,8 @@ DnsAnswer MakeDnsAnswer(uint16_t type, std::span<const IpAddress> addresses, uin
   return answer;
 }
 
-std::vector<uint8_t> MakeDnsReply(const DnsQuery& query, const DnsAnswer& answer, uint32_t age) {
+std::vector<uint8_t> MakeDnsReply(const DnsQuery& query, const DnsAnswer& answer, uint32_t age,
+                                  uint32_t most_ttl) {
   const auto question = query.question.wire;
   std::vector<uint8_t> reply;
   reply.reserve(kDnsHeaderSize + question.size() + answer.records.size() + kDnsOptSize);
@@ -317,7 +318,7 @@ std::vector<uint8_t> MakeDnsReply(const DnsQuery& query, const DnsAnswer& answer
     const std::span<uint8_t> field = std::span(reply).subspan(records + at, 4);
     uint32_t ttl = 0;
     if (!DnsReader(field).U32(ttl)) continue;
-    ttl -= std::min(ttl, age);
+    ttl = std::min(ttl - std::min(ttl, age), most_ttl);
     for (size_t i = 0; i < 4; ++i) field[i] = static_cast<uint8_t>(ttl >> (24 - 8 * i) & 0xff);
   }
   if (query.edns) PutDnsOpt(reply, query.dnssec_ok);

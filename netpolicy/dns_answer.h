@@ -52,7 +52,9 @@ std::optional<DnsAnswer> ReadDnsAnswer(const DnsLookup& lookup, std::span<const 
 DnsAnswer MakeDnsAnswer(uint16_t type, std::span<const IpAddress> addresses, uint32_t ttl);
 
 // What `query` gets `age` seconds after the answer came: its own id and question, byte by byte, and
-// the TTLs that remain. `answer` is one to LookupOf(query), or has no records.
-std::vector<uint8_t> MakeDnsReply(const DnsQuery& query, const DnsAnswer& answer, uint32_t age = 0);
+// the TTLs that remain, none above `most_ttl`. `answer` is one to LookupOf(query), or has no
+// records.
+std::vector<uint8_t> MakeDnsReply(const DnsQuery& query, const DnsAnswer& answer, uint32_t age = 0,
+                                  uint32_t most_ttl = kDnsMaxTtl);
 
 }  // namespace atl::netpolicy

@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kMaxUdpAnswer = 4096;
 // Of names that the gate answers for: they may be gone in a moment.
 constexpr uint32_t kLocalTtl = 5;
+// Nobody may keep an address for longer than the gate lets it be used without another question.
+constexpr uint32_t kGatedTtl = 300;
 constexpr int kTcpBacklog = 64;
 // Of a client's connection: the kernel would let it grow to megabytes for one that does not read.
 constexpr int kTcpSendBuffer = 64 * 1024;
@@ -264,7 +266,8 @@ void DnsForwarder::Answer(const Client& client, const DnsQuery& query, const Dns
   if (answer.truncated && !over_udp) {
     return Reply(client, MakeDnsReply(query, Empty(DnsRcode::kServerFailure)));
   }
-  std::vector<uint8_t> reply = MakeDnsReply(query, answer, age);
+  const uint32_t most_ttl = gate_ ? kGatedTtl : kDnsMaxTtl;
+  std::vector<uint8_t> reply = MakeDnsReply(query, answer, age, most_ttl);
   if (over_udp && reply.size() > std::min(query.udp_size, kMaxUdpAnswer)) {
     DnsAnswer truncated = Empty(answer.rcode);
     truncated.truncated = true;
@@ -272,7 +275,7 @@ void DnsForwarder::Answer(const Client& client, const DnsQuery& query, const Dns
   }
   if (gate_ && !answer.addresses.empty() &&
       !gate_->Learn(client.source, query.question.name, answer.aliases, answer.addresses,
-                    answer.ttl - age)) {
+                    std::min(answer.ttl - age, most_ttl))) {
     reply = MakeDnsReply(query, Empty(DnsRcode::kNxDomain));
   }
   Reply(client, std::move(reply));

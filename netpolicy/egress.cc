@@ -89,9 +89,10 @@ class RangeMap {
 
 RangeAction ActionOf(const PolicyRule& rule, const std::vector<IpPrefix>& guarded) {
   if (rule.action == Action::kDeny) return RangeAction::kDeny;
-  const bool named = std::any_of(guarded.begin(), guarded.end(), [&](const IpPrefix& prefix) {
-    return prefix.Contains(rule.parsed.prefix);
-  });
+  const IpPrefix& target = rule.parsed.prefix;
+  if (target.first() == target.last()) return RangeAction::kNamed;
+  const bool named = std::any_of(guarded.begin(), guarded.end(),
+                                 [&](const IpPrefix& prefix) { return prefix.Contains(target); });
   return named ? RangeAction::kNamed : RangeAction::kAllow;
 }
 
@@ -162,7 +163,7 @@ Result<std::shared_ptr<const Egress>> Egress::Make(Policy policy,
     }
   }
   if (keys.size() > kMaxPortClasses) {
-    return Fail(Code::kResourceExhausted,
+    return Fail(Code::kInvalidArgument,
                 "policy: its rules for addresses name " + std::to_string(keys.size()) +
                     " different ports (tcp and udp counted apart), allowed are " +
                     std::to_string(kMaxPortClasses));
@@ -173,9 +174,9 @@ Result<std::shared_ptr<const Egress>> Egress::Make(Policy policy,
     egress->port_ranges_.emplace_back(key, RangesOf(rules, key, guarded));
     total += egress->port_ranges_.back().second.size();
     if (total > kMaxRanges) {
-      return Fail(Code::kResourceExhausted, "policy: its addresses and ports come to more than " +
-                                                std::to_string(kMaxRanges) +
-                                                " ranges; name fewer ports or prefixes");
+      return Fail(Code::kInvalidArgument, "policy: its addresses and ports come to more than " +
+                                              std::to_string(kMaxRanges) +
+                                              " ranges; name fewer ports or prefixes");
     }
   }
   return std::shared_ptr<const Egress>(std::move(egress));

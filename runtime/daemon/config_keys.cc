@@ -8,7 +8,10 @@
 #include <limits>
 
 #include "netpolicy/endpoint.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/policy.h"
 #include "runtime/base/base64.h"
+#include "runtime/http/base_url.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::daemon {
@@ -192,6 +195,26 @@ Result<std::string> CheckApiKey(const std::string& text) {
   return text;
 }
 
+Result<std::string> CheckTarget(const std::string& text) {
+  if (auto target = netpolicy::ParsePolicyTarget(text); !target) {
+    return Fail(std::move(target).error());
+  }
+  return text;
+}
+
+Result<std::string> CheckPrefix(const std::string& text) {
+  if (auto prefixes = netpolicy::ParsePrefixes({text}); !prefixes) {
+    return Fail(std::move(prefixes).error());
+  }
+  return text;
+}
+
+Result<std::string> CheckWebhook(const std::string& text) {
+  if (text.empty()) return text;
+  ATOLL_TRY(http::ParseBaseUrl(text));
+  return text;
+}
+
 // Upstream's files have a scheme here.
 Result<std::string> CheckPublicHost(const std::string& text) {
   std::string host = text;
@@ -226,7 +249,30 @@ Result<std::string> CheckResolver(const std::string& text) {
   return text;
 }
 
+Result<std::string> CheckGatewayAddress(const std::string& text) {
+  std::string_view host = text;
+  if (host.starts_with("*.")) host.remove_prefix(2);
+  const bool given = !host.empty() || text.empty();
+  if (!given || !AllOf(std::string(host), ".:-[]") || host.starts_with('.') || host.size() > 200) {
+    return Fail(Bad(text,
+                    "use a host name or address with an optional port, without a scheme; "
+                    "\"*.\" before it for the route mode wildcard"));
+  }
+  return text;
+}
+
+Result<std::string> CheckRouteMode(const std::string& text) {
+  if (text.empty() || text == "wildcard" || text == "uri" || text == "header") return text;
+  return Fail(Bad(text, "use wildcard, uri or header"));
+}
+
 // ---- keys that are like no other
+
+Status SetIngressMode(const Values& v, Config* c) {
+  if (v[0] != "direct" && v[0] != "gateway") return Fail(Bad(v[0], "use direct or gateway"));
+  c->gateway = v[0] == "gateway";
+  return {};
+}
 
 Status SetLevel(const Values& v, Config* c) {
   // Upstream writes them in capitals, and knows more names.
@@ -393,10 +439,29 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        NumberKey(
            "runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
            "how long a sandbox that has ended, and has no deadline, can still be read; 0: until it "
-           "is deleted"),
-       ListKey("network", "dns", &Config::dns, CheckResolver,
+           "is deleted")});
+}
+
+void AddNetworkKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {ListKey("network", "dns", &Config::dns, CheckResolver,
                "resolvers that sandboxes' queries are forwarded to, as address or address:port; "
-               "none: those of the host")});
+               "none: those of the host"),
+       BoolKey("network", "deny_unless_asked", &Config::deny_unless_asked,
+               "a sandbox without a networkPolicy reaches nothing, instead of everything"),
+       ListKey("network", "deny_always", &Config::deny_always, CheckTarget,
+               "names, wildcards and prefixes that no sandbox reaches, whatever its policy says"),
+       ListKey("network", "allow_always", &Config::allow_always, CheckTarget,
+               "those that every sandbox with a policy reaches, whatever it says"),
+       ListKey("network", "private", &Config::private_networks, CheckPrefix,
+               "addresses and prefixes that only a policy that names them opens"),
+       BoolKey("network", "allow_unnamed", &Config::allow_unnamed,
+               "TLS without a server name, or with an encrypted one, passes where names decide"),
+       NumberKey("network", "max_connections", &Config::max_connections, 1, 1'000'000,
+                 "connections of one sandbox at a time"),
+       TextKey("network", "denial_webhook", &Config::denial_webhook, CheckWebhook,
+               "an http:// URL that is told, by POST, what was denied; empty: none")});
 }
 
 void AddLimitKeys(std::vector<Key>* keys) {
@@ -432,6 +497,15 @@ void AddFeatureKeys(std::vector<Key>* keys) {
            "access.renew.extend.seconds)"),
        NumberKey("renew_intent", "min_interval_seconds", &Config::renew_min_interval, 1, 86400,
                  "seconds between two such moves"),
+       {"ingress", "mode", Kind::kText,
+        "what endpoints name: direct, a path of this server, or gateway, what ingress.gateway says",
+        SetIngressMode, [](const Config& c) { return Values{c.gateway ? "gateway" : "direct"}; }},
+       TextKey("ingress.gateway", "address", &Config::gateway_address, CheckGatewayAddress,
+               "name under which clients reach this server's port, such as *.sandboxes.example.org "
+               "for the route mode wildcard"),
+       TextKey("ingress.gateway.route", "mode", &Config::gateway_route, CheckRouteMode,
+               "wildcard: {id}-{port}.DOMAIN, a browser's origin for each port; uri: "
+               "ADDRESS/{id}/{port}; header: OpenSandbox-Ingress-To"),
        {"ingress.secure_access", "active_key", Kind::kText,
         "key_id of the key that new signed routes are signed with", SetActiveKey,
         [](const Config& c) {
@@ -464,6 +538,7 @@ const std::vector<Key>& Keys() {
     std::vector<Key> made;
     AddServerKeys(&made);
     AddRuntimeKeys(&made);
+    AddNetworkKeys(&made);
     AddLimitKeys(&made);
     AddFeatureKeys(&made);
     return made;

@@ -76,6 +76,21 @@ TEST_F(DnsViewsTest, AddressesAreLearnedBeforeTheAnswerLeaves) {
   EXPECT_EQ(upstream.queries.size(), 1U);
 }
 
+TEST_F(DnsViewsTest, NobodyKeepsAnAddressForLong) {
+  upstream.answers = [](const std::string& query) -> std::vector<std::string> {
+    return {DnsAnswerTo(query, kAddress, 3000)};
+  };
+  OpenWithGate();
+  const std::string query = DnsQueryFor("example.com", 7);
+  EXPECT_EQ(Ask(query), DnsAnswerTo(query, kAddress, 300));
+  clock.Advance(2900);
+  EXPECT_EQ(Ask(query), DnsAnswerTo(query, kAddress, 100));
+  EXPECT_EQ(upstream.queries.size(), 1U) << "the cache does";
+  ASSERT_EQ(gate.learned.size(), 2U);
+  EXPECT_EQ(gate.learned[0].ttl, 300U);
+  EXPECT_EQ(gate.learned[1].ttl, 100U);
+}
+
 TEST_F(DnsViewsTest, AliasesAreTold) {
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
     return {DnsRecordsTo(query, {DnsRecordBytes(U16(0xc00c), 5, 60, DnsName("cdn.example")),
