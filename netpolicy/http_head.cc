@@ -82,6 +82,7 @@ struct Fields {
   std::optional<uint64_t> length;
   bool chunked = false;
   bool upgrade = false;
+  bool strip_upgrade = false;
   bool http10 = false;
 };
 
@@ -155,10 +156,10 @@ const char* ReadField(std::string_view line, Fields& fields) {
     }
     fields.chunked = true;
   }
-  if (EqualIgnoringCase(name, "http2-settings")) return "HTTP/2 without TLS";
+  if (EqualIgnoringCase(name, "http2-settings")) fields.strip_upgrade = true;
   if (EqualIgnoringCase(name, "upgrade")) {
-    if (LeadsToOtherRequests(value)) return "HTTP upgrade to a protocol with requests of its own";
     fields.upgrade = true;
+    if (LeadsToOtherRequests(value)) fields.strip_upgrade = true;
   }
   return nullptr;
 }
@@ -178,7 +179,8 @@ const char* Judge(const Fields& fields, HttpHead& head) {
     head.address = authority->address;
     head.port = authority->port;
   }
-  head.upgrade = fields.upgrade;
+  head.strip_upgrade = fields.strip_upgrade;
+  head.upgrade = fields.upgrade && !fields.strip_upgrade;
   if (fields.chunked) head.body = HttpHead::Body::kChunked;
   if (fields.length.value_or(0) > 0) head.body = HttpHead::Body::kLength;
   head.length = fields.length.value_or(0);
@@ -204,6 +206,19 @@ const char* ReadHttpField(std::string_view line, std::string_view& name, std::st
   value = Trim(line.substr(colon + 1));
   const auto bad = [](char c) { return IsControl(c) && c != '\t'; };
   return std::any_of(value.begin(), value.end(), bad) ? "malformed HTTP header line" : nullptr;
+}
+
+std::string WithoutUpgrade(std::string_view text) {
+  std::string left;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find(kLineEnd) + kLineEnd.size());
+    const std::string_view name = line.substr(0, line.find(':'));
+    if (!EqualIgnoringCase(name, "upgrade") && !EqualIgnoringCase(name, "http2-settings")) {
+      left.append(line);
+    }
+    text.remove_prefix(line.size());
+  }
+  return left;
 }
 
 const char* ReadHttpHead(std::string_view text, HttpHead& head) {

@@ -25,9 +25,12 @@ class ProxyGate {
   // `source`: the address bytes of the client. `name`: lower case, no dot at the end. `port`: the
   // one that the client connected to. Asked for every request of a connection.
   virtual bool Allows(std::string_view source, std::string_view name, uint16_t port) = 0;
-  // Whether connections pass that carry no name, to where the client wanted, and such that may hide
-  // one (ECH), as far as the visible name is allowed.
+  // Whether connections pass that carry no name, and such that may hide one (ECH), as far as the
+  // visible name is allowed.
   virtual bool AllowsUnnamed(std::string_view source) = 0;
+  // Of one without a name: whether it may go to the address that the client chose. The proxy
+  // connects from the host, where nothing else keeps it from the host's neighbours.
+  virtual bool AllowsAddress(std::string_view source, const Endpoint& original) = 0;
 
   // A connection, or a later request on it, was refused. `original`: where the client wanted to go.
   // `name`: as above; empty if there is none that can be told. `reason`: a static text.

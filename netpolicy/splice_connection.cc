@@ -199,10 +199,10 @@ void SpliceConnection::InspectRequest() {
 }
 
 bool SpliceConnection::MayPass() {
-  if (name_.empty() || hidden_) {
-    if (!shared_.gate().AllowsUnnamed(source_)) return false;
-  }
-  return name_.empty() || shared_.gate().Allows(source_, name_, port());
+  ProxyGate& gate = shared_.gate();
+  if ((name_.empty() || hidden_) && !gate.AllowsUnnamed(source_)) return false;
+  return name_.empty() ? gate.AllowsAddress(source_, original_)
+                       : gate.Allows(source_, name_, port());
 }
 
 void SpliceConnection::Resolve() {
@@ -261,7 +261,7 @@ void SpliceConnection::OnDialled(UniqueFd server) {
   SetTimer(shared_.timeouts().idle_us, &SpliceConnection::OnIdleCheck);
 
   if (http_) {
-    up_.Append(std::string_view(in_).substr(0, first_head_));
+    AppendHead(std::string_view(in_).substr(0, first_head_));
     in_.erase(0, first_head_);
     mode_ = requests_.head().upgrade ? Mode::kAwaitAnswer : Mode::kRequests;
   } else {

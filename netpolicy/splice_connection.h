@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "netpolicy/endpoint.h"
@@ -118,6 +119,7 @@ class SpliceConnection {
   bool FeedRequests(size_t& budget);
   bool TakeRequests();
   bool OnLaterHead();
+  void AppendHead(std::string_view head);
   bool ReadAnswer();
   void EndIfDone();
   void ScheduleIfReady();

@@ -96,12 +96,23 @@ bool SpliceConnection::TakeRequests() {
       RefuseLater(piece.reason, name_);
       return true;
     }
-    if (piece.kind == HttpRequests::Kind::kHead && !OnLaterHead()) return true;
-    up_.Append(std::string_view(in_).substr(taken, piece.size));
+    const std::string_view bytes = std::string_view(in_).substr(taken, piece.size);
+    if (piece.kind == HttpRequests::Kind::kBody) {
+      up_.Append(bytes);
+    } else if (OnLaterHead()) {
+      AppendHead(bytes);
+    } else {
+      return true;
+    }
     taken += piece.size;
   }
   in_.erase(0, taken);
   return taken > 0;
+}
+
+void SpliceConnection::AppendHead(std::string_view head) {
+  if (requests_.head().strip_upgrade) return up_.Append(WithoutUpgrade(head));
+  up_.Append(head);
 }
 
 bool SpliceConnection::OnLaterHead() {

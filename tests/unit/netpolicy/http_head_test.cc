@@ -121,12 +121,26 @@ TEST(HttpHead, RefusesBodiesWithTwoEnds) {
 
 TEST(HttpHead, KnowsUpgrades) {
   EXPECT_TRUE(Taken(Head("GET / HTTP/1.1", "Host: a.example\r\nUpgrade: websocket\r\n")).upgrade);
-  for (const char* fields :
-       {"Upgrade: h2c\r\n", "Upgrade: websocket, h2c\r\n", "Upgrade: H2C\r\n",
-        "Upgrade: HTTP/2.0\r\n", "Upgrade: TLS/1.0\r\n", "HTTP2-Settings: AAMAAABk\r\n",
-        "Upgrade: websocket\r\nContent-Length: 5\r\n",
-        "Upgrade: websocket\r\nTransfer-Encoding: chunked\r\n"}) {
+  for (const char* fields : {"Upgrade: websocket\r\nContent-Length: 5\r\n",
+                             "Upgrade: websocket\r\nTransfer-Encoding: chunked\r\n"}) {
     EXPECT_NE(RefusalOfFields(fields), "") << fields;
+  }
+}
+
+TEST(HttpHead, StripsOffersOfOtherRequests) {
+  const std::string host = "Host: a.example\r\n";
+  for (const char* fields :
+       {"Upgrade: h2c\r\n", "UPGRADE: websocket, h2c\r\n", "Upgrade: H2C\r\n",
+        "Upgrade: HTTP/2.0\r\n", "Upgrade: TLS/1.0\r\n", "HTTP2-Settings: AAMAAABk\r\n",
+        "Upgrade: websocket\r\nupgrade: h2\r\n", "Upgrade: h2c\r\nContent-Length: 5\r\n"}) {
+    const std::string text = Head("GET / HTTP/1.1", host + "Connection: Upgrade\r\n" + fields);
+    const HttpHead head = Taken(text);
+    EXPECT_TRUE(head.strip_upgrade) << fields;
+    EXPECT_FALSE(head.upgrade) << fields;
+    const std::string length =
+        text.find("Length") == std::string::npos ? "" : "Content-Length: 5\r\n";
+    EXPECT_EQ(WithoutUpgrade(text),
+              Head("GET / HTTP/1.1", host + "Connection: Upgrade\r\n" + length));
   }
 }
 

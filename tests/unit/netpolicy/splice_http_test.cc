@@ -233,6 +233,20 @@ TEST_F(SpliceHttpTest, RefusesUpgradesOnUsedConnections) {
   ExpectRefusedLater("HTTP upgrade on a connection that was used");
 }
 
+// HTTP/2 would carry requests that nobody judges: the server never hears of the offer.
+TEST_F(SpliceHttpTest, OffersOfHttp2DoNotPass) {
+  const std::string offer = "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+  Open();
+  client_ = Client();
+  for (int i = 0; i < 2; ++i) {
+    client_.Send(Get("a.example", offer));
+    if (i == 0) server_ = AcceptAt(listener_);
+    ExpectGets(server_, Get("a.example"));
+    server_.Send(kOk);
+    ExpectGets(client_, kOk);
+  }
+}
+
 TEST_F(SpliceHttpTest, JudgesByWhatIsSpokenNotByThePort) {
   Open();
   Peer tls = Client();
@@ -260,6 +274,10 @@ TEST_F(SpliceHttpTest, UnnamedRequestsGoWhereTheClientWanted) {
   Peer other = Client();
   other.Send(Get("198.51.100.1"));
   ExpectStatus(other, "403 Forbidden");
+  gate.guarded.insert("198.51.100.200:80");
+  Peer guarded = Client();
+  guarded.Send(Get("198.51.100.200"));
+  ExpectStatus(guarded, "403 Forbidden");
 }
 
 }  // namespace

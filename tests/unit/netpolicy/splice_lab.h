@@ -53,6 +53,9 @@ class FakeGate final : public netpolicy::ProxyGate {
     return allowed.contains(std::string(name));
   }
   bool AllowsUnnamed(std::string_view) override { return unnamed; }
+  bool AllowsAddress(std::string_view, const netpolicy::Endpoint& to) override {
+    return !guarded.contains(to.ToString());
+  }
   void Denied(std::string_view source, const netpolicy::Endpoint& original, std::string_view name,
               const char* reason) override {
     denials.push_back({std::string(source), original.ToString(), std::string(name), reason});
@@ -78,6 +81,7 @@ class FakeGate final : public netpolicy::ProxyGate {
 
   std::set<std::string> allowed;
   bool unnamed = false;
+  std::set<std::string> guarded;
   bool at_once = false;  // Resolve answers from within the call
   bool silent = false;   // Resolve never answers
   std::map<std::string, std::vector<netpolicy::IpAddress>> addresses;

@@ -93,8 +93,13 @@ TEST_F(SpliceTest, LosesNothingOfMuch) {
   client.Send(TlsHello("a.example"));
   Peer server = AcceptAt(listener);
   ExpectGets(server, TlsHello("a.example"));
+  const int small = 64 * 1024;
+  for (const Peer* peer : {&client, &server}) {
+    ASSERT_EQ(::setsockopt(peer->fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    ASSERT_EQ(::setsockopt(peer->fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+  }
   std::string much;
-  for (uint32_t i = 0; much.size() < 24U << 20; ++i) {
+  for (uint32_t i = 0; much.size() < 12U << 20; ++i) {
     much.append(reinterpret_cast<const char*>(&i), sizeof i);
   }
   for (auto [from, to] : {std::pair(&client, &server), std::pair(&server, &client)}) {
