@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstring>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "bench/process.h"
@@ -140,18 +141,20 @@ Status Answer(int client) {
   return sys::WriteAll(client, ".");
 }
 
+// Until the end of the process; a thread for each connection.
 Status ServeAll(const UniqueFd& first, const UniqueFd& second) {
-  ATOLL_ASSIGN(const pid_t child, Child([&]() -> Status {
-                 for (;;) {
-                   const UniqueFd client(::accept4(second.get(), nullptr, nullptr, SOCK_CLOEXEC));
-                   ATOLL_TRY(Answer(client.get()));
-                 }
-               }));
-  (void)child;
-  for (;;) {
-    const UniqueFd client(::accept4(first.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    ATOLL_TRY(Answer(client.get()));
-  }
+  const auto serve = [](int listener) {
+    for (;;) {
+      UniqueFd client(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+      std::thread([client = std::move(client)] {
+        const Status answered = Answer(client.get());
+        if (!answered) std::fprintf(stderr, "server: %s\n", answered.error().message().c_str());
+      }).detach();
+    }
+  };
+  std::thread(serve, second.get()).detach();
+  serve(first.get());
+  return {};
 }
 
 // Ticks that the processors were not idle.
@@ -234,18 +237,31 @@ Result<UniqueFd> SpliceLab::Connect(Path path) {
   return fd;
 }
 
-Result<Transfer> SpliceLab::Measure(Path path, Direction direction, uint64_t size) {
+Status SpliceLab::Carry(Path path, Direction direction, uint64_t size) {
   ATOLL_ASSIGN(const UniqueFd socket, Connect(path));
   const Order order{direction, size};
-  ATOLL_ASSIGN(const double busy, BusySeconds());
-  const int64_t start = NowMicros();
   ATOLL_TRY(sys::WriteAll(socket.get(), ClientHello()));
   ATOLL_TRY(sys::WriteAll(socket.get(), {reinterpret_cast<const char*>(&order), sizeof order}));
   if (direction == Direction::kUp) ATOLL_TRY(SendBytes(socket.get(), size));
-  ATOLL_TRY(TakeBytes(socket.get(), direction == Direction::kUp ? 1 : size));
+  return TakeBytes(socket.get(), direction == Direction::kUp ? 1 : size);
+}
+
+Result<Transfer> SpliceLab::Measure(Path path, Direction direction, uint64_t size,
+                                    size_t connections) {
+  std::vector<Status> statuses(connections);
+  ATOLL_ASSIGN(const double busy, BusySeconds());
+  const int64_t start = NowMicros();
+  {
+    std::vector<std::thread> threads;
+    for (Status& status : statuses) {
+      threads.emplace_back([&] { status = Carry(path, direction, size); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
   const double seconds = static_cast<double>(NowMicros() - start) / 1e6;
   ATOLL_ASSIGN(const double busy_after, BusySeconds());
-  return Transfer{static_cast<double>(size) / seconds, (busy_after - busy) / seconds};
+  for (const Status& status : statuses) ATOLL_TRY(status);
+  return Transfer{static_cast<double>(size * connections) / seconds, (busy_after - busy) / seconds};
 }
 
 Result<int64_t> SpliceLab::FirstByte(Path path) {

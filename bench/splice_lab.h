@@ -31,14 +31,15 @@ class SpliceLab {
   // Ends the processes; the namespaces end with them.
   ~SpliceLab();
 
-  // `size` bytes over one new connection, from the first to the last.
-  Result<Transfer> Measure(Path path, Direction direction, uint64_t size);
+  // `size` bytes over each of so many new connections at once, from the first byte to the last.
+  Result<Transfer> Measure(Path path, Direction direction, uint64_t size, size_t connections);
   // Microseconds from connect to the first byte of an answer.
   Result<int64_t> FirstByte(Path path);
 
  private:
   SpliceLab() = default;
-  Result<UniqueFd> Connect(Path path);
+  static Result<UniqueFd> Connect(Path path);
+  static Status Carry(Path path, Direction direction, uint64_t size);
 
   pid_t server_ = -1, proxy_ = -1;
 };

@@ -1,5 +1,6 @@
 // Measures the splice proxy against a forwarded connection: see bench/README.md.
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,9 @@
 namespace atl::bench {
 namespace {
 
-constexpr uint64_t kSize = uint64_t{1} << 30;
-constexpr int kRounds = 11;
+constexpr uint64_t kSize = uint64_t{1} << 30;  // of all connections together
+constexpr size_t kAtOnce[] = {1, 8};
+constexpr int kRounds = 9;
 constexpr int kConnections = 200;
 
 struct Options {
@@ -34,14 +36,22 @@ struct Flow {
 
 struct Results {
   HostFacts host;
-  Flow flows[2][2];  // by path, by direction
+  Flow flows[2][2][std::size(kAtOnce)];  // by path, direction, number of connections
   Samples first_byte[2];
 };
 
-Status MeasureOnce(SpliceLab& lab, Path path, Direction direction, Flow& flow) {
-  ATOLL_ASSIGN(const Transfer transfer, lab.Measure(path, direction, kSize));
-  flow.rate.AddMicros(static_cast<int64_t>(transfer.bytes_a_second / 1e6));
-  flow.cores.AddMicros(static_cast<int64_t>(transfer.busy_cores * 1e3));
+Status MeasureRound(SpliceLab& lab, Results& results) {
+  for (size_t many = 0; many < std::size(kAtOnce); ++many) {
+    for (const Direction direction : {Direction::kUp, Direction::kDown}) {
+      for (const Path path : {Path::kForwarded, Path::kSpliced}) {
+        ATOLL_ASSIGN(const Transfer transfer,
+                     lab.Measure(path, direction, kSize / kAtOnce[many], kAtOnce[many]));
+        Flow& flow = results.flows[static_cast<size_t>(path)][static_cast<size_t>(direction)][many];
+        flow.rate.AddMicros(static_cast<int64_t>(transfer.bytes_a_second / 1e6));
+        flow.cores.AddMicros(static_cast<int64_t>(transfer.busy_cores * 1e3));
+      }
+    }
+  }
   return {};
 }
 
@@ -49,20 +59,11 @@ Result<Results> Measure() {
   Results results;
   results.host = ReadHostFacts();
   ATOLL_ASSIGN(const auto lab, SpliceLab::Start());
-  constexpr Path kPaths[] = {Path::kForwarded, Path::kSpliced};
   Progress("transfers");
-  for (int round = 0; round < kRounds; ++round) {
-    for (const Direction direction : {Direction::kUp, Direction::kDown}) {
-      for (const Path path : kPaths) {
-        ATOLL_TRY(
-            MeasureOnce(*lab, path, direction,
-                        results.flows[static_cast<size_t>(path)][static_cast<size_t>(direction)]));
-      }
-    }
-  }
+  for (int round = 0; round < kRounds; ++round) ATOLL_TRY(MeasureRound(*lab, results));
   Progress("first bytes");
   for (int i = 0; i < kConnections; ++i) {
-    for (const Path path : kPaths) {
+    for (const Path path : {Path::kForwarded, Path::kSpliced}) {
       Rest(2);
       ATOLL_ASSIGN(const int64_t micros, lab->FirstByte(path));
       results.first_byte[static_cast<size_t>(path)].AddMicros(micros);
@@ -84,8 +85,12 @@ std::string Render(const Results& r) {
   const HostFacts& host = r.host;
   std::string text = host.cpu + "; " + host.kernel + "; load before: " + host.load + "\n\n";
   text += "| splice proxy | p50 | promise | kept |\n|---|---:|---:|---|\n";
-  text += Row("upload", r.flows[0][0], r.flows[1][0]);
-  text += Row("download", r.flows[0][1], r.flows[1][1]);
+  for (size_t many = 0; many < std::size(kAtOnce); ++many) {
+    const std::string how =
+        kAtOnce[many] == 1 ? "" : ", " + std::to_string(kAtOnce[many]) + " connections at once";
+    text += Row("upload" + how, r.flows[0][0][many], r.flows[1][0][many]);
+    text += Row("download" + how, r.flows[0][1][many], r.flows[1][1][many]);
+  }
   text += "| connect to first byte, forwarded, ms | " + Quantiles(r.first_byte[0]) + " | | |\n";
   text += "| connect to first byte, spliced, ms | " + Quantiles(r.first_byte[1]) + " | | |\n";
   return text;

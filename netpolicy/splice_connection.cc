@@ -50,10 +50,7 @@ Endpoint At(const IpAddress& address, uint16_t port) {
 
 IpAddress AddressOf(const Endpoint& endpoint) {
   const std::string bytes = endpoint.AddressBytes();
-  IpAddress address;
-  address.ipv6 = endpoint.family() == AF_INET6;
-  std::copy(bytes.begin(), bytes.end(), address.bytes.begin());
-  return address;
+  return IpAddress::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }
 
 bool IsLetter(char c) {
@@ -348,8 +345,6 @@ void SpliceConnection::Close() {
   shared_.stats().bytes_down += down_.moved();
   client_.reset();
   server_.reset();
-  up_.Discard();
-  down_.Discard();
   if (dial_) dial_->Stop();
   shared_.OnClosed(id_);
 }

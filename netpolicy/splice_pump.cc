@@ -23,12 +23,6 @@ SplicePump::State SplicePump::Run(int source, int sink, size_t& budget) {
   return state_;
 }
 
-void SplicePump::Discard() {
-  pending_ = std::string();
-  sent_ = in_pipe_ = 0;
-  pipe_ = {};
-}
-
 SplicePump::State SplicePump::Step(int source, int sink, size_t& budget) {
   while (true) {
     if (const auto state = SendPending(sink)) return *state;

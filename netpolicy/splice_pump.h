@@ -37,9 +37,6 @@ class SplicePump {
   // The source ends here, whatever else it has.
   void End() { source_ended_ = true; }
 
-  // Forgets what was not delivered; a pipe with something in it is closed.
-  void Discard();
-
   // Moves what it can; takes the number of bytes that were taken from the source off `budget`.
   State Run(int source, int sink, size_t& budget);
 

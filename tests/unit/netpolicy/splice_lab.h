@@ -157,7 +157,9 @@ inline UniqueFd BoundStream(const std::string& address) {
 
 class Listener {
  public:
-  Listener() : fd_(BoundStream("127.0.0.1")) { EXPECT_EQ(::listen(fd_.get(), 128), 0); }
+  explicit Listener(const std::string& address = "127.0.0.1") : fd_(BoundStream(address)) {
+    EXPECT_EQ(::listen(fd_.get(), 128), 0);
+  }
   netpolicy::Endpoint endpoint() const { return LocalOf(fd_.get()); }
   // Invalid if nobody came.
   Peer Accept() {
@@ -172,9 +174,10 @@ class Listener {
 
 class SpliceTest : public ::testing::Test {
  protected:
-  void Open(netpolicy::SpliceProxy::Limits limits = {}) {
+  void Open(netpolicy::SpliceProxy::Limits limits = {},
+            std::vector<std::string> listen = {"127.0.0.1"}) {
     netpolicy::SpliceProxy::Config config;
-    config.listen = {"127.0.0.1"};
+    config.listen = std::move(listen);
     config.limits = limits;
     config.original_destination = [this](int) { return original; };
     config.connect = [this](int socket, const netpolicy::Endpoint& to) {

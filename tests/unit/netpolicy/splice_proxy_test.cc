@@ -93,11 +93,6 @@ TEST_F(SpliceTest, LosesNothingOfMuch) {
   client.Send(TlsHello("a.example"));
   Peer server = AcceptAt(listener);
   ExpectGets(server, TlsHello("a.example"));
-  const int small = 64 * 1024;
-  for (const Peer* peer : {&client, &server}) {
-    ASSERT_EQ(::setsockopt(peer->fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-    ASSERT_EQ(::setsockopt(peer->fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
-  }
   std::string much;
   for (uint32_t i = 0; much.size() < 12U << 20; ++i) {
     much.append(reinterpret_cast<const char*>(&i), sizeof i);
@@ -254,6 +249,25 @@ TEST_F(SpliceTest, TriesTheNextAddressAndTheClientsFamilyFirst) {
   ExpectGets(server, TlsHello("a.example"));
   EXPECT_EQ(dialled,
             (std::vector<std::string>{"198.51.100.1:443", "198.51.100.2:443", "198.51.100.3:443"}));
+}
+
+TEST_F(SpliceTest, TreatsIpv6Alike) {
+  Listener listener("::1");
+  gate.allowed.insert("a.example");
+  gate.addresses["a.example"] = {Nominal(1), Nominal6(9)};
+  servers["[2001:db8::9]:443"] = listener.endpoint();
+  original = *ParseEndpoint("[2001:db8::77]:443", 443);
+  Open({}, {"127.0.0.1", "::1"});
+  const Endpoint& to = proxy->endpoints()[1];
+  EXPECT_EQ(to.ToString().substr(5), proxy->endpoints()[0].ToString().substr(9)) << "one port";
+  UniqueFd fd = BoundStream("::1");
+  ASSERT_EQ(::connect(fd.get(), to.get(), to.size), 0);
+  Peer client(std::move(fd));
+  client.Send(TlsHello("a.example"));
+  Peer server = AcceptAt(listener);
+  ExpectGets(server, TlsHello("a.example"));
+  EXPECT_EQ(dialled, std::vector<std::string>{"[2001:db8::9]:443"}) << "the client's family first";
+  EXPECT_EQ(gate.last_source, AddressBytes("[::1]:1"));
 }
 
 TEST_F(SpliceTest, FailsWhenNobodyAnswers) {
