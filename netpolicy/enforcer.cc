@@ -275,7 +275,7 @@ std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   };
 }
 
-Enforcer::Slot* Enforcer::Find(std::string_view source, uint32_t* number) {
+const Enforcer::Slot* Enforcer::Find(std::string_view source, uint32_t* number) const {
   const auto slot = SlotOfAddress(config_.instance,
                                   {reinterpret_cast<const uint8_t*>(source.data()), source.size()});
   if (!slot) return nullptr;

@@ -56,19 +56,29 @@ bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
 
 std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const {
   uint32_t number = 0;
-  const Slot* slot = const_cast<Enforcer*>(this)->Find(source, &number);
+  const Slot* slot = Find(source, &number);
   return slot == nullptr ? nullptr : slot->egress;
 }
 
 std::vector<IpAddress> Enforcer::Reachable(std::string_view source,
                                            const std::vector<IpAddress>& addresses) const {
   uint32_t number = 0;
-  const Slot* slot = const_cast<Enforcer*>(this)->Find(source, &number);
+  const Slot* slot = Find(source, &number);
   std::vector<IpAddress> reachable;
   if (slot == nullptr) return reachable;
   std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(reachable),
                [&](const IpAddress& address) { return !IsBarred(*slot, address); });
   return reachable;
+}
+
+bool Enforcer::AllowsUnnamed(std::string_view source, const IpAddress& address) const {
+  uint32_t number = 0;
+  const Slot* slot = Find(source, &number);
+  if (slot == nullptr || !slot->egress || IsBarred(*slot, address)) return false;
+  if (slot->egress->default_action() == Action::kAllow) return true;
+  const auto learned = slot->learned.entries().find({address, std::nullopt});
+  return learned != slot->learned.entries().end() &&
+         learned->second.expires_us > clock_.BootMicros();
 }
 
 DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view name, uint16_t type) {
@@ -109,9 +119,9 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
                                    [&](const IpAddress& a) { return IsBarred(*slot, a); });
   if (barred != addresses.end()) {
     Deny(*slot, {.hostname = std::string(name),
-                  .address = barred->ToString(),
-                  .protocol = "dns",
-                  .reason = "private answer"});
+                 .address = barred->ToString(),
+                 .protocol = "dns",
+                 .reason = "private answer"});
     return false;
   }
   if (!slot->egress) return true;

@@ -12,29 +12,38 @@ bool ProxyJudge::Allows(std::string_view source, std::string_view name, uint16_t
   return egress && egress->JudgeName(name).Allows({Transport::kTcp, port});
 }
 
+namespace {
+
+IpAddress AddressOf(const Endpoint& endpoint) {
+  const std::string bytes = endpoint.AddressBytes();
+  return IpAddress::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace
+
+bool ProxyJudge::AllowsAddress(std::string_view source, const Endpoint& original) {
+  return enforcer_.AllowsUnnamed(source, AddressOf(original));
+}
+
 void ProxyJudge::Denied(std::string_view source, const Endpoint& original, std::string_view name,
                         const char* reason) {
-  const std::string bytes = original.AddressBytes();
   Denial denial;
   denial.hostname = std::string(name);
-  denial.address =
-      IpAddress::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()})
-          .ToString();
+  denial.address = AddressOf(original).ToString();
   denial.port = original.port();
   denial.protocol = "tcp";
   denial.reason = reason;
   enforcer_.Deny(source, std::move(denial));
 }
 
-ProxyGate::Id ProxyJudge::Resolve(std::string_view source, std::string_view name,
-                                  OnResolved done) {
+ProxyGate::Id ProxyJudge::Resolve(std::string_view source, std::string_view name, OnResolved done) {
   const Id id = next_id_++;
   lookups_[id] = Lookup{std::string(source), std::move(done), {}, 2, {}};
   constexpr uint16_t kTypes[] = {kDnsTypeA, kDnsTypeAaaa};
   for (size_t i = 0; i < std::size(kTypes); ++i) {
-    const DnsResolver::Id asked =
-        names_.Resolve(name, kTypes[i], [this, id](const std::vector<IpAddress>& addresses,
-                                                   uint32_t) { Answered(id, addresses); });
+    const DnsResolver::Id asked = names_.Resolve(
+        name, kTypes[i],
+        [this, id](const std::vector<IpAddress>& addresses, uint32_t) { Answered(id, addresses); });
     // An answer out of the cache comes at once, and the second one ends the lookup.
     const auto lookup = lookups_.find(id);
     if (lookup == lookups_.end()) break;
