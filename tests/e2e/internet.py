@@ -41,6 +41,9 @@ class Internet:
         self.process = self.directory = None
 
     def __enter__(self):
+        routes = pathlib.Path('/proc/net/route').read_text(encoding='ascii').splitlines()[1:]
+        assert not any(line.split()[1] == '00000000' for line in routes), \
+            'this network namespace has a default route: it is not the test\'s own'
         self.directory = tempfile.TemporaryDirectory(prefix='atoll-internet.')
         self.process = subprocess.Popen([sys.executable, SERVICES], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
