@@ -186,8 +186,8 @@ class Spoofing(PacketTest):
     def test_hardware_addresses(self):
         def attack(box, net):
             own = box.own_address(net)
-            link = box.in_namespace('cat', '/sys/class/net/eth0/address').strip()
-            mac = bytes.fromhex(link.replace(':', ''))
+            link = box.in_namespace('ip', '-o', 'link', 'show', 'eth0').split()
+            mac = bytes.fromhex(link[link.index('link/ether') + 1].replace(':', ''))
             near = box.in_namespace('ip', '-6' if net is V6 else '-4', 'neighbour').split()
             gateway = bytes.fromhex(near[near.index('lladdr') + 1].replace(':', ''))
             kind = b'\x08\0' if net is V4 else b'\x86\xdd'
@@ -205,10 +205,12 @@ class Spoofing(PacketTest):
         """ARP and neighbour advertisements change nothing that the host knows."""
         def attack(box, net):
             with self.own_box(policy(net.at(1))) as sibling:
-                known = lambda: sorted(line for line in subprocess.run(
+                owners = {one.own_address(net) for one in (box, sibling)}
+                known = lambda: [line for line in subprocess.run(
                     ['ip', 'neighbour', 'show'], check=True, stdout=subprocess.PIPE,
-                    text=True).stdout.splitlines() if ' atl' in ' ' + line.partition('dev')[2])
+                    text=True).stdout.splitlines() if line.split()[0] in owners]
                 before = known()
+                self.assertEqual(len(before), 2)
                 mac = b'\x02evil!'
                 for victim in (sibling.own_address(net), box.gateway(net), net.host):
                     if net is V4:
@@ -252,7 +254,6 @@ class Spoofing(PacketTest):
         """The API, other sandboxes' ports behind it, and whatever else listens; on every address."""
         def attack(box, net):
             port = int(self.daemon.url.rpartition(':')[2])
-            family = 'TCP6' if net is V6 else 'TCP4'
             server = subprocess.Popen(
                 ['python3', '-c', 'import socket as s\n'
                  f'l = s.create_server(("{"::" if net is V6 else "0.0.0.0"}", 0), '
@@ -265,12 +266,12 @@ class Spoofing(PacketTest):
                 reached = subprocess.run([atoll.BUILD / 'tests/support/net-probe',
                                           f'tcp {lo} {service} send=00'], check=True,
                                          stdout=subprocess.PIPE, text=True).stdout
-                self.assertEqual(reached, f'ok {b"reached".hex()}\n', family)
+                self.assertTrue(reached.startswith('ok '), reached)
                 for address in (net.host, box.gateway(net)):
                     for listening in (port, service, 22):
                         self.assert_refused(box.tcp(address, listening, send=b'x'))
                         self.assert_refused(box.udp(address, listening))
-                    answer = box.http(address, net.host, 80, f'/v1/sandboxes')
+                    answer = box.http(address, net.host, 80, '/v1/sandboxes')
                     self.assertIn(answer.status, (None, 403))
                 self.assert_only(box, net, net.at(1))
             finally:

@@ -352,6 +352,9 @@ def strike(destination, port, from_address, from_port, times):
     for _ in range(times):
         with socket.socket(family, socket.SOCK_STREAM) as striker:
             striker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Not in the socket module: IP_FREEBIND, IPV6_FREEBIND.
+            striker.setsockopt(*((socket.IPPROTO_IPV6, 78, 1) if ':' in destination else
+                                 (socket.IPPROTO_IP, 15, 1)))
             striker.bind((from_address, from_port))
             striker.settimeout(0.02)
             try:
