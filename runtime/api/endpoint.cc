@@ -26,6 +26,31 @@ bool IsAuthority(std::string_view host) {
          host.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
+// Of a DNS label (RFC 1035 section 2.3.4).
+constexpr size_t kMaxLabel = 63;
+
+// "{id}-{port}" and, between the same marks, what signs it.
+std::string RouteName(const std::string& id, int port, const std::string& signature, char mark) {
+  std::string name = id + mark + std::to_string(port);
+  if (!signature.empty()) name.append(1, mark).append(signature);
+  return name;
+}
+
+// "{expiry}{mark}{signature}", or "" for a route without.
+Parsed<std::string> SignatureOf(const std::string& id, const EndpointRequest& wanted,
+                                const IngressConfig& ingress, char mark) {
+  if (!wanted.expires) return std::string();
+  const auto key = std::find_if(ingress.keys.begin(), ingress.keys.end(),
+                                [&](const RouteKey& one) { return one.id == ingress.active_key; });
+  if (key == ingress.keys.end()) {
+    return Refuse(400, "SANDBOX::API_NOT_SUPPORTED",
+                  "expires: this server has no key to sign routes with; configure "
+                  "ingress.secure_access");
+  }
+  const std::string expires36 = ToBase36(*wanted.expires);
+  return expires36 + mark + SignRoute(*key, id, wanted.port, expires36);
+}
+
 }  // namespace
 
 Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
@@ -41,9 +66,8 @@ Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::strin
   }
   EndpointRequest wanted;
   wanted.port = static_cast<int>(number);
-  bool server_proxy = false;
   for (const auto& [name, value] : http::ParseQuery(query)) {
-    if (name == "use_server_proxy") server_proxy = IsTrue(value);
+    if (name == "use_server_proxy") wanted.server_proxy = IsTrue(value);
     if (name != "expires") continue;
     uint64_t seconds = 0;
     const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
@@ -55,7 +79,7 @@ Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::strin
     }
     wanted.expires = seconds;
   }
-  if (wanted.expires && server_proxy) {
+  if (wanted.expires && wanted.server_proxy) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",
                   "expires cannot be combined with use_server_proxy");
   }
@@ -70,24 +94,38 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
   if (base.empty()) base = std::string(request.headers.Get("Host"));
   if (!IsAuthority(base)) base = config.address;
   base += config.base_path;
-  const std::string port = std::to_string(wanted.port);
+  RouteForm form = wanted.server_proxy ? RouteForm::kProxy : ingress.told;
+  if (form != RouteForm::kProxy) base = ingress.address;
+  if (form == RouteForm::kProxy && wanted.expires) form = RouteForm::kUri;
+  const char mark = form == RouteForm::kUri ? '/' : '-';
+  const auto signature = SignatureOf(sandbox.id, wanted, ingress, mark);
+  if (!signature) return Refuse(signature.error());
+  const std::string name = RouteName(sandbox.id, wanted.port, *signature, mark);
+  if (form == RouteForm::kHost && name.size() > kMaxLabel) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                  "expires: the name of this host would be longer than the 63 characters that DNS "
+                  "allows; use an earlier moment");
+  }
   nlohmann::json headers = nlohmann::json::object();
   nlohmann::json body;
-  if (wanted.expires) {
-    const auto key =
-        std::find_if(ingress.keys.begin(), ingress.keys.end(),
-                     [&](const RouteKey& one) { return one.id == ingress.active_key; });
-    if (key == ingress.keys.end()) {
-      return Refuse(400, "SANDBOX::API_NOT_SUPPORTED",
-                    "expires: this server has no key to sign routes with; configure "
-                    "ingress.secure_access");
-    }
-    const std::string expires36 = ToBase36(*wanted.expires);
-    body["endpoint"] = base + "/" + sandbox.id + "/" + port + "/" + expires36 + "/" +
-                       SignRoute(*key, sandbox.id, wanted.port, expires36);
-  } else {
-    body["endpoint"] = base + "/sandboxes/" + sandbox.id + "/proxy/" + port;
-    if (!sandbox.secure_token.empty()) headers[kSecureAccessHeader] = sandbox.secure_token;
+  switch (form) {
+    case RouteForm::kProxy:
+      body["endpoint"] =
+          base + "/sandboxes/" + sandbox.id + "/proxy/" + std::to_string(wanted.port);
+      break;
+    case RouteForm::kUri:
+      body["endpoint"] = base + "/" + name;
+      break;
+    case RouteForm::kHeader:
+      body["endpoint"] = base;
+      headers[kIngressHeader] = name;
+      break;
+    case RouteForm::kHost:
+      body["endpoint"] = name + "." + base;
+      break;
+  }
+  if (!wanted.expires && !sandbox.secure_token.empty()) {
+    headers[kSecureAccessHeader] = sandbox.secure_token;
   }
   // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
   if (wanted.port == kExecdPort && !sandbox.access_token.empty()) {

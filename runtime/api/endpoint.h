@@ -17,6 +17,7 @@ namespace atl::api {
 struct EndpointRequest {
   int port = 0;
   std::optional<uint64_t> expires;  // Unix seconds: a signed route until then
+  bool server_proxy = false;        // the proxy form, whatever the server tells otherwise
 };
 // The checks that need no sandbox.
 Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
@@ -28,8 +29,9 @@ struct EndpointConfig {
   std::string address;      // "127.0.0.1:8080", for requests without a usable Host
 };
 
-// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme. With `expires`
-// the uri form, signed. kSecureAccess goes into the headers of what is not signed.
+// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme; the form is
+// the one that `ingress` tells. With `expires` it is signed, and the proxy form becomes the uri
+// form. kSecureAccess goes into the headers of what is not signed.
 Parsed<http::Response> EndpointResponse(const http::Request& request,
                                         const sandbox::Sandbox& sandbox,
                                         const EndpointRequest& wanted, const EndpointConfig& config,

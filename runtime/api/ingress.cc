@@ -51,6 +51,7 @@ std::optional<Route> ProxyForm(std::string_view target) {
 std::optional<Route> UriForm(std::string_view target) {
   if (target.size() < kIdLength + 2 || target[kIdLength + 1] != '/') return std::nullopt;
   Route route;
+  route.form = RouteForm::kUri;
   route.id = target.substr(1, kIdLength);
   if (!ValidSandboxId(std::string(route.id))) return std::nullopt;
   target.remove_prefix(kIdLength + 2);
@@ -72,9 +73,10 @@ std::optional<Route> UriForm(std::string_view target) {
 }
 
 // "{id}-{port}" or "{id}-{port}-{expiry}-{signature}".
-std::optional<Route> NamedForm(std::string_view name, std::string_view target) {
+std::optional<Route> NamedForm(RouteForm form, std::string_view name, std::string_view target) {
   if (name.size() < kIdLength + 2 || name[kIdLength] != '-') return std::nullopt;
   Route route;
+  route.form = form;
   route.id = name.substr(0, kIdLength);
   if (!ValidSandboxId(std::string(route.id))) return std::nullopt;
   name.remove_prefix(kIdLength + 1);
@@ -95,7 +97,7 @@ std::optional<Route> HostForm(const http::Request& request, const std::string& d
   if (!host.starts_with('.')) return std::nullopt;
   host.remove_prefix(1);
   if (!http::EqualNoCase(TakeUntil(&host, ":"), domain)) return std::nullopt;
-  return NamedForm(label, request.target);
+  return NamedForm(RouteForm::kHost, label, request.target);
 }
 
 tl::unexpected<http::Response> Unauthorised(const std::string& why) {
@@ -110,7 +112,7 @@ tl::unexpected<http::Response> Unauthorised(const std::string& why) {
 std::optional<Route> FindRoute(const http::Request& request, const IngressConfig& config) {
   const std::string_view named = request.headers.Get(kIngressHeader);
   if (!named.empty()) {
-    if (auto route = NamedForm(named, request.target)) return route;
+    if (auto route = NamedForm(RouteForm::kHeader, named, request.target)) return route;
   }
   if (auto route = HostForm(request, config.domain)) return route;
   if (auto route = ProxyForm(request.target)) return route;

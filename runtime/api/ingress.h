@@ -24,7 +24,13 @@ namespace atl::api {
 inline constexpr char kSecureAccessHeader[] = "OpenSandbox-Secure-Access";
 inline constexpr char kIngressHeader[] = "OpenSandbox-Ingress-To";
 
+enum class RouteForm { kProxy, kUri, kHeader, kHost };
+
 struct IngressConfig {
+  RouteForm told = RouteForm::kProxy;  // in endpoints; requests may come in any form
+  // "sandboxes.example.org[:port]": where clients reach the forms other than kProxy, which is told
+  // at the server's own address; for kHost what follows the name of the route.
+  std::string address;
   std::string domain;  // "sandboxes.example.org"; empty: no host form
   std::vector<RouteKey> keys;
   char active_key = 'a';  // signs
@@ -33,6 +39,7 @@ struct IngressConfig {
 // A request's parts, as they came: nothing is decoded, and only what tells the forms apart is
 // checked.
 struct Route {
+  RouteForm form = RouteForm::kProxy;
   std::string_view id;
   std::string_view port;
   std::string_view rest;  // "", "/…", "?…" or "/…?…"

@@ -12,12 +12,12 @@
 namespace atl::api {
 namespace {
 
-// Cookie and Authorization belong to this daemon's origin, which all sandboxes share in a browser:
-// what one of them set must not reach another.
 // What opens the way in is not the business of who is behind it.
-constexpr const char* kNeverPassed[] = {kApiKeyHeader,  "Authorization",
-                                        "Cookie",       kSecureAccessHeader,
-                                        kIngressHeader, sandbox::kExecdInternalHeader};
+constexpr const char* kNeverPassed[] = {kApiKeyHeader, kSecureAccessHeader, kIngressHeader,
+                                        sandbox::kExecdInternalHeader};
+// They belong to an origin, and a browser knows one for all sandboxes of this daemon: what one of
+// them set must not reach another. In the host form each port has an origin of its own.
+constexpr const char* kOfSharedOrigin[] = {"Authorization", "Cookie"};
 
 // Whoever holds the API key may ask for the token of any sandbox. Clients that came before
 // endpoints had headers cannot pass it on, but they can send the key; to execd itself nothing else
@@ -97,6 +97,10 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     return Refuse(400, "DOCKER::INVALID_PORT",
                   "port '" + std::string(route.port.substr(0, 16)) + "': use 1 to 65535");
   }
+  if (sandbox == nullptr && rules.gone) {
+    return Refuse(410, "SANDBOX::GONE",
+                  "sandbox " + std::string(route.id) + " has been deleted or has expired");
+  }
   if (sandbox == nullptr) {
     return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",
                   "sandbox '" + std::string(route.id.substr(0, 64)) + "' does not exist");
@@ -105,7 +109,10 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   if (!admitted) return Refuse(std::move(admitted).error());
   const std::string_view rest = *admitted;
   if (sandbox->state != sandbox::State::kRunning) {
-    return Refuse(409, "DOCKER::SANDBOX_NOT_RUNNING",
+    // What has ended never comes back, though its record can still be read.
+    const bool ended =
+        sandbox->state == sandbox::State::kTerminated || sandbox->state == sandbox::State::kFailed;
+    return Refuse(ended ? 410 : 409, "DOCKER::SANDBOX_NOT_RUNNING",
                   "sandbox " + sandbox->id + " is " +
                       std::string(sandbox::StateName(sandbox->state)) + ": " + sandbox->message);
   }
@@ -134,6 +141,10 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   if (!rest.starts_with('/')) upstream.target.push_back('/');
   upstream.target.append(rest);
   upstream.drop_headers.assign(std::begin(kNeverPassed), std::end(kNeverPassed));
+  if (route.form != RouteForm::kHost) {
+    upstream.drop_headers.insert(upstream.drop_headers.end(), std::begin(kOfSharedOrigin),
+                                 std::end(kOfSharedOrigin));
+  }
   for (const http::Header& header : request.headers.list) {
     if (!rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos) {
       upstream.drop_headers.push_back(header.name);
@@ -155,8 +166,10 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
   const std::string id(route.id);
   const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
   const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
-  auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path,
-                              {config, api_key, SystemClock().UnixMillis(), call.request_id()});
+  const bool gone = sandbox == nullptr && ValidSandboxId(id) && lifecycle.IsGone(id);
+  auto upstream =
+      UpstreamFor(call.request(), route, sandbox, socket_path,
+                  {config, api_key, SystemClock().UnixMillis(), call.request_id(), gone});
   if (!upstream) return call.Respond(std::move(upstream).error());
   lifecycle.Touch(id);
   upstream->response_headers = call.answer_headers();

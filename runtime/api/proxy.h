@@ -22,8 +22,9 @@ struct ProxyRules {
   const std::string& api_key;  // never passes, under whatever header's name or in the URL
   int64_t unix_ms = 0;
   std::string_view request_id = {};
+  bool gone = false;  // there was such a sandbox once
 };
-// What to send where. `sandbox` is null for the unknown.
+// What to send where. `sandbox` is null for one that is not there.
 Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,
                                    const sandbox::Sandbox* sandbox, const std::string& socket_path,
                                    const ProxyRules& rules);

@@ -287,6 +287,33 @@ Result<Loaded> LoadConfig(const Sources& sources) {
   return loaded;
 }
 
+namespace {
+
+Status CheckGateway(const Config& config) {
+  const bool has_address = !config.gateway_address.empty();
+  const bool has_route = !config.gateway_route.empty();
+  if (!config.gateway) {
+    if (!has_address && !has_route) return {};
+    return Fail(Code::kInvalidArgument,
+                "ingress.gateway says how a gateway is reached, and ingress.mode is direct: set it "
+                "to gateway, or take ingress.gateway away");
+  }
+  if (!has_address || !has_route) {
+    return Fail(Code::kInvalidArgument,
+                "ingress.mode is gateway: it needs ingress.gateway.address and "
+                "ingress.gateway.route.mode");
+  }
+  if (config.gateway_address.starts_with("*.") != (config.gateway_route == "wildcard")) {
+    return Fail(Code::kInvalidArgument,
+                "ingress.gateway.address '" + config.gateway_address +
+                    "' does not fit the route mode " + config.gateway_route +
+                    ": wildcard, and only wildcard, has an address such as *.example.org");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status CheckConfig(const Config& config) {
   if (config.run_dir.size() + std::string_view("/sandboxes").size() >
       sandbox::kMaxSocketDirectory) {
@@ -317,7 +344,7 @@ Status CheckConfig(const Config& config) {
                 "ingress.secure_access.keys are there, but active_key does not say which of them "
                 "signs");
   }
-  return {};
+  return CheckGateway(config);
 }
 
 }  // namespace atl::daemon

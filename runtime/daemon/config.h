@@ -65,6 +65,10 @@ struct Config {
   // [renew_intent]
   bool renew_on_access = false;
   uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox
+  // [ingress]: the form in which endpoints are told
+  bool gateway = false;         // ingress.mode
+  std::string gateway_address;  // "sandboxes.example.org[:port]", "*." before it for wildcard
+  std::string gateway_route;    // "wildcard", "uri", "header"
   // [ingress.secure_access]
   std::vector<SigningKey> signing_keys;
   char active_signing_key = 0;  // id of the one that new routes are signed with; 0: none

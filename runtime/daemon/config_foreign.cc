@@ -33,9 +33,6 @@ constexpr Foreign kForeign[] = {
     {"egress",
      "egress is enforced by the daemon itself, for every sandbox, by address and by name; there is "
      "no sidecar"},
-    {"ingress.gateway",
-     "there is no gateway: the daemon's own port serves plain and signed routes"},
-    {"ingress.mode", "the daemon's own port serves plain and signed routes at once"},
     {"kubernetes", "there is no Kubernetes here"},
     {"log.access_file_path", kJournal},
     {"log.file_backup_count", kJournal},

@@ -226,7 +226,30 @@ Result<std::string> CheckResolver(const std::string& text) {
   return text;
 }
 
+Result<std::string> CheckGatewayAddress(const std::string& text) {
+  std::string_view host = text;
+  if (host.starts_with("*.")) host.remove_prefix(2);
+  const bool given = !host.empty() || text.empty();
+  if (!given || !AllOf(std::string(host), ".:-[]") || host.starts_with('.') || host.size() > 200) {
+    return Fail(Bad(text,
+                    "use a host name or address with an optional port, without a scheme; "
+                    "\"*.\" before it for the route mode wildcard"));
+  }
+  return text;
+}
+
+Result<std::string> CheckRouteMode(const std::string& text) {
+  if (text.empty() || text == "wildcard" || text == "uri" || text == "header") return text;
+  return Fail(Bad(text, "use wildcard, uri or header"));
+}
+
 // ---- keys that are like no other
+
+Status SetIngressMode(const Values& v, Config* c) {
+  if (v[0] != "direct" && v[0] != "gateway") return Fail(Bad(v[0], "use direct or gateway"));
+  c->gateway = v[0] == "gateway";
+  return {};
+}
 
 Status SetLevel(const Values& v, Config* c) {
   // Upstream writes them in capitals, and knows more names.
@@ -432,6 +455,15 @@ void AddFeatureKeys(std::vector<Key>* keys) {
            "access.renew.extend.seconds)"),
        NumberKey("renew_intent", "min_interval_seconds", &Config::renew_min_interval, 1, 86400,
                  "seconds between two such moves"),
+       {"ingress", "mode", Kind::kText,
+        "what endpoints name: direct, a path of this server, or gateway, what ingress.gateway says",
+        SetIngressMode, [](const Config& c) { return Values{c.gateway ? "gateway" : "direct"}; }},
+       TextKey("ingress.gateway", "address", &Config::gateway_address, CheckGatewayAddress,
+               "name under which clients reach this server's port, such as *.sandboxes.example.org "
+               "for the route mode wildcard"),
+       TextKey("ingress.gateway.route", "mode", &Config::gateway_route, CheckRouteMode,
+               "wildcard: {id}-{port}.DOMAIN, a browser's origin for each port; uri: "
+               "ADDRESS/{id}/{port}; header: OpenSandbox-Ingress-To"),
        {"ingress.secure_access", "active_key", Kind::kText,
         "key_id of the key that new signed routes are signed with", SetActiveKey,
         [](const Config& c) {

@@ -121,6 +121,16 @@ api::ApiConfig Daemon::MakeApiConfig() const {
       api.ingress.keys.push_back({key.id, key.secret});
     }
   }
+  if (config_.gateway) {
+    api.ingress.told = config_.gateway_route == "wildcard" ? api::RouteForm::kHost
+                       : config_.gateway_route == "uri"    ? api::RouteForm::kUri
+                                                           : api::RouteForm::kHeader;
+    api.ingress.address = config_.gateway_address;
+  }
+  if (api.ingress.told == api::RouteForm::kHost) {
+    api.ingress.address.erase(0, 2);  // "*."
+    api.ingress.domain = api.ingress.address.substr(0, api.ingress.address.find(':'));
+  }
   api.endpoint.public_host = config_.public_host;
   api.endpoint.base_path = config_.base_path;
   api.endpoint.address = config_.host + ":" + std::to_string(opened_.port);

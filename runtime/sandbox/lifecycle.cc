@@ -82,6 +82,14 @@ const Sandbox* Lifecycle::Find(const std::string& id) const {
   return &found->second.sandbox;
 }
 
+bool Lifecycle::IsGone(const std::string& id) {
+  if (const Entry* entry = Look(id)) return entry->sandbox.state == State::kStopping;
+  if (!gone_) return false;
+  const auto gone = gone_->Contains(id);
+  if (!gone) LogLine(LogLevel::kWarning, "cannot look for a gone sandbox").Add(gone.error());
+  return gone.value_or(false);
+}
+
 std::vector<const Sandbox*> Lifecycle::All() const {
   std::vector<const Sandbox*> all;
   all.reserve(entries_.size());
@@ -125,6 +133,11 @@ void Lifecycle::GotSlot(const std::string& id, Result<SlotPool::Ready> slot) {
     return EndTurn();
   }
   entry->sandbox.slot = slot->number;
+  if (Status claimed = network_.ClaimSlot(slot->number, entry->sandbox.network); !claimed) {
+    slots_.Discard(std::exchange(entry->sandbox.slot, 0));
+    BuildFailed(*entry, AsBuildError(std::move(claimed).error()));
+    return EndTurn();
+  }
   const auto addresses = netpolicy::AddressesOf(config_.instance, slot->number);
   auto asked = builder_.Build(entry->sandbox, std::move(slot->control), addresses, entry->config,
                               [this, id](Result<BuiltSandbox> r) {

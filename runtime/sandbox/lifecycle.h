@@ -25,6 +25,7 @@
 #include "runtime/sandbox/builder.h"
 #include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/gone_ids.h"
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
@@ -106,6 +107,8 @@ class Lifecycle {
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
+  // Whether there was a sandbox of that id, and is none any more. Of the newest GoneIds::kKept.
+  bool IsGone(const std::string& id);
   // In no order.
   std::vector<const Sandbox*> All() const;
 
@@ -119,6 +122,10 @@ class Lifecycle {
   // Null removes a label, anything else sets it; others stay as they are.
   using MetadataPatch = std::map<std::string, std::optional<std::string>>;
   Status PatchMetadata(const std::string& id, const MetadataPatch& patch);
+
+  // Its egress policy, from now on. kInvalidArgument: the policy; then, and if
+  // it cannot be stored or enforced, the one before holds.
+  Status SetPolicy(const std::string& id, netpolicy::Policy policy);
 
   // `done` is called, later or at once, when every process of it stands still, or goes on.
   // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way
@@ -138,6 +145,7 @@ class Lifecycle {
   }
   Volumes* volumes() const { return volumes_; }
   EntrypointLogs& logs() { return logs_; }
+  netpolicy::Network& network() { return network_; }
   // What has happened to a sandbox that is still found. Oldest first.
   Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
   // Its IPv4 and IPv6 address; empty if it has none (any more).
@@ -217,6 +225,8 @@ class Lifecycle {
   void Hold(Entry& entry);
   void Drop(Entry& entry);
   void RemoveStaleSockets() const;
+  // With what their sandboxes may reach.
+  std::vector<netpolicy::LiveSlot> LiveSlots(const std::vector<uint32_t>& numbers) const;
   void DestroyOrphan(const wire::SandboxRecord& record);
 
   Loop& loop_;
@@ -234,6 +244,7 @@ class Lifecycle {
   Expiry expiry_;
   EntrypointLogs logs_;
   std::unique_ptr<History> history_;  // from Start on
+  std::unique_ptr<GoneIds> gone_;     // likewise
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   Held held_;  // by all that hold layers

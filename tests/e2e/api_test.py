@@ -130,7 +130,7 @@ class Api(unittest.TestCase):
         self.assertIn('/no/such/program', status['message'])
         self.assertIn('No such file', status['message'])
         self.assertEqual(self.refused('GET', f'/sandboxes/{box}/proxy/44772/ping'),
-                         (409, 'DOCKER::SANDBOX_NOT_RUNNING'))
+                         (410, 'DOCKER::SANDBOX_NOT_RUNNING'))
 
     def test_an_entrypoint_that_ends(self):
         for command, state, reason, words in (

@@ -298,6 +298,68 @@ TEST_F(ApiTest, EndpointsBehindAProxyAndWithSecureAccess) {
   EXPECT_NE(std::find(dropped.begin(), dropped.end(), "OpenSandbox-Secure-Access"), dropped.end());
 }
 
+TEST_F(ApiTest, EndpointsOfAGateway) {
+  const auto told = [this](RouteForm form, const std::string& address) {
+    ApiConfig config{.api_key = kKey,
+                     .endpoint = {.public_host = "box.example", .base_path = "/atoll"},
+                     .ingress = {.told = form,
+                                 .address = address,
+                                 .domain = "s.example",
+                                 .keys = {{'k', "secret"}},
+                                 .active_key = 'k'}};
+    api = std::make_unique<Api>(config, *lifecycle, images, [] {});
+  };
+  const std::string id = Create({{"secureAccess", true}});
+  const std::string base = "/v1/sandboxes/" + id + "/endpoints/8080";
+  const std::string signature = "19xtf1tr-" + SignRoute({'k', "secret"}, id, 8080, "19xtf1tr");
+  const std::string secure = "OpenSandbox-Secure-Access";
+
+  told(RouteForm::kHost, "s.example:8443");
+  EXPECT_EQ(Get(base).at("endpoint"), id + "-8080.s.example:8443");
+  EXPECT_TRUE(Get(base).at("headers").contains(secure));
+  EXPECT_EQ(Get(base + "?expires=99999999999"),
+            json({{"endpoint", id + "-8080-" + signature + ".s.example:8443"}}));
+  // No label of a host name is longer than 63 characters.
+  EXPECT_EQ(CodeOf(Send("GET", base + "?expires=18446744073709551615")),
+            "SANDBOX::INVALID_PARAMETER");
+  EXPECT_EQ(Get(base + "?use_server_proxy=true").at("endpoint"),
+            "box.example/atoll/sandboxes/" + id + "/proxy/8080");
+
+  told(RouteForm::kUri, "s.example");
+  EXPECT_EQ(Get(base).at("endpoint"), "s.example/" + id + "/8080");
+  const std::string uri = Get(base + "?expires=99999999999").at("endpoint");
+  EXPECT_EQ(uri, "s.example/" + id + "/8080/19xtf1tr/" + signature.substr(9));
+
+  told(RouteForm::kHeader, "s.example");
+  EXPECT_EQ(Get(base).at("endpoint"), "s.example");
+  EXPECT_EQ(Get(base).at("headers").at("OpenSandbox-Ingress-To"), id + "-8080");
+  EXPECT_TRUE(Get(base).at("headers").contains(secure));
+  EXPECT_EQ(Get(base + "?expires=18446744073709551615").at("headers").size(), 1U);
+  EXPECT_EQ(Get(base + "?expires=99999999999").at("headers"),
+            json({{"OpenSandbox-Ingress-To", id + "-8080-" + signature}}));
+}
+
+TEST_F(ApiTest, ARouteIntoWhatIsGoneIs410) {
+  const std::string id = Create();
+  EXPECT_EQ(Status("DELETE", "/v1/sandboxes/" + id), 204);
+  const auto ways = [this, id](const std::string& of) {
+    std::vector<int> statuses;
+    statuses.push_back(Status("GET", "/sandboxes/" + of + "/proxy/80/"));
+    statuses.push_back(Status("GET", "/" + of + "/80/"));
+    statuses.push_back(
+        Send("GET", "/", "", {{"OpenSandbox-Ingress-To", of + "-80"}})->response->status);
+    return statuses;
+  };
+  // While it is being removed, and afterwards.
+  EXPECT_EQ(ways(id), (std::vector<int>{410, 410, 410}));
+  loop.Run();
+  EXPECT_EQ(ways(id), (std::vector<int>{410, 410, 410}));
+  EXPECT_EQ(CodeOf(Send("GET", "/" + id + "/80/")), "SANDBOX::GONE");
+  EXPECT_EQ(ways("3f2504e0-4f89-41d3-9a0c-0305e82c3301"), (std::vector<int>{404, 404, 404}));
+  // The API's own routes do not tell the two apart.
+  EXPECT_EQ(Status("GET", "/v1/sandboxes/" + id), 404);
+}
+
 TEST_F(ApiTest, PauseAndResume) {
   const std::string id = Create();
   const std::string base = "/v1/sandboxes/" + id;

@@ -38,13 +38,14 @@ class ProxyTest : public testing::Test {
     const auto route = FindRoute(request, ingress);
     EXPECT_TRUE(route) << request.target;
     return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
-                       {ingress, kKey, 1'700'000'000'000, request_id});
+                       {ingress, kKey, 1'700'000'000'000, request_id, gone});
   }
 
   sandbox::Sandbox sandbox;
   http::Request request;
   IngressConfig ingress;
   bool known = true;
+  bool gone = false;
   std::string request_id = "id";
 };
 
@@ -167,9 +168,37 @@ TEST_F(ProxyTest, Refusals) {
     EXPECT_EQ(upstream.error().status, 400) << port;
   }
   sandbox.state = sandbox::State::kTerminated;
+  EXPECT_EQ(Forward("/proxy/80/").error().status, 410);
+  sandbox.state = sandbox::State::kPaused;
   EXPECT_EQ(Forward("/proxy/80/").error().status, 409);
   known = false;
   EXPECT_EQ(Forward("/proxy/80/").error().status, 404);
+  gone = true;
+  EXPECT_EQ(Forward("/proxy/80/").error().status, 410);
+  EXPECT_EQ(Forward("/proxy/0/").error().status, 400);
+}
+
+TEST_F(ProxyTest, CookiesPassOnlyToAnOriginOfTheirOwn) {
+  request.headers.Add("Cookie", "a=b");
+  request.headers.Add("Authorization", "Basic x");
+  const auto shared = Forward("/proxy/80/");
+  ASSERT_TRUE(shared);
+  EXPECT_TRUE(Drops(*shared, "Cookie"));
+  EXPECT_TRUE(Drops(*shared, "Authorization"));
+
+  ingress.domain = "box.example";
+  request.headers.Set("Host", std::string(kId) + "-80.box.example");
+  request.target = "/x";
+  const auto route = FindRoute(request, ingress);
+  ASSERT_TRUE(route);
+  const auto own = UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey});
+  ASSERT_TRUE(own);
+  EXPECT_FALSE(Drops(*own, "Cookie"));
+  EXPECT_FALSE(Drops(*own, "Authorization"));
+  // Whatever header it stands in.
+  request.headers.Set("Authorization", "Bearer " + kKey);
+  EXPECT_TRUE(Drops(*UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey}),
+                    "Authorization"));
 }
 
 TEST_F(ProxyTest, WhatExecdHasForTheDaemonIsNotReached) {

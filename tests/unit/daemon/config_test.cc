@@ -233,7 +233,6 @@ kubeconfig_path = "~/.kube/config"
                            "docker.no_new_privileges",
                            "docker.apparmor_profile",
                            "docker.seccomp_profile",
-                           "ingress.mode",
                            "store",
                            "renew_intent.redis",
                            "secure_runtime",
@@ -302,6 +301,10 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[logs]\nkeep_after_removal_seconds = \"1h\"", "whole number"},
       {"[renew_intent]\nenabled = 1", "true or false"},
       {"[renew_intent]\nmin_interval_seconds = 0", "renew_intent.min_interval_seconds '0'"},
+      {"[ingress]\nmode = \"proxy\"", "direct or gateway"},
+      {"[ingress.gateway]\naddress = \"https://a.example\"", "without a scheme"},
+      {"[ingress.gateway]\naddress = \"*.\"", "without a scheme"},
+      {"[ingress.gateway.route]\nmode = \"path\"", "wildcard, uri or header"},
       {"[ingress.secure_access]\nactive_key = \"A\"", "active_key 'A'"},
       {"[ingress.secure_access]\nkeys = [{key_id = \"ab\", key = \"AAAA\"}]", "'ab'"},
       {"[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"A\"}]", "not base64"},
@@ -320,6 +323,26 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
     const std::string said = ErrorOf(text);
     EXPECT_NE(said.find(words), std::string::npos) << said << " lacks " << words;
   }
+}
+
+TEST(Config, AGatewayIsWholeOrAbsent) {
+  const auto check = [](bool gateway, const char* address, const char* route) {
+    Config config;
+    config.gateway = gateway;
+    config.gateway_address = address;
+    config.gateway_route = route;
+    const Status status = CheckConfig(config);
+    return status ? std::string() : status.error().message();
+  };
+  EXPECT_EQ(check(false, "", ""), "");
+  EXPECT_EQ(check(true, "*.example.org", "wildcard"), "");
+  EXPECT_EQ(check(true, "example.org:8443", "uri"), "");
+  EXPECT_EQ(check(true, "10.0.0.1", "header"), "");
+  EXPECT_NE(check(false, "example.org", "uri").find("ingress.mode is direct"), std::string::npos);
+  EXPECT_NE(check(true, "", "uri").find("it needs"), std::string::npos);
+  EXPECT_NE(check(true, "example.org", "").find("it needs"), std::string::npos);
+  EXPECT_NE(check(true, "example.org", "wildcard").find("does not fit"), std::string::npos);
+  EXPECT_NE(check(true, "*.example.org", "header").find("does not fit"), std::string::npos);
 }
 
 TEST(Config, ASecretIsInNoError) {

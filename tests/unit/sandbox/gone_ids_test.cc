@@ -1,0 +1,72 @@
+#include "runtime/sandbox/gone_ids.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/sandbox/store.h"
+
+namespace atl::sandbox {
+namespace {
+
+class GoneIdsTest : public testing::Test {
+ protected:
+  GoneIdsTest() { Open(GoneIds::kKept); }
+  void Open(int64_t kept) { gone = std::move(*GoneIds::Open(store->db(), kept)); }
+  void Add(const std::string& id) {
+    Sandbox sandbox;
+    sandbox.id = id;
+    ASSERT_TRUE(store->Insert(sandbox));
+  }
+  bool Has(const std::string& id) { return gone->Contains(id).value(); }
+
+  std::unique_ptr<Store> store = std::move(*Store::Open(":memory:"));
+  std::unique_ptr<GoneIds> gone;
+};
+
+TEST_F(GoneIdsTest, KnowsWhatWasRemoved) {
+  Add("a");
+  Add("b");
+  EXPECT_FALSE(Has("a"));
+  ASSERT_TRUE(store->Remove("a"));
+  EXPECT_TRUE(Has("a"));
+  EXPECT_FALSE(Has("b"));
+  ASSERT_TRUE(store->Remove("never"));
+  EXPECT_FALSE(Has("never"));
+  ASSERT_TRUE(store->RemoveAll());
+  EXPECT_TRUE(Has("b"));
+}
+
+TEST_F(GoneIdsTest, InTheTransactionOfTheRemoval) {
+  Add("a");
+  {
+    const auto transaction = sqlite::Transaction::Begin(store->db());
+    ASSERT_TRUE(store->Remove("a"));
+    EXPECT_TRUE(Has("a"));
+  }
+  EXPECT_FALSE(Has("a"));
+}
+
+TEST_F(GoneIdsTest, KeepsTheNewest) {
+  Open(3);
+  for (const char* id : {"a", "b", "c", "d", "e"}) {
+    Add(id);
+    ASSERT_TRUE(store->Remove(id));
+  }
+  EXPECT_FALSE(Has("a"));
+  EXPECT_FALSE(Has("b"));
+  for (const char* id : {"c", "d", "e"}) EXPECT_TRUE(Has(id)) << id;
+}
+
+TEST_F(GoneIdsTest, SurvivesItsOwner) {
+  Add("a");
+  Add("b");
+  ASSERT_TRUE(store->Remove("a"));
+  gone.reset();
+  // Whoever removes a record, with or without us.
+  ASSERT_TRUE(store->Remove("b"));
+  Open(GoneIds::kKept);
+  EXPECT_TRUE(Has("a"));
+  EXPECT_TRUE(Has("b"));
+}
+
+}  // namespace
+}  // namespace atl::sandbox
