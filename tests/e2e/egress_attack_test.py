@@ -2,7 +2,7 @@
 import unittest
 
 import dns_wire
-from atoll import SLOWNESS
+from atoll import SLOWNESS, until
 from egress import V4, V6, policy, rule
 from egress_attack import AttackTest
 from internet import HOST, Internet
@@ -201,8 +201,10 @@ class LearnedSet(AttackTest):
             box.flow('pinned', net.at(11), 7777)
             self.assert_echo(box.poke('pinned'), b'ping')
             box.policy('DELETE', ['other.example'])
+            until(lambda: box.poke('pinned', b'later', wait=300 * SLOWNESS).word != 'ok',
+                  1 * SLOWNESS, 'the flow is cut')
             self.internet.clear()
-            self.assertNotEqual(box.poke('pinned', b'later', wait=500 * SLOWNESS).word, 'ok')
+            self.assertNotEqual(box.poke('pinned', b'later', wait=100).word, 'ok')
             self.assert_refused(box.udp(net.at(11), 9))
             self.assert_refused(box.tcp(net.at(11), 7777, send=b'x'))
             self.assertIsNone(box.http(net.at(11), 'other.example').served)
