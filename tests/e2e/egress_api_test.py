@@ -202,6 +202,7 @@ class Create(EgressTest):
     """`networkPolicy` and the extensions of a create request."""
 
     def test_invalid_policies(self):
+        before = self.daemon.request('GET', '/v1/sandboxes')['pagination']['totalItems']
         for given in ({'egress': [rule('a b')]}, {'defaultAction': 'maybe'}, {'egress': 7},
                       {'egress': [rule('203.0.113.0/33')]},
                       policy(*(f'n{i}.example' for i in range(4097)))):
@@ -209,10 +210,11 @@ class Create(EgressTest):
                 self.box(given)
             self.assertIn(caught.exception.status, (400, 413, 422), str(given)[:100])
             self.assertTrue(caught.exception.message)
-        self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])
+        after = self.daemon.request('GET', '/v1/sandboxes')['pagination']['totalItems']
+        self.assertEqual(after, before)
 
     def test_invalid_extensions(self):
-        for extensions in ({'network': ''}, {'network': 'a b'}, {'network': '../x'},
+        for extensions in ({'network': 'a b'}, {'network': '../x'},
                            {'network': 'n' * 300}, {'network': 'n', 'network.hostname': 'a b'},
                            {'network.bandwidth': 'fast'}, {'network.bandwidth': '-1'},
                            {'network.bandwidth': '0'}):

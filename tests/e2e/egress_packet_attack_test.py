@@ -274,13 +274,18 @@ class Spoofing(PacketTest):
                     answer = box.http(address, net.host, 80, '/v1/sandboxes')
                     self.assertIn(answer.status, (None, 403))
                 self.assert_only(box, net, net.at(1))
+                # By its own address, and on that port: somebody has thought of it.
+                box.policy('PUT', policy(rule(net.host, ports=[service]), net.at(1)))
+                self.assertEqual(box.tcp(net.host, service, send=b'x').data, b'reached')
+                self.assert_refused(box.tcp(net.host, port, send=b'x'))
             finally:
                 server.kill()
                 server.wait()
                 server.stdout.close()
 
-        self.each_cell('G8', lambda net: policy(net.host, net.prefix(net.host), net.everything,
-                                                '10.200.0.0/13', default='allow'), attack)
+        self.each_cell('G8', lambda net: policy(
+            '192.0.2.0/24', '2001:db8:ffff::/64', net.everything, '10.200.0.0/13',
+            'fd61:746c:6c00::/40', default='allow'), attack)
 
 
 class Exhaustion(PacketTest):

@@ -66,6 +66,15 @@ class Internet:
         ip('route', 'add', 'default', 'via', GATEWAY[0])
         ip('-6', 'route', 'add', 'default', 'via', GATEWAY[1])
 
+        # Linux answers with a few ICMP errors a second; a test that is refused more often than that
+        # would wait for an answer each time.
+        sysctls = pathlib.Path('/proc/sys/net')
+        for limit, value in (('ipv4/icmp_ratelimit', '0'), ('ipv6/icmp/ratelimit', '0'),
+                             ('ipv4/icmp_msgs_per_sec', '100000'),
+                             ('ipv4/icmp_msgs_burst', '100000')):
+            if (sysctls / limit).exists():  # of this namespace since Linux 6.13
+                (sysctls / limit).write_text(value, encoding='ascii')
+
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
