@@ -89,9 +89,10 @@ class RangeMap {
 
 RangeAction ActionOf(const PolicyRule& rule, const std::vector<IpPrefix>& guarded) {
   if (rule.action == Action::kDeny) return RangeAction::kDeny;
-  const bool named = std::any_of(guarded.begin(), guarded.end(), [&](const IpPrefix& prefix) {
-    return prefix.Contains(rule.parsed.prefix);
-  });
+  const IpPrefix& target = rule.parsed.prefix;
+  if (target.first() == target.last()) return RangeAction::kNamed;
+  const bool named = std::any_of(guarded.begin(), guarded.end(),
+                                 [&](const IpPrefix& prefix) { return prefix.Contains(target); });
   return named ? RangeAction::kNamed : RangeAction::kAllow;
 }
 

@@ -45,7 +45,7 @@ struct NameScope {
 enum class RangeAction : uint8_t {
   kDeny = 1,
   kAllow = 2,  // if it is nothing that the operator guards
-  kNamed = 3,  // guarded, but the rule names just this: its prefix lies within a guarded one
+  kNamed = 3,  // guarded or not: the rule names one address, or a prefix within a guarded one
 };
 struct AddressRange {
   IpAddress first;

@@ -28,15 +28,24 @@ const std::vector<IpPrefix>& NeverReachable() {
 
 const std::vector<IpPrefix>& MetadataServices() {
   static const std::vector<IpPrefix> prefixes =
-      Known({"169.254.0.0/16", "64:ff9b::a9fe:0/112", "fd00:ec2::/32", "100.100.100.200/32",
-             "168.63.129.16/32", "fd20:ce::254/128"});
+      Known({"169.254.0.0/16", "fd00:ec2::/32", "100.100.100.200/32", "168.63.129.16/32",
+             "fd20:ce::254/128"});
   return prefixes;
 }
 
 std::vector<IpPrefix> DefaultPrivate() {
-  return Known({"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16",
-                "64:ff9b::a00:0/104", "64:ff9b::6440:0/106", "64:ff9b::ac10:0/108",
-                "64:ff9b::c0a8:0/112", "64:ff9b:1::/48", "fc00::/7", "fec0::/10"});
+  return Known({"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"});
+}
+
+std::vector<IpPrefix> WithNat64(std::vector<IpPrefix> prefixes) {
+  for (size_t i = 0, count = prefixes.size(); i < count; ++i) {
+    if (prefixes[i].address.ipv6) continue;
+    IpPrefix translated = *ParseIpPrefix("64:ff9b::/96");
+    std::copy_n(prefixes[i].address.bytes.begin(), 4, translated.address.bytes.begin() + 12);
+    translated.length = static_cast<uint8_t>(96 + prefixes[i].length);
+    prefixes.push_back(translated);
+  }
+  return prefixes;
 }
 
 Result<std::vector<IpPrefix>> ParsePrefixes(const std::vector<std::string>& texts) {

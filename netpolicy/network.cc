@@ -141,6 +141,7 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
                             config.deny_unless_asked};
   enforcer.guarded.insert(enforcer.guarded.end(), MetadataServices().begin(),
                           MetadataServices().end());
+  enforcer.guarded = WithNat64(std::move(enforcer.guarded));
   ATOLL_TRY(network->InstallHostSide(config, enforcer.guarded));
   network->enforcer_ =
       std::make_unique<Enforcer>(std::move(enforcer), network->netfilter_.get(), SystemClock());

@@ -31,6 +31,7 @@ Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& im
   AddVolumeRoutes();
   AddOperatorRoutes();
   AddDiagnosticsRoutes();
+  AddNetworkRoutes();
   AddRefusals();
 }
 

@@ -48,6 +48,7 @@ class Api {
   void AddVolumeRoutes();
   void AddOperatorRoutes();
   void AddDiagnosticsRoutes();
+  void AddNetworkRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
@@ -63,6 +64,7 @@ class Api {
   void ResumeSandbox(const Call& call);
   void PatchMetadata(const Call& call);
   void GetEndpoint(const Call& call);
+  void GetNetwork(const Call& call);
   void GetLogs(const Call& call);
   void GetEvents(const Call& call);
   void Inspect(const Call& call);

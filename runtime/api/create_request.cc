@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "netpolicy/policy_json.h"
 #include "runtime/api/json.h"
 #include "runtime/api/labels.h"
 #include "runtime/api/shell_words.h"
@@ -26,7 +27,7 @@ bool Blank(const std::string& text) {
 // What is only looked at for whether it is there.
 struct Extras {
   bool snapshot = false;
-  bool network_policy = false;
+  std::optional<std::string> network_policy;  // as JSON
   bool credential_proxy = false;
   std::vector<VolumeRequest> volumes;
   std::map<std::string, std::string> extensions;
@@ -88,7 +89,8 @@ Extras ReadExtras(const Field& body) {
   std::string snapshot;
   body.At("snapshotId").String(&snapshot);
   extras.snapshot = !Blank(snapshot);
-  extras.network_policy = body.At("networkPolicy").IsObject();
+  const Field policy = body.At("networkPolicy");
+  if (policy.IsObject()) extras.network_policy = Dump(policy.value());
   const Field proxy = body.At("credentialProxy");
   if (proxy.IsObject()) proxy.At("enabled").Bool(&extras.credential_proxy);
   extras.volumes = ReadVolumes(body.At("volumes"));
@@ -124,9 +126,6 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   }
   if (extras.snapshot) {
     return refuse("SNAPSHOT::NOT_IMPLEMENTED", "snapshotId: there are no snapshots here");
-  }
-  if (extras.network_policy) {
-    return refuse(kNotOffered, "networkPolicy: egress policies are not offered here");
   }
   if (extras.credential_proxy) {
     return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
@@ -166,6 +165,44 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
   return {};
 }
 
+// "8M": bits a second, with an optional unit of thousands.
+std::optional<uint64_t> ParseBits(std::string_view text) {
+  uint64_t bits = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
+  const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
+  if (error != std::errc() || bits == 0 || bits > UINT32_MAX) return std::nullopt;
+  if (unit.empty()) return bits;
+  if (unit == "K" || unit == "k") return bits * 1000;
+  if (unit == "M") return bits * 1000 * 1000;
+  if (unit == "G") return bits * 1000 * 1000 * 1000;
+  return std::nullopt;
+}
+
+// What it may reach: the policy, and ours beside upstream's keys. "" if that is fine, else what is
+// wrong.
+std::string ReadNetwork(const Extras& extras, sandbox::CreateSpec* spec) {
+  if (extras.network_policy) {
+    auto policy = netpolicy::ParsePolicy(*extras.network_policy);
+    if (!policy) return "networkPolicy: " + policy.error().message();
+    spec->network.policy = *std::move(policy);
+  }
+  const auto text = [&](const char* name) {
+    const auto found = extras.extensions.find(name);
+    return found == extras.extensions.end() ? std::string() : found->second;
+  };
+  spec->network.network = text("network");
+  spec->network.hostname = text("network.hostname");
+  if (const std::string bandwidth = text("network.bandwidth"); !bandwidth.empty()) {
+    const auto bits = ParseBits(bandwidth);
+    if (!bits) {
+      return "extensions network.bandwidth '" + bandwidth.substr(0, 40) +
+             "': use bits a second with an optional K, M or G, such as 10M";
+    }
+    spec->network.bytes_per_second = *bits / 8;
+  }
+  return {};
+}
+
 }  // namespace
 
 Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
@@ -193,6 +230,9 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
 
   if (const auto missing = NotOffered(extras)) return Refuse(ErrorResponse(*missing));
   if (std::string wrong = ReadExtensions(extras.extensions, &spec); !wrong.empty()) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
+  }
+  if (std::string wrong = ReadNetwork(extras, &spec); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }
   spec.entrypoint = request.entrypoint;

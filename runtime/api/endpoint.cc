@@ -1,4 +1,5 @@
 #include "runtime/api/endpoint.h"
+#include "runtime/api/egress_api.h"
 
 #include <algorithm>
 #include <charconv>
@@ -130,6 +131,9 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
   // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
   if (wanted.port == kExecdPort && !sandbox.access_token.empty()) {
     headers[kExecdTokenHeader] = sandbox.access_token;
+  }
+  if (wanted.port == kEgressPort) {
+    headers[kEgressTokenHeader] = EgressToken(ingress.egress_secret, sandbox.id);
   }
   if (!headers.empty()) body["headers"] = std::move(headers);
   return JsonResponse(200, body);

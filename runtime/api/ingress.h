@@ -33,7 +33,8 @@ struct IngressConfig {
   std::string address;
   std::string domain;  // "sandboxes.example.org"; empty: no host form
   std::vector<RouteKey> keys;
-  char active_key = 'a';  // signs
+  char active_key = 'a';      // signs
+  std::string egress_secret;  // from which the egress tokens of all sandboxes follow
 };
 
 // A request's parts, as they came: nothing is decoded, and only what tells the forms apart is

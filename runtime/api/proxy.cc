@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/api/auth.h"
+#include "runtime/api/egress_api.h"
 #include "runtime/api/error_map.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
@@ -11,6 +12,9 @@
 
 namespace atl::api {
 namespace {
+
+// What the target of a request to our own port begins with, had it gone to execd.
+constexpr std::string_view kEgressPrefix = "/proxy/18080";
 
 // What opens the way in is not the business of who is behind it.
 constexpr const char* kNeverPassed[] = {kApiKeyHeader, kSecureAccessHeader, kIngressHeader,
@@ -171,6 +175,10 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
       UpstreamFor(call.request(), route, sandbox, socket_path,
                   {config, api_key, SystemClock().UnixMillis(), call.request_id(), gone});
   if (!upstream) return call.Respond(std::move(upstream).error());
+  if (ParsePort(route.port) == kEgressPort) {
+    const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
+    return ServeEgress(call, lifecycle, config.egress_secret, id, rest);
+  }
   lifecycle.Touch(id);
   upstream->response_headers = call.answer_headers();
   upstream->on_error = [headers = call.answer_headers()](const Error& error) {

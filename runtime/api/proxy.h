@@ -13,7 +13,6 @@
 namespace atl::api {
 
 inline constexpr int kExecdPort = 44772;
-inline constexpr int kEgressPort = 18080;
 inline constexpr char kExecdTokenHeader[] = "X-EXECD-ACCESS-TOKEN";
 
 // What a proxied request is measured by.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "netpolicy/guards.h"
 #include "runtime/base/sys.h"
 #include "runtime/daemon/config_keys.h"
 #include "runtime/sandbox/slot_sockets.h"
@@ -223,6 +224,14 @@ void WarnOfUnknownVariables(const Values& environment, Values* warnings) {
 }
 
 }  // namespace
+
+std::vector<std::string> DefaultPrivateNetworks() {
+  std::vector<std::string> texts;
+  for (const netpolicy::IpPrefix& prefix : netpolicy::DefaultPrivate()) {
+    texts.push_back(prefix.ToString());
+  }
+  return texts;
+}
 
 bool IsLoopback(const std::string& host) {
   in_addr address{};

@@ -21,6 +21,9 @@ struct SigningKey {
   bool operator==(const SigningKey&) const = default;
 };
 
+// netpolicy::DefaultPrivate as text.
+std::vector<std::string> DefaultPrivateNetworks();
+
 struct Config {
   // [server]
   std::string host = "127.0.0.1";  // a literal address
@@ -56,6 +59,13 @@ struct Config {
   uint64_t keep_ended_seconds = 3600;
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
+  bool deny_unless_asked = false;
+  std::vector<std::string> deny_always;  // targets of policy rules
+  std::vector<std::string> allow_always;
+  std::vector<std::string> private_networks = DefaultPrivateNetworks();  // prefixes
+  bool allow_unnamed = false;
+  uint32_t max_connections = 4096;
+  std::string denial_webhook;  // URL; empty: none
   // [limits]: what a sandbox gets that asks for nothing
   cgroup::LimitDefaults limits;
   uint32_t max_sandboxes = 0;  // 0: as many as there are slots

@@ -8,7 +8,10 @@
 #include <limits>
 
 #include "netpolicy/endpoint.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/policy.h"
 #include "runtime/base/base64.h"
+#include "runtime/http/base_url.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::daemon {
@@ -189,6 +192,26 @@ Result<std::string> CheckApiKey(const std::string& text) {
   if (!text.empty() && text.size() < 8) {
     return Fail(Code::kInvalidArgument, "an API key has at least 8 characters");
   }
+  return text;
+}
+
+Result<std::string> CheckTarget(const std::string& text) {
+  if (auto target = netpolicy::ParsePolicyTarget(text); !target) {
+    return Fail(std::move(target).error());
+  }
+  return text;
+}
+
+Result<std::string> CheckPrefix(const std::string& text) {
+  if (auto prefixes = netpolicy::ParsePrefixes({text}); !prefixes) {
+    return Fail(std::move(prefixes).error());
+  }
+  return text;
+}
+
+Result<std::string> CheckWebhook(const std::string& text) {
+  if (text.empty()) return text;
+  ATOLL_TRY(http::ParseBaseUrl(text));
   return text;
 }
 
@@ -416,10 +439,29 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        NumberKey(
            "runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
            "how long a sandbox that has ended, and has no deadline, can still be read; 0: until it "
-           "is deleted"),
-       ListKey("network", "dns", &Config::dns, CheckResolver,
+           "is deleted")});
+}
+
+void AddNetworkKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {ListKey("network", "dns", &Config::dns, CheckResolver,
                "resolvers that sandboxes' queries are forwarded to, as address or address:port; "
-               "none: those of the host")});
+               "none: those of the host"),
+       BoolKey("network", "deny_unless_asked", &Config::deny_unless_asked,
+               "a sandbox without a networkPolicy reaches nothing, instead of everything"),
+       ListKey("network", "deny_always", &Config::deny_always, CheckTarget,
+               "names, wildcards and prefixes that no sandbox reaches, whatever its policy says"),
+       ListKey("network", "allow_always", &Config::allow_always, CheckTarget,
+               "those that every sandbox with a policy reaches, whatever it says"),
+       ListKey("network", "private", &Config::private_networks, CheckPrefix,
+               "addresses and prefixes that only a policy that names them opens"),
+       BoolKey("network", "allow_unnamed", &Config::allow_unnamed,
+               "TLS without a server name, or with an encrypted one, passes where names decide"),
+       NumberKey("network", "max_connections", &Config::max_connections, 1, 1'000'000,
+                 "connections of one sandbox at a time"),
+       TextKey("network", "denial_webhook", &Config::denial_webhook, CheckWebhook,
+               "an http:// URL that is told, by POST, what was denied; empty: none")});
 }
 
 void AddLimitKeys(std::vector<Key>* keys) {
@@ -496,6 +538,7 @@ const std::vector<Key>& Keys() {
     std::vector<Key> made;
     AddServerKeys(&made);
     AddRuntimeKeys(&made);
+    AddNetworkKeys(&made);
     AddLimitKeys(&made);
     AddFeatureKeys(&made);
     return made;

@@ -54,6 +54,10 @@ Status Daemon::Open() {
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);
+  denials_ = std::make_unique<DenialReport>(*loop_, config_.denial_webhook);
+  network_->OnDenied([this](const std::string& sandbox, const netpolicy::Denial& denial) {
+    denials_->Report(sandbox, denial);
+  });
   ATOLL_TRY(network_->Start(*loop_));
 
   sandbox::SlotPool::Config pool;
@@ -113,6 +117,7 @@ Status Daemon::Open() {
 api::ApiConfig Daemon::MakeApiConfig() const {
   api::ApiConfig api;
   api.api_key = opened_.api_key;
+  api.ingress.egress_secret = opened_.route_secret;
   if (config_.signing_keys.empty()) {
     api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
   } else {

@@ -12,6 +12,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/config.h"
+#include "runtime/daemon/denial_report.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/slot_pool.h"
@@ -62,6 +63,7 @@ class Daemon {
   Opened opened_;
   // Destroyed in the opposite order: whoever uses a part stands below it.
   std::unique_ptr<http::AsioLoop> loop_;
+  std::unique_ptr<DenialReport> denials_;
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
   std::unique_ptr<sandbox::Store> store_;

@@ -39,6 +39,16 @@ void PrepareProcess() {
   }
 }
 
+Result<std::vector<netpolicy::PolicyRule>> RulesFor(const std::vector<std::string>& targets,
+                                                    netpolicy::Action action) {
+  std::vector<netpolicy::PolicyRule> rules;
+  for (const std::string& target : targets) {
+    ATOLL_ASSIGN(netpolicy::PolicyTarget parsed, netpolicy::ParsePolicyTarget(target));
+    rules.push_back({action, target, std::move(parsed), {}, netpolicy::Transport::kAny});
+  }
+  return rules;
+}
+
 Status Serve(const Config& config, Sources sources) {
   Daemon::Opened opened;
   ATOLL_TRY(RequireRoot());
@@ -56,6 +66,13 @@ Status Serve(const Config& config, Sources sources) {
   netpolicy::NetworkConfig network;
   network.instance = opened.hello.instance;
   network.dns_upstreams = config.dns;
+  ATOLL_ASSIGN(network.private_networks, netpolicy::ParsePrefixes(config.private_networks));
+  ATOLL_ASSIGN(network.rules.deny_always, RulesFor(config.deny_always, netpolicy::Action::kDeny));
+  ATOLL_ASSIGN(network.rules.allow_always,
+               RulesFor(config.allow_always, netpolicy::Action::kAllow));
+  network.deny_unless_asked = config.deny_unless_asked;
+  network.allow_unnamed = config.allow_unnamed;
+  network.max_connections = config.max_connections;
   ATOLL_ASSIGN(opened.network, netpolicy::Network::Open(network));
   ATOLL_TRY(WriteDaemonFile(config, opened.port));
   ATOLL_TRY(DropPrivileges(user));

@@ -256,7 +256,8 @@ TEST_F(ApiTest, Endpoints) {
   EXPECT_EQ(execd.at("endpoint"), "atoll.example:81/sandboxes/" + id + "/proxy/44772");
   EXPECT_EQ(execd.at("headers").at("X-EXECD-ACCESS-TOKEN"), lifecycle->Find(id)->access_token);
   EXPECT_EQ(Get(base + "44772"), execd);
-  EXPECT_FALSE(Get(base + "18080").contains("headers"));
+  EXPECT_EQ(Get(base + "18080")["headers"]["OPENSANDBOX-EGRESS-AUTH"].get<std::string>().size(),
+            32U);
   EXPECT_EQ(Get(base + "8080").at("endpoint"), "atoll.example:81/sandboxes/" + id + "/proxy/8080");
   EXPECT_EQ(CodeOf(Send("GET", base + "0")), "DOCKER::INVALID_PORT");
   EXPECT_EQ(CodeOf(Send("GET", base + "65536")), "DOCKER::INVALID_PORT");

@@ -132,8 +132,6 @@ TEST(CreateRequest, FormErrors) {
 
 TEST(CreateRequest, WhatIsNotThereYetIs501) {
   const std::tuple<const char*, json, const char*> cases[] = {
-      {"networkPolicy", json::object(), "501 SANDBOX::API_NOT_SUPPORTED"},
-      {"networkPolicy", {{"defaultAction", "deny"}}, "501 SANDBOX::API_NOT_SUPPORTED"},
       {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
   };
   for (const auto& [name, value, expected] : cases) {
@@ -147,6 +145,34 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
   credentials["networkPolicy"] = json::object();
   credentials["credentialProxy"] = {{"enabled", true}};
   EXPECT_EQ(Refusal(Parse(credentials)), "501 SANDBOX::API_NOT_SUPPORTED");
+}
+
+TEST(CreateRequest, NetworkPolicy) {
+  json body = Good();
+  EXPECT_FALSE(Parse(body)->spec.network.policy);
+  body["networkPolicy"] = json::object();
+  EXPECT_EQ(Parse(body)->spec.network.policy->default_action, netpolicy::Action::kDeny);
+  body["networkPolicy"] = {{"defaultAction", "allow"},
+                           {"egress", {{{"action", "deny"}, {"target", "*.example.com"}}}}};
+  const auto parsed = Parse(body);
+  EXPECT_EQ(parsed->spec.network.policy->default_action, netpolicy::Action::kAllow);
+  EXPECT_EQ(parsed->spec.network.policy->rules.at(0).parsed.name, "example.com");
+  body["networkPolicy"]["egress"][0]["target"] = "a b";
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+}
+
+TEST(CreateRequest, NetworkExtensions) {
+  json body = Good();
+  body["extensions"] = {
+      {"network", "web"}, {"network.hostname", "db"}, {"network.bandwidth", "8M"}};
+  const auto parsed = Parse(body);
+  EXPECT_EQ(parsed->spec.network.network, "web");
+  EXPECT_EQ(parsed->spec.network.hostname, "db");
+  EXPECT_EQ(parsed->spec.network.bytes_per_second, 1'000'000U);
+  for (const char* wrong : {"fast", "0", "-1", "1X", "8 M", "99999999999"}) {
+    body["extensions"]["network.bandwidth"] = wrong;
+    EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << wrong;
+  }
 }
 
 TEST(CreateRequest, Extensions) {

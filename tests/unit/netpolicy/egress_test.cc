@@ -76,7 +76,7 @@ TEST(EgressNames, KnownResolversAreDeniedUnlessNamed) {
       Make(R"({"defaultAction":"allow","egress":[{"action":"deny","target":"bad.example"},
       {"action":"allow","target":"dns.google"},{"action":"allow","target":"8.8.8.8"}]})");
   EXPECT_TRUE(named->JudgeName("dns.google").allowed());
-  EXPECT_EQ(named->JudgeAddress(*ParseIpAddress("8.8.8.8"), kWeb), RangeAction::kAllow);
+  EXPECT_EQ(named->JudgeAddress(*ParseIpAddress("8.8.8.8"), kWeb), RangeAction::kNamed);
   // Nobody is kept from knowing names: there is nothing to go around.
   EXPECT_FALSE(Make(R"({"defaultAction":"allow"})")->has_names());
 }

@@ -1,0 +1,145 @@
+#include "runtime/api/egress_api.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "netpolicy/policy_json.h"
+#include "runtime/api/auth.h"
+#include "runtime/base/base64.h"
+#include "runtime/base/sha256.h"
+
+namespace atl::api {
+namespace {
+
+constexpr size_t kMaxBody = 1 << 20;
+constexpr size_t kTokenBytes = 24;  // as many as upstream's has
+constexpr char kMethods[] = "GET, POST, PUT, PATCH, DELETE";
+
+void RespondText(const Call& call, int status, const std::string& text) {
+  http::Response response;
+  response.status = status;
+  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
+  response.body = text + "\n";
+  call.Respond(std::move(response));
+}
+
+void RespondError(const Call& call, const Error& error) {
+  int status = 500;
+  if (error.code() == Code::kInvalidArgument) status = 400;
+  if (error.code() == Code::kResourceExhausted) status = 413;
+  if (error.code() == Code::kNotFound) status = 404;
+  RespondText(call, status, error.message());
+}
+
+// What is asked for, from the policy of now.
+struct Change {
+  netpolicy::Policy policy;
+  std::string reason;
+};
+
+Result<Change> ChangeOf(const std::string& method, const std::string& body,
+                        const netpolicy::Policy& now) {
+  Change change;
+  if (method == "PATCH") {
+    ATOLL_ASSIGN(auto added, netpolicy::ParsePolicyRules(body));
+    change.policy = netpolicy::WithRules(now, std::move(added));
+    if (change.policy.rules.size() > netpolicy::kMaxPolicyRules) {
+      return Fail(Code::kResourceExhausted,
+                  "the policy would have " + std::to_string(change.policy.rules.size()) +
+                      " rules; it may have " + std::to_string(netpolicy::kMaxPolicyRules));
+    }
+  } else if (method == "DELETE") {
+    ATOLL_ASSIGN(const auto targets, netpolicy::ParsePolicyTargets(body));
+    size_t removed = 0;
+    change.policy = netpolicy::WithoutTargets(now, targets, &removed);
+    if (removed == 0) change.reason = "no rule has one of these targets";
+  } else if (body.find_first_not_of(" \t\r\n") == std::string::npos) {
+    change.reason = "policy reset to deny all";
+  } else {
+    ATOLL_ASSIGN(change.policy, netpolicy::ParsePolicy(body));
+  }
+  return change;
+}
+
+// A sandbox that nobody gave a policy reaches what the operator guards from nobody.
+netpolicy::Policy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox& sandbox) {
+  const auto* policy = lifecycle.network().PolicyOf(sandbox.slot);
+  if (policy != nullptr && *policy) return **policy;
+  netpolicy::Policy all;
+  all.default_action = netpolicy::Action::kAllow;
+  return all;
+}
+
+const char* ModeOf(const netpolicy::Policy& policy) {
+  if (!policy.rules.empty()) return "enforcing";
+  return policy.default_action == netpolicy::Action::kAllow ? "allow_all" : "deny_all";
+}
+
+void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
+  nlohmann::json body{{"status", "ok"},
+                      {"mode", ModeOf(policy)},
+                      {"enforcementMode", "dns+nft"},
+                      {"policy", nlohmann::json::parse(netpolicy::PolicyToJson(policy))}};
+  if (!reason.empty()) body["reason"] = reason;
+  http::Response response;
+  response.headers.Set("Content-Type", "application/json");
+  response.body = body.dump();
+  call.Respond(std::move(response));
+}
+
+void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id,
+                  const std::string& body) {
+  const sandbox::Sandbox* sandbox = lifecycle.Find(id);
+  if (sandbox == nullptr) return RespondText(call, 404, "sandbox " + id + " is gone");
+  auto change = ChangeOf(call.request().method, body, PolicyOf(lifecycle, *sandbox));
+  if (!change) return RespondError(call, change.error());
+  if (Status set = lifecycle.SetPolicy(id, change->policy); !set) {
+    return RespondError(call, set.error());
+  }
+  RespondPolicy(call, change->policy, change->reason);
+}
+
+}  // namespace
+
+std::string EgressToken(const std::string& secret, const std::string& sandbox_id) {
+  // Both parts have a fixed size, and what is cut off makes the hash of a longer text unknowable.
+  const std::string digest = Sha256("atoll egress token\n" + secret + "\n" + sandbox_id);
+  std::string token = EncodeBase64(std::string_view(digest).substr(0, kTokenBytes));
+  std::replace(token.begin(), token.end(), '+', '-');
+  std::replace(token.begin(), token.end(), '/', '_');
+  return token;
+}
+
+void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& secret,
+                 const std::string& id, std::string_view rest) {
+  const http::Request& request = call.request();
+  const std::string_view path = rest.substr(0, rest.find('?'));
+  if (path == "/healthz") return RespondText(call, 200, "ok");
+  if (path.starts_with("/credential-vault")) {
+    return RespondText(call, 501, "the credential vault is not offered by this server");
+  }
+  if (path != "/policy") return RespondText(call, 404, "use /policy or /healthz");
+  if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(secret, id))) {
+    return RespondText(call, 401, "unauthorized");
+  }
+  if (request.method == "GET") {
+    return RespondPolicy(call, PolicyOf(lifecycle, *lifecycle.Find(id)), {});
+  }
+  if (request.method != "POST" && request.method != "PUT" && request.method != "PATCH" &&
+      request.method != "DELETE") {
+    http::Response response;
+    response.status = 405;
+    response.headers.Set("Allow", kMethods);
+    response.headers.Set("Content-Type", "text/plain; charset=utf-8");
+    response.body = std::string("use ") + kMethods + "\n";
+    return call.Respond(std::move(response));
+  }
+  call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
+    if (!body) return RespondError(call, body.error());
+    ChangePolicy(call, lifecycle, id, *body);
+  });
+}
+
+}  // namespace atl::api

@@ -1,0 +1,102 @@
+#include "runtime/daemon/denial_report.h"
+
+#include <sys/timerfd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <utility>
+
+#include "runtime/api/json.h"
+#include "runtime/base/log.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/http/client.h"
+
+namespace atl::daemon {
+namespace {
+
+std::string BodyOf(const std::string& sandbox, const netpolicy::Denial& denial) {
+  nlohmann::json body{{"timestamp", api::FormatTime(denial.time_ms)},
+                      {"source", "opensandbox-egress"},
+                      {"sandboxId", sandbox},
+                      {"hostname", denial.hostname},
+                      {"protocol", denial.protocol},
+                      {"reason", denial.reason},
+                      {"count", denial.count}};
+  if (!denial.address.empty()) body["address"] = denial.address;
+  if (denial.port != 0) body["port"] = denial.port;
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// On a pool thread. True if there is no use in another attempt.
+bool Deliver(const std::string& url, std::string body) {
+  auto client = http::Client::Create(url);
+  if (!client) return true;
+  const UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+  itimerspec limit{};
+  limit.it_value.tv_sec = DenialReport::kTimeoutUs / 1'000'000;
+  if (!timer || ::timerfd_settime(timer.get(), 0, &limit, nullptr) != 0) return false;
+  http::Client::Call call;
+  call.method = "POST";
+  call.target = "";
+  call.headers.Set("Content-Type", "application/json");
+  call.body = std::move(body);
+  call.cancel_fd = timer.get();
+  const auto response = (*client)->Send(call);
+  return response && response->status < 500;
+}
+
+}  // namespace
+
+void DenialReport::Report(const std::string& sandbox, const netpolicy::Denial& denial) {
+  Log(sandbox, denial);
+  if (webhook_.empty()) return;
+  if (queue_.size() == kQueue) {
+    if (dropped_++ == 0) {
+      LogLine(LogLevel::kWarning, "the webhook for denials does not keep up; some are dropped")
+          .Add("url", webhook_);
+    }
+    return;
+  }
+  queue_.push_back(BodyOf(sandbox, denial));
+  if (!posting_) Post();
+}
+
+void DenialReport::Log(const std::string& sandbox, const netpolicy::Denial& denial) {
+  const int64_t second = denial.time_ms / 1000;
+  if (std::exchange(second_, second) != second) lines_ = 0;
+  if (++lines_ > kLinesPerSecond) return;
+  LogLine line(LogLevel::kInfo, "egress denied");
+  line.Add("sandbox", sandbox).Add("reason", denial.reason).Add("protocol", denial.protocol);
+  if (!denial.hostname.empty()) line.Add("hostname", denial.hostname);
+  if (!denial.address.empty()) line.Add("address", denial.address);
+  if (denial.port != 0) line.Add("port", static_cast<uint32_t>(denial.port));
+}
+
+void DenialReport::Post() {
+  posting_ = true;
+  auto delivered = std::make_shared<bool>(false);
+  loop_.RunBlocking(
+      [delivered, url = webhook_, body = queue_.front()] { *delivered = Deliver(url, body); },
+      [this, alive = std::weak_ptr(alive_), delivered] {
+        if (!alive.expired()) Posted(*delivered);
+      });
+}
+
+void DenialReport::Posted(bool delivered) {
+  if (!delivered && ++attempts_ < kAttempts) {
+    loop_.After((int64_t{1} << (attempts_ - 1)) * 1'000'000, [this, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) Post();
+    });
+    return;
+  }
+  if (!delivered) {
+    LogLine(LogLevel::kWarning, "a denial could not be told to the webhook").Add("url", webhook_);
+  }
+  attempts_ = 0;
+  queue_.pop_front();
+  dropped_ = 0;
+  posting_ = false;
+  if (!queue_.empty()) Post();
+}
+
+}  // namespace atl::daemon
