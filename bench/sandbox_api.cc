@@ -30,9 +30,11 @@ Result<SandboxApi> SandboxApi::Connect(uint16_t port, const std::string& key) {
   return SandboxApi(std::move(client));
 }
 
-Result<Sandbox> SandboxApi::Create(const std::string& image, const std::string& limits) {
+Result<Sandbox> SandboxApi::Create(const std::string& image, const std::string& limits,
+                                   const std::string& members) {
   const std::string body = R"({"image":{"uri":")" + image +
-                           R"("},"entrypoint":["sleep","100000"],"resourceLimits":)" + limits + "}";
+                           R"("},"entrypoint":["sleep","100000"],"resourceLimits":)" + limits +
+                           members + "}";
   ATOLL_ASSIGN(const std::string answer, client_.Call("POST", "/v1/sandboxes", body));
   Sandbox sandbox;
   ATOLL_ASSIGN(sandbox.id, Member(answer, "id"));

@@ -31,7 +31,9 @@ class SandboxApi {
   static Result<SandboxApi> Connect(uint16_t port, const std::string& key);
 
   // Idles until deleted; default limits or those (JSON), network on. `execd` not asked for yet.
-  Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}");
+  // `members`: more of the request, each with a comma before it.
+  Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}",
+                         const std::string& members = "");
   // GET …/endpoints/44772: where commands go, and the token that they need.
   Status FindExecd(Sandbox* sandbox);
   // `echo hi`; the times of this request are added if `times` is not null.

@@ -70,8 +70,9 @@ def pack(root, name, out, *options):
                     '--name', name, *options, root], check=True)
 
 
-def shell_image(daemon, name='exec:latest', user='', bash=True, env=()):
-    """busybox, with bash, users, servers and the attack probe; imported, its name."""
+def shell_image(daemon, name='exec:latest', user='', bash=True, env=(), programs=()):
+    """busybox, with bash, users, servers, the attack probe and `programs` of the build folder in
+    /bin; imported, its name."""
     with tempfile.TemporaryDirectory(dir=daemon.top) as work:
         root = pathlib.Path(work, 'root')
         for directory in ('bin', 'etc', 'dev', 'proc', 'sys', 'tmp', 'root', 'usr/bin', 'home/dev',
@@ -90,6 +91,8 @@ def shell_image(daemon, name='exec:latest', user='', bash=True, env=()):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(os.path.realpath(file), target)
         shutil.copy(atoll.BUILD / 'tests/support/attack-probe', root / 'bin/attack')
+        for program in programs:
+            shutil.copy(atoll.BUILD / program, root / 'bin')
         for file, text in (('etc/passwd', PASSWD), ('etc/group', GROUP),
                            ('srv/cgi-bin/show', CGI), ('srv/ws', NC)):
             (root / file).write_text(text, encoding='utf-8')

@@ -42,6 +42,38 @@ async function collect(stream) {
   return Buffer.concat(parts);
 }
 
+// The fake internet has two web servers, which say what they were asked for.
+const networkPolicy = {
+  defaultAction: "deny",
+  egress: [{ action: "allow", target: "good.example" }],
+};
+// Of what the image has, nothing more comfortable can resolve names: static glibc.
+const fetchScript = String.raw`a=$(nslookup -type=a NAME | awk '/^Name/ {n = 1} /^Address/ && n {print $2}')
+[ -n "$a" ] && printf 'GET / HTTP/1.1\r\nHost: NAME\r\nConnection: close\r\n\r\n' | nc -w 5 "$a" 80 || true`;
+
+async function reached(sandbox) {
+  const names = [];
+  for (const name of ["good.example", "evil.example"]) {
+    const text = await out(sandbox, fetchScript.replaceAll("NAME", name));
+    if (text.includes(`"host": "${name}"`)) names.push(name);
+  }
+  return names;
+}
+
+// What can be done with the policy of a running sandbox, and that it is what is enforced.
+async function changePolicy(sandbox) {
+  try {
+    assert.deepEqual(await sandbox.getEgressPolicy(), networkPolicy);
+    assert.deepEqual(await reached(sandbox), ["good.example"]);
+    await sandbox.patchEgressRules([{ action: "allow", target: "evil.example" }]);
+    assert.deepEqual(await reached(sandbox), ["good.example", "evil.example"]);
+    await sandbox.deleteEgressRules(["good.example"]);
+    assert.deepEqual(await reached(sandbox), ["evil.example"]);
+  } finally {
+    await sandbox.kill();
+  }
+}
+
 const cases = {
   "lifecycle/create_with_all_options": async () => {
     box = await create({
@@ -218,6 +250,13 @@ const cases = {
     await manager().killSandbox(other.id);
     await refusal(manager().getSandboxInfo(other.id), 404);
   },
+  "network/policy": async () => changePolicy(await create({ networkPolicy })),
+  "network/policy_through_the_server": async () => {
+    const proxied = new ConnectionConfig({ domain, apiKey, useServerProxy: true });
+    await changePolicy(await create({ networkPolicy, connectionConfig: proxied }));
+  },
+  "network/no_policy": async () =>
+    assert.deepEqual(await reached(box), ["good.example", "evil.example"]),
   "errors/request_id": async () => {
     const nobody = "00000000-0000-4000-8000-000000000000";
     const error = await refusal(manager().getSandboxInfo(nobody), 404);

@@ -14,7 +14,8 @@ from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.execd import ExecutionHandlers, RunCommandOpts
 from opensandbox.models.filesystem import (ContentReplaceEntry, DirectoryListEntry, MoveEntry,
                                            SearchEntry, SetPermissionEntry, WriteEntry)
-from opensandbox.models.sandboxes import PVC, Host, PlatformSpec, SandboxFilter, Volume
+from opensandbox.models.sandboxes import (PVC, Host, NetworkPolicy, NetworkRule, PlatformSpec,
+                                          SandboxFilter, Volume)
 from opensandbox.pool import (AcquirePolicy, InMemoryAsyncPoolStateStore, PoolCreationSpec,
                               SandboxPoolAsync)
 
@@ -425,6 +426,59 @@ async def _(world):
             equal(answer.read(), 'back\n')
     finally:
         await box.kill()
+
+
+# The fake internet has two web servers, which say what they were asked for.
+POLICY = NetworkPolicy(default_action='deny',
+                       egress=[NetworkRule(action='allow', target='good.example')])
+# Of what the image has, nothing more comfortable can resolve names: static glibc.
+FETCH = r"""a=$(nslookup -type=a NAME | awk '/^Name/ {n = 1} /^Address/ && n {print $2}')
+[ -n "$a" ] && printf 'GET / HTTP/1.1\r\nHost: NAME\r\nConnection: close\r\n\r\n' | nc -w 5 "$a" 80 || true"""
+
+
+async def reached(box):
+    """Those of the two that answer."""
+    outputs = {name: await out(box, FETCH.replace('NAME', f'{name}.example'))
+               for name in ('good', 'evil')}
+    return [name for name, text in outputs.items() if f'"host": "{name}.example"' in text]
+
+
+async def change_policy(box):
+    """What can be done with the policy of a running sandbox, and that it is what is enforced."""
+    equal(await box.get_egress_policy(), POLICY)
+    equal(await reached(box), ['good'])
+    await box.patch_egress_rules([NetworkRule(action='allow', target='evil.example')])
+    equal([rule.target for rule in (await box.get_egress_policy()).egress],
+          ['evil.example', 'good.example'])
+    equal(await reached(box), ['good', 'evil'])
+    await box.delete_egress_rules(['good.example'])
+    equal(await reached(box), ['evil'])
+    await box.patch_egress_rules([NetworkRule(action='deny', target='evil.example')])
+    equal(await reached(box), [])
+
+
+@case('network/policy')
+async def _(world):
+    box = await world.create(network_policy=POLICY)
+    try:
+        await change_policy(box)
+    finally:
+        await box.kill()
+
+
+@case('network/policy_through_the_server')
+async def _(_world):
+    config = ConnectionConfig(domain=cases.DOMAIN, api_key=cases.KEY, use_server_proxy=True)
+    box = await Sandbox.create(IMAGE, connection_config=config, network_policy=POLICY)
+    try:
+        await change_policy(box)
+    finally:
+        await box.kill()
+
+
+@case('network/no_policy')
+async def _(world):
+    equal(await reached(world.box), ['good', 'evil'])
 
 
 @case('diagnostics/logs')

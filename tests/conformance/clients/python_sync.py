@@ -14,7 +14,7 @@ from opensandbox.models.execd import RunCommandOpts
 from opensandbox.models.execd_sync import ExecutionHandlersSync
 from opensandbox.models.filesystem import (ContentReplaceEntry, DirectoryListEntry, MoveEntry,
                                            SearchEntry, SetPermissionEntry, WriteEntry)
-from opensandbox.models.sandboxes import PVC, SandboxFilter, Volume
+from opensandbox.models.sandboxes import PVC, NetworkPolicy, NetworkRule, SandboxFilter, Volume
 from opensandbox.pool import (AcquirePolicy, InMemoryPoolStateStore, PoolCreationSpec,
                               SandboxPoolSync)
 
@@ -209,6 +209,59 @@ def _(_world):
             equal(out(box, command), expected)
         finally:
             box.kill()
+
+
+# The fake internet has two web servers, which say what they were asked for.
+POLICY = NetworkPolicy(default_action='deny',
+                       egress=[NetworkRule(action='allow', target='good.example')])
+# Of what the image has, nothing more comfortable can resolve names: static glibc.
+FETCH = r"""a=$(nslookup -type=a NAME | awk '/^Name/ {n = 1} /^Address/ && n {print $2}')
+[ -n "$a" ] && printf 'GET / HTTP/1.1\r\nHost: NAME\r\nConnection: close\r\n\r\n' | nc -w 5 "$a" 80 || true"""
+
+
+def reached(box):
+    """Those of the two that answer."""
+    outputs = {name: out(box, FETCH.replace('NAME', f'{name}.example'))
+               for name in ('good', 'evil')}
+    return [name for name, text in outputs.items() if f'"host": "{name}.example"' in text]
+
+
+def change_policy(box):
+    """What can be done with the policy of a running sandbox, and that it is what is enforced."""
+    equal(box.get_egress_policy(), POLICY)
+    equal(reached(box), ['good'])
+    box.patch_egress_rules([NetworkRule(action='allow', target='evil.example')])
+    equal([rule.target for rule in box.get_egress_policy().egress],
+          ['evil.example', 'good.example'])
+    equal(reached(box), ['good', 'evil'])
+    box.delete_egress_rules(['good.example'])
+    equal(reached(box), ['evil'])
+    box.patch_egress_rules([NetworkRule(action='deny', target='evil.example')])
+    equal(reached(box), [])
+
+
+@case('network/policy')
+def _(_world):
+    box = create(network_policy=POLICY)
+    try:
+        change_policy(box)
+    finally:
+        box.kill()
+
+
+@case('network/policy_through_the_server')
+def _(_world):
+    config = ConnectionConfigSync(domain=cases.DOMAIN, api_key=cases.KEY, use_server_proxy=True)
+    box = SandboxSync.create(IMAGE, connection_config=config, network_policy=POLICY)
+    try:
+        change_policy(box)
+    finally:
+        box.kill()
+
+
+@case('network/no_policy')
+def _(world):
+    equal(reached(world.box), ['good', 'evil'])
 
 
 @case('diagnostics/logs')
