@@ -341,8 +341,6 @@ void SpliceConnection::Close() {
   phase_ = Phase::kClosed;
   shared_.loop().Cancel(std::exchange(timer_, 0));
   if (resolve_ != 0) shared_.gate().CancelResolve(std::exchange(resolve_, 0));
-  shared_.stats().bytes_up += up_.moved();
-  shared_.stats().bytes_down += down_.moved();
   client_.reset();
   server_.reset();
   if (dial_) dial_->Stop();

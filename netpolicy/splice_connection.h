@@ -39,7 +39,7 @@ struct SpliceStats {
   uint64_t failed = 0;      // no address, or none that answered
   uint64_t opened = 0;      // connected to a server
   uint64_t cut = 0;         // open ones that a changed policy ended
-  uint64_t bytes_up = 0;    // delivered to servers, of connections that have ended
+  uint64_t bytes_up = 0;    // delivered to servers
   uint64_t bytes_down = 0;  // delivered to clients
 };
 

@@ -18,11 +18,13 @@ constexpr size_t kMaxBuffer = kMaxHttpHead;
 uint64_t SpliceConnection::Run(size_t budget) {
   scheduled_ = false;
   if (phase_ != Phase::kOpen) return 0;
-  const uint64_t before = up_.moved() + down_.moved();
+  const uint64_t up = up_.moved(), down = down_.moved();
   if (up_ready_) RunUp(budget);
   if (phase_ == Phase::kOpen && down_ready_) RunDown(budget);
   if (phase_ == Phase::kOpen) EndIfDone();
-  const uint64_t moved = up_.moved() + down_.moved() - before;
+  shared_.stats().bytes_up += up_.moved() - up;
+  shared_.stats().bytes_down += down_.moved() - down;
+  const uint64_t moved = up_.moved() + down_.moved() - up - down;
   if (phase_ != Phase::kOpen) return moved;
   if (moved > 0) active_us_ = SystemClock().BootMicros();
   ScheduleIfReady();

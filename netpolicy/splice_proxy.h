@@ -77,7 +77,6 @@ class SpliceProxy final : private SpliceConnections {
   // The source is gone: ends all of its connections.
   void Forget(std::string_view source);
 
-  // `bytes_…` grow when a connection ends.
   const SpliceStats& totals() const { return stats_; }
   size_t connections() const { return connections_.size() - dead_.size(); }
   size_t sources() const { return sources_.size(); }

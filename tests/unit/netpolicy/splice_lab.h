@@ -172,6 +172,21 @@ class Listener {
   UniqueFd fd_;
 };
 
+// Listens, but its queue is full: connecting to it gets no answer.
+class BlackHole {
+ public:
+  BlackHole() : fd_(BoundStream("127.0.0.1")), filler_(BoundStream("127.0.0.1")) {
+    EXPECT_EQ(::listen(fd_.get(), 0), 0);
+    endpoint_ = LocalOf(fd_.get());
+    EXPECT_EQ(::connect(filler_.get(), endpoint_.get(), endpoint_.size), 0);
+  }
+  const netpolicy::Endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  UniqueFd fd_, filler_;
+  netpolicy::Endpoint endpoint_;
+};
+
 class SpliceTest : public ::testing::Test {
  protected:
   void Open(netpolicy::SpliceProxy::Limits limits = {},
@@ -185,8 +200,7 @@ class SpliceTest : public ::testing::Test {
       const auto target = servers.find(to.ToString());
       // Nobody answers: as an address behind a firewall.
       if (target == servers.end()) {
-        errno = EINPROGRESS;
-        return ::connect(socket, black_hole().get(), black_hole().size) == 0 ? 0 : -1;
+        return ::connect(socket, hole.endpoint().get(), hole.endpoint().size);
       }
       return ::connect(socket, target->second.get(), target->second.size);
     };
@@ -261,27 +275,13 @@ class SpliceTest : public ::testing::Test {
     return sys::ListDir(fds->get())->size();
   }
 
-  // Listens, but its queue is full: SYNs get no answer.
-  const netpolicy::Endpoint& black_hole() {
-    if (hole_.valid()) return hole_address_;
-    hole_ = BoundStream("127.0.0.1");
-    EXPECT_EQ(::listen(hole_.get(), 0), 0);
-    hole_address_ = LocalOf(hole_.get());
-    hole_filler_ = BoundStream("127.0.0.1");
-    EXPECT_EQ(::connect(hole_filler_.get(), hole_address_.get(), hole_address_.size), 0);
-    return hole_address_;
-  }
-
   TestLoop loop;
   FakeGate gate{loop};
   std::optional<netpolicy::Endpoint> original = *netpolicy::ParseEndpoint("198.51.100.200", 443);
   std::map<std::string, netpolicy::Endpoint> servers;
   std::vector<std::string> dialled;
   std::unique_ptr<netpolicy::SpliceProxy> proxy;
-
- private:
-  UniqueFd hole_, hole_filler_;
-  netpolicy::Endpoint hole_address_;
+  BlackHole hole;
 };
 
 }  // namespace atl::testing
