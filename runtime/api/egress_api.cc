@@ -25,6 +25,15 @@ void RespondText(const Call& call, int status, const std::string& text) {
   call.Respond(std::move(response));
 }
 
+void RespondMethods(const Call& call, const char* methods) {
+  http::Response response;
+  response.status = 405;
+  response.headers.Set("Allow", methods);
+  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
+  response.body = std::string("use ") + methods + "\n";
+  call.Respond(std::move(response));
+}
+
 void RespondError(const Call& call, const Error& error) {
   int status = 500;
   if (error.code() == Code::kInvalidArgument) status = 400;
@@ -72,14 +81,9 @@ netpolicy::Policy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox
   return all;
 }
 
-const char* ModeOf(const netpolicy::Policy& policy) {
-  if (!policy.rules.empty()) return "enforcing";
-  return policy.default_action == netpolicy::Action::kAllow ? "allow_all" : "deny_all";
-}
-
 void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
   nlohmann::json body{{"status", "ok"},
-                      {"mode", ModeOf(policy)},
+                      {"mode", netpolicy::ModeOf(policy)},
                       {"enforcementMode", "dns+nft"},
                       {"policy", nlohmann::json::parse(netpolicy::PolicyToJson(policy))}};
   if (!reason.empty()) body["reason"] = reason;
@@ -116,7 +120,10 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
                  const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
-  if (path == "/healthz") return RespondText(call, 200, "ok");
+  if (path == "/healthz") {
+    if (request.method != "GET" && request.method != "HEAD") return RespondMethods(call, "GET");
+    return RespondText(call, 200, "ok");
+  }
   if (path.starts_with("/credential-vault")) {
     return RespondText(call, 501, "the credential vault is not offered by this server");
   }
@@ -129,12 +136,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
   }
   if (request.method != "POST" && request.method != "PUT" && request.method != "PATCH" &&
       request.method != "DELETE") {
-    http::Response response;
-    response.status = 405;
-    response.headers.Set("Allow", kMethods);
-    response.headers.Set("Content-Type", "text/plain; charset=utf-8");
-    response.body = std::string("use ") + kMethods + "\n";
-    return call.Respond(std::move(response));
+    return RespondMethods(call, kMethods);
   }
   call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
     if (!body) return RespondError(call, body.error());

@@ -63,6 +63,7 @@ void Api::GetNetwork(const Call& call) {
   if (found->network.bytes_per_second != 0) {
     body["bitsPerSecond"] = found->network.bytes_per_second * 8;
   }
+  body["mode"] = found->network.policy ? netpolicy::ModeOf(*found->network.policy) : "allow_all";
   if (found->slot != 0) {
     const auto counters = network.CountersOf(found->slot);
     if (!counters) return call.Respond(MapError(counters.error(), Doing::kFind));
