@@ -15,7 +15,7 @@ bool Same(const Denial& a, const Denial& b) {
 
 }  // namespace
 
-bool Denials::Add(Denial denial, int64_t now_us) {
+bool Denials::Add(const Denial& denial, int64_t now_us) {
   if (!denial.by_rules) ++by_name_;
   const int64_t full = kBurst * kTokenUs;
   credit_us_ = last_us_ == 0 ? full : std::min(full, credit_us_ + (now_us - last_us_));
@@ -27,7 +27,7 @@ bool Denials::Add(Denial denial, int64_t now_us) {
   if (credit_us_ < kTokenUs) return false;
   credit_us_ -= kTokenUs;
   if (recent_.size() == kKept) recent_.pop_front();
-  recent_.push_back(std::move(denial));
+  recent_.push_back(denial);
   return true;
 }
 

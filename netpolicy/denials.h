@@ -30,7 +30,7 @@ class Denials {
   static constexpr int64_t kBurst = 50;
 
   // True if it is news: not the same again, and not one of too many.
-  bool Add(Denial denial, int64_t now_us);
+  bool Add(const Denial& denial, int64_t now_us);
 
   const std::deque<Denial>& recent() const { return recent_; }  // oldest first
   // All that name server and proxy denied; what the rules refuse the kernel counts.

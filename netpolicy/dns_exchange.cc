@@ -14,21 +14,24 @@ namespace {
 // Even when every attempt fails at once: no query costs more than this.
 constexpr size_t kMaxAttempts = 6;
 
-bool IsRefusal(const DnsResponse& response) {
-  const auto rcode = static_cast<DnsRcode>(response.header.rcode());
-  return rcode == DnsRcode::kServerFailure || rcode == DnsRcode::kRefused ||
-         rcode == DnsRcode::kNotImplemented;
+bool IsRefusal(const DnsHeader& header) {
+  const auto rcode = static_cast<DnsRcode>(header.rcode());
+  return rcode != DnsRcode::kNoError && rcode != DnsRcode::kNxDomain;
+}
+
+// What servers say that were written before EDNS.
+bool MayDislikeEdns(const DnsHeader& header) {
+  const auto rcode = static_cast<DnsRcode>(header.rcode());
+  return rcode == DnsRcode::kFormatError || rcode == DnsRcode::kNotImplemented;
 }
 
 }  // namespace
 
-DnsExchange::DnsExchange(Loop& loop, std::span<const uint8_t> query,
-                         std::vector<Endpoint> upstreams, bool want_whole, DnsTimeouts timeouts,
-                         OnFailure on_failure, Done done)
+DnsExchange::DnsExchange(Loop& loop, DnsLookup lookup, std::vector<Endpoint> upstreams,
+                         DnsTimeouts timeouts, OnFailure on_failure, Done done)
     : loop_(loop),
-      query_(query.begin(), query.end()),
+      lookup_(std::move(lookup)),
       upstreams_(std::move(upstreams)),
-      want_whole_(want_whole),
       timeouts_(timeouts),
       on_failure_(std::move(on_failure)),
       done_(std::move(done)) {
@@ -65,6 +68,7 @@ void DnsExchange::AttemptFailed() {
   on_failure_(upstream());
   CloseAttempt();
   ++attempt_;
+  edns_ = true;
   if (attempt_ >= std::max(kMaxAttempts, upstreams_.size())) return Finish(std::move(refusal_));
   NextAttempt();
 }
@@ -72,8 +76,9 @@ void DnsExchange::AttemptFailed() {
 bool DnsExchange::OpenSocket(int type) {
   CloseAttempt();
   const std::string id = sys::RandomBytes(2);
-  SetDnsId(query_,
-           static_cast<uint16_t>(static_cast<uint8_t>(id[0]) << 8 | static_cast<uint8_t>(id[1])));
+  query_ = MakeDnsQuery(
+      lookup_,
+      static_cast<uint16_t>(static_cast<uint8_t>(id[0]) << 8 | static_cast<uint8_t>(id[1])), edns_);
   socket_.reset(::socket(upstream().family(), type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) return false;
   return ::connect(socket_.get(), upstream().get(), upstream().size) == 0 || errno == EINPROGRESS;
@@ -85,12 +90,13 @@ bool DnsExchange::SendUdp() {
   return true;
 }
 
-std::optional<DnsResponse> DnsExchange::Accept(std::span<const uint8_t> message) const {
-  auto response = ParseDnsResponse(message);
-  if (!response || response->header.id != ParseDnsHeader(query_)->id) return std::nullopt;
-  const auto query = ParseDnsQuery(query_);
-  if (!query || !response->question.Matches(query->query.question)) return std::nullopt;
-  return response;
+std::optional<DnsHeader> DnsExchange::Accept(std::span<const uint8_t> message) const {
+  const auto response = ParseDnsResponse(message);
+  if (!response || response->header.id != ParseDnsHeader(query_)->id ||
+      !IsAnswerTo(*response, lookup_)) {
+    return std::nullopt;
+  }
+  return response->header;
 }
 
 void DnsExchange::OnUdpReadable() {
@@ -104,19 +110,23 @@ void DnsExchange::OnUdpReadable() {
       return;
     }
     const std::span<const uint8_t> message(buffer.data(), static_cast<size_t>(n));
-    if (const auto response = Accept(message)) return OnResponse(*response, message);
+    if (const auto header = Accept(message)) return OnResponse(*header, message);
   }
 }
 
-void DnsExchange::OnResponse(const DnsResponse& response, std::span<const uint8_t> message) {
+void DnsExchange::OnResponse(const DnsHeader& header, std::span<const uint8_t> message) {
   std::vector<uint8_t> answer(message.begin(), message.end());
-  if (IsRefusal(response) && attempt_ + 1 < upstreams_.size()) {
-    refusal_ = std::move(answer);
-    CloseAttempt();
-    ++attempt_;
+  if (edns_ && MayDislikeEdns(header)) {
+    edns_ = false;
     return NextAttempt();
   }
-  if (response.header.truncated() && want_whole_) {
+  if (IsRefusal(header) && attempt_ + 1 < upstreams_.size()) {
+    refusal_ = std::move(answer);
+    ++attempt_;
+    edns_ = true;
+    return NextAttempt();
+  }
+  if (header.truncated()) {
     refusal_ = std::move(answer);
     const bool started = StartTcp();
     attempt_timer_ = loop_.After(started ? timeouts_.attempt_us : 0, [this] { AttemptFailed(); });
@@ -153,16 +163,15 @@ void DnsExchange::OnTcpReadable() {
   if (received_.size() < size + 2) return;
   const std::vector<uint8_t> message(received_.begin() + 2,
                                      received_.begin() + 2 + static_cast<std::ptrdiff_t>(size));
-  const auto response = Accept(message);
-  if (!response) return AttemptFailed();
+  if (!Accept(message)) return AttemptFailed();
   Finish(message);
 }
 
 void DnsExchange::Finish(std::vector<uint8_t> answer) {
-  CloseAttempt();
-  // The call may destroy this object: nothing of it is touched afterwards.
+  // Whoever waits comes first: the socket is closed when the call destroys this object, of which
+  // nothing is touched afterwards.
   const Done done = std::move(done_);
-  done(std::move(answer));
+  done(answer);
 }
 
 }  // namespace atl::netpolicy

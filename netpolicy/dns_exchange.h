@@ -1,5 +1,6 @@
 // One question put to the upstreams: first to one over UDP, to the next when it fails or is slow,
-// and again over TCP when the answer did not fit.
+// again over TCP when the answer did not fit, again without EDNS when the upstream does not know it
+// (RFC 6891 section 7).
 //
 // Every attempt has a fresh socket (so the kernel picks a random port) and a fresh random id, and
 // takes only what comes from that upstream with that id and that question: what a blind spoofer has
@@ -14,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "netpolicy/dns_lookup.h"
 #include "netpolicy/dns_message.h"
 #include "netpolicy/endpoint.h"
 #include "netpolicy/write_watch.h"
@@ -29,16 +31,15 @@ struct DnsTimeouts {
 
 class DnsExchange {
  public:
-  // The answer, with some id; empty if there is none. Called once, from the loop, and may destroy
-  // the exchange.
-  using Done = std::function<void(std::vector<uint8_t> answer)>;
+  // A message that ReadDnsAnswer takes, or nothing. It is truncated only if TCP failed. Called
+  // once, from the loop; it destroys the exchange before it returns.
+  using Done = std::function<void(std::span<const uint8_t> message)>;
   // An upstream that did not answer in time, or refused to talk.
   using OnFailure = std::function<void(const Endpoint&)>;
 
-  // `query` is a message that ParseDnsQuery accepts. `want_whole`: fetch over TCP what is
-  // truncated over UDP, because the client asked over TCP.
-  DnsExchange(Loop& loop, std::span<const uint8_t> query, std::vector<Endpoint> upstreams,
-              bool want_whole, DnsTimeouts timeouts, OnFailure on_failure, Done done);
+  // `upstreams`: at least one.
+  DnsExchange(Loop& loop, DnsLookup lookup, std::vector<Endpoint> upstreams, DnsTimeouts timeouts,
+              OnFailure on_failure, Done done);
   DnsExchange(const DnsExchange&) = delete;
   DnsExchange& operator=(const DnsExchange&) = delete;
   ~DnsExchange();
@@ -53,15 +54,16 @@ class DnsExchange {
   void OnUdpReadable();
   void OnTcpWritable();
   void OnTcpReadable();
-  std::optional<DnsResponse> Accept(std::span<const uint8_t> message) const;
-  void OnResponse(const DnsResponse& response, std::span<const uint8_t> message);
+  std::optional<DnsHeader> Accept(std::span<const uint8_t> message) const;
+  void OnResponse(const DnsHeader& header, std::span<const uint8_t> message);
   void Finish(std::vector<uint8_t> answer);
   const Endpoint& upstream() const { return upstreams_[attempt_ % upstreams_.size()]; }
 
   Loop& loop_;
-  std::vector<uint8_t> query_;
+  DnsLookup lookup_;
+  std::vector<uint8_t> query_;  // of this attempt
+  bool edns_ = true;
   std::vector<Endpoint> upstreams_;
-  bool want_whole_;
   DnsTimeouts timeouts_;
   OnFailure on_failure_;
   Done done_;

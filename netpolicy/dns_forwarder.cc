@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "netpolicy/dns_answer.h"
+#include "netpolicy/dns_lookup.h"
 #include "netpolicy/dns_message.h"
 
 namespace atl::netpolicy {
@@ -15,10 +17,14 @@ namespace {
 // The most that we send in one datagram, however much a client says it can take: longer ones are
 // fragmented on the way (dnsflagday.net), and the path to a sandbox is no exception.
 constexpr size_t kMaxUdpAnswer = 4096;
+// Of names that the gate answers for: they may be gone in a moment.
+constexpr uint32_t kLocalTtl = 5;
+// Nobody may keep an address for longer than the gate lets it be used without another question.
+constexpr uint32_t kGatedTtl = 300;
 constexpr int kTcpBacklog = 64;
 // Of a client's connection: the kernel would let it grow to megabytes for one that does not read.
 constexpr int kTcpSendBuffer = 64 * 1024;
-// Datagrams or connections taken in one go, so that other work gets its turn.
+// Connections taken in one go, so that other work gets its turn.
 constexpr int kBatch = 32;
 
 Result<UniqueFd> BindSocket(const Endpoint& endpoint, int type) {
@@ -48,7 +54,28 @@ Result<Endpoint> BoundTo(int fd, Endpoint endpoint) {
   return endpoint;
 }
 
+// Those that are looked up for a sandbox. None of the others leads to an address, and some carry
+// much more in their answers than a name.
+bool LeavesHost(uint16_t type) {
+  constexpr std::array kTypes{kDnsTypeA,  kDnsTypeNs,     kDnsTypeCname, kDnsTypeSoa, kDnsTypePtr,
+                              kDnsTypeMx, kDnsTypeTxt,    kDnsTypeAaaa,  kDnsTypeSrv, kDnsTypeNaptr,
+                              kDnsTypeDs, kDnsTypeDnskey, kDnsTypeCaa};
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
+}
+
+DnsAnswer Empty(DnsRcode rcode) {
+  DnsAnswer answer;
+  answer.rcode = rcode;
+  return answer;
+}
+
 }  // namespace
+
+DnsForwarder::DnsForwarder(const Config& config, DnsUpstreams upstreams)
+    : limits_(config.limits),
+      clock_(*config.clock),
+      resolver_(std::move(upstreams), {config.limits.cache, config.limits.timeouts}, *config.clock),
+      sources_(config.limits.source) {}
 
 Result<std::unique_ptr<DnsForwarder>> DnsForwarder::Open(Config config) {
   std::vector<Endpoint> endpoints;
@@ -65,7 +92,7 @@ Result<std::unique_ptr<DnsForwarder>> DnsForwarder::Open(Config config) {
   }
   ATOLL_ASSIGN(DnsUpstreams upstreams,
                DnsUpstreams::Make(config.upstreams, config.resolv_conf, endpoints));
-  std::unique_ptr<DnsForwarder> forwarder(new DnsForwarder(config.limits, std::move(upstreams)));
+  std::unique_ptr<DnsForwarder> forwarder(new DnsForwarder(config, std::move(upstreams)));
   forwarder->endpoints_ = std::move(endpoints);
   forwarder->listeners_ = std::move(listeners);
   return forwarder;
@@ -76,9 +103,11 @@ DnsForwarder::~DnsForwarder() {
   for (const Loop::Id watch : watches_) loop_->Unwatch(watch);
 }
 
-Status DnsForwarder::Start(Loop& loop) {
+Status DnsForwarder::Start(Loop& loop, DnsGate* gate) {
   if (loop_) return Fail(Code::kFailedPrecondition, "DNS forwarder: started already");
   loop_ = &loop;
+  gate_ = gate;
+  resolver_.Start(loop);
   for (size_t i = 0; i < listeners_.size(); ++i) {
     watches_.push_back(
         loop.WatchReadable(listeners_[i].udp.get(), [this, i] { OnUdpReadable(i); }));
@@ -88,24 +117,14 @@ Status DnsForwarder::Start(Loop& loop) {
 }
 
 void DnsForwarder::OnUdpReadable(size_t listener) {
-  // One byte more than a query may have, so that a longer one shows.
-  std::array<uint8_t, kDnsMaxQuery + 1> buffer;
-  for (int i = 0; i < kBatch; ++i) {
-    Endpoint from;
-    const ssize_t n = TEMP_FAILURE_RETRY(::recvfrom(listeners_[listener].udp.get(), buffer.data(),
-                                                    buffer.size(), 0, from.get(), &from.size));
-    if (n < 0) return;
-    Client client;
-    client.source = from.AddressBytes();
-    client.listener = listener;
-    client.from = from;
-    const std::span<const uint8_t> message(buffer.data(), static_cast<size_t>(n));
-    if (message.size() > kDnsMaxQuery) {
-      Reply(client, MakeDnsError(message, DnsRcode::kFormatError));
-    } else {
-      OnQuery(message, std::move(client));
-    }
-  }
+  Client client;
+  client.listener = listener;
+  datagrams_.Receive(listeners_[listener].udp.get(),
+                     [&](std::span<const uint8_t> message, const Endpoint& from) {
+                       client.source = from.AddressBytes();
+                       client.from = from;
+                       OnQuery(message, client);
+                     });
 }
 
 void DnsForwarder::OnConnection(size_t listener) {
@@ -121,17 +140,13 @@ void DnsForwarder::OnConnection(size_t listener) {
     std::string source = from.AddressBytes();
     // Over a limit the connection closes here: the client sees a reset and tries again or not.
     if (connections_.size() >= limits_.tcp_clients) continue;
-    if (const auto used = usage_.find(source);
-        used != usage_.end() && used->second.connections >= limits_.tcp_clients_per_source) {
-      continue;
-    }
-    ++usage_[source].connections;
+    if (!sources_.AddConnection(source, clock_.BootMicros())) continue;
     const uint64_t id = next_id_++;
-    auto on_query = [this, id, source](std::span<const uint8_t> message) {
-      Client client;
-      client.source = source;
-      client.tcp_id = id;
-      OnQuery(message, std::move(client));
+    Client origin;
+    origin.source = source;
+    origin.tcp_id = id;
+    auto on_query = [this, origin = std::move(origin)](std::span<const uint8_t> message) {
+      OnQuery(message, origin);
     };
     auto client =
         std::make_unique<DnsTcpClient>(*loop_, std::move(socket), limits_.tcp_idle_us,
@@ -141,77 +156,139 @@ void DnsForwarder::OnConnection(size_t listener) {
 }
 
 void DnsForwarder::CloseConnection(uint64_t id) {
-  auto connection = connections_.extract(id);
-  if (connection.empty()) return;
-  const std::string& source = connection.mapped().source;
-  --usage_[source].connections;
-  Release(source);
+  const auto connection = connections_.extract(id);
+  if (!connection.empty()) sources_.RemoveConnection(connection.mapped().source);
 }
 
-void DnsForwarder::Release(const std::string& source) {
-  const auto used = usage_.find(source);
-  if (used != usage_.end() && used->second.queries == 0 && used->second.connections == 0) {
-    usage_.erase(used);
+void DnsForwarder::Forget(std::string_view source) {
+  std::erase_if(pending_, [&](const auto& pending) {
+    if (pending.second.client.source != source) return false;
+    resolver_.Cancel(pending.second.ask);
+    return true;
+  });
+  std::erase_if(connections_,
+                [&](const auto& connection) { return connection.second.source == source; });
+  sources_.Forget(source);
+}
+
+DnsResolver::Id DnsForwarder::Resolve(std::string_view name, uint16_t type,
+                                      DnsResolver::Resolved resolved) {
+  return resolver_.Resolve(name, type, limits_.queries + limits_.resolves, std::move(resolved));
+}
+
+void DnsForwarder::OnQuery(std::span<const uint8_t> message, const Client& client) {
+  // Too fast for a program that waits for answers: not even worth one.
+  if (!sources_.TakeQuestion(client.source, clock_.BootMicros())) return;
+  if (message.size() > kDnsMaxQuery) {
+    return Reply(client, MakeDnsError(message, DnsRcode::kFormatError));
   }
-}
-
-void DnsForwarder::OnQuery(std::span<const uint8_t> message, Client client) {
   const auto result = ParseDnsQuery(message);
   if (!result) return;
   if (result->rcode != DnsRcode::kNoError) {
     return Reply(client, MakeDnsError(message, result->rcode));
   }
-  const auto used = usage_.find(client.source);
-  const bool over = pending_.size() >= limits_.queries ||
-                    (used != usage_.end() && used->second.queries >= limits_.queries_per_source);
-  if (over || upstreams_.Current().empty()) {
-    return Reply(client, MakeDnsError(message, DnsRcode::kServerFailure));
+  const DnsQuery& query = result->query;
+  DnsGate::Judgement judgement;
+  if (gate_) {
+    judgement = gate_->Judge(client.source, query.question.name, query.question.type);
   }
-  Forward(message, std::move(client));
+  const DnsLookup lookup = LookupOf(query);
+  if (const auto own = OwnAnswer(lookup, judgement)) {
+    return Reply(client, MakeDnsReply(query, *own));
+  }
+  LookUp(lookup, judgement.under_policy, query, message, client);
 }
 
-void DnsForwarder::Forward(std::span<const uint8_t> message, Client client) {
+// What needs nobody else.
+std::optional<DnsAnswer> DnsForwarder::OwnAnswer(const DnsLookup& lookup,
+                                                 const DnsGate::Judgement& judgement) const {
+  const uint16_t type = lookup.type;
+  switch (judgement.verdict) {
+    case DnsGate::Verdict::kNxDomain:
+      return Empty(DnsRcode::kNxDomain);
+    case DnsGate::Verdict::kLocal:
+      return MakeDnsAnswer(type, judgement.addresses, kLocalTtl);
+    case DnsGate::Verdict::kForward:
+      break;
+  }
+  // Written with dots a name has two bytes less than on the wire.
+  if (judgement.under_policy && (lookup.name.size() > limits_.policed_name_bytes + 2 ||
+                                 DnsLabelCount(lookup.name) > limits_.policed_name_labels)) {
+    return Empty(DnsRcode::kNxDomain);
+  }
+  // Their hints are addresses that nobody would learn of, their keys hide the name in TLS.
+  if (type == kDnsTypeHttps || type == kDnsTypeSvcb) return Empty(DnsRcode::kNoError);
+  if (!LeavesHost(type)) return Empty(DnsRcode::kNotImplemented);
+  return std::nullopt;
+}
+
+void DnsForwarder::LookUp(const DnsLookup& lookup, bool under_policy, const DnsQuery& query,
+                          std::span<const uint8_t> message, const Client& client) {
+  if (const DnsCache::Hit hit = resolver_.Cached(lookup); hit.answer) {
+    return Answer(client, query, *hit.answer, hit.age);
+  }
+  if (const auto refusal = Refuse(lookup, under_policy, client)) {
+    return Reply(client, MakeDnsReply(query, Empty(*refusal)));
+  }
   const uint64_t id = next_id_++;
-  const bool over_tcp = client.tcp_id != 0;
-  ++usage_[client.source].queries;
   Pending& pending = pending_[id];
-  pending.client = std::move(client);
+  pending.client = client;
   pending.query.assign(message.begin(), message.end());
-  pending.exchange = std::make_unique<DnsExchange>(
-      *loop_, message, upstreams_.Current(), over_tcp, limits_.timeouts,
-      [this](const Endpoint& failed) { upstreams_.Demote(failed); },
-      [this, id](std::vector<uint8_t> answer) { OnAnswer(id, std::move(answer)); });
+  pending.ask = resolver_.Ask(lookup, [this, id](const auto& answer) { OnAnswer(id, *answer); });
 }
 
-void DnsForwarder::OnAnswer(uint64_t id, std::vector<uint8_t> answer) {
-  auto node = pending_.extract(id);
+// Why nobody is asked; otherwise the query is counted.
+std::optional<DnsRcode> DnsForwarder::Refuse(const DnsLookup& lookup, bool under_policy,
+                                             const Client& client) {
+  const int64_t now = clock_.BootMicros();
+  if (pending_.size() >= limits_.queries || !resolver_.CanAsk()) return DnsRcode::kServerFailure;
+  // What others ask already does not leave once more.
+  if (under_policy && !resolver_.Asking(lookup) && !sources_.TakeLeaving(client.source, now)) {
+    return DnsRcode::kRefused;
+  }
+  if (!sources_.AddQuery(client.source, now)) return DnsRcode::kServerFailure;
+  return std::nullopt;
+}
+
+void DnsForwarder::OnAnswer(uint64_t id, const DnsAnswer& answer) {
+  const auto node = pending_.extract(id);
   if (node.empty()) return;
   const Pending& pending = node.mapped();
-  --usage_[pending.client.source].queries;
-  Release(pending.client.source);
-
+  sources_.RemoveQuery(pending.client.source);
   const auto query = ParseDnsQuery(pending.query);
-  if (answer.empty()) {
-    return Reply(pending.client, MakeDnsError(pending.query, DnsRcode::kServerFailure));
-  }
-  SetDnsId(answer, query->query.header.id);
-  const bool over_udp = pending.client.tcp_id == 0;
-  if (over_udp && answer.size() > std::min(query->query.udp_size, kMaxUdpAnswer)) {
-    return Reply(pending.client, MakeDnsTruncated(query->query, ParseDnsHeader(answer)->flags));
-  }
-  Reply(pending.client, answer);
+  Answer(pending.client, query->query, answer, 0);
 }
 
-void DnsForwarder::Reply(const Client& client, std::span<const uint8_t> message) {
+void DnsForwarder::Answer(const Client& client, const DnsQuery& query, const DnsAnswer& answer,
+                          uint32_t age) {
+  const bool over_udp = client.tcp_id == 0;
+  // "Ask over TCP" is no answer over TCP.
+  if (answer.truncated && !over_udp) {
+    return Reply(client, MakeDnsReply(query, Empty(DnsRcode::kServerFailure)));
+  }
+  const uint32_t most_ttl = gate_ ? kGatedTtl : kDnsMaxTtl;
+  std::vector<uint8_t> reply = MakeDnsReply(query, answer, age, most_ttl);
+  if (over_udp && reply.size() > std::min(query.udp_size, kMaxUdpAnswer)) {
+    DnsAnswer truncated = Empty(answer.rcode);
+    truncated.truncated = true;
+    return Reply(client, MakeDnsReply(query, truncated));
+  }
+  if (gate_ && !answer.addresses.empty() &&
+      !gate_->Learn(client.source, query.question.name, answer.aliases, answer.addresses,
+                    std::min(answer.ttl - age, most_ttl))) {
+    reply = MakeDnsReply(query, Empty(DnsRcode::kNxDomain));
+  }
+  Reply(client, std::move(reply));
+}
+
+void DnsForwarder::Reply(const Client& client, std::vector<uint8_t> message) {
   if (message.empty()) return;
   if (client.tcp_id != 0) {
     const auto connection = connections_.find(client.tcp_id);
     if (connection != connections_.end()) connection->second.client->Send(message);
     return;
   }
-  // A full socket buffer loses the datagram, as the network may: the client asks again.
-  (void)::sendto(listeners_[client.listener].udp.get(), message.data(), message.size(),
-                 MSG_DONTWAIT | MSG_NOSIGNAL, client.from.get(), client.from.size);
+  datagrams_.Send(listeners_[client.listener].udp.get(), std::move(message), client.from);
 }
 
 }  // namespace atl::netpolicy

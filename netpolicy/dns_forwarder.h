@@ -1,23 +1,31 @@
-// The name server of the sandboxes, on the gateway addresses: passes queries on to upstreams and
-// brings their answers back. No cache: the host's resolver usually has one.
+// The name server of the sandboxes, on the gateway addresses. Each source has a view of its own:
+// the gate says which names exist for it, and hears of every address before the answer leaves.
+// Nothing passes through unseen: questions and answers are taken apart and written anew.
 //
 // A source is told apart by its address, which the rules guarantee. All that a sandbox can make
 // grow has a limit, per source and in total.
 //
-// Thread rule: on the loop.
+// Thread rule: on the loop. Not to be destroyed, and no source to be forgotten, from within a call
+// to the gate.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "netpolicy/dns_exchange.h"
+#include "netpolicy/dns_datagrams.h"
+#include "netpolicy/dns_gate.h"
+#include "netpolicy/dns_resolver.h"
+#include "netpolicy/dns_sources.h"
 #include "netpolicy/dns_tcp_client.h"
-#include "netpolicy/dns_upstreams.h"
 #include "netpolicy/endpoint.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -27,11 +35,15 @@ namespace atl::netpolicy {
 class DnsForwarder {
  public:
   struct Limits {
-    size_t queries = 1024;  // each holds one or two descriptors
-    size_t queries_per_source = 64;
+    size_t queries = 1024;  // that wait for an upstream; an exchange holds one or two descriptors
+    size_t resolves = 256;  // exchanges beyond these, that only Resolve begins
     size_t tcp_clients = 256;
-    size_t tcp_clients_per_source = 8;
     int64_t tcp_idle_us = 10'000'000;
+    DnsSources::Limits source;
+    // Of names that leave the host for a source under a policy: a tunnel wants long ones.
+    size_t policed_name_bytes = 200;
+    size_t policed_name_labels = 10;
+    DnsCache::Limits cache;
     DnsTimeouts timeouts;
   };
   struct Config {
@@ -40,6 +52,7 @@ class DnsForwarder {
     std::vector<std::string> upstreams;
     std::string resolv_conf = "/etc/resolv.conf";
     Limits limits;
+    const Clock* clock = &SystemClock();  // borrowed
   };
 
   // Binds UDP and TCP sockets, which may need CAP_NET_BIND_SERVICE. Nothing is answered yet.
@@ -48,11 +61,21 @@ class DnsForwarder {
   DnsForwarder& operator=(const DnsForwarder&) = delete;
   ~DnsForwarder();
 
-  // Begins to answer; `loop` must outlive this object.
-  Status Start(Loop& loop);
+  // Begins to answer; `loop` and `gate` must outlive this object. Without a gate every source sees
+  // all names.
+  Status Start(Loop& loop, DnsGate* gate = nullptr);
 
   // What it listens on, in the order of Config::listen; UDP and TCP have the same port.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+
+  // The source (address bytes) has ended: what it asked is not answered, its connections are
+  // closed, its limits begin anew for the next one with the address.
+  void Forget(std::string_view source);
+
+  // For the daemon itself, after Start: the addresses (kDnsTypeA, kDnsTypeAaaa) of a host that no
+  // gate is asked about. See DnsResolver for callback and id.
+  DnsResolver::Id Resolve(std::string_view name, uint16_t type, DnsResolver::Resolved resolved);
+  void CancelResolve(DnsResolver::Id id) { resolver_.Cancel(id); }
 
  private:
   struct Listener {
@@ -69,38 +92,40 @@ class DnsForwarder {
   struct Pending {
     Client client;
     std::vector<uint8_t> query;  // as it came
-    std::unique_ptr<DnsExchange> exchange;
+    DnsResolver::Id ask = 0;
   };
   struct Connection {
     std::string source;
     std::unique_ptr<DnsTcpClient> client;
   };
-  struct Usage {
-    size_t queries = 0;
-    size_t connections = 0;
-  };
 
-  DnsForwarder(Limits limits, DnsUpstreams upstreams)
-      : limits_(limits), upstreams_(std::move(upstreams)) {}
+  DnsForwarder(const Config& config, DnsUpstreams upstreams);
   void OnUdpReadable(size_t listener);
   void OnConnection(size_t listener);
-  void OnQuery(std::span<const uint8_t> message, Client client);
-  void Forward(std::span<const uint8_t> message, Client client);
-  void OnAnswer(uint64_t id, std::vector<uint8_t> answer);
-  void Reply(const Client& client, std::span<const uint8_t> message);
+  void OnQuery(std::span<const uint8_t> message, const Client& client);
+  std::optional<DnsAnswer> OwnAnswer(const DnsLookup& lookup,
+                                     const DnsGate::Judgement& judgement) const;
+  void LookUp(const DnsLookup& lookup, bool under_policy, const DnsQuery& query,
+              std::span<const uint8_t> message, const Client& client);
+  std::optional<DnsRcode> Refuse(const DnsLookup& lookup, bool under_policy, const Client& client);
+  void OnAnswer(uint64_t id, const DnsAnswer& answer);
+  void Answer(const Client& client, const DnsQuery& query, const DnsAnswer& answer, uint32_t age);
+  void Reply(const Client& client, std::vector<uint8_t> message);
   void CloseConnection(uint64_t id);
-  void Release(const std::string& source);
 
   Limits limits_;
-  DnsUpstreams upstreams_;
+  const Clock& clock_;
+  DnsGate* gate_ = nullptr;
   Loop* loop_ = nullptr;
   std::vector<Endpoint> endpoints_;
   std::vector<Listener> listeners_;
   std::vector<Loop::Id> watches_;
+  DnsDatagrams datagrams_;
+  DnsResolver resolver_;
+  DnsSources sources_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, Pending> pending_;
   std::map<uint64_t, Connection> connections_;
-  std::map<std::string, Usage> usage_;  // only of sources that have something
 };
 
 }  // namespace atl::netpolicy

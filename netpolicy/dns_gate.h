@@ -35,6 +35,7 @@ class DnsGate {
 
   // The addresses that an answer for `name` leads to, before it leaves. False: it must not leave,
   // the asker gets NXDOMAIN instead. `aliases`: the names between `name` and the addresses.
+  // `ttl_seconds`: for how long the asker may keep the answer, at most 300; then it asks again.
   virtual bool Learn(std::string_view source, std::string_view name,
                      const std::vector<std::string>& aliases,
                      const std::vector<IpAddress>& addresses, uint32_t ttl_seconds) = 0;

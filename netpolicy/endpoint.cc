@@ -48,6 +48,11 @@ std::string Endpoint::AddressBytes() const {
   return {reinterpret_cast<const char*>(&in6->sin6_addr), sizeof in6->sin6_addr};
 }
 
+uint16_t Endpoint::port() const {
+  // Both families have it in the same place.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
 std::string Endpoint::ToString() const {
   const std::string bytes = AddressBytes();
   char text[INET6_ADDRSTRLEN] = "?";

@@ -20,6 +20,7 @@ struct Endpoint {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
   int family() const { return address.ss_family; }
+  uint16_t port() const;
   // The address alone, 4 or 16 bytes: tells sources apart.
   std::string AddressBytes() const;
   std::string ToString() const;  // "192.0.2.1:53", "[2001:db8::1]:53"

@@ -275,7 +275,7 @@ std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   };
 }
 
-Enforcer::Slot* Enforcer::Find(std::string_view source, uint32_t* number) {
+const Enforcer::Slot* Enforcer::Find(std::string_view source, uint32_t* number) const {
   const auto slot = SlotOfAddress(config_.instance,
                                   {reinterpret_cast<const uint8_t*>(source.data()), source.size()});
   if (!slot) return nullptr;
@@ -284,15 +284,16 @@ Enforcer::Slot* Enforcer::Find(std::string_view source, uint32_t* number) {
   return found == slots_.end() ? nullptr : &found->second;
 }
 
-void Enforcer::Deny(uint32_t number, Denial denial) {
-  const auto found = slots_.find(number);
-  if (found == slots_.end()) return;
-  Slot& slot = found->second;
+void Enforcer::Deny(Slot& slot, Denial denial) {
   denial.time_ms = clock_.UnixMillis();
-  Denial told = denial;
-  if (slot.denials.Add(std::move(denial), clock_.BootMicros()) && on_denial_) {
-    on_denial_(slot.sandbox, told);
+  if (slot.denials.Add(denial, clock_.BootMicros()) && on_denial_) {
+    on_denial_(slot.sandbox, denial);
   }
+}
+
+void Enforcer::Deny(std::string_view source, Denial denial) {
+  uint32_t number = 0;
+  if (Slot* slot = Find(source, &number); slot != nullptr) Deny(*slot, std::move(denial));
 }
 
 void Enforcer::OnPacket(const LoggedPacket& packet) {
@@ -307,7 +308,7 @@ void Enforcer::OnPacket(const LoggedPacket& packet) {
   denial.protocol = ProtocolName(packet.protocol);
   denial.reason = found->second.egress ? "policy" : "guarded address";
   denial.by_rules = true;
-  Deny(*number, std::move(denial));
+  Deny(found->second, std::move(denial));
 }
 
 }  // namespace atl::netpolicy

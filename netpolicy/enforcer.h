@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "netpolicy/conntrack.h"
@@ -67,8 +68,10 @@ class Enforcer final : public DnsGate {
   // Only those of `addresses` that the source may be led to.
   std::vector<IpAddress> Reachable(std::string_view source,
                                    const std::vector<IpAddress>& addresses) const;
-  // `hostname` and `address` may be empty.
-  void Deny(uint32_t slot, Denial denial);
+  // Whether a connection that carries no name may go to the address: by default, or because an
+  // allowed name has led to it.
+  bool AllowsUnnamed(std::string_view source, const IpAddress& address) const;
+  void Deny(std::string_view source, Denial denial);
   void OnPacket(const LoggedPacket& packet);
 
   Judgement Judge(std::string_view source, std::string_view name, uint16_t type) override;
@@ -87,9 +90,13 @@ class Enforcer final : public DnsGate {
     Denials denials;
   };
 
+  void Deny(Slot& slot, Denial denial);
   Result<Slot> Make(const SlotRequest& request) const;
   Result<std::shared_ptr<const Egress>> EgressFor(const std::optional<Policy>& policy) const;
-  Slot* Find(std::string_view source, uint32_t* number);
+  const Slot* Find(std::string_view source, uint32_t* number) const;
+  Slot* Find(std::string_view source, uint32_t* number) {
+    return const_cast<Slot*>(std::as_const(*this).Find(source, number));
+  }
   void JoinNetwork(Slot& slot, uint32_t number);
   Status Commit(NftTransaction& transaction) const { return transaction.Commit(nfnetlink_); }
   // True if no answer may hold the address: it is guarded, and no rule names it.

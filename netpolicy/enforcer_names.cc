@@ -56,14 +56,14 @@ bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
 
 std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const {
   uint32_t number = 0;
-  const Slot* slot = const_cast<Enforcer*>(this)->Find(source, &number);
+  const Slot* slot = Find(source, &number);
   return slot == nullptr ? nullptr : slot->egress;
 }
 
 std::vector<IpAddress> Enforcer::Reachable(std::string_view source,
                                            const std::vector<IpAddress>& addresses) const {
   uint32_t number = 0;
-  const Slot* slot = const_cast<Enforcer*>(this)->Find(source, &number);
+  const Slot* slot = Find(source, &number);
   std::vector<IpAddress> reachable;
   if (slot == nullptr) return reachable;
   std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(reachable),
@@ -71,9 +71,19 @@ std::vector<IpAddress> Enforcer::Reachable(std::string_view source,
   return reachable;
 }
 
-DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view name, uint16_t type) {
+bool Enforcer::AllowsUnnamed(std::string_view source, const IpAddress& address) const {
   uint32_t number = 0;
   const Slot* slot = Find(source, &number);
+  if (slot == nullptr || !slot->egress || IsBarred(*slot, address)) return false;
+  if (slot->egress->default_action() == Action::kAllow) return true;
+  const auto learned = slot->learned.entries().find({address, std::nullopt});
+  return learned != slot->learned.entries().end() &&
+         learned->second.expires_us > clock_.BootMicros();
+}
+
+DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view name, uint16_t type) {
+  uint32_t number = 0;
+  Slot* slot = Find(source, &number);
   if (slot == nullptr) {
     // Not a sandbox: a process of the host. A slot that nobody has claimed asks nothing.
     return {number == 0 ? Verdict::kForward : Verdict::kNxDomain, {}, false};
@@ -95,7 +105,7 @@ DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view nam
   if (slot->egress->JudgeName(name).allowed()) {
     return {Verdict::kForward, {}, slot->egress->default_action() == Action::kDeny};
   }
-  Deny(number, {.hostname = std::string(name), .protocol = "dns", .reason = "policy"});
+  Deny(*slot, {.hostname = std::string(name), .protocol = "dns", .reason = "policy"});
   return {Verdict::kNxDomain, {}, true};
 }
 
@@ -108,10 +118,10 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
   const auto barred = std::find_if(addresses.begin(), addresses.end(),
                                    [&](const IpAddress& a) { return IsBarred(*slot, a); });
   if (barred != addresses.end()) {
-    Deny(number, {.hostname = std::string(name),
-                  .address = barred->ToString(),
-                  .protocol = "dns",
-                  .reason = "private answer"});
+    Deny(*slot, {.hostname = std::string(name),
+                 .address = barred->ToString(),
+                 .protocol = "dns",
+                 .reason = "private answer"});
     return false;
   }
   if (!slot->egress) return true;
@@ -119,7 +129,7 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
     return slot->egress->DeniesName(alias);
   });
   if (denied != aliases.end()) {
-    Deny(number, {.hostname = *denied, .protocol = "dns", .reason = "alias"});
+    Deny(*slot, {.hostname = *denied, .protocol = "dns", .reason = "alias"});
     return false;
   }
   if (slot->egress->default_action() == Action::kAllow) return true;

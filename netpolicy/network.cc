@@ -21,7 +21,9 @@
 #include "netpolicy/netlink.h"
 #include "netpolicy/packet_log.h"
 #include "netpolicy/policy_sets.h"
+#include "netpolicy/proxy_judge.h"
 #include "netpolicy/ruleset.h"
+#include "netpolicy/splice_proxy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
@@ -91,6 +93,8 @@ class HostNetwork final : public Network {
   Status CutFlowsNow();
   void CutFlowsLater();
   void JudgeFlows(uint32_t slot);
+  template <typename F>
+  void ForEachAddress(uint32_t slot, const F& f);
   void SweepFlows();
   Status RemoveLinks(const std::vector<uint32_t>& slots);
 
@@ -105,6 +109,8 @@ class HostNetwork final : public Network {
   UniqueFd interfaces_;  // any socket, for SIOCGIFINDEX
   std::unique_ptr<Enforcer> enforcer_;
   std::unique_ptr<DnsForwarder> dns_;
+  std::unique_ptr<ProxyJudge> judge_;
+  std::unique_ptr<SpliceProxy> proxy_;
   std::unique_ptr<PacketLog> packet_log_;
 
   // Detached slots whose flows may still be there.
@@ -151,7 +157,13 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
   dns.upstreams = config.dns_upstreams;
   dns.listen.push_back(ToString(GatewayIpv4(config.instance)));
   if (network->ipv6_) dns.listen.push_back(ToString(GatewayIpv6(config.instance)));
+  SpliceProxy::Config proxy;
+  proxy.listen = dns.listen;
+  proxy.port = kProxyPort;
   ATOLL_ASSIGN(network->dns_, DnsForwarder::Open(std::move(dns)));
+  ATOLL_ASSIGN(network->proxy_, SpliceProxy::Open(std::move(proxy)));
+  network->judge_ = std::make_unique<ProxyJudge>(*network->enforcer_, *network->dns_,
+                                                 config.allow_unnamed);
   return std::unique_ptr<Network>(std::move(network));
 }
 
@@ -230,7 +242,8 @@ HostNetwork::~HostNetwork() {
 }
 
 Status HostNetwork::Start(Loop& loop) {
-  ATOLL_TRY(dns_->Start(loop));
+  ATOLL_TRY(dns_->Start(loop, enforcer_.get()));
+  ATOLL_TRY(proxy_->Start(loop, *judge_));
   packet_log_->Start(loop, [this](const LoggedPacket& packet) { enforcer_->OnPacket(packet); });
   loop_ = &loop;
   return {};
@@ -295,6 +308,15 @@ void HostNetwork::SweepFlows() {
       });
 }
 
+// The slot as name server and proxy see it.
+template <typename F>
+void HostNetwork::ForEachAddress(uint32_t slot, const F& f) {
+  const Ipv4Bytes ipv4 = SlotIpv4(instance_, slot);
+  const Ipv6Bytes ipv6 = SlotIpv6(instance_, slot);
+  f(std::string_view(reinterpret_cast<const char*>(ipv4.data()), ipv4.size()));
+  f(std::string_view(reinterpret_cast<const char*>(ipv6.data()), ipv6.size()));
+}
+
 Status HostNetwork::DetachSlot(uint32_t slot) {
   ATOLL_TRY(CheckSlot(slot));
   // Elements first: without them no packet of the slot can make a new flow.
@@ -307,6 +329,10 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
   // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
   // but must be gone before the next sandbox has it.
   ATOLL_TRY(enforcer_->Release(slot));
+  ForEachAddress(slot, [this](std::string_view source) {
+    dns_->Forget(source);
+    proxy_->Forget(source);
+  });
   unjudged_.erase(slot);
   uncut_.insert(slot);
   if (!loop_) return CutFlowsNow();
@@ -325,6 +351,7 @@ Status HostNetwork::CheckRequest(const SlotRequest& request) const {
 
 Status HostNetwork::SetPolicy(uint32_t slot, Policy policy) {
   ATOLL_TRY(enforcer_->SetPolicy(slot, std::move(policy)));
+  ForEachAddress(slot, [this](std::string_view source) { proxy_->Rejudge(source); });
   JudgeFlows(slot);
   return {};
 }
@@ -402,6 +429,8 @@ Status HostNetwork::RemoveAll() {
   // Links first: as long as one is there, so are the rules.
   ATOLL_ASSIGN(const std::vector<uint32_t> slots, ListSlotLinks(route_.get(), instance_));
   ATOLL_TRY(RemoveLinks(slots));
+  proxy_.reset();
+  judge_.reset();
   dns_.reset();
   NftTransaction table(TableName(instance_));
   table.DeleteTable();

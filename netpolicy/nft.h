@@ -121,12 +121,14 @@ class NftTransaction::Rule {
   Rule& InIn(const std::string& set);
   Rule& OutIn(const std::string& set);
   Rule& InNotIn(const std::string& set);
-  // (input interface, destination) is in the set; in a map: with this value.
+  // (input interface, destination) is in the set; in a map: with this value, 0 is any. (Kernel 6.1
+  // looks for nothing in a map without taking its value.)
   Rule& InDestinationIn(const std::string& set, bool ipv6, std::optional<uint32_t> value = {});
   // (input interface, protocol, destination port, destination) is in the set; `any_port`: the port
   // is taken for 0.
   Rule& InPortDestinationIn(const std::string& set, bool ipv6, bool any_port,
                             std::optional<uint32_t> value = {});
+  Rule& Mark(uint32_t mark);
   // The packet's mark becomes what the map holds for the input interface, if it holds it.
   Rule& MarkByIn(const std::string& map);
   // (mark, destination) is in the set. (Not the map's value directly: nft(8) 1.0.6 aborts when it
@@ -169,6 +171,7 @@ class NftTransaction::Rule {
   void Lookup(const std::string& set, uint32_t reg, bool inverted = false);
   void LookupValue(const std::string& map, uint32_t reg, uint32_t value_reg);
   void LookupOrCompare(const std::string& set, std::optional<uint32_t> value);
+  void SetMark(uint32_t reg);
   void Immediate(uint32_t reg, std::span<const uint8_t> bytes);
   void BitsSet(uint32_t key, uint32_t mask);
   template <typename F>

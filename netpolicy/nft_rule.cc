@@ -90,6 +90,7 @@ void NftTransaction::Rule::LookupValue(const std::string& map, uint32_t reg, uin
 void NftTransaction::Rule::LookupOrCompare(const std::string& set, std::optional<uint32_t> value) {
   if (!value) return Lookup(set, NFT_REG32_00);
   LookupValue(set, NFT_REG32_00, NFT_REG_1);
+  if (*value == 0) return;
   Compare(NFT_CMP_EQ, {reinterpret_cast<const uint8_t*>(&*value), sizeof *value});
 }
 
@@ -233,13 +234,23 @@ NftTransaction::Rule& NftTransaction::Rule::InPortDestinationIn(const std::strin
   return *this;
 }
 
+void NftTransaction::Rule::SetMark(uint32_t reg) {
+  Expression("meta", [&] {
+    batch_->PutBe32(NFTA_META_KEY, NFT_META_MARK);
+    batch_->PutBe32(NFTA_META_SREG, reg);
+  });
+}
+
+NftTransaction::Rule& NftTransaction::Rule::Mark(uint32_t mark) {
+  Immediate(NFT_REG_1, {reinterpret_cast<const uint8_t*>(&mark), sizeof mark});
+  SetMark(NFT_REG_1);
+  return *this;
+}
+
 NftTransaction::Rule& NftTransaction::Rule::MarkByIn(const std::string& map) {
   Meta(NFT_META_IIF, NFT_REG_1);
   LookupValue(map, NFT_REG_1, NFT_REG_1);
-  Expression("meta", [&] {
-    batch_->PutBe32(NFTA_META_KEY, NFT_META_MARK);
-    batch_->PutBe32(NFTA_META_SREG, NFT_REG_1);
-  });
+  SetMark(NFT_REG_1);
   return *this;
 }
 

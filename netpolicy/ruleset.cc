@@ -109,8 +109,7 @@ void AddPlaceRule(NftTransaction& t, const std::string& chain, const char* comme
   } else {
     rule.IsIpv4();
   }
-  std::optional<uint32_t> value;
-  if (said) value = static_cast<uint32_t>(*said);
+  const uint32_t value = said ? static_cast<uint32_t>(*said) : 0;
   if (place == Place::kAddress) {
     rule.InDestinationIn(ipv6 ? kAddressMap6 : kAddressMap4, ipv6, value);
   } else {
@@ -228,7 +227,7 @@ void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig
   t.AddRule("outbound", "open").Goto("unguarded");
 
   // Routes are chosen already, and the mark ends where the packet leaves this namespace.
-  t.AddRule("siblings", "no network").InNotIn(kNetworkMap).Goto("refuse");
+  t.AddRule("siblings", "no network").Mark(0).Continue();
   t.AddRule("siblings", "network").MarkByIn(kNetworkMap).Continue();
   t.AddRule("siblings", "member").IsIpv4().MarkDestinationIn(kMemberSet4, false).Goto("protocols");
   t.AddRule("siblings", "member").IsIpv6().MarkDestinationIn(kMemberSet6, true).Goto("protocols");

@@ -65,6 +65,7 @@ int Main(int argc, char** argv) {
   AddWatchVerbs(app, settings, &exit_code);
   AddCopyVerb(app, settings, &exit_code);
   AddImageVerbs(app, settings, &exit_code);
+  AddNetVerb(app, settings, &exit_code);
   AddVolumeVerbs(app, settings, &exit_code);
   AddDaemonVerbs(app, settings, &exit_code);
   AddCompletionVerb(app, &exit_code);

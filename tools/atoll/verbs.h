@@ -23,6 +23,7 @@ void AddExecVerb(CLI::App& app, const Settings& settings, const Words& command, 
 void AddSandboxVerbs(CLI::App& app, const Settings& settings, int* exit_code);
 void AddLifecycleVerbs(CLI::App& app, const Settings& settings, int* exit_code);
 void AddWatchVerbs(CLI::App& app, const Settings& settings, int* exit_code);
+void AddNetVerb(CLI::App& app, const Settings& settings, int* exit_code);
 void AddVolumeVerbs(CLI::App& app, const Settings& settings, int* exit_code);
 void AddCopyVerb(CLI::App& app, const Settings& settings, int* exit_code);
 void AddCompletionVerb(CLI::App& app, int* exit_code);

@@ -1,9 +1,11 @@
 // DNS messages for tests, written byte by byte: independent of the parser under test.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace atl::testing {
 
@@ -40,20 +42,50 @@ inline std::string DnsEdnsQueryFor(const std::string& name, unsigned id, unsigne
          std::string(1, '\0') + U16(41) + U16(udp_size) + U16(0) + U16(0) + U16(0);
 }
 
-// An answer with one A record; only for queries without EDNS.
-inline std::string DnsAnswerTo(const std::string& query, std::array<uint8_t, 4> address) {
-  std::string answer = query.substr(0, 2) + U16(0x8180) + U16(1) + U16(1) + U16(0) + U16(0);
-  answer += query.substr(12);
-  answer += U16(0xc00c) + U16(1) + U16(1) + U16(0) + U16(60) + U16(4);
-  for (const uint8_t byte : address) answer += static_cast<char>(byte);
-  return answer;
+// Name, type and class of a query.
+inline std::string DnsQuestionOf(const std::string& query) {
+  return query.substr(12, query.find('\0', 12) + 5 - 12);
+}
+
+// A record of the class IN.
+inline std::string DnsRecordBytes(const std::string& name_bytes, unsigned type, uint32_t ttl,
+                                  const std::string& data) {
+  return name_bytes + U16(type) + U16(1) + U16(ttl >> 16) + U16(ttl) +
+         U16(static_cast<unsigned>(data.size())) + data;
+}
+
+// The answer and authority sections as given.
+inline std::string DnsRecordsTo(const std::string& query, const std::vector<std::string>& answers,
+                                const std::vector<std::string>& authorities = {},
+                                unsigned flags = 0x8180) {
+  std::string message =
+      query.substr(0, 2) + U16(flags) + U16(1) + U16(static_cast<unsigned>(answers.size())) +
+      U16(static_cast<unsigned>(authorities.size())) + U16(0) + DnsQuestionOf(query);
+  for (const std::string& record : answers) message += record;
+  for (const std::string& record : authorities) message += record;
+  return message;
+}
+
+// An answer with one A record, without EDNS.
+inline std::string DnsAnswerTo(const std::string& query, std::array<uint8_t, 4> address,
+                               uint32_t ttl = 60) {
+  return DnsRecordsTo(
+      query, {DnsRecordBytes(U16(0xc00c), 1, ttl, std::string(address.begin(), address.end()))});
 }
 
 // An answer without records.
 inline std::string DnsEmptyAnswerTo(const std::string& query, unsigned flags) {
-  const size_t question_end = query.find('\0', 12) + 5;
-  return query.substr(0, 2) + U16(flags) + U16(1) + U16(0) + U16(0) + U16(0) +
-         query.substr(12, question_end - 12);
+  return DnsRecordsTo(query, {}, {}, flags);
+}
+
+// What a resolver of ours puts behind an answer to a query with EDNS.
+inline std::string DnsOptBytes(unsigned flags = 0) {
+  return std::string(1, '\0') + U16(41) + U16(1232) + U16(0) + U16(flags) + U16(0);
+}
+
+inline std::string DnsSoaData(const std::string& zone, uint32_t minimum) {
+  return DnsName("ns." + zone) + DnsName("root." + zone) + U16(0) + U16(1) + U16(0) + U16(7200) +
+         U16(0) + U16(3600) + U16(0) + U16(60000) + U16(minimum >> 16) + U16(minimum);
 }
 
 inline std::string DnsFramed(const std::string& message) {

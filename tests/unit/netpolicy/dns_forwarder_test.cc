@@ -1,143 +1,13 @@
 #include "netpolicy/dns_forwarder.h"
 
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <set>
 
-#include "tests/unit/netpolicy/dns_bytes.h"
-#include "tests/unit/netpolicy/test_loop.h"
+#include "tests/unit/netpolicy/dns_fixture.h"
 
 namespace atl::netpolicy {
 namespace {
 
-using namespace atl::testing;  // NOLINT(google-build-using-namespace): the byte builders
-
-constexpr std::array<uint8_t, 4> kAddress{192, 0, 2, 80};
-
-// An address that no other socket of this machine uses: a UDP port that is free on 127.0.0.1 need
-// not be free for TCP.
-std::string OwnLoopback() {
-  static int count = 0;
-  const int pid = ::getpid();
-  return "127." + std::to_string(64 + ++count % 64) + "." + std::to_string(pid >> 8 & 0xff) + "." +
-         std::to_string(pid & 0xff);
-}
-
-Endpoint Local(const UniqueFd& fd) {
-  Endpoint endpoint;
-  EXPECT_EQ(::getsockname(fd.get(), endpoint.get(), &endpoint.size), 0);
-  return endpoint;
-}
-
-UniqueFd Bound(int type, const Endpoint& endpoint) {
-  UniqueFd fd(::socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  EXPECT_EQ(::bind(fd.get(), endpoint.get(), endpoint.size), 0);
-  return fd;
-}
-
-std::string Read(int fd) {
-  char buffer[70000];
-  const ssize_t n = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
-  return n > 0 ? std::string(buffer, static_cast<size_t>(n)) : "";
-}
-
-// A name server on loopback whose answers the test decides. UDP and TCP on the same port.
-struct Upstream {
-  Upstream() {
-    udp = Bound(SOCK_DGRAM, *ParseEndpoint(OwnLoopback(), 0));
-    tcp = Bound(SOCK_STREAM, Local(udp));
-    EXPECT_EQ(::listen(tcp.get(), 8), 0);
-  }
-  std::string name() const { return Local(udp).ToString(); }
-  void Serve(TestLoop& loop) {
-    loop.WatchReadable(udp.get(), [this] {
-      char buffer[2048];
-      Endpoint from;
-      const ssize_t n = ::recvfrom(udp.get(), buffer, sizeof buffer, 0, from.get(), &from.size);
-      ASSERT_GT(n, 0);
-      queries.emplace_back(buffer, static_cast<size_t>(n));
-      sources.push_back(from.ToString());
-      for (const std::string& answer : answers(queries.back())) {
-        ::sendto(udp.get(), answer.data(), answer.size(), 0, from.get(), from.size);
-      }
-    });
-    loop.WatchReadable(tcp.get(), [this, &loop] {
-      connection.reset(::accept4(tcp.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      ASSERT_TRUE(connection.valid());
-      if (connection_watch != 0) loop.Unwatch(connection_watch);
-      connection_watch = loop.WatchReadable(connection.get(), [this, &loop] {
-        const int fd = connection.get();
-        const std::string query = Read(fd);
-        if (query.empty()) return loop.Unwatch(std::exchange(connection_watch, 0));
-        const std::string answer = DnsFramed(tcp_answer(query.substr(2)));
-        // In two pieces.
-        ::send(fd, answer.data(), 1, 0);
-        ::send(fd, answer.data() + 1, answer.size() - 1, 0);
-      });
-    });
-  }
-
-  UniqueFd udp, tcp, connection;
-  Loop::Id connection_watch = 0;
-  std::vector<std::string> queries, sources;
-  std::function<std::vector<std::string>(const std::string&)> answers =
-      [](const std::string& query) -> std::vector<std::string> {
-    return {DnsAnswerTo(query, kAddress)};
-  };
-  std::function<std::string(const std::string&)> tcp_answer = [](const std::string& query) {
-    return DnsAnswerTo(query, kAddress);
-  };
-};
-
-class DnsForwarderTest : public ::testing::Test {
- protected:
-  void Open(std::vector<std::string> upstreams, DnsForwarder::Limits limits = {}) {
-    DnsForwarder::Config config;
-    config.listen = {OwnLoopback()};
-    config.port = 0;
-    config.upstreams = std::move(upstreams);
-    config.resolv_conf = "/nonexistent";
-    config.limits = limits;
-    auto opened = DnsForwarder::Open(std::move(config));
-    ASSERT_TRUE(opened.has_value()) << opened.error().message();
-    forwarder = std::move(*opened);
-    ASSERT_TRUE(forwarder->Start(loop).has_value());
-  }
-  UniqueFd Client(int type) {
-    UniqueFd fd(::socket(AF_INET, type | SOCK_CLOEXEC, 0));
-    const Endpoint& to = forwarder->endpoints()[0];
-    EXPECT_EQ(::connect(fd.get(), to.get(), to.size), 0);
-    return fd;
-  }
-  bool Readable(const UniqueFd& fd) {
-    pollfd poll{fd.get(), POLLIN, 0};
-    return ::poll(&poll, 1, 0) == 1;
-  }
-  void Send(const UniqueFd& fd, const std::string& bytes) {
-    EXPECT_EQ(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-  }
-  std::string Answer(const UniqueFd& fd) {
-    EXPECT_TRUE(loop.RunUntil([&] { return Readable(fd); }));
-    return Readable(fd) ? Read(fd.get()) : "";
-  }
-  std::string Ask(const std::string& query) {
-    const UniqueFd client = Client(SOCK_DGRAM);
-    Send(client, query);
-    return Answer(client);
-  }
-  std::string AskTcp(const std::string& query) {
-    const UniqueFd client = Client(SOCK_STREAM);
-    Send(client, DnsFramed(query));
-    return Answer(client);
-  }
-
-  TestLoop loop;
-  std::unique_ptr<DnsForwarder> forwarder;
-};
+using namespace atl::testing;  // NOLINT(google-build-using-namespace): the fixture
 
 TEST_F(DnsForwarderTest, PassesQuestionsAndAnswers) {
   Upstream upstream;
@@ -153,7 +23,7 @@ TEST_F(DnsForwarderTest, AsksWithFreshIdsAndPorts) {
   upstream.Serve(loop);
   Open({upstream.name()});
   std::set<std::string> ids, sources;
-  for (int i = 0; i < 16; ++i) Ask(DnsQueryFor("example.com", 4711));
+  for (int i = 0; i < 16; ++i) Ask(DnsQueryFor(std::to_string(i) + ".example.com", 4711));
   for (const std::string& query : upstream.queries) ids.insert(query.substr(0, 2));
   sources.insert(upstream.sources.begin(), upstream.sources.end());
   EXPECT_GT(ids.size(), 12U);
@@ -167,10 +37,12 @@ TEST_F(DnsForwarderTest, TakesOnlyTheAnswerToItsQuestion) {
     wrong_id[0] = static_cast<char>(wrong_id[0] ^ 1);
     std::string wrong_name = DnsAnswerTo(query, {6, 6, 6, 6});
     wrong_name[13] = 'f';
+    std::string wrong_type = DnsAnswerTo(query, {6, 6, 6, 6});
+    wrong_type[query.find('\0', 12) + 2] = 28;
     std::string no_response = DnsAnswerTo(query, {6, 6, 6, 6});
     no_response[2] = 1;
     const std::string good = DnsAnswerTo(query, kAddress);
-    return {wrong_id, wrong_name, no_response, good.substr(0, 20), "", good};
+    return {wrong_id, wrong_name, wrong_type, no_response, good.substr(0, 20), "", good};
   };
   upstream.Serve(loop);
   Open({upstream.name()});
@@ -240,34 +112,84 @@ TEST_F(DnsForwarderTest, FailsWithoutUpstreams) {
   EXPECT_EQ(Ask(query), DnsEmptyAnswerTo(query, 0x8182));
 }
 
-TEST_F(DnsForwarderTest, FetchesTruncatedAnswersOverTcpForTcpClients) {
+TEST_F(DnsForwarderTest, FetchesTruncatedAnswersOverTcp) {
   Upstream upstream;
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
     return {DnsEmptyAnswerTo(query, 0x8380)};
   };
   upstream.Serve(loop);
   Open({upstream.name()});
+  const std::string one = DnsQueryFor("one.example", 1), two = DnsQueryFor("two.example", 2);
+  EXPECT_EQ(Ask(one), DnsAnswerTo(one, kAddress));
+  EXPECT_EQ(AskTcp(two), DnsFramed(DnsAnswerTo(two, kAddress)));
+}
+
+TEST_F(DnsForwarderTest, SaysSoWhenNoWholeAnswerCanBeHad) {
+  Upstream upstream;
+  upstream.answers = [](const std::string& query) -> std::vector<std::string> {
+    // What is there of a truncated answer is not used.
+    std::string answer = DnsAnswerTo(query, {6, 6, 6, 6});
+    answer[2] = static_cast<char>(0x83);
+    return {answer};
+  };
+  upstream.Serve(loop);
+  upstream.tcp_answer = [](const std::string&) { return "no answer"; };
+  Open({upstream.name()});
+  const std::string query = DnsQueryFor("example.com", 1);
+  EXPECT_EQ(Ask(query), DnsEmptyAnswerTo(query, 0x8380));
+  EXPECT_EQ(AskTcp(query), DnsFramed(DnsEmptyAnswerTo(query, 0x8182)));
+}
+
+// The whole message that leaves is known: nothing of a client's but the name gets out.
+TEST_F(DnsForwarderTest, WritesQueriesAnew) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  const std::string option = U16(8) + U16(4) + "leak", cookie = U16(10) + U16(8) + "12345678";
+  const std::string options = option + cookie;
+  const std::string asked = DnsHeaderBytes(1, 0x0070, 1, 0, 0, 1) + DnsName("LeAk.Example") +
+                            U16(1) + U16(1) + std::string(1, '\0') + U16(41) + U16(4096) + U16(0) +
+                            U16(0x8abc) + U16(static_cast<unsigned>(options.size())) + options;
+  const std::string answer = Ask(asked);
+  ASSERT_EQ(upstream.queries.size(), 1U);
+  EXPECT_EQ(upstream.queries[0].substr(2),
+            (DnsHeaderBytes(0, 0x0110, 1, 0, 0, 1) + DnsName("leak.example") + U16(1) + U16(1) +
+             DnsOptBytes(0x8000))
+                .substr(2));
+  std::string expected = DnsAnswerTo(asked, kAddress) + DnsOptBytes(0x8000);
+  expected.replace(0, 12, DnsHeaderBytes(1, 0x8090, 1, 1, 0, 1));
+  EXPECT_EQ(answer, expected) << "the name in the letters of the question, no option";
+}
+
+TEST_F(DnsForwarderTest, AsksWithoutEdnsWhoDoesNotKnowIt) {
+  Upstream upstream;
+  upstream.answers = [](const std::string& query) -> std::vector<std::string> {
+    if (query[11] != 0)
+      return {DnsHeaderBytes(0, 0x8181, 1).replace(0, 2, query.substr(0, 2)) +
+              DnsQuestionOf(query)};
+    return {DnsAnswerTo(query, kAddress)};
+  };
+  upstream.Serve(loop);
+  Open({upstream.name()});
   const std::string query = DnsQueryFor("example.com", 4711);
-  EXPECT_EQ(Ask(query), DnsEmptyAnswerTo(query, 0x8380)) << "over UDP: the client asks again";
-  EXPECT_EQ(AskTcp(query), DnsFramed(DnsAnswerTo(query, kAddress)));
+  EXPECT_EQ(Ask(query), DnsAnswerTo(query, kAddress));
+  EXPECT_EQ(upstream.queries.size(), 2U);
 }
 
 TEST_F(DnsForwarderTest, TruncatesWhatAClientCannotTake) {
   Upstream upstream;
   // 40 A records: more than 512 bytes, although nobody asked for so much.
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
-    std::string answer =
-        query.substr(0, 2) + U16(0x8180) + U16(1) + U16(40) + U16(0) + U16(0) + query.substr(12);
-    for (int i = 0; i < 40; ++i) {
-      answer += U16(0xc00c) + U16(1) + U16(1) + U16(0) + U16(60) + U16(4) + "abcd";
-    }
-    return {answer};
+    return {DnsRecordsTo(query,
+                         std::vector<std::string>(40, DnsRecordBytes(U16(0xc00c), 1, 60, "abcd")))};
   };
   upstream.Serve(loop);
   Open({upstream.name()});
   const std::string query = DnsQueryFor("example.com", 4711);
   EXPECT_EQ(Ask(query), DnsEmptyAnswerTo(query, 0x8380));
   EXPECT_EQ(AskTcp(query).size(), query.size() + 40 * 16 + 2);
+  const std::string edns = DnsEdnsQueryFor("example.com", 4711, 1232);
+  EXPECT_EQ(Ask(edns).size(), edns.size() + 40 * 16);
 }
 
 TEST_F(DnsForwarderTest, AnswersBadQueriesItself) {
@@ -288,11 +210,12 @@ TEST_F(DnsForwarderTest, LimitsQueriesOfOneSource) {
   silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
   silent.Serve(loop);
   DnsForwarder::Limits limits;
-  limits.queries_per_source = 3;
+  limits.source.queries = 3;
   Open({silent.name()}, limits);
   const UniqueFd client = Client(SOCK_DGRAM);
-  for (unsigned id = 1; id <= 4; ++id) Send(client, DnsQueryFor("example.com", id));
-  EXPECT_EQ(Answer(client), DnsEmptyAnswerTo(DnsQueryFor("example.com", 4), 0x8182));
+  const auto query = [](unsigned id) { return DnsQueryFor(std::to_string(id) + ".example", id); };
+  for (unsigned id = 1; id <= 4; ++id) Send(client, query(id));
+  EXPECT_EQ(Answer(client), DnsEmptyAnswerTo(query(4), 0x8182));
   loop.RunUntil([&] { return silent.queries.size() >= 3; });
   EXPECT_EQ(silent.queries.size(), 3U);
 }
@@ -313,7 +236,7 @@ TEST_F(DnsForwarderTest, LimitsConnectionsOfOneSource) {
   Upstream upstream;
   upstream.Serve(loop);
   DnsForwarder::Limits limits;
-  limits.tcp_clients_per_source = 2;
+  limits.source.connections = 2;
   Open({upstream.name()}, limits);
   const UniqueFd a = Client(SOCK_STREAM), b = Client(SOCK_STREAM), c = Client(SOCK_STREAM);
   EXPECT_TRUE(loop.RunUntil([&] { return Readable(c); }));
@@ -371,9 +294,7 @@ TEST_F(DnsForwarderTest, AnswersSeveralQueriesOnOneConnection) {
 TEST_F(DnsForwarderTest, ClosesConnectionsThatDoNotRead) {
   Upstream upstream;
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
-    return {query.substr(0, 2) + U16(0x8180) + U16(1) + U16(1) + U16(0) + U16(0) +
-            query.substr(12) + U16(0xc00c) + U16(16) + U16(1) + U16(0) + U16(60) + U16(8000) +
-            std::string(8000, 'x')};
+    return {DnsRecordsTo(query, {DnsRecordBytes(U16(0xc00c), 16, 0, std::string(8000, 'x'))})};
   };
   upstream.Serve(loop);
   Open({upstream.name()});
@@ -388,7 +309,7 @@ TEST_F(DnsForwarderTest, ClosesConnectionsThatDoNotRead) {
   };
   size_t asked = 0;
   for (; asked < 100 && !gone(); ++asked) {
-    const std::string query = DnsFramed(DnsQueryFor("example.com", 1));
+    const std::string query = DnsFramed(DnsQueryFor(std::to_string(asked), 1, 16));
     (void)::send(client.get(), query.data(), query.size(), MSG_NOSIGNAL);
     loop.RunUntil([&] { return upstream.queries.size() > asked || gone(); }, 1000);
   }
@@ -402,7 +323,7 @@ TEST_F(DnsForwarderTest, LeavesNothingOnTheLoop) {
   Open({silent.name()});
   const UniqueFd udp = Client(SOCK_DGRAM), tcp = Client(SOCK_STREAM);
   Send(udp, DnsQueryFor("example.com", 1));
-  Send(tcp, DnsFramed(DnsQueryFor("example.com", 2)));
+  Send(tcp, DnsFramed(DnsQueryFor("example.org", 2)));
   EXPECT_TRUE(loop.RunUntil([&] { return loop.timer_count() >= 5; }));
   forwarder.reset();
   EXPECT_EQ(loop.watch_count(), 0U);

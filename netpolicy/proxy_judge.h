@@ -1,0 +1,51 @@
+// The splice proxy's gate: policies by way of the enforcer, addresses by way of the name server.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "netpolicy/dns_forwarder.h"
+#include "netpolicy/enforcer.h"
+#include "netpolicy/proxy_gate.h"
+
+namespace atl::netpolicy {
+
+class ProxyJudge final : public ProxyGate {
+ public:
+  // Both are borrowed.
+  ProxyJudge(Enforcer& enforcer, DnsForwarder& names, bool allow_unnamed)
+      : enforcer_(enforcer), names_(names), allow_unnamed_(allow_unnamed) {}
+  ProxyJudge(const ProxyJudge&) = delete;
+  ProxyJudge& operator=(const ProxyJudge&) = delete;
+
+  bool Allows(std::string_view source, std::string_view name, uint16_t port) override;
+  bool AllowsUnnamed(std::string_view) override { return allow_unnamed_; }
+  bool AllowsAddress(std::string_view source, const Endpoint& original) override;
+  void Denied(std::string_view source, const Endpoint& original, std::string_view name,
+              const char* reason) override;
+  Id Resolve(std::string_view source, std::string_view name, OnResolved done) override;
+  void CancelResolve(Id id) override;
+
+ private:
+  // Two questions, one for each family.
+  struct Lookup {
+    std::string source;
+    OnResolved done;
+    DnsResolver::Id asked[2] = {};
+    int open = 2;
+    std::vector<IpAddress> addresses;
+  };
+  void Answered(Id id, const std::vector<IpAddress>& addresses);
+
+  Enforcer& enforcer_;
+  DnsForwarder& names_;
+  const bool allow_unnamed_;
+  std::unordered_map<Id, Lookup> lookups_;
+  Id next_id_ = 1;
+};
+
+}  // namespace atl::netpolicy

@@ -1,0 +1,198 @@
+// The cache and the exchanges behind it, as the forwarder and its owner use them.
+#include "netpolicy/dns_resolver.h"
+
+#include "tests/unit/netpolicy/dns_fixture.h"
+
+namespace atl::testing {
+namespace {
+
+using netpolicy::IpAddress;
+
+class DnsResolverTest : public DnsForwarderTest {
+ protected:
+  struct Result {
+    std::vector<std::string> addresses;
+    uint32_t ttl = 0;
+    int calls = 0;
+  };
+  auto Into(Result& result) {
+    return [&result](const std::vector<IpAddress>& addresses, uint32_t ttl) {
+      for (const IpAddress& address : addresses) {
+        result.addresses.emplace_back(address.span().begin(), address.span().end());
+      }
+      result.ttl = ttl;
+      ++result.calls;
+    };
+  }
+  Result Resolve(const std::string& name, uint16_t type = 1) {
+    Result result;
+    forwarder->Resolve(name, type, Into(result));
+    EXPECT_EQ(result.calls, 0) << "never at once";
+    EXPECT_TRUE(loop.RunUntil([&] { return result.calls > 0; }));
+    return result;
+  }
+  const std::string upstreams_address{kAddress.begin(), kAddress.end()};
+};
+
+TEST_F(DnsResolverTest, AnswersFromTheCacheAsLongAsItMay) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  const std::string query = DnsQueryFor("example.com", 1), other = DnsQueryFor("EXAMPLE.com", 2);
+  EXPECT_EQ(Ask(query), DnsAnswerTo(query, kAddress));
+  clock.Advance(59);
+  EXPECT_EQ(Ask(other), DnsAnswerTo(other, kAddress, 1)) << "own id, own letters, the rest of 60";
+  EXPECT_EQ(AskTcp(other), DnsFramed(DnsAnswerTo(other, kAddress, 1)));
+  EXPECT_EQ(upstream.queries.size(), 1U);
+  clock.Advance(1);
+  EXPECT_EQ(Ask(other), DnsAnswerTo(other, kAddress));
+  EXPECT_EQ(upstream.queries.size(), 2U);
+}
+
+TEST_F(DnsResolverTest, DoesNotKeepWhatHasNoTtlOrFailed) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  const std::string query = DnsQueryFor("example.com", 1);
+  upstream.answers = [](const std::string& q) -> std::vector<std::string> {
+    return {DnsAnswerTo(q, kAddress, 0)};
+  };
+  EXPECT_EQ(Ask(query), DnsAnswerTo(query, kAddress, 0));
+  upstream.answers = [](const std::string& q) -> std::vector<std::string> {
+    return {DnsEmptyAnswerTo(q, 0x8182)};
+  };
+  EXPECT_EQ(Ask(query), DnsEmptyAnswerTo(query, 0x8182));
+  EXPECT_EQ(Ask(query), DnsEmptyAnswerTo(query, 0x8182));
+  EXPECT_EQ(upstream.queries.size(), 3U);
+}
+
+TEST_F(DnsResolverTest, KeepsThatANameDoesNotExist) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  upstream.answers = [](const std::string& q) -> std::vector<std::string> {
+    const std::string soa = DnsRecordBytes(U16(0xc00c), 6, 900, DnsSoaData("nowhere", 30));
+    return {DnsRecordsTo(q, {}, {soa}, 0x8183)};
+  };
+  const std::string query = DnsQueryFor("nowhere", 1);
+  Ask(query);
+  clock.Advance(10);
+  EXPECT_EQ(Ask(query),
+            DnsRecordsTo(query, {}, {DnsRecordBytes(U16(0xc00c), 6, 20, DnsSoaData("nowhere", 30))},
+                         0x8183));
+  EXPECT_EQ(upstream.queries.size(), 1U);
+  clock.Advance(20);
+  Ask(query);
+  EXPECT_EQ(upstream.queries.size(), 2U);
+}
+
+TEST_F(DnsResolverTest, ResolvesForTheDaemonWithoutAskingTheGate) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  FakeGate gate;
+  gate.otherwise.verdict = DnsGate::Verdict::kNxDomain;
+  Open({upstream.name()}, {}, &gate);
+  Result result = Resolve("example.com");
+  EXPECT_EQ(result.addresses, std::vector{upstreams_address});
+  EXPECT_EQ(result.ttl, 60U);
+  clock.Advance(50);
+  result = Resolve("Example.com");
+  EXPECT_EQ(result.ttl, 10U);
+  EXPECT_EQ(upstream.queries.size(), 1U);
+  EXPECT_TRUE(gate.judged.empty());
+  EXPECT_TRUE(gate.learned.empty());
+}
+
+TEST_F(DnsResolverTest, ResolvesToNothingWhenItFails) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  upstream.answers = [](const std::string& query) -> std::vector<std::string> {
+    return {DnsRecordsTo(query, {DnsRecordBytes(DnsName("x.example"), 1, 60, "abcd")})};
+  };
+  Open({upstream.name()});
+  EXPECT_TRUE(Resolve("malformed.example").addresses.empty());
+  EXPECT_TRUE(Resolve("no name").addresses.empty());
+  EXPECT_EQ(upstream.queries.size(), 1U);
+  Open({});
+  EXPECT_TRUE(Resolve("nobody.example").addresses.empty());
+}
+
+TEST_F(DnsResolverTest, ResolvingHasALimit) {
+  Upstream silent;
+  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  silent.Serve(loop);
+  DnsForwarder::Limits limits;
+  limits.queries = 1;
+  limits.resolves = 1;
+  Open({silent.name()}, limits);
+  Result one, two, same, three;
+  forwarder->Resolve("one.example", 1, Into(one));
+  forwarder->Resolve("two.example", 1, Into(two));
+  forwarder->Resolve("two.example", 1, Into(same));
+  forwarder->Resolve("three.example", 1, Into(three));
+  EXPECT_TRUE(loop.RunUntil([&] { return three.calls == 1; }));
+  EXPECT_EQ(one.calls + two.calls + same.calls, 0);
+}
+
+TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
+  Upstream upstream;
+  upstream.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  Result one, two, three;
+  const auto first = forwarder->Resolve("example.com", 1, Into(one));
+  netpolicy::DnsResolver::Id third = 0;
+  forwarder->Resolve("example.com", 1, [&](const auto& addresses, uint32_t ttl) {
+    Into(two)(addresses, ttl);
+    forwarder->CancelResolve(third);
+    // The exchange is over: this is a new one, or the cache.
+    forwarder->Resolve("example.com", 1, Into(two));
+  });
+  third = forwarder->Resolve("example.com", 1, Into(three));
+  EXPECT_TRUE(loop.RunUntil([&] { return !upstream.queries.empty(); }));
+  forwarder->CancelResolve(first);
+  forwarder->CancelResolve(first);
+  const std::string answer = DnsAnswerTo(upstream.queries[0], kAddress);
+  const Endpoint to = *ParseEndpoint(upstream.sources[0], 0);
+  ::sendto(upstream.udp.get(), answer.data(), answer.size(), 0, to.get(), to.size);
+  EXPECT_TRUE(loop.RunUntil([&] { return two.calls == 2; }));
+  EXPECT_EQ(one.calls, 0);
+  EXPECT_EQ(three.calls, 0);
+  // One that was about to be answered from the cache.
+  const auto soon = forwarder->Resolve("example.com", 1, Into(one));
+  forwarder->CancelResolve(soon);
+  Resolve("example.com");
+  EXPECT_EQ(one.calls, 0);
+}
+
+TEST_F(DnsResolverTest, AnExchangeEndsWithTheLastWhoWaits) {
+  Upstream silent;
+  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  Open({silent.name()});
+  const size_t watches = loop.watch_count(), timers = loop.timer_count();
+  Result result;
+  const auto one = forwarder->Resolve("example.com", 1, Into(result));
+  const auto two = forwarder->Resolve("example.com", 1, Into(result));
+  EXPECT_EQ(loop.watch_count(), watches + 1) << "one exchange";
+  forwarder->CancelResolve(one);
+  EXPECT_EQ(loop.watch_count(), watches + 1);
+  forwarder->CancelResolve(two);
+  EXPECT_EQ(loop.watch_count(), watches);
+  EXPECT_EQ(loop.timer_count(), timers);
+}
+
+TEST_F(DnsResolverTest, LeavesNothingOnTheLoop) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  Resolve("example.com");
+  Result cached, asked;
+  forwarder->Resolve("example.com", 1, Into(cached));
+  forwarder->Resolve("example.org", 1, Into(asked));
+  forwarder.reset();
+  EXPECT_EQ(loop.watch_count(), 2U) << "the upstream's own";
+  EXPECT_EQ(loop.timer_count(), 0U);
+}
+
+}  // namespace
+}  // namespace atl::testing
