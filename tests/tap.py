@@ -53,7 +53,8 @@ class TapResult(unittest.TestResult):
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err:
-            self._failed(subtest, (self.errors + self.failures)[-1][1])
+            failed = issubclass(err[0], test.failureException)
+            self._failed(subtest, (self.failures if failed else self.errors)[-1][1])
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)

@@ -78,7 +78,9 @@ class WebAnswer:
         self.word, self.data = outcome
         head, _, self.text = self.data.decode('latin-1').partition('\r\n\r\n')
         self.status = int(head.split()[1]) if head.startswith('HTTP/1.') else None
-        self.served = json.loads(self.text) if self.text.startswith('{"method"') else None
+        # Of the first answer, if there are more.
+        self.served = (json.JSONDecoder().raw_decode(self.text)[0]
+                       if self.text.startswith('{"method"') else None)
 
     def __repr__(self):
         return f'{self.word} {self.data[:400]}'

@@ -294,7 +294,7 @@ class Certificates:
         return context
 
     def _choose(self, connection, name, _):
-        connection.context = self.contexts.get(name, self.default)
+        connection.context = self.contexts.get((name or '').lower(), self.default)
         connection.server_name = name
 
     def serve(self, peer):

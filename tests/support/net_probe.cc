@@ -206,7 +206,7 @@ Outcome Talk(int fd, const Action& action, bool stream) {
   std::string to_send = action.Payload(), then = action.Bytes("then"), received;
   const auto split = static_cast<size_t>(action.Number("split", 0));
   const bool all = action.Number("all", 0) != 0;
-  const auto want = static_cast<size_t>(action.Number("want", 1));
+  auto want = static_cast<size_t>(action.Number("want", 1));
   size_t sent = 0;
   int64_t deadline = NowMs() + action.wait();
   while (all || received.size() < want || !then.empty()) {
@@ -234,6 +234,7 @@ Outcome Talk(int fd, const Action& action, bool stream) {
       to_send.append(then);
       then.clear();
       received.append("\n--\n");
+      want = received.size() + 1;
     }
   }
   return {"ok", received};
