@@ -380,10 +380,10 @@ class Others(HostAttack):
         tunnel.message('connected')
         kept = self.daemon.connection()
         self.assertEqual(self.ask(old.base + '/ping', old.headers, connection=kept).status, 200)
+        was = self.address(old)
         self.daemon.delete(old.id)
-        after = [Box(self.daemon, self.image) for _ in range(8)]
-        for box in after:
-            self.addCleanup(self.daemon.delete, box.id)
+        heir = until(lambda: self.has_address(was), 60 * SLOWNESS, f'{was} has a new owner')
+        self.addCleanup(self.daemon.delete, heir.id)
         with self.assertRaises((EOFError, ConnectionError)):
             while True:
                 tunnel.frame()
@@ -391,10 +391,24 @@ class Others(HostAttack):
                            ('/ping', {INGRESS: f'{old.id}-44772'}), (signed + '/ping', {})):
             for connection in (None, kept):
                 answer = self.ask(path, {**old.headers, **more}, connection=connection)
-                self.assertEqual(answer.status, 404, path)
-        for box in after:
-            self.assertNotEqual(box.id, old.id)
-            self.assertEqual(box.call('GET', '/ping', headers=old.headers).status, 401)
+                self.assertEqual((answer.status, json.loads(answer.text)['code']),
+                                 (410, 'SANDBOX::GONE'), path)
+        self.assertNotEqual(heir.id, old.id)
+        self.assertEqual(heir.call('GET', '/ping', headers=old.headers).status, 401)
+        self.assertEqual(self.ask(signed.replace(old.id, heir.id) + '/ping').status, 401)
+        self.assertEqual(heir.out('ls /tmp'), '')
+
+    @staticmethod
+    def address(box):
+        return box.out("ip -4 addr show | awk '/inet / && !/127.0/ {print $2}'")
+
+    def has_address(self, address):
+        """A new sandbox, if it has the slot that gives it this address."""
+        box = Box(self.daemon, self.image)
+        if self.address(box) == address:
+            return box
+        self.daemon.delete(box.id)
+        return None
 
 
 class Floods(HostAttack):
