@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "netpolicy/conntrack.h"
+#include "netpolicy/guards.h"
 #include "netpolicy/netlink.h"
 #include "netpolicy/network.h"
 #include "netpolicy/nft.h"
@@ -75,7 +76,11 @@ void InstallTable(benchmark::State& state) {
   const UniqueFd socket = Must(OpenNetlink(NETLINK_NETFILTER));
   for (auto _ : state) {
     NftTransaction table(TableName(7));
-    AddRuleset(table, 7);
+    AddRuleset(table, {.instance = 7,
+                       .guarded = DefaultPrivate(),
+                       .proxy_port = 1,
+                       .log_group = 1,
+                       .max_connections = 1});
     Must(table.Commit(socket.get()));
   }
 }
@@ -84,7 +89,9 @@ BENCHMARK(InstallTable)->Iterations(100)->Unit(benchmark::kMicrosecond);
 void CutFlowsOfEmptyTable(benchmark::State& state) {
   TheNetwork();
   const UniqueFd socket = Must(OpenNetlink(NETLINK_NETFILTER));
-  for (auto _ : state) benchmark::DoNotOptimize(Must(CutFlows(socket.get(), 7, {1})));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        Must(CutFlows(socket.get(), 7, [](const Flow& flow) { return flow.slot == 1; })));
 }
 BENCHMARK(CutFlowsOfEmptyTable)->Iterations(20)->Unit(benchmark::kMicrosecond);
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "netpolicy/network.h"
@@ -39,6 +40,25 @@ Ipv4Bytes GatewayIpv4(uint32_t instance) {
 
 Ipv6Bytes GatewayIpv6(uint32_t instance) {
   return Ipv6With(instance, 0xffff);
+}
+
+std::optional<uint32_t> SlotOfAddress(uint32_t instance, std::span<const uint8_t> address) {
+  if (address.size() != 4 && address.size() != 16) return std::nullopt;
+  const uint32_t slot =
+      static_cast<uint32_t>(address[address.size() - 2]) << 8 | address[address.size() - 1];
+  if (slot < 1 || slot > kMaxSlot) return std::nullopt;
+  const auto is = [&](const auto& own) {
+    return std::equal(address.begin(), address.end(), own.begin(), own.end());
+  };
+  if (is(SlotIpv4(instance, slot)) || is(SlotIpv6(instance, slot))) return slot;
+  return std::nullopt;
+}
+
+std::optional<uint32_t> SlotOfIfindex(uint32_t instance, uint32_t ifindex) {
+  const uint32_t slot = ifindex & 0xffff;
+  if (slot < 1 || slot > kMaxSlot) return std::nullopt;
+  if (ifindex != static_cast<uint32_t>(HostIfindex(instance, slot))) return std::nullopt;
+  return slot;
 }
 
 MacBytes HostMac(uint32_t instance, uint32_t slot) {

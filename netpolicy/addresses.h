@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,9 @@ Ipv4Bytes SlotIpv4(uint32_t instance, uint32_t slot);
 Ipv6Bytes SlotIpv6(uint32_t instance, uint32_t slot);
 Ipv4Bytes GatewayIpv4(uint32_t instance);
 Ipv6Bytes GatewayIpv6(uint32_t instance);
+
+// The slot that an address (4 or 16 bytes) belongs to; nothing for any other.
+std::optional<uint32_t> SlotOfAddress(uint32_t instance, std::span<const uint8_t> address);
 
 // Of the two ends of a slot's link. Locally administered, different for every slot.
 MacBytes HostMac(uint32_t instance, uint32_t slot);
@@ -41,6 +45,7 @@ std::optional<uint32_t> SlotOfLink(uint32_t instance, std::string_view name);
 // routes and neighbours can be sent without asking for it first. The kernel counts its own indices
 // up from 1.
 int HostIfindex(uint32_t instance, uint32_t slot);
+std::optional<uint32_t> SlotOfIfindex(uint32_t instance, uint32_t ifindex);
 // The same for eth0 in the slot's namespace: above the fallback tunnels (sit0, tunl0, …) that a
 // kernel with those modules puts into every new namespace.
 inline constexpr int kInsideIfindex = 100;

@@ -59,6 +59,8 @@ struct DnsRecord {
   std::span<const uint8_t> data;
 };
 
+inline constexpr uint16_t kDnsTypeA = 1;
+inline constexpr uint16_t kDnsTypeAaaa = 28;
 inline constexpr uint16_t kDnsTypeOpt = 41;
 inline constexpr uint16_t kDnsTypeAxfr = 252;
 inline constexpr uint16_t kDnsTypeIxfr = 251;

@@ -25,7 +25,7 @@ struct OperatorRules {
 
 struct PortKey {
   Transport transport = Transport::kTcp;  // kTcp or kUdp
-  uint16_t port = 0;
+  uint16_t port = 0;                      // 0: all of the transport
 
   auto operator<=>(const PortKey&) const = default;
 };
@@ -45,7 +45,7 @@ struct NameScope {
 enum class RangeAction : uint8_t {
   kDeny = 1,
   kAllow = 2,  // if it is nothing that the operator guards
-  kNamed = 3,  // guarded, but the rule names just this: its prefix lies within a guarded one
+  kNamed = 3,  // guarded or not: the rule names one address, or a prefix within a guarded one
 };
 struct AddressRange {
   IpAddress first;
@@ -55,15 +55,19 @@ struct AddressRange {
 
 class Egress {
  public:
-  // `guarded`: what can only be reached when a rule names it or a part of it.
-  static std::shared_ptr<const Egress> Make(Policy policy, const OperatorRules& operator_rules,
-                                            const std::vector<IpPrefix>& guarded);
+  // `guarded`: what can only be reached when a rule names it or a part of it. kInvalidArgument:
+  // addresses are named with more ports, or come to more ranges, than the limits below.
+  static Result<std::shared_ptr<const Egress>> Make(Policy policy,
+                                                    const OperatorRules& operator_rules,
+                                                    const std::vector<IpPrefix>& guarded);
+  static constexpr size_t kMaxPortClasses = 64;
+  static constexpr size_t kMaxRanges = 16384;
 
   const Policy& policy() const { return policy_; }
   Action default_action() const { return policy_.default_action; }
 
-  // `name`: lower case, no dot at the end. The operator's lists first, then the policy's rules, then
-  // the known DoH resolvers (denied unless a rule has said otherwise), then the default.
+  // `name`: lower case, no dot at the end. The operator's lists first, then the policy's rules,
+  // then the known DoH resolvers (denied unless a rule has said otherwise), then the default.
   NameScope JudgeName(std::string_view name) const;
   // A rule denies it by name; for the middle of a chain of aliases.
   bool DeniesName(std::string_view name) const;
@@ -74,23 +78,26 @@ class Egress {
   // one.
   bool has_names() const { return !exact_.empty() || !below_.empty(); }
 
-  // For the rules in the kernel: ranges of one family and one class in rising order, disjoint. The
-  // class of a port holds all that is true for the port, not only what the general one lacks.
-  const std::vector<AddressRange>& ranges() const { return ranges_; }
-  const std::vector<std::pair<PortKey, std::vector<AddressRange>>>& port_ranges() const {
-    return port_ranges_;
-  }
+  // For the rules in the kernel: disjoint ranges in rising order, of no port and of each that a
+  // rule for addresses names. The ranges of a port hold all that is true for it, those of its
+  // transport and the general ones included: who finds nothing there may look further, but finds
+  // nothing new.
+  using Ranges = std::vector<AddressRange>;
+  const Ranges& ranges() const { return ranges_; }
+  const std::vector<std::pair<PortKey, Ranges>>& port_ranges() const { return port_ranges_; }
 
  private:
   Egress() = default;
+  // Those whose target is the name or fits it, in order.
+  std::vector<uint32_t> RulesFor(std::string_view name) const;
 
   Policy policy_;
   std::vector<PolicyRule> rules_;  // all of them in order
   // Rules by name, as rising indices into rules_.
   std::unordered_map<std::string, std::vector<uint32_t>> exact_;
   std::unordered_map<std::string, std::vector<uint32_t>> below_;
-  std::vector<AddressRange> ranges_;
-  std::vector<std::pair<PortKey, std::vector<AddressRange>>> port_ranges_;
+  Ranges ranges_;
+  std::vector<std::pair<PortKey, Ranges>> port_ranges_;
 };
 
 }  // namespace atl::netpolicy

@@ -12,6 +12,7 @@
 
 #include "netpolicy/addresses.h"
 #include "netpolicy/forwarding.h"
+#include "netpolicy/guards.h"
 #include "netpolicy/netlink.h"
 #include "netpolicy/ruleset.h"
 #include "runtime/base/sys.h"
@@ -38,12 +39,18 @@ const char* FamilyName(uint8_t family) {
 // of expression is missing is named by the rule that needs it.
 HostFinding CheckRules(int nfnetlink, uint32_t instance) {
   NftTransaction table(TableName(instance));
-  AddRuleset(table, instance);
+  AddRuleset(table, RulesetConfig{.instance = instance,
+                                  .guarded = DefaultPrivate(),
+                                  .proxy_port = 1,
+                                  .log_group = 1,
+                                  .max_connections = 1});
   const Status checked = table.Check(nfnetlink);
   if (checked) return {Level::kOk, "nf_tables: all that our rules need", ""};
-  return {Level::kBlocked, "nf_tables: " + checked.error().message(),
-          "load the kernel modules nf_tables, nft_ct, nft_masq, nft_fib_inet and nft_reject_inet, "
-          "or use a kernel that has them"};
+  return {
+      Level::kBlocked, "nf_tables: " + checked.error().message(),
+      "load the kernel modules nf_tables, nft_ct, nft_masq, nft_nat, nft_fib_inet, "
+      "nft_reject_inet, nft_limit, nft_connlimit, nft_log and nfnetlink_log, or use a kernel that "
+      "has them"};
 }
 
 // A request that is malformed in a way that only the veth driver looks at: EINVAL comes from it,

@@ -323,6 +323,22 @@ Result<std::vector<uint32_t>> ListSlotLinks(int socket, uint32_t instance) {
   return slots;
 }
 
+Result<LinkCounters> ReadLinkCounters(int socket, int index) {
+  NetlinkBatch batch;
+  batch.Begin(RTM_GETLINK, 0, "RTM_GETLINK index " + std::to_string(index));
+  batch.Header(LinkHeader(index, 0, 0));
+  LinkCounters counters;
+  ATOLL_TRY(Exchange(socket, batch, [&](const nlmsghdr* message) {
+    for (const Attribute& attribute : Attributes(message, sizeof(ifinfomsg))) {
+      rtnl_link_stats64 stats{};
+      if (attribute.type != IFLA_STATS64) continue;
+      std::memcpy(&stats, attribute.bytes.data(), std::min(attribute.bytes.size(), sizeof stats));
+      counters = {stats.rx_bytes, stats.tx_bytes, stats.rx_packets, stats.tx_packets};
+    }
+  }));
+  return counters;
+}
+
 Result<uint32_t> DefaultRouteMtu(int socket) {
   for (const uint8_t family : {uint8_t{AF_INET}, uint8_t{AF_INET6}}) {
     NetlinkBatch routes;

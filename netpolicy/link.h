@@ -44,6 +44,12 @@ Status DeleteLinks(int socket, uint32_t instance, const std::vector<std::string>
 // The slots of this instance that have a host link now.
 Result<std::vector<uint32_t>> ListSlotLinks(int socket, uint32_t instance);
 
+struct LinkCounters {
+  uint64_t rx_bytes = 0, tx_bytes = 0;
+  uint64_t rx_packets = 0, tx_packets = 0;
+};
+Result<LinkCounters> ReadLinkCounters(int socket, int index);
+
 // The MTU of the link that the host's IPv4 (else IPv6) default route leads to, 0 if there is none.
 Result<uint32_t> DefaultRouteMtu(int socket);
 

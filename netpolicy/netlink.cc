@@ -1,6 +1,7 @@
 #include "netpolicy/netlink.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -9,6 +10,8 @@
 
 namespace atl::netpolicy {
 namespace {
+
+constexpr int kSendBuffer = 8 << 20;
 
 size_t Aligned(size_t size) {
   return (size + 3) & ~size_t{3};
@@ -106,6 +109,18 @@ void NetlinkBatch::PutBe32(uint16_t attribute, uint32_t value) {
   PutU32(attribute, htonl(value));
 }
 
+void NetlinkBatch::PutBe16(uint16_t attribute, uint16_t value) {
+  Put(attribute,
+      std::array<uint8_t, 2>{static_cast<uint8_t>(value >> 8), static_cast<uint8_t>(value & 0xff)});
+}
+
+void NetlinkBatch::PutBe64(uint16_t attribute, uint64_t value) {
+  std::array<uint8_t, 8> bytes;
+  const uint64_t swapped = htobe64(value);
+  std::memcpy(bytes.data(), &swapped, sizeof swapped);
+  Put(attribute, bytes);
+}
+
 NetlinkBatch::Nest::Nest(NetlinkBatch* batch, uint16_t attribute)
     : batch_(batch), start_(batch->bytes_.size()) {
   const nlattr header{sizeof(nlattr), static_cast<uint16_t>(attribute | NLA_F_NESTED)};
@@ -145,6 +160,10 @@ Result<UniqueFd> OpenNetlink(int protocol) {
       ::setsockopt(fd.get(), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof on) != 0) {
     return FailSys("setsockopt NETLINK_EXT_ACK");
   }
+  // A transaction is one message: a large policy has 8,192 elements of 60 bytes, and replaces as
+  // many. FORCE, because net.core.wmem_max is 208 KiB; who may not (the doctor of a plain user)
+  // sends nothing large.
+  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer);
   return fd;
 }
 
@@ -224,6 +243,12 @@ uint32_t Attribute::U32() const {
 
 uint32_t Attribute::Be32() const {
   return ntohl(U32());
+}
+
+uint64_t Attribute::Be64() const {
+  uint64_t value = 0;
+  if (bytes.size() >= sizeof value) std::memcpy(&value, bytes.data(), sizeof value);
+  return be64toh(value);
 }
 
 std::string_view Attribute::Text() const {

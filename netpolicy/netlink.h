@@ -45,7 +45,9 @@ class NetlinkBatch {
   void PutString(uint16_t attribute, std::string_view text);  // with its NUL
   void PutU8(uint16_t attribute, uint8_t value);
   void PutU32(uint16_t attribute, uint32_t value);   // host order: rtnetlink
-  void PutBe32(uint16_t attribute, uint32_t value);  // network order: nfnetlink
+  void PutBe16(uint16_t attribute, uint16_t value);  // network order: nfnetlink
+  void PutBe32(uint16_t attribute, uint32_t value);
+  void PutBe64(uint16_t attribute, uint64_t value);
 
   // A nested attribute is open until its Nest goes out of scope.
   class [[nodiscard]] Nest {
@@ -67,6 +69,7 @@ class NetlinkBatch {
   }
 
   size_t message_count() const { return messages_.size(); }
+  size_t size() const { return bytes_.size(); }
 
  private:
   friend Status Exchange(int socket, const NetlinkBatch& batch,
@@ -110,6 +113,7 @@ struct Attribute {
 
   uint32_t U32() const;
   uint32_t Be32() const;
+  uint64_t Be64() const;
   std::string_view Text() const;  // up to its NUL
 };
 std::vector<Attribute> Attributes(const nlmsghdr* message, size_t header_size);

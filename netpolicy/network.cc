@@ -7,23 +7,38 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "netpolicy/addresses.h"
 #include "netpolicy/conntrack.h"
 #include "netpolicy/dns_forwarder.h"
+#include "netpolicy/enforcer.h"
 #include "netpolicy/forwarding.h"
+#include "netpolicy/guards.h"
 #include "netpolicy/link.h"
 #include "netpolicy/netlink.h"
+#include "netpolicy/packet_log.h"
+#include "netpolicy/policy_sets.h"
 #include "netpolicy/ruleset.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {
 namespace {
 
 constexpr uint32_t kDefaultMtu = 1500;
+constexpr uint32_t kMostConnections = 1'000'000;
+// On the gateway's addresses, where nobody else listens.
+constexpr uint16_t kProxyPort = 15001;
+
+// Of nfnetlink_log; other programs use small numbers.
+uint16_t LogGroup(uint32_t instance) {
+  return static_cast<uint16_t>(16750 + instance);
+}
+
 // A walk through the connection table takes a pool thread 15 ms: at most 1.5 % of a core.
 constexpr int64_t kSweepIntervalUs = 1'000'000;
 constexpr uint32_t kSmallestMtu = 1280;  // IPv6's, RFC 8200 section 5
@@ -40,6 +55,13 @@ bool IsAbsent(const Error& error) {
   return number == ENOENT || number == ENODEV || number == EADDRNOTAVAIL || number == ESRCH;
 }
 
+using FlowJudge = std::function<bool(const Flow&)>;
+
+void AddAttachedElements(NftTransaction& transaction, uint32_t instance, uint32_t slot) {
+  AddSlotElements(transaction, instance, slot);
+  AddDeniedElement(transaction, instance, slot);
+}
+
 class HostNetwork final : public Network {
  public:
   static Result<std::unique_ptr<Network>> Make(const NetworkConfig& config);
@@ -49,17 +71,26 @@ class HostNetwork final : public Network {
   Status AttachSlot(uint32_t slot, int rtnetlink) override;
   Status DetachSlot(uint32_t slot) override;
   bool SlotLinkGone(uint32_t slot) override;
-  Status Recover(const std::vector<uint32_t>& live) override;
+  Status ClaimSlot(uint32_t slot, const SlotRequest& request) override;
+  Status CheckRequest(const SlotRequest& request) const override;
+  Status SetPolicy(uint32_t slot, Policy policy) override;
+  const std::optional<Policy>* PolicyOf(uint32_t slot) const override;
+  std::vector<LearnedName> LearnedBy(uint32_t slot) const override;
+  std::vector<Denial> DenialsOf(uint32_t slot) const override;
+  Result<SlotCounters> CountersOf(uint32_t slot) override;
+  void OnDenied(OnDenial on_denial) override { enforcer_->OnDenied(std::move(on_denial)); }
+  Status Recover(const std::vector<LiveSlot>& live) override;
   Status RemoveAll() override;
 
  private:
   HostNetwork() = default;
   Status OpenSockets();
-  Status InstallHostSide(const NetworkConfig& config);
+  Status InstallHostSide(const NetworkConfig& config, const std::vector<IpPrefix>& guarded);
   Status CreateLink(const SlotLink& link, int rtnetlink);
   Status SetElements(uint32_t slot, void (*change)(NftTransaction&, uint32_t, uint32_t));
   Status CutFlowsNow();
   void CutFlowsLater();
+  void JudgeFlows(uint32_t slot);
   void SweepFlows();
   Status RemoveLinks(const std::vector<uint32_t>& slots);
 
@@ -72,10 +103,14 @@ class HostNetwork final : public Network {
   UniqueFd netfilter_;
   UniqueFd host_netns_;
   UniqueFd interfaces_;  // any socket, for SIOCGIFINDEX
+  std::unique_ptr<Enforcer> enforcer_;
   std::unique_ptr<DnsForwarder> dns_;
+  std::unique_ptr<PacketLog> packet_log_;
 
   // Detached slots whose flows may still be there.
   std::set<uint32_t> uncut_;
+  // Slots with a new policy, and what it says of their flows.
+  std::map<uint32_t, FlowJudge> unjudged_;
   Loop* loop_ = nullptr;
   Loop::Id sweep_timer_ = 0;
   bool sweeping_ = false;
@@ -96,8 +131,20 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
   std::unique_ptr<HostNetwork> network(new HostNetwork());
   network->instance_ = config.instance;
   network->ipv6_ = Ipv6Available();
+  if (config.max_connections < 1 || config.max_connections > kMostConnections) {
+    return Fail(Code::kInvalidArgument, "network max_connections " +
+                                            std::to_string(config.max_connections) + ": not 1 to " +
+                                            std::to_string(kMostConnections));
+  }
   ATOLL_TRY(network->OpenSockets());
-  ATOLL_TRY(network->InstallHostSide(config));
+  Enforcer::Config enforcer{config.instance, config.private_networks, config.rules,
+                            config.deny_unless_asked};
+  enforcer.guarded.insert(enforcer.guarded.end(), MetadataServices().begin(),
+                          MetadataServices().end());
+  ATOLL_TRY(network->InstallHostSide(config, enforcer.guarded));
+  network->enforcer_ =
+      std::make_unique<Enforcer>(std::move(enforcer), network->netfilter_.get(), SystemClock());
+  ATOLL_ASSIGN(network->packet_log_, PacketLog::Open(LogGroup(config.instance)));
 
   DnsForwarder::Config dns;
   dns.upstreams = config.dns_upstreams;
@@ -118,10 +165,15 @@ Status HostNetwork::OpenSockets() {
   return {};
 }
 
-Status HostNetwork::InstallHostSide(const NetworkConfig& config) {
+Status HostNetwork::InstallHostSide(const NetworkConfig& config,
+                                    const std::vector<IpPrefix>& guarded) {
   // Rules before forwarding: there is no moment at which sandboxes are routed without them.
   NftTransaction table(TableName(instance_));
-  AddRuleset(table, instance_);
+  AddRuleset(table, {.instance = instance_,
+                     .guarded = guarded,
+                     .proxy_port = kProxyPort,
+                     .log_group = LogGroup(instance_),
+                     .max_connections = config.max_connections});
   ATOLL_TRY(table.Commit(netfilter_.get()));
   NetlinkBatch gateway;
   AddGatewayMessages(gateway, instance_, ipv6_);
@@ -157,7 +209,7 @@ Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {
     AddLinkDeletion(stale, LinkName(instance_, slot));
     if (Exchange(route_.get(), stale)) created = CreateLink(link, rtnetlink);
   }
-  if (created) created = SetElements(slot, AddSlotElements);
+  if (created) created = SetElements(slot, AddAttachedElements);
   if (!created) {
     return Fail(std::move(created).error().Wrap("attach network slot " + std::to_string(slot)));
   }
@@ -178,44 +230,66 @@ HostNetwork::~HostNetwork() {
 
 Status HostNetwork::Start(Loop& loop) {
   ATOLL_TRY(dns_->Start(loop));
+  packet_log_->Start(loop, [this](const LoggedPacket& packet) { enforcer_->OnPacket(packet); });
   loop_ = &loop;
   return {};
 }
 
 Status HostNetwork::CutFlowsNow() {
-  const std::vector<uint32_t> slots(uncut_.begin(), uncut_.end());
-  ATOLL_TRY(CutFlows(netfilter_.get(), instance_, slots));
+  ATOLL_TRY(CutFlows(netfilter_.get(), instance_,
+                     [this](const Flow& flow) { return uncut_.contains(flow.slot); }));
   uncut_.clear();
   return {};
 }
 
 void HostNetwork::CutFlowsLater() {
-  if (uncut_.empty() || sweeping_ || sweep_timer_ != 0) return;
+  if ((uncut_.empty() && unjudged_.empty()) || sweeping_ || sweep_timer_ != 0) return;
   sweep_timer_ = loop_->After(kSweepIntervalUs, [this] {
     sweep_timer_ = 0;
     SweepFlows();
   });
 }
 
+void HostNetwork::JudgeFlows(uint32_t slot) {
+  unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
+  if (!loop_ || sweeping_) return;  // whoever sweeps looks again when it is done
+  loop_->Cancel(sweep_timer_);
+  sweep_timer_ = 0;
+  SweepFlows();
+}
+
 void HostNetwork::SweepFlows() {
   struct Sweep {
-    std::vector<uint32_t> slots;
+    std::set<uint32_t> slots;
+    std::map<uint32_t, FlowJudge> judges;
     bool done = false;
   };
   auto sweep = std::make_shared<Sweep>();
-  sweep->slots.assign(uncut_.begin(), uncut_.end());
+  sweep->slots = uncut_;
+  sweep->judges = std::exchange(unjudged_, {});
   sweeping_ = true;
   loop_->RunBlocking(
       [sweep, socket = sweep_socket_, instance = instance_] {
-        sweep->done = CutFlows(socket->get(), instance, sweep->slots).has_value();
+        const auto cut = CutFlows(socket->get(), instance, [&](const Flow& flow) {
+          if (sweep->slots.contains(flow.slot)) return true;
+          const auto judge = sweep->judges.find(flow.slot);
+          return judge != sweep->judges.end() && judge->second(flow);
+        });
+        sweep->done = cut.has_value();
       },
       [this, alive = alive_, sweep] {
         if (!*alive) return;
         sweeping_ = false;
-        // A sweep that failed is tried again; until one succeeds the slots stay out of use.
+        // A sweep that failed is tried again; until one succeeds the slots stay out of use, and the
+        // flows of the others are judged again, by what holds then.
         if (sweep->done) {
           for (const uint32_t slot : sweep->slots) uncut_.erase(slot);
+        } else {
+          for (const auto& [slot, judge] : sweep->judges) {
+            unjudged_.try_emplace(slot, enforcer_->JudgeOfFlows(slot));
+          }
         }
+        if (sweep->done && !unjudged_.empty()) return SweepFlows();
         CutFlowsLater();
       });
 }
@@ -227,10 +301,62 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
   if (!removed && !IsAbsent(removed.error())) {
     return Fail(std::move(removed).error().Wrap("detach network slot " + std::to_string(slot)));
   }
+  // For itself: an element that is not there would keep all others.
+  (void)SetElements(slot, DeleteDeniedElement);
+  // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
+  // but must be gone before the next sandbox has it.
+  ATOLL_TRY(enforcer_->Release(slot));
+  unjudged_.erase(slot);
   uncut_.insert(slot);
   if (!loop_) return CutFlowsNow();
   CutFlowsLater();
   return {};
+}
+
+Status HostNetwork::ClaimSlot(uint32_t slot, const SlotRequest& request) {
+  ATOLL_TRY(CheckSlot(slot));
+  return enforcer_->Claim(slot, request);
+}
+
+Status HostNetwork::CheckRequest(const SlotRequest& request) const {
+  return enforcer_->Check(request);
+}
+
+Status HostNetwork::SetPolicy(uint32_t slot, Policy policy) {
+  ATOLL_TRY(enforcer_->SetPolicy(slot, std::move(policy)));
+  JudgeFlows(slot);
+  return {};
+}
+
+const std::optional<Policy>* HostNetwork::PolicyOf(uint32_t slot) const {
+  return enforcer_->PolicyOf(slot);
+}
+
+std::vector<LearnedName> HostNetwork::LearnedBy(uint32_t slot) const {
+  return enforcer_->LearnedBy(slot);
+}
+
+std::vector<Denial> HostNetwork::DenialsOf(uint32_t slot) const {
+  const Denials* denials = enforcer_->DenialsOf(slot);
+  if (denials == nullptr) return {};
+  return {denials->recent().begin(), denials->recent().end()};
+}
+
+Result<SlotCounters> HostNetwork::CountersOf(uint32_t slot) {
+  ATOLL_TRY(CheckSlot(slot));
+  SlotCounters counters;
+  ATOLL_ASSIGN(const LinkCounters link,
+               ReadLinkCounters(route_.get(), HostIfindex(instance_, slot)));
+  // The host's end receives what the sandbox sends.
+  counters.bytes_in = link.tx_bytes;
+  counters.bytes_out = link.rx_bytes;
+  counters.packets_in = link.tx_packets;
+  counters.packets_out = link.rx_packets;
+  ATOLL_TRY(ListDenied(netfilter_.get(), instance_, [&](uint32_t number, uint64_t packets) {
+    if (number == slot) counters.denied = packets;
+  }));
+  if (const Denials* denials = enforcer_->DenialsOf(slot)) counters.denied += denials->by_name();
+  return counters;
 }
 
 bool HostNetwork::SlotLinkGone(uint32_t slot) {
@@ -247,22 +373,26 @@ Status HostNetwork::RemoveLinks(const std::vector<uint32_t>& slots) {
   return DeleteLinks(route_.get(), instance_, names);
 }
 
-Status HostNetwork::Recover(const std::vector<uint32_t>& live) {
-  for (const uint32_t slot : live) ATOLL_TRY(CheckSlot(slot));
+Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
+  std::set<uint32_t> slots;
+  for (const LiveSlot& one : live) {
+    ATOLL_TRY(CheckSlot(one.slot));
+    slots.insert(one.slot);
+  }
   // One transaction: the live ones are never without their elements.
   NftTransaction transaction(TableName(instance_));
   transaction.FlushSet(kLinkSet4);
   transaction.FlushSet(kLinkSet6);
-  for (const uint32_t slot : live) AddSlotElements(transaction, instance_, slot);
+  for (const uint32_t slot : slots) AddSlotElements(transaction, instance_, slot);
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
+  ATOLL_TRY(enforcer_->Recover(live));
 
   ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
-  std::erase_if(
-      dead, [&](uint32_t slot) { return std::find(live.begin(), live.end(), slot) != live.end(); });
+  std::erase_if(dead, [&](uint32_t slot) { return slots.contains(slot); });
   ATOLL_TRY(RemoveLinks(dead));
   // Also of those whose link went before this daemon came.
   for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {
-    if (std::find(live.begin(), live.end(), slot) == live.end()) uncut_.insert(slot);
+    if (!slots.contains(slot)) uncut_.insert(slot);
   }
   return CutFlowsNow();
 }

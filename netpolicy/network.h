@@ -16,10 +16,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "netpolicy/addresses.h"
+#include "netpolicy/denials.h"
+#include "netpolicy/egress.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/policy.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -37,7 +42,49 @@ struct NetworkConfig {
   // Of every sandbox link, 1280 to 65535; 0: that of the host's default route, at most 1500, so
   // that no sandbox depends on path MTU discovery through the first hop.
   uint32_t mtu = 0;
+
+  // Refused to everybody unless a policy names an address or a prefix within them; the metadata
+  // services are too, whatever stands here.
+  std::vector<IpPrefix> private_networks = DefaultPrivate();
+  OperatorRules rules;
+  // A sandbox without a policy may reach nothing, instead of everything.
+  bool deny_unless_asked = false;
+  // Connections to 80 and 443 that carry no name, or may hide one, pass the proxy.
+  bool allow_unnamed = false;
+  // Of one sandbox at a time, 1 to 1,000,000.
+  uint32_t max_connections = 4096;
 };
+
+// What a sandbox wants of its slot's network.
+struct SlotRequest {
+  std::string sandbox;            // its id, for events
+  std::optional<Policy> policy;   // none: the operator's default
+  std::string network;            // named network; empty: none
+  std::string hostname;           // by which its peers there find it; the id does too
+  uint64_t bytes_per_second = 0;  // each way; 0: no limit
+};
+struct LiveSlot {
+  uint32_t slot = 0;
+  SlotRequest request;
+};
+
+// An address that a name has led to.
+struct LearnedName {
+  std::string name;  // empty: learned by an earlier daemon
+  std::string address;
+  std::string protocol;  // "tcp", "udp"; empty: any
+  uint16_t port = 0;     // 0: any
+  int64_t expires_in_seconds = 0;
+};
+
+// From the sandbox's side, since its slot was attached.
+struct SlotCounters {
+  uint64_t bytes_in = 0, bytes_out = 0;
+  uint64_t packets_in = 0, packets_out = 0;
+  uint64_t denied = 0;  // packets that the rules refused, and what name server and proxy did
+};
+
+using OnDenial = std::function<void(const std::string& sandbox, const Denial&)>;
 
 // Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
 // the gateways lie outside of that range.
@@ -66,6 +113,22 @@ class Network {
   // permanent neighbours and routes on both sides and adds the set elements, all before it returns.
   virtual Status AttachSlot(uint32_t slot, int rtnetlink) = 0;
 
+  // Before the slot's first process: what it may reach. kInvalidArgument: the
+  // request, and nothing has changed. A slot that asks for nothing costs nothing.
+  virtual Status ClaimSlot(uint32_t slot, const SlotRequest& request) = 0;
+  // What ClaimSlot would say to the request, whatever the slot.
+  virtual Status CheckRequest(const SlotRequest& request) const = 0;
+  // Another policy, at once and as a whole, or not at all. Flows that it does not allow are cut
+  // within a tenth of a second.
+  virtual Status SetPolicy(uint32_t slot, Policy policy) = 0;
+  // Null: the slot is not claimed. Nothing in it: it may reach all that is not guarded.
+  virtual const std::optional<Policy>* PolicyOf(uint32_t slot) const = 0;
+  virtual std::vector<LearnedName> LearnedBy(uint32_t slot) const = 0;
+  virtual std::vector<Denial> DenialsOf(uint32_t slot) const = 0;  // oldest first
+  virtual Result<SlotCounters> CountersOf(uint32_t slot) = 0;
+  // Called for each that is news, at most some ten a second of a sandbox.
+  virtual void OnDenied(OnDenial on_denial) = 0;
+
   // Takes the slot's set elements away: nothing of it gets through any more. Its flows are cut
   // within a second or so, off the loop and together with those of other slots (the kernel walks
   // its whole table, 15 ms); before Start, at once. The link itself dies with its namespace, when
@@ -78,7 +141,7 @@ class Network {
   virtual bool SlotLinkGone(uint32_t slot) = 0;
 
   // After a restart: detaches every slot of this instance that is not in `live`, links included.
-  virtual Status Recover(const std::vector<uint32_t>& live) = 0;
+  virtual Status Recover(const std::vector<LiveSlot>& live) = 0;
 
   // Removes the table, the gateway addresses and every link of this instance: for `atoll shutdown
   // --all`.

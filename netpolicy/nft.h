@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,7 +32,11 @@ class NftTransaction {
     uint32_t key_type;  // as nft(8) numbers data types; only for its listings
     uint32_t key_size;
     bool interval = false;
-    uint32_t capacity = 0;  // 0: no limit
+    uint32_t capacity = 0;   // 0: no limit
+    uint32_t data_size = 0;  // not 0: a map
+    bool expires = false;    // elements may have a time-out
+    bool dynamic = false;    // rules add elements
+    bool counts = false;     // what is found in it is counted, element by element
   };
   // All of them leave alone what exists already.
   void AddTable();
@@ -50,9 +55,24 @@ class NftTransaction {
   };
   void AddIntervals(const std::string& set, const std::vector<Interval>& intervals);
 
+  struct Element {
+    std::vector<uint8_t> key;
+    std::vector<uint8_t> data;      // of a map
+    bool interval_end = false;      // the first key after an interval
+    uint32_t timeout_seconds = 0;   // 0: none
+    uint64_t bytes_per_second = 0;  // not 0: found only by what exceeds this rate
+  };
+  // As many messages as it takes.
+  void AddElements(const std::string& set, std::span<const Element> elements);
+  void DeleteElements(const std::string& set, std::span<const Element> elements);
+
   // Appends a rule; `comment` shows in `nft list`.
   class Rule;
   Rule AddRule(const std::string& chain, std::string_view comment);
+
+  // Nothing was added to it.
+  bool empty() const { return batch_.message_count() == 1; }
+  size_t size() const { return batch_.size(); }  // bytes
 
   Status Commit(int nfnetlink);
   // Lets the kernel check everything, then forget it.
@@ -62,6 +82,9 @@ class NftTransaction {
   friend class Rule;
   void Begin(uint16_t type, uint16_t flags, const std::string& what);
   void PutElement(std::span<const uint8_t> key, uint32_t flags);
+  void PutElement(const Element& element);
+  void PutElements(uint16_t type, uint16_t flags, const std::string& what, const std::string& set,
+                   std::span<const Element> elements);
 
   std::string table_;
   uint32_t next_set_id_ = 1;
@@ -94,11 +117,35 @@ class NftTransaction::Rule {
   // Any address of this host, wherever it is.
   Rule& DestinationIsLocal();
 
+  // Where the key of a lookup stands, in 4-byte registers: (input interface, …).
+  Rule& InIn(const std::string& set);
+  Rule& OutIn(const std::string& set);
+  Rule& InNotIn(const std::string& set);
+  // (input interface, destination) is in the set; in a map: with this value.
+  Rule& InDestinationIn(const std::string& set, bool ipv6, std::optional<uint32_t> value = {});
+  // (input interface, protocol, destination port, destination) is in the set; `any_port`: the port
+  // is taken for 0.
+  Rule& InPortDestinationIn(const std::string& set, bool ipv6, bool any_port,
+                            std::optional<uint32_t> value = {});
+  // The packet's mark becomes what the map holds for the input interface, if it holds it.
+  Rule& MarkByIn(const std::string& map);
+  // (mark, destination) is in the set. (Not the map's value directly: nft(8) 1.0.6 aborts when it
+  // lists a lookup with a map in its key.)
+  Rule& MarkDestinationIn(const std::string& set, bool ipv6);
+
   Rule& Protocol(uint8_t l4proto);
   Rule& DestinationPort(uint16_t port);
   Rule& IcmpType(uint8_t type);
   // A mask of kCt….
   Rule& ConnectionState(uint32_t mask);
+  // Its destination is not the one that its sender wrote.
+  Rule& DestinationTranslated();
+  // At most so often for each input interface, remembered in the dynamic set.
+  Rule& InRate(const std::string& set, uint32_t per_second, uint32_t burst);
+  // The input interface has more than `connections`, counted in the dynamic set.
+  Rule& InConnectionsOver(const std::string& set, uint32_t connections);
+  // The packet's first bytes go to the nfnetlink_log group.
+  Rule& Log(uint16_t group);
 
   void Accept();
   void Drop();
@@ -109,6 +156,8 @@ class NftTransaction::Rule {
   void Jump(const std::string& chain);
   void Goto(const std::string& chain);
   void Masquerade();
+  void TranslateDestination(std::span<const uint8_t> address, bool ipv6, uint16_t port);
+  void Continue() {}
 
  private:
   template <typename F>
@@ -117,7 +166,13 @@ class NftTransaction::Rule {
   void Compare(uint32_t op, std::span<const uint8_t> value);
   void InterfaceName(uint32_t key, uint32_t op, std::string_view prefix);
   void Payload(uint32_t base, uint32_t offset, uint32_t size, uint32_t reg);
-  void Lookup(const std::string& set, uint32_t reg);
+  void Lookup(const std::string& set, uint32_t reg, bool inverted = false);
+  void LookupValue(const std::string& map, uint32_t reg, uint32_t value_reg);
+  void LookupOrCompare(const std::string& set, std::optional<uint32_t> value);
+  void Immediate(uint32_t reg, std::span<const uint8_t> bytes);
+  void BitsSet(uint32_t key, uint32_t mask);
+  template <typename F>
+  void UpdateSet(const std::string& set, uint32_t operation, const char* name, const F& put_data);
   void Verdict(int32_t code, const std::string& chain);
 
   NetlinkBatch* batch_;
@@ -125,9 +180,19 @@ class NftTransaction::Rule {
   std::optional<NetlinkBatch::Nest> expressions_;
 };
 
+// An element as the kernel lists it; the key is borrowed for the call.
+struct ListedElement {
+  std::span<const uint8_t> key;
+  uint64_t expires_in_ms = 0;  // 0: never
+  uint64_t packets = 0;        // that were counted
+};
+Status ListElements(int nfnetlink, const std::string& table, const std::string& set,
+                    const std::function<void(const ListedElement&)>& on_element);
+
 // Connection states, bits of the kernel's ct state register.
 inline constexpr uint32_t kCtInvalid = 1;
 inline constexpr uint32_t kCtEstablished = 2;
 inline constexpr uint32_t kCtRelated = 4;
+inline constexpr uint32_t kCtNew = 8;
 
 }  // namespace atl::netpolicy

@@ -8,10 +8,12 @@
 #include <netinet/ip_icmp.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "netpolicy/addresses.h"
-#include "netpolicy/network.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/policy_sets.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -23,91 +25,120 @@ constexpr uint32_t LinkKeyType(uint32_t address) {
 }
 constexpr uint32_t kMacRegisterSize = 8;  // padded to whole registers
 
-// Never reachable, whatever a policy says: this-network, loopback, link-local with the clouds'
-// metadata services, multicast, reserved and broadcast; the sandboxes of all instances.
-constexpr const char* kNever4[] = {"0.0.0.0/8", "10.200.0.0/13", "127.0.0.0/8", "169.254.0.0/16",
-                                   "224.0.0.0/3"};
-// 64:ff9b::/96 and 2002::/16 carry IPv4 addresses: those that IPv4 would refuse are refused here.
-constexpr const char* kNever6[] = {"::/96",
-                                   "::ffff:0:0/96",
-                                   "64:ff9b::/104",
-                                   "64:ff9b::7f00:0/104",
-                                   "64:ff9b::a9fe:0/112",
-                                   "64:ff9b::e000:0/99",
-                                   "2002::/16",
-                                   "fd00:ec2::/32",
-                                   "fd61:746c:6c00::/40",
-                                   "fe80::/10",
-                                   "ff00::/8"};
-// The operator's own networks.
-constexpr const char* kPrivate4[] = {"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12",
-                                     "192.168.0.0/16"};
-constexpr const char* kPrivate6[] = {"64:ff9b::a00:0/104",
-                                     "64:ff9b::6440:0/106",
-                                     "64:ff9b::ac10:0/108",
-                                     "64:ff9b::c0a8:0/112",
-                                     "64:ff9b:1::/48",
-                                     "fc00::/7",
-                                     "fec0::/10"};
+constexpr uint16_t kHttp = 80, kHttps = 443, kDnsOverTls = 853;
+// Of one sandbox: enough to see what it wants, and no work for the daemon that it could make grow.
+constexpr uint32_t kLoggedPerSecond = 10, kLoggedBurst = 50;
 
-NftTransaction::Interval IntervalOf(std::string prefix, int family) {
-  const size_t slash = prefix.find('/');
-  const size_t bits = static_cast<size_t>(std::stoi(prefix.substr(slash + 1)));
+NftTransaction::Interval IntervalOf(const IpPrefix& prefix) {
   NftTransaction::Interval interval;
-  interval.first.resize(family == AF_INET ? 4 : 16);
-  ATOLL_CHECK(::inet_pton(family, prefix.substr(0, slash).c_str(), interval.first.data()) == 1);
-  // The next prefix of the same length: add one at its last bit and carry to the left.
-  interval.end = interval.first;
-  unsigned carry = 1U << ((8 - bits % 8) % 8);
-  for (size_t i = (bits - 1) / 8 + 1; i-- > 0 && carry != 0;) {
-    const unsigned sum = interval.end[i] + carry;
-    interval.end[i] = static_cast<uint8_t>(sum & 0xff);
-    carry = sum >> 8;
+  const auto first = prefix.first().span();
+  interval.first.assign(first.begin(), first.end());
+  if (const auto after = prefix.last().Next()) {
+    interval.end.assign(after->span().begin(), after->span().end());
   }
-  if (carry != 0) interval.end.clear();  // to the end of the address space
   return interval;
 }
 
-template <size_t N>
-void FillAddressSet(NftTransaction& transaction, const std::string& name,
-                    const char* const (&prefixes)[N], int family) {
-  const bool ipv6 = family == AF_INET6;
-  transaction.AddSet({.name = name,
-                      .key_type = ipv6 ? kTypeIpv6 : kTypeIpv4,
-                      .key_size = ipv6 ? 16U : 4U,
-                      .interval = true});
-  transaction.FlushSet(name);
-  std::vector<NftTransaction::Interval> intervals;
-  for (const char* prefix : prefixes) intervals.push_back(IntervalOf(prefix, family));
-  transaction.AddIntervals(name, intervals);
+// Prefixes may nest; the kernel takes no overlaps.
+std::vector<IpPrefix> Outermost(std::vector<IpPrefix> prefixes, bool ipv6) {
+  std::erase_if(prefixes, [&](const IpPrefix& p) { return p.address.ipv6 != ipv6; });
+  std::sort(prefixes.begin(), prefixes.end());  // the wider of two with the same address first
+  std::vector<IpPrefix> outermost;
+  for (const IpPrefix& prefix : prefixes) {
+    if (outermost.empty() || !outermost.back().Contains(prefix)) outermost.push_back(prefix);
+  }
+  return outermost;
 }
 
-void AddSets(NftTransaction& transaction) {
-  transaction.AddSet({.name = kLinkSet4,
-                      .key_type = LinkKeyType(kTypeIpv4),
-                      .key_size = IFNAMSIZ + 4 + kMacRegisterSize,
-                      .capacity = kMaxSlot + 1});
-  transaction.AddSet({.name = kLinkSet6,
-                      .key_type = LinkKeyType(kTypeIpv6),
-                      .key_size = IFNAMSIZ + 16 + kMacRegisterSize,
-                      .capacity = kMaxSlot + 1});
-  FillAddressSet(transaction, "never4", kNever4, AF_INET);
-  FillAddressSet(transaction, "never6", kNever6, AF_INET6);
-  FillAddressSet(transaction, "private4", kPrivate4, AF_INET);
-  FillAddressSet(transaction, "private6", kPrivate6, AF_INET6);
+void FillAddressSets(NftTransaction& t, const char* set4, const char* set6,
+                     const std::vector<IpPrefix>& prefixes) {
+  for (const bool ipv6 : {false, true}) {
+    const char* name = ipv6 ? set6 : set4;
+    t.AddSet({.name = name,
+              .key_type = ipv6 ? kTypeIpv6 : kTypeIpv4,
+              .key_size = ipv6 ? 16U : 4U,
+              .interval = true});
+    t.FlushSet(name);
+    std::vector<NftTransaction::Interval> intervals;
+    for (const IpPrefix& prefix : Outermost(prefixes, ipv6)) {
+      intervals.push_back(IntervalOf(prefix));
+    }
+    if (!intervals.empty()) t.AddIntervals(name, intervals);
+  }
+}
+
+void AddSets(NftTransaction& t, const RulesetConfig& config) {
+  t.AddSet({.name = kLinkSet4,
+            .key_type = LinkKeyType(kTypeIpv4),
+            .key_size = IFNAMSIZ + 4 + kMacRegisterSize,
+            .capacity = kMaxSlot + 1});
+  t.AddSet({.name = kLinkSet6,
+            .key_type = LinkKeyType(kTypeIpv6),
+            .key_size = IFNAMSIZ + 16 + kMacRegisterSize,
+            .capacity = kMaxSlot + 1});
+  FillAddressSets(t, "never4", "never6", NeverReachable());
+  FillAddressSets(t, "guarded4", "guarded6", config.guarded);
+  AddPolicySets(t);
 }
 
 // What a program may run into without meaning harm is refused, not dropped: its connect(2) fails at
 // once instead of after minutes of retries. TCP gets a reset, because the kernel forgets an ICMP
 // error that arrives while connect(2) still holds the socket, as it does on a veth.
-void AddRefuse(NftTransaction& t) {
+void AddRefuse(NftTransaction& t, const RulesetConfig& config) {
+  t.AddRule("refuse", "count").InIn(kDeniedSet).Continue();
+  t.AddRule("refuse", "log")
+      .InRate(kLogRateSet, kLoggedPerSecond, kLoggedBurst)
+      .Log(config.log_group)
+      .Continue();
   t.AddRule("refuse", "TCP").Protocol(IPPROTO_TCP).Reset();
   t.AddRule("refuse", "others").Reject();
 }
 
+// Where a policy may speak of a packet's destination, the narrowest first: of its port, of all
+// ports of its protocol, of the address alone.
+enum class Place : uint8_t { kPort, kProtocol, kAddress };
+constexpr Place kPlaces[] = {Place::kPort, Place::kProtocol, Place::kAddress};
+
+// Packets about which the policy says something there (`said`: only that) go to the chain `next`,
+// or, if that is null, through.
+void AddPlaceRule(NftTransaction& t, const std::string& chain, const char* comment, Place place,
+                  bool ipv6, std::optional<RangeAction> said, const char* next) {
+  auto rule = t.AddRule(chain, comment);
+  if (ipv6) {
+    rule.IsIpv6();
+  } else {
+    rule.IsIpv4();
+  }
+  std::optional<uint32_t> value;
+  if (said) value = static_cast<uint32_t>(*said);
+  if (place == Place::kAddress) {
+    rule.InDestinationIn(ipv6 ? kAddressMap6 : kAddressMap4, ipv6, value);
+  } else {
+    rule.InPortDestinationIn(ipv6 ? kPortMap6 : kPortMap4, ipv6, place == Place::kProtocol, value);
+  }
+  if (next != nullptr) {
+    rule.Goto(next);
+  } else {
+    rule.Accept();
+  }
+}
+
+// An address of this host: only one that the policy names.
+void AddHost(NftTransaction& t) {
+  t.AddRule("host", "no policy").InNotIn(kPolicedSet).Goto("refuse");
+  for (const bool ipv6 : {false, true}) {
+    for (const Place place : kPlaces) {
+      AddPlaceRule(t, "host", "named", place, ipv6, RangeAction::kNamed, nullptr);
+      AddPlaceRule(t, "host", "not named", place, ipv6, std::nullopt, "refuse");
+    }
+  }
+  t.AddRule("host", "not named").Goto("refuse");
+}
+
 // Before connection tracking: who does not use its own addresses is not heard at all, and no
-// address of this host but the gateway's is an address for a sandbox. (Here and not only in
-// `input`, because a foreign rule may redirect a port of this host into a container.)
+// address of this host but the gateway's is an address for a sandbox, unless its policy names it.
+// (Here and not only in `input`, because a foreign rule may redirect a port of this host into a
+// container.)
 void AddPrerouting(NftTransaction& t, const std::string& links, uint32_t instance) {
   t.AddRule("prerouting", "not from a sandbox").InNotFrom(links).Accept();
   t.AddRule("prerouting", "own IPv4 source and MAC")
@@ -120,45 +151,151 @@ void AddPrerouting(NftTransaction& t, const std::string& links, uint32_t instanc
       .Goto("local");
   t.AddRule("prerouting", "spoofed").Drop();
 
+  t.AddRule("local", "too fast").InIn(kSlowUpSet).Drop();
   t.AddRule("local", "gateway").IsIpv4().Destination(GatewayIpv4(instance), false).Accept();
   t.AddRule("local", "gateway").IsIpv6().Destination(GatewayIpv6(instance), true).Accept();
-  t.AddRule("local", "this host").DestinationIsLocal().Goto("refuse");
+  // To be redirected.
+  t.AddRule("local", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Accept();
+  t.AddRule("local", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Accept();
+  t.AddRule("local", "this host").DestinationIsLocal().Goto("host");
+  AddHost(t);
 }
 
-void AddInput(NftTransaction& t, const std::string& links, uint32_t instance) {
+// DNS goes to our name server, whatever server is asked; so do the connections to our proxy that
+// only a name can judge. Chains of type nat see the first packet of a flow.
+void AddRedirect(NftTransaction& t, const std::string& links, const RulesetConfig& config) {
+  const Ipv4Bytes gateway4 = GatewayIpv4(config.instance);
+  const Ipv6Bytes gateway6 = GatewayIpv6(config.instance);
+  t.AddRule("redirect", "not from a sandbox").InNotFrom(links).Accept();
+  for (const uint8_t protocol : {IPPROTO_UDP, IPPROTO_TCP}) {
+    t.AddRule("redirect", "DNS").Protocol(protocol).DestinationPort(kDnsPort).Goto("name_server");
+  }
+  t.AddRule("name_server", "DNS").IsIpv4().TranslateDestination(gateway4, false, kDnsPort);
+  t.AddRule("name_server", "DNS").IsIpv6().TranslateDestination(gateway6, true, kDnsPort);
+
+  t.AddRule("redirect", "not judged by names").InNotIn(kProxiedSet).Accept();
+  for (const uint16_t port : {kHttp, kHttps}) {
+    t.AddRule("redirect", "web").Protocol(IPPROTO_TCP).DestinationPort(port).Goto("web");
+  }
+  for (const bool ipv6 : {false, true}) {
+    for (const Place place : kPlaces) {
+      AddPlaceRule(t, "web", "address", place, ipv6, std::nullopt, nullptr);
+    }
+  }
+  t.AddRule("web", "proxy").IsIpv4().TranslateDestination(gateway4, false, config.proxy_port);
+  t.AddRule("web", "proxy").IsIpv6().TranslateDestination(gateway6, true, config.proxy_port);
+}
+
+void AddInput(NftTransaction& t, const std::string& links, const RulesetConfig& config) {
+  const uint32_t instance = config.instance;
   t.AddRule("input", "not from a sandbox").InNotFrom(links).Accept();
   t.AddRule("input", "gateway").IsIpv4().Destination(GatewayIpv4(instance), false).Goto("gateway");
   t.AddRule("input", "gateway").IsIpv6().Destination(GatewayIpv6(instance), true).Goto("gateway");
-  t.AddRule("input", "this host").Drop();
+  // By another table's redirection as well.
+  t.AddRule("input", "this host").Goto("host");
 
   t.AddRule("gateway", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Accept();
   t.AddRule("gateway", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Accept();
+  t.AddRule("gateway", "proxy")
+      .Protocol(IPPROTO_TCP)
+      .DestinationPort(config.proxy_port)
+      .DestinationTranslated()
+      .Accept();
   t.AddRule("gateway", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Accept();
   t.AddRule("gateway", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Accept();
   t.AddRule("gateway", "other service").Goto("refuse");
 }
 
-void AddForward(NftTransaction& t, const std::string& links) {
+void AddGuard(NftTransaction& t, const std::string& chain, bool ipv6) {
+  auto rule = t.AddRule(chain, "guarded");
+  if (ipv6) {
+    rule.IsIpv6().DestinationIn("guarded6", true).Goto("refuse");
+  } else {
+    rule.IsIpv4().DestinationIn("guarded4", false).Goto("refuse");
+  }
+}
+
+void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig& config) {
   t.AddRule("forward", "from a sandbox").InFrom(links).Jump("outbound");
   t.AddRule("forward", "to a sandbox").OutTo(links).Jump("inbound");
 
   // Destinations first, connections second: a rule that changes holds for flows that exist.
-  t.AddRule("outbound", "sibling").OutTo(links).Goto("refuse");
+  t.AddRule("outbound", "invalid").ConnectionState(kCtInvalid).Drop();
+  t.AddRule("outbound", "sibling").OutTo(links).Goto("siblings");
   t.AddRule("outbound", "never").IsIpv4().DestinationIn("never4", false).Goto("refuse");
   t.AddRule("outbound", "never").IsIpv6().DestinationIn("never6", true).Goto("refuse");
-  t.AddRule("outbound", "private").IsIpv4().DestinationIn("private4", false).Goto("refuse");
-  t.AddRule("outbound", "private").IsIpv6().DestinationIn("private6", true).Goto("refuse");
-  t.AddRule("outbound", "invalid").ConnectionState(kCtInvalid).Drop();
-  t.AddRule("outbound", "TCP").Protocol(IPPROTO_TCP).Accept();
-  t.AddRule("outbound", "UDP").Protocol(IPPROTO_UDP).Accept();
-  t.AddRule("outbound", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Accept();
-  t.AddRule("outbound", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Accept();
-  t.AddRule("outbound", "other protocol").Drop();
+  t.AddRule("outbound", "policy").InIn(kPolicedSet).Goto("policed");
+  t.AddRule("outbound", "open").Goto("unguarded");
+
+  // Routes are chosen already, and the mark ends where the packet leaves this namespace.
+  t.AddRule("siblings", "no network").InNotIn(kNetworkMap).Goto("refuse");
+  t.AddRule("siblings", "network").MarkByIn(kNetworkMap).Continue();
+  t.AddRule("siblings", "member").IsIpv4().MarkDestinationIn(kMemberSet4, false).Goto("protocols");
+  t.AddRule("siblings", "member").IsIpv6().MarkDestinationIn(kMemberSet6, true).Goto("protocols");
+  t.AddRule("siblings", "sibling").Goto("refuse");
+
+  AddGuard(t, "unguarded", false);
+  AddGuard(t, "unguarded", true);
+  t.AddRule("unguarded", "protocols").Goto("protocols");
+
+  t.AddRule("protocols", "connections")
+      .ConnectionState(kCtNew)
+      .InConnectionsOver(kConnectionSet, config.max_connections)
+      .Goto("refuse");
+  t.AddRule("protocols", "TCP").Protocol(IPPROTO_TCP).Accept();
+  t.AddRule("protocols", "UDP").Protocol(IPPROTO_UDP).Accept();
+  t.AddRule("protocols", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Accept();
+  t.AddRule("protocols", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Accept();
+  t.AddRule("protocols", "other protocol").Drop();
 
   t.AddRule("inbound", "replies").ConnectionState(kCtEstablished).Accept();
   t.AddRule("inbound", "errors").ConnectionState(kCtRelated).Protocol(IPPROTO_ICMP).Accept();
   t.AddRule("inbound", "errors").ConnectionState(kCtRelated).Protocol(IPPROTO_ICMPV6).Accept();
   t.AddRule("inbound", "new connection").Drop();
+}
+
+// Default deny: what no rule here lets pass is refused at the end. Flows that a policy does not
+// allow any more are cut out of connection tracking when it changes, and then judged as new ones.
+void AddPoliced(NftTransaction& t) {
+  t.AddRule("policed", "established").ConnectionState(kCtEstablished).Goto("protocols");
+  t.AddRule("policed", "IPv4").IsIpv4().Goto("policed4");
+  t.AddRule("policed", "IPv6").IsIpv6().Goto("policed6");
+  t.AddRule("policed", "other").Goto("refuse");
+  for (const bool ipv6 : {false, true}) {
+    const std::string chain = ipv6 ? "policed6" : "policed4";
+    const char* learned = ipv6 ? kLearnedSet6 : kLearnedSet4;
+    const char* learned_ports = ipv6 ? kLearnedPortSet6 : kLearnedPortSet4;
+    for (const Place place : kPlaces) {
+      AddPlaceRule(t, chain, "denied", place, ipv6, RangeAction::kDeny, "refuse");
+      AddPlaceRule(t, chain, "allowed", place, ipv6, RangeAction::kAllow, "unguarded");
+      AddPlaceRule(t, chain, "named", place, ipv6, RangeAction::kNamed, "protocols");
+    }
+    AddGuard(t, chain, ipv6);
+    t.AddRule(chain, "port by name")
+        .InPortDestinationIn(learned_ports, ipv6, false)
+        .Goto("protocols");
+    // DNS over TLS or QUIC would lead past the name server.
+    for (const uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
+      t.AddRule(chain, "DoT").Protocol(protocol).DestinationPort(kDnsOverTls).Goto("refuse");
+    }
+    // An address that a name has led to belongs to other names too. What the proxy has not taken
+    // over carries no name that anybody could judge: QUIC.
+    for (const uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
+      for (const uint16_t port : {kHttp, kHttps}) {
+        t.AddRule(chain, "web")
+            .InIn(kProxiedSet)
+            .Protocol(protocol)
+            .DestinationPort(port)
+            .Goto("refuse");
+      }
+    }
+    t.AddRule(chain, "protocol by name")
+        .InPortDestinationIn(learned_ports, ipv6, true)
+        .Goto("protocols");
+    t.AddRule(chain, "by name").InDestinationIn(learned, ipv6).Goto("protocols");
+    t.AddRule(chain, "by default").InIn(kByDefaultSet).Goto("protocols");
+    t.AddRule(chain, "default").Goto("refuse");
+  }
 }
 
 void AddPostrouting(NftTransaction& t, const std::string& links, uint32_t instance) {
@@ -184,21 +321,30 @@ std::vector<uint8_t> LinkKey(uint32_t instance, uint32_t slot, std::span<const u
 
 }  // namespace
 
-void AddRuleset(NftTransaction& t, uint32_t instance) {
-  const std::string links = LinkPrefix(instance);
+void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
+  const std::string links = LinkPrefix(config.instance);
   t.AddTable();
   t.AddBaseChain("prerouting", {"filter", NF_INET_PRE_ROUTING, NF_IP_PRI_RAW});
+  t.AddBaseChain("redirect", {"nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST});
   t.AddBaseChain("input", {"filter", NF_INET_LOCAL_IN, NF_IP_PRI_FILTER});
   t.AddBaseChain("forward", {"filter", NF_INET_FORWARD, NF_IP_PRI_FILTER});
+  t.AddBaseChain("delivery", {"filter", NF_INET_POST_ROUTING, NF_IP_PRI_FILTER});
   t.AddBaseChain("postrouting", {"nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC});
-  for (const char* chain : {"refuse", "local", "gateway", "outbound", "inbound"}) t.AddChain(chain);
+  for (const char* chain :
+       {"refuse", "local", "host", "gateway", "name_server", "web", "outbound", "inbound",
+        "siblings", "unguarded", "protocols", "policed", "policed4", "policed6"}) {
+    t.AddChain(chain);
+  }
   t.FlushRules();
-  AddSets(t);
-  AddRefuse(t);
-  AddPrerouting(t, links, instance);
-  AddInput(t, links, instance);
-  AddForward(t, links);
-  AddPostrouting(t, links, instance);
+  AddSets(t, config);
+  AddRefuse(t, config);
+  AddPrerouting(t, links, config.instance);
+  AddRedirect(t, links, config);
+  AddInput(t, links, config);
+  AddForward(t, links, config);
+  AddPoliced(t);
+  t.AddRule("delivery", "too fast").OutTo(links).OutIn(kSlowDownSet).Drop();
+  AddPostrouting(t, links, config.instance);
 }
 
 void AddSlotElements(NftTransaction& t, uint32_t instance, uint32_t slot) {

@@ -133,6 +133,11 @@ void Lifecycle::GotSlot(const std::string& id, Result<SlotPool::Ready> slot) {
     return EndTurn();
   }
   entry->sandbox.slot = slot->number;
+  if (Status claimed = network_.ClaimSlot(slot->number, entry->sandbox.network); !claimed) {
+    slots_.Discard(std::exchange(entry->sandbox.slot, 0));
+    BuildFailed(*entry, AsBuildError(std::move(claimed).error()));
+    return EndTurn();
+  }
   const auto addresses = netpolicy::AddressesOf(config_.instance, slot->number);
   auto asked = builder_.Build(entry->sandbox, std::move(slot->control), addresses, entry->config,
                               [this, id](Result<BuiltSandbox> r) {

@@ -123,6 +123,10 @@ class Lifecycle {
   using MetadataPatch = std::map<std::string, std::optional<std::string>>;
   Status PatchMetadata(const std::string& id, const MetadataPatch& patch);
 
+  // Its egress policy, from now on. kInvalidArgument: the policy; then, and if
+  // it cannot be stored or enforced, the one before holds.
+  Status SetPolicy(const std::string& id, netpolicy::Policy policy);
+
   // `done` is called, later or at once, when every process of it stands still, or goes on.
   // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way
   // waits for it too.
@@ -141,6 +145,7 @@ class Lifecycle {
   }
   Volumes* volumes() const { return volumes_; }
   EntrypointLogs& logs() { return logs_; }
+  netpolicy::Network& network() { return network_; }
   // What has happened to a sandbox that is still found. Oldest first.
   Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
   // Its IPv4 and IPv6 address; empty if it has none (any more).
@@ -220,6 +225,8 @@ class Lifecycle {
   void Hold(Entry& entry);
   void Drop(Entry& entry);
   void RemoveStaleSockets() const;
+  // With what their sandboxes may reach.
+  std::vector<netpolicy::LiveSlot> LiveSlots(const std::vector<uint32_t>& numbers) const;
   void DestroyOrphan(const wire::SandboxRecord& record);
 
   Loop& loop_;

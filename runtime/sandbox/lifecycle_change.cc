@@ -79,9 +79,35 @@ Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patc
   }
   changed.swap(entry->sandbox.metadata);
   if (!entry->stored) return {};
-  auto stored = store_.UpdateMetadata(entry->sandbox);
+  auto stored = store_.UpdateSpec(entry->sandbox);
   if (!stored) changed.swap(entry->sandbox.metadata);
   return stored;
+}
+
+Status Lifecycle::SetPolicy(const std::string& id, netpolicy::Policy policy) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || !IsLive(entry->sandbox.state) || !entry->stored) {
+    return Fail(NoSuchSandbox(id));
+  }
+  netpolicy::SlotRequest wanted = entry->sandbox.network;
+  wanted.policy = std::move(policy);
+  ATOLL_TRY(network_.CheckRequest(wanted));
+  // The record first: a daemon that dies in between enforces the new policy from its next start on.
+  std::swap(entry->sandbox.network, wanted);
+  Status stored = store_.UpdateSpec(entry->sandbox);
+  if (!stored) {
+    std::swap(entry->sandbox.network, wanted);
+    return stored;
+  }
+  Status set = network_.SetPolicy(entry->sandbox.slot, *entry->sandbox.network.policy);
+  if (set) return set;
+  std::swap(entry->sandbox.network, wanted);
+  if (Status undone = store_.UpdateSpec(entry->sandbox); !undone) {
+    LogLine(LogLevel::kError, "the record of a sandbox has a policy that could not be set")
+        .Add("sandbox", id)
+        .Add(undone.error());
+  }
+  return set;
 }
 
 void Lifecycle::Pause(const std::string& id, Settled done) {

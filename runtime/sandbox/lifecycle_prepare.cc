@@ -107,6 +107,9 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   if (config_.access_tokens) s.access_token = NewAccessToken();
   if (spec.secure_access) s.secure_token = NewAccessToken();
   s.renew_by_seconds = spec.renew_by_seconds;
+  s.network = spec.network;
+  s.network.sandbox = s.id;
+  ATOLL_TRY(network_.CheckRequest(s.network));
   s.created_at_ms = now;
   s.transition_at_ms = now;
   s.reason = "CONTAINER_STARTING";

@@ -45,7 +45,7 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
     if (entry.sandbox.slot != 0) slots.push_back(entry.sandbox.slot);
   }
   const RecoveryPlan plan = PlanRecovery(recorded, hello);
-  if (auto recovered = network_.Recover(plan.live_slots); !recovered) {
+  if (auto recovered = network_.Recover(LiveSlots(plan.live_slots)); !recovered) {
     LogLine(LogLevel::kError, "cannot clean up the network").Add(recovered.error());
   }
   slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
@@ -82,6 +82,25 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
       .Add("lost", static_cast<uint64_t>(plan.vanished.size()))
       .Add("unfinished", static_cast<uint64_t>(plan.unfinished.size() + plan.abandoned.size()))
       .Add("orphans", static_cast<uint64_t>(plan.orphans.size()));
+}
+
+std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t>& numbers) const {
+  std::unordered_map<uint32_t, const Sandbox*> owners;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.sandbox.slot != 0) owners.emplace(entry.sandbox.slot, &entry.sandbox);
+  }
+  std::vector<netpolicy::LiveSlot> live;
+  for (const uint32_t number : numbers) {
+    netpolicy::LiveSlot& one = live.emplace_back();
+    one.slot = number;
+    const auto owner = owners.find(number);
+    if (owner != owners.end()) {
+      one.request = owner->second->network;
+    } else {
+      one.request.policy = netpolicy::Policy{};  // nobody's: it reaches nothing until it is gone
+    }
+  }
+  return live;
 }
 
 void Lifecycle::DestroyOrphan(const wire::SandboxRecord& record) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "netpolicy/network.h"
 #include "runtime/sandbox/states.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/volume.h"
@@ -42,6 +43,7 @@ struct CreateSpec {
   bool readonly_root = false;
   bool secure_access = false;               // its ports ask for a token or a signed route
   std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
+  netpolicy::SlotRequest network;           // without the sandbox's id
   std::string idempotency_key;              // of the request; empty: none
   std::string fingerprint;                  // of its body; with a key
   std::string request_id;                   // for the log
@@ -64,6 +66,8 @@ struct Sandbox {
   std::string secure_token;  // what its ports ask for, where no signature is given; empty: nothing
   std::optional<int64_t> renew_by_seconds;
   int64_t created_at_ms = 0;
+  // Its policy moves too; it is written with the labels.
+  netpolicy::SlotRequest network;
 
   // Moves.
   std::map<std::string, std::string> metadata;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "netpolicy/policy_json.h"
+
 namespace atl::sandbox {
 namespace {
 
@@ -65,8 +67,32 @@ std::string EncodeSpec(const Sandbox& s) {
   if (s.readonly_root) spec["readonly_root"] = true;
   if (!s.secure_token.empty()) spec["secure_token"] = s.secure_token;
   if (s.renew_by_seconds) spec["renew_by"] = *s.renew_by_seconds;
+  if (s.network.policy) {
+    spec["policy"] = json::parse(netpolicy::PolicyToJson(*s.network.policy));
+  }
+  if (!s.network.network.empty()) {
+    spec["network"] = {{"name", s.network.network}, {"hostname", s.network.hostname}};
+  }
+  if (s.network.bytes_per_second != 0) spec["bandwidth"] = s.network.bytes_per_second;
   if (s.platform) spec["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
   return spec.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Status DecodeNetwork(const json& spec, Sandbox* s) {
+  s->network.sandbox = s->id;
+  if (const auto policy = spec.find("policy"); policy != spec.end()) {
+    auto parsed = netpolicy::ParsePolicy(policy->dump());
+    if (!parsed) {
+      return Fail(std::move(parsed).error().Wrap("record of sandbox " + s->id));
+    }
+    s->network.policy = *std::move(parsed);
+  }
+  if (const auto network = spec.find("network"); network != spec.end()) {
+    network->at("name").get_to(s->network.network);
+    network->at("hostname").get_to(s->network.hostname);
+  }
+  s->network.bytes_per_second = spec.value("bandwidth", uint64_t{0});
+  return {};
 }
 
 Status DecodeSpec(const std::string& text, Sandbox* s) {
@@ -92,6 +118,7 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     s->limits.disk_bytes = limits.value("disk", uint64_t{0});
     s->readonly_root = spec.value("readonly_root", false);
     s->secure_token = spec.value("secure_token", std::string());
+    ATOLL_TRY(DecodeNetwork(spec, s));
     if (const auto volumes = spec.find("volumes"); volumes != spec.end()) {
       for (const json& item : *volumes) {
         wire::Volume& volume = s->volumes.emplace_back();
@@ -233,7 +260,7 @@ Result<std::vector<KeyRecord>> Store::LoadKeys() {
   }
 }
 
-Status Store::UpdateMetadata(const Sandbox& s) {
+Status Store::UpdateSpec(const Sandbox& s) {
   ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET spec=?1 WHERE id=?2"));
   update.Bind(1, EncodeSpec(s)).Bind(2, s.id);
   ATOLL_TRY(update.Run());

@@ -30,8 +30,8 @@ class Store {
   Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt);
   // Writes what moves. An unknown id is kNotFound.
   Status Update(const Sandbox& sandbox);
-  // Writes the labels, which Update does not. An unknown id is kNotFound.
-  Status UpdateMetadata(const Sandbox& sandbox);
+  // Writes the labels and the policy, which Update does not. An unknown id is kNotFound.
+  Status UpdateSpec(const Sandbox& sandbox);
   // Oldest first.
   Result<std::vector<KeyRecord>> LoadKeys();
   // An unknown id is not an error.

@@ -179,6 +179,7 @@ void NetLab::OpenNetwork(std::vector<std::string> dns_upstreams) {
   netpolicy::NetworkConfig config;
   config.instance = kLabInstance;
   config.dns_upstreams = std::move(dns_upstreams);
+  config.max_connections = kLabConnections;
   auto network = netpolicy::Network::Open(config);
   ASSERT_TRUE(network.has_value()) << network.error().message();
   network_ = std::move(*network);

@@ -18,6 +18,7 @@
 namespace atl::testing {
 
 inline constexpr uint32_t kLabInstance = 7;
+inline constexpr uint32_t kLabConnections = 100;  // of one sandbox
 
 // Runs `body` in a child with its own network namespace; its gtest failures are the test's.
 void RunInOwnNetns(const std::function<void()>& body);

@@ -220,7 +220,7 @@ bool OldFlowAnswers(const std::string& address, int limit_ms,
   Endpoint from;
   EXPECT_EQ(ReceiveFrom(server.get(), &from), "hello");
   change(lab);
-  EXPECT_TRUE(lab.network().Recover({1}).has_value());
+  EXPECT_TRUE(lab.network().Recover({{.slot = 1, .request = {}}}).has_value());
   EXPECT_EQ(::sendto(server.get(), "late", 4, 0, from.get(), from.size), 4);
   return ReceiveFrom(client.get(), nullptr, limit_ms) == "late";
 }
@@ -253,7 +253,8 @@ TEST(NetLifecycle, FlowsAreCutBeforeTheSlotIsFree) {
     guest.reset();
     ASSERT_TRUE(loop.RunUntil([&] { return lab.network().SlotLinkGone(1); }));
     const auto socket = netpolicy::OpenNetlink(NETLINK_NETFILTER);
-    const auto left = netpolicy::CutFlows(socket->get(), kLabInstance, {1});
+    const auto left = netpolicy::CutFlows(
+        socket->get(), kLabInstance, [](const netpolicy::Flow& flow) { return flow.slot == 1; });
     ASSERT_TRUE(left.has_value());
     EXPECT_EQ(*left, 0U);
     lab.CloseNetwork();
@@ -303,7 +304,7 @@ TEST(NetLifecycle, RecoverKeepsTheLiveAndRemovesTheRest) {
     const auto two = lab.AddGuest(2);
     const auto three = lab.AddGuest(3);
     lab.OpenNetwork();
-    ASSERT_TRUE(lab.network().Recover({2}).has_value());
+    ASSERT_TRUE(lab.network().Recover({{.slot = 2, .request = {}}}).has_value());
     EXPECT_EQ(SlotLinks(), std::vector<uint32_t>{2});
     EXPECT_TRUE(ReachesOutside(lab, *two));
     const std::string rules = Nft("list set inet atoll7 links4");

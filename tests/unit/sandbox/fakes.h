@@ -245,8 +245,36 @@ class FakeNetwork final : public netpolicy::Network {
     return {};
   }
   bool SlotLinkGone(uint32_t slot) override { return !lingering.contains(slot); }
-  Status Recover(const std::vector<uint32_t>& live) override {
-    recovered = live;
+  Status ClaimSlot(uint32_t slot, const netpolicy::SlotRequest& request) override {
+    if (claim_error) return Fail(*claim_error);
+    claimed[slot] = request;
+    return {};
+  }
+  Status CheckRequest(const netpolicy::SlotRequest&) const override {
+    if (request_error) return Fail(*request_error);
+    return {};
+  }
+  Status SetPolicy(uint32_t slot, netpolicy::Policy policy) override {
+    if (claim_error) return Fail(*claim_error);
+    claimed[slot].policy = std::move(policy);
+    return {};
+  }
+  const std::optional<netpolicy::Policy>* PolicyOf(uint32_t slot) const override {
+    const auto found = claimed.find(slot);
+    return found == claimed.end() ? nullptr : &found->second.policy;
+  }
+  std::vector<netpolicy::LearnedName> LearnedBy(uint32_t) const override { return {}; }
+  std::vector<netpolicy::Denial> DenialsOf(uint32_t) const override { return {}; }
+  Result<netpolicy::SlotCounters> CountersOf(uint32_t) override {
+    return netpolicy::SlotCounters{};
+  }
+  void OnDenied(netpolicy::OnDenial) override {}
+  Status Recover(const std::vector<netpolicy::LiveSlot>& live) override {
+    recovered.clear();
+    for (const netpolicy::LiveSlot& one : live) {
+      recovered.push_back(one.slot);
+      claimed[one.slot] = one.request;
+    }
     return {};
   }
   Status RemoveAll() override {
@@ -258,7 +286,10 @@ class FakeNetwork final : public netpolicy::Network {
   std::vector<uint32_t> detached;
   std::set<uint32_t> lingering;
   std::vector<uint32_t> recovered;
+  std::map<uint32_t, netpolicy::SlotRequest> claimed;
   std::optional<Error> attach_error;
+  std::optional<Error> claim_error;
+  std::optional<Error> request_error;
   bool removed_all = false;
 };
 

@@ -1,0 +1,110 @@
+// The policies of all slots, and what keeps kernel, name server and proxy in step with them.
+//
+// A slot is open until it is claimed; nothing runs in it until then. What the kernel holds of a
+// slot changes in one transaction, and if that fails the slot has what it had before: no failure
+// opens anything. A name's addresses are in the kernel before the answer that holds them leaves.
+//
+// Thread rule: on the loop; calls are one netlink round trip.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "netpolicy/conntrack.h"
+#include "netpolicy/denials.h"
+#include "netpolicy/dns_gate.h"
+#include "netpolicy/egress.h"
+#include "netpolicy/learned.h"
+#include "netpolicy/named_networks.h"
+#include "netpolicy/network.h"
+#include "netpolicy/packet_log.h"
+#include "netpolicy/policy_sets.h"
+#include "runtime/base/clock.h"
+
+namespace atl::netpolicy {
+
+class Enforcer final : public DnsGate {
+ public:
+  struct Config {
+    uint32_t instance = 0;
+    std::vector<IpPrefix> guarded;
+    OperatorRules rules;
+    bool deny_unless_asked = false;
+  };
+  // `nfnetlink` is borrowed.
+  Enforcer(Config config, int nfnetlink, const Clock& clock)
+      : config_(std::move(config)), nfnetlink_(nfnetlink), clock_(clock) {}
+  Enforcer(const Enforcer&) = delete;
+  Enforcer& operator=(const Enforcer&) = delete;
+
+  void OnDenied(OnDenial on_denial) { on_denial_ = std::move(on_denial); }
+
+  // Before the first process of the slot.
+  Status Claim(uint32_t slot, const SlotRequest& request);
+  // What is checked of a request without a slot for it.
+  Status Check(const SlotRequest& request) const;
+  // Another policy from now on. Flows that it does not allow are for the caller to cut: Judge().
+  Status SetPolicy(uint32_t slot, Policy policy);
+  // The slot's sandbox is gone; its link lets nothing through any more.
+  Status Release(uint32_t slot);
+  // After a restart: what the kernel holds is that of `live`, and what these have learned.
+  Status Recover(const std::vector<LiveSlot>& live);
+
+  const std::optional<Policy>* PolicyOf(uint32_t slot) const;
+  std::vector<LearnedName> LearnedBy(uint32_t slot) const;
+  const Denials* DenialsOf(uint32_t slot) const;
+  // May be used on another thread, when the policy may have changed again: true for a flow of the
+  // slot that its present policy would not let begin.
+  std::function<bool(const Flow&)> JudgeOfFlows(uint32_t slot) const;
+
+  // For the proxy.
+  std::shared_ptr<const Egress> EgressOf(std::string_view source) const;
+  // Only those of `addresses` that the source may be led to.
+  std::vector<IpAddress> Reachable(std::string_view source,
+                                   const std::vector<IpAddress>& addresses) const;
+  // `hostname` and `address` may be empty.
+  void Deny(uint32_t slot, Denial denial);
+  void OnPacket(const LoggedPacket& packet);
+
+  Judgement Judge(std::string_view source, std::string_view name, uint16_t type) override;
+  bool Learn(std::string_view source, std::string_view name,
+             const std::vector<std::string>& aliases, const std::vector<IpAddress>& addresses,
+             uint32_t ttl_seconds) override;
+
+ private:
+  struct Slot {
+    std::string sandbox;
+    std::optional<Policy> policy;          // none: nobody asked for one
+    std::shared_ptr<const Egress> egress;  // null: open
+    std::string network, hostname;
+    SlotExtras extras;
+    Learned learned;
+    Denials denials;
+  };
+
+  Result<Slot> Make(const SlotRequest& request) const;
+  Result<std::shared_ptr<const Egress>> EgressFor(const std::optional<Policy>& policy) const;
+  Slot* Find(std::string_view source, uint32_t* number);
+  void JoinNetwork(Slot& slot, uint32_t number);
+  Status Commit(NftTransaction& transaction) const { return transaction.Commit(nfnetlink_); }
+  // True if no answer may hold the address: it is guarded, and no rule names it.
+  bool IsBarred(const Slot& slot, const IpAddress& address) const;
+  bool TellKernel(uint32_t number, Slot& slot, std::string_view name,
+                  const std::vector<LearnedKey>& keys, uint32_t ttl_seconds);
+  void ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys);
+  Status AdoptLearned();
+
+  const Config config_;
+  const int nfnetlink_;
+  const Clock& clock_;
+  OnDenial on_denial_;
+  std::unordered_map<uint32_t, Slot> slots_;
+  NamedNetworks networks_;
+};
+
+}  // namespace atl::netpolicy

@@ -1,0 +1,169 @@
+// The enforcer's answers to name server and proxy.
+#include <algorithm>
+#include <utility>
+
+#include "netpolicy/addresses.h"
+#include "netpolicy/dns_message.h"
+#include "netpolicy/enforcer.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/own_address.h"
+
+namespace atl::netpolicy {
+namespace {
+
+// Programs keep an address for a little longer than they should, and a connection takes a moment to
+// begin; an address of no use is none the longer.
+constexpr uint32_t kGraceSeconds = 60, kShortestSeconds = 60, kLongestSeconds = 360;
+
+bool Names(const Egress::Ranges& ranges, const IpAddress& address) {
+  const auto after = std::upper_bound(
+      ranges.begin(), ranges.end(), address,
+      [](const IpAddress& wanted, const AddressRange& range) { return wanted < range.first; });
+  return after != ranges.begin() && std::prev(after)->last >= address &&
+         std::prev(after)->action == RangeAction::kNamed;
+}
+
+// Whether a rule names an address, for any port.
+bool NamesAddress(const Egress& egress, const IpAddress& address) {
+  if (Names(egress.ranges(), address)) return true;
+  return std::any_of(egress.port_ranges().begin(), egress.port_ranges().end(),
+                     [&](const auto& port) { return Names(port.second, address); });
+}
+
+// What has to stand in the kernel for the addresses of a name. 80 and 443 are the proxy's; what it
+// does not see there (UDP) no name opens.
+std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddress>& addresses) {
+  std::vector<LearnedKey> keys;
+  for (const IpAddress& address : addresses) {
+    if (scope.any_port) {
+      keys.push_back({address, std::nullopt});
+      continue;
+    }
+    for (const PortKey& port : scope.ports) {
+      if (port.port != 80 && port.port != 443) keys.push_back({address, port});
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
+  if (AnyContains(NeverReachable(), address)) return true;
+  if (!AnyContains(config_.guarded, address) && !IsOwnAddress(address)) return false;
+  return !slot.egress || !NamesAddress(*slot.egress, address);
+}
+
+std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const {
+  uint32_t number = 0;
+  const Slot* slot = const_cast<Enforcer*>(this)->Find(source, &number);
+  return slot == nullptr ? nullptr : slot->egress;
+}
+
+std::vector<IpAddress> Enforcer::Reachable(std::string_view source,
+                                           const std::vector<IpAddress>& addresses) const {
+  uint32_t number = 0;
+  const Slot* slot = const_cast<Enforcer*>(this)->Find(source, &number);
+  std::vector<IpAddress> reachable;
+  if (slot == nullptr) return reachable;
+  std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(reachable),
+               [&](const IpAddress& address) { return !IsBarred(*slot, address); });
+  return reachable;
+}
+
+DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view name, uint16_t type) {
+  uint32_t number = 0;
+  const Slot* slot = Find(source, &number);
+  if (slot == nullptr) {
+    // Not a sandbox: a process of the host. A slot that nobody has claimed asks nothing.
+    return {number == 0 ? Verdict::kForward : Verdict::kNxDomain, {}, false};
+  }
+  if (!slot->network.empty()) {
+    if (const auto* members = networks_.Find(slot->network, name)) {
+      Judgement local{Verdict::kLocal, {}, false};
+      for (const uint32_t member : *members) {
+        if (type == kDnsTypeA) {
+          local.addresses.push_back(IpAddress::FromBytes(SlotIpv4(config_.instance, member)));
+        } else if (type == kDnsTypeAaaa) {
+          local.addresses.push_back(IpAddress::FromBytes(SlotIpv6(config_.instance, member)));
+        }
+      }
+      return local;
+    }
+  }
+  if (!slot->egress) return {};
+  if (slot->egress->JudgeName(name).allowed()) {
+    return {Verdict::kForward, {}, slot->egress->default_action() == Action::kDeny};
+  }
+  Deny(number, {.hostname = std::string(name), .protocol = "dns", .reason = "policy"});
+  return {Verdict::kNxDomain, {}, true};
+}
+
+bool Enforcer::Learn(std::string_view source, std::string_view name,
+                     const std::vector<std::string>& aliases,
+                     const std::vector<IpAddress>& addresses, uint32_t ttl_seconds) {
+  uint32_t number = 0;
+  Slot* slot = Find(source, &number);
+  if (slot == nullptr) return number == 0;
+  const auto barred = std::find_if(addresses.begin(), addresses.end(),
+                                   [&](const IpAddress& a) { return IsBarred(*slot, a); });
+  if (barred != addresses.end()) {
+    Deny(number, {.hostname = std::string(name),
+                  .address = barred->ToString(),
+                  .protocol = "dns",
+                  .reason = "private answer"});
+    return false;
+  }
+  if (!slot->egress) return true;
+  const auto denied = std::find_if(aliases.begin(), aliases.end(), [&](const std::string& alias) {
+    return slot->egress->DeniesName(alias);
+  });
+  if (denied != aliases.end()) {
+    Deny(number, {.hostname = *denied, .protocol = "dns", .reason = "alias"});
+    return false;
+  }
+  if (slot->egress->default_action() == Action::kAllow) return true;
+  const NameScope scope = slot->egress->JudgeName(name);
+  return TellKernel(number, *slot, name, KeysFor(scope, addresses), ttl_seconds);
+}
+
+bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
+                          const std::vector<LearnedKey>& keys, uint32_t ttl_seconds) {
+  const int64_t now = clock_.BootMicros();
+  const uint32_t seconds = std::clamp(std::min(ttl_seconds, kLongestSeconds) + kGraceSeconds,
+                                      kShortestSeconds, kLongestSeconds);
+  const int64_t needed =
+      now + int64_t{std::min(ttl_seconds, kLongestSeconds - kGraceSeconds)} * 1'000'000;
+  std::vector<LearnedKey> due;
+  for (const LearnedKey& key : keys) {
+    if (slot.learned.IsDue(key, needed)) due.push_back(key);
+  }
+  if (due.empty()) return true;
+  // An element's time-out cannot be moved before kernel 6.12: it goes and comes again. What is
+  // still there is only asked to go if it should be there, because one that is not fails them all.
+  const auto commit = [&](bool replace) {
+    NftTransaction transaction(TableName(config_.instance));
+    for (const LearnedKey& key : due) {
+      if (replace && slot.learned.Has(key)) {
+        DeleteLearned(transaction, config_.instance, number, key);
+      }
+      AddLearned(transaction, config_.instance, number, key, seconds);
+    }
+    return Commit(transaction);
+  };
+  Status told = commit(true);
+  if (!told && told.error().error_number() == ENOENT) {
+    ForgetLearned(number, due);  // those that expired meanwhile are gone already
+    told = commit(false);
+  }
+  if (!told) return false;
+  for (const LearnedKey& key : due) {
+    if (const auto gone =
+            slot.learned.Add(key, {std::string(name), now + int64_t{seconds} * 1'000'000})) {
+      ForgetLearned(number, {*gone});
+    }
+  }
+  return true;
+}
+
+}  // namespace atl::netpolicy

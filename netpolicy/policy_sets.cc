@@ -1,0 +1,327 @@
+#include "netpolicy/policy_sets.h"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "netpolicy/addresses.h"
+
+namespace atl::netpolicy {
+namespace {
+
+using Element = NftTransaction::Element;
+using Bytes = std::vector<uint8_t>;
+
+// nft(8)'s numbers of data types, for its listings. Intervals over a whole key are what rbtree sets
+// do if nobody tells them that the key is a concatenation, and nft(8) shows such a key as a number:
+// the alternative (pipapo) copies the whole set for each transaction, which is not O(1) in the
+// number of sandboxes.
+constexpr uint32_t kTypeInteger = 4, kTypeIpv4 = 7, kTypeIpv6 = 8, kTypeProtocol = 12,
+                   kTypeService = 13, kTypeMark = 19, kTypeLink = 20;
+constexpr uint32_t Concat(uint32_t first, uint32_t second) {
+  return first << 6 | second;
+}
+constexpr uint32_t kPortKeySize = 12;  // link, protocol, port, each in a register of its own
+
+constexpr uint32_t kMaxSlots = kMaxSlot + 1;
+constexpr uint32_t kMaxLearned = 1 << 20;
+constexpr uint32_t kLogRateSeconds = 60;
+
+const char* Of(bool ipv6, const char* set4, const char* set6) {
+  return ipv6 ? set6 : set4;
+}
+
+template <typename T>
+void Append(Bytes& key, const T& value) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+  key.insert(key.end(), bytes, bytes + sizeof value);
+}
+
+Bytes LinkKey(uint32_t instance, uint32_t slot) {
+  Bytes key;
+  Append(key, static_cast<uint32_t>(HostIfindex(instance, slot)));
+  return key;
+}
+
+// As the rules load it: protocol and port in the first bytes of their registers.
+void AppendPort(Bytes& key, PortKey port) {
+  const uint8_t protocol = port.transport == Transport::kTcp ? IPPROTO_TCP : IPPROTO_UDP;
+  key.insert(key.end(), {protocol, 0, 0, 0});
+  key.insert(key.end(),
+             {static_cast<uint8_t>(port.port >> 8), static_cast<uint8_t>(port.port & 0xff), 0, 0});
+}
+
+void AppendAddress(Bytes& key, const IpAddress& address) {
+  const auto bytes = address.span();
+  key.insert(key.end(), bytes.begin(), bytes.end());
+}
+
+// The key after the last one of a range; the carry may run into the link's bytes, which are only
+// bytes to the set.
+Bytes KeyAfter(Bytes key) {
+  for (size_t i = key.size(); i-- > 0;) {
+    if (++key[i] != 0) break;
+  }
+  return key;
+}
+
+struct RangeElements {
+  std::vector<Element> ipv4, ipv6;
+
+  void Add(const Bytes& prefix, const AddressRange& range, bool with_data) {
+    std::vector<Element>& elements = range.first.ipv6 ? ipv6 : ipv4;
+    Element first, end;
+    first.key = prefix;
+    AppendAddress(first.key, range.first);
+    if (with_data) Append(first.data, static_cast<uint32_t>(range.action));
+    end.key = prefix;
+    AppendAddress(end.key, range.last);
+    end.key = KeyAfter(std::move(end.key));
+    end.interval_end = true;
+    elements.push_back(std::move(first));
+    elements.push_back(std::move(end));
+  }
+};
+
+// The elements of an egress; deletions need no data.
+struct PolicyElements {
+  RangeElements addresses, ports;
+
+  PolicyElements(uint32_t instance, uint32_t slot, const Egress& egress, bool with_data) {
+    const Bytes link = LinkKey(instance, slot);
+    for (const AddressRange& range : egress.ranges()) addresses.Add(link, range, with_data);
+    for (const auto& [port, ranges] : egress.port_ranges()) {
+      Bytes prefix = link;
+      AppendPort(prefix, port);
+      for (const AddressRange& range : ranges) ports.Add(prefix, range, with_data);
+    }
+  }
+};
+
+Bytes LearnedKeyBytes(uint32_t instance, uint32_t slot, const LearnedKey& learned) {
+  Bytes key = LinkKey(instance, slot);
+  if (learned.port) AppendPort(key, *learned.port);
+  AppendAddress(key, learned.address);
+  return key;
+}
+
+const char* LearnedSet(const LearnedKey& key) {
+  if (key.port) return Of(key.address.ipv6, kLearnedPortSet4, kLearnedPortSet6);
+  return Of(key.address.ipv6, kLearnedSet4, kLearnedSet6);
+}
+
+template <typename Change>
+void ForFlags(const Egress& egress, const Change& change) {
+  change(kPolicedSet);
+  if (egress.default_action() == Action::kAllow) change(kByDefaultSet);
+  if (egress.has_names()) change(kProxiedSet);
+}
+
+Bytes MemberKey(uint32_t network, std::span<const uint8_t> address) {
+  Bytes key;
+  Append(key, network);
+  key.insert(key.end(), address.begin(), address.end());
+  return key;
+}
+
+}  // namespace
+
+void AddPolicySets(NftTransaction& t) {
+  for (const char* name : {kPolicedSet, kByDefaultSet, kProxiedSet, kSlowUpSet, kSlowDownSet}) {
+    t.AddSet({.name = name, .key_type = kTypeLink, .key_size = 4, .capacity = kMaxSlots});
+  }
+  t.AddSet({.name = kDeniedSet,
+            .key_type = kTypeLink,
+            .key_size = 4,
+            .capacity = kMaxSlots,
+            .counts = true});
+  for (const bool ipv6 : {false, true}) {
+    const uint32_t address = ipv6 ? 16 : 4;
+    const uint32_t type = ipv6 ? kTypeIpv6 : kTypeIpv4;
+    t.AddSet({.name = Of(ipv6, kAddressMap4, kAddressMap6),
+              .key_type = kTypeInteger,
+              .key_size = 4 + address,
+              .interval = true,
+              .data_size = 4});
+    t.AddSet({.name = Of(ipv6, kPortMap4, kPortMap6),
+              .key_type = kTypeInteger,
+              .key_size = kPortKeySize + address,
+              .interval = true,
+              .data_size = 4});
+    t.AddSet({.name = Of(ipv6, kLearnedSet4, kLearnedSet6),
+              .key_type = Concat(kTypeLink, type),
+              .key_size = 4 + address,
+              .capacity = kMaxLearned,
+              .expires = true});
+    t.AddSet({.name = Of(ipv6, kLearnedPortSet4, kLearnedPortSet6),
+              .key_type = Concat(Concat(Concat(kTypeLink, kTypeProtocol), kTypeService), type),
+              .key_size = kPortKeySize + address,
+              .capacity = kMaxLearned,
+              .expires = true});
+    t.AddSet({.name = Of(ipv6, kMemberSet4, kMemberSet6),
+              .key_type = Concat(kTypeMark, type),
+              .key_size = 4 + address,
+              .capacity = kMaxSlots});
+  }
+  t.AddSet({.name = kNetworkMap,
+            .key_type = kTypeLink,
+            .key_size = 4,
+            .capacity = kMaxSlots,
+            .data_size = 4});
+  t.AddSet({.name = kLogRateSet,
+            .key_type = kTypeLink,
+            .key_size = 4,
+            .capacity = kMaxSlots,
+            .expires = true,
+            .dynamic = true});
+  t.AddSet({.name = kConnectionSet,
+            .key_type = kTypeLink,
+            .key_size = 4,
+            .capacity = kMaxSlots,
+            .dynamic = true});
+}
+
+void FlushPolicySets(NftTransaction& t) {
+  for (const char* name :
+       {kPolicedSet, kByDefaultSet, kProxiedSet, kSlowUpSet, kSlowDownSet, kAddressMap4,
+        kAddressMap6, kPortMap4, kPortMap6, kMemberSet4, kMemberSet6, kNetworkMap}) {
+    t.FlushSet(name);
+  }
+}
+
+void AddPolicyRanges(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* egress) {
+  if (egress == nullptr) return;
+  const PolicyElements elements(instance, slot, *egress, true);
+  t.AddElements(kAddressMap4, elements.addresses.ipv4);
+  t.AddElements(kAddressMap6, elements.addresses.ipv6);
+  t.AddElements(kPortMap4, elements.ports.ipv4);
+  t.AddElements(kPortMap6, elements.ports.ipv6);
+}
+
+void AddPolicyFlags(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* egress) {
+  if (egress == nullptr) return;
+  ForFlags(*egress, [&](const char* set) { t.AddElement(set, LinkKey(instance, slot)); });
+}
+
+void DeletePolicyElements(NftTransaction& t, uint32_t instance, uint32_t slot,
+                          const Egress* egress) {
+  if (egress == nullptr) return;
+  const PolicyElements elements(instance, slot, *egress, false);
+  t.DeleteElements(kAddressMap4, elements.addresses.ipv4);
+  t.DeleteElements(kAddressMap6, elements.addresses.ipv6);
+  t.DeleteElements(kPortMap4, elements.ports.ipv4);
+  t.DeleteElements(kPortMap6, elements.ports.ipv6);
+  ForFlags(*egress, [&](const char* set) { t.DeleteElement(set, LinkKey(instance, slot)); });
+}
+
+void AddExtras(NftTransaction& t, uint32_t instance, uint32_t slot, const SlotExtras& extras) {
+  const Bytes link = LinkKey(instance, slot);
+  if (extras.bytes_per_second > 0) {
+    Element element;
+    element.key = link;
+    element.bytes_per_second = extras.bytes_per_second;
+    t.AddElements(kSlowUpSet, {&element, 1});
+    t.AddElements(kSlowDownSet, {&element, 1});
+  }
+  if (extras.network != 0) {
+    Element element;
+    element.key = link;
+    Append(element.data, extras.network);
+    t.AddElements(kNetworkMap, {&element, 1});
+    t.AddElement(kMemberSet4, MemberKey(extras.network, SlotIpv4(instance, slot)));
+    t.AddElement(kMemberSet6, MemberKey(extras.network, SlotIpv6(instance, slot)));
+  }
+}
+
+void DeleteExtras(NftTransaction& t, uint32_t instance, uint32_t slot, const SlotExtras& extras) {
+  const Bytes link = LinkKey(instance, slot);
+  if (extras.bytes_per_second > 0) {
+    t.DeleteElement(kSlowUpSet, link);
+    t.DeleteElement(kSlowDownSet, link);
+  }
+  if (extras.network != 0) {
+    t.DeleteElement(kNetworkMap, link);
+    t.DeleteElement(kMemberSet4, MemberKey(extras.network, SlotIpv4(instance, slot)));
+    t.DeleteElement(kMemberSet6, MemberKey(extras.network, SlotIpv6(instance, slot)));
+  }
+}
+
+void AddDeniedElement(NftTransaction& t, uint32_t instance, uint32_t slot) {
+  t.AddElement(kDeniedSet, LinkKey(instance, slot));
+}
+
+void DeleteDeniedElement(NftTransaction& t, uint32_t instance, uint32_t slot) {
+  t.DeleteElement(kDeniedSet, LinkKey(instance, slot));
+}
+
+void AddLearned(NftTransaction& t, uint32_t instance, uint32_t slot, const LearnedKey& key,
+                uint32_t timeout_seconds) {
+  Element element;
+  element.key = LearnedKeyBytes(instance, slot, key);
+  element.timeout_seconds = timeout_seconds;
+  t.AddElements(LearnedSet(key), {&element, 1});
+}
+
+void DeleteLearned(NftTransaction& t, uint32_t instance, uint32_t slot, const LearnedKey& key) {
+  t.DeleteElement(LearnedSet(key), LearnedKeyBytes(instance, slot, key));
+}
+
+namespace {
+
+// Takes back what LearnedKeyBytes has made; nothing of another instance.
+std::optional<std::pair<uint32_t, LearnedKey>> ParseLearnedKey(uint32_t instance,
+                                                               std::span<const uint8_t> key,
+                                                               bool with_port, bool ipv6) {
+  const size_t address = with_port ? kPortKeySize : 4;
+  if (key.size() != address + (ipv6 ? 16 : 4)) return std::nullopt;
+  uint32_t ifindex;
+  std::memcpy(&ifindex, key.data(), sizeof ifindex);
+  const auto slot = SlotOfIfindex(instance, ifindex);
+  if (!slot) return std::nullopt;
+  LearnedKey learned;
+  learned.address = IpAddress::FromBytes(key.subspan(address));
+  if (with_port) {
+    learned.port = PortKey{key[4] == IPPROTO_TCP ? Transport::kTcp : Transport::kUdp,
+                           static_cast<uint16_t>(key[8] << 8 | key[9])};
+  }
+  return std::pair(*slot, learned);
+}
+
+}  // namespace
+
+Status ListLearned(
+    int nfnetlink, uint32_t instance,
+    const std::function<void(uint32_t slot, const LearnedKey& key, int64_t left_us)>& on_element) {
+  for (const bool ipv6 : {false, true}) {
+    for (const bool with_port : {false, true}) {
+      const char* set = with_port ? Of(ipv6, kLearnedPortSet4, kLearnedPortSet6)
+                                  : Of(ipv6, kLearnedSet4, kLearnedSet6);
+      ATOLL_TRY(
+          ListElements(nfnetlink, TableName(instance), set, [&](const ListedElement& element) {
+            const auto learned = ParseLearnedKey(instance, element.key, with_port, ipv6);
+            if (learned) {
+              on_element(learned->first, learned->second,
+                         static_cast<int64_t>(element.expires_in_ms) * 1000);
+            }
+          }));
+    }
+  }
+  return {};
+}
+
+Status ListDenied(int nfnetlink, uint32_t instance,
+                  const std::function<void(uint32_t slot, uint64_t packets)>& on_slot) {
+  return ListElements(nfnetlink, TableName(instance), kDeniedSet,
+                      [&](const ListedElement& element) {
+                        uint32_t ifindex = 0;
+                        if (element.key.size() != sizeof ifindex) return;
+                        std::memcpy(&ifindex, element.key.data(), sizeof ifindex);
+                        const auto slot = SlotOfIfindex(instance, ifindex);
+                        if (slot) on_slot(*slot, element.packets);
+                      });
+}
+
+}  // namespace atl::netpolicy

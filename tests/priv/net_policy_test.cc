@@ -1,0 +1,293 @@
+// Policies in the kernel, tried with real sockets from inside: what rules for addresses, ports and
+// defaults let through, that a change is whole and reaches flows that exist, named networks,
+// limits. Names, the name server and the proxy are played end to end elsewhere.
+#include <gtest/gtest.h>
+
+#include "netpolicy/policy_json.h"
+#include "tests/priv/net_lab.h"
+
+namespace atl::testing {
+namespace {
+
+using netpolicy::Endpoint;
+using netpolicy::SlotRequest;
+
+constexpr uint16_t kPort = 8000;
+constexpr const char* kOutside4 = "203.0.113.2";
+constexpr const char* kOutside6 = "2001:db8::2";
+
+netpolicy::Policy PolicyOf(const std::string& json) {
+  auto policy = netpolicy::ParsePolicy(json);
+  EXPECT_TRUE(policy) << policy.error().message();
+  return *policy;
+}
+
+SlotRequest Asks(const std::string& json) {
+  SlotRequest request;
+  request.sandbox = "box";
+  request.policy = PolicyOf(json);
+  return request;
+}
+
+struct World {
+  NetLab lab;
+  std::unique_ptr<Guest> guest;
+
+  explicit World(const SlotRequest& request) {
+    lab.OpenNetwork();
+    guest = lab.AddGuest(1);
+    const Status claimed = lab.network().ClaimSlot(1, request);
+    EXPECT_TRUE(claimed) << claimed.error().message();
+  }
+  Reach Try(const std::string& address, uint16_t port = kPort, const Guest* from = nullptr) {
+    UniqueFd listener;
+    lab.outside().Run([&] { listener = Listen(SOCK_STREAM, address, port); });
+    Reach reach = Reach::kSilence;
+    (from ? *from : *guest).ns.Run([&] { reach = TryConnect(address, port); });
+    return reach;
+  }
+  void Set(const std::string& json) {
+    const Status set = lab.network().SetPolicy(1, PolicyOf(json));
+    EXPECT_TRUE(set) << set.error().message();
+  }
+};
+
+void ForBoth(const std::function<void(const std::string&)>& body) {
+  for (const char* address : {kOutside4, kOutside6}) {
+    RunInOwnNetns([&] { body(address); });
+  }
+}
+
+TEST(NetPolicy, NothingButWhatIsNamedIsReached) {
+  ForBoth([](const std::string& address) {
+    World world(Asks("{}"));
+    EXPECT_EQ(world.Try(address), Reach::kRefused);
+    world.Set(R"({"egress":[{"action":"allow","target":")" + address + R"("}]})");
+    EXPECT_EQ(world.Try(address), Reach::kConnected);
+    world.Set("{}");
+    EXPECT_EQ(world.Try(address), Reach::kRefused);
+    world.Set(R"({"defaultAction":"allow"})");
+    EXPECT_EQ(world.Try(address), Reach::kConnected);
+    world.Set(R"({"defaultAction":"allow","egress":[{"target":")" + address + R"("}]})");
+    EXPECT_EQ(world.Try(address), Reach::kRefused);
+  });
+}
+
+TEST(NetPolicy, TheNarrowestPlaceHoldsTheWholeOrder) {
+  ForBoth([](const std::string& address) {
+    World world(Asks(R"({"egress":[{"action":"deny","target":")" + address +
+                     R"(","ports":[8001],"protocol":"tcp"},{"action":"allow","target":")" +
+                     address + R"(","ports":[8001,8002]},{"action":"allow","target":")" + address +
+                     R"(","protocol":"udp"}]})"));
+    EXPECT_EQ(world.Try(address, 8000), Reach::kRefused);
+    EXPECT_EQ(world.Try(address, 8001), Reach::kRefused);
+    EXPECT_EQ(world.Try(address, 8002), Reach::kConnected);
+    UniqueFd server;
+    world.lab.outside().Run([&] { server = Listen(SOCK_DGRAM, address, 8000); });
+    world.guest->ns.Run([&] { EXPECT_TRUE(SendDatagram("", address, 8000, "hello")); });
+    EXPECT_TRUE(WaitReadable(server.get(), kPatienceMs));
+    world.Set(R"({"egress":[{"action":"allow","target":")" + address +
+              R"(","ports":[8001]},{"action":"deny","target":")" + address + R"("}]})");
+    EXPECT_EQ(world.Try(address, 8001), Reach::kConnected);
+    EXPECT_EQ(world.Try(address, 8002), Reach::kRefused);
+  });
+}
+
+TEST(NetPolicy, OnePolicyIsNoneOfAnother) {
+  ForBoth([](const std::string& address) {
+    World world(Asks(R"({"egress":[{"action":"allow","target":")" + address + R"("}]})"));
+    const auto other = world.lab.AddGuest(2);
+    EXPECT_TRUE(world.lab.network().ClaimSlot(2, Asks("{}")));
+    const auto open = world.lab.AddGuest(3);
+    EXPECT_TRUE(world.lab.network().ClaimSlot(3, {}));
+    EXPECT_EQ(world.Try(address), Reach::kConnected);
+    EXPECT_EQ(world.Try(address, kPort, other.get()), Reach::kRefused);
+    EXPECT_EQ(world.Try(address, kPort, open.get()), Reach::kConnected);
+  });
+}
+
+TEST(NetPolicy, ASlotLeavesNothingToTheNextOne) {
+  ForBoth([](const std::string& address) {
+    World world(Asks(R"({"egress":[{"action":"allow","target":")" + address +
+                     R"("},{"action":"allow","target":"198.51.100.0/24","ports":[1,2]}]})"));
+    const std::string before = Nft("list table inet atoll7");
+    EXPECT_NE(before.find("policed"), std::string::npos);
+    ASSERT_TRUE(world.lab.network().DetachSlot(1));
+    for (const char* set : {"policed", "by_default", "proxied", "addresses4", "addresses6",
+                            "ports4", "ports6", "learned4", "learned6", "denied"}) {
+      const char* const kind =
+          std::string(set).find_first_of("46") != std::string::npos && std::string(set)[0] != 'l'
+              ? "list map inet atoll7 "
+              : "list set inet atoll7 ";
+      EXPECT_EQ(Nft(std::string(kind) + set).find("elements"), std::string::npos) << set;
+    }
+  });
+}
+
+TEST(NetPolicy, AFlowThatIsNotAllowedAnyMoreEnds) {
+  ForBoth([](const std::string& address) {
+    const std::string allow = R"({"egress":[{"action":"allow","target":")" + address + R"("}]})";
+    World world(Asks(allow));
+    UniqueFd server, client;
+    const Endpoint target = *netpolicy::ParseEndpoint(
+        address.find(':') == std::string::npos ? address : "[" + address + "]", kPort);
+    world.lab.outside().Run([&] { server = Listen(SOCK_DGRAM, address, kPort); });
+    world.guest->ns.Run([&] {
+      client.reset(::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(::connect(client.get(), target.get(), target.size), 0);
+    });
+    const auto arrives = [&](int limit_ms) {
+      (void)::send(client.get(), "hello", 5, 0);
+      return ReceiveFrom(server.get(), nullptr, limit_ms) == "hello";
+    };
+    EXPECT_TRUE(arrives(kPatienceMs));
+    // Another policy that allows it too.
+    world.Set(R"({"defaultAction":"allow"})");
+    EXPECT_TRUE(arrives(kPatienceMs));
+    world.Set("{}");
+    EXPECT_FALSE(arrives(kSilenceMs));
+    world.Set(allow);
+    (void)::send(client.get(), "", 0, 0);  // takes the pending error
+    EXPECT_TRUE(arrives(kPatienceMs));
+  });
+}
+
+TEST(NetPolicy, PrivateNetworksOnlyWhenNamed) {
+  RunInOwnNetns([] {
+    World world(Asks(R"({"egress":[{"action":"allow","target":"0.0.0.0/0"}]})"));
+    world.lab.outside().Run([] { AddAddress("ext0", "10.66.0.1", 24); });
+    AddRoute("10.66.0.0", 24, kOutside4);
+    EXPECT_EQ(world.Try(kOutside4), Reach::kConnected);
+    EXPECT_EQ(world.Try("10.66.0.1"), Reach::kRefused);
+    world.Set(R"({"egress":[{"action":"allow","target":"10.66.0.0/24"}]})");
+    EXPECT_EQ(world.Try("10.66.0.1"), Reach::kConnected);
+    EXPECT_EQ(world.Try(kOutside4), Reach::kRefused);
+  });
+}
+
+TEST(NetPolicy, ThisHostOnlyWhenNamed) {
+  RunInOwnNetns([] {
+    World world(Asks(R"({"egress":[{"action":"allow","target":"0.0.0.0/0"}]})"));
+    const UniqueFd listener = Listen(SOCK_STREAM, "203.0.113.1", kPort);
+    const auto reach = [&] {
+      Reach reached = Reach::kSilence;
+      world.guest->ns.Run([&] { reached = TryConnect("203.0.113.1", kPort); });
+      return reached;
+    };
+    EXPECT_EQ(reach(), Reach::kRefused);
+    world.Set(R"({"defaultAction":"allow"})");
+    EXPECT_EQ(reach(), Reach::kRefused);
+    world.Set(R"({"egress":[{"action":"allow","target":"203.0.113.1"}]})");
+    EXPECT_EQ(reach(), Reach::kConnected);
+  });
+}
+
+TEST(NetPolicy, MembersOfANetworkReachEachOther) {
+  RunInOwnNetns([] {
+    SlotRequest request = Asks("{}");
+    request.network = "web";
+    World world(request);
+    const auto peer = world.lab.AddGuest(2);
+    request.sandbox = "peer";
+    ASSERT_TRUE(world.lab.network().ClaimSlot(2, request));
+    const auto stranger = world.lab.AddGuest(3);
+    request.network = "other";
+    request.sandbox = "stranger";
+    ASSERT_TRUE(world.lab.network().ClaimSlot(3, request));
+    for (const bool ipv6 : {false, true}) {
+      const auto address = [&](const Guest& guest) {
+        return ipv6 ? guest.addresses.ipv6 : guest.addresses.ipv4;
+      };
+      UniqueFd of_peer, of_stranger;
+      peer->ns.Run([&] { of_peer = Listen(SOCK_STREAM, address(*peer), kPort); });
+      stranger->ns.Run([&] { of_stranger = Listen(SOCK_STREAM, address(*stranger), kPort); });
+      world.guest->ns.Run([&] {
+        EXPECT_EQ(TryConnect(address(*peer), kPort), Reach::kConnected);
+        EXPECT_EQ(TryConnect(address(*stranger), kPort), Reach::kRefused);
+      });
+    }
+    ASSERT_TRUE(world.lab.network().DetachSlot(2));
+    world.guest->ns.Run(
+        [&] { EXPECT_EQ(TryConnect(peer->addresses.ipv4, kPort), Reach::kRefused); });
+  });
+}
+
+TEST(NetPolicy, APolicyOf4096RulesIsSetAndReplacedWhole) {
+  RunInOwnNetns([] {
+    World world(Asks("{}"));
+    netpolicy::Policy policy;
+    for (unsigned i = 0; i < netpolicy::kMaxPolicyRules; ++i) {
+      netpolicy::PolicyRule rule;
+      rule.action = netpolicy::Action::kAllow;
+      rule.target = "198.51." + std::to_string(i / 128) + "." + std::to_string(i % 128 * 2);
+      rule.parsed = *netpolicy::ParsePolicyTarget(rule.target);
+      policy.rules.push_back(rule);
+    }
+    for (int round = 0; round < 3; ++round) {
+      const Status set = world.lab.network().SetPolicy(1, policy);
+      ASSERT_TRUE(set) << set.error().message();
+    }
+    policy.rules.back().target = kOutside4;
+    policy.rules.back().parsed = *netpolicy::ParsePolicyTarget(kOutside4);
+    ASSERT_TRUE(world.lab.network().SetPolicy(1, policy));
+    EXPECT_EQ(world.Try(kOutside4), Reach::kConnected);
+    EXPECT_EQ(world.Try(kOutside6), Reach::kRefused);
+  });
+}
+
+TEST(NetPolicy, LiveSlotsKeepTheirsOverARestart) {
+  ForBoth([](const std::string& address) {
+    const SlotRequest request =
+        Asks(R"({"egress":[{"action":"allow","target":")" + address + R"("}]})");
+    World world(request);
+    const auto denied = world.lab.AddGuest(2);
+    ASSERT_TRUE(world.lab.network().ClaimSlot(2, Asks("{}")));
+    world.lab.CloseNetwork();
+    EXPECT_EQ(world.Try(address), Reach::kConnected) << "without a daemon";
+    EXPECT_EQ(world.Try(address, kPort, denied.get()), Reach::kRefused);
+    world.lab.OpenNetwork();
+    ASSERT_TRUE(world.lab.network().Recover({{1, request}, {2, Asks("{}")}}));
+    EXPECT_EQ(world.Try(address), Reach::kConnected);
+    EXPECT_EQ(world.Try(address, kPort, denied.get()), Reach::kRefused);
+    ASSERT_TRUE(world.lab.network().SetPolicy(1, PolicyOf("{}")));
+    EXPECT_EQ(world.Try(address), Reach::kRefused);
+  });
+}
+
+TEST(NetPolicy, ConnectionsHaveALimit) {
+  RunInOwnNetns([] {
+    World world({});
+    UniqueFd listener;
+    world.lab.outside().Run([&] { listener = Listen(SOCK_DGRAM, kOutside4, kPort); });
+    world.guest->ns.Run([&] {
+      const Endpoint target = *netpolicy::ParseEndpoint(kOutside4, kPort);
+      std::vector<UniqueFd> sockets;
+      bool refused = false;
+      for (int i = 0; i < 200 && !refused; ++i) {
+        UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        EXPECT_EQ(::connect(socket.get(), target.get(), target.size), 0);
+        (void)::send(socket.get(), "x", 1, 0);
+        int error = 0;
+        socklen_t size = sizeof error;
+        ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+        refused = error != 0;
+        ASSERT_FALSE(refused && i < 90) << i;
+        sockets.push_back(std::move(socket));
+      }
+      EXPECT_TRUE(refused);
+    });
+  });
+}
+
+TEST(NetPolicy, RefusalsAreCounted) {
+  ForBoth([](const std::string& address) {
+    World world(Asks("{}"));
+    EXPECT_EQ(world.lab.network().CountersOf(1)->denied, 0U);
+    EXPECT_EQ(world.Try(address), Reach::kRefused);
+    EXPECT_EQ(world.lab.network().CountersOf(1)->denied, 1U);
+    EXPECT_GE(world.lab.network().CountersOf(1)->packets_out, 1U);
+  });
+}
+
+}  // namespace
+}  // namespace atl::testing
