@@ -125,9 +125,12 @@ class Framing(HostAttack):
             for framing, body in ((f'Content-Length: {len(inner)}', inner),
                                   ('Transfer-Encoding: chunked',
                                    f'{len(inner):x};a=b\r\n{inner}\r\n0\r\nX-Evil: 1\r\n\r\n')):
+                # The last one ends the connection, so that all answers are seen.
                 answer = self.raw(f'POST {prefix}/outer-{form} HTTP/1.1\r\nHost: h\r\n{lines}'
-                                  f'Connection: close\r\n{framing}\r\n\r\n{body}')
-                self.assertLessEqual(answer.count(b'HTTP/1.1 200'), 1, (form, framing))
+                                  f'{framing}\r\n\r\n{body}GET {prefix}/last HTTP/1.1\r\n'
+                                  f'Host: h\r\nConnection: close\r\n{lines}\r\n')
+                self.assertIn(b'GET /last ', answer, (form, framing))
+                self.assertEqual(len(re.findall(rb'HTTP/1\.1 \d', answer)), 2, (form, framing))
                 until(lambda form=form: f'POST /outer-{form} ' in self.seen(), 10 * SLOWNESS)
         for line in self.seen().splitlines():
             self.assertFalse(line.startswith('GET /within') or 'Evil' in line, line)
@@ -172,13 +175,13 @@ class Framing(HostAttack):
 
 
 class Witness:
-    """A service of the host, on its loopback addresses; counts who comes."""
+    """A service of the host, on all of its addresses; counts who comes."""
 
     def __enter__(self):
         self.count = 0
-        self.sockets = [socket.create_server(('127.0.0.1', 0))]
+        self.sockets = [socket.create_server(('0.0.0.0', 0))]
         self.port = self.sockets[0].getsockname()[1]
-        self.sockets.append(socket.create_server(('::1', self.port), family=socket.AF_INET6))
+        self.sockets.append(socket.create_server(('::', self.port), family=socket.AF_INET6))
         for listening in self.sockets:
             threading.Thread(target=self._serve, args=(listening,), daemon=True).start()
         for host in ('127.0.0.1', '::1'):
@@ -479,7 +482,7 @@ class Floods(HostAttack):
                 'volumes': json.dumps({**plain, 'volumes': [{'name': 'v'}] * 100000}),
                 'too large': b' ' * (64 << 20)}.items():
             status, text = self.create(body)
-            self.assertIn(status, (0, 400, 413, 422), what)
+            self.assertIn(status, (0, 413) if what == 'too large' else (0, 400, 413, 422), what)
             self.assertLess(len(text), 64 << 10, what)
         self.assertEqual(self.create(json.dumps(plain).replace('"9"', '"\\ud800"'))[0] // 100, 4)
         until(lambda: self.memory_kib() < before + (48 << 10), 10 * SLOWNESS,
