@@ -523,6 +523,8 @@ class Floods(HostAttack):
         self.assertEqual(self.a.out('echo alive'), 'alive')
 
     def test_no_line_of_the_log_is_forged(self):
+        """What clients say is checked before it is logged, and quoted when it is: the quoting alone
+        is tested beside the log itself."""
         line = '2026-01-01T00:00:00.000Z error atolld: forged'
         evil = f'x\n{line}\r{line}\x1b[2J\u2028{line}'
         sent = ({'image': {'uri': evil}}, {'entrypoint': [f'/{evil}']}, {'metadata': {'a': evil}},
@@ -549,6 +551,12 @@ class Floods(HostAttack):
                 self.ask(path, key, method)
         self.ask('/v1/images?name=' + quoted, key, 'POST', b'no archive: ' + evil.encode())
         self.b.run(f"printf '%s' '{evil}'; printf '%s' '{evil}' >&2; exit 3")
+        # A request id of several words is not taken over.
+        answer = self.ask('/v1/sandboxes', {**key, 'X-Request-ID': 'x" sandbox=forged'}, 'POST',
+                          json.dumps({'image': {'uri': self.image}, 'entrypoint': ['sleep', '9'],
+                                      'resourceLimits': {}}))
+        self.assertNotIn('forged', answer.headers['X-Request-ID'])
+        self.addCleanup(self.daemon.delete, json.loads(answer.text)['id'])
         # By then it has written about the last one.
         self.assertEqual(self.ask('/v1/sandboxes', key).status, 200)
         logs = [self.daemon.log, self.daemon.run_dir / 'spawner.log']
