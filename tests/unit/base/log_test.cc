@@ -53,6 +53,14 @@ TEST(Log, ALineHasAnEndHoweverLongItIs) {
   EXPECT_LT(line.size(), size_t{64} << 10);
   EXPECT_TRUE(line.ends_with("\"\n"));
   EXPECT_EQ(line.find('\n'), line.size() - 1);
+  // Whatever stands before the end.
+  for (size_t room = 0; room < 5; ++room) {
+    const std::string quotes = Line(std::string(room, 'x') + std::string(1 << 20, '"'));
+    EXPECT_TRUE(quotes.ends_with("\\\"\"\n")) << quotes.substr(quotes.size() - 8);
+  }
+  const std::string two = Written(
+      [] { LogLine(LogLevel::kInfo, "said").Add("a", std::string(1 << 20, ' ')).Add("b", "c d"); });
+  EXPECT_EQ(two.size(), line.size());
 }
 
 }  // namespace
