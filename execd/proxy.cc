@@ -197,7 +197,11 @@ std::string Forward::RequestHead(const std::string& target) const {
   const std::string* real = head.Find("x-real-ip");
   std::string peer = forwarded ? forwarded->substr(0, forwarded->find(',')) : real ? *real : "";
   if (peer.empty()) peer = "127.0.0.1";
-  out.append("X-Forwarded-For: ").append(peer).append("\r\nX-Forwarded-Proto: http\r\n");
+  // "http", as clients of this route know it, unless the client's end was encrypted.
+  const std::string* proto = head.Find("x-forwarded-proto");
+  const bool tls = proto != nullptr && http::EqualNoCase(*proto, "https");
+  out.append("X-Forwarded-For: ").append(peer);
+  out.append(tls ? "\r\nX-Forwarded-Proto: https\r\n" : "\r\nX-Forwarded-Proto: http\r\n");
   if (upgrade_) {
     out.append("Connection: Upgrade\r\nUpgrade: websocket\r\n");
   } else {

@@ -125,9 +125,12 @@ class Framing(HostAttack):
             for framing, body in ((f'Content-Length: {len(inner)}', inner),
                                   ('Transfer-Encoding: chunked',
                                    f'{len(inner):x};a=b\r\n{inner}\r\n0\r\nX-Evil: 1\r\n\r\n')):
+                # The last one ends the connection, so that all answers are seen.
                 answer = self.raw(f'POST {prefix}/outer-{form} HTTP/1.1\r\nHost: h\r\n{lines}'
-                                  f'Connection: close\r\n{framing}\r\n\r\n{body}')
-                self.assertLessEqual(answer.count(b'HTTP/1.1 200'), 1, (form, framing))
+                                  f'{framing}\r\n\r\n{body}GET {prefix}/last HTTP/1.1\r\n'
+                                  f'Host: h\r\nConnection: close\r\n{lines}\r\n')
+                self.assertIn(b'GET /last ', answer, (form, framing))
+                self.assertEqual(len(re.findall(rb'HTTP/1\.1 \d', answer)), 2, (form, framing))
                 until(lambda form=form: f'POST /outer-{form} ' in self.seen(), 10 * SLOWNESS)
         for line in self.seen().splitlines():
             self.assertFalse(line.startswith('GET /within') or 'Evil' in line, line)
@@ -172,13 +175,13 @@ class Framing(HostAttack):
 
 
 class Witness:
-    """A service of the host, on its loopback addresses; counts who comes."""
+    """A service of the host, on all of its addresses; counts who comes."""
 
     def __enter__(self):
         self.count = 0
-        self.sockets = [socket.create_server(('127.0.0.1', 0))]
+        self.sockets = [socket.create_server(('0.0.0.0', 0))]
         self.port = self.sockets[0].getsockname()[1]
-        self.sockets.append(socket.create_server(('::1', self.port), family=socket.AF_INET6))
+        self.sockets.append(socket.create_server(('::', self.port), family=socket.AF_INET6))
         for listening in self.sockets:
             threading.Thread(target=self._serve, args=(listening,), daemon=True).start()
         for host in ('127.0.0.1', '::1'):
@@ -226,11 +229,16 @@ class Reach(HostAttack):
 
     def test_the_hosts_services_from_inside(self):
         gateway = self.a.out("ip route | awk '/default/ {print $3}'")
+        own = '192.0.2.78'  # as of a network card of the host (RFC 5737)
+        change = lambda what: subprocess.run(['ip', 'addr', what, f'{own}/32', 'dev', 'lo'],
+                                             check=True)
+        change('add')
+        self.addCleanup(change, 'del')
         with Witness() as victim:
-            script = ''.join(f'nc -w 1 {host} {victim.port} </dev/null; '
-                             for host in ('127.0.0.1', gateway, '::1'))
-            self.assertNotIn('host', self.a.run(script)[0])
-            self.assertEqual(victim.count, 0)
+            for host in ('127.0.0.1', gateway, '::1', own):
+                said = self.a.run(f'nc -w 1 {host} {victim.port} </dev/null')[0]
+                self.assertNotIn('Content-Length: 4', said, host)
+                self.assertEqual(victim.count, 0, host)
 
     def test_abstract_sockets_of_the_host(self):
         name = 'atoll-test-victim'
@@ -380,10 +388,10 @@ class Others(HostAttack):
         tunnel.message('connected')
         kept = self.daemon.connection()
         self.assertEqual(self.ask(old.base + '/ping', old.headers, connection=kept).status, 200)
+        was = self.address(old)
         self.daemon.delete(old.id)
-        after = [Box(self.daemon, self.image) for _ in range(8)]
-        for box in after:
-            self.addCleanup(self.daemon.delete, box.id)
+        heir = until(lambda: self.has_address(was), 60 * SLOWNESS, f'{was} has a new owner')
+        self.addCleanup(self.daemon.delete, heir.id)
         with self.assertRaises((EOFError, ConnectionError)):
             while True:
                 tunnel.frame()
@@ -391,10 +399,24 @@ class Others(HostAttack):
                            ('/ping', {INGRESS: f'{old.id}-44772'}), (signed + '/ping', {})):
             for connection in (None, kept):
                 answer = self.ask(path, {**old.headers, **more}, connection=connection)
-                self.assertEqual(answer.status, 404, path)
-        for box in after:
-            self.assertNotEqual(box.id, old.id)
-            self.assertEqual(box.call('GET', '/ping', headers=old.headers).status, 401)
+                self.assertEqual((answer.status, json.loads(answer.text)['code']),
+                                 (410, 'SANDBOX::GONE'), path)
+        self.assertNotEqual(heir.id, old.id)
+        self.assertEqual(heir.call('GET', '/ping', headers=old.headers).status, 401)
+        self.assertEqual(self.ask(signed.replace(old.id, heir.id) + '/ping').status, 401)
+        self.assertEqual(heir.out('ls /tmp'), '')
+
+    @staticmethod
+    def address(box):
+        return box.out("ip -4 addr show | awk '/inet / && !/127.0/ {print $2}'")
+
+    def has_address(self, address):
+        """A new sandbox, if it has the slot that gives it this address."""
+        box = Box(self.daemon, self.image)
+        if self.address(box) == address:
+            return box
+        self.daemon.delete(box.id)
+        return None
 
 
 class Floods(HostAttack):
@@ -465,7 +487,7 @@ class Floods(HostAttack):
                 'volumes': json.dumps({**plain, 'volumes': [{'name': 'v'}] * 100000}),
                 'too large': b' ' * (64 << 20)}.items():
             status, text = self.create(body)
-            self.assertIn(status, (0, 400, 413, 422), what)
+            self.assertIn(status, (0, 413) if what == 'too large' else (0, 400, 413, 422), what)
             self.assertLess(len(text), 64 << 10, what)
         self.assertEqual(self.create(json.dumps(plain).replace('"9"', '"\\ud800"'))[0] // 100, 4)
         until(lambda: self.memory_kib() < before + (48 << 10), 10 * SLOWNESS,
@@ -506,6 +528,8 @@ class Floods(HostAttack):
         self.assertEqual(self.a.out('echo alive'), 'alive')
 
     def test_no_line_of_the_log_is_forged(self):
+        """What clients say is checked before it is logged, and quoted when it is: the quoting alone
+        is tested beside the log itself."""
         line = '2026-01-01T00:00:00.000Z error atolld: forged'
         evil = f'x\n{line}\r{line}\x1b[2J\u2028{line}'
         sent = ({'image': {'uri': evil}}, {'entrypoint': [f'/{evil}']}, {'metadata': {'a': evil}},
@@ -532,6 +556,12 @@ class Floods(HostAttack):
                 self.ask(path, key, method)
         self.ask('/v1/images?name=' + quoted, key, 'POST', b'no archive: ' + evil.encode())
         self.b.run(f"printf '%s' '{evil}'; printf '%s' '{evil}' >&2; exit 3")
+        # A request id of several words is not taken over.
+        answer = self.ask('/v1/sandboxes', {**key, 'X-Request-ID': 'x" sandbox=forged'}, 'POST',
+                          json.dumps({'image': {'uri': self.image}, 'entrypoint': ['sleep', '9'],
+                                      'resourceLimits': {}}))
+        self.assertNotIn('forged', answer.headers['X-Request-ID'])
+        self.addCleanup(self.daemon.delete, json.loads(answer.text)['id'])
         # By then it has written about the last one.
         self.assertEqual(self.ask('/v1/sandboxes', key).status, 200)
         logs = [self.daemon.log, self.daemon.run_dir / 'spawner.log']

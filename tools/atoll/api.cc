@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/http/base_url.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
@@ -31,13 +32,19 @@ Code CodeOf(int status) {
 
 }  // namespace
 
-Api::Api(std::unique_ptr<http::Client> client, Server server)
-    : client_(std::move(client)), server_(std::move(server)) {}
+Api::Api(std::unique_ptr<http::Client> client, Server server,
+         std::shared_ptr<const http::TlsContext> trust)
+    : client_(std::move(client)), server_(std::move(server)), trust_(std::move(trust)) {}
 
 Result<Api> Api::Connect(const Settings& settings) {
   ATOLL_ASSIGN(Server server, FindServer(settings));
-  ATOLL_ASSIGN(auto client, http::Client::Create(server.url));
-  return Api(std::move(client), std::move(server));
+  std::shared_ptr<const http::TlsContext> trust;
+  ATOLL_ASSIGN(const http::BaseUrl url, http::ParseBaseUrl(server.url));
+  if (url.tls) {
+    ATOLL_ASSIGN(trust, http::TlsContext::ForClient(settings.cacert));
+  }
+  ATOLL_ASSIGN(auto client, http::Client::Create(server.url, trust));
+  return Api(std::move(client), std::move(server), std::move(trust));
 }
 
 void Api::AddKey(http::Client::Call* call) const {

@@ -20,17 +20,21 @@ class Api {
   Result<http::Response> Send(const std::string& method, const std::string& target,
                               const std::string& json_body = {});
   const std::string& server_url() const { return server_.url; }
+  // Null for a server without TLS.
+  const http::TlsContext* trust() const { return trust_.get(); }
   // As Send; a 2xx body goes to `on_data`.
   Result<http::Response> Stream(http::Client::Call call,
                                 const std::function<bool(std::string_view)>& on_data);
 
  private:
-  Api(std::unique_ptr<http::Client> client, Server server);
+  Api(std::unique_ptr<http::Client> client, Server server,
+      std::shared_ptr<const http::TlsContext> trust);
   void AddKey(http::Client::Call* call) const;
   Result<http::Response> CheckStatus(Result<http::Response> response) const;
 
   std::unique_ptr<http::Client> client_;
   Server server_;
+  std::shared_ptr<const http::TlsContext> trust_;
 };
 
 // A path segment or a query value with everything but unreserved characters escaped.

@@ -22,7 +22,7 @@ namespace {
 
 void AddGlobalOptions(CLI::App& app, Settings* settings) {
   app.add_option("--server", settings->server,
-                 "Server, http://HOST:PORT (default: the local daemon)")
+                 "Server, http://HOST:PORT or https://HOST:PORT (default: the local daemon)")
       ->envname("ATOLL_SERVER");
   // ps(1) shows arguments to everybody: the flag is for throw-away keys.
   app.add_option("--api-key", settings->api_key,
@@ -30,6 +30,10 @@ void AddGlobalOptions(CLI::App& app, Settings* settings) {
       ->envname("ATOLL_API_KEY");
   app.add_option("--api-key-file", settings->api_key_file, "File with the API key")
       ->envname("ATOLL_API_KEY_FILE");
+  app.add_option("--cacert", settings->cacert,
+                 "PEM file with the authorities that an https server's certificate may be from "
+                 "(default: those of this host)")
+      ->envname("ATOLL_CACERT");
   app.add_option("--run-dir", settings->run_dir, "Where the local daemon leaves its address")
       ->envname("ATOLL_RUN_DIR")
       ->capture_default_str();

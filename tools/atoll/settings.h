@@ -12,6 +12,7 @@ struct Settings {
   std::string server;
   std::string api_key;
   std::string api_key_file;
+  std::string cacert;  // authorities of an https server, in a PEM file; empty: those of the host
   std::string run_dir = "/run/atoll";
   bool json = false;
 };

@@ -187,8 +187,8 @@ Result<int> RunInTerminal(Api& api, const std::string& sandbox_id, const Command
     [[maybe_unused]] const auto ignored = api.Send(std::move(end));
   });
   ATOLL_ASSIGN(WebSocket socket,
-               WebSocket::Connect(api.server_url(), "/v1" + path + (terminal ? "/ws" : "/ws?pty=0"),
-                                  way.headers));
+               WebSocket::Connect(api.server_url(), api.trust(),
+                                  "/v1" + path + (terminal ? "/ws" : "/ws?pty=0"), way.headers));
   std::optional<RawMode> raw;
   if (terminal) raw.emplace();
   return Session(std::move(socket), std::move(signals), terminal).Run();

@@ -1,17 +1,11 @@
 #include "tools/atoll/web_socket.h"
 
-#include <netdb.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <memory>
 #include <utility>
 
-#include "runtime/base/sys.h"
 #include "runtime/http/base_url.h"
 #include "tools/atoll/text.h"
 
@@ -21,25 +15,6 @@ namespace {
 // What comes from a sandbox must not grow without end.
 constexpr size_t kMaxMessage = 4 << 20;
 constexpr size_t kMaxHead = 64 << 10;
-
-Result<UniqueFd> ConnectTo(const http::BaseUrl& url) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error =
-          getaddrinfo(url.host.c_str(), std::to_string(url.port).c_str(), &hints, &found);
-      error != 0) {
-    return Fail(Code::kUnavailable, "resolve " + url.host + ": " + gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, freeaddrinfo);
-  Error last(Code::kUnavailable, url.host + " has no address");
-  for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
-    UniqueFd fd(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
-    if (fd && connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return fd;
-    last = FailSys("connect to " + url.authority).value();
-  }
-  return Fail(std::move(last));
-}
 
 // Sixteen random bytes in base64: a proxy between must not take our frames for another request's.
 std::string Nonce() {
@@ -59,10 +34,10 @@ std::string Nonce() {
 
 }  // namespace
 
-Result<WebSocket> WebSocket::Connect(const std::string& base_url, const std::string& target,
-                                     const http::Headers& headers) {
+Result<WebSocket> WebSocket::Connect(const std::string& base_url, const http::TlsContext* trust,
+                                     const std::string& target, const http::Headers& headers) {
   ATOLL_ASSIGN(const http::BaseUrl url, http::ParseBaseUrl(base_url));
-  ATOLL_ASSIGN(UniqueFd fd, ConnectTo(url));
+  ATOLL_ASSIGN(auto connected, http::ClientSocket::Connect(url, trust, -1));
   std::string request = "GET " + url.prefix + target + " HTTP/1.1\r\nHost: " + url.authority +
                         "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
                         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
@@ -73,23 +48,22 @@ Result<WebSocket> WebSocket::Connect(const std::string& base_url, const std::str
     }
     request += header.name + ": " + header.value + "\r\n";
   }
-  WebSocket socket(std::move(fd));
+  WebSocket socket(std::move(connected));
   ATOLL_TRY(socket.Handshake(request + "\r\n"));
   return socket;
 }
 
 Status WebSocket::Handshake(const std::string& request) {
-  ATOLL_TRY(sys::WriteAll(fd_.get(), request));
+  ATOLL_TRY(socket_.SendAll(request));
+  http::Buffer input;
   size_t end = std::string::npos;
-  while ((end = pending_.find("\r\n\r\n")) == std::string::npos) {
-    char bytes[4096];
-    const ssize_t n = read(fd_.get(), bytes, sizeof bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 || pending_.size() > kMaxHead) {
+  while ((end = input.view().find("\r\n\r\n")) == std::string::npos) {
+    ATOLL_ASSIGN(const bool more, socket_.Read(&input));
+    if (!more || input.size() > kMaxHead) {
       return Fail(Code::kUnavailable, "the server broke the handshake off");
     }
-    pending_.append(bytes, static_cast<size_t>(n));
   }
+  pending_ = input.view();
   const std::string status = pending_.substr(0, pending_.find("\r\n"));
   if (status.find(" 101 ") == std::string::npos) {
     return Fail(Code::kUnavailable,
@@ -116,21 +90,16 @@ Status WebSocket::Send(Opcode opcode, std::string_view payload) {
   for (size_t i = 0; i < payload.size(); ++i) {
     frame.push_back(static_cast<char>(payload[i] ^ mask[i % 4]));
   }
-  return sys::WriteAll(fd_.get(), frame);
+  return socket_.SendAll(frame);
 }
 
 Result<bool> WebSocket::Receive(const OnMessage& on_message) {
-  char bytes[65536];
-  const ssize_t n = read(fd_.get(), bytes, sizeof bytes);
-  if (n < 0) {
-    if (errno == EINTR) return true;
-    return FailSys("read from the server");
-  }
-  if (n == 0) return false;
-  pending_.append(bytes, static_cast<size_t>(n));
+  http::Buffer input;
+  ATOLL_ASSIGN(const bool open, socket_.ReadSome(&input));
+  pending_.append(input.view());
   while (!closed_) {
     ATOLL_ASSIGN(const bool taken, TakeFrame(on_message));
-    if (!taken) return true;
+    if (!taken) return open;
   }
   return false;
 }

@@ -14,8 +14,10 @@
 namespace atl::http {
 namespace {
 
-std::unique_ptr<Client> ClientOf(uint16_t port) {
-  auto client = Client::Create("http://127.0.0.1:" + std::to_string(port));
+std::unique_ptr<Client> ClientOf(uint16_t port, bool tls = kOverTls) {
+  auto client =
+      Client::Create((tls ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port),
+                     tls ? ClientTrust() : nullptr);
   EXPECT_TRUE(client.has_value());
   return std::move(*client);
 }
@@ -43,10 +45,16 @@ TEST(BaseUrl, ReadsWhatPeopleWrite) {
   EXPECT_EQ(six->port, 80);
   EXPECT_EQ(six->authority, "[::1]");
   EXPECT_EQ(six->prefix, "/api/v1");
+  EXPECT_FALSE(six->tls);
+  const auto tls = ParseBaseUrl("https://x");
+  ASSERT_TRUE(tls.has_value());
+  EXPECT_TRUE(tls->tls);
+  EXPECT_EQ(tls->port, 443);
+  EXPECT_EQ(ParseBaseUrl("https://x:8443")->port, 8443);
 }
 
 TEST(BaseUrl, RefusesTheRest) {
-  for (const char* url : {"", "localhost:8080", "https://x", "http://", "http://:80",
+  for (const char* url : {"", "localhost:8080", "https://", "ftp://x", "http://", "http://:80",
                           "http://x:", "http://x:0", "http://x:65536", "http://x:8x", "http://[::1",
                           "http://u:p@x", "http://x/a b", "http://x/a?b", "http://x\r\nEvil: 1"}) {
     EXPECT_FALSE(ParseBaseUrl(url).has_value()) << url;
@@ -93,7 +101,7 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
       if (i == 0) first_closed.set_value();
     }
   });
-  const auto client = ClientOf(ntohs(address.sin_port));
+  const auto client = ClientOf(ntohs(address.sin_port), false);
   Client::Call post;
   post.method = "POST";  // never repeated once it may have been heard
   EXPECT_TRUE(client->Send(post).has_value());

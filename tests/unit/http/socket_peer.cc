@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include <future>
 
 #include "runtime/http/ascii.h"
+#include "tests/unit/http/test_certificate.h"
 
 namespace atl::http {
 namespace {
@@ -25,7 +27,37 @@ Peer::Peer(UniqueFd fd) : fd_(std::move(fd)) {
   EXPECT_TRUE(fd_.valid());
 }
 
-Peer Peer::ConnectTcp(uint16_t port) {
+namespace {
+
+struct TlsEnds {
+  std::shared_ptr<const TlsContext> server, client;
+};
+
+const TlsEnds& Ends() {
+  static const TlsEnds ends = [] {
+    const TestCertificate pair;
+    TestFiles files;
+    const std::string certificate = files.Write("cert", pair.certificate);
+    auto server = TlsContext::ForServer(certificate, files.Write("key", pair.key));
+    auto client = TlsContext::ForClient(certificate);
+    EXPECT_TRUE(server) << server.error().message();
+    EXPECT_TRUE(client) << client.error().message();
+    return TlsEnds{std::move(*server), std::move(*client)};
+  }();
+  return ends;
+}
+
+}  // namespace
+
+std::shared_ptr<const TlsContext> ServerTls() {
+  return Ends().server;
+}
+
+std::shared_ptr<const TlsContext> ClientTrust() {
+  return Ends().client;
+}
+
+Peer Peer::ConnectTcp(uint16_t port, bool tls) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -35,7 +67,16 @@ Peer Peer::ConnectTcp(uint16_t port) {
       << strerror(errno);
   const int on = 1;
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return Peer(std::move(fd));
+  Peer peer(std::move(fd));
+  if (!tls) return peer;
+  static SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
+  peer.ssl_.reset(SSL_new(context), SSL_free);
+  SSL_set_fd(peer.ssl_.get(), peer.fd());
+  EXPECT_EQ(SSL_connect(peer.ssl_.get()), 1);
+  // What poll(2) has seen may have been a ticket and no data.
+  const timeval patience{kPatienceMs / 1000, 0};
+  setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  return peer;
 }
 
 void Peer::Send(std::string_view bytes) {
@@ -44,7 +85,8 @@ void Peer::Send(std::string_view bytes) {
 
 bool Peer::TrySend(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t n = ssl_ ? SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()))
+                           : send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(n));
   }
@@ -53,13 +95,17 @@ bool Peer::TrySend(std::string_view bytes) {
 
 bool Peer::Fill() {
   pollfd wait{fd_.get(), POLLIN, 0};
-  if (poll(&wait, 1, kPatienceMs) != 1) {
+  if ((!ssl_ || SSL_pending(ssl_.get()) == 0) && poll(&wait, 1, kPatienceMs) != 1) {
     ADD_FAILURE() << "nothing came; so far: " << pending_;
     return false;
   }
   char bytes[16384];
-  const ssize_t n = recv(fd_.get(), bytes, sizeof bytes, 0);
-  if (n < 0 && errno == ECONNRESET) reset_ = true;
+  const ssize_t n =
+      ssl_ ? SSL_read(ssl_.get(), bytes, sizeof bytes) : recv(fd_.get(), bytes, sizeof bytes, 0);
+  if (n < 0 && !ssl_ && errno == ECONNRESET) reset_ = true;
+  if (n <= 0 && ssl_ && SSL_get_error(ssl_.get(), static_cast<int>(n)) != SSL_ERROR_ZERO_RETURN) {
+    reset_ = true;
+  }
   if (n <= 0) return false;
   pending_.append(bytes, static_cast<size_t>(n));
   return true;
@@ -103,6 +149,7 @@ std::string Peer::ReadResponse() {
 }
 
 void Peer::ShutdownWrite() {
+  if (ssl_) SSL_shutdown(ssl_.get());
   shutdown(fd_.get(), SHUT_WR);
 }
 
@@ -138,6 +185,7 @@ bool UnixListener::HasWaiting() const {
 RunningServer::RunningServer(Handler handler, ServerConfig config) : loop_(AsioLoop::Create(2)) {
   signal(SIGPIPE, SIG_IGN);
   config.port = 0;
+  if (kOverTls && !config.tls) config.tls = ServerTls();
   auto server = loop_->Listen(config, std::move(handler));
   EXPECT_TRUE(server.has_value()) << server.error().message();
   server_ = std::move(*server);

@@ -10,14 +10,24 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/server.h"
 
+struct ssl_st;
+
 namespace atl::http {
+
+// Built with HTTP_TESTS_OVER_TLS, servers speak TLS and so do the peers that connect to them: every
+// test of the server and the proxy is one of TLS as well.
+#ifdef HTTP_TESTS_OVER_TLS
+inline constexpr bool kOverTls = true;
+#else
+inline constexpr bool kOverTls = false;
+#endif
 
 // The other end of a socket: reads and writes block, a peer that stays silent for 10 s fails the
 // test.
 class Peer {
  public:
   explicit Peer(UniqueFd fd);
-  static Peer ConnectTcp(uint16_t port);
+  static Peer ConnectTcp(uint16_t port, bool tls = kOverTls);
 
   void Send(std::string_view bytes);
   // Whether all could be sent.
@@ -25,18 +35,21 @@ class Peer {
   // Reads until `needle` has come; returns everything up to its end and keeps the rest.
   std::string ReadUntil(std::string_view needle);
   std::string ReadExactly(size_t n);
-  // Reads to the end; `*reset` tells whether that was a reset.
+  // Reads to the end; `*reset` tells whether that was a reset, or the end of a TLS connection that
+  // was not announced.
   std::string ReadToEnd(bool* reset = nullptr);
   // A head, and the body that its Content-Length announces.
   std::string ReadResponse();
   void ShutdownWrite();
   void Close() { fd_.reset(); }
   int fd() const { return fd_.get(); }
+  ssl_st* ssl() const { return ssl_.get(); }  // null: none
 
  private:
   bool Fill();  // false at the end of the stream
 
   UniqueFd fd_;
+  std::shared_ptr<ssl_st> ssl_;
   std::string pending_;
   bool reset_ = false;
 };
@@ -74,6 +87,10 @@ class RunningServer {
   std::unique_ptr<Server> server_;
   std::thread thread_;
 };
+
+// Of one TestCertificate, for 127.0.0.1 and localhost, and of those who believe it.
+std::shared_ptr<const TlsContext> ServerTls();
+std::shared_ptr<const TlsContext> ClientTrust();
 
 // The value of a header in a raw head; all of them if it repeats.
 std::vector<std::string> FieldsOf(const std::string& head, std::string_view name);

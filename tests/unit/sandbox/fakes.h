@@ -308,6 +308,7 @@ class FakeImages final : public images::ImageStore {
   void Import(UniqueFd, std::string, ImportDone) override {}
   Result<images::Image> Find(std::string_view name) const override {
     if (name == "busybox" || name == "busybox:latest") return image;
+    if (!imported.empty() && name == imported) return image;
     return Fail(Code::kNotFound, "no image " + std::string(name));
   }
   std::vector<images::Image> List() const override { return {image}; }
@@ -319,6 +320,7 @@ class FakeImages final : public images::ImageStore {
   Result<UniqueFd> TemporaryFile() override { return UniqueFd(); }
 
   images::Image image;
+  std::string imported;  // another name of it, once there is one
   int collected = 0;
   bool layer_1_in_use = false;
 };

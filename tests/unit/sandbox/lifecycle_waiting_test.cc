@@ -1,0 +1,201 @@
+// Creates whose image is on its way.
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+class LifecycleWaitingTest : public LifecycleTest {
+ protected:
+  static CreateSpec SpecOf(const std::string& image) {
+    CreateSpec spec = Spec();
+    spec.image = image;
+    return spec;
+  }
+  PendingImports::Id Begin() {
+    return lifecycle->ImportBegins("new:latest", [this] { return progress; });
+  }
+  // Its id.
+  std::string Waiting(CreateSpec spec = SpecOf("new")) {
+    const auto answer = Create(std::move(spec));
+    EXPECT_TRUE(answer->called && answer->result);
+    EXPECT_EQ(answer->result->state, State::kPending);
+    return answer->result->id;
+  }
+  void Imported(PendingImports::Id id) {
+    images.imported = "new:latest";
+    lifecycle->ImportEnds(id, {});
+    loop.Run();
+  }
+  State StateOf(const std::string& id) { return lifecycle->Find(id)->state; }
+
+  std::string progress = "1 of 9 bytes have arrived";
+};
+
+TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
+  const auto import = Begin();
+  const auto answer = Create(SpecOf("new"));
+  ASSERT_TRUE(answer->called && answer->result);
+  const std::string id = answer->result->id;
+  EXPECT_EQ(answer->result->state, State::kPending);
+  EXPECT_EQ(answer->result->reason, "IMAGE_IMPORTING");
+  EXPECT_EQ(answer->result->message, progress);
+  EXPECT_EQ(answer->result->image, "new:latest");
+  ASSERT_EQ(Stored().size(), 1U);
+  EXPECT_EQ(Stored()[0].state, State::kPending);
+  EXPECT_TRUE(spawner.builds.empty());
+  // Nobody else waits.
+  const std::string other = CreateRunning();
+  EXPECT_EQ(StateOf(other), State::kRunning);
+
+  progress = "2 of 9 bytes have arrived";
+  loop.Pass(kSecond);
+  EXPECT_EQ(lifecycle->Find(id)->message, progress);
+
+  Imported(import);
+  EXPECT_EQ(lifecycle->Find(id)->reason, "CONTAINER_STARTING");
+  const auto build = spawner.AnswerBuild();
+  EXPECT_EQ(StateOf(id), State::kRunning);
+  for (const Sandbox& stored : Stored()) {
+    if (stored.id != id) continue;
+    EXPECT_EQ(stored.state, State::kRunning);
+    EXPECT_EQ(stored.layers, images.image.layers);
+    EXPECT_EQ(stored.image_digest, images.image.digest);
+  }
+  EXPECT_TRUE(lifecycle->LayerInUse(1));
+}
+
+TEST_F(LifecycleWaitingTest, AnImageThatNobodyImportsIsUnknown) {
+  const auto import = Begin();
+  EXPECT_EQ(Create(SpecOf("other"))->result.error().code(), Code::kNotFound);
+  lifecycle->ImportEnds(import, Fail(Code::kInvalidArgument, "no archive"));
+  EXPECT_EQ(Create(SpecOf("new"))->result.error().code(), Code::kNotFound);
+  EXPECT_TRUE(Stored().empty());
+}
+
+TEST_F(LifecycleWaitingTest, WhatIsWrongWithTheRestIsSaidAtOnce) {
+  Begin();
+  CreateSpec spec = SpecOf("new");
+  spec.resource_limits = {{"memory", "1"}};
+  EXPECT_EQ(Create(spec)->result.error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(LifecycleWaitingTest, AFailedImportIsAFailureThatCanBeRead) {
+  const auto import = Begin();
+  const std::string id = Waiting();
+  lifecycle->ImportEnds(import, Fail(Code::kInvalidArgument, "no archive"));
+  loop.Run();
+  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(lifecycle->Find(id)->reason, "PROVISIONING_ERROR");
+  EXPECT_NE(lifecycle->Find(id)->message.find("no archive"), std::string::npos);
+  EXPECT_EQ(Stored().at(0).state, State::kFailed);
+  EXPECT_TRUE(lifecycle->Delete(id));
+  loop.Run();
+  EXPECT_TRUE(Stored().empty());
+}
+
+TEST_F(LifecycleWaitingTest, TheImageMayBeForAnotherMachine) {
+  const auto import = Begin();
+  const std::string id = Waiting();
+  images.image.config.architecture = "arm64";
+  Imported(import);
+  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_NE(lifecycle->Find(id)->message.find("is for arm64"), std::string::npos);
+}
+
+TEST_F(LifecycleWaitingTest, ABuildThatFailsIsAFailureAsWell) {
+  const auto import = Begin();
+  const std::string id = Waiting();
+  Imported(import);
+  spawner.AnswerBuild(Fail(Code::kInternal, "step overlay: mount: no"));
+  loop.Run();
+  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_NE(lifecycle->Find(id)->message.find("step overlay"), std::string::npos);
+  spawner.AnswerDestroy();
+  loop.Run();
+  EXPECT_FALSE(lifecycle->LayerInUse(1));
+}
+
+TEST_F(LifecycleWaitingTest, AnotherAttemptMaySucceed) {
+  const auto first = Begin();
+  const auto second = Begin();
+  const std::string id = Waiting();
+  lifecycle->ImportEnds(first, Fail(Code::kInvalidArgument, "no archive"));
+  EXPECT_EQ(StateOf(id), State::kPending);
+  Imported(second);
+  spawner.AnswerBuild();
+  EXPECT_EQ(StateOf(id), State::kRunning);
+}
+
+TEST_F(LifecycleWaitingTest, CanBeDeletedMeanwhile) {
+  const auto import = Begin();
+  const std::string id = Waiting();
+  EXPECT_TRUE(lifecycle->Delete(id));
+  loop.Run();
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_TRUE(lifecycle->IsGone(id));
+  EXPECT_TRUE(Stored().empty());
+  Imported(import);
+  EXPECT_TRUE(spawner.builds.empty());
+}
+
+TEST_F(LifecycleWaitingTest, ItsTimeRunsMeanwhile) {
+  Begin();
+  CreateSpec spec = SpecOf("new");
+  spec.timeout_seconds = 60;
+  const std::string id = Waiting(spec);
+  loop.Pass(61 * kSecond);
+  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_TRUE(Stored().empty());
+}
+
+TEST_F(LifecycleWaitingTest, ADaemonThatStartsHasNoImport) {
+  Begin();
+  const std::string id = Waiting();
+  Boot({});
+  ASSERT_NE(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_NE(lifecycle->Find(id)->message.find("the daemon ended"), std::string::npos);
+}
+
+TEST_F(LifecycleWaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
+  const auto import = Begin();
+  const std::string id = Waiting();
+  Imported(import);
+  wire::Reply hello;
+  hello.sandboxes = {Present(id)};
+  ASSERT_NE(hello.sandboxes[0].slot, 0U);
+  spawner.builds.clear();
+  Boot(hello);
+  loop.Run();
+  EXPECT_EQ(StateOf(id), State::kFailed);
+  ASSERT_EQ(spawner.destroys.size(), 1U);
+  EXPECT_EQ(spawner.destroys.front().what, id);
+}
+
+TEST_F(LifecycleWaitingTest, ARepeatedRequestGetsTheSame) {
+  const auto import = Begin();
+  CreateSpec spec = SpecOf("new");
+  spec.idempotency_key = "key";
+  spec.fingerprint = "body";
+  const std::string id = Waiting(spec);
+  EXPECT_EQ(Waiting(spec), id);
+  lifecycle->ImportEnds(import, Fail(Code::kInvalidArgument, "no archive"));
+  loop.Run();
+  const auto again = Create(spec);
+  ASSERT_TRUE(again->result);
+  EXPECT_EQ(again->result->id, id);
+  EXPECT_EQ(again->result->state, State::kFailed);
+}
+
+TEST_F(LifecycleWaitingTest, TheyAreBounded) {
+  config.build_queue = 2;
+  Boot({});
+  Begin();
+  Waiting();
+  Waiting();
+  EXPECT_EQ(Create(SpecOf("new"))->result.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(Stored().size(), 2U);
+}
+
+}  // namespace
+}  // namespace atl::sandbox
