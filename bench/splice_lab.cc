@@ -60,7 +60,7 @@ class OpenGate final : public netpolicy::ProxyGate {
   bool AllowsUnnamed(std::string_view) override { return false; }
   bool AllowsAddress(std::string_view, const Endpoint&) override { return false; }
   void Denied(std::string_view, const Endpoint&, std::string_view, const char*) override {}
-  Id Resolve(std::string_view, std::string_view, OnResolved done) override {
+  Id Resolve(std::string_view, std::string_view, uint16_t, OnResolved done) override {
     IpAddress address;
     address.bytes = {203, 0, 113, 2};
     done({address});

@@ -65,8 +65,9 @@ class Enforcer final : public DnsGate {
 
   // For the proxy.
   std::shared_ptr<const Egress> EgressOf(std::string_view source) const;
-  // Only those of `addresses` that the source may be led to.
-  std::vector<IpAddress> Reachable(std::string_view source,
+  // Only those of `addresses` that a name may lead the source to, for a TCP port: no rule denies
+  // them, and they are not guarded.
+  std::vector<IpAddress> Reachable(std::string_view source, uint16_t port,
                                    const std::vector<IpAddress>& addresses) const;
   // Whether a connection that carries no name may go to the address: by default, or because an
   // allowed name has led to it.

@@ -60,14 +60,18 @@ std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const 
   return slot == nullptr ? nullptr : slot->egress;
 }
 
-std::vector<IpAddress> Enforcer::Reachable(std::string_view source,
+std::vector<IpAddress> Enforcer::Reachable(std::string_view source, uint16_t port,
                                            const std::vector<IpAddress>& addresses) const {
   uint32_t number = 0;
   const Slot* slot = Find(source, &number);
   std::vector<IpAddress> reachable;
-  if (slot == nullptr) return reachable;
+  if (slot == nullptr || !slot->egress) return reachable;
   std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(reachable),
-               [&](const IpAddress& address) { return !IsBarred(*slot, address); });
+               [&](const IpAddress& address) {
+                 return !IsBarred(*slot, address) &&
+                        slot->egress->JudgeAddress(address, {Transport::kTcp, port}) !=
+                            RangeAction::kDeny;
+               });
   return reachable;
 }
 

@@ -37,9 +37,10 @@ class ProxyGate {
   virtual void Denied(std::string_view source, const Endpoint& original, std::string_view name,
                       const char* reason) = 0;
 
-  // The addresses of a name that `source` may reach by it, best first; none if there are none.
-  // `done` is called once, unless cancelled; may be from within the call.
-  virtual Id Resolve(std::string_view source, std::string_view name, OnResolved done) = 0;
+  // The addresses of a name that `source` may reach by it at `port`, best first; none if there are
+  // none. `done` is called once, unless cancelled; may be from within the call.
+  virtual Id Resolve(std::string_view source, std::string_view name, uint16_t port,
+                     OnResolved done) = 0;
   virtual void CancelResolve(Id id) = 0;
 };
 

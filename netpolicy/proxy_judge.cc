@@ -36,9 +36,10 @@ void ProxyJudge::Denied(std::string_view source, const Endpoint& original, std::
   enforcer_.Deny(source, std::move(denial));
 }
 
-ProxyGate::Id ProxyJudge::Resolve(std::string_view source, std::string_view name, OnResolved done) {
+ProxyGate::Id ProxyJudge::Resolve(std::string_view source, std::string_view name, uint16_t port,
+                                  OnResolved done) {
   const Id id = next_id_++;
-  lookups_[id] = Lookup{std::string(source), std::move(done), {}, 2, {}};
+  lookups_[id] = Lookup{std::string(source), port, std::move(done), {}, 2, {}};
   constexpr uint16_t kTypes[] = {kDnsTypeA, kDnsTypeAaaa};
   for (size_t i = 0; i < std::size(kTypes); ++i) {
     const DnsResolver::Id asked = names_.Resolve(
@@ -60,7 +61,7 @@ void ProxyJudge::Answered(Id id, const std::vector<IpAddress>& addresses) {
   if (--lookup.open > 0) return;
   const Lookup whole = std::move(lookup);
   lookups_.erase(found);
-  whole.done(enforcer_.Reachable(whole.source, whole.addresses));
+  whole.done(enforcer_.Reachable(whole.source, whole.port, whole.addresses));
 }
 
 void ProxyJudge::CancelResolve(Id id) {

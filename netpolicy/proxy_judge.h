@@ -27,13 +27,15 @@ class ProxyJudge final : public ProxyGate {
   bool AllowsAddress(std::string_view source, const Endpoint& original) override;
   void Denied(std::string_view source, const Endpoint& original, std::string_view name,
               const char* reason) override;
-  Id Resolve(std::string_view source, std::string_view name, OnResolved done) override;
+  Id Resolve(std::string_view source, std::string_view name, uint16_t port,
+             OnResolved done) override;
   void CancelResolve(Id id) override;
 
  private:
   // Two questions, one for each family.
   struct Lookup {
     std::string source;
+    uint16_t port = 0;
     OnResolved done;
     DnsResolver::Id asked[2] = {};
     int open = 2;

@@ -207,11 +207,11 @@ void SpliceConnection::Resolve() {
   phase_ = Phase::kResolving;
   SetTimer(shared_.timeouts().dial.total_us, &SpliceConnection::OnResolveTimeout);
   if (name_.empty()) return OnResolved({AddressOf(original_)});
-  const ProxyGate::Id id =
-      shared_.gate().Resolve(source_, name_, [this](std::vector<IpAddress> addresses) {
-        resolve_ = 0;
-        OnResolved(addresses);
-      });
+  const ProxyGate::Id id = shared_.gate().Resolve(source_, name_, original_.port(),
+                                                  [this](std::vector<IpAddress> addresses) {
+                                                    resolve_ = 0;
+                                                    OnResolved(addresses);
+                                                  });
   if (phase_ == Phase::kResolving) resolve_ = id;
 }
 

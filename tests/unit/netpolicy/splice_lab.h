@@ -60,7 +60,7 @@ class FakeGate final : public netpolicy::ProxyGate {
               const char* reason) override {
     denials.push_back({std::string(source), original.ToString(), std::string(name), reason});
   }
-  Id Resolve(std::string_view, std::string_view name, OnResolved done) override {
+  Id Resolve(std::string_view, std::string_view name, uint16_t, OnResolved done) override {
     resolved.emplace_back(name);
     if (at_once) {
       done(addresses[std::string(name)]);
