@@ -27,8 +27,12 @@ Result<json> ParseJson(std::string_view text) {
     });
     if (deep) return Fail(Code::kInvalidArgument, "policy: nested deeper than any policy is");
     return value;
-  } catch (const json::exception& error) {
-    return Fail(Code::kInvalidArgument, std::string("policy: not JSON: ") + error.what());
+  } catch (const json::parse_error& error) {
+    // Not its text: that quotes what was sent, which need not be text at all.
+    return Fail(Code::kInvalidArgument,
+                "policy: not JSON, as byte " + std::to_string(error.byte) + " shows");
+  } catch (const json::exception&) {
+    return Fail(Code::kInvalidArgument, "policy: not JSON");
   }
 }
 

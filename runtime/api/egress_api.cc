@@ -25,6 +25,15 @@ void RespondText(const Call& call, int status, const std::string& text) {
   call.Respond(std::move(response));
 }
 
+void RefuseMethod(const Call& call, const std::string& allowed) {
+  http::Response response;
+  response.status = 405;
+  response.headers.Set("Allow", allowed);
+  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
+  response.body = "use " + allowed + "\n";
+  call.Respond(std::move(response));
+}
+
 void RespondError(const Call& call, const Error& error) {
   int status = 500;
   if (error.code() == Code::kInvalidArgument) status = 400;
@@ -72,14 +81,9 @@ netpolicy::Policy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox
   return all;
 }
 
-const char* ModeOf(const netpolicy::Policy& policy) {
-  if (!policy.rules.empty()) return "enforcing";
-  return policy.default_action == netpolicy::Action::kAllow ? "allow_all" : "deny_all";
-}
-
 void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
   nlohmann::json body{{"status", "ok"},
-                      {"mode", ModeOf(policy)},
+                      {"mode", PolicyMode(policy)},
                       {"enforcementMode", "dns+nft"},
                       {"policy", nlohmann::json::parse(netpolicy::PolicyToJson(policy))}};
   if (!reason.empty()) body["reason"] = reason;
@@ -103,6 +107,11 @@ void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::st
 
 }  // namespace
 
+const char* PolicyMode(const netpolicy::Policy& policy) {
+  if (!policy.rules.empty()) return "enforcing";
+  return policy.default_action == netpolicy::Action::kAllow ? "allow_all" : "deny_all";
+}
+
 std::string EgressToken(const std::string& secret, const std::string& sandbox_id) {
   // Both parts have a fixed size, and what is cut off makes the hash of a longer text unknowable.
   const std::string digest = Sha256("atoll egress token\n" + secret + "\n" + sandbox_id);
@@ -116,7 +125,10 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
                  const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
-  if (path == "/healthz") return RespondText(call, 200, "ok");
+  if (path == "/healthz") {
+    if (request.method != "GET") return RefuseMethod(call, "GET");
+    return RespondText(call, 200, "ok");
+  }
   if (path.starts_with("/credential-vault")) {
     return RespondText(call, 501, "the credential vault is not offered by this server");
   }
@@ -129,12 +141,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
   }
   if (request.method != "POST" && request.method != "PUT" && request.method != "PATCH" &&
       request.method != "DELETE") {
-    http::Response response;
-    response.status = 405;
-    response.headers.Set("Allow", kMethods);
-    response.headers.Set("Content-Type", "text/plain; charset=utf-8");
-    response.body = std::string("use ") + kMethods + "\n";
-    return call.Respond(std::move(response));
+    return RefuseMethod(call, kMethods);
   }
   call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
     if (!body) return RespondError(call, body.error());

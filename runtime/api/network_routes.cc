@@ -6,6 +6,7 @@
 
 #include "netpolicy/policy_json.h"
 #include "runtime/api/api.h"
+#include "runtime/api/egress_api.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 
@@ -55,6 +56,9 @@ void Api::GetNetwork(const Call& call) {
   if (found->network.policy) {
     body["policy"] = json::parse(netpolicy::PolicyToJson(*found->network.policy));
   }
+  // What the operator's defaults have made of it.
+  const auto* enforced = network.PolicyOf(found->slot);
+  body["mode"] = enforced && *enforced ? PolicyMode(**enforced) : "allow_all";
   if (!found->network.network.empty()) {
     body["network"] = {
         {"name", found->network.network},
