@@ -65,7 +65,6 @@ Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
   }
   slot.network = request.network;
   slot.hostname = request.hostname;
-  slot.extras.bytes_per_second = request.bytes_per_second;
   if (request.bytes_per_second != 0 && (request.bytes_per_second < kLeastBytesPerSecond ||
                                         request.bytes_per_second > kMostBytesPerSecond)) {
     return Fail(Code::kInvalidArgument, "network.bandwidth " +
@@ -83,7 +82,7 @@ Status Enforcer::Check(const SlotRequest& request) const {
 void Enforcer::JoinNetwork(Slot& slot, uint32_t number) {
   if (slot.network.empty()) return;
   if (!slot.hostname.empty()) networks_.Join(slot.network, slot.hostname, number);
-  slot.extras.network = networks_.Join(slot.network, slot.sandbox, number);
+  slot.network_number = networks_.Join(slot.network, slot.sandbox, number);
 }
 
 Status Enforcer::Claim(uint32_t number, const SlotRequest& request) {
@@ -92,13 +91,15 @@ Status Enforcer::Claim(uint32_t number, const SlotRequest& request) {
   Slot& kept = slots_.insert_or_assign(number, std::move(slot)).first->second;
   NftTransaction transaction(TableName(config_.instance));
   AddPolicyElements(transaction, config_.instance, number, kept.egress.get());
-  AddExtras(transaction, config_.instance, number, kept.extras);
+  if (kept.network_number != 0) {
+    AddMember(transaction, config_.instance, number, kept.network_number);
+  }
   if (transaction.empty()) return {};
   Status committed = Commit(transaction);
   if (!committed) {
     // The transaction has left nothing in the kernel.
     kept.egress = nullptr;
-    kept.extras = {};
+    kept.network_number = 0;
     (void)Release(number);
   }
   return committed;
@@ -150,7 +151,9 @@ Status Enforcer::Release(uint32_t number) {
   ForgetLearned(number, keys);
   NftTransaction transaction(TableName(config_.instance));
   DeletePolicyElements(transaction, config_.instance, number, slot.egress.get());
-  DeleteExtras(transaction, config_.instance, number, slot.extras);
+  if (slot.network_number != 0) {
+    DeleteMember(transaction, config_.instance, number, slot.network_number);
+  }
   Status done;
   if (!transaction.empty()) done = Commit(transaction);
   if (!slot.network.empty()) {
@@ -191,7 +194,9 @@ Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
   }
   for (const auto& [number, slot] : policed) {
     AddPolicyRanges(*transaction, config_.instance, number, slot->egress.get());
-    AddExtras(*transaction, config_.instance, number, slot->extras);
+    if (slot->network_number != 0) {
+      AddMember(*transaction, config_.instance, number, slot->network_number);
+    }
     if (transaction->size() < kBatchBytes) continue;
     ATOLL_TRY(Commit(*transaction));
     transaction = std::make_unique<NftTransaction>(table);

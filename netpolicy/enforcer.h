@@ -85,7 +85,7 @@ class Enforcer final : public DnsGate {
     std::optional<Policy> policy;          // none: nobody asked for one
     std::shared_ptr<const Egress> egress;  // null: open
     std::string network, hostname;
-    SlotExtras extras;
+    uint32_t network_number = 0;  // 0: in none
     Learned learned;
     Denials denials;
   };

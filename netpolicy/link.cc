@@ -4,6 +4,7 @@
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <poll.h>
@@ -321,6 +322,36 @@ Result<std::vector<uint32_t>> ListSlotLinks(int socket, uint32_t instance) {
     }
   }));
   return slots;
+}
+
+Status LimitRate(int socket, int index, uint64_t bytes_per_second) {
+  NetlinkBatch batch;
+  batch.Begin(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE,
+              "RTM_NEWQDISC tbf on index " + std::to_string(index));
+  tcmsg header{};
+  header.tcm_family = AF_UNSPEC;
+  header.tcm_ifindex = index;
+  header.tcm_parent = TC_H_ROOT;
+  header.tcm_handle = 1U << 16;
+  batch.Header(header);
+  batch.PutString(TCA_KIND, "tbf");
+  // A twentieth of a second at once, and at least a packet as large as a veth takes; as much again
+  // may wait.
+  const uint64_t burst = std::clamp<uint64_t>(bytes_per_second / 20, 64 << 10, 64 << 20);
+  tc_tbf_qopt tbf{};
+  tbf.rate.linklayer = TC_LINKLAYER_ETHERNET;  // no rate table is needed
+  tbf.rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bytes_per_second, UINT32_MAX));
+  tbf.limit = static_cast<uint32_t>(2 * burst);
+  {
+    auto options = batch.OpenNest(TCA_OPTIONS);
+    batch.Put(TCA_TBF_PARMS, {reinterpret_cast<const uint8_t*>(&tbf), sizeof tbf});
+    if (bytes_per_second > UINT32_MAX) {
+      batch.Put(TCA_TBF_RATE64,
+                {reinterpret_cast<const uint8_t*>(&bytes_per_second), sizeof bytes_per_second});
+    }
+    batch.PutU32(TCA_TBF_BURST, static_cast<uint32_t>(burst));
+  }
+  return Exchange(socket, batch);
 }
 
 Result<LinkCounters> ReadLinkCounters(int socket, int index) {

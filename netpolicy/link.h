@@ -44,6 +44,10 @@ Status DeleteLinks(int socket, uint32_t instance, const std::vector<std::string>
 // The slots of this instance that have a host link now.
 Result<std::vector<uint32_t>> ListSlotLinks(int socket, uint32_t instance);
 
+// Shapes what leaves a link: a token bucket of the rate (tc-tbf(8)). `socket` is in the link's
+// namespace. Waits for an RCU grace period.
+Status LimitRate(int socket, int index, uint64_t bytes_per_second);
+
 struct LinkCounters {
   uint64_t rx_bytes = 0, tx_bytes = 0;
   uint64_t rx_packets = 0, tx_packets = 0;

@@ -1,5 +1,6 @@
 #include "netpolicy/network.h"
 
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -113,6 +114,8 @@ class HostNetwork final : public Network {
   std::unique_ptr<SpliceProxy> proxy_;
   std::unique_ptr<PacketLog> packet_log_;
 
+  // For the links that were not claimed yet, their namespaces' rtnetlink sockets.
+  std::map<uint32_t, UniqueFd> unclaimed_;
   // Detached slots whose flows may still be there.
   std::set<uint32_t> uncut_;
   // Slots with a new policy, and what it says of their flows.
@@ -162,8 +165,8 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
   proxy.port = kProxyPort;
   ATOLL_ASSIGN(network->dns_, DnsForwarder::Open(std::move(dns)));
   ATOLL_ASSIGN(network->proxy_, SpliceProxy::Open(std::move(proxy)));
-  network->judge_ = std::make_unique<ProxyJudge>(*network->enforcer_, *network->dns_,
-                                                 config.allow_unnamed);
+  network->judge_ =
+      std::make_unique<ProxyJudge>(*network->enforcer_, *network->dns_, config.allow_unnamed);
   return std::unique_ptr<Network>(std::move(network));
 }
 
@@ -223,6 +226,11 @@ Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {
     if (Exchange(route_.get(), stale)) created = CreateLink(link, rtnetlink);
   }
   if (created) created = SetElements(slot, AddAttachedElements);
+  if (created) {
+    UniqueFd inside(::fcntl(rtnetlink, F_DUPFD_CLOEXEC, 0));
+    if (!inside) created = FailSys("fcntl F_DUPFD_CLOEXEC of the rtnetlink socket");
+    if (inside) unclaimed_.insert_or_assign(slot, std::move(inside));
+  }
   if (!created) {
     return Fail(std::move(created).error().Wrap("attach network slot " + std::to_string(slot)));
   }
@@ -324,6 +332,7 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
   if (!removed && !IsAbsent(removed.error())) {
     return Fail(std::move(removed).error().Wrap("detach network slot " + std::to_string(slot)));
   }
+  unclaimed_.erase(slot);
   // For itself: an element that is not there would keep all others.
   (void)SetElements(slot, DeleteDeniedElement);
   // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
@@ -342,6 +351,15 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
 
 Status HostNetwork::ClaimSlot(uint32_t slot, const SlotRequest& request) {
   ATOLL_TRY(CheckSlot(slot));
+  const auto inside = unclaimed_.extract(slot);
+  if (request.bytes_per_second != 0) {
+    if (inside.empty()) {
+      return Fail(Code::kFailedPrecondition,
+                  "network slot " + std::to_string(slot) + " is not fresh: its rate cannot be set");
+    }
+    ATOLL_TRY(LimitRate(inside.mapped().get(), kInsideIfindex, request.bytes_per_second));
+    ATOLL_TRY(LimitRate(route_.get(), HostIfindex(instance_, slot), request.bytes_per_second));
+  }
   return enforcer_->Claim(slot, request);
 }
 
@@ -407,6 +425,8 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
     ATOLL_TRY(CheckSlot(one.slot));
     slots.insert(one.slot);
   }
+  // What was ready is not used any more; the sockets would keep its namespaces.
+  unclaimed_.clear();
   // One transaction: the live ones are never without their elements.
   NftTransaction transaction(TableName(instance_));
   transaction.FlushSet(kLinkSet4);
@@ -426,6 +446,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
 }
 
 Status HostNetwork::RemoveAll() {
+  unclaimed_.clear();
   // Links first: as long as one is there, so are the rules.
   ATOLL_ASSIGN(const std::vector<uint32_t> slots, ListSlotLinks(route_.get(), instance_));
   ATOLL_TRY(RemoveLinks(slots));

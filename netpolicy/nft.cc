@@ -140,19 +140,6 @@ void NftTransaction::PutElement(const Element& element) {
   if (element.timeout_seconds > 0) {
     batch_.PutBe64(NFTA_SET_ELEM_TIMEOUT, uint64_t{element.timeout_seconds} * 1000);
   }
-  if (element.bytes_per_second > 0) {
-    auto expression = batch_.OpenNest(NFTA_SET_ELEM_EXPR);
-    batch_.PutString(NFTA_EXPR_NAME, "limit");
-    auto data = batch_.OpenNest(NFTA_EXPR_DATA);
-    // A tenth of a second at once, and no less than a few of the 64 KiB that one packet may have
-    // on a veth.
-    const uint64_t burst = std::max<uint64_t>(element.bytes_per_second / 10, 256 << 10);
-    batch_.PutBe64(NFTA_LIMIT_RATE, element.bytes_per_second);
-    batch_.PutBe64(NFTA_LIMIT_UNIT, 1);
-    batch_.PutBe32(NFTA_LIMIT_BURST, static_cast<uint32_t>(std::min<uint64_t>(burst, UINT32_MAX)));
-    batch_.PutBe32(NFTA_LIMIT_TYPE, NFT_LIMIT_PKT_BYTES);
-    batch_.PutBe32(NFTA_LIMIT_FLAGS, NFT_LIMIT_F_INV);
-  }
 }
 
 void NftTransaction::PutElements(uint16_t type, uint16_t flags, const std::string& what,

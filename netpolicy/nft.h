@@ -57,10 +57,9 @@ class NftTransaction {
 
   struct Element {
     std::vector<uint8_t> key;
-    std::vector<uint8_t> data;      // of a map
-    bool interval_end = false;      // the first key after an interval
-    uint32_t timeout_seconds = 0;   // 0: none
-    uint64_t bytes_per_second = 0;  // not 0: found only by what exceeds this rate
+    std::vector<uint8_t> data;     // of a map
+    bool interval_end = false;     // the first key after an interval
+    uint32_t timeout_seconds = 0;  // 0: none
   };
   // As many messages as it takes.
   void AddElements(const std::string& set, std::span<const Element> elements);

@@ -28,9 +28,8 @@ Result<json> ParseJson(std::string_view text) {
     if (deep) return Fail(Code::kInvalidArgument, "policy: nested deeper than any policy is");
     return value;
   } catch (const json::parse_error& error) {
-    // Not its text: that quotes what was sent, which need not be text at all.
-    return Fail(Code::kInvalidArgument,
-                "policy: not JSON, as byte " + std::to_string(error.byte) + " shows");
+    // Its own text repeats bytes of the input, which need not be text.
+    return Fail(Code::kInvalidArgument, "policy: not JSON at byte " + std::to_string(error.byte));
   } catch (const json::exception&) {
     return Fail(Code::kInvalidArgument, "policy: not JSON");
   }
@@ -167,6 +166,11 @@ Result<std::vector<std::string>> ParsePolicyTargets(std::string_view text) {
     targets.push_back(target.get<std::string>());
   }
   return targets;
+}
+
+const char* ModeOf(const Policy& policy) {
+  if (!policy.rules.empty()) return "enforcing";
+  return policy.default_action == Action::kAllow ? "allow_all" : "deny_all";
 }
 
 std::string PolicyToJson(const Policy& policy) {

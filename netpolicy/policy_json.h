@@ -24,5 +24,7 @@ Result<std::vector<PolicyRule>> ParsePolicyRules(std::string_view json);
 Result<std::vector<std::string>> ParsePolicyTargets(std::string_view json);
 
 std::string PolicyToJson(const Policy& policy);
+// "deny_all", "allow_all" or "enforcing".
+const char* ModeOf(const Policy& policy);
 
 }  // namespace atl::netpolicy

@@ -130,7 +130,7 @@ Bytes MemberKey(uint32_t network, std::span<const uint8_t> address) {
 }  // namespace
 
 void AddPolicySets(NftTransaction& t) {
-  for (const char* name : {kPolicedSet, kByDefaultSet, kProxiedSet, kSlowUpSet, kSlowDownSet}) {
+  for (const char* name : {kPolicedSet, kByDefaultSet, kProxiedSet}) {
     t.AddSet({.name = name, .key_type = kTypeLink, .key_size = 4, .capacity = kMaxSlots});
   }
   t.AddSet({.name = kDeniedSet,
@@ -185,9 +185,8 @@ void AddPolicySets(NftTransaction& t) {
 }
 
 void FlushPolicySets(NftTransaction& t) {
-  for (const char* name :
-       {kPolicedSet, kByDefaultSet, kProxiedSet, kSlowUpSet, kSlowDownSet, kAddressMap4,
-        kAddressMap6, kPortMap4, kPortMap6, kMemberSet4, kMemberSet6, kNetworkMap}) {
+  for (const char* name : {kPolicedSet, kByDefaultSet, kProxiedSet, kAddressMap4, kAddressMap6,
+                           kPortMap4, kPortMap6, kMemberSet4, kMemberSet6, kNetworkMap}) {
     t.FlushSet(name);
   }
 }
@@ -217,36 +216,19 @@ void DeletePolicyElements(NftTransaction& t, uint32_t instance, uint32_t slot,
   ForFlags(*egress, [&](const char* set) { t.DeleteElement(set, LinkKey(instance, slot)); });
 }
 
-void AddExtras(NftTransaction& t, uint32_t instance, uint32_t slot, const SlotExtras& extras) {
-  const Bytes link = LinkKey(instance, slot);
-  if (extras.bytes_per_second > 0) {
-    Element element;
-    element.key = link;
-    element.bytes_per_second = extras.bytes_per_second;
-    t.AddElements(kSlowUpSet, {&element, 1});
-    t.AddElements(kSlowDownSet, {&element, 1});
-  }
-  if (extras.network != 0) {
-    Element element;
-    element.key = link;
-    Append(element.data, extras.network);
-    t.AddElements(kNetworkMap, {&element, 1});
-    t.AddElement(kMemberSet4, MemberKey(extras.network, SlotIpv4(instance, slot)));
-    t.AddElement(kMemberSet6, MemberKey(extras.network, SlotIpv6(instance, slot)));
-  }
+void AddMember(NftTransaction& t, uint32_t instance, uint32_t slot, uint32_t network) {
+  Element element;
+  element.key = LinkKey(instance, slot);
+  Append(element.data, network);
+  t.AddElements(kNetworkMap, {&element, 1});
+  t.AddElement(kMemberSet4, MemberKey(network, SlotIpv4(instance, slot)));
+  t.AddElement(kMemberSet6, MemberKey(network, SlotIpv6(instance, slot)));
 }
 
-void DeleteExtras(NftTransaction& t, uint32_t instance, uint32_t slot, const SlotExtras& extras) {
-  const Bytes link = LinkKey(instance, slot);
-  if (extras.bytes_per_second > 0) {
-    t.DeleteElement(kSlowUpSet, link);
-    t.DeleteElement(kSlowDownSet, link);
-  }
-  if (extras.network != 0) {
-    t.DeleteElement(kNetworkMap, link);
-    t.DeleteElement(kMemberSet4, MemberKey(extras.network, SlotIpv4(instance, slot)));
-    t.DeleteElement(kMemberSet6, MemberKey(extras.network, SlotIpv6(instance, slot)));
-  }
+void DeleteMember(NftTransaction& t, uint32_t instance, uint32_t slot, uint32_t network) {
+  t.DeleteElement(kNetworkMap, LinkKey(instance, slot));
+  t.DeleteElement(kMemberSet4, MemberKey(network, SlotIpv4(instance, slot)));
+  t.DeleteElement(kMemberSet6, MemberKey(network, SlotIpv6(instance, slot)));
 }
 
 void AddDeniedElement(NftTransaction& t, uint32_t instance, uint32_t slot) {

@@ -33,9 +33,6 @@ inline constexpr char kLearnedPortSet6[] = "learned_ports6";
 inline constexpr char kNetworkMap[] = "networks";
 inline constexpr char kMemberSet4[] = "members4";
 inline constexpr char kMemberSet6[] = "members6";
-// Links with a limit of bytes a second, as they send and as they receive.
-inline constexpr char kSlowUpSet[] = "slow_up";
-inline constexpr char kSlowDownSet[] = "slow_down";
 // Links, with a count of what they were refused.
 inline constexpr char kDeniedSet[] = "denied";
 // Kept by rules: how often a link's refusals are logged, and its connections.
@@ -43,12 +40,6 @@ inline constexpr char kLogRateSet[] = "log_rate";
 inline constexpr char kConnectionSet[] = "connections";
 
 void AddPolicySets(NftTransaction& transaction);
-
-// What a slot may have beside its policy.
-struct SlotExtras {
-  uint32_t network = 0;           // its named network's number; 0: none
-  uint64_t bytes_per_second = 0;  // 0: no limit
-};
 
 // `egress` may be null: no policy. The flags are the sets of links, the ranges those of addresses.
 void AddPolicyFlags(NftTransaction& transaction, uint32_t instance, uint32_t slot,
@@ -62,10 +53,9 @@ inline void AddPolicyElements(NftTransaction& transaction, uint32_t instance, ui
 }
 void DeletePolicyElements(NftTransaction& transaction, uint32_t instance, uint32_t slot,
                           const Egress* egress);
-void AddExtras(NftTransaction& transaction, uint32_t instance, uint32_t slot,
-               const SlotExtras& extras);
-void DeleteExtras(NftTransaction& transaction, uint32_t instance, uint32_t slot,
-                  const SlotExtras& extras);
+// Its membership in the named network of that number.
+void AddMember(NftTransaction& transaction, uint32_t instance, uint32_t slot, uint32_t network);
+void DeleteMember(NftTransaction& transaction, uint32_t instance, uint32_t slot, uint32_t network);
 // For the count of refusals; from attach to detach.
 void AddDeniedElement(NftTransaction& transaction, uint32_t instance, uint32_t slot);
 void DeleteDeniedElement(NftTransaction& transaction, uint32_t instance, uint32_t slot);

@@ -150,7 +150,6 @@ void AddPrerouting(NftTransaction& t, const std::string& links, uint32_t instanc
       .Goto("local");
   t.AddRule("prerouting", "spoofed").Drop();
 
-  t.AddRule("local", "too fast").InIn(kSlowUpSet).Drop();
   t.AddRule("local", "gateway").IsIpv4().Destination(GatewayIpv4(instance), false).Accept();
   t.AddRule("local", "gateway").IsIpv6().Destination(GatewayIpv6(instance), true).Accept();
   // To be redirected.
@@ -327,7 +326,6 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
   t.AddBaseChain("redirect", {"nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST});
   t.AddBaseChain("input", {"filter", NF_INET_LOCAL_IN, NF_IP_PRI_FILTER});
   t.AddBaseChain("forward", {"filter", NF_INET_FORWARD, NF_IP_PRI_FILTER});
-  t.AddBaseChain("delivery", {"filter", NF_INET_POST_ROUTING, NF_IP_PRI_FILTER});
   t.AddBaseChain("postrouting", {"nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC});
   for (const char* chain :
        {"refuse", "local", "host", "gateway", "name_server", "web", "outbound", "inbound",
@@ -342,7 +340,6 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
   AddInput(t, links, config);
   AddForward(t, links, config);
   AddPoliced(t);
-  t.AddRule("delivery", "too fast").OutTo(links).OutIn(kSlowDownSet).Drop();
   AddPostrouting(t, links, config.instance);
 }
 

@@ -71,7 +71,8 @@ class Api {
   void Summarise(const Call& call);
   Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
   void ImportImage(const Call& call);
-  void ImportSaved(const Call& call, UniqueFd archive, std::string name);
+  void ImportSaved(const Call& call, UniqueFd archive, std::string name,
+                   sandbox::PendingImports::Id pending);
   void Shutdown(const Call& call);
 
   void Route(Call call);

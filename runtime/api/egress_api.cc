@@ -25,12 +25,12 @@ void RespondText(const Call& call, int status, const std::string& text) {
   call.Respond(std::move(response));
 }
 
-void RefuseMethod(const Call& call, const std::string& allowed) {
+void RespondMethods(const Call& call, const char* methods) {
   http::Response response;
   response.status = 405;
-  response.headers.Set("Allow", allowed);
+  response.headers.Set("Allow", methods);
   response.headers.Set("Content-Type", "text/plain; charset=utf-8");
-  response.body = "use " + allowed + "\n";
+  response.body = std::string("use ") + methods + "\n";
   call.Respond(std::move(response));
 }
 
@@ -83,7 +83,7 @@ netpolicy::Policy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox
 
 void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
   nlohmann::json body{{"status", "ok"},
-                      {"mode", PolicyMode(policy)},
+                      {"mode", netpolicy::ModeOf(policy)},
                       {"enforcementMode", "dns+nft"},
                       {"policy", nlohmann::json::parse(netpolicy::PolicyToJson(policy))}};
   if (!reason.empty()) body["reason"] = reason;
@@ -107,11 +107,6 @@ void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::st
 
 }  // namespace
 
-const char* PolicyMode(const netpolicy::Policy& policy) {
-  if (!policy.rules.empty()) return "enforcing";
-  return policy.default_action == netpolicy::Action::kAllow ? "allow_all" : "deny_all";
-}
-
 std::string EgressToken(const std::string& secret, const std::string& sandbox_id) {
   // Both parts have a fixed size, and what is cut off makes the hash of a longer text unknowable.
   const std::string digest = Sha256("atoll egress token\n" + secret + "\n" + sandbox_id);
@@ -126,7 +121,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
   if (path == "/healthz") {
-    if (request.method != "GET") return RefuseMethod(call, "GET");
+    if (request.method != "GET" && request.method != "HEAD") return RespondMethods(call, "GET");
     return RespondText(call, 200, "ok");
   }
   if (path.starts_with("/credential-vault")) {
@@ -141,7 +136,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
   }
   if (request.method != "POST" && request.method != "PUT" && request.method != "PATCH" &&
       request.method != "DELETE") {
-    return RefuseMethod(call, kMethods);
+    return RespondMethods(call, kMethods);
   }
   call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
     if (!body) return RespondError(call, body.error());

@@ -14,7 +14,6 @@
 #include <string>
 #include <string_view>
 
-#include "netpolicy/policy.h"
 #include "runtime/api/call.h"
 #include "runtime/sandbox/lifecycle.h"
 
@@ -22,9 +21,6 @@ namespace atl::api {
 
 inline constexpr int kEgressPort = 18080;
 inline constexpr char kEgressTokenHeader[] = "OPENSANDBOX-EGRESS-AUTH";
-
-// "deny_all", "allow_all" or "enforcing".
-const char* PolicyMode(const netpolicy::Policy& policy);
 
 // Follows from the sandbox's id and a secret of the daemon's; whoever has one learns no other.
 std::string EgressToken(const std::string& secret, const std::string& sandbox_id);

@@ -4,6 +4,8 @@
 //   GET    /v1/images                   {"items": […]}
 //   GET    /v1/images/{name}
 //   DELETE /v1/images/{name}            204
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +16,23 @@
 #include "runtime/http/query.h"
 
 namespace atl::api {
+namespace {
+
+// For sandboxes that wait for it. `archive` is closed once all of it is there.
+sandbox::PendingImports::Progress ProgressOf(const std::shared_ptr<UniqueFd>& archive,
+                                             const http::Request& request, std::string name) {
+  const std::string total(request.headers.Get("Content-Length"));
+  return [archive, total, name = std::move(name)] {
+    struct stat info {};
+    if (!archive->valid() || ::fstat(archive->get(), &info) != 0) {
+      return "image " + name + " has arrived, its layers are being unpacked";
+    }
+    return "image " + name + " is being imported: " + std::to_string(info.st_size) +
+           (total.empty() ? "" : " of " + total) + " bytes have arrived";
+  };
+}
+
+}  // namespace
 
 void Api::AddImageRoutes() {
   router_.Add("POST", "/images", [this](const Call& call) { ImportImage(call); });
@@ -42,28 +61,38 @@ void Api::ImportImage(const Call& call) {
     if (key == "name") name = value;
   }
   // Before gigabytes have been sent.
+  std::string normal;
   if (!name.empty()) {
-    if (const auto normal = images::NormaliseImageName(name); !normal) {
-      return call.Respond(MapError(normal.error(), Doing::kFindImage));
-    }
+    auto normalised = images::NormaliseImageName(name);
+    if (!normalised) return call.Respond(MapError(normalised.error(), Doing::kFindImage));
+    normal = std::move(*normalised);
   }
   auto file = images_.TemporaryFile();
   if (!file) return call.Respond(MapError(file.error(), Doing::kImportImage));
   // std::function wants copyable captures.
   const auto archive = std::make_shared<UniqueFd>(std::move(*file));
+  // An archive without a name given says its own only when it has been read.
+  const auto pending =
+      normal.empty() ? 0
+                     : lifecycle_.ImportBegins(normal, ProgressOf(archive, call.request(), normal));
   call.exchange().SaveBody(
       archive->get(), config_.max_image_bytes,
-      [this, call, archive, name = std::move(name)](const Result<uint64_t>& saved) {
-        if (!saved) return call.Respond(MapError(saved.error(), Doing::kImportImage));
-        ImportSaved(call, std::move(*archive), name);
+      [this, call, archive, pending, name = std::move(name)](const Result<uint64_t>& saved) {
+        if (saved) return ImportSaved(call, std::move(*archive), name, pending);
+        call.Respond(MapError(saved.error(), Doing::kImportImage));
+        lifecycle_.ImportEnds(pending, Fail(saved.error()));
       });
 }
 
-void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name) {
-  images_.Import(std::move(archive), std::move(name), [call](const Result<images::Image>& image) {
-    if (!image) return call.Respond(MapError(image.error(), Doing::kImportImage));
-    call.Respond(JsonResponse(201, ImageJson(*image)));
-  });
+void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,
+                      sandbox::PendingImports::Id pending) {
+  images_.Import(std::move(archive), std::move(name),
+                 [this, call, pending](const Result<images::Image>& image) {
+                   call.Respond(image
+                                    ? JsonResponse(201, ImageJson(*image))
+                                    : ErrorResponse(MapError(image.error(), Doing::kImportImage)));
+                   lifecycle_.ImportEnds(pending, image ? Status() : Fail(image.error()));
+                 });
 }
 
 }  // namespace atl::api

@@ -6,7 +6,6 @@
 
 #include "netpolicy/policy_json.h"
 #include "runtime/api/api.h"
-#include "runtime/api/egress_api.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 
@@ -56,9 +55,6 @@ void Api::GetNetwork(const Call& call) {
   if (found->network.policy) {
     body["policy"] = json::parse(netpolicy::PolicyToJson(*found->network.policy));
   }
-  // What the operator's defaults have made of it.
-  const auto* enforced = network.PolicyOf(found->slot);
-  body["mode"] = enforced && *enforced ? PolicyMode(**enforced) : "allow_all";
   if (!found->network.network.empty()) {
     body["network"] = {
         {"name", found->network.network},
@@ -67,6 +63,7 @@ void Api::GetNetwork(const Call& call) {
   if (found->network.bytes_per_second != 0) {
     body["bitsPerSecond"] = found->network.bytes_per_second * 8;
   }
+  body["mode"] = found->network.policy ? netpolicy::ModeOf(*found->network.policy) : "allow_all";
   if (found->slot != 0) {
     const auto counters = network.CountersOf(found->slot);
     if (!counters) return call.Respond(MapError(counters.error(), Doing::kFind));

@@ -86,7 +86,7 @@ void SetForwarded(const http::Request& request, http::Upstream* upstream) {
       upstream->set_headers.push_back({name, std::move(value)});
     }
   };
-  set_if_absent("X-Forwarded-Proto", "http");
+  set_if_absent("X-Forwarded-Proto", request.tls ? "https" : "http");
   set_if_absent("X-Forwarded-Host", std::string(request.headers.Get("Host")));
   set_if_absent("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
 }

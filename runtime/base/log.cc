@@ -81,31 +81,32 @@ LogLine::~LogLine() {
 
 // Leaves room for the closing quote and the newline.
 void LogLine::Append(std::string_view text) {
-  const size_t room = sizeof buffer_ - 2 - size_;
-  const size_t n = std::min(room, text.size());
+  constexpr size_t kLimit = sizeof buffer_ - 2;
+  const size_t n = std::min(size_ < kLimit ? kLimit - size_ : 0, text.size());
   std::memcpy(buffer_ + size_, text.data(), n);
   size_ += n;
 }
 
 void LogLine::AppendQuoted(std::string_view text) {
+  const size_t before = size_;
   Append("\"");
+  if (size_ == before) return;
   for (char c : text) {
+    char piece[8] = {c};
+    int size = 1;
     if (c == '"' || c == '\\') {
-      const char escaped[2] = {'\\', c};
-      Append({escaped, 2});
+      size = std::snprintf(piece, sizeof piece, "\\%c", c);
     } else if (c == '\n') {
-      Append("\\n");
+      size = std::snprintf(piece, sizeof piece, "\\n");
     } else if (c < ' ' || c > '~') {
-      char hex[8];
-      const int n = std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(c));
-      Append({hex, static_cast<size_t>(n)});
-    } else {
-      Append({&c, 1});
+      size = std::snprintf(piece, sizeof piece, "\\x%02x", static_cast<unsigned char>(c));
     }
+    // Half an escape would take the closing quote with it.
+    if (sizeof buffer_ - 2 - size_ < static_cast<size_t>(size)) break;
+    Append({piece, static_cast<size_t>(size)});
   }
-  // Append always leaves these bytes free.
+  // However much of the text there was room for: Append has left it for this.
   buffer_[size_++] = '"';
-  if (size_ > sizeof buffer_ - 2) size_ = sizeof buffer_ - 2;
 }
 
 LogLine& LogLine::Add(std::string_view key, std::string_view value) {

@@ -353,6 +353,13 @@ Status CheckConfig(const Config& config) {
                 "ingress.secure_access.keys are there, but active_key does not say which of them "
                 "signs");
   }
+  if (config.tls_cert.empty() != config.tls_key.empty()) {
+    return Fail(
+        Code::kInvalidArgument,
+        config.tls_key.empty()
+            ? "server.tls_cert is set without server.tls_key, the key that fits it"
+            : "server.tls_key is set without server.tls_cert, the certificate that it is of");
+  }
   return CheckGateway(config);
 }
 

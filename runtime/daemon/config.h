@@ -36,6 +36,9 @@ struct Config {
   std::string base_path;             // before the path of every endpoint: "/atoll"; empty: none
   uint64_t max_sandbox_timeout = 0;  // seconds that a create may ask for; 0: any number
   uint32_t keep_alive = 75;          // seconds that an idle connection is kept
+  // PEM files: the certificate with its chain, and its key. Empty: no TLS.
+  std::string tls_cert;
+  std::string tls_key;
   // Requests that the daemon itself may have in hand at once (streams into sandboxes do not count);
   // 0: any number.
   uint32_t limit_concurrency = 1024;

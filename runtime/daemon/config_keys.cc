@@ -49,6 +49,11 @@ Result<std::string> AbsolutePath(const std::string& text) {
   return path;
 }
 
+Result<std::string> OptionalPath(const std::string& text) {
+  if (text.empty()) return text;
+  return AbsolutePath(text);
+}
+
 // As the spawner wants them: it opens what it is told, and resolves nothing.
 Result<std::string> HostPath(const std::string& text) {
   ATOLL_ASSIGN(std::string path, AbsolutePath(text));
@@ -404,6 +409,12 @@ void AddServerKeys(std::vector<Key>* keys) {
        {"server", "max_sandbox_timeout_seconds", Kind::kNumber,
         "longest life that a create may ask for; 0: any", SetTimeout,
         [](const Config& c) { return Values{std::to_string(c.max_sandbox_timeout)}; }},
+       Live(TextKey("server", "tls_cert", &Config::tls_cert, OptionalPath,
+                    "PEM file with the certificate for TLS, its chain behind it; programs of this "
+                    "host may still do without TLS; none: nobody uses it")),
+       Live(TextKey("server", "tls_key", &Config::tls_key, OptionalPath,
+                    "PEM file with its private key, without a passphrase; both are read again at a "
+                    "reload, by the daemon's user")),
        NumberKey("server", "timeout_keep_alive", &Config::keep_alive, 1, 86400,
                  "seconds that an idle connection is kept"),
        Live(NumberKey("server", "limit_concurrency", &Config::limit_concurrency, 0, 1000000,

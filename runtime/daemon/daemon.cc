@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
+#include "runtime/daemon/certificate.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/reload.h"
 
@@ -108,6 +109,7 @@ Status Daemon::Open() {
   server.port = opened_.port;
   server.listen_fd = opened_.listener.release();
   server.keep_alive_seconds = static_cast<int>(config_.keep_alive);
+  server.tls = std::move(opened_.tls);
   ATOLL_ASSIGN(server_, loop_->Listen(server, [this](std::shared_ptr<http::Exchange> exchange) {
     concurrency_->Handle(std::move(exchange));
   }));
@@ -184,12 +186,17 @@ void Daemon::OnSignal(uint32_t signal) {
 void Daemon::ReloadConfig() {
   if (quitting_) return;
   NotifySystemd(ReloadingState());
-  auto reload = PlanReload(config_, opened_.sources);
-  if (!reload) {
+  const auto failed = [](const Error& error) {
     LogLine(LogLevel::kError, "the configuration could not be read again; nothing has changed")
-        .Add(reload.error());
-    return NotifySystemd("READY=1\nSTATUS=Serving; the last reload failed");
-  }
+        .Add(error);
+    NotifySystemd("READY=1\nSTATUS=Serving; the last reload failed");
+  };
+  auto reload = PlanReload(config_, opened_.sources);
+  if (!reload) return failed(reload.error());
+  // Also if the names of its files are the same: certificates are renewed in place.
+  auto tls = LoadCertificate(reload->config);
+  if (!tls) return failed(tls.error());
+  server_->SetTls(std::move(*tls));
   for (const std::string& warning : reload->warnings) LogLine(LogLevel::kWarning, warning);
   Apply(reload->config);
   LogLine line(LogLevel::kInfo, "configuration read again");

@@ -29,7 +29,8 @@ class Daemon {
     UniqueFd listener;
     uint16_t port = 0;
     std::string api_key;
-    std::string route_secret;  // signs routes
+    std::string route_secret;                     // signs routes
+    std::shared_ptr<const http::TlsContext> tls;  // null: none
     std::unique_ptr<launch::SpawnerClient> spawner;
     wire::Reply hello;
     std::unique_ptr<netpolicy::Network> network;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
 #include "runtime/daemon/config.h"
 #include "runtime/daemon/config_text.h"
@@ -53,6 +54,7 @@ Status Serve(const Config& config, Sources sources) {
   Daemon::Opened opened;
   ATOLL_TRY(RequireRoot());
   ATOLL_ASSIGN(const User user, FindUser(config.user));
+  ATOLL_ASSIGN(opened.tls, LoadCertificate(config));
   ATOLL_ASSIGN(Listener listener, BindListener(config));
   opened.listener = std::move(listener.socket);
   opened.port = listener.port;
@@ -76,6 +78,7 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_ASSIGN(opened.network, netpolicy::Network::Open(network));
   ATOLL_TRY(WriteDaemonFile(config, opened.port));
   ATOLL_TRY(DropPrivileges(user));
+  WarnIfUnreadable(config);
   opened.sources = std::move(sources);
   ATOLL_ASSIGN(const std::unique_ptr<Daemon> daemon, Daemon::Create(config, std::move(opened)));
   return daemon->Run();
@@ -108,6 +111,7 @@ int Main(int argc, char** argv) {
   for (const std::string& warning : loaded->warnings) LogLine(LogLevel::kWarning, warning);
   const Config& config = loaded->config;
   if (line->action == CommandLine::Action::kCheckConfig) {
+    if (auto checked = CheckCertificate(config); !checked) return Report("configuration", checked);
     std::fputs(EffectiveConfig(config).c_str(), stdout);
     return 0;
   }

@@ -22,11 +22,13 @@ bool ParsePort(std::string_view text, uint16_t* port) {
 }  // namespace
 
 Result<BaseUrl> ParseBaseUrl(const std::string& url) {
-  constexpr std::string_view kScheme = "http://";
-  if (!EqualNoCase(std::string_view(url).substr(0, kScheme.size()), kScheme)) {
-    return BadUrl(url, "must start with http:// (for TLS put a reverse proxy in front)");
+  constexpr std::string_view kPlain = "http://";
+  constexpr std::string_view kTls = "https://";
+  const bool tls = EqualNoCase(std::string_view(url).substr(0, kTls.size()), kTls);
+  if (!tls && !EqualNoCase(std::string_view(url).substr(0, kPlain.size()), kPlain)) {
+    return BadUrl(url, "must start with http:// or https://");
   }
-  std::string_view rest = std::string_view(url).substr(kScheme.size());
+  std::string_view rest = std::string_view(url).substr(tls ? kTls.size() : kPlain.size());
   const std::string_view authority = rest.substr(0, rest.find('/'));
   rest.remove_prefix(authority.size());
   while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
@@ -38,6 +40,8 @@ Result<BaseUrl> ParseBaseUrl(const std::string& url) {
   }
 
   BaseUrl out;
+  out.tls = tls;
+  if (tls) out.port = 443;
   out.authority = authority;
   out.prefix = rest;
   std::string_view port;

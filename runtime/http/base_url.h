@@ -9,13 +9,15 @@
 namespace atl::http {
 
 struct BaseUrl {
-  std::string host;  // a name or a literal address, without brackets
-  uint16_t port = 80;
+  bool tls = false;
+  std::string host;       // a name or a literal address, without brackets
+  uint16_t port = 80;     // 443 with TLS, if none is named
   std::string authority;  // for the Host field
   std::string prefix;     // "" or "/path", without a slash at its end
 };
 
-// "http://HOST[:PORT][/PREFIX]". Anything else is kInvalidArgument, and says what was expected.
+// "http://HOST[:PORT][/PREFIX]", or https. Anything else is kInvalidArgument, and says what was
+// expected.
 Result<BaseUrl> ParseBaseUrl(const std::string& url);
 
 }  // namespace atl::http

@@ -28,7 +28,8 @@ bool IsIdempotent(std::string_view method) {
 
 class SocketClient final : public Client {
  public:
-  explicit SocketClient(BaseUrl url) : url_(std::move(url)) {}
+  SocketClient(BaseUrl url, std::shared_ptr<const TlsContext> trust)
+      : url_(std::move(url)), trust_(std::move(trust)) {}
 
   Result<Response> Send(const Call& call) override { return Perform(call, nullptr); }
   Result<Response> Stream(const Call& call, const OnData& on_data) override {
@@ -55,7 +56,7 @@ class SocketClient final : public Client {
   Result<Response> Attempt(const Call& call, const std::string& head, const OnData* on_data) {
     heard_ = false;
     if (!socket_) {
-      ATOLL_ASSIGN(socket_, ClientSocket::Connect(url_, call.cancel_fd));
+      ATOLL_ASSIGN(socket_, ClientSocket::Connect(url_, trust_.get(), call.cancel_fd));
     }
     socket_->set_cancel_fd(call.cancel_fd);
     input_ = Buffer();
@@ -154,6 +155,7 @@ class SocketClient final : public Client {
   }
 
   const BaseUrl url_;
+  const std::shared_ptr<const TlsContext> trust_;  // with https
   std::optional<ClientSocket> socket_;
   Buffer input_;
   bool heard_ = false;    // something of the present answer has come
@@ -162,9 +164,13 @@ class SocketClient final : public Client {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::Create(const std::string& base_url) {
+Result<std::unique_ptr<Client>> Client::Create(const std::string& base_url,
+                                               std::shared_ptr<const TlsContext> trust) {
   ATOLL_ASSIGN(BaseUrl url, ParseBaseUrl(base_url));
-  return std::unique_ptr<Client>(std::make_unique<SocketClient>(std::move(url)));
+  if (url.tls && !trust) {
+    ATOLL_ASSIGN(trust, TlsContext::ForClient(""));
+  }
+  return std::unique_ptr<Client>(std::make_unique<SocketClient>(std::move(url), std::move(trust)));
 }
 
 }  // namespace atl::http

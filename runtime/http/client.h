@@ -8,13 +8,17 @@
 
 #include "runtime/base/result.h"
 #include "runtime/http/message.h"
+#include "runtime/http/tls.h"
 
 namespace atl::http {
 
 class Client {
  public:
-  // "http://HOST[:PORT][/PREFIX]"; the prefix goes before every target. Nothing is connected yet.
-  static Result<std::unique_ptr<Client>> Create(const std::string& base_url);
+  // "http://HOST[:PORT][/PREFIX]", or https; the prefix goes before every target. With https the
+  // server must have a certificate for HOST from an authority of `trust`, or, without it, of this
+  // host. Nothing is connected yet.
+  static Result<std::unique_ptr<Client>> Create(const std::string& base_url,
+                                                std::shared_ptr<const TlsContext> trust = nullptr);
   virtual ~Client() = default;
 
   struct Call {

@@ -1,11 +1,16 @@
 #include "runtime/http/client_socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,7 +32,22 @@ Error Broken(std::string_view call) {
   return {Code::kUnavailable, SysError(call).message(), errno};
 }
 
+Error TlsBroken(const std::string& what) {
+  const char* reason = ERR_reason_error_string(ERR_peek_error());
+  return {Code::kUnavailable, what + ": " + (reason != nullptr ? reason : "the connection broke")};
+}
+
+bool IsAddress(const std::string& host) {
+  unsigned char bytes[16];
+  return inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), bytes) == 1;
+}
+
 }  // namespace
+
+void ClientSocket::SslFreer::operator()(ssl_st* ssl) const {
+  SSL_free(ssl);
+}
 
 Result<short> ClientSocket::Wait(short events, int timeout_ms) const {
   pollfd fds[2] = {{fd_.get(), events, 0}, {cancel_fd_, POLLIN, 0}};
@@ -53,7 +73,35 @@ Status ClientSocket::FinishConnect() {
   return {};
 }
 
-Result<ClientSocket> ClientSocket::Connect(const BaseUrl& url, int cancel_fd) {
+Status ClientSocket::Handshake(const BaseUrl& url, const TlsContext& trust) {
+  ERR_clear_error();
+  ssl_.reset(SSL_new(trust.get()));
+  if (!ssl_ || SSL_set_fd(ssl_.get(), fd_.get()) != 1) return Fail(TlsBroken("a TLS session"));
+  // The name is checked against the certificate, and told to the server, which may have several.
+  const bool named =
+      IsAddress(url.host)
+          ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), url.host.c_str()) == 1
+          : SSL_set1_host(ssl_.get(), url.host.c_str()) == 1 &&
+                SSL_set_tlsext_host_name(ssl_.get(), url.host.c_str()) == 1;
+  if (!named) return Fail(TlsBroken("the name " + url.host));
+  while (true) {
+    ERR_clear_error();
+    const int result = SSL_connect(ssl_.get());
+    if (result == 1) return {};
+    const int wants = SSL_get_error(ssl_.get(), result);
+    if (wants == SSL_ERROR_WANT_READ || wants == SSL_ERROR_WANT_WRITE) {
+      ATOLL_TRY(Wait(wants == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, kConnectTimeoutMs));
+      continue;
+    }
+    const long verdict = SSL_get_verify_result(ssl_.get());
+    if (verdict == X509_V_OK) return Fail(TlsBroken("TLS handshake"));
+    return Fail(Code::kUnavailable, "the certificate of " + url.host + " is not believed: " +
+                                        X509_verify_cert_error_string(verdict));
+  }
+}
+
+Result<ClientSocket> ClientSocket::Connect(const BaseUrl& url, const TlsContext* trust,
+                                           int cancel_fd) {
   const std::string where = url.host + " port " + std::to_string(url.port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -77,7 +125,8 @@ Result<ClientSocket> ClientSocket::Connect(const BaseUrl& url, int cancel_fd) {
       last = SysError("connect");
       continue;
     }
-    const Status connected = candidate.FinishConnect();
+    Status connected = candidate.FinishConnect();
+    if (connected && url.tls) connected = candidate.Handshake(url, *trust);
     if (connected) return candidate;
     last = connected.error();
     if (last.error_number() == ECANCELED) break;
@@ -85,18 +134,37 @@ Result<ClientSocket> ClientSocket::Connect(const BaseUrl& url, int cancel_fd) {
   return Fail(Error(Code::kUnavailable, where + ": " + last.message(), last.error_number()));
 }
 
-bool ClientSocket::IsQuiet() const {
+bool ClientSocket::HasInput() const {
   char byte;
-  return recv(fd_.get(), &byte, 1, MSG_PEEK) < 0 && MustWait(errno);
+  if (!ssl_) return recv(fd_.get(), &byte, 1, MSG_PEEK) >= 0 || !MustWait(errno);
+  ERR_clear_error();
+  const int n = SSL_peek(ssl_.get(), &byte, 1);
+  return n > 0 || SSL_get_error(ssl_.get(), n) != SSL_ERROR_WANT_READ;
+}
+
+bool ClientSocket::IsQuiet() const {
+  return !HasInput();
 }
 
 Result<bool> ClientSocket::AwaitWritable(bool* answered) {
-  ATOLL_ASSIGN(const short events, Wait(POLLIN | POLLOUT, -1));
-  *answered = (events & POLLIN) != 0;
-  return !*answered;
+  while (true) {
+    ATOLL_ASSIGN(const short events, Wait(POLLIN | POLLOUT, -1));
+    // A TLS server sends tickets of its own accord.
+    *answered = (events & POLLIN) != 0 && (!ssl_ || HasInput());
+    if (*answered || (events & POLLOUT) != 0) return !*answered;
+  }
 }
 
 Result<size_t> ClientSocket::SendSome(std::string_view bytes) {
+  if (ssl_) {
+    ERR_clear_error();
+    size_t sent = 0;
+    const int result = SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &sent);
+    if (result == 1) return sent;
+    const int wants = SSL_get_error(ssl_.get(), result);
+    if (wants == SSL_ERROR_WANT_WRITE || wants == SSL_ERROR_WANT_READ) return size_t{0};
+    return Fail(TlsBroken("send"));
+  }
   const ssize_t n = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (n >= 0) return static_cast<size_t>(n);
   if (MustWait(errno)) return size_t{0};
@@ -104,6 +172,13 @@ Result<size_t> ClientSocket::SendSome(std::string_view bytes) {
 }
 
 Result<size_t> ClientSocket::SendFileSome(int fd, uint64_t offset, uint64_t size) {
+  if (ssl_) {
+    std::string bytes(static_cast<size_t>(std::min<uint64_t>(size, kReadSize)), '\0');
+    const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0) return FailSys("read the file");
+    if (n == 0) return Fail(Code::kFailedPrecondition, "the file became shorter while it was sent");
+    return SendSome(std::string_view(bytes).substr(0, static_cast<size_t>(n)));
+  }
   auto position = static_cast<off_t>(offset);
   const ssize_t n =
       sendfile(fd_.get(), fd, &position, static_cast<size_t>(std::min(size, kSendFileSize)));
@@ -123,14 +198,53 @@ Status ClientSocket::Send(std::string_view bytes, bool* answered) {
   return {};
 }
 
-Result<bool> ClientSocket::Read(Buffer* buffer) {
-  while (true) {
-    ATOLL_TRY(Wait(POLLIN, -1));
-    const Buffer::Space space = buffer->Prepare(kReadSize);
+Status ClientSocket::SendAll(std::string_view bytes) {
+  while (!bytes.empty()) {
+    ATOLL_TRY(Wait(POLLOUT, -1));
+    ATOLL_ASSIGN(const size_t n, SendSome(bytes));
+    bytes.remove_prefix(n);
+  }
+  return {};
+}
+
+Result<ClientSocket::Input> ClientSocket::Receive(Buffer* buffer) {
+  const Buffer::Space space = buffer->Prepare(kReadSize);
+  if (!ssl_) {
     const ssize_t n = recv(fd_.get(), space.data, space.size, 0);
     if (n > 0) buffer->Commit(static_cast<size_t>(n));
-    if (n >= 0) return n > 0;
-    if (!MustWait(errno)) return Fail(Broken("receive"));
+    if (n >= 0) return n > 0 ? Input::kData : Input::kEnd;
+    if (MustWait(errno)) return Input::kNone;
+    return Fail(Broken("receive"));
+  }
+  ERR_clear_error();
+  size_t size = 0;
+  const int result = SSL_read_ex(ssl_.get(), space.data, space.size, &size);
+  buffer->Commit(size);
+  if (result == 1) return Input::kData;
+  switch (SSL_get_error(ssl_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return Input::kNone;
+    case SSL_ERROR_ZERO_RETURN:
+      return Input::kEnd;
+    default:
+      // An end that the server did not announce is one that anybody on the way could have made.
+      return Fail(TlsBroken("receive"));
+  }
+}
+
+Result<bool> ClientSocket::Read(Buffer* buffer) {
+  while (true) {
+    ATOLL_ASSIGN(const Input input, Receive(buffer));
+    if (input != Input::kNone) return input == Input::kData;
+    ATOLL_TRY(Wait(POLLIN, -1));
+  }
+}
+
+Result<bool> ClientSocket::ReadSome(Buffer* buffer) {
+  while (true) {
+    ATOLL_ASSIGN(const Input input, Receive(buffer));
+    if (input == Input::kEnd) return false;
+    if (input == Input::kNone || !ssl_ || SSL_pending(ssl_.get()) == 0) return true;
   }
 }
 

@@ -1,21 +1,27 @@
 // The client's end of a connection: non-blocking descriptors, waited for with poll(2), so that
-// every wait can be given up. Internal to this folder.
+// every wait can be given up. With TLS if the URL says so. Internal to this folder and the command
+// line tool.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/base_url.h"
 #include "runtime/http/buffer.h"
+#include "runtime/http/tls.h"
+
+struct ssl_st;
 
 namespace atl::http {
 
 class ClientSocket {
  public:
-  // Tries every address of the host, each for 10 s at most. `cancel_fd` as in Client::Call.
-  static Result<ClientSocket> Connect(const BaseUrl& url, int cancel_fd);
+  // Tries every address of the host, each for 10 s at most, and the handshake of TLS as long.
+  // `trust` is there if the URL is one of https. `cancel_fd` as in Client::Call.
+  static Result<ClientSocket> Connect(const BaseUrl& url, const TlsContext* trust, int cancel_fd);
 
   void set_cancel_fd(int fd) { cancel_fd_ = fd; }
   // Whether the peer has neither closed nor said anything that nobody asked for.
@@ -30,8 +36,26 @@ class ClientSocket {
   // Appends what arrives next; false at the end of the stream.
   Result<bool> Read(Buffer* buffer);
 
+  // For whoever reads and writes at once: readable when ReadSome has something to do.
+  int fd() const { return fd_.get(); }
+  // As Send, but input does not stop it.
+  Status SendAll(std::string_view bytes);
+  // As Read, but does not wait: nothing may have come. What is left within TLS makes no descriptor
+  // readable, so it is all taken.
+  Result<bool> ReadSome(Buffer* buffer);
+
  private:
+  struct SslFreer {
+    void operator()(ssl_st* ssl) const;
+  };
+  enum class Input { kData, kNone, kEnd };
+
   explicit ClientSocket(UniqueFd fd, int cancel_fd) : fd_(std::move(fd)), cancel_fd_(cancel_fd) {}
+  Status Handshake(const BaseUrl& url, const TlsContext& trust);
+  // One read, without waiting.
+  Result<Input> Receive(Buffer* buffer);
+  // Whether there is something to read, or an end: not TLS's own words alone.
+  bool HasInput() const;
   // Waits for one of `events` (POLLIN, POLLOUT) and returns those that came.
   Result<short> Wait(short events, int timeout_ms) const;
   Status FinishConnect();
@@ -42,6 +66,7 @@ class ClientSocket {
 
   UniqueFd fd_;
   int cancel_fd_;
+  std::unique_ptr<ssl_st, SslFreer> ssl_;  // null: none
 };
 
 template <typename Progress>

@@ -43,9 +43,18 @@ Connection::~Connection() {
   Close();
 }
 
-void Connection::Start(std::string peer) {
+void Connection::Start(std::string peer, bool local) {
   peer_ = std::move(peer);
-  NextRequest();
+  if (!core_->tls) return NextRequest();
+  state_ = State::kHandshake;
+  SetDeadline(seconds(core_->config.handshake_timeout_seconds));
+  stream_.StartTls(core_->tls, local, [self = shared_from_this()](const ErrorCode& error) {
+    if (error == asio::error::no_protocol_option && !self->closed_) {
+      return self->RespondToBadHead({400, "this port speaks TLS: use https://"});
+    }
+    if (error) return self->Close();
+    self->NextRequest();
+  });
 }
 
 void Connection::Refuse() {
@@ -102,6 +111,7 @@ void Connection::Dispatch() {
   if (!parsed) return RespondToBadHead(parsed.error());
   head_ = std::move(*parsed);
   head_.request.peer = peer_;
+  head_.request.tls = stream_.is_tls();
   is_head_ = head_.request.method == "HEAD";
   body_ = BodyDecoder(head_.body);
   continue_pending_ = head_.expect_continue;
@@ -282,8 +292,7 @@ void Connection::DrainBody() {
 void Connection::LingeringClose() {
   ReleasePiece();
   state_ = State::kLingering;
-  ErrorCode ignored;
-  stream_.shutdown(Stream::shutdown_send, ignored);
+  stream_.ShutdownSend();
   SetDeadline(kLingerTime);
   Linger(kLingerBytes);
 }
@@ -301,7 +310,8 @@ void Connection::Linger(size_t budget) {
 // ---- the end
 
 void Connection::FinishSoon() {
-  if (state_ == State::kIdle && input_.empty()) Close();
+  const bool idle = state_ == State::kIdle || state_ == State::kHandshake;
+  if (idle && input_.empty()) Close();
 }
 
 void Connection::Abort(bool reset) {
@@ -311,15 +321,14 @@ void Connection::Abort(bool reset) {
     const linger option{1, 0};
     (void)setsockopt(stream_.native_handle(), SOL_SOCKET, SO_LINGER, &option, sizeof option);
   }
-  Close();
+  Close(!reset);
 }
 
-void Connection::Close() {
+void Connection::Close(bool properly) {
   if (std::exchange(closed_, true)) return;
   ClearDeadline();
-  ErrorCode ignored;
   timer_.cancel();
-  stream_.close(ignored);  // pending operations complete with operation_aborted
+  stream_.Close(properly);
   // Not left to the read's completion: what waits holds this connection, and a loop that ends now
   // would never break that ring.
   if (on_read_) ReadMore(std::exchange(on_read_, nullptr));

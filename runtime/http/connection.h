@@ -19,6 +19,7 @@
 #include "runtime/http/buffer.h"
 #include "runtime/http/head.h"
 #include "runtime/http/server_core.h"
+#include "runtime/http/transport.h"
 
 namespace atl::http {
 
@@ -27,7 +28,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Connection(std::shared_ptr<ServerCore> core, Stream stream);
   ~Connection();
 
-  void Start(std::string peer);
+  // `local`: the peer is on this host, and may do without TLS.
+  void Start(std::string peer, bool local);
   // Answers 503 and closes: the server is full.
   void Refuse();
   // Closes now if it is between requests, after the present one otherwise.
@@ -66,7 +68,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // Ends interest in the read that is under way; the read itself goes on.
   void ForgetRead() { on_read_ = nullptr; }
   Buffer& input() { return input_; }
-  Stream& stream() { return stream_; }
+  Transport& stream() { return stream_; }
   // The proxy has written a complete response.
   void ResponseWritten(bool keep_alive);
   bool stopping() const { return core_->stopping; }
@@ -92,17 +94,18 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void DrainBody();
   void LingeringClose();
   void Linger(size_t budget);
-  void Close();
+  // `properly`: as an end that the client can tell from a cut.
+  void Close(bool properly = true);
 
   void SetDeadline(SteadyClock::duration from_now);
   void ClearDeadline() { deadline_ = SteadyClock::time_point::max(); }
   void ArmTimer();
   void OnDeadline();
 
-  enum class State { kIdle, kReadingHead, kHandling, kWriting, kLingering };
+  enum class State { kHandshake, kIdle, kReadingHead, kHandling, kWriting, kLingering };
 
   std::shared_ptr<ServerCore> core_;
-  Stream stream_;
+  Transport stream_;
   Timer timer_;
   SteadyClock::time_point deadline_ = SteadyClock::time_point::max();
   SteadyClock::time_point armed_until_ = SteadyClock::time_point::max();

@@ -125,10 +125,15 @@ bool ValidHost(std::string_view host) {
 
 // Reduces an absolute target to its path and returns its authority (RFC 9112 section 3.2.2).
 std::optional<std::string> TakeAuthority(std::string* target) {
-  constexpr std::string_view kScheme = "http://";
-  if (!EqualNoCase(std::string_view(*target).substr(0, kScheme.size()), kScheme)) return {};
-  const size_t end = std::min(target->find_first_of("/?", kScheme.size()), target->size());
-  std::string authority = target->substr(kScheme.size(), end - kScheme.size());
+  const auto starts_with = [target](std::string_view scheme) {
+    return EqualNoCase(std::string_view(*target).substr(0, scheme.size()), scheme);
+  };
+  size_t start = 0;
+  if (starts_with("http://")) start = std::string_view("http://").size();
+  if (starts_with("https://")) start = std::string_view("https://").size();
+  if (start == 0) return {};
+  const size_t end = std::min(target->find_first_of("/?", start), target->size());
+  std::string authority = target->substr(start, end - start);
   if (authority.empty()) return {};
   target->erase(0, end);
   if (target->empty() || target->front() != '/') target->insert(0, "/");

@@ -33,6 +33,7 @@ struct Request {
   std::string_view query() const;
   Headers headers;
   std::string peer;  // "127.0.0.1:41234"
+  bool tls = false;  // it came encrypted
 };
 
 struct Response {

@@ -60,6 +60,12 @@ std::string PeerName(const Tcp::endpoint& peer) {
   return peer.address().is_v6() ? "[" + address + "]" + port : address + port;
 }
 
+bool IsLocal(const Tcp::endpoint& peer) {
+  const asio::ip::address address = peer.address();
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address.is_loopback();
+  return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+}
+
 class ServerImpl final : public Server {
  public:
   ServerImpl(AsioLoopImpl& loop, const ServerConfig& config, Handler handler)
@@ -96,6 +102,9 @@ class ServerImpl final : public Server {
   }
 
   uint16_t port() const override { return port_; }
+  void SetTls(std::shared_ptr<const TlsContext> tls) override {
+    state_->core->tls = std::move(tls);
+  }
 
   void Stop(int grace_ms, std::function<void()> done) override {
     CloseAcceptor();
@@ -176,8 +185,10 @@ class ServerImpl final : public Server {
     if (error) return;  // epoll's limit of watches: no connection without one
     (void)fd.release();
     auto connection = std::make_shared<Connection>(core, std::move(stream));
+    // A handshake is dear: who is one too many gets none, only the end of the connection.
+    if (open >= limit && core->tls) return;
     if (open >= limit) return connection->Refuse();
-    connection->Start(PeerName(peer));
+    connection->Start(PeerName(peer), IsLocal(peer));
   }
 
   // `visit` may close the connection it is given, and with it others.

@@ -13,6 +13,7 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/http/message.h"
+#include "runtime/http/tls.h"
 
 namespace atl::http {
 
@@ -89,6 +90,10 @@ struct ServerConfig {
   size_t max_connections = 4096;
   int keep_alive_seconds = 75;
   int header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
+  // If set: every connection is TLS, but one from this host may do without, because what it says
+  // leaves no wire: health checks, and tools that know no name that the certificate is for.
+  std::shared_ptr<const TlsContext> tls;
+  int handshake_timeout_seconds = 10;  // from the connection on
 };
 
 class Server {
@@ -96,6 +101,8 @@ class Server {
   virtual ~Server() = default;
   // The port that it listens on (useful when the configured one is 0).
   virtual uint16_t port() const = 0;
+  // As ServerConfig::tls, for connections from now on; null: none of them is TLS.
+  virtual void SetTls(std::shared_ptr<const TlsContext> tls) = 0;
   // Stops accepting and closes idle connections; exchanges in progress may finish until `grace_ms`.
   virtual void Stop(int grace_ms, std::function<void()> done) = 0;
 };

@@ -17,11 +17,13 @@ struct ServerCore {
       : loop(the_loop),
         config(std::move(the_config)),
         handler(std::move(the_handler)),
+        tls(config.tls),
         upstreams(the_loop.io()) {}
 
   AsioLoopImpl& loop;
   const ServerConfig config;
   const Handler handler;
+  std::shared_ptr<const TlsContext> tls;  // null: none
   UpstreamPool upstreams;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
   bool stopping = false;

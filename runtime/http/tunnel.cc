@@ -57,8 +57,7 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
             self->from_upstream_.Commit(n);
             if (!error) return self->ToClient();
             if (error != asio::error::eof) return self->Break();
-            ErrorCode ignored;
-            self->connection_->stream().shutdown(Stream::shutdown_send, ignored);
+            self->connection_->stream().ShutdownSend();
             self->EndDirection();
           });
     }

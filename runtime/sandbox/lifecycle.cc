@@ -111,6 +111,12 @@ void Lifecycle::Create(CreateSpec spec, Created done) {
   Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
   entry.created.push_back(std::move(done));
   if (const auto key = KeyOf(entry)) idempotency_.Add(*key);
+  if (!entry.awaited.empty()) return AwaitImage(entry);
+  Enqueue(entry);
+}
+
+void Lifecycle::Enqueue(Entry& entry) {
+  const std::string id = entry.sandbox.id;
   Hold(entry);
   slots_.SetBusy(true);
   if (auto entered = admission_.Enter([this, id] { TakeTurn(id); }); !entered) {
@@ -195,9 +201,10 @@ void Lifecycle::BuildFailed(Entry& entry, Error error) {
       .Add("sandbox", entry.sandbox.id)
       .Add("request", entry.request_id)
       .Add(error);
-  idempotency_.Remove(entry.idempotency_key);
+  if (!entry.stored) idempotency_.Remove(entry.idempotency_key);
   const std::vector<Created> created = std::exchange(entry.created, {});
-  ApplyAnyway(entry, Event::kBuildFailed, {"PROVISIONING_ERROR", error.message()});
+  ApplyAnyway(entry, entry.stored ? Event::kGivenUp : Event::kBuildFailed,
+              {"PROVISIONING_ERROR", error.message()});
   for (const Created& done : created) done(Fail(error));
 }
 
@@ -305,11 +312,13 @@ Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
     sandbox.message = cause.message;
     sandbox.transition_at_ms = clock_.UnixMillis();
     Status written;
-    if (transition.action == Action::kPublish) {
+    if (entry.stored) {
+      // What waited for its image has layers only now.
+      if (transition.action == Action::kPublish) written = store_.UpdateSpec(sandbox);
+      if (written) written = store_.Update(sandbox);
+    } else if (transition.action == Action::kPublish) {
       written = store_.Insert(sandbox, KeyOf(entry));
       entry.stored = written.has_value();
-    } else if (entry.stored) {
-      written = store_.Update(sandbox);
     }
     if (!written) {
       sandbox = before;
@@ -349,7 +358,10 @@ void Lifecycle::Perform(Entry& entry, Action action) {
       return Forget(entry);
     case Action::kAwait:
       expiry_.Remove(entry.sandbox.id);
-      return;
+      if (entry.awaited.empty()) return;
+      // There is no build yet whose answer would bring the release.
+      imports_.Forget(entry.awaited, entry.sandbox.id);
+      return PostReleased(entry.sandbox.id);
     case Action::kFreeze:
       return AskFreeze(entry, true);
     case Action::kThaw:

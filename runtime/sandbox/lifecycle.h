@@ -29,6 +29,7 @@
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
+#include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
@@ -96,11 +97,16 @@ class Lifecycle {
   void OnExit(const wire::SandboxRecord& record);
 
   // `done` is called, later or at once, when the sandbox runs and its record is safe, or with why
-  // not; then nothing is left of it. kInvalidArgument: the spec; kNotFound: the image;
-  // kResourceExhausted: come again later; kUnavailable: the spawner is gone or we are stopping;
-  // kInternal: it could not be built.
+  // not; then nothing is left of it. If its image is being imported, it is called with a sandbox
+  // that is Pending, and becomes Running, or Failed, behind that. kInvalidArgument: the spec;
+  // kNotFound: the image; kResourceExhausted: come again later; kUnavailable: the spawner is gone
+  // or we are stopping; kInternal: it could not be built.
   using Created = std::function<void(Result<Sandbox>)>;
   void Create(CreateSpec spec, Created done);
+
+  // An image of this normalised name is on its way, and `status` tells what became of it.
+  PendingImports::Id ImportBegins(const std::string& image, PendingImports::Progress progress);
+  void ImportEnds(PendingImports::Id id, const Status& status);
 
   // For creates from now on.
   void SetDefaultLimits(const cgroup::LimitDefaults& defaults) { config_.defaults = defaults; }
@@ -160,6 +166,7 @@ class Lifecycle {
   struct Entry {
     Sandbox sandbox;
     images::ImageConfig config;    // until it is built
+    std::string awaited;           // name of the image while it waits for that; else empty
     std::vector<Created> created;  // until the create is answered
     std::string idempotency_key;   // until then
     std::string fingerprint;
@@ -183,6 +190,16 @@ class Lifecycle {
   };
 
   Result<Entry> Prepare(const CreateSpec& spec) const;
+  Status UseImage(Entry* entry, images::Image image) const;
+  void Enqueue(Entry& entry);
+  // The name to wait for, if the image that is missing is being imported; else why it is.
+  Result<std::string> AwaitedImage(const std::string& name, const Error& missing) const;
+  void AwaitImage(Entry& entry);
+  Status UseAwaited(Entry& entry, const std::string& name) const;
+  void ShowProgress();
+  void RepeatProgress();
+  // At start: those that an earlier daemon had acknowledged, and can build no more.
+  void GiveUpPending(const wire::Reply& hello);
   // True if the request was made before: `done` has been, or will be, called with what came of it.
   bool Repeated(const CreateSpec& spec, Created& done);
   static std::optional<KeyRecord> KeyOf(const Entry& entry);
@@ -248,6 +265,7 @@ class Lifecycle {
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   Held held_;  // by all that hold layers
+  PendingImports imports_;
   Idempotency idempotency_;
   LifecycleStats stats_;
   bool stopping_ = false;

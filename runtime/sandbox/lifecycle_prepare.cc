@@ -74,10 +74,15 @@ Status CheckPlatform(const std::optional<Platform>& asked, const std::string& im
 
 Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   ATOLL_TRY(CheckArguments(spec));
-  ATOLL_ASSIGN(images::Image image, images_.Find(spec.image));
-  ATOLL_TRY(CheckPlatform(spec.platform, image.config.architecture, image.name, config_.host_arch));
   Entry entry;
   Sandbox& s = entry.sandbox;
+  s.platform = spec.platform;
+  if (auto image = images_.Find(spec.image)) {
+    ATOLL_TRY(UseImage(&entry, std::move(*image)));
+  } else {
+    ATOLL_ASSIGN(entry.awaited, AwaitedImage(spec.image, image.error()));
+    s.image = entry.awaited;
+  }
   ATOLL_ASSIGN(s.limits, cgroup::ParseLimits(spec.resource_limits, config_.defaults,
                                              config_.limits_available));
   ATOLL_TRY(CheckBudget(config_.budget, held_, s.limits));
@@ -95,13 +100,9 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
     s.expires_at_ms = now + *spec.timeout_seconds * 1000;
   }
   s.id = spec.id.empty() ? NewSandboxId() : spec.id;
-  s.image = image.name;
-  s.image_digest = image.digest;
-  s.layers = std::move(image.layers);
   s.entrypoint = spec.entrypoint;
   s.env = spec.env;
   s.metadata = spec.metadata;
-  s.platform = spec.platform;
   for (const VolumeMount& mount : spec.volumes) s.volumes.push_back(mount.volume);
   s.readonly_root = spec.readonly_root;
   if (config_.access_tokens) s.access_token = NewAccessToken();
@@ -112,14 +113,23 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   ATOLL_TRY(network_.CheckRequest(s.network));
   s.created_at_ms = now;
   s.transition_at_ms = now;
-  s.reason = "CONTAINER_STARTING";
-  s.message = "Sandbox is being built";
-  entry.config = std::move(image.config);
+  s.reason = entry.awaited.empty() ? "CONTAINER_STARTING" : "IMAGE_IMPORTING";
+  s.message = entry.awaited.empty() ? "Sandbox is being built" : "Its image is being imported";
   entry.asked_us = clock_.BootMicros();
   entry.request_id = spec.request_id;
   entry.idempotency_key = spec.idempotency_key;
   entry.fingerprint = spec.fingerprint;
   return entry;
+}
+
+Status Lifecycle::UseImage(Entry* entry, images::Image image) const {
+  Sandbox& s = entry->sandbox;
+  ATOLL_TRY(CheckPlatform(s.platform, image.config.architecture, image.name, config_.host_arch));
+  s.image = image.name;
+  s.image_digest = image.digest;
+  s.layers = std::move(image.layers);
+  entry->config = std::move(image.config);
+  return {};
 }
 
 bool Lifecycle::Repeated(const CreateSpec& spec, Created& done) {
@@ -137,7 +147,7 @@ bool Lifecycle::Repeated(const CreateSpec& spec, Created& done) {
     done(Fail(Code::kAlreadyExists, "sandbox " + record->sandbox_id +
                                         ", made by the first request with this Idempotency-Key, "
                                         "has been deleted or has expired"));
-  } else if (entry->sandbox.state == State::kPending) {
+  } else if (entry->sandbox.state == State::kPending && !entry->stored) {
     entry->created.push_back(std::move(done));
   } else {
     done(entry->sandbox);

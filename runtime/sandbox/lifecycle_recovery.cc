@@ -34,6 +34,7 @@ Status Lifecycle::Start(const wire::Reply& hello) {
   // Before the pool makes those of new slots.
   RemoveStaleSockets();
   Reconcile(hello);
+  GiveUpPending(hello);
   return {};
 }
 
@@ -61,7 +62,9 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
         {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
   }
   for (const std::string& id : plan.abandoned) {
-    ApplyAnyway(*Look(id), Event::kVanished, {"SANDBOX_LOST", "its creation was cut off"});
+    Entry& entry = *Look(id);
+    ApplyAnyway(entry, entry.stored ? Event::kGivenUp : Event::kVanished,
+                {"SANDBOX_LOST", "its creation was cut off"});
   }
   for (const std::string& id : plan.unfinished) {
     Entry& entry = *Look(id);

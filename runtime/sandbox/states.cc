@@ -18,6 +18,7 @@ constexpr std::string_view kTable[kEvents] = {
     //               Pending Running Pausing Paused Resuming Stopping Terminated Failed
     /* Built        */ "Ru^     Ru!     Pg!     Pd!    Rg!      St*      Te!        Fa!",
     /* BuildFailed  */ "St*     Ru!     Pg!     Pd!    Rg!      St*      Te!        Fa!",
+    /* GivenUp      */ "Fa*     Ru!     Pg!     Pd!    Rg!      St*      Te!        Fa!",
     /* StartFailed  */ "Pe!     Fa*     Fa*     Fa*    Fa*      St.      Te.        Fa.",
     /* ExitedZero   */ "Pe>     Te*     Te*     Te*    Te*      St.      Te.        Fa.",
     /* ExitedError  */ "Pe>     Fa*     Fa*     Fa*    Fa*      St.      Te.        Fa.",
@@ -59,9 +60,9 @@ constexpr Table kTransitions = ReadTable();
 constexpr std::string_view kStateNames[kStates] = {"Pending",  "Running",  "Pausing",    "Paused",
                                                    "Resuming", "Stopping", "Terminated", "Failed"};
 constexpr std::string_view kEventNames[kEvents] = {
-    "built",    "build_failed", "start_failed", "exited_zero",   "exited_error",
-    "vanished", "pause",        "frozen",       "freeze_failed", "resume",
-    "thawed",   "thaw_failed",  "delete",       "expire",        "released"};
+    "built",       "build_failed", "given_up", "start_failed",  "exited_zero", "exited_error",
+    "vanished",    "pause",        "frozen",   "freeze_failed", "resume",      "thawed",
+    "thaw_failed", "delete",       "expire",   "released"};
 
 }  // namespace
 

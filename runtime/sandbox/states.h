@@ -36,6 +36,7 @@ constexpr bool IsLive(State state) {
 enum class Event : uint8_t {
   kBuilt,         // the spawner has it, execd is up
   kBuildFailed,   // it could not be built, or its turn came after its deletion
+  kGivenUp,       // the same of one that a client has been told of
   kStartFailed,   // execd reports that the entrypoint cannot be run
   kExitedZero,    // process 1 ended with code 0
   kExitedError,   // process 1 ended otherwise
@@ -50,7 +51,7 @@ enum class Event : uint8_t {
   kExpire,    // its time is over
   kReleased,  // nothing of it is left on the host
 };
-inline constexpr int kEvents = 15;
+inline constexpr int kEvents = 16;
 std::string_view EventName(Event event);
 
 enum class Action : uint8_t {
