@@ -252,7 +252,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(size)) if size else b''
         entry = {'method': self.command, 'path': self.path, 'host': self.headers.get('Host'),
                  'address': _plain(self.connection.getsockname()[0]), 'tls': self.tls,
-                 'sni': self.server_name, 'body': body.decode('latin-1')}
+                 'sni': self.server_name, 'body': body[:4000].decode('latin-1')}
         LOG.add('web', entry)
         if self.headers.get('Upgrade'):
             self.wfile.write(b'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n'
