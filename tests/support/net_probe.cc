@@ -48,6 +48,13 @@
 
 namespace {
 
+// 0 for what is no number.
+int ParseNumber(const std::string& text) {
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 constexpr int kSctp = 132;
 
 std::string FromHex(std::string_view text) {
@@ -78,7 +85,7 @@ struct Action {
   }
   int Number(const char* name, int otherwise) const {
     const auto found = options.find(name);
-    return found == options.end() ? otherwise : std::atoi(found->second.c_str());
+    return found == options.end() ? otherwise : ParseNumber(found->second);
   }
   std::string Bytes(const char* name) const {
     const auto found = options.find(name);
@@ -243,7 +250,7 @@ Outcome Talk(int fd, const Action& action, bool stream) {
 Outcome Connected(const Action& action, int type, int protocol) {
   int fd = -1;
   const int error =
-      Connect(action, action.words[1], std::atoi(action.words[2].c_str()), type, protocol, &fd);
+      Connect(action, action.words[1], ParseNumber(action.words[2]), type, protocol, &fd);
   Outcome outcome{WordFor(error), ""};
   const bool talks = action.options.contains("send") || action.Number("fill", 0) > 0;
   if (error == 0 && (talks || action.Number("all", 0) != 0)) {
@@ -266,7 +273,7 @@ Outcome Raw(const Action& action) {
   const std::string& host = action.words[1];
   const bool own_header = action.Number("header", 0) != 0;
   const int fd = ::socket(IsIpv6(host) ? AF_INET6 : AF_INET, SOCK_RAW | SOCK_CLOEXEC,
-                          own_header ? int{IPPROTO_RAW} : std::atoi(action.words[2].c_str()));
+                          own_header ? int{IPPROTO_RAW} : ParseNumber(action.words[2]));
   if (fd < 0) return {WordFor(errno), ""};
   const std::string bytes = action.Payload();
   Address peer;
@@ -298,7 +305,7 @@ Outcome Many(const Action& action) {
   const rlimit enough{65536, 65536};
   ::setrlimit(RLIMIT_NOFILE, &enough);
   const bool udp = action.Number("udp", 0) != 0;
-  const int port = std::atoi(action.words[2].c_str());
+  const int port = ParseNumber(action.words[2]);
   Action datagram = action;
   if (!action.options.contains("send")) datagram.options["send"] = "6d";
   std::map<std::string, int> counts;
@@ -326,7 +333,7 @@ Outcome Race(const Action& action) {
   for (int i = 0; i < action.Number("count", 1); ++i) {
     int fd = -1;
     const int error =
-        Connect(action, action.words[1], std::atoi(action.words[2].c_str()), SOCK_STREAM, 0, &fd);
+        Connect(action, action.words[1], ParseNumber(action.words[2]), SOCK_STREAM, 0, &fd);
     if (error == 0) {
       ++reached;
     } else {
@@ -364,7 +371,7 @@ void Print(const Outcome& outcome, const Action& action, FILE* to) {
 Outcome Flow(const Action& action) {
   int fd = -1;
   const bool udp = action.Number("udp", 0) != 0;
-  const int error = Connect(action, action.words[2], std::atoi(action.words[3].c_str()),
+  const int error = Connect(action, action.words[2], ParseNumber(action.words[3]),
                             udp ? SOCK_DGRAM : SOCK_STREAM, 0, &fd);
   if (error != 0) return {WordFor(error), ""};
   const std::string& path = action.words[1];

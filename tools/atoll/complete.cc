@@ -15,8 +15,8 @@ namespace atl::cli {
 namespace {
 
 // What stands for a verb's argument, after its kind.
-const std::set<std::string> kTakesId = {"exec",  "rm",       "inspect", "pause", "resume",
-                                        "renew", "endpoint", "logs",    "stats", "cp", "net"};
+const std::set<std::string> kTakesId = {"exec",     "rm",   "inspect", "pause", "resume", "renew",
+                                        "endpoint", "logs", "stats",   "cp",    "net"};
 
 void Offer(const std::string& word) {
   if (!word.empty()) std::puts(Printable(word).c_str());
