@@ -8,8 +8,8 @@ TOP_FOLDERS = {'runtime', 'execd', 'netpolicy', 'images', 'cgroup', 'tools', 'be
 TOP_FILES = {'meson.build', 'README.md', 'CONTRIBUTING.md', 'LICENSE', '.clang-format', '.clang-tidy',
              '.gitignore'}
 README_LINES = 80
-# Tables of measurements and the first page may be longer.
-LONG_READMES = {'README.md', 'bench/README.md'}
+# Tables of results and the first page may be longer.
+LONG_READMES = {'README.md', 'bench/README.md', 'netpolicy/README.md'}
 LONG_FILE, TOO_LONG_FILE = 600, 900
 
 
