@@ -1,5 +1,6 @@
 #include "runtime/base/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@ namespace {
 // What `write` makes of standard error, without the time.
 std::string Written(const std::function<void()>& write) {
   const UniqueFd file(memfd_create("log", MFD_CLOEXEC));
-  const UniqueFd stderr_fd(dup(STDERR_FILENO));
+  const UniqueFd stderr_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   EXPECT_EQ(dup2(file.get(), STDERR_FILENO), STDERR_FILENO);
   write();
   EXPECT_EQ(dup2(stderr_fd.get(), STDERR_FILENO), STDERR_FILENO);
