@@ -16,7 +16,7 @@ namespace {
 // What `write` makes of standard error, without the time.
 std::string Written(const std::function<void()>& write) {
   const UniqueFd file(memfd_create("log", MFD_CLOEXEC));
-  const UniqueFd stderr_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+  const UniqueFd stderr_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   EXPECT_EQ(dup2(file.get(), STDERR_FILENO), STDERR_FILENO);
   write();
   EXPECT_EQ(dup2(stderr_fd.get(), STDERR_FILENO), STDERR_FILENO);
