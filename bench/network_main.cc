@@ -17,6 +17,7 @@ namespace {
 constexpr int kFew = 10, kMost = 4096, kEach = 50;
 constexpr uint64_t kTransfer = uint64_t{512} << 20;
 constexpr int kRounds = 9;
+constexpr int kLooks = 100, kLookMs = 20;
 
 struct Options {
   std::string atolld, busybox, output;
@@ -81,9 +82,13 @@ Result<std::pair<pid_t, pid_t>> CreatePair(const OwnDaemon& daemon, SandboxApi& 
     const std::string policy = ",\"networkPolicy\":" + PolicyJson(kFew);
     ATOLL_ASSIGN(const Sandbox sandbox, api.Create(kNetworkImage, "{}", i == 1 ? policy : ""));
     *policed_id = sandbox.id;
-    ATOLL_ASSIGN(const auto places, FindSandboxes(daemon.spawner(), daemon.data_dir()));
-    for (const Place& place : places) {
-      if (place.pid != pids[0]) pids[i] = place.pid;
+    // It is there when its process is among the spawner's children, which a look at /proc can miss.
+    for (int look = 0; look < kLooks && pids[i] < 0; ++look) {
+      if (look > 0) Rest(kLookMs);
+      ATOLL_ASSIGN(const auto places, FindSandboxes(daemon.spawner(), daemon.data_dir()));
+      for (const Place& place : places) {
+        if (place.pid != pids[0]) pids[i] = place.pid;
+      }
     }
   }
   if (pids[0] < 0 || pids[1] < 0) return Fail(Code::kInternal, "sandboxes without a process");
