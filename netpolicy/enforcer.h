@@ -71,7 +71,7 @@ class Enforcer final : public DnsGate {
                                    const std::vector<IpAddress>& addresses) const;
   // Whether a connection that carries no name may go to the address: by default, or because an
   // allowed name has led to it.
-  bool AllowsUnnamed(std::string_view source, const IpAddress& address) const;
+  bool AllowsUnnamed(std::string_view source, const IpAddress& address, uint16_t port) const;
   void Deny(std::string_view source, Denial denial);
   void OnPacket(const LoggedPacket& packet);
 
@@ -102,6 +102,8 @@ class Enforcer final : public DnsGate {
   Status Commit(NftTransaction& transaction) const { return transaction.Commit(nfnetlink_); }
   // True if no answer may hold the address: it is guarded, and no rule names it.
   bool IsBarred(const Slot& slot, const IpAddress& address) const;
+  // Whether the proxy may connect to it for the slot, if a name or the default lets it.
+  bool MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const;
   bool TellKernel(uint32_t number, Slot& slot, std::string_view name,
                   const std::vector<LearnedKey>& keys, uint32_t ttl_seconds);
   void ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys);
