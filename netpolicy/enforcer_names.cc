@@ -15,6 +15,11 @@ namespace {
 // begin; an address of no use is none the longer.
 constexpr uint32_t kGraceSeconds = 60, kShortestSeconds = 60, kLongestSeconds = 360;
 
+// Asking the kernel for its own addresses takes some microseconds each, an answer can hold 256
+// addresses, and a sandbox can ask for the same one thousands of times a second.
+constexpr int64_t kGuardsKeptUs = 1'000'000;
+constexpr size_t kMostGuards = 16384;
+
 bool Names(const Egress::Ranges& ranges, const IpAddress& address) {
   const auto after = std::upper_bound(
       ranges.begin(), ranges.end(), address,
@@ -48,20 +53,38 @@ std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddr
 
 }  // namespace
 
+Enforcer::Guard Enforcer::GuardOf(const IpAddress& address) const {
+  const int64_t now = clock_.BootMicros();
+  if (now - guards_since_us_ > kGuardsKeptUs || guards_.size() >= kMostGuards) {
+    guards_.clear();
+    guards_since_us_ = now;
+  }
+  const auto [known, is_new] = guards_.try_emplace(address, Guard::kNone);
+  if (!is_new) return known->second;
+  if (AnyContains(NeverReachable(), address)) {
+    known->second = Guard::kNever;
+  } else if (AnyContains(config_.guarded, address) || IsOwnAddress(address)) {
+    known->second = Guard::kUnlessNamed;
+  }
+  return known->second;
+}
+
 bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
-  if (AnyContains(NeverReachable(), address)) return true;
-  if (!AnyContains(config_.guarded, address) && !IsOwnAddress(address)) return false;
+  const Guard guard = GuardOf(address);
+  if (guard != Guard::kUnlessNamed) return guard == Guard::kNever;
   return !slot.egress || !NamesAddress(*slot.egress, address);
 }
 
 // What the proxy connects to passes none of the rules that a sandbox's own packets pass: a guarded
 // address that is named for one port only is none for the others.
 bool Enforcer::MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const {
-  if (!slot.egress || AnyContains(NeverReachable(), address)) return false;
+  if (!slot.egress) return false;
+  const Guard guard = GuardOf(address);
+  if (guard == Guard::kNever) return false;
   const auto said = slot.egress->JudgeAddress(address, {Transport::kTcp, port});
   if (said == RangeAction::kDeny) return false;
   if (said == RangeAction::kNamed) return true;
-  return !AnyContains(config_.guarded, address) && !IsOwnAddress(address);
+  return guard == Guard::kNone;
 }
 
 std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const {
