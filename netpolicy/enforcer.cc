@@ -165,9 +165,11 @@ Status Enforcer::Release(uint32_t number) {
     if (!slot.hostname.empty()) networks_.Leave(slot.network, slot.hostname, number);
     networks_.Leave(slot.network, slot.sandbox, number);
   }
+  slot.network.clear();
+  // Otherwise what is left is remembered, for another attempt.
+  if (!done && !IsAbsent(done)) return done;
   slots_.erase(found);
-  if (IsAbsent(done)) return {};
-  return done;
+  return {};
 }
 
 Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
