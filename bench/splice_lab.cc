@@ -59,6 +59,7 @@ class OpenGate final : public netpolicy::ProxyGate {
   bool Allows(std::string_view, std::string_view, uint16_t) override { return true; }
   bool AllowsUnnamed(std::string_view) override { return false; }
   bool AllowsAddress(std::string_view, const Endpoint&) override { return false; }
+  bool Reaches(std::string_view, const Endpoint&) override { return true; }
   void Denied(std::string_view, const Endpoint&, std::string_view, const char*) override {}
   Id Resolve(std::string_view, std::string_view, uint16_t, OnResolved done) override {
     IpAddress address;

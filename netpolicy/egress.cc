@@ -168,6 +168,18 @@ Result<std::shared_ptr<const Egress>> Egress::Make(Policy policy,
                     " different ports (tcp and udp counted apart), allowed are " +
                     std::to_string(kMaxPortClasses));
   }
+  // One answer opens each of its addresses at all of them.
+  std::set<PortKey> name_ports;
+  for (const PolicyRule& rule : rules) {
+    if (rule.parsed.kind == PolicyTarget::Kind::kPrefix || !IsNarrowed(rule)) continue;
+    for (const PortKey& key : KeysOf(rule)) name_ports.insert(key);
+  }
+  if (name_ports.size() > kMaxPortClasses) {
+    return Fail(Code::kInvalidArgument,
+                "policy: its rules for names name " + std::to_string(name_ports.size()) +
+                    " different ports (tcp and udp counted apart), allowed are " +
+                    std::to_string(kMaxPortClasses));
+  }
   egress->ranges_ = RangesOf(rules, kNoPort, guarded);
   size_t total = egress->ranges_.size();
   for (const PortKey& key : keys) {
@@ -209,7 +221,12 @@ NameScope Egress::JudgeName(std::string_view name) const {
       scope.any_port = true;
       return scope;
     }
-    for (const PortKey& key : KeysOf(rule)) scope.ports.push_back(key);
+    for (const PortKey& key : KeysOf(rule)) {
+      // Many rules may fit one name and say the same.
+      if (std::find(scope.ports.begin(), scope.ports.end(), key) == scope.ports.end()) {
+        scope.ports.push_back(key);
+      }
+    }
   }
   scope.any_port = policy_.default_action == Action::kAllow;
   return scope;

@@ -12,6 +12,7 @@
 namespace atl::netpolicy {
 namespace {
 
+constexpr uint16_t kDnsOverTls = 853;
 constexpr uint64_t kLeastBytesPerSecond = 1024;
 constexpr uint64_t kMostBytesPerSecond = uint64_t{100} << 30;
 // Netlink's buffer holds twice as much.
@@ -134,7 +135,11 @@ Status Enforcer::SetPolicy(uint32_t number, Policy policy) {
 }
 
 void Enforcer::ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys) {
-  // One by one: an element that has expired meanwhile would fail them all.
+  if (keys.empty()) return;
+  NftTransaction all(TableName(config_.instance));
+  for (const LearnedKey& key : keys) DeleteLearned(all, config_.instance, number, key);
+  if (Commit(all)) return;
+  // One by one: an element that has expired meanwhile fails them all.
   for (const LearnedKey& key : keys) {
     NftTransaction transaction(TableName(config_.instance));
     DeleteLearned(transaction, config_.instance, number, key);
@@ -160,9 +165,11 @@ Status Enforcer::Release(uint32_t number) {
     if (!slot.hostname.empty()) networks_.Leave(slot.network, slot.hostname, number);
     networks_.Leave(slot.network, slot.sandbox, number);
   }
+  slot.network.clear();
+  // Otherwise what is left is remembered, for another attempt.
+  if (!done && !IsAbsent(done)) return done;
   slots_.erase(found);
-  if (IsAbsent(done)) return {};
-  return done;
+  return {};
 }
 
 Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
@@ -273,6 +280,7 @@ std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
     }
     if (is_guarded) return true;
     if (learned.contains({flow.destination, port})) return false;
+    if (flow.port == kDnsOverTls) return true;
     if (egress->has_names() && (flow.port == 80 || flow.port == 443)) return true;
     if (learned.contains({flow.destination, PortKey{port.transport, 0}})) return false;
     if (learned.contains({flow.destination, std::nullopt})) return false;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,7 +52,8 @@ class Enforcer final : public DnsGate {
   Status Check(const SlotRequest& request) const;
   // Another policy from now on. Flows that it does not allow are for the caller to cut: Judge().
   Status SetPolicy(uint32_t slot, Policy policy);
-  // The slot's sandbox is gone; its link lets nothing through any more.
+  // The slot's sandbox is gone; its link lets nothing through any more. After a failure the slot is
+  // still claimed, and this is to be called again; nothing to do for one that is not claimed.
   Status Release(uint32_t slot);
   // After a restart: what the kernel holds is that of `live`, and what these have learned.
   Status Recover(const std::vector<LiveSlot>& live);
@@ -71,7 +73,7 @@ class Enforcer final : public DnsGate {
                                    const std::vector<IpAddress>& addresses) const;
   // Whether a connection that carries no name may go to the address: by default, or because an
   // allowed name has led to it.
-  bool AllowsUnnamed(std::string_view source, const IpAddress& address) const;
+  bool AllowsUnnamed(std::string_view source, const IpAddress& address, uint16_t port) const;
   void Deny(std::string_view source, Denial denial);
   void OnPacket(const LoggedPacket& packet);
 
@@ -100,8 +102,12 @@ class Enforcer final : public DnsGate {
   }
   void JoinNetwork(Slot& slot, uint32_t number);
   Status Commit(NftTransaction& transaction) const { return transaction.Commit(nfnetlink_); }
+  enum class Guard : uint8_t { kNone, kUnlessNamed, kNever };
+  Guard GuardOf(const IpAddress& address) const;
   // True if no answer may hold the address: it is guarded, and no rule names it.
   bool IsBarred(const Slot& slot, const IpAddress& address) const;
+  // Whether the proxy may connect to it for the slot, if a name or the default lets it.
+  bool MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const;
   bool TellKernel(uint32_t number, Slot& slot, std::string_view name,
                   const std::vector<LearnedKey>& keys, uint32_t ttl_seconds);
   void ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys);
@@ -113,6 +119,9 @@ class Enforcer final : public DnsGate {
   OnDenial on_denial_;
   std::unordered_map<uint32_t, Slot> slots_;
   NamedNetworks networks_;
+  // What GuardOf has found in the second since then.
+  mutable std::map<IpAddress, Guard> guards_;
+  mutable int64_t guards_since_us_ = 0;
 };
 
 }  // namespace atl::netpolicy

@@ -15,6 +15,11 @@ namespace {
 // begin; an address of no use is none the longer.
 constexpr uint32_t kGraceSeconds = 60, kShortestSeconds = 60, kLongestSeconds = 360;
 
+// Asking the kernel for its own addresses takes some microseconds each, an answer can hold 256
+// addresses, and a sandbox can ask for the same one thousands of times a second.
+constexpr int64_t kGuardsKeptUs = 1'000'000;
+constexpr size_t kMostGuards = 16384;
+
 bool Names(const Egress::Ranges& ranges, const IpAddress& address) {
   const auto after = std::upper_bound(
       ranges.begin(), ranges.end(), address,
@@ -48,10 +53,38 @@ std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddr
 
 }  // namespace
 
+Enforcer::Guard Enforcer::GuardOf(const IpAddress& address) const {
+  const int64_t now = clock_.BootMicros();
+  if (now - guards_since_us_ > kGuardsKeptUs || guards_.size() >= kMostGuards) {
+    guards_.clear();
+    guards_since_us_ = now;
+  }
+  const auto [known, is_new] = guards_.try_emplace(address, Guard::kNone);
+  if (!is_new) return known->second;
+  if (AnyContains(NeverReachable(), address)) {
+    known->second = Guard::kNever;
+  } else if (AnyContains(config_.guarded, address) || IsOwnAddress(address)) {
+    known->second = Guard::kUnlessNamed;
+  }
+  return known->second;
+}
+
 bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
-  if (AnyContains(NeverReachable(), address)) return true;
-  if (!AnyContains(config_.guarded, address) && !IsOwnAddress(address)) return false;
+  const Guard guard = GuardOf(address);
+  if (guard != Guard::kUnlessNamed) return guard == Guard::kNever;
   return !slot.egress || !NamesAddress(*slot.egress, address);
+}
+
+// What the proxy connects to passes none of the rules that a sandbox's own packets pass: a guarded
+// address that is named for one port only is none for the others.
+bool Enforcer::MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const {
+  if (!slot.egress) return false;
+  const Guard guard = GuardOf(address);
+  if (guard == Guard::kNever) return false;
+  const auto said = slot.egress->JudgeAddress(address, {Transport::kTcp, port});
+  if (said == RangeAction::kDeny) return false;
+  if (said == RangeAction::kNamed) return true;
+  return guard == Guard::kNone;
 }
 
 std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const {
@@ -67,18 +100,15 @@ std::vector<IpAddress> Enforcer::Reachable(std::string_view source, uint16_t por
   std::vector<IpAddress> reachable;
   if (slot == nullptr || !slot->egress) return reachable;
   std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(reachable),
-               [&](const IpAddress& address) {
-                 return !IsBarred(*slot, address) &&
-                        slot->egress->JudgeAddress(address, {Transport::kTcp, port}) !=
-                            RangeAction::kDeny;
-               });
+               [&](const IpAddress& address) { return MayDial(*slot, address, port); });
   return reachable;
 }
 
-bool Enforcer::AllowsUnnamed(std::string_view source, const IpAddress& address) const {
+bool Enforcer::AllowsUnnamed(std::string_view source, const IpAddress& address,
+                             uint16_t port) const {
   uint32_t number = 0;
   const Slot* slot = Find(source, &number);
-  if (slot == nullptr || !slot->egress || IsBarred(*slot, address)) return false;
+  if (slot == nullptr || !MayDial(*slot, address, port)) return false;
   if (slot->egress->default_action() == Action::kAllow) return true;
   const auto learned = slot->learned.entries().find({address, std::nullopt});
   return learned != slot->learned.entries().end() &&
@@ -138,7 +168,10 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
   }
   if (slot->egress->default_action() == Action::kAllow) return true;
   const NameScope scope = slot->egress->JudgeName(name);
-  return TellKernel(number, *slot, name, KeysFor(scope, addresses), ttl_seconds);
+  std::vector<LearnedKey> keys = KeysFor(scope, addresses);
+  // More than is kept of one sandbox would push each other out, for every answer.
+  if (keys.size() > Learned::kMost) keys.resize(Learned::kMost);
+  return TellKernel(number, *slot, name, keys, ttl_seconds);
 }
 
 bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
@@ -170,13 +203,20 @@ bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
     ForgetLearned(number, due);  // those that expired meanwhile are gone already
     told = commit(false);
   }
-  if (!told) return false;
+  if (!told) {
+    // Whatever the kernel has of it: what nobody remembers here nobody would take back.
+    ForgetLearned(number, due);
+    for (const LearnedKey& key : due) slot.learned.Remove(key);
+    return false;
+  }
+  std::vector<LearnedKey> gone;
   for (const LearnedKey& key : due) {
-    if (const auto gone =
+    if (const auto one =
             slot.learned.Add(key, {std::string(name), now + int64_t{seconds} * 1'000'000})) {
-      ForgetLearned(number, {*gone});
+      gone.push_back(*one);
     }
   }
+  ForgetLearned(number, gone);
   return true;
 }
 

@@ -29,10 +29,10 @@ std::vector<IpPrefix> WithMapped(std::vector<IpPrefix> prefixes) {
 
 // 64:ff9b::/96 and 2002::/16 carry IPv4 addresses: those that IPv4 would refuse are refused here.
 const std::vector<IpPrefix>& NeverReachable() {
-  static const std::vector<IpPrefix> prefixes =
-      WithMapped(Known({"0.0.0.0/8", "10.200.0.0/13", "127.0.0.0/8", "224.0.0.0/3", "::/96",
-                        "64:ff9b::/104", "64:ff9b::7f00:0/104", "64:ff9b::e000:0/99", "2002::/16",
-                        "fd61:746c:6c00::/40", "fe80::/10", "ff00::/8"}));
+  static const std::vector<IpPrefix> prefixes = WithMapped(
+      Known({"0.0.0.0/8", "10.200.0.0/13", "127.0.0.0/8", "224.0.0.0/3", "::/96", "64:ff9b::/104",
+             "64:ff9b::7f00:0/104", "64:ff9b::e000:0/99", "2002::/16", "64:ff9b:1::/48",
+             "fd61:746c:6c00::/40", "fe80::/10", "fec0::/10", "ff00::/8"}));
   return prefixes;
 }
 

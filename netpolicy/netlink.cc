@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <utility>
 
 namespace atl::netpolicy {
 namespace {
@@ -75,6 +77,19 @@ void NetlinkBatch::Begin(uint16_t type, uint16_t flags, std::string label) {
   header.nlmsg_flags =
       static_cast<uint16_t>((flags & ~kNoAck) | NLM_F_REQUEST | (acked ? NLM_F_ACK : 0));
   Append(&header, sizeof header);
+}
+
+void NetlinkBatch::AckLastOnly() {
+  bool last = true;
+  for (size_t i = messages_.size(); i-- > 0;) {
+    if (!messages_[i].acked || std::exchange(last, false)) continue;
+    messages_[i].acked = false;
+    uint8_t* flags = bytes_.data() + messages_[i].offset + offsetof(nlmsghdr, nlmsg_flags);
+    uint16_t value;
+    std::memcpy(&value, flags, sizeof value);
+    value = static_cast<uint16_t>(value & ~NLM_F_ACK);
+    std::memcpy(flags, &value, sizeof value);
+  }
 }
 
 void NetlinkBatch::Append(const void* bytes, size_t size) {

@@ -68,6 +68,11 @@ class NetlinkBatch {
     Append(&value, sizeof value);
   }
 
+  // Only the last message is answered if nothing fails; for transactions, whose messages succeed or
+  // fail together. A thousand answers would not fit into a socket's buffer, and whoever misses some
+  // takes what has been done for a failure.
+  void AckLastOnly();
+
   size_t message_count() const { return messages_.size(); }
   size_t size() const { return bytes_.size(); }
 

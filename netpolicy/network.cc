@@ -337,16 +337,16 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
   (void)SetElements(slot, DeleteDeniedElement);
   // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
   // but must be gone before the next sandbox has it.
-  ATOLL_TRY(enforcer_->Release(slot));
+  Status released = enforcer_->Release(slot);
   ForEachAddress(slot, [this](std::string_view source) {
     dns_->Forget(source);
     proxy_->Forget(source);
   });
   unjudged_.erase(slot);
   uncut_.insert(slot);
-  if (!loop_) return CutFlowsNow();
+  if (!loop_) return released ? CutFlowsNow() : released;
   CutFlowsLater();
-  return {};
+  return released;
 }
 
 Status HostNetwork::ClaimSlot(uint32_t slot, const SlotRequest& request) {
@@ -406,7 +406,8 @@ Result<SlotCounters> HostNetwork::CountersOf(uint32_t slot) {
 }
 
 bool HostNetwork::SlotLinkGone(uint32_t slot) {
-  if (uncut_.contains(slot)) return false;
+  // What Release could not take away it tries again: nobody may inherit it.
+  if (uncut_.contains(slot) || !enforcer_->Release(slot)) return false;
   ifreq request{};
   const std::string name = LinkName(instance_, slot);
   std::copy(name.begin(), name.end(), request.ifr_name);

@@ -183,6 +183,7 @@ NftTransaction::Rule NftTransaction::AddRule(const std::string& chain, std::stri
 }
 
 Status NftTransaction::Commit(int nfnetlink) {
+  batch_.AckLastOnly();
   batch_.Begin(NFNL_MSG_BATCH_END, NetlinkBatch::kNoAck, "nft batch end");
   batch_.Header(GenHeader(AF_UNSPEC, NFNL_SUBSYS_NFTABLES));
   return Exchange(nfnetlink, batch_);

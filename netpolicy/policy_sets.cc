@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "netpolicy/addresses.h"
@@ -23,6 +24,9 @@ constexpr uint32_t kTypeInteger = 4, kTypeIpv4 = 7, kTypeIpv6 = 8, kTypeProtocol
                    kTypeService = 13, kTypeMark = 19, kTypeLink = 20;
 constexpr uint32_t Concat(uint32_t first, uint32_t second) {
   return first << 6 | second;
+}
+constexpr uint32_t PortKeyType(uint32_t address) {
+  return Concat(Concat(Concat(kTypeLink, kTypeProtocol), kTypeService), address);
 }
 constexpr uint32_t kPortKeySize = 12;  // link, protocol, port, each in a register of its own
 
@@ -68,38 +72,49 @@ Bytes KeyAfter(Bytes key) {
   return key;
 }
 
-struct RangeElements {
-  std::vector<Element> ipv4, ipv6;
+// By map.
+using MapElements = std::map<const char*, std::vector<Element>>;
 
-  void Add(const Bytes& prefix, const AddressRange& range, bool with_data) {
-    std::vector<Element>& elements = range.first.ipv6 ? ipv6 : ipv4;
-    Element first, end;
-    first.key = prefix;
-    AppendAddress(first.key, range.first);
-    if (with_data) Append(first.data, static_cast<uint32_t>(range.action));
-    end.key = prefix;
-    AppendAddress(end.key, range.last);
-    end.key = KeyAfter(std::move(end.key));
-    end.interval_end = true;
-    elements.push_back(std::move(first));
-    elements.push_back(std::move(end));
+void AddRange(MapElements& elements, const Bytes& prefix, bool with_port, const AddressRange& range,
+              bool with_data) {
+  const bool ipv6 = range.first.ipv6;
+  const bool single = range.first == range.last;
+  Element first;
+  first.key.reserve(prefix.size() + 16);
+  first.key = prefix;
+  AppendAddress(first.key, range.first);
+  if (with_data) Append(first.data, static_cast<uint32_t>(range.action));
+  if (single) {
+    const char* map =
+        with_port ? Of(ipv6, kPortMap4, kPortMap6) : Of(ipv6, kAddressMap4, kAddressMap6);
+    elements[map].push_back(std::move(first));
+    return;
   }
-};
+  Element end;
+  end.key = prefix;
+  AppendAddress(end.key, range.last);
+  end.key = KeyAfter(std::move(end.key));
+  end.interval_end = true;
+  const char* map = with_port ? Of(ipv6, kPortRangeMap4, kPortRangeMap6)
+                              : Of(ipv6, kAddressRangeMap4, kAddressRangeMap6);
+  elements[map].push_back(std::move(first));
+  elements[map].push_back(std::move(end));
+}
 
-// The elements of an egress; deletions need no data.
-struct PolicyElements {
-  RangeElements addresses, ports;
-
-  PolicyElements(uint32_t instance, uint32_t slot, const Egress& egress, bool with_data) {
-    const Bytes link = LinkKey(instance, slot);
-    for (const AddressRange& range : egress.ranges()) addresses.Add(link, range, with_data);
-    for (const auto& [port, ranges] : egress.port_ranges()) {
-      Bytes prefix = link;
-      AppendPort(prefix, port);
-      for (const AddressRange& range : ranges) ports.Add(prefix, range, with_data);
-    }
+// What an egress says of addresses; deletions need no data.
+MapElements ElementsOf(uint32_t instance, uint32_t slot, const Egress& egress, bool with_data) {
+  MapElements elements;
+  const Bytes link = LinkKey(instance, slot);
+  for (const AddressRange& range : egress.ranges()) {
+    AddRange(elements, link, false, range, with_data);
   }
-};
+  for (const auto& [port, ranges] : egress.port_ranges()) {
+    Bytes prefix = link;
+    AppendPort(prefix, port);
+    for (const AddressRange& range : ranges) AddRange(elements, prefix, true, range, with_data);
+  }
+  return elements;
+}
 
 Bytes LearnedKeyBytes(uint32_t instance, uint32_t slot, const LearnedKey& learned) {
   Bytes key = LinkKey(instance, slot);
@@ -142,11 +157,19 @@ void AddPolicySets(NftTransaction& t) {
     const uint32_t address = ipv6 ? 16 : 4;
     const uint32_t type = ipv6 ? kTypeIpv6 : kTypeIpv4;
     t.AddSet({.name = Of(ipv6, kAddressMap4, kAddressMap6),
+              .key_type = Concat(kTypeLink, type),
+              .key_size = 4 + address,
+              .data_size = 4});
+    t.AddSet({.name = Of(ipv6, kPortMap4, kPortMap6),
+              .key_type = PortKeyType(type),
+              .key_size = kPortKeySize + address,
+              .data_size = 4});
+    t.AddSet({.name = Of(ipv6, kAddressRangeMap4, kAddressRangeMap6),
               .key_type = kTypeInteger,
               .key_size = 4 + address,
               .interval = true,
               .data_size = 4});
-    t.AddSet({.name = Of(ipv6, kPortMap4, kPortMap6),
+    t.AddSet({.name = Of(ipv6, kPortRangeMap4, kPortRangeMap6),
               .key_type = kTypeInteger,
               .key_size = kPortKeySize + address,
               .interval = true,
@@ -157,7 +180,7 @@ void AddPolicySets(NftTransaction& t) {
               .capacity = kMaxLearned,
               .expires = true});
     t.AddSet({.name = Of(ipv6, kLearnedPortSet4, kLearnedPortSet6),
-              .key_type = Concat(Concat(Concat(kTypeLink, kTypeProtocol), kTypeService), type),
+              .key_type = PortKeyType(type),
               .key_size = kPortKeySize + address,
               .capacity = kMaxLearned,
               .expires = true});
@@ -186,18 +209,17 @@ void AddPolicySets(NftTransaction& t) {
 
 void FlushPolicySets(NftTransaction& t) {
   for (const char* name : {kPolicedSet, kByDefaultSet, kProxiedSet, kAddressMap4, kAddressMap6,
-                           kPortMap4, kPortMap6, kMemberSet4, kMemberSet6, kNetworkMap}) {
+                           kPortMap4, kPortMap6, kAddressRangeMap4, kAddressRangeMap6,
+                           kPortRangeMap4, kPortRangeMap6, kMemberSet4, kMemberSet6, kNetworkMap}) {
     t.FlushSet(name);
   }
 }
 
 void AddPolicyRanges(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* egress) {
   if (egress == nullptr) return;
-  const PolicyElements elements(instance, slot, *egress, true);
-  t.AddElements(kAddressMap4, elements.addresses.ipv4);
-  t.AddElements(kAddressMap6, elements.addresses.ipv6);
-  t.AddElements(kPortMap4, elements.ports.ipv4);
-  t.AddElements(kPortMap6, elements.ports.ipv6);
+  for (const auto& [map, elements] : ElementsOf(instance, slot, *egress, true)) {
+    t.AddElements(map, elements);
+  }
 }
 
 void AddPolicyFlags(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* egress) {
@@ -208,11 +230,9 @@ void AddPolicyFlags(NftTransaction& t, uint32_t instance, uint32_t slot, const E
 void DeletePolicyElements(NftTransaction& t, uint32_t instance, uint32_t slot,
                           const Egress* egress) {
   if (egress == nullptr) return;
-  const PolicyElements elements(instance, slot, *egress, false);
-  t.DeleteElements(kAddressMap4, elements.addresses.ipv4);
-  t.DeleteElements(kAddressMap6, elements.addresses.ipv6);
-  t.DeleteElements(kPortMap4, elements.ports.ipv4);
-  t.DeleteElements(kPortMap6, elements.ports.ipv6);
+  for (const auto& [map, elements] : ElementsOf(instance, slot, *egress, false)) {
+    t.DeleteElements(map, elements);
+  }
   ForFlags(*egress, [&](const char* set) { t.DeleteElement(set, LinkKey(instance, slot)); });
 }
 

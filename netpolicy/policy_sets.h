@@ -19,11 +19,17 @@ namespace atl::netpolicy {
 inline constexpr char kPolicedSet[] = "policed";
 inline constexpr char kByDefaultSet[] = "by_default";
 inline constexpr char kProxiedSet[] = "proxied";
-// (link, address range) → RangeAction, and with a port (link, protocol, port, address range).
+// (link, address) → RangeAction, and with a port (link, protocol, port, address). What rules say of
+// one address stands in hash tables, what they say of ranges in trees: Linux 6.18 goes through the
+// whole of a tree in each transaction that changes it.
 inline constexpr char kAddressMap4[] = "addresses4";
 inline constexpr char kAddressMap6[] = "addresses6";
 inline constexpr char kPortMap4[] = "ports4";
 inline constexpr char kPortMap6[] = "ports6";
+inline constexpr char kAddressRangeMap4[] = "address_ranges4";
+inline constexpr char kAddressRangeMap6[] = "address_ranges6";
+inline constexpr char kPortRangeMap4[] = "port_ranges4";
+inline constexpr char kPortRangeMap6[] = "port_ranges6";
 // What names have led to: (link, address), and with a port. They expire.
 inline constexpr char kLearnedSet4[] = "learned4";
 inline constexpr char kLearnedSet6[] = "learned6";

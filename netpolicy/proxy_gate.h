@@ -32,6 +32,10 @@ class ProxyGate {
   // connects from the host, where nothing else keeps it from the host's neighbours.
   virtual bool AllowsAddress(std::string_view source, const Endpoint& original) = 0;
 
+  // Whether the source may still be connected to `server`, one of the addresses that Resolve gave
+  // or the one that the client chose: the policy may have changed since.
+  virtual bool Reaches(std::string_view source, const Endpoint& server) = 0;
+
   // A connection, or a later request on it, was refused. `original`: where the client wanted to go.
   // `name`: as above; empty if there is none that can be told. `reason`: a static text.
   virtual void Denied(std::string_view source, const Endpoint& original, std::string_view name,

@@ -22,7 +22,11 @@ IpAddress AddressOf(const Endpoint& endpoint) {
 }  // namespace
 
 bool ProxyJudge::AllowsAddress(std::string_view source, const Endpoint& original) {
-  return enforcer_.AllowsUnnamed(source, AddressOf(original));
+  return enforcer_.AllowsUnnamed(source, AddressOf(original), original.port());
+}
+
+bool ProxyJudge::Reaches(std::string_view source, const Endpoint& server) {
+  return !enforcer_.Reachable(source, server.port(), {AddressOf(server)}).empty();
 }
 
 void ProxyJudge::Denied(std::string_view source, const Endpoint& original, std::string_view name,

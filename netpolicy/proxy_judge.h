@@ -25,6 +25,7 @@ class ProxyJudge final : public ProxyGate {
   bool Allows(std::string_view source, std::string_view name, uint16_t port) override;
   bool AllowsUnnamed(std::string_view) override { return allow_unnamed_; }
   bool AllowsAddress(std::string_view source, const Endpoint& original) override;
+  bool Reaches(std::string_view source, const Endpoint& server) override;
   void Denied(std::string_view source, const Endpoint& original, std::string_view name,
               const char* reason) override;
   Id Resolve(std::string_view source, std::string_view name, uint16_t port,

@@ -101,24 +101,31 @@ constexpr Place kPlaces[] = {Place::kPort, Place::kProtocol, Place::kAddress};
 
 // Packets about which the policy says something there (`said`: only that) go to the chain `next`,
 // or, if that is null, through.
-void AddPlaceRule(NftTransaction& t, const std::string& chain, const char* comment, Place place,
-                  bool ipv6, std::optional<RangeAction> said, const char* next) {
-  auto rule = t.AddRule(chain, comment);
-  if (ipv6) {
-    rule.IsIpv6();
-  } else {
-    rule.IsIpv4();
-  }
+void AddPlaceRules(NftTransaction& t, const std::string& chain, const char* comment, Place place,
+                   bool ipv6, std::optional<RangeAction> said, const char* next) {
+  const bool with_port = place != Place::kAddress;
+  const char* const maps[] = {
+      with_port ? (ipv6 ? kPortMap6 : kPortMap4) : (ipv6 ? kAddressMap6 : kAddressMap4),
+      with_port ? (ipv6 ? kPortRangeMap6 : kPortRangeMap4)
+                : (ipv6 ? kAddressRangeMap6 : kAddressRangeMap4)};
   const uint32_t value = said ? static_cast<uint32_t>(*said) : 0;
-  if (place == Place::kAddress) {
-    rule.InDestinationIn(ipv6 ? kAddressMap6 : kAddressMap4, ipv6, value);
-  } else {
-    rule.InPortDestinationIn(ipv6 ? kPortMap6 : kPortMap4, ipv6, place == Place::kProtocol, value);
-  }
-  if (next != nullptr) {
-    rule.Goto(next);
-  } else {
-    rule.Accept();
+  for (const char* map : maps) {
+    auto rule = t.AddRule(chain, comment);
+    if (ipv6) {
+      rule.IsIpv6();
+    } else {
+      rule.IsIpv4();
+    }
+    if (with_port) {
+      rule.InPortDestinationIn(map, ipv6, place == Place::kProtocol, value);
+    } else {
+      rule.InDestinationIn(map, ipv6, value);
+    }
+    if (next != nullptr) {
+      rule.Goto(next);
+    } else {
+      rule.Accept();
+    }
   }
 }
 
@@ -127,8 +134,8 @@ void AddHost(NftTransaction& t) {
   t.AddRule("host", "no policy").InNotIn(kPolicedSet).Goto("refuse");
   for (const bool ipv6 : {false, true}) {
     for (const Place place : kPlaces) {
-      AddPlaceRule(t, "host", "named", place, ipv6, RangeAction::kNamed, nullptr);
-      AddPlaceRule(t, "host", "not named", place, ipv6, std::nullopt, "refuse");
+      AddPlaceRules(t, "host", "named", place, ipv6, RangeAction::kNamed, nullptr);
+      AddPlaceRules(t, "host", "not named", place, ipv6, std::nullopt, "refuse");
     }
   }
   t.AddRule("host", "not named").Goto("refuse");
@@ -177,7 +184,7 @@ void AddRedirect(NftTransaction& t, const std::string& links, const RulesetConfi
   }
   for (const bool ipv6 : {false, true}) {
     for (const Place place : kPlaces) {
-      AddPlaceRule(t, "web", "address", place, ipv6, std::nullopt, nullptr);
+      AddPlaceRules(t, "web", "address", place, ipv6, std::nullopt, nullptr);
     }
   }
   t.AddRule("web", "proxy").IsIpv4().TranslateDestination(gateway4, false, config.proxy_port);
@@ -264,9 +271,9 @@ void AddPoliced(NftTransaction& t) {
     const char* learned = ipv6 ? kLearnedSet6 : kLearnedSet4;
     const char* learned_ports = ipv6 ? kLearnedPortSet6 : kLearnedPortSet4;
     for (const Place place : kPlaces) {
-      AddPlaceRule(t, chain, "denied", place, ipv6, RangeAction::kDeny, "refuse");
-      AddPlaceRule(t, chain, "allowed", place, ipv6, RangeAction::kAllow, "unguarded");
-      AddPlaceRule(t, chain, "named", place, ipv6, RangeAction::kNamed, "protocols");
+      AddPlaceRules(t, chain, "denied", place, ipv6, RangeAction::kDeny, "refuse");
+      AddPlaceRules(t, chain, "allowed", place, ipv6, RangeAction::kAllow, "unguarded");
+      AddPlaceRules(t, chain, "named", place, ipv6, RangeAction::kNamed, "protocols");
     }
     AddGuard(t, chain, ipv6);
     t.AddRule(chain, "port by name")

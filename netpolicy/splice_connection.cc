@@ -250,6 +250,10 @@ void SpliceConnection::OnDialled(UniqueFd server) {
   // The dial has nothing to do any more, but may be on the stack: it goes with the connection.
   if (!server) return Fail("its server does not answer");
   server_ = std::move(server);
+  if (!ServerReachable()) {
+    server_.reset();
+    return Refuse("not allowed by policy", kAlertAccessDenied);
+  }
   phase_ = Phase::kOpen;
   opened_ = true;
   ++shared_.stats().opened;
@@ -271,10 +275,18 @@ void SpliceConnection::OnDialled(UniqueFd server) {
   ScheduleIfReady();
 }
 
+bool SpliceConnection::ServerReachable() {
+  Endpoint server;
+  // Without a peer there is nothing to be reached: the pumps find out.
+  if (::getpeername(server_.get(), server.get(), &server.size) != 0) return true;
+  return shared_.gate().Reaches(source_, server);
+}
+
 void SpliceConnection::Rejudge() {
   const bool judged =
       phase_ == Phase::kResolving || phase_ == Phase::kDialling || phase_ == Phase::kOpen;
-  if (!judged || MayPass()) return;
+  // Where it is still to be connected, OnDialled looks.
+  if (!judged || (MayPass() && (phase_ != Phase::kOpen || ServerReachable()))) return;
   ++shared_.stats().cut;
   Abort();
 }

@@ -108,6 +108,7 @@ class SpliceConnection {
   void InspectHello();
   void InspectRequest();
   bool MayPass();
+  bool ServerReachable();
   void Resolve();
   void OnResolveTimeout();
   void OnResolved(const std::vector<IpAddress>& addresses);

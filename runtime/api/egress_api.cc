@@ -82,14 +82,15 @@ netpolicy::Policy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox
 }
 
 void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
-  nlohmann::json body{{"status", "ok"},
-                      {"mode", netpolicy::ModeOf(policy)},
-                      {"enforcementMode", "dns+nft"},
-                      {"policy", nlohmann::json::parse(netpolicy::PolicyToJson(policy))}};
+  nlohmann::json body{
+      {"status", "ok"}, {"mode", netpolicy::ModeOf(policy)}, {"enforcementMode", "dns+nft"}};
   if (!reason.empty()) body["reason"] = reason;
   http::Response response;
   response.headers.Set("Content-Type", "application/json");
   response.body = body.dump();
+  // It is JSON already, and may be large.
+  response.body.pop_back();
+  response.body += ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}";
   call.Respond(std::move(response));
 }
 

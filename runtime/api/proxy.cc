@@ -18,7 +18,7 @@ constexpr std::string_view kEgressPrefix = "/proxy/18080";
 
 // What opens the way in is not the business of who is behind it.
 constexpr const char* kNeverPassed[] = {kApiKeyHeader, kSecureAccessHeader, kIngressHeader,
-                                        sandbox::kExecdInternalHeader};
+                                        sandbox::kExecdInternalHeader, kEgressTokenHeader};
 // They belong to an origin, and a browser knows one for all sandboxes of this daemon: what one of
 // them set must not reach another. In the host form each port has an origin of its own.
 constexpr const char* kOfSharedOrigin[] = {"Authorization", "Cookie"};

@@ -472,7 +472,7 @@ void AddNetworkKeys(std::vector<Key>* keys) {
        NumberKey("network", "max_connections", &Config::max_connections, 1, 1'000'000,
                  "connections of one sandbox at a time"),
        TextKey("network", "denial_webhook", &Config::denial_webhook, CheckWebhook,
-               "an http:// URL that is told, by POST, what was denied; empty: none")});
+               "an http:// or https:// URL that is told, by POST, what was denied; empty: none")});
 }
 
 void AddLimitKeys(std::vector<Key>* keys) {

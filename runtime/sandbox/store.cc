@@ -67,9 +67,8 @@ std::string EncodeSpec(const Sandbox& s) {
   if (s.readonly_root) spec["readonly_root"] = true;
   if (!s.secure_token.empty()) spec["secure_token"] = s.secure_token;
   if (s.renew_by_seconds) spec["renew_by"] = *s.renew_by_seconds;
-  if (s.network.policy) {
-    spec["policy"] = json::parse(netpolicy::PolicyToJson(*s.network.policy));
-  }
+  // As text within the text: taking it apart and together again is most of what a large one costs.
+  if (s.network.policy) spec["policy"] = netpolicy::PolicyToJson(*s.network.policy);
   if (!s.network.network.empty()) {
     spec["network"] = {{"name", s.network.network}, {"hostname", s.network.hostname}};
   }
@@ -81,7 +80,7 @@ std::string EncodeSpec(const Sandbox& s) {
 Status DecodeNetwork(const json& spec, Sandbox* s) {
   s->network.sandbox = s->id;
   if (const auto policy = spec.find("policy"); policy != spec.end()) {
-    auto parsed = netpolicy::ParsePolicy(policy->dump());
+    auto parsed = netpolicy::ParsePolicy(policy->get<std::string>());
     if (!parsed) {
       return Fail(std::move(parsed).error().Wrap("record of sandbox " + s->id));
     }

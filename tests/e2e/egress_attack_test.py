@@ -43,6 +43,28 @@ class DirectAddresses(AttackTest):
         self.each_cell('G1', policy(), attack)
 
 
+class ManyElements(AttackTest):
+    """One answer that leads to more than the kernel's answers have room for."""
+
+    def test_what_was_learned_is_forgotten(self):
+        """G6: each address at each port is an element; all of them go with the policy."""
+        ports = range(7777, 7777 + 32)
+        given = policy(*[rule('crowd.example', ports=list(ports)[at:at + 16]) for at in (0, 16)])
+
+        def attack(box, net):
+            addresses = [net.at(number) for number in range(10, 20)]
+            self.internet.zone('crowd.example', A=[V4.at(number) for number in range(10, 20)],
+                               AAAA=[V6.at(number) for number in range(10, 20)], ttl=60)
+            self.assertEqual(sorted(box.lookup('crowd.example', net)), sorted(addresses))
+            for address in addresses:
+                self.assert_echo(box.tcp(address, ports[0], send=b'hello', want=5))
+            box.policy('PUT', policy(net.at(1)))
+            for address in addresses:
+                self.assert_refused(box.tcp(address, ports[0], send=b'hello'))
+
+        self.each_cell('G6', given, attack)
+
+
 class Tunnels(AttackTest):
     """G2: names as payload."""
 

@@ -1,8 +1,9 @@
 """Attacks on what is allowed by name alone, played as root of the sandbox: G4 G10 G11."""
+import socket
 import unittest
 
 from atoll import SLOWNESS
-from egress import V4, V6, WebAnswer, policy, request
+from egress import V4, V6, WebAnswer, policy, request, rule
 from egress_attack import AttackTest
 from tls_hello import (ECH, ESNI, client_hello, extension, hello, is_alert, outer_ech,
                        records, server_names)
@@ -184,6 +185,38 @@ class SharedAddress(SpliceTest):
             self.assert_works(box, net)
 
         self.each_cell('G4', GIVEN, attack)
+
+
+class Addresses(SpliceTest):
+    """What the proxy connects to is held to the rules for addresses, too."""
+
+    def test_other_ports_of_a_guarded_address(self):
+        """G8: a rule names one port of the host, a name that is allowed leads there."""
+        def attack(box, net):
+            self.internet.zone('trap.example', A=[V4.host], AAAA=[V6.host])
+            with socket.create_server((net.host, 80), family=(
+                    socket.AF_INET if net is V4 else socket.AF_INET6)) as server:
+                self.assertEqual(box.http(net.at(10), 'trap.example').status, 502)
+                self.assert_works(box, net)
+                server.setblocking(False)
+                self.assertRaises(BlockingIOError, server.accept)
+
+        self.each_cell('G8', lambda net: policy('trap.example', rule(net.host, ports=[5432]),
+                                                'good.shared.example'), attack)
+
+    def test_connection_to_an_address_that_is_denied_now(self):
+        """G6: the name stays allowed, its address does not."""
+        def attack(box, net):
+            box.lookup('good.example', net)
+            flow = box.flow('kept', net.at(10), 80)
+            asked = request('good.example')
+            self.assertEqual(box.poke(flow, send=asked, want=20).word, 'ok')
+            box.policy('PUT', policy('!' + net.at(10), 'good.example', 'good.shared.example'))
+            self.internet.clear()
+            self.assertEqual(box.poke(flow, send=asked, want=20).word, 'reset')
+            self.assert_works(box, net)
+
+        self.each_cell('G6', GIVEN, attack)
 
 
 class PlainHttp(SpliceTest):

@@ -8,6 +8,7 @@ import ipaddress
 import json
 import os
 import pathlib
+import select
 import socket
 import ssl
 import struct
@@ -88,16 +89,34 @@ def packet_entry(data):
             'port': ports[1], 'fragment': bool(offset or more), 'payload': payload[:64].hex()}
 
 
-def watch_packets():
-    watcher = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
-    watcher.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
-    watcher.bind(('eth0', 3))
-    while True:
-        data, (_, protocol, direction, *_rest) = watcher.recvfrom(2048)
-        if direction != socket.PACKET_OUTGOING and LOG.witness and protocol in (0x0800, 0x86dd):
-            entry = packet_entry(data)
-            if entry:
-                LOG.add('packets', entry)
+class Watcher:
+    """Of what arrives. A packet is in its socket before whoever it is for has it; so who asks what
+    arrived has all of it taken out of the socket first."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+        self.socket.bind(('eth0', 3))
+
+    def run(self):
+        while True:
+            select.select([self.socket], [], [])
+            self.drain()
+
+    def drain(self):
+        with self.lock:
+            while True:
+                try:
+                    data, (_, protocol, direction, *_rest) = self.socket.recvfrom(
+                        2048, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    return
+                if (direction != socket.PACKET_OUTGOING and LOG.witness
+                        and protocol in (0x0800, 0x86dd)):
+                    entry = packet_entry(data)
+                    if entry:
+                        LOG.add('packets', entry)
 
 
 # ---- names
@@ -327,7 +346,8 @@ def set_up(options):
         ip(*(['-6'] if ':' in prefix else []), 'route', 'add', 'local', prefix, 'dev', 'lo')
     subprocess.run(['nft', '-f', '-'], input=RULES.encode(), check=True)
     certificates = Certificates(options['directory'])
-    starts = [(watch_packets,)]
+    watcher = Watcher()
+    starts = [(watcher.run,)]
     for family in (socket.AF_INET, socket.AF_INET6):
         starts += [(serve_dns_udp, family), (serve_echo_udp, family),
                    (serve_tcp, family, 53, serve_dns_tcp), (serve_tcp, family, 80, serve_http),
@@ -335,7 +355,7 @@ def set_up(options):
                    (serve_tcp, family, ECHO_PORT, serve_echo_tcp)]
     for function, *arguments in starts:
         threading.Thread(target=function, args=arguments, daemon=True).start()
-    return certificates
+    return certificates, watcher
 
 
 def raw_packet(destination, packet):
@@ -367,10 +387,10 @@ def strike(destination, port, from_address, from_port, times):
 
 class Commands:
     """Each method is a command."""
-    certificates = None
+    certificates = watcher = None
 
     def set_up(self, options):
-        self.certificates = set_up(options)
+        self.certificates, self.watcher = set_up(options)
 
     def zone(self, name, zone):
         ZONES[name] = zone
@@ -381,12 +401,15 @@ class Commands:
         return (self.certificates.directory / f'{name}.pem').read_text(encoding='ascii')
 
     def read(self, name, since):
+        self.watcher.drain()
         return LOG.read(name, since)
 
     def clear(self):
+        self.watcher.drain()
         LOG.clear()
 
     def witness(self, on):
+        self.watcher.drain()
         LOG.witness = on
 
     def raw_packet(self, destination, packet):

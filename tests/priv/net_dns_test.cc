@@ -23,6 +23,7 @@ struct World {
     lab.OpenNetwork({"203.0.113.2:5353", "203.0.113.2"});
     EXPECT_TRUE(lab.network().Start(loop).has_value());
     guest = lab.AddGuest(1);
+    EXPECT_TRUE(lab.network().ClaimSlot(1, {}));
     lab.outside().Run([&] { upstream_udp = Listen(SOCK_DGRAM, "203.0.113.2", 53); });
     loop.WatchReadable(upstream_udp.get(), [this] {
       Endpoint from;

@@ -114,7 +114,8 @@ TEST(NetPolicy, ASlotLeavesNothingToTheNextOne) {
     EXPECT_NE(before.find("policed"), std::string::npos);
     ASSERT_TRUE(world.lab.network().DetachSlot(1));
     for (const char* set : {"policed", "by_default", "proxied", "addresses4", "addresses6",
-                            "ports4", "ports6", "learned4", "learned6", "denied"}) {
+                            "ports4", "ports6", "address_ranges4", "address_ranges6",
+                            "port_ranges4", "port_ranges6", "learned4", "learned6", "denied"}) {
       const char* const kind =
           std::string(set).find_first_of("46") != std::string::npos && std::string(set)[0] != 'l'
               ? "list map inet atoll7 "

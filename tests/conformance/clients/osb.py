@@ -165,6 +165,22 @@ def _(world):
         check(osb('devops', what, world.box).strip(), f'{what} says nothing')
 
 
+@case('network/policy')
+def _(_world):
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as policy:
+        policy.write(json.dumps({'defaultAction': 'deny', 'egress': [
+            {'action': 'allow', 'target': 'good.example'}]}))
+        policy.flush()
+        box = create('--network-policy-file', policy.name)
+    try:
+        equal([rule['target'] for rule in told('egress', 'get', box)['egress']], ['good.example'])
+        osb('egress', 'patch', box, '--rule', 'allow=evil.example', '--rule', 'deny=good.example')
+        equal([(rule['action'], rule['target']) for rule in told('egress', 'get', box)['egress']],
+              [('allow', 'evil.example'), ('deny', 'good.example')])
+    finally:
+        osb('sandbox', 'kill', box)
+
+
 @case('errors/unknown_sandbox')
 def _(_world):
     osb('sandbox', 'get', '00000000-0000-4000-8000-000000000000', expect=1)

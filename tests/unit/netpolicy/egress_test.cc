@@ -162,6 +162,25 @@ TEST(EgressAddresses, RangesSayTheSameAsTheRulesInOrder) {
   }
 }
 
+TEST(EgressNames, RefusesMorePortsThanAnAnswerMayOpen) {
+  Policy policy;
+  for (uint16_t port = 1; port <= Egress::kMaxPortClasses + 1; ++port) {
+    PolicyRule rule;
+    rule.action = Action::kAllow;
+    rule.target = port % 2 == 0 ? "git.example" : "*.example";
+    rule.parsed = *ParsePolicyTarget(rule.target);
+    rule.ports = {port};
+    rule.transport = Transport::kTcp;
+    policy.rules.push_back(rule);
+  }
+  EXPECT_FALSE(Egress::Make(policy, {}, {}));
+  policy.rules.pop_back();
+  policy.rules.push_back(policy.rules.back());  // says nothing new
+  const auto egress = Egress::Make(policy, {}, {});
+  ASSERT_TRUE(egress);
+  EXPECT_EQ((*egress)->JudgeName("git.example").ports.size(), Egress::kMaxPortClasses);
+}
+
 TEST(EgressAddresses, RefusesWhatWouldComeToTooMuch) {
   Policy policy;
   for (uint16_t port = 1; port <= Egress::kMaxPortClasses + 1; ++port) {

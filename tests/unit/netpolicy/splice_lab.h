@@ -56,6 +56,7 @@ class FakeGate final : public netpolicy::ProxyGate {
   bool AllowsAddress(std::string_view, const netpolicy::Endpoint& to) override {
     return !guarded.contains(to.ToString());
   }
+  bool Reaches(std::string_view, const netpolicy::Endpoint&) override { return reaches; }
   void Denied(std::string_view source, const netpolicy::Endpoint& original, std::string_view name,
               const char* reason) override {
     denials.push_back({std::string(source), original.ToString(), std::string(name), reason});
@@ -81,6 +82,7 @@ class FakeGate final : public netpolicy::ProxyGate {
 
   std::set<std::string> allowed;
   bool unnamed = false;
+  bool reaches = true;
   std::set<std::string> guarded;
   bool at_once = false;  // Resolve answers from within the call
   bool silent = false;   // Resolve never answers

@@ -441,6 +441,25 @@ TEST_F(SpliceTest, CutsWhatPolicyTakesBack) {
   EXPECT_EQ(gate.pending(), 0U);
 }
 
+TEST_F(SpliceTest, CutsWhatLeadsToAnAddressThatMayNotBeReachedAnyMore) {
+  Listener listener;
+  Serve("a.example", 1, listener);
+  Open();
+  Peer client = Client();
+  client.Send(TlsHello("a.example"));
+  Peer server = AcceptAt(listener);
+  ExpectGets(server, TlsHello("a.example"));
+  gate.reaches = false;
+  proxy->Rejudge(AddressBytes("127.0.0.1"));
+  ExpectReset(client);
+  EXPECT_EQ(proxy->totals().cut, 1U);
+  // While it was being connected.
+  Peer late = Client();
+  late.Send(TlsHello("a.example"));
+  EXPECT_TRUE(Until([&] { return proxy->totals().refused == 1; }));
+  EXPECT_EQ(proxy->totals().opened, 1U);
+}
+
 TEST_F(SpliceTest, CutsHiddenNamesWhenTheyMayNotBeAnyMore) {
   Listener listener;
   Serve("a.example", 1, listener);
