@@ -60,6 +60,16 @@ class Endurance(EgressTest):
     def test_restart(self):
         self.through(lambda: (self.daemon.stop(), self.daemon.start()))
 
+    def test_restart_with_many(self):
+        """More than the kernel's answers to one transaction have room for."""
+        box = self.box(ALLOWED)
+        others = [self.daemon.create(self.image) for _ in range(150)]
+        self.daemon.stop()
+        self.daemon.start()
+        self.check_enforced(self.again(box))
+        for other in (*others, box.id):
+            self.daemon.delete(other)
+
     def test_kill(self):
         self.through(lambda: (self.daemon.kill(), self.daemon.start()))
 
