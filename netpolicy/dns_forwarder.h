@@ -40,9 +40,8 @@ class DnsForwarder {
     size_t tcp_clients = 256;
     int64_t tcp_idle_us = 10'000'000;
     DnsSources::Limits source;
-    // Of names that leave the host for a source under a policy: a tunnel wants long ones.
-    size_t policed_name_bytes = 200;
-    size_t policed_name_labels = 10;
+    size_t policed_name_bytes = kPolicedNameBytes;
+    size_t policed_name_labels = kPolicedNameLabels;
     DnsCache::Limits cache;
     DnsTimeouts timeouts;
   };

@@ -5,6 +5,7 @@
 // Thread rule: on the loop; no call blocks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,6 +14,11 @@
 #include "netpolicy/ip.h"
 
 namespace atl::netpolicy {
+
+// Names of a source under a policy that leave the host, in questions or in connections: a tunnel
+// wants long ones.
+inline constexpr size_t kPolicedNameBytes = 200;
+inline constexpr size_t kPolicedNameLabels = 10;
 
 class DnsGate {
  public:

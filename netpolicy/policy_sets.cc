@@ -200,11 +200,13 @@ void AddPolicySets(NftTransaction& t) {
             .capacity = kMaxSlots,
             .expires = true,
             .dynamic = true});
-  t.AddSet({.name = kConnectionSet,
-            .key_type = kTypeLink,
-            .key_size = 4,
-            .capacity = kMaxSlots,
-            .dynamic = true});
+  for (const char* name : {kConnectionSet, kGatewayConnectionSet}) {
+    t.AddSet({.name = name,
+              .key_type = kTypeLink,
+              .key_size = 4,
+              .capacity = kMaxSlots,
+              .dynamic = true});
+  }
 }
 
 void FlushPolicySets(NftTransaction& t) {

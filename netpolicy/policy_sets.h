@@ -44,6 +44,7 @@ inline constexpr char kDeniedSet[] = "denied";
 // Kept by rules: how often a link's refusals are logged, and its connections.
 inline constexpr char kLogRateSet[] = "log_rate";
 inline constexpr char kConnectionSet[] = "connections";
+inline constexpr char kGatewayConnectionSet[] = "gateway_connections";
 
 void AddPolicySets(NftTransaction& transaction);
 

@@ -1,5 +1,6 @@
 #include "netpolicy/proxy_judge.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "netpolicy/addresses.h"
@@ -9,7 +10,11 @@ namespace atl::netpolicy {
 
 bool ProxyJudge::Allows(std::string_view source, std::string_view name, uint16_t port) {
   const auto egress = enforcer_.EgressOf(source);
-  return egress && egress->JudgeName(name).Allows({Transport::kTcp, port});
+  if (!egress || !egress->JudgeName(name).Allows({Transport::kTcp, port})) return false;
+  // It is going to be resolved: the same as for a question.
+  const auto dots = static_cast<size_t>(std::count(name.begin(), name.end(), '.'));
+  return egress->default_action() == Action::kAllow ||
+         (name.size() <= kPolicedNameBytes && dots < kPolicedNameLabels);
 }
 
 namespace {

@@ -26,6 +26,9 @@ constexpr uint32_t LinkKeyType(uint32_t address) {
 constexpr uint32_t kMacRegisterSize = 8;  // padded to whole registers
 
 constexpr uint16_t kHttp = 80, kHttps = 443, kDnsOverTls = 853;
+// Tracked flows of one sandbox to the gateway. A question from a port of its own is one for 30
+// seconds: 270 of them a second.
+constexpr uint32_t kGatewayConnections = 8192;
 // Of one sandbox: enough to see what it wants, and no work for the daemon that it could make grow.
 constexpr uint32_t kLoggedPerSecond = 10, kLoggedBurst = 50;
 
@@ -199,6 +202,10 @@ void AddInput(NftTransaction& t, const std::string& links, const RulesetConfig& 
   // By another table's redirection as well.
   t.AddRule("input", "this host").Goto("host");
 
+  t.AddRule("gateway", "connections")
+      .ConnectionState(kCtNew)
+      .InConnectionsOver(kGatewayConnectionSet, kGatewayConnections)
+      .Goto("refuse");
   t.AddRule("gateway", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Accept();
   t.AddRule("gateway", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Accept();
   t.AddRule("gateway", "proxy")

@@ -280,6 +280,26 @@ TEST(NetPolicy, ConnectionsHaveALimit) {
   });
 }
 
+TEST(NetPolicy, FlowsToTheGatewayHaveALimit) {
+  RunInOwnNetns([] {
+    World world({});
+    const Endpoint gateway = *netpolicy::ParseEndpoint(world.guest->addresses.gateway_ipv4, 53);
+    const auto ask = [&](int times) {
+      world.guest->ns.Run([&] {
+        for (int i = 0; i < times; ++i) {
+          // A port of its own, which tracking remembers when the socket is gone.
+          const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+          (void)::sendto(socket.get(), "x", 1, 0, gateway.get(), gateway.size);
+        }
+      });
+    };
+    ask(4000);
+    EXPECT_EQ(world.lab.network().CountersOf(1)->denied, 0U);
+    ask(8000);
+    EXPECT_GT(world.lab.network().CountersOf(1)->denied, 0U);
+  });
+}
+
 TEST(NetPolicy, RefusalsAreCounted) {
   ForBoth([](const std::string& address) {
     World world(Asks("{}"));
