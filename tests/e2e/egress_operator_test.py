@@ -76,7 +76,8 @@ class Limits(EgressTest):
                     line = box.out(f"/bin/net-probe 'many {net.at(1)} 7777 count=100 udp={udp} "
                                    f"wait={500 * SLOWNESS}'")
                     held = int(line.split()[1])
-                    self.assertTrue(0 < held <= 64, line)
+                    # The kernel's count loses sight of a flow that is not confirmed yet.
+                    self.assertTrue(0 < held <= 64 + 6, line)
                     # Somebody else has as many of his own.
                     self.assertEqual(other.out("/bin/net-probe 'many 203.0.113.1 7777 count=30'"),
                                      'ok 30')

@@ -304,7 +304,8 @@ class Exhaustion(PacketTest):
                                      f"wait={20 * SLOWNESS}'")
             logs = lambda: box.call('GET', f'/command/{command}/logs').body.decode()
             line = until(lambda: 'ok' in logs() and logs(), 60 * SLOWNESS)
-            self.assertTrue(0 < int(line.split()[1]) <= 64, line)
+            # The kernel's count loses sight of a flow that is not confirmed yet.
+            self.assertTrue(0 < int(line.split()[1]) <= 64 + 6, line)
             self.assertNotEqual(box.tcp(net.at(1), 7778, send=b'x', wait=300 * SLOWNESS).word, 'ok')
             with self.own_box(policy(net.at(1))) as other:
                 self.assert_echo(other.tcp(net.at(1), 7777, send=b'hello', want=5))
