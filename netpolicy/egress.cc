@@ -237,6 +237,15 @@ bool Egress::DeniesName(std::string_view name) const {
   return !rules.empty() && rules_[rules.front()].action == Action::kDeny;
 }
 
+bool Egress::NamesAddress(const IpAddress& address) const {
+  const auto names = [&](const Ranges& ranges) {
+    const AddressRange* range = FindRange(ranges, address);
+    return range != nullptr && range->action == RangeAction::kNamed;
+  };
+  return names(ranges_) || std::any_of(port_ranges_.begin(), port_ranges_.end(),
+                                       [&](const auto& port) { return names(port.second); });
+}
+
 std::optional<RangeAction> Egress::JudgeAddress(const IpAddress& address, PortKey port) const {
   const auto find = [&](PortKey key) -> const AddressRange* {
     const auto ranges = std::lower_bound(

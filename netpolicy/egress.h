@@ -74,6 +74,9 @@ class Egress {
   // What a rule says about the address; nothing if none does.
   std::optional<RangeAction> JudgeAddress(const IpAddress& address, PortKey port) const;
 
+  // Whether a rule names the address (RangeAction::kNamed), for any port.
+  bool NamesAddress(const IpAddress& address) const;
+
   // True if connections to 80 and 443 have to be judged by the names that they carry: a rule names
   // one.
   bool has_names() const { return !exact_.empty() || !below_.empty(); }

@@ -20,21 +20,6 @@ constexpr uint32_t kGraceSeconds = 60, kShortestSeconds = 60, kLongestSeconds = 
 constexpr int64_t kGuardsKeptUs = 1'000'000;
 constexpr size_t kMostGuards = 16384;
 
-bool Names(const Egress::Ranges& ranges, const IpAddress& address) {
-  const auto after = std::upper_bound(
-      ranges.begin(), ranges.end(), address,
-      [](const IpAddress& wanted, const AddressRange& range) { return wanted < range.first; });
-  return after != ranges.begin() && std::prev(after)->last >= address &&
-         std::prev(after)->action == RangeAction::kNamed;
-}
-
-// Whether a rule names an address, for any port.
-bool NamesAddress(const Egress& egress, const IpAddress& address) {
-  if (Names(egress.ranges(), address)) return true;
-  return std::any_of(egress.port_ranges().begin(), egress.port_ranges().end(),
-                     [&](const auto& port) { return Names(port.second, address); });
-}
-
 // What has to stand in the kernel for the addresses of a name. 80 and 443 are the proxy's; what it
 // does not see there (UDP) no name opens.
 std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddress>& addresses) {
@@ -72,7 +57,7 @@ Enforcer::Guard Enforcer::GuardOf(const IpAddress& address) const {
 bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
   const Guard guard = GuardOf(address);
   if (guard != Guard::kUnlessNamed) return guard == Guard::kNever;
-  return !slot.egress || !NamesAddress(*slot.egress, address);
+  return !slot.egress || !slot.egress->NamesAddress(address);
 }
 
 // What the proxy connects to passes none of the rules that a sandbox's own packets pass: a guarded
