@@ -4,6 +4,7 @@
 #include <net/if.h>
 
 #include <charconv>
+#include <cstring>
 
 namespace atl::netpolicy {
 namespace {
@@ -53,6 +54,11 @@ uint16_t Endpoint::port() const {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
+IpAddress Endpoint::ip() const {
+  const std::string bytes = AddressBytes();
+  return IpAddress::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
 std::string Endpoint::ToString() const {
   const std::string bytes = AddressBytes();
   char text[INET6_ADDRSTRLEN] = "?";
@@ -63,6 +69,24 @@ std::string Endpoint::ToString() const {
   }
   const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&address);
   return "[" + std::string(text) + "]:" + std::to_string(ntohs(in6->sin6_port));
+}
+
+Endpoint MakeEndpoint(const IpAddress& address, uint16_t port) {
+  Endpoint endpoint;
+  if (address.ipv6) {
+    auto* in6 = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(port);
+    std::memcpy(&in6->sin6_addr, address.bytes.data(), sizeof in6->sin6_addr);
+    endpoint.size = sizeof *in6;
+  } else {
+    auto* in = reinterpret_cast<sockaddr_in*>(&endpoint.address);
+    in->sin_family = AF_INET;
+    in->sin_port = htons(port);
+    std::memcpy(&in->sin_addr, address.bytes.data(), sizeof in->sin_addr);
+    endpoint.size = sizeof *in;
+  }
+  return endpoint;
 }
 
 Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "netpolicy/ip.h"
 #include "runtime/base/result.h"
 
 namespace atl::netpolicy {
@@ -21,10 +22,13 @@ struct Endpoint {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
   int family() const { return address.ss_family; }
   uint16_t port() const;
+  IpAddress ip() const;
   // The address alone, 4 or 16 bytes: tells sources apart.
   std::string AddressBytes() const;
   std::string ToString() const;  // "192.0.2.1:53", "[2001:db8::1]:53"
 };
+
+Endpoint MakeEndpoint(const IpAddress& address, uint16_t port);
 
 // "address", "address:port" or "[IPv6]:port"; an IPv6 address may have a scope ("fe80::1%eth0").
 Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);

@@ -17,28 +17,19 @@ bool ProxyJudge::Allows(std::string_view source, std::string_view name, uint16_t
          (name.size() <= kPolicedNameBytes && dots < kPolicedNameLabels);
 }
 
-namespace {
-
-IpAddress AddressOf(const Endpoint& endpoint) {
-  const std::string bytes = endpoint.AddressBytes();
-  return IpAddress::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-}
-
-}  // namespace
-
 bool ProxyJudge::AllowsAddress(std::string_view source, const Endpoint& original) {
-  return enforcer_.AllowsUnnamed(source, AddressOf(original), original.port());
+  return enforcer_.AllowsUnnamed(source, original.ip(), original.port());
 }
 
 bool ProxyJudge::Reaches(std::string_view source, const Endpoint& server) {
-  return !enforcer_.Reachable(source, server.port(), {AddressOf(server)}).empty();
+  return !enforcer_.Reachable(source, server.port(), {server.ip()}).empty();
 }
 
 void ProxyJudge::Denied(std::string_view source, const Endpoint& original, std::string_view name,
                         const char* reason) {
   Denial denial;
   denial.hostname = std::string(name);
-  denial.address = AddressOf(original).ToString();
+  denial.address = original.ip().ToString();
   denial.port = original.port();
   denial.protocol = "tcp";
   denial.reason = reason;

@@ -30,29 +30,6 @@ constexpr uint8_t kAlertUnrecognizedName = 112;
 // For clients of which we do not know what they speak.
 constexpr uint8_t kNoAnswer = 0;
 
-Endpoint At(const IpAddress& address, uint16_t port) {
-  Endpoint endpoint;
-  if (address.ipv6) {
-    auto* in6 = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
-    in6->sin6_family = AF_INET6;
-    in6->sin6_port = htons(port);
-    std::memcpy(&in6->sin6_addr, address.bytes.data(), sizeof in6->sin6_addr);
-    endpoint.size = sizeof *in6;
-  } else {
-    auto* in = reinterpret_cast<sockaddr_in*>(&endpoint.address);
-    in->sin_family = AF_INET;
-    in->sin_port = htons(port);
-    std::memcpy(&in->sin_addr, address.bytes.data(), sizeof in->sin_addr);
-    endpoint.size = sizeof *in;
-  }
-  return endpoint;
-}
-
-IpAddress AddressOf(const Endpoint& endpoint) {
-  const std::string bytes = endpoint.AddressBytes();
-  return IpAddress::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-}
-
 bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -75,9 +52,7 @@ SpliceConnection::~SpliceConnection() {
 }
 
 uint16_t SpliceConnection::port() const {
-  return ntohs(original_.family() == AF_INET
-                   ? reinterpret_cast<const sockaddr_in*>(&original_.address)->sin_port
-                   : reinterpret_cast<const sockaddr_in6*>(&original_.address)->sin6_port);
+  return original_.port();
 }
 
 bool SpliceConnection::Start() {
@@ -206,7 +181,7 @@ void SpliceConnection::Resolve() {
   if (!MayPass()) return Refuse("not allowed by policy", kAlertAccessDenied);
   phase_ = Phase::kResolving;
   SetTimer(shared_.timeouts().dial.total_us, &SpliceConnection::OnResolveTimeout);
-  if (name_.empty()) return OnResolved({AddressOf(original_)});
+  if (name_.empty()) return OnResolved({original_.ip()});
   const ProxyGate::Id id = shared_.gate().Resolve(source_, name_, original_.port(),
                                                   [this](std::vector<IpAddress> addresses) {
                                                     resolve_ = 0;
@@ -225,7 +200,7 @@ void SpliceConnection::OnResolved(const std::vector<IpAddress>& addresses) {
   for (const bool family : {ipv6, !ipv6}) {
     for (const IpAddress& address : addresses) {
       if (address.ipv6 != family || targets.size() == kMaxTargets) continue;
-      const Endpoint target = At(address, port());
+      const Endpoint target = MakeEndpoint(address, port());
       if (!NeverDialled(address) && !shared_.IsOwn(target)) targets.push_back(target);
     }
   }
