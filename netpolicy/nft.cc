@@ -103,27 +103,14 @@ void NftTransaction::FlushSet(const std::string& set) {
   batch_.PutString(NFTA_SET_ELEM_LIST_SET, set);
 }
 
-void NftTransaction::PutElement(std::span<const uint8_t> key, uint32_t flags) {
-  auto element = batch_.OpenNest(NFTA_LIST_ELEM);
-  if (flags != 0) batch_.PutBe32(NFTA_SET_ELEM_FLAGS, flags);
-  auto nest = batch_.OpenNest(NFTA_SET_ELEM_KEY);
-  batch_.Put(NFTA_DATA_VALUE, key);
-}
-
 void NftTransaction::AddElement(const std::string& set, std::span<const uint8_t> key) {
-  Begin(NFT_MSG_NEWSETELEM, NLM_F_CREATE, "nft add element to " + set);
-  batch_.PutString(NFTA_SET_ELEM_LIST_TABLE, table_);
-  batch_.PutString(NFTA_SET_ELEM_LIST_SET, set);
-  auto list = batch_.OpenNest(NFTA_SET_ELEM_LIST_ELEMENTS);
-  PutElement(key, 0);
+  const Element element{.key = {key.begin(), key.end()}};
+  AddElements(set, {&element, 1});
 }
 
 void NftTransaction::DeleteElement(const std::string& set, std::span<const uint8_t> key) {
-  Begin(NFT_MSG_DELSETELEM, 0, "nft delete element of " + set);
-  batch_.PutString(NFTA_SET_ELEM_LIST_TABLE, table_);
-  batch_.PutString(NFTA_SET_ELEM_LIST_SET, set);
-  auto list = batch_.OpenNest(NFTA_SET_ELEM_LIST_ELEMENTS);
-  PutElement(key, 0);
+  const Element element{.key = {key.begin(), key.end()}};
+  DeleteElements(set, {&element, 1});
 }
 
 void NftTransaction::PutElement(const Element& element) {
@@ -161,17 +148,6 @@ void NftTransaction::AddElements(const std::string& set, std::span<const Element
 
 void NftTransaction::DeleteElements(const std::string& set, std::span<const Element> elements) {
   PutElements(NFT_MSG_DELSETELEM, 0, "nft delete elements of " + set, set, elements);
-}
-
-void NftTransaction::AddIntervals(const std::string& set, const std::vector<Interval>& intervals) {
-  Begin(NFT_MSG_NEWSETELEM, NLM_F_CREATE, "nft add intervals to " + set);
-  batch_.PutString(NFTA_SET_ELEM_LIST_TABLE, table_);
-  batch_.PutString(NFTA_SET_ELEM_LIST_SET, set);
-  auto list = batch_.OpenNest(NFTA_SET_ELEM_LIST_ELEMENTS);
-  for (const Interval& interval : intervals) {
-    PutElement(interval.first, 0);
-    if (!interval.end.empty()) PutElement(interval.end, NFT_SET_ELEM_INTERVAL_END);
-  }
 }
 
 NftTransaction::Rule NftTransaction::AddRule(const std::string& chain, std::string_view comment) {

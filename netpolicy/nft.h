@@ -49,11 +49,6 @@ class NftTransaction {
   void FlushSet(const std::string& set);
   void AddElement(const std::string& set, std::span<const uint8_t> key);
   void DeleteElement(const std::string& set, std::span<const uint8_t> key);
-  struct Interval {
-    std::vector<uint8_t> first;
-    std::vector<uint8_t> end;  // the first key after it; empty: none
-  };
-  void AddIntervals(const std::string& set, const std::vector<Interval>& intervals);
 
   struct Element {
     std::vector<uint8_t> key;
@@ -80,7 +75,6 @@ class NftTransaction {
  private:
   friend class Rule;
   void Begin(uint16_t type, uint16_t flags, const std::string& what);
-  void PutElement(std::span<const uint8_t> key, uint32_t flags);
   void PutElement(const Element& element);
   void PutElements(uint16_t type, uint16_t flags, const std::string& what, const std::string& set,
                    std::span<const Element> elements);
@@ -118,7 +112,6 @@ class NftTransaction::Rule {
 
   // Where the key of a lookup stands, in 4-byte registers: (input interface, …).
   Rule& InIn(const std::string& set);
-  Rule& OutIn(const std::string& set);
   Rule& InNotIn(const std::string& set);
   // (input interface, destination) is in the set; in a map: with this value, 0 is any. (Kernel 6.1
   // looks for nothing in a map without taking its value.)

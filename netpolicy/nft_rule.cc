@@ -203,12 +203,6 @@ NftTransaction::Rule& NftTransaction::Rule::InNotIn(const std::string& set) {
   return *this;
 }
 
-NftTransaction::Rule& NftTransaction::Rule::OutIn(const std::string& set) {
-  Meta(NFT_META_OIF, NFT_REG_1);
-  Lookup(set, NFT_REG_1);
-  return *this;
-}
-
 NftTransaction::Rule& NftTransaction::Rule::InDestinationIn(const std::string& set, bool ipv6,
                                                             std::optional<uint32_t> value) {
   const AddressFields& fields = ipv6 ? kIpv6Fields : kIpv4Fields;

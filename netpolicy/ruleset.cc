@@ -32,14 +32,13 @@ constexpr uint32_t kGatewayConnections = 8192;
 // Of one sandbox: enough to see what it wants, and no work for the daemon that it could make grow.
 constexpr uint32_t kLoggedPerSecond = 10, kLoggedBurst = 50;
 
-NftTransaction::Interval IntervalOf(const IpPrefix& prefix) {
-  NftTransaction::Interval interval;
-  const auto first = prefix.first().span();
-  interval.first.assign(first.begin(), first.end());
+// The first key, and the one after the last unless the address space ends there.
+void AppendInterval(std::vector<NftTransaction::Element>& elements, const IpPrefix& prefix) {
+  const IpAddress first = prefix.first();
+  elements.push_back({.key = {first.span().begin(), first.span().end()}});
   if (const auto after = prefix.last().Next()) {
-    interval.end.assign(after->span().begin(), after->span().end());
+    elements.push_back({.key = {after->span().begin(), after->span().end()}, .interval_end = true});
   }
-  return interval;
 }
 
 // Prefixes may nest; the kernel takes no overlaps.
@@ -62,11 +61,9 @@ void FillAddressSets(NftTransaction& t, const char* set4, const char* set6,
               .key_size = ipv6 ? 16U : 4U,
               .interval = true});
     t.FlushSet(name);
-    std::vector<NftTransaction::Interval> intervals;
-    for (const IpPrefix& prefix : Outermost(prefixes, ipv6)) {
-      intervals.push_back(IntervalOf(prefix));
-    }
-    if (!intervals.empty()) t.AddIntervals(name, intervals);
+    std::vector<NftTransaction::Element> elements;
+    for (const IpPrefix& prefix : Outermost(prefixes, ipv6)) AppendInterval(elements, prefix);
+    t.AddElements(name, elements);
   }
 }
 
