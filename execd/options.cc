@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "execd/gate.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -35,16 +36,6 @@ bool PeerIs(int socket, uint32_t cid) {
   socklen_t size = sizeof peer;
   return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
          peer.svm_family == AF_VSOCK && peer.svm_cid == cid;
-}
-
-// Blocks until the gate opens. kUnavailable: it never will.
-Status PassGate() {
-  char byte;
-  const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1));
-  if (n < 0) return FailSys("read fd 3, the gate");
-  if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
-  // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
-  return {};
 }
 
 }  // namespace

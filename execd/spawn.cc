@@ -29,12 +29,15 @@ struct ChildPlan {
 };
 
 // The sandbox's filter checks clone's flags for new namespaces but cannot look into clone3's
-// argument, which is behind a pointer; it lets clone3 through because execd needs it. Commands get
-// this on top: clone3 is then "not implemented", and the C library falls back to clone.
-constexpr sock_filter kNoClone3[] = {
+// argument, which is behind a pointer; it lets clone3 and chroot through because execd needs them.
+// Commands get this on top: clone3 is then "not implemented", and the C library falls back to
+// clone.
+constexpr sock_filter kCommandFilter[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_chroot, 1, 2),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 
@@ -92,7 +95,7 @@ void Exec(ChildPlan* plan) {
   EnterIdentity(plan);
   // After the change of identity: the directory's permissions count for the user.
   if (spec.cwd >= 0 && ::fchdir(spec.cwd) != 0) Give(plan, Step::kCwd);
-  const sock_fprog filter{std::size(kNoClone3), const_cast<sock_filter*>(kNoClone3)};
+  const sock_fprog filter{std::size(kCommandFilter), const_cast<sock_filter*>(kCommandFilter)};
   if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) Give(plan, Step::kFilter);
   // Last: until here a signal could have run nothing of ours, but must not kill a half-made child
   // whose parent is suspended in vfork either.

@@ -27,7 +27,7 @@ struct RootStep {
 };
 constexpr RootStep kSteps[] = {
     {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
-    {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes}, {Step::kPivot, PivotRoot},
+    {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes}, {Step::kCover, CoverRoot},
 };
 
 struct Start {

@@ -1,7 +1,7 @@
 // The second half of a sandbox: a parked execd (slot_child.h) gets the root of its image under its
 // feet. A short-lived child in the spawner's memory enters the slot's mount and uts namespaces and
-// runs the list of steps in root_child.cc; its pivot_root(2) moves every process of the mount
-// namespace that stood on the old root, and execd is the only one.
+// runs the list of steps in root_child.cc; when the gate opens, execd enters the root that now lies
+// over the one it was started in.
 #pragma once
 
 #include <sys/types.h>

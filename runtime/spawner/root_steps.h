@@ -24,6 +24,6 @@ struct RootState {
 Status WriteEtc(RootState& state);      // host name; hostname, hosts, resolv.conf
 Status MountOverlay(RootState& state);  // the root
 Status MoveMounts(RootState& state);    // /proc, /sys, /dev onto it
-Status PivotRoot(RootState& state);     // the slot's tree is gone afterwards
+Status CoverRoot(RootState& state);     // the root over the slot's tree: execd enters it
 
 }  // namespace atl::spawner

@@ -89,7 +89,18 @@ Status MaskProcOfSlot(SlotState&) {
   return MaskProc();
 }
 
+// `mask` for everything in the sandbox, and CAP_SYS_CHROOT for execd until it stands in its root
+// (execd/gate.h). That comes through execve by being inheritable: what the bounding set has, every
+// program of root's would get.
 Status SetCapabilities(uint64_t mask) {
+  constexpr uint64_t kForExecd = uint64_t{1} << CAP_SYS_CHROOT;
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  if (::syscall(SYS_capget, &header, data) != 0) return FailSys("capget");
+  // First: nothing becomes inheritable that the bounding set has not.
+  data[0].inheritable = static_cast<uint32_t>(kForExecd);
+  data[1].inheritable = 0;
+  if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset inheritable");
   for (int capability = 0;; ++capability) {
     if (mask >> capability & 1) continue;
     // EINVAL: past the last one that this kernel knows.
@@ -98,10 +109,9 @@ Status SetCapabilities(uint64_t mask) {
       return FailSys("PR_CAPBSET_DROP " + std::to_string(capability));
     }
   }
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[2]{};
-  data[0].effective = data[0].permitted = static_cast<uint32_t>(mask);
-  data[1].effective = data[1].permitted = static_cast<uint32_t>(mask >> 32);
+  const uint64_t own = mask | kForExecd;
+  data[0].effective = data[0].permitted = static_cast<uint32_t>(own);
+  data[1].effective = data[1].permitted = static_cast<uint32_t>(own >> 32);
   if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
   return {};
 }

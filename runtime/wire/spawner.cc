@@ -11,7 +11,7 @@ constexpr uint32_t kMaxNames = 64;
 constexpr std::array<std::string_view, static_cast<size_t>(Step::kCount)> kStepNames = {
     "cgroup",  "upper",   "ids",     "clone", "namespaces", "tree",   "proc",  "mask",
     "user",    "rlimits", "seccomp", "exec",  "check",      "limits", "enter", "etc",
-    "overlay", "mounts",  "volumes", "pivot", "gate",       "state"};
+    "overlay", "mounts",  "volumes", "cover", "gate",       "state"};
 
 void PutLayers(Writer& writer, const std::vector<LayerId>& layers) {
   writer.Each(layers, [&](LayerId layer) { writer.U32(layer); });

@@ -90,7 +90,7 @@ enum class Step : uint8_t {
   kOverlay,  // the root
   kMounts,   // /proc, /sys and /dev onto it
   kVolumes,
-  kPivot,
+  kCover,  // the slot's tree with the root
   kGate,   // execd is told
   kState,  // record
   kCount,

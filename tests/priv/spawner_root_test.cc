@@ -89,8 +89,8 @@ PRIV_TEST(HostileImage, LinksInEtcAreReplaced) {
             "nameserver 10.200.255.254\n127.0.0.1 localhost\nfile\n");
 }
 
-// The slot's own tree, with the store of all sandboxes in it, is taken off for good: no mount of
-// it, none stacked on the root, and no way up to it.
+// The slot's own tree, with the store of all sandboxes in it, is out of reach for good: no mount of
+// it to be seen, none stacked on the root, and no way up to it.
 PRIV_TEST(SandboxRoot, NothingOfTheSlotIsLeft) {
   SpawnerFixture spawner;
   EXPECT_EQ(spawner.Run("B=/bin/busybox; $B awk '{print $5}' /proc/1/mountinfo | "

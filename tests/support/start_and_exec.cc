@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "execd/gate.h"
 #include "runtime/wire/start.h"
 
 namespace {
@@ -31,8 +32,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 int main() {
-  char byte;
-  if (::read(atl::wire::kExecdGateFd, &byte, 1) != 1) return 119;
+  if (!atl::execd::PassGate()) return 119;
   constexpr int control = atl::wire::kExecdControlFd;
   unsigned char size[4];
   if (!ReadExactly(control, reinterpret_cast<char*>(size), 4)) return 120;

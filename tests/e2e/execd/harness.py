@@ -118,12 +118,18 @@ def bring_loopback_up():
 
 
 def drop_capabilities():
+    header = struct.pack('<Ii', 0x20080522, 0)
+    mask = sum(1 << c for c in CAPABILITIES)
+    # CAP_SYS_CHROOT as the spawner passes it: inheritable, outside of the bounding set.
+    chroot = 1 << 18
+    every = (ctypes.c_uint32 * 6)()
+    check(LIBC.capget(header, every), 'capget')
+    every[2], every[5] = chroot, 0
+    check(LIBC.capset(header, every), 'capset inheritable')
     for capability in range(64):
         if capability not in CAPABILITIES:
             LIBC.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; EINVAL above the last one
-    mask = sum(1 << c for c in CAPABILITIES)
-    header = struct.pack('<Ii', 0x20080522, 0)
-    data = struct.pack('<IIIIII', mask, mask, 0, 0, 0, 0)
+    data = struct.pack('<IIIIII', mask | chroot, mask | chroot, chroot, 0, 0, 0)
     check(LIBC.capset(header, data), 'capset')
 
 

@@ -1,0 +1,46 @@
+#include "execd/gate.h"
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+namespace {
+
+// The root of a process is not crossed by a mount on top of it, but ".." of it is looked up again
+// and is: the new root.
+Status EnterRoot() {
+  if (::chdir("/..") != 0) return FailSys("chdir /..");
+  if (::chroot(".") != 0) return FailSys("chroot");
+  return {};
+}
+
+Status DropChroot() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  if (::syscall(SYS_capget, &header, data) != 0) return FailSys("capget");
+  constexpr uint32_t keep = ~(uint32_t{1} << CAP_SYS_CHROOT);
+  data[0].effective &= keep;
+  data[0].permitted &= keep;
+  data[0].inheritable &= keep;
+  if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
+  return {};
+}
+
+}  // namespace
+
+Status PassGate() {
+  char byte;
+  const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1));
+  if (n < 0) return FailSys("read fd 3, the gate");
+  if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
+  // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
+  ATOLL_TRY(EnterRoot());
+  return DropChroot();
+}
+
+}  // namespace atl::execd
