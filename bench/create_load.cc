@@ -76,7 +76,7 @@ Result<Burst> MeasureBurst(const OwnDaemon& daemon, SandboxApi& api, int size, i
   burst.size = size;
   for (int round = 0; round < rounds; ++round) {
     ATOLL_ASSIGN(const auto clients, Connect(daemon, size));
-    ATOLL_TRY(api.AwaitFullPool());
+    ATOLL_TRY(api.AwaitQuiet());
     // Until the kernel has taken down what the round before has left.
     Rest(500);
     const int64_t start = RunTogether(clients, [](Client& c) { c.result = CreateAndEcho(c); });
@@ -97,7 +97,7 @@ Result<Burst> MeasureBurst(const OwnDaemon& daemon, SandboxApi& api, int size, i
 Result<Throughput> MeasureThroughput(const OwnDaemon& daemon, SandboxApi& api, int count,
                                      int seconds) {
   ATOLL_ASSIGN(const auto clients, Connect(daemon, count));
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   const int64_t end = NowMicros() + int64_t{seconds} * 1'000'000;
   const int64_t start = RunTogether(clients, [end](Client& client) {
     while (client.result && NowMicros() < end) client.result = LiveAndDie(client);

@@ -86,10 +86,10 @@ Status ColdRested(SandboxApi& api, Peers& peers, int count, ColdResults* results
 
 Status ColdFlat(SandboxApi& api, Peers& peers, int count, ColdResults* results) {
   for (const std::string& image : kImages) {
-    ATOLL_TRY(api.AwaitFullPool());
+    ATOLL_TRY(api.AwaitQuiet());
     for (int i = 0; i < count; ++i) ATOLL_TRY(ColdOnce(api, image, &results->flat[image]));
   }
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   for (size_t peer = 0; peer < results->peers.size(); ++peer) {
     if (!results->peers[peer].missing.empty()) continue;
     for (int i = 0; i < count; ++i) ATOLL_TRY(PeerOnce(peers, peer, &results->peers[peer].flat));
@@ -121,7 +121,7 @@ Result<ColdResults> MeasureCold(SandboxApi& api, Peers& peers, int count) {
   for (const std::string& image : kImages) {
     for (int i = 0; i < kWarmUp; ++i) ATOLL_TRY(ColdOnce(api, image, nullptr));
   }
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   ATOLL_TRY(ColdRested(api, peers, count, &results));
   for (auto& [image, cold] : results.rested) Divide(&cold);
   ATOLL_TRY(ColdFlat(api, peers, count, &results));
@@ -137,7 +137,7 @@ Result<ExecResults> MeasureExec(SandboxApi& api, int count) {
     ATOLL_TRY(api.Echo(busybox, nullptr));
     ATOLL_TRY(api.Echo(debian, nullptr));
   }
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   ExecResults results;
   for (int i = 0; i < count; ++i) {
     ATOLL_TRY(EchoRested(api, busybox, &results.sh_rested));
@@ -197,7 +197,7 @@ Result<Idle> MeasureIdle(const OwnDaemon& daemon, SandboxApi& api, int sandboxes
     }
     return {};
   };
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   // What earlier deletes left to the kernel (namespaces, RCU) is freed within a second or so.
   Rest(1500);
   double atolld = 0, spawner = 0;
@@ -207,7 +207,7 @@ Result<Idle> MeasureIdle(const OwnDaemon& daemon, SandboxApi& api, int sandboxes
   for (int i = 0; i < sandboxes; ++i) {
     ATOLL_ASSIGN(made.emplace_back(), api.Create(kBusyboxImage));
   }
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   Rest(1500);
   ATOLL_ASSIGN(const Memory after, ReadMemory());
   Idle idle;

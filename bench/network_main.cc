@@ -108,7 +108,7 @@ Result<Results> Measure(const Options& options) {
   ATOLL_TRY(api.ImportImage(kNetworkImage, options.busybox));
   std::string policed;
   ATOLL_ASSIGN(const auto pids, CreatePair(*daemon, api, &policed));
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   Progress("throughput");
   ATOLL_TRY(MeasureFlows(*lab, pids.first, pids.second, &results));
   Progress("apply");
@@ -118,12 +118,12 @@ Result<Results> Measure(const Options& options) {
   Progress("creates");
   ATOLL_ASSIGN(results.alone, MeasureCreates(api, kFew, options.count));
   ATOLL_TRY(FillPoliced(*daemon, kFew, kEach));
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   ATOLL_ASSIGN(results.among_few, MeasureCreates(api, kEach, options.count));
   Progress("many sandboxes");
   ATOLL_TRY(FillPoliced(*daemon, options.sandboxes - kFew, kEach));
   results.sandboxes = options.sandboxes;
-  ATOLL_TRY(api.AwaitFullPool());
+  ATOLL_TRY(api.AwaitQuiet());
   ATOLL_ASSIGN(results.among_many, MeasureCreates(api, kEach, options.count));
   Progress("done");
   return results;

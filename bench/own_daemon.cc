@@ -1,8 +1,10 @@
 #include "bench/own_daemon.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +43,15 @@ void AwaitEnd(pid_t pid) {
   while (IsThere(pid) && NowMicros() < deadline) Rest(20);
 }
 
+// On a tmpfs, as an installed daemon has it: not every host that measures has one at /run.
+Result<std::string> MakeRunDirectory() {
+  struct statfs info {};
+  const bool has_tmpfs = ::statfs("/run", &info) == 0 && info.f_type == TMPFS_MAGIC;
+  std::string name = std::string(has_tmpfs ? "/run" : "/dev/shm") + "/atoll-bench.XXXXXX";
+  if (!::mkdtemp(name.data())) return FailSys("mkdtemp " + name);
+  return name;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OwnDaemon>> OwnDaemon::Start(const std::string& program) {
@@ -53,10 +64,8 @@ Status OwnDaemon::Begin(const std::string& program) {
   char name[] = "/var/tmp/atoll-bench.XXXXXX";
   if (!::mkdtemp(name)) return FailSys("mkdtemp /var/tmp");
   top_ = name;
-  // Where an installed daemon has it too: a tmpfs.
-  char run[] = "/run/atoll-bench.XXXXXX";
-  if (!::mkdtemp(run)) return FailSys("mkdtemp /run");
-  run_dir_ = run;
+  ATOLL_ASSIGN(run_dir_, MakeRunDirectory());
+  const char* run = run_dir_.c_str();
   // The daemon's user and the sandboxes' ids pass through it.
   if (::chmod(name, 0755) != 0 || ::chmod(run, 0755) != 0) return FailSys("chmod " + top_);
   ATOLL_ASSIGN(const UniqueFd log,
@@ -85,7 +94,7 @@ Status OwnDaemon::AwaitAnswer() {
     ATOLL_ASSIGN(key_, sys::ReadFileAt(AT_FDCWD, told.value("key_file", ""), kFileLimit));
     while (!key_.empty() && key_.back() == '\n') key_.pop_back();
     ATOLL_ASSIGN(SandboxApi api, Connect());
-    return api.AwaitFullPool();
+    return api.AwaitQuiet();
   }
   std::string logs;
   for (const std::string& name : {top_ + "/atolld.log", run_dir_ + "/spawner.log"}) {

@@ -1,6 +1,7 @@
 #include "bench/sandbox_api.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <string_view>
@@ -98,7 +99,8 @@ Result<std::map<std::string, double>> SandboxApi::Metrics() {
   return metrics;
 }
 
-Status SandboxApi::AwaitFullPool() {
+Status SandboxApi::AwaitQuiet() {
+  ::sync();
   const int64_t deadline = NowMicros() + kPoolPatienceUs;
   double before = -1;
   // Full: a look that finds some, and as many as the look before.

@@ -43,8 +43,9 @@ class SandboxApi {
   Status ImportImage(const std::string& name, const std::string& archive);
   // GET /v1/metrics: name, with labels → value.
   Result<std::map<std::string, double>> Metrics();
-  // Waits until the pool of network slots is as full as it gets.
-  Status AwaitFullPool();
+  // Waits until the pool of network slots is as full as it gets, and the disk has what it was
+  // given: a create would else wait for the journal of those before it.
+  Status AwaitQuiet();
   // Ends every sandbox and the daemon.
   Status Shutdown();
 
