@@ -54,6 +54,13 @@ std::optional<uint32_t> SlotOfAddress(uint32_t instance, std::span<const uint8_t
   return std::nullopt;
 }
 
+std::string SourceOf(uint32_t instance, std::span<const uint8_t> address) {
+  const auto slot = SlotOfAddress(instance, address);
+  const Ipv4Bytes own = SlotIpv4(instance, slot.value_or(0));
+  if (slot) address = own;
+  return {address.begin(), address.end()};
+}
+
 std::optional<uint32_t> SlotOfIfindex(uint32_t instance, uint32_t ifindex) {
   const uint32_t slot = ifindex & 0xffff;
   if (slot < 1 || slot > kMaxSlot) return std::nullopt;

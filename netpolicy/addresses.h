@@ -28,6 +28,10 @@ Ipv6Bytes GatewayIpv6(uint32_t instance);
 // The slot that an address (4 or 16 bytes) belongs to; nothing for any other.
 std::optional<uint32_t> SlotOfAddress(uint32_t instance, std::span<const uint8_t> address);
 
+// Who speaks from an address, for limits and views: both addresses of a slot are one source, its
+// IPv4 address' bytes. Any other address is its own.
+std::string SourceOf(uint32_t instance, std::span<const uint8_t> address);
+
 // Of the two ends of a slot's link. Locally administered, different for every slot.
 MacBytes HostMac(uint32_t instance, uint32_t slot);
 MacBytes InsideMac(uint32_t instance, uint32_t slot);

@@ -10,6 +10,7 @@
 #include "netpolicy/dns_answer.h"
 #include "netpolicy/dns_lookup.h"
 #include "netpolicy/dns_message.h"
+#include "netpolicy/fair_share.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -73,6 +74,7 @@ DnsAnswer Empty(DnsRcode rcode) {
 
 DnsForwarder::DnsForwarder(const Config& config, DnsUpstreams upstreams)
     : limits_(config.limits),
+      source_of_(config.source_of),
       clock_(*config.clock),
       resolver_(std::move(upstreams), {config.limits.cache, config.limits.timeouts}, *config.clock),
       sources_(config.limits.source) {}
@@ -121,7 +123,7 @@ void DnsForwarder::OnUdpReadable(size_t listener) {
   client.listener = listener;
   datagrams_.Receive(listeners_[listener].udp.get(),
                      [&](std::span<const uint8_t> message, const Endpoint& from) {
-                       client.source = from.AddressBytes();
+                       client.source = source_of_(from);
                        client.from = from;
                        OnQuery(message, client);
                      });
@@ -137,10 +139,10 @@ void DnsForwarder::OnConnection(size_t listener) {
         0) {
       continue;
     }
-    std::string source = from.AddressBytes();
+    std::string source = source_of_(from);
     // Over a limit the connection closes here: the client sees a reset and tries again or not.
-    if (connections_.size() >= limits_.tcp_clients) continue;
-    if (!sources_.AddConnection(source, clock_.BootMicros())) continue;
+    const size_t share = FairShare(limits_.tcp_clients, connections_.size());
+    if (!sources_.AddConnection(source, share, clock_.BootMicros())) continue;
     const uint64_t id = next_id_++;
     Client origin;
     origin.source = source;
@@ -171,9 +173,51 @@ void DnsForwarder::Forget(std::string_view source) {
   sources_.Forget(source);
 }
 
-DnsResolver::Id DnsForwarder::Resolve(std::string_view name, uint16_t type,
-                                      DnsResolver::Resolved resolved) {
-  return resolver_.Resolve(name, type, limits_.queries + limits_.resolves, std::move(resolved));
+uint64_t DnsForwarder::Resolve(std::string_view source, std::string_view name, bool under_policy,
+                               Resolved resolved) {
+  constexpr std::array kTypes{kDnsTypeA, kDnsTypeAaaa};
+  // The name leaves the host once, for whatever type it is asked.
+  bool is_known = false, may_begin = false;
+  for (const uint16_t type : kTypes) {
+    const auto lookup = LookupOf(name, type);
+    if (!lookup) continue;
+    const bool is_cached = resolver_.Cached(*lookup).answer != nullptr;
+    if (!is_cached) may_begin = true;
+    if (is_cached || resolver_.Asking(*lookup)) is_known = true;
+  }
+  if (may_begin && Refuse(under_policy && !is_known, source)) may_begin = false;
+  const uint64_t id = next_id_++;
+  Resolving& resolving = resolving_[id];
+  resolving.source = source;
+  resolving.counted = may_begin;
+  resolving.open = kTypes.size();
+  resolving.resolved = std::move(resolved);
+  for (const uint16_t type : kTypes) {
+    resolving.asks.push_back(resolver_.Resolve(
+        name, type, may_begin, [this, id](std::vector<IpAddress> addresses, uint32_t) {
+          OnResolved(id, std::move(addresses));
+        }));
+  }
+  return id;
+}
+
+void DnsForwarder::OnResolved(uint64_t id, std::vector<IpAddress> addresses) {
+  Resolving& resolving = resolving_[id];
+  resolving.addresses.insert(resolving.addresses.end(), addresses.begin(), addresses.end());
+  if (--resolving.open > 0) return;
+  Resolving ended = EndResolve(id);
+  ended.resolved(std::move(ended.addresses));
+}
+
+DnsForwarder::Resolving DnsForwarder::EndResolve(uint64_t id) {
+  auto ended = resolving_.extract(id);
+  if (ended.empty()) return {};
+  if (ended.mapped().counted) sources_.RemoveQuery(ended.mapped().source);
+  return std::move(ended.mapped());
+}
+
+void DnsForwarder::CancelResolve(uint64_t id) {
+  for (const DnsResolver::Id ask : EndResolve(id).asks) resolver_.Cancel(ask);
 }
 
 void DnsForwarder::OnQuery(std::span<const uint8_t> message, const Client& client) {
@@ -227,7 +271,9 @@ void DnsForwarder::LookUp(const DnsLookup& lookup, bool under_policy, const DnsQ
   if (const DnsCache::Hit hit = resolver_.Cached(lookup); hit.answer) {
     return Answer(client, query, *hit.answer, hit.age);
   }
-  if (const auto refusal = Refuse(lookup, under_policy, client)) {
+  // What others ask already does not leave once more.
+  const bool leaves = under_policy && !resolver_.Asking(lookup);
+  if (const auto refusal = Refuse(leaves, client.source)) {
     return Reply(client, MakeDnsReply(query, Empty(*refusal)));
   }
   const uint64_t id = next_id_++;
@@ -237,16 +283,13 @@ void DnsForwarder::LookUp(const DnsLookup& lookup, bool under_policy, const DnsQ
   pending.ask = resolver_.Ask(lookup, [this, id](const auto& answer) { OnAnswer(id, *answer); });
 }
 
-// Why nobody is asked; otherwise the query is counted.
-std::optional<DnsRcode> DnsForwarder::Refuse(const DnsLookup& lookup, bool under_policy,
-                                             const Client& client) {
+// Why nobody is asked; otherwise the query is counted. `leaves`: a name under a policy does.
+std::optional<DnsRcode> DnsForwarder::Refuse(bool leaves, std::string_view source) {
   const int64_t now = clock_.BootMicros();
-  if (pending_.size() >= limits_.queries || !resolver_.CanAsk()) return DnsRcode::kServerFailure;
-  // What others ask already does not leave once more.
-  if (under_policy && !resolver_.Asking(lookup) && !sources_.TakeLeaving(client.source, now)) {
-    return DnsRcode::kRefused;
-  }
-  if (!sources_.AddQuery(client.source, now)) return DnsRcode::kServerFailure;
+  if (!resolver_.CanAsk()) return DnsRcode::kServerFailure;
+  if (leaves && !sources_.TakeLeaving(source, now)) return DnsRcode::kRefused;
+  const size_t share = FairShare(limits_.queries, pending_.size() + resolving_.size());
+  if (!sources_.AddQuery(source, share, now)) return DnsRcode::kServerFailure;
   return std::nullopt;
 }
 

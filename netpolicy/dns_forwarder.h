@@ -3,7 +3,7 @@
 // Nothing passes through unseen: questions and answers are taken apart and written anew.
 //
 // A source is told apart by its address, which the rules guarantee. All that a sandbox can make
-// grow has a limit, per source and in total.
+// grow has a limit, per source and in total, and no number of sources can take the total.
 //
 // Thread rule: on the loop. Not to be destroyed, and no source to be forgotten, from within a call
 // to the gate.
@@ -36,7 +36,6 @@ class DnsForwarder {
  public:
   struct Limits {
     size_t queries = 1024;  // that wait for an upstream; an exchange holds one or two descriptors
-    size_t resolves = 256;  // exchanges beyond these, that only Resolve begins
     size_t tcp_clients = 256;
     int64_t tcp_idle_us = 10'000'000;
     DnsSources::Limits source;
@@ -51,6 +50,7 @@ class DnsForwarder {
     std::vector<std::string> upstreams;
     std::string resolv_conf = "/etc/resolv.conf";
     Limits limits;
+    SourceName source_of = &Endpoint::AddressBytes;
     const Clock* clock = &SystemClock();  // borrowed
   };
 
@@ -67,14 +67,18 @@ class DnsForwarder {
   // What it listens on, in the order of Config::listen; UDP and TCP have the same port.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
-  // The source (address bytes) has ended: what it asked is not answered, its connections are
+  // The source has ended: what it asked is not answered, its connections are
   // closed, its limits begin anew for the next one with the address.
   void Forget(std::string_view source);
 
-  // For the daemon itself, after Start: the addresses (kDnsTypeA, kDnsTypeAaaa) of a host that no
-  // gate is asked about. See DnsResolver for callback and id.
-  DnsResolver::Id Resolve(std::string_view name, uint16_t type, DnsResolver::Resolved resolved);
-  void CancelResolve(DnsResolver::Id id) { resolver_.Cancel(id); }
+  // After Start, for a connection of `source` that the gate lets pass by `name`: the addresses of
+  // the name, of both families; none if there are none, or if the source asks for too many names.
+  // A question of the source like any other. `resolved` is called once, unless cancelled, and
+  // never from within the call.
+  using Resolved = std::function<void(std::vector<IpAddress>)>;
+  uint64_t Resolve(std::string_view source, std::string_view name, bool under_policy,
+                   Resolved resolved);
+  void CancelResolve(uint64_t id);
 
  private:
   struct Listener {
@@ -83,7 +87,7 @@ class DnsForwarder {
   };
   // Whom an answer goes to.
   struct Client {
-    std::string source;   // address bytes
+    std::string source;
     uint64_t tcp_id = 0;  // 0: over UDP
     size_t listener = 0;  // over UDP
     Endpoint from;        // over UDP
@@ -92,6 +96,14 @@ class DnsForwarder {
     Client client;
     std::vector<uint8_t> query;  // as it came
     DnsResolver::Id ask = 0;
+  };
+  struct Resolving {
+    std::string source;
+    bool counted = false;  // among the queries of the source
+    std::vector<DnsResolver::Id> asks;
+    size_t open = 0;
+    std::vector<IpAddress> addresses;
+    Resolved resolved;
   };
   struct Connection {
     std::string source;
@@ -106,13 +118,16 @@ class DnsForwarder {
                                      const DnsGate::Judgement& judgement) const;
   void LookUp(const DnsLookup& lookup, bool under_policy, const DnsQuery& query,
               std::span<const uint8_t> message, const Client& client);
-  std::optional<DnsRcode> Refuse(const DnsLookup& lookup, bool under_policy, const Client& client);
+  std::optional<DnsRcode> Refuse(bool leaves, std::string_view source);
+  void OnResolved(uint64_t id, std::vector<IpAddress> addresses);
+  Resolving EndResolve(uint64_t id);
   void OnAnswer(uint64_t id, const DnsAnswer& answer);
   void Answer(const Client& client, const DnsQuery& query, const DnsAnswer& answer, uint32_t age);
   void Reply(const Client& client, std::vector<uint8_t> message);
   void CloseConnection(uint64_t id);
 
   Limits limits_;
+  const SourceName source_of_;
   const Clock& clock_;
   DnsGate* gate_ = nullptr;
   Loop* loop_ = nullptr;
@@ -124,6 +139,7 @@ class DnsForwarder {
   DnsSources sources_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, Pending> pending_;
+  std::map<uint64_t, Resolving> resolving_;
   std::map<uint64_t, Connection> connections_;
 };
 

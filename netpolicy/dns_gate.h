@@ -36,7 +36,8 @@ class DnsGate {
 
   virtual ~DnsGate() = default;
 
-  // `source`: the address bytes of the asker. `name`: lower case, no dot at the end.
+  // `source`: the asker, as the name server is told to name it. `name`: lower case, no dot at the
+  // end.
   virtual Judgement Judge(std::string_view source, std::string_view name, uint16_t type) = 0;
 
   // The addresses that an answer for `name` leads to, before it leaves. False: it must not leave,

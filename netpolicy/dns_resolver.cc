@@ -70,7 +70,7 @@ DnsResolver::Id DnsResolver::LandSoon(std::shared_ptr<const DnsAnswer> answer, D
   return id;
 }
 
-DnsResolver::Id DnsResolver::Resolve(std::string_view name, uint16_t type, size_t most_exchanges,
+DnsResolver::Id DnsResolver::Resolve(std::string_view name, uint16_t type, bool may_begin,
                                      Resolved resolved) {
   const auto lookup = LookupOf(name, type);
   const DnsCache::Hit hit = lookup ? Cached(*lookup) : DnsCache::Hit{};
@@ -78,7 +78,7 @@ DnsResolver::Id DnsResolver::Resolve(std::string_view name, uint16_t type, size_
     resolved(answer->addresses, answer->addresses.empty() ? 0 : answer->ttl - age);
   };
   if (hit.answer) return LandSoon(hit.answer, std::move(done));
-  if (!lookup || (!Asking(*lookup) && flights_.size() >= most_exchanges)) {
+  if (!lookup || (!may_begin && !Asking(*lookup))) {
     return LandSoon(std::make_shared<const DnsAnswer>(Failure()), std::move(done));
   }
   return Ask(*lookup, std::move(done));

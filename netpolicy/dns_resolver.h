@@ -59,9 +59,9 @@ class DnsResolver {
 
   // Joins an exchange that is under way, or begins one.
   Id Ask(const DnsLookup& lookup, Done done);
-  // The addresses of a host, kDnsTypeA or kDnsTypeAaaa, by way of the cache. With more than
-  // `most_exchanges` under way it fails rather than begin another.
-  Id Resolve(std::string_view name, uint16_t type, size_t most_exchanges, Resolved resolved);
+  // The addresses of a host, kDnsTypeA or kDnsTypeAaaa, by way of the cache. `may_begin`:
+  // an exchange; otherwise it fails unless one is under way.
+  Id Resolve(std::string_view name, uint16_t type, bool may_begin, Resolved resolved);
   // The callback is not called any more. An unknown id is ignored.
   void Cancel(Id id);
 

@@ -42,16 +42,16 @@ bool DnsSources::TakeLeaving(std::string_view source, int64_t now_us) {
   return At(source, now_us).leaving.Take(limits_.leaving, now_us);
 }
 
-bool DnsSources::AddQuery(std::string_view source, int64_t now_us) {
+bool DnsSources::AddQuery(std::string_view source, size_t share, int64_t now_us) {
   Usage& usage = At(source, now_us);
-  if (usage.queries >= limits_.queries) return false;
+  if (usage.queries >= std::min(limits_.queries, share)) return false;
   ++usage.queries;
   return true;
 }
 
-bool DnsSources::AddConnection(std::string_view source, int64_t now_us) {
+bool DnsSources::AddConnection(std::string_view source, size_t share, int64_t now_us) {
   Usage& usage = At(source, now_us);
-  if (usage.connections >= limits_.connections) return false;
+  if (usage.connections >= std::min(limits_.connections, share)) return false;
   ++usage.connections;
   return true;
 }

@@ -39,11 +39,11 @@ class DnsSources {
 
   explicit DnsSources(Limits limits) : limits_(limits) {}
 
-  // `source`: address bytes. False: over the limit, nothing is counted.
+  // False: over the limit, nothing is counted. `share`: another limit, of now.
   bool TakeQuestion(std::string_view source, int64_t now_us);
   bool TakeLeaving(std::string_view source, int64_t now_us);
-  bool AddQuery(std::string_view source, int64_t now_us);
-  bool AddConnection(std::string_view source, int64_t now_us);
+  bool AddQuery(std::string_view source, size_t share, int64_t now_us);
+  bool AddConnection(std::string_view source, size_t share, int64_t now_us);
   void RemoveQuery(std::string_view source);
   void RemoveConnection(std::string_view source);
   // As if it had never asked; its queries and connections are gone already.

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "netpolicy/ip.h"
@@ -23,10 +24,14 @@ struct Endpoint {
   int family() const { return address.ss_family; }
   uint16_t port() const;
   IpAddress ip() const;
-  // The address alone, 4 or 16 bytes: tells sources apart.
+  // The address alone, 4 or 16 bytes.
   std::string AddressBytes() const;
   std::string ToString() const;  // "192.0.2.1:53", "[2001:db8::1]:53"
 };
+
+// Tells sources of questions and connections apart: equal for those that have limits and views in
+// common.
+using SourceName = std::function<std::string(const Endpoint&)>;
 
 Endpoint MakeEndpoint(const IpAddress& address, uint16_t port);
 

@@ -94,8 +94,7 @@ class HostNetwork final : public Network {
   Status CutFlowsNow();
   void CutFlowsLater();
   void JudgeFlows(uint32_t slot);
-  template <typename F>
-  void ForEachAddress(uint32_t slot, const F& f);
+  std::string SourceOfSlot(uint32_t slot) const;
   void SweepFlows();
   Status RemoveLinks(const std::vector<uint32_t>& slots);
 
@@ -156,11 +155,16 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
       std::make_unique<Enforcer>(std::move(enforcer), network->netfilter_.get(), SystemClock());
   ATOLL_ASSIGN(network->packet_log_, PacketLog::Open(LogGroup(config.instance)));
 
+  const SourceName source_of = [instance = config.instance](const Endpoint& from) {
+    return SourceOf(instance, from.ip().span());
+  };
   DnsForwarder::Config dns;
+  dns.source_of = source_of;
   dns.upstreams = config.dns_upstreams;
   dns.listen.push_back(ToString(GatewayIpv4(config.instance)));
   if (network->ipv6_) dns.listen.push_back(ToString(GatewayIpv6(config.instance)));
   SpliceProxy::Config proxy;
+  proxy.source_of = source_of;
   proxy.listen = dns.listen;
   proxy.port = kProxyPort;
   ATOLL_ASSIGN(network->dns_, DnsForwarder::Open(std::move(dns)));
@@ -316,13 +320,9 @@ void HostNetwork::SweepFlows() {
       });
 }
 
-// The slot as name server and proxy see it.
-template <typename F>
-void HostNetwork::ForEachAddress(uint32_t slot, const F& f) {
-  const Ipv4Bytes ipv4 = SlotIpv4(instance_, slot);
-  const Ipv6Bytes ipv6 = SlotIpv6(instance_, slot);
-  f(std::string_view(reinterpret_cast<const char*>(ipv4.data()), ipv4.size()));
-  f(std::string_view(reinterpret_cast<const char*>(ipv6.data()), ipv6.size()));
+// The slot as name server and proxy know it.
+std::string HostNetwork::SourceOfSlot(uint32_t slot) const {
+  return SourceOf(instance_, SlotIpv4(instance_, slot));
 }
 
 Status HostNetwork::DetachSlot(uint32_t slot) {
@@ -338,10 +338,8 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
   // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
   // but must be gone before the next sandbox has it.
   Status released = enforcer_->Release(slot);
-  ForEachAddress(slot, [this](std::string_view source) {
-    dns_->Forget(source);
-    proxy_->Forget(source);
-  });
+  proxy_->Forget(SourceOfSlot(slot));
+  dns_->Forget(SourceOfSlot(slot));
   unjudged_.erase(slot);
   uncut_.insert(slot);
   if (!loop_) return released ? CutFlowsNow() : released;
@@ -369,7 +367,7 @@ Status HostNetwork::CheckRequest(const SlotRequest& request) const {
 
 Status HostNetwork::SetPolicy(uint32_t slot, Policy policy) {
   ATOLL_TRY(enforcer_->SetPolicy(slot, std::move(policy)));
-  ForEachAddress(slot, [this](std::string_view source) { proxy_->Rejudge(source); });
+  proxy_->Rejudge(SourceOfSlot(slot));
   JudgeFlows(slot);
   return {};
 }

@@ -22,8 +22,8 @@ class ProxyGate {
 
   virtual ~ProxyGate() = default;
 
-  // `source`: the address bytes of the client. `name`: lower case, no dot at the end. `port`: the
-  // one that the client connected to. Asked for every request of a connection.
+  // `source`: the client, as the proxy is told to name it. `name`: lower case, no dot at the end.
+  // `port`: the one that the client connected to. Asked for every request of a connection.
   virtual bool Allows(std::string_view source, std::string_view name, uint16_t port) = 0;
   // Whether connections pass that carry no name, and such that may hide one (ECH), as far as the
   // visible name is allowed.

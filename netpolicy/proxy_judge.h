@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "netpolicy/dns_forwarder.h"
 #include "netpolicy/enforcer.h"
@@ -33,22 +31,9 @@ class ProxyJudge final : public ProxyGate {
   void CancelResolve(Id id) override;
 
  private:
-  // Two questions, one for each family.
-  struct Lookup {
-    std::string source;
-    uint16_t port = 0;
-    OnResolved done;
-    DnsResolver::Id asked[2] = {};
-    int open = 2;
-    std::vector<IpAddress> addresses;
-  };
-  void Answered(Id id, const std::vector<IpAddress>& addresses);
-
   Enforcer& enforcer_;
   DnsForwarder& names_;
   const bool allow_unnamed_;
-  std::unordered_map<Id, Lookup> lookups_;
-  Id next_id_ = 1;
 };
 
 }  // namespace atl::netpolicy

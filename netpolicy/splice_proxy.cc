@@ -12,6 +12,8 @@
 #include <span>
 #include <utility>
 
+#include "netpolicy/fair_share.h"
+
 namespace atl::netpolicy {
 namespace {
 
@@ -209,13 +211,14 @@ void SpliceProxy::WatchListeners(bool on) {
 }
 
 void SpliceProxy::Admit(UniqueFd socket, const Endpoint& from) {
-  std::string source = from.AddressBytes();
+  std::string source = config_.source_of(from);
   const auto known = sources_.find(source);
-  const bool over = connections() >= config_.limits.connections ||
-                    (known != sources_.end() &&
-                     (known->second.connections.size() >= config_.limits.connections_per_source ||
-                      known->second.undialled >= config_.limits.undialled_per_source));
-  if (over) {
+  const size_t held = known == sources_.end() ? 0 : known->second.connections.size();
+  const size_t undialled = known == sources_.end() ? 0 : known->second.undialled;
+  const Limits& limits = config_.limits;
+  if (held >=
+          std::min(limits.connections_per_source, FairShare(limits.connections, connections())) ||
+      undialled >= limits.undialled_per_source) {
     ++stats_.over_limit;
     return Reset(std::move(socket));
   }

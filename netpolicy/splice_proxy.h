@@ -5,7 +5,7 @@
 // socket within the kernel (splice(2)).
 //
 // A source is told apart by its address, which the rules guarantee. All that a client can make grow
-// has a limit, per source and in total.
+// has a limit, per source and in total, and no number of sources can take the total.
 //
 // Thread rule: on the loop. No call blocks, and each wake-up does a bounded amount of work.
 #pragma once
@@ -53,6 +53,7 @@ class SpliceProxy final : private SpliceConnections {
     std::vector<std::string> listen;  // addresses
     uint16_t port = 0;                // the same for all; 0: any, see `endpoints`
     Limits limits;
+    SourceName source_of = &Endpoint::AddressBytes;
     // The system's, and for tests others.
     std::function<std::optional<Endpoint>(int socket)> original_destination = OriginalDestination;
     SpliceDial::Connect connect = [](int socket, const Endpoint& to) {

@@ -61,5 +61,12 @@ TEST(Addresses, LinkNamesGoBothWays) {
   }
 }
 
+TEST(SourceOf, IsTheSlotWhicheverAddressSpeaks) {
+  EXPECT_EQ(SourceOf(1, SlotIpv6(1, 300)), SourceOf(1, SlotIpv4(1, 300)));
+  EXPECT_NE(SourceOf(1, SlotIpv4(1, 301)), SourceOf(1, SlotIpv4(1, 300)));
+  const Ipv6Bytes other = SlotIpv6(2, 300);
+  EXPECT_EQ(SourceOf(1, other), std::string(other.begin(), other.end())) << "another instance's";
+}
+
 }  // namespace
 }  // namespace atl::netpolicy

@@ -1,5 +1,7 @@
 #include "netpolicy/dns_forwarder.h"
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "tests/unit/netpolicy/dns_fixture.h"
@@ -227,9 +229,83 @@ TEST_F(DnsForwarderTest, LimitsQueriesInTotal) {
   DnsForwarder::Limits limits;
   limits.queries = 2;
   Open({silent.name()}, limits);
-  const UniqueFd client = Client(SOCK_DGRAM);
-  for (unsigned id = 1; id <= 3; ++id) Send(client, DnsQueryFor("example.com", id));
-  EXPECT_EQ(Answer(client), DnsEmptyAnswerTo(DnsQueryFor("example.com", 3), 0x8182));
+  const UniqueFd a = Client(SOCK_DGRAM, "127.0.0.5"), b = Client(SOCK_DGRAM, "127.0.0.6");
+  Send(a, DnsQueryFor("example.com", 1));
+  Send(b, DnsQueryFor("example.com", 2));
+  EXPECT_TRUE(loop.RunUntil([&] { return !silent.queries.empty(); }));
+  EXPECT_EQ(Ask(DnsQueryFor("example.com", 3), "127.0.0.7"),
+            DnsEmptyAnswerTo(DnsQueryFor("example.com", 3), 0x8182));
+}
+
+TEST_F(DnsForwarderTest, NoNumberOfSourcesTakesAll) {
+  Upstream silent;
+  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  silent.Serve(loop);
+  DnsForwarder::Limits limits;
+  limits.queries = 64;
+  limits.timeouts.total_us = 60'000'000;  // what is refused is refused at once
+  Open({silent.name()}, limits);
+  std::vector<UniqueFd> greedy;
+  for (int source = 1; source <= 20; ++source) {
+    greedy.push_back(Client(SOCK_DGRAM, "127.0.1." + std::to_string(source)));
+    for (unsigned id = 1; id <= 20; ++id) {
+      Send(greedy.back(), DnsQueryFor(std::to_string(source * 100) + ".example", id));
+    }
+    EXPECT_TRUE(loop.RunUntil([&] { return Readable(greedy.back()); })) << "more than it gets";
+  }
+  const UniqueFd modest = Client(SOCK_DGRAM, "127.0.2.1");
+  Send(modest, DnsQueryFor("modest.example", 1));
+  const auto asked = [&](const std::string& name) {
+    return std::any_of(silent.queries.begin(), silent.queries.end(), [&](const std::string& query) {
+      return query.find(name) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(loop.RunUntil([&] { return asked("modest"); }));
+  EXPECT_FALSE(Readable(modest));
+}
+
+TEST_F(DnsForwarderTest, ResolvesForAConnection) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  FakeGate gate;
+  gate.otherwise.verdict = DnsGate::Verdict::kNxDomain;
+  DnsForwarder::Limits limits;
+  limits.source.leaving = {1, 2};
+  Open({upstream.name()}, limits, &gate);
+  const auto resolve = [&](const std::string& name, bool under_policy = true) {
+    std::optional<size_t> found;
+    forwarder->Resolve("source", name, under_policy,
+                       [&](const auto& addresses) { found = addresses.size(); });
+    EXPECT_FALSE(found) << "never at once";
+    EXPECT_TRUE(loop.RunUntil([&] { return found.has_value(); }));
+    return found;
+  };
+  EXPECT_EQ(resolve("a.example"), 1U);
+  EXPECT_EQ(upstream.queries.size(), 2U) << "of both families";
+  EXPECT_EQ(resolve("b.example"), 1U);
+  EXPECT_EQ(resolve("c.example"), 0U) << "the budget for names that leave";
+  EXPECT_EQ(upstream.queries.size(), 4U);
+  EXPECT_EQ(resolve("a.example"), 1U) << "does not leave again";
+  EXPECT_EQ(resolve("c.example", false), 1U);
+  EXPECT_TRUE(gate.judged.empty() && gate.learned.empty()) << "it has let the connection pass";
+}
+
+TEST_F(DnsForwarderTest, NamesOfConnectionsAreQueriesOfTheSource) {
+  Upstream silent;
+  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  silent.Serve(loop);
+  DnsForwarder::Limits limits;
+  limits.source.queries = 1;
+  Open({silent.name()}, limits);
+  int refused = 0, others = 0;
+  const auto first = forwarder->Resolve("s", "a.example", false, [&](const auto&) { ++others; });
+  forwarder->Resolve("s", "b.example", false, [&](const auto&) { ++refused; });
+  EXPECT_TRUE(loop.RunUntil([&] { return refused == 1; }));
+  forwarder->CancelResolve(first);
+  forwarder->Resolve("s", "c.example", false, [&](const auto&) { ++others; });
+  forwarder->Resolve("s", "d.example", false, [&](const auto&) { ++refused; });
+  EXPECT_TRUE(loop.RunUntil([&] { return refused == 2; }));
+  EXPECT_EQ(others, 0);
 }
 
 TEST_F(DnsForwarderTest, LimitsConnectionsOfOneSource) {

@@ -6,6 +6,7 @@
 namespace atl::testing {
 namespace {
 
+using netpolicy::DnsResolver;
 using netpolicy::IpAddress;
 
 class DnsResolverTest : public DnsForwarderTest {
@@ -24,13 +25,20 @@ class DnsResolverTest : public DnsForwarderTest {
       ++result.calls;
     };
   }
+  void OpenResolver(const std::vector<std::string>& upstreams) {
+    auto made = netpolicy::DnsUpstreams::Make(upstreams, "/nonexistent", {});
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+    resolver = std::make_unique<DnsResolver>(*std::move(made), DnsResolver::Limits{}, clock);
+    resolver->Start(loop);
+  }
   Result Resolve(const std::string& name, uint16_t type = 1) {
     Result result;
-    forwarder->Resolve(name, type, Into(result));
+    resolver->Resolve(name, type, true, Into(result));
     EXPECT_EQ(result.calls, 0) << "never at once";
     EXPECT_TRUE(loop.RunUntil([&] { return result.calls > 0; }));
     return result;
   }
+  std::unique_ptr<DnsResolver> resolver;
   const std::string upstreams_address{kAddress.begin(), kAddress.end()};
 };
 
@@ -86,12 +94,10 @@ TEST_F(DnsResolverTest, KeepsThatANameDoesNotExist) {
   EXPECT_EQ(upstream.queries.size(), 2U);
 }
 
-TEST_F(DnsResolverTest, ResolvesForTheDaemonWithoutAskingTheGate) {
+TEST_F(DnsResolverTest, ResolvesByWayOfTheCache) {
   Upstream upstream;
   upstream.Serve(loop);
-  FakeGate gate;
-  gate.otherwise.verdict = DnsGate::Verdict::kNxDomain;
-  Open({upstream.name()}, {}, &gate);
+  OpenResolver({upstream.name()});
   Result result = Resolve("example.com");
   EXPECT_EQ(result.addresses, std::vector{upstreams_address});
   EXPECT_EQ(result.ttl, 60U);
@@ -99,8 +105,6 @@ TEST_F(DnsResolverTest, ResolvesForTheDaemonWithoutAskingTheGate) {
   result = Resolve("Example.com");
   EXPECT_EQ(result.ttl, 10U);
   EXPECT_EQ(upstream.queries.size(), 1U);
-  EXPECT_TRUE(gate.judged.empty());
-  EXPECT_TRUE(gate.learned.empty());
 }
 
 TEST_F(DnsResolverTest, ResolvesToNothingWhenItFails) {
@@ -109,49 +113,45 @@ TEST_F(DnsResolverTest, ResolvesToNothingWhenItFails) {
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
     return {DnsRecordsTo(query, {DnsRecordBytes(DnsName("x.example"), 1, 60, "abcd")})};
   };
-  Open({upstream.name()});
+  OpenResolver({upstream.name()});
   EXPECT_TRUE(Resolve("malformed.example").addresses.empty());
   EXPECT_TRUE(Resolve("no name").addresses.empty());
   EXPECT_EQ(upstream.queries.size(), 1U);
-  Open({});
+  OpenResolver({});
   EXPECT_TRUE(Resolve("nobody.example").addresses.empty());
 }
 
-TEST_F(DnsResolverTest, ResolvingHasALimit) {
+TEST_F(DnsResolverTest, WhoMayNotAskMayJoin) {
   Upstream silent;
   silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
   silent.Serve(loop);
-  DnsForwarder::Limits limits;
-  limits.queries = 1;
-  limits.resolves = 1;
-  Open({silent.name()}, limits);
-  Result one, two, same, three;
-  forwarder->Resolve("one.example", 1, Into(one));
-  forwarder->Resolve("two.example", 1, Into(two));
-  forwarder->Resolve("two.example", 1, Into(same));
-  forwarder->Resolve("three.example", 1, Into(three));
-  EXPECT_TRUE(loop.RunUntil([&] { return three.calls == 1; }));
-  EXPECT_EQ(one.calls + two.calls + same.calls, 0);
+  OpenResolver({silent.name()});
+  Result one, same, two;
+  resolver->Resolve("one.example", 1, true, Into(one));
+  resolver->Resolve("one.example", 1, false, Into(same));
+  resolver->Resolve("two.example", 1, false, Into(two));
+  EXPECT_TRUE(loop.RunUntil([&] { return two.calls == 1; }));
+  EXPECT_EQ(one.calls + same.calls, 0);
 }
 
 TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
   Upstream upstream;
   upstream.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
   upstream.Serve(loop);
-  Open({upstream.name()});
+  OpenResolver({upstream.name()});
   Result one, two, three;
-  const auto first = forwarder->Resolve("example.com", 1, Into(one));
+  const auto first = resolver->Resolve("example.com", 1, true, Into(one));
   netpolicy::DnsResolver::Id third = 0;
-  forwarder->Resolve("example.com", 1, [&](const auto& addresses, uint32_t ttl) {
+  resolver->Resolve("example.com", 1, true, [&](const auto& addresses, uint32_t ttl) {
     Into(two)(addresses, ttl);
-    forwarder->CancelResolve(third);
+    resolver->Cancel(third);
     // The exchange is over: this is a new one, or the cache.
-    forwarder->Resolve("example.com", 1, Into(two));
+    resolver->Resolve("example.com", 1, true, Into(two));
   });
-  third = forwarder->Resolve("example.com", 1, Into(three));
+  third = resolver->Resolve("example.com", 1, true, Into(three));
   EXPECT_TRUE(loop.RunUntil([&] { return !upstream.queries.empty(); }));
-  forwarder->CancelResolve(first);
-  forwarder->CancelResolve(first);
+  resolver->Cancel(first);
+  resolver->Cancel(first);
   const std::string answer = DnsAnswerTo(upstream.queries[0], kAddress);
   const Endpoint to = *ParseEndpoint(upstream.sources[0], 0);
   ::sendto(upstream.udp.get(), answer.data(), answer.size(), 0, to.get(), to.size);
@@ -159,8 +159,8 @@ TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
   EXPECT_EQ(one.calls, 0);
   EXPECT_EQ(three.calls, 0);
   // One that was about to be answered from the cache.
-  const auto soon = forwarder->Resolve("example.com", 1, Into(one));
-  forwarder->CancelResolve(soon);
+  const auto soon = resolver->Resolve("example.com", 1, true, Into(one));
+  resolver->Cancel(soon);
   Resolve("example.com");
   EXPECT_EQ(one.calls, 0);
 }
@@ -168,15 +168,15 @@ TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
 TEST_F(DnsResolverTest, AnExchangeEndsWithTheLastWhoWaits) {
   Upstream silent;
   silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
-  Open({silent.name()});
+  OpenResolver({silent.name()});
   const size_t watches = loop.watch_count(), timers = loop.timer_count();
   Result result;
-  const auto one = forwarder->Resolve("example.com", 1, Into(result));
-  const auto two = forwarder->Resolve("example.com", 1, Into(result));
+  const auto one = resolver->Resolve("example.com", 1, true, Into(result));
+  const auto two = resolver->Resolve("example.com", 1, true, Into(result));
   EXPECT_EQ(loop.watch_count(), watches + 1) << "one exchange";
-  forwarder->CancelResolve(one);
+  resolver->Cancel(one);
   EXPECT_EQ(loop.watch_count(), watches + 1);
-  forwarder->CancelResolve(two);
+  resolver->Cancel(two);
   EXPECT_EQ(loop.watch_count(), watches);
   EXPECT_EQ(loop.timer_count(), timers);
 }
@@ -184,12 +184,12 @@ TEST_F(DnsResolverTest, AnExchangeEndsWithTheLastWhoWaits) {
 TEST_F(DnsResolverTest, LeavesNothingOnTheLoop) {
   Upstream upstream;
   upstream.Serve(loop);
-  Open({upstream.name()});
+  OpenResolver({upstream.name()});
   Resolve("example.com");
   Result cached, asked;
-  forwarder->Resolve("example.com", 1, Into(cached));
-  forwarder->Resolve("example.org", 1, Into(asked));
-  forwarder.reset();
+  resolver->Resolve("example.com", 1, true, Into(cached));
+  resolver->Resolve("example.org", 1, true, Into(asked));
+  resolver.reset();
   EXPECT_EQ(loop.watch_count(), 2U) << "the upstream's own";
   EXPECT_EQ(loop.timer_count(), 0U);
 }

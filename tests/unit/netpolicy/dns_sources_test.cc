@@ -8,6 +8,7 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000;
+constexpr size_t kMuch = 1000;
 
 TEST(DnsBucket, AllowsABurstAndThenARate) {
   DnsBucket bucket;
@@ -33,15 +34,15 @@ TEST(DnsSources, CountEachSourceByItself) {
   EXPECT_TRUE(sources.TakeQuestion("b", 0));
   EXPECT_TRUE(sources.TakeLeaving("a", 0)) << "another bucket";
   EXPECT_FALSE(sources.TakeLeaving("a", 0));
-  EXPECT_TRUE(sources.AddQuery("a", 0));
-  EXPECT_FALSE(sources.AddQuery("a", 0));
+  EXPECT_TRUE(sources.AddQuery("a", kMuch, 0));
+  EXPECT_FALSE(sources.AddQuery("a", kMuch, 0));
   sources.RemoveQuery("a");
-  EXPECT_TRUE(sources.AddQuery("a", 0));
-  EXPECT_TRUE(sources.AddConnection("a", 0));
-  EXPECT_TRUE(sources.AddConnection("a", 0));
-  EXPECT_FALSE(sources.AddConnection("a", 0));
+  EXPECT_TRUE(sources.AddQuery("a", kMuch, 0));
+  EXPECT_TRUE(sources.AddConnection("a", kMuch, 0));
+  EXPECT_TRUE(sources.AddConnection("a", kMuch, 0));
+  EXPECT_FALSE(sources.AddConnection("a", kMuch, 0));
   sources.RemoveConnection("a");
-  EXPECT_TRUE(sources.AddConnection("a", 0));
+  EXPECT_TRUE(sources.AddConnection("a", kMuch, 0));
 }
 
 TEST(DnsSources, ForgetsWhoHasEnded) {
@@ -56,12 +57,12 @@ TEST(DnsSources, ForgetsWhoHasEnded) {
 TEST(DnsSources, DoNotPileUp) {
   DnsSources sources({.questions = {1, 1}});
   const auto name = [](int i) { return std::to_string(i); };
-  EXPECT_TRUE(sources.AddQuery("busy", 0));
+  EXPECT_TRUE(sources.AddQuery("busy", kMuch, 0));
   for (int i = 0; i < 20'000; ++i) sources.TakeQuestion(name(i), int64_t{i} * kSecond);
   EXPECT_LT(sources.size(), 2000U);
   EXPECT_FALSE([&] {
     for (int i = 0; i < 64; ++i) {
-      if (!sources.AddQuery("busy", 20'000 * kSecond)) return false;
+      if (!sources.AddQuery("busy", kMuch, 20'000 * kSecond)) return false;
     }
     return true;
   }()) << "who has something under way stays";

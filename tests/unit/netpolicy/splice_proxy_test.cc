@@ -400,6 +400,26 @@ TEST_F(SpliceTest, LimitsConnectionsWithoutAServer) {
   EXPECT_EQ(proxy->totals().over_limit, 1U);
 }
 
+TEST_F(SpliceTest, NoNumberOfSourcesTakesAll) {
+  SpliceProxy::Limits limits;
+  limits.connections = 32;
+  Open(limits);
+  std::vector<Peer> peers;
+  for (int source = 1; source <= 6; ++source) {
+    const uint64_t refused = proxy->totals().over_limit;
+    while (proxy->totals().over_limit == refused && peers.size() < 100) {
+      const size_t accepted = proxy->connections();
+      peers.push_back(Client(("127.0.1." + std::to_string(source)).c_str()));
+      EXPECT_TRUE(Until(
+          [&] { return proxy->connections() > accepted || proxy->totals().over_limit > refused; }));
+    }
+  }
+  const size_t held = proxy->connections();
+  EXPECT_LT(held, 32U);
+  Peer modest = Client("127.0.2.1");
+  EXPECT_TRUE(Until([&] { return proxy->connections() == held + 1; }));
+}
+
 TEST_F(SpliceTest, LimitsConnectionsInTotal) {
   SpliceProxy::Limits limits;
   limits.connections = 2;
