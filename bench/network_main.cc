@@ -47,7 +47,7 @@ struct Flow {
 
 struct Results {
   HostFacts host;
-  ApplyTimes few_rules, most_rules;
+  ApplyTimes few_rules, most_rules, one_rule;
   CreateTimes alone, among_few, among_many;
   Flow plain, open, policed;
   int sandboxes = 0;
@@ -113,8 +113,15 @@ Result<Results> Measure(const Options& options) {
   ATOLL_TRY(MeasureFlows(*lab, pids.first, pids.second, &results));
   Progress("apply");
   ATOLL_ASSIGN(const PolicyApi policy, FindPolicyApi(client, policed));
-  ATOLL_ASSIGN(results.few_rules, MeasureApply(client, policy, kFew, options.count));
-  ATOLL_ASSIGN(results.most_rules, MeasureApply(client, policy, kMost, options.count / 2));
+  ATOLL_ASSIGN(
+      results.few_rules,
+      MeasureApply(client, policy, {PolicyJson(kFew), PolicyJson(kFew, 1)}, options.count));
+  ATOLL_ASSIGN(
+      results.most_rules,
+      MeasureApply(client, policy, {PolicyJson(kMost), PolicyJson(kMost, 1)}, options.count / 2));
+  ATOLL_ASSIGN(
+      results.one_rule,
+      MeasureApply(client, policy, {PolicyJson(kMost), PolicyJson(kMost - 1)}, options.count / 2));
   Progress("creates");
   ATOLL_ASSIGN(results.alone, MeasureCreates(api, kFew, options.count));
   ATOLL_TRY(FillPoliced(*daemon, kFew, kEach));
@@ -129,13 +136,12 @@ Result<Results> Measure(const Options& options) {
   return results;
 }
 
-std::string ApplyRow(int rules, const ApplyTimes& times, double promise) {
+std::string ApplyRow(const std::string& what, const ApplyTimes& times, double promise) {
   const double apply = times.put.p50() - times.round_trip.p50();
-  return PromiseRow("apply " + std::to_string(rules) +
-                        " rules, ms: PUT answered, less an empty request of " +
-                        Fixed(times.round_trip.p50(), 2),
-                    Fixed(apply, 2) + " (PUT " + Quantiles(times.put) + ")",
-                    "<= " + Fixed(promise, 0), apply <= promise);
+  return PromiseRow(
+      what + ", ms: PUT answered, less an empty request of " + Fixed(times.round_trip.p50(), 2),
+      Fixed(apply, 2) + " (PUT " + Quantiles(times.put) + ")", "<= " + Fixed(promise, 0),
+      apply <= promise);
 }
 
 std::string FlowRow(const std::string& what, const Samples& plain, const Samples& flow,
@@ -150,8 +156,9 @@ std::string Render(const Results& r) {
   const HostFacts& host = r.host;
   std::string text = host.cpu + "; " + host.kernel + "; load before: " + host.load + "\n\n";
   text += "| network | p50 | promise | kept |\n|---|---:|---:|---|\n";
-  text += ApplyRow(kFew, r.few_rules, 1);
-  text += ApplyRow(kMost, r.most_rules, 20);
+  text += ApplyRow("apply " + std::to_string(kFew) + " other rules", r.few_rules, 1);
+  text += ApplyRow("apply " + std::to_string(kMost) + " other rules", r.most_rules, 20);
+  text += ApplyRow("apply " + std::to_string(kMost) + " rules, one of them new", r.one_rule, 20);
   const double more = r.alone.policed.p50() - r.alone.plain.p50();
   text +=
       PromiseRow("create with 10 rules over one without (" + Quantiles(r.alone.plain) + "), ms",

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/own_daemon.h"
@@ -20,8 +21,9 @@ namespace atl::bench {
 inline constexpr char kNetworkImage[] = "bench-busybox:1";
 inline constexpr char kServerAddress[] = "203.0.113.2";
 
-// `rules` of them, half names, half prefixes; the server is one.
-std::string PolicyJson(int rules);
+// `rules` of them, half names, half prefixes; the server is one, and the only one that two variants
+// have in common.
+std::string PolicyJson(int rules, int variant = 0);
 
 // The API of a sandbox's policy.
 struct PolicyApi {
@@ -34,7 +36,9 @@ struct ApplyTimes {
   Samples round_trip;  // GET /healthz of the same API: what HTTP costs
   Samples put;         // another policy each time
 };
-Result<ApplyTimes> MeasureApply(LeanClient& client, const PolicyApi& policy, int rules, int count);
+// In turn.
+Result<ApplyTimes> MeasureApply(LeanClient& client, const PolicyApi& policy,
+                                const std::pair<std::string, std::string>& bodies, int count);
 
 struct CreateTimes {
   Samples plain, policed;  // alternately, with rest before each

@@ -136,18 +136,18 @@ bool NameScope::Allows(PortKey port) const {
   });
 }
 
-Result<std::shared_ptr<const Egress>> Egress::Make(Policy policy,
+Result<std::shared_ptr<const Egress>> Egress::Make(SharedPolicy policy,
                                                    const OperatorRules& operator_rules,
                                                    const std::vector<IpPrefix>& guarded) {
   std::shared_ptr<Egress> egress(new Egress());
   std::vector<PolicyRule>& rules = egress->rules_;
   rules = operator_rules.deny_always;
   rules.insert(rules.end(), operator_rules.allow_always.begin(), operator_rules.allow_always.end());
-  rules.insert(rules.end(), policy.rules.begin(), policy.rules.end());
+  rules.insert(rules.end(), policy->rules.begin(), policy->rules.end());
   const bool names = std::any_of(rules.begin(), rules.end(), [](const PolicyRule& rule) {
     return rule.parsed.kind != PolicyTarget::Kind::kPrefix;
   });
-  if (names && policy.default_action == Action::kAllow) {
+  if (names && policy->default_action == Action::kAllow) {
     std::vector<PolicyRule> resolvers = KnownResolverRules();
     rules.insert(rules.end(), resolvers.begin(), resolvers.end());
   }
@@ -228,7 +228,7 @@ NameScope Egress::JudgeName(std::string_view name) const {
       }
     }
   }
-  scope.any_port = policy_.default_action == Action::kAllow;
+  scope.any_port = policy_->default_action == Action::kAllow;
   return scope;
 }
 

@@ -51,20 +51,22 @@ struct AddressRange {
   IpAddress first;
   IpAddress last;  // included
   RangeAction action = RangeAction::kDeny;
+
+  auto operator<=>(const AddressRange&) const = default;
 };
 
 class Egress {
  public:
   // `guarded`: what can only be reached when a rule names it or a part of it. kInvalidArgument:
   // addresses are named with more ports, or come to more ranges, than the limits below.
-  static Result<std::shared_ptr<const Egress>> Make(Policy policy,
+  static Result<std::shared_ptr<const Egress>> Make(SharedPolicy policy,
                                                     const OperatorRules& operator_rules,
                                                     const std::vector<IpPrefix>& guarded);
   static constexpr size_t kMaxPortClasses = 64;
   static constexpr size_t kMaxRanges = 16384;
 
-  const Policy& policy() const { return policy_; }
-  Action default_action() const { return policy_.default_action; }
+  const SharedPolicy& policy() const { return policy_; }
+  Action default_action() const { return policy_->default_action; }
 
   // `name`: lower case, no dot at the end. The operator's lists first, then the policy's rules,
   // then the known DoH resolvers (denied unless a rule has said otherwise), then the default.
@@ -94,7 +96,7 @@ class Egress {
   // Those whose target is the name or fits it, in order.
   std::vector<uint32_t> RulesFor(std::string_view name) const;
 
-  Policy policy_;
+  SharedPolicy policy_;
   std::vector<PolicyRule> rules_;  // all of them in order
   // Rules by name, as rising indices into rules_.
   std::unordered_map<std::string, std::vector<uint32_t>> exact_;

@@ -41,21 +41,23 @@ std::string ProtocolName(uint8_t protocol) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Egress>> Enforcer::EgressFor(
-    const std::optional<Policy>& policy) const {
-  // What the operator denies to all is denied to those without a policy too.
-  if (!policy && config_.rules.deny_always.empty()) return std::shared_ptr<const Egress>();
-  Policy all;
-  all.default_action = Action::kAllow;
-  return Egress::Make(policy ? *policy : std::move(all), config_.rules, config_.guarded);
+Result<std::shared_ptr<const Egress>> Enforcer::MakeReady(SharedPolicy policy) const {
+  return Egress::Make(std::move(policy), config_.rules, config_.guarded);
 }
 
 Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
   Slot slot;
   slot.sandbox = request.sandbox;
   slot.policy = request.policy;
-  if (!slot.policy && config_.deny_unless_asked) slot.policy = Policy{};
-  ATOLL_ASSIGN(slot.egress, EgressFor(slot.policy));
+  if (!slot.policy && config_.deny_unless_asked) slot.policy = Share({});
+  SharedPolicy enforced = slot.policy;
+  if (!enforced && !config_.rules.deny_always.empty()) {
+    // What the operator denies to all is denied to those without a policy too.
+    enforced = Share({.default_action = Action::kAllow, .rules = {}});
+  }
+  if (enforced) {
+    ATOLL_ASSIGN(slot.egress, MakeReady(std::move(enforced)));
+  }
   if (!request.network.empty()) ATOLL_TRY(CheckLabel("network", request.network));
   if (!request.hostname.empty()) {
     ATOLL_TRY(CheckLabel("network.hostname", request.hostname));
@@ -91,7 +93,7 @@ Status Enforcer::Claim(uint32_t number, const SlotRequest& request) {
   JoinNetwork(slot, number);
   Slot& kept = slots_.insert_or_assign(number, std::move(slot)).first->second;
   NftTransaction transaction(TableName(config_.instance));
-  AddPolicyElements(transaction, config_.instance, number, kept.egress.get());
+  ChangePolicyElements(transaction, config_.instance, number, nullptr, kept.egress.get());
   if (kept.network_number != 0) {
     AddMember(transaction, config_.instance, number, kept.network_number);
   }
@@ -106,13 +108,12 @@ Status Enforcer::Claim(uint32_t number, const SlotRequest& request) {
   return committed;
 }
 
-Status Enforcer::SetPolicy(uint32_t number, Policy policy) {
+Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress) {
   const auto found = slots_.find(number);
   if (found == slots_.end()) {
     return Fail(Code::kNotFound, "network slot " + std::to_string(number) + " is not claimed");
   }
   Slot& slot = found->second;
-  ATOLL_ASSIGN(std::shared_ptr<const Egress> egress, EgressFor(policy));
 
   // What was learned by names that are not allowed any more goes first: if the rest fails, too
   // little is allowed, not too much.
@@ -126,11 +127,10 @@ Status Enforcer::SetPolicy(uint32_t number, Policy policy) {
   for (const LearnedKey& key : stale) slot.learned.Remove(key);
 
   NftTransaction transaction(TableName(config_.instance));
-  DeletePolicyElements(transaction, config_.instance, number, slot.egress.get());
-  AddPolicyElements(transaction, config_.instance, number, egress.get());
-  ATOLL_TRY(Commit(transaction));
+  ChangePolicyElements(transaction, config_.instance, number, slot.egress.get(), egress.get());
+  if (!transaction.empty()) ATOLL_TRY(Commit(transaction));
+  slot.policy = egress->policy();
   slot.egress = std::move(egress);
-  slot.policy = std::move(policy);
   return {};
 }
 
@@ -155,7 +155,7 @@ Status Enforcer::Release(uint32_t number) {
   for (const auto& [key, entry] : slot.learned.entries()) keys.push_back(key);
   ForgetLearned(number, keys);
   NftTransaction transaction(TableName(config_.instance));
-  DeletePolicyElements(transaction, config_.instance, number, slot.egress.get());
+  ChangePolicyElements(transaction, config_.instance, number, slot.egress.get(), nullptr);
   if (slot.network_number != 0) {
     DeleteMember(transaction, config_.instance, number, slot.network_number);
   }
@@ -183,7 +183,7 @@ Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
     if (!made) {
       SlotRequest denied;
       denied.sandbox = one.request.sandbox;
-      denied.policy = Policy{};
+      denied.policy = Share({});
       made = Make(denied);
     }
     ATOLL_ASSIGN(Slot slot, std::move(made));
@@ -234,9 +234,9 @@ Status Enforcer::AdoptLearned() {
   return {};
 }
 
-const std::optional<Policy>* Enforcer::PolicyOf(uint32_t number) const {
+SharedPolicy Enforcer::PolicyOf(uint32_t number) const {
   const auto found = slots_.find(number);
-  return found == slots_.end() ? nullptr : &found->second.policy;
+  return found == slots_.end() ? nullptr : found->second.policy;
 }
 
 const Denials* Enforcer::DenialsOf(uint32_t number) const {

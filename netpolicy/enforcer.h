@@ -50,15 +50,18 @@ class Enforcer final : public DnsGate {
   Status Claim(uint32_t slot, const SlotRequest& request);
   // What is checked of a request without a slot for it.
   Status Check(const SlotRequest& request) const;
-  // Another policy from now on. Flows that it does not allow are for the caller to cut: Judge().
-  Status SetPolicy(uint32_t slot, Policy policy);
+  // See Network.
+  Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const;
+  // Another policy from now on. Flows that it does not allow are for the caller to cut:
+  // JudgeOfFlows.
+  Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress);
   // The slot's sandbox is gone; its link lets nothing through any more. After a failure the slot is
   // still claimed, and this is to be called again; nothing to do for one that is not claimed.
   Status Release(uint32_t slot);
   // After a restart: what the kernel holds is that of `live`, and what these have learned.
   Status Recover(const std::vector<LiveSlot>& live);
 
-  const std::optional<Policy>* PolicyOf(uint32_t slot) const;
+  SharedPolicy PolicyOf(uint32_t slot) const;
   std::vector<LearnedName> LearnedBy(uint32_t slot) const;
   const Denials* DenialsOf(uint32_t slot) const;
   // May be used on another thread, when the policy may have changed again: true for a flow of the
@@ -85,7 +88,7 @@ class Enforcer final : public DnsGate {
  private:
   struct Slot {
     std::string sandbox;
-    std::optional<Policy> policy;          // none: nobody asked for one
+    SharedPolicy policy;                   // null: nobody asked for one
     std::shared_ptr<const Egress> egress;  // null: open
     std::string network, hostname;
     uint32_t network_number = 0;  // 0: in none
@@ -95,7 +98,6 @@ class Enforcer final : public DnsGate {
 
   void Deny(Slot& slot, Denial denial);
   Result<Slot> Make(const SlotRequest& request) const;
-  Result<std::shared_ptr<const Egress>> EgressFor(const std::optional<Policy>& policy) const;
   const Slot* Find(std::string_view source, uint32_t* number) const;
   Slot* Find(std::string_view source, uint32_t* number) {
     return const_cast<Slot*>(std::as_const(*this).Find(source, number));

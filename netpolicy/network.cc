@@ -76,8 +76,9 @@ class HostNetwork final : public Network {
   bool SlotLinkGone(uint32_t slot) override;
   Status ClaimSlot(uint32_t slot, const SlotRequest& request) override;
   Status CheckRequest(const SlotRequest& request) const override;
-  Status SetPolicy(uint32_t slot, Policy policy) override;
-  const std::optional<Policy>* PolicyOf(uint32_t slot) const override;
+  Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const override;
+  Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) override;
+  SharedPolicy PolicyOf(uint32_t slot) const override;
   std::vector<LearnedName> LearnedBy(uint32_t slot) const override;
   std::vector<Denial> DenialsOf(uint32_t slot) const override;
   Result<SlotCounters> CountersOf(uint32_t slot) override;
@@ -365,14 +366,18 @@ Status HostNetwork::CheckRequest(const SlotRequest& request) const {
   return enforcer_->Check(request);
 }
 
-Status HostNetwork::SetPolicy(uint32_t slot, Policy policy) {
-  ATOLL_TRY(enforcer_->SetPolicy(slot, std::move(policy)));
+Result<std::shared_ptr<const Egress>> HostNetwork::MakeReady(SharedPolicy policy) const {
+  return enforcer_->MakeReady(std::move(policy));
+}
+
+Status HostNetwork::SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) {
+  ATOLL_TRY(enforcer_->SetPolicy(slot, std::move(egress)));
   proxy_->Rejudge(SourceOfSlot(slot));
   JudgeFlows(slot);
   return {};
 }
 
-const std::optional<Policy>* HostNetwork::PolicyOf(uint32_t slot) const {
+SharedPolicy HostNetwork::PolicyOf(uint32_t slot) const {
   return enforcer_->PolicyOf(slot);
 }
 

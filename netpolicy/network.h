@@ -58,7 +58,7 @@ struct NetworkConfig {
 // What a sandbox wants of its slot's network.
 struct SlotRequest {
   std::string sandbox;            // its id, for events
-  std::optional<Policy> policy;   // none: the operator's default
+  SharedPolicy policy;            // null: the operator's default
   std::string network;            // named network; empty: none
   std::string hostname;           // by which its peers there find it; the id does too
   uint64_t bytes_per_second = 0;  // each way; 0: no limit
@@ -118,11 +118,13 @@ class Network {
   virtual Status ClaimSlot(uint32_t slot, const SlotRequest& request) = 0;
   // What ClaimSlot would say to the request, whatever the slot.
   virtual Status CheckRequest(const SlotRequest& request) const = 0;
+  // A policy made ready, with the operator's lists; kInvalidArgument: what is wrong with it.
+  virtual Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const = 0;
   // Another policy, at once and as a whole, or not at all. Flows that it does not allow are cut
   // within a tenth of a second.
-  virtual Status SetPolicy(uint32_t slot, Policy policy) = 0;
-  // Null: the slot is not claimed. Nothing in it: it may reach all that is not guarded.
-  virtual const std::optional<Policy>* PolicyOf(uint32_t slot) const = 0;
+  virtual Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) = 0;
+  // Null: the slot is not claimed, or may reach all that is not guarded.
+  virtual SharedPolicy PolicyOf(uint32_t slot) const = 0;
   virtual std::vector<LearnedName> LearnedBy(uint32_t slot) const = 0;
   virtual std::vector<Denial> DenialsOf(uint32_t slot) const = 0;  // oldest first
   virtual Result<SlotCounters> CountersOf(uint32_t slot) = 0;

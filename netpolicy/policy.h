@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "netpolicy/ip.h"
@@ -47,6 +49,12 @@ struct Policy {
   Action default_action = Action::kDeny;
   std::vector<PolicyRule> rules;
 };
+
+// Thousands of rules, passed from hand to hand: shared, and never changed.
+using SharedPolicy = std::shared_ptr<const Policy>;
+inline SharedPolicy Share(Policy policy) {
+  return std::make_shared<const Policy>(std::move(policy));
+}
 
 // A host name (letters, digits, '-', '_'; labels of 1 to 63, 253 in all), "*." before one, an
 // address or a prefix. kInvalidArgument says what is wrong with it.

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "netpolicy/addresses.h"
@@ -101,19 +103,50 @@ void AddRange(MapElements& elements, const Bytes& prefix, bool with_port, const 
   elements[map].push_back(std::move(end));
 }
 
-// What an egress says of addresses; deletions need no data.
-MapElements ElementsOf(uint32_t instance, uint32_t slot, const Egress& egress, bool with_data) {
-  MapElements elements;
-  const Bytes link = LinkKey(instance, slot);
-  for (const AddressRange& range : egress.ranges()) {
-    AddRange(elements, link, false, range, with_data);
+struct Difference {
+  MapElements gone, fresh;
+};
+
+void Compare(Difference& difference, const Bytes& prefix, bool with_port,
+             const Egress::Ranges& before, const Egress::Ranges& after) {
+  auto old = before.begin();
+  auto now = after.begin();
+  while (old != before.end() || now != after.end()) {
+    if (now == after.end() || (old != before.end() && *old < *now)) {
+      AddRange(difference.gone, prefix, with_port, *old++, false);  // deletions need no data
+    } else if (old == before.end() || *now < *old) {
+      AddRange(difference.fresh, prefix, with_port, *now++, true);
+    } else {
+      ++old;
+      ++now;
+    }
   }
-  for (const auto& [port, ranges] : egress.port_ranges()) {
+}
+
+// In what two policies say of addresses.
+Difference DifferenceOf(uint32_t instance, uint32_t slot, const Egress* before,
+                        const Egress* after) {
+  static const Egress::Ranges kNone;
+  Difference difference;
+  const Bytes link = LinkKey(instance, slot);
+  Compare(difference, link, false, before ? before->ranges() : kNone,
+          after ? after->ranges() : kNone);
+  std::map<PortKey, std::pair<const Egress::Ranges*, const Egress::Ranges*>> ports;
+  const auto collect = [&](const Egress* egress, auto member) {
+    if (egress == nullptr) return;
+    for (const auto& [port, ranges] : egress->port_ranges()) {
+      ports.try_emplace(port, &kNone, &kNone).first->second.*member = &ranges;
+    }
+  };
+  using Pair = decltype(ports)::mapped_type;
+  collect(before, &Pair::first);
+  collect(after, &Pair::second);
+  for (const auto& [port, ranges] : ports) {
     Bytes prefix = link;
     AppendPort(prefix, port);
-    for (const AddressRange& range : ranges) AddRange(elements, prefix, true, range, with_data);
+    Compare(difference, prefix, true, *ranges.first, *ranges.second);
   }
-  return elements;
+  return difference;
 }
 
 Bytes LearnedKeyBytes(uint32_t instance, uint32_t slot, const LearnedKey& learned) {
@@ -128,11 +161,12 @@ const char* LearnedSet(const LearnedKey& key) {
   return Of(key.address.ipv6, kLearnedSet4, kLearnedSet6);
 }
 
-template <typename Change>
-void ForFlags(const Egress& egress, const Change& change) {
-  change(kPolicedSet);
-  if (egress.default_action() == Action::kAllow) change(kByDefaultSet);
-  if (egress.has_names()) change(kProxiedSet);
+std::set<std::string_view> FlagsOf(const Egress* egress) {
+  if (egress == nullptr) return {};
+  std::set<std::string_view> flags{kPolicedSet};
+  if (egress->default_action() == Action::kAllow) flags.insert(kByDefaultSet);
+  if (egress->has_names()) flags.insert(kProxiedSet);
+  return flags;
 }
 
 Bytes MemberKey(uint32_t network, std::span<const uint8_t> address) {
@@ -217,25 +251,30 @@ void FlushPolicySets(NftTransaction& t) {
   }
 }
 
+void ChangePolicyElements(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* before,
+                          const Egress* after) {
+  const Difference difference = DifferenceOf(instance, slot, before, after);
+  for (const auto& [map, elements] : difference.gone) t.DeleteElements(map, elements);
+  for (const auto& [map, elements] : difference.fresh) t.AddElements(map, elements);
+  const auto old = FlagsOf(before), now = FlagsOf(after);
+  for (const std::string_view flag : old) {
+    if (!now.contains(flag)) t.DeleteElement(std::string(flag), LinkKey(instance, slot));
+  }
+  for (const std::string_view flag : now) {
+    if (!old.contains(flag)) t.AddElement(std::string(flag), LinkKey(instance, slot));
+  }
+}
+
 void AddPolicyRanges(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* egress) {
-  if (egress == nullptr) return;
-  for (const auto& [map, elements] : ElementsOf(instance, slot, *egress, true)) {
+  for (const auto& [map, elements] : DifferenceOf(instance, slot, nullptr, egress).fresh) {
     t.AddElements(map, elements);
   }
 }
 
 void AddPolicyFlags(NftTransaction& t, uint32_t instance, uint32_t slot, const Egress* egress) {
-  if (egress == nullptr) return;
-  ForFlags(*egress, [&](const char* set) { t.AddElement(set, LinkKey(instance, slot)); });
-}
-
-void DeletePolicyElements(NftTransaction& t, uint32_t instance, uint32_t slot,
-                          const Egress* egress) {
-  if (egress == nullptr) return;
-  for (const auto& [map, elements] : ElementsOf(instance, slot, *egress, false)) {
-    t.DeleteElements(map, elements);
+  for (const std::string_view flag : FlagsOf(egress)) {
+    t.AddElement(std::string(flag), LinkKey(instance, slot));
   }
-  ForFlags(*egress, [&](const char* set) { t.DeleteElement(set, LinkKey(instance, slot)); });
 }
 
 void AddMember(NftTransaction& t, uint32_t instance, uint32_t slot, uint32_t network) {

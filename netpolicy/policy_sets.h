@@ -48,18 +48,14 @@ inline constexpr char kGatewayConnectionSet[] = "gateway_connections";
 
 void AddPolicySets(NftTransaction& transaction);
 
-// `egress` may be null: no policy. The flags are the sets of links, the ranges those of addresses.
+// From one policy to another, null being none: no element that both have is touched.
+void ChangePolicyElements(NftTransaction& transaction, uint32_t instance, uint32_t slot,
+                          const Egress* before, const Egress* after);
+// The same from none, in parts: the flags are the sets of links, the ranges those of addresses.
 void AddPolicyFlags(NftTransaction& transaction, uint32_t instance, uint32_t slot,
                     const Egress* egress);
 void AddPolicyRanges(NftTransaction& transaction, uint32_t instance, uint32_t slot,
                      const Egress* egress);
-inline void AddPolicyElements(NftTransaction& transaction, uint32_t instance, uint32_t slot,
-                              const Egress* egress) {
-  AddPolicyRanges(transaction, instance, slot, egress);
-  AddPolicyFlags(transaction, instance, slot, egress);
-}
-void DeletePolicyElements(NftTransaction& transaction, uint32_t instance, uint32_t slot,
-                          const Egress* egress);
 // Its membership in the named network of that number.
 void AddMember(NftTransaction& transaction, uint32_t instance, uint32_t slot, uint32_t network);
 void DeleteMember(NftTransaction& transaction, uint32_t instance, uint32_t slot, uint32_t network);

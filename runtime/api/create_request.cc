@@ -184,7 +184,7 @@ std::string ReadNetwork(const Extras& extras, sandbox::CreateSpec* spec) {
   if (extras.network_policy) {
     auto policy = netpolicy::ParsePolicy(*extras.network_policy);
     if (!policy) return "networkPolicy: " + policy.error().message();
-    spec->network.policy = *std::move(policy);
+    spec->network.policy = netpolicy::Share(*std::move(policy));
   }
   const auto text = [&](const char* name) {
     const auto found = extras.extensions.find(name);

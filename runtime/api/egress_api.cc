@@ -73,12 +73,10 @@ Result<Change> ChangeOf(const std::string& method, const std::string& body,
 }
 
 // A sandbox that nobody gave a policy reaches what the operator guards from nobody.
-netpolicy::Policy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox& sandbox) {
-  const auto* policy = lifecycle.network().PolicyOf(sandbox.slot);
-  if (policy != nullptr && *policy) return **policy;
-  netpolicy::Policy all;
-  all.default_action = netpolicy::Action::kAllow;
-  return all;
+netpolicy::SharedPolicy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox& sandbox) {
+  netpolicy::SharedPolicy policy = lifecycle.network().PolicyOf(sandbox.slot);
+  if (policy) return policy;
+  return netpolicy::Share({.default_action = netpolicy::Action::kAllow, .rules = {}});
 }
 
 void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
@@ -98,12 +96,11 @@ void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::st
                   const std::string& body) {
   const sandbox::Sandbox* sandbox = lifecycle.Find(id);
   if (sandbox == nullptr) return RespondText(call, 404, "sandbox " + id + " is gone");
-  auto change = ChangeOf(call.request().method, body, PolicyOf(lifecycle, *sandbox));
+  auto change = ChangeOf(call.request().method, body, *PolicyOf(lifecycle, *sandbox));
   if (!change) return RespondError(call, change.error());
-  if (Status set = lifecycle.SetPolicy(id, change->policy); !set) {
-    return RespondError(call, set.error());
-  }
-  RespondPolicy(call, change->policy, change->reason);
+  const netpolicy::SharedPolicy policy = netpolicy::Share(std::move(change->policy));
+  if (Status set = lifecycle.SetPolicy(id, policy); !set) return RespondError(call, set.error());
+  RespondPolicy(call, *policy, change->reason);
 }
 
 }  // namespace
@@ -133,7 +130,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
     return RespondText(call, 401, "unauthorized");
   }
   if (request.method == "GET") {
-    return RespondPolicy(call, PolicyOf(lifecycle, *lifecycle.Find(id)), {});
+    return RespondPolicy(call, *PolicyOf(lifecycle, *lifecycle.Find(id)), {});
   }
   if (request.method != "POST" && request.method != "PUT" && request.method != "PATCH" &&
       request.method != "DELETE") {

@@ -131,7 +131,7 @@ class Lifecycle {
 
   // Its egress policy, from now on. kInvalidArgument: the policy; then, and if
   // it cannot be stored or enforced, the one before holds.
-  Status SetPolicy(const std::string& id, netpolicy::Policy policy);
+  Status SetPolicy(const std::string& id, netpolicy::SharedPolicy policy);
 
   // `done` is called, later or at once, when every process of it stands still, or goes on.
   // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way

@@ -84,24 +84,23 @@ Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patc
   return stored;
 }
 
-Status Lifecycle::SetPolicy(const std::string& id, netpolicy::Policy policy) {
+Status Lifecycle::SetPolicy(const std::string& id, netpolicy::SharedPolicy policy) {
   Entry* entry = Look(id);
   if (entry == nullptr || !IsLive(entry->sandbox.state) || !entry->stored) {
     return Fail(NoSuchSandbox(id));
   }
-  netpolicy::SlotRequest wanted = entry->sandbox.network;
-  wanted.policy = std::move(policy);
-  ATOLL_TRY(network_.CheckRequest(wanted));
+  ATOLL_ASSIGN(auto egress, network_.MakeReady(policy));
   // The record first: a daemon that dies in between enforces the new policy from its next start on.
-  std::swap(entry->sandbox.network, wanted);
+  netpolicy::SharedPolicy& recorded = entry->sandbox.network.policy;
+  std::swap(recorded, policy);
   Status stored = store_.UpdateSpec(entry->sandbox);
   if (!stored) {
-    std::swap(entry->sandbox.network, wanted);
+    std::swap(recorded, policy);
     return stored;
   }
-  Status set = network_.SetPolicy(entry->sandbox.slot, *entry->sandbox.network.policy);
+  Status set = network_.SetPolicy(entry->sandbox.slot, std::move(egress));
   if (set) return set;
-  std::swap(entry->sandbox.network, wanted);
+  std::swap(recorded, policy);
   if (Status undone = store_.UpdateSpec(entry->sandbox); !undone) {
     LogLine(LogLevel::kError, "the record of a sandbox has a policy that could not be set")
         .Add("sandbox", id)

@@ -100,7 +100,7 @@ std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t
     if (owner != owners.end()) {
       one.request = owner->second->network;
     } else {
-      one.request.policy = netpolicy::Policy{};  // nobody's: it reaches nothing until it is gone
+      one.request.policy = netpolicy::Share({});  // nobody's: it reaches nothing until it is gone
     }
   }
   return live;

@@ -84,7 +84,7 @@ Status DecodeNetwork(const json& spec, Sandbox* s) {
     if (!parsed) {
       return Fail(std::move(parsed).error().Wrap("record of sandbox " + s->id));
     }
-    s->network.policy = *std::move(parsed);
+    s->network.policy = netpolicy::Share(*std::move(parsed));
   }
   if (const auto network = spec.find("network"); network != spec.end()) {
     network->at("name").get_to(s->network.network);

@@ -2,8 +2,15 @@
 // defaults let through, that a change is whole and reaches flows that exist, named networks,
 // limits. Names, the name server and the proxy are played end to end elsewhere.
 #include <gtest/gtest.h>
+#include <linux/netlink.h>
 
+#include <algorithm>
+#include <random>
+
+#include "netpolicy/netlink.h"
+#include "netpolicy/nft.h"
 #include "netpolicy/policy_json.h"
+#include "netpolicy/policy_sets.h"
 #include "tests/priv/net_lab.h"
 
 namespace atl::testing {
@@ -16,10 +23,15 @@ constexpr uint16_t kPort = 8000;
 constexpr const char* kOutside4 = "203.0.113.2";
 constexpr const char* kOutside6 = "2001:db8::2";
 
-netpolicy::Policy PolicyOf(const std::string& json) {
+netpolicy::SharedPolicy PolicyOf(const std::string& json) {
   auto policy = netpolicy::ParsePolicy(json);
   EXPECT_TRUE(policy) << policy.error().message();
-  return *policy;
+  return netpolicy::Share(*std::move(policy));
+}
+
+Status SetPolicy(netpolicy::Network& network, uint32_t slot, netpolicy::SharedPolicy policy) {
+  auto egress = network.MakeReady(std::move(policy));
+  return egress ? network.SetPolicy(slot, *egress) : Status(Fail(egress.error()));
 }
 
 SlotRequest Asks(const std::string& json) {
@@ -47,7 +59,7 @@ struct World {
     return reach;
   }
   void Set(const std::string& json) {
-    const Status set = lab.network().SetPolicy(1, PolicyOf(json));
+    const Status set = SetPolicy(lab.network(), 1, PolicyOf(json));
     EXPECT_TRUE(set) << set.error().message();
   }
 };
@@ -225,14 +237,78 @@ TEST(NetPolicy, APolicyOf4096RulesIsSetAndReplacedWhole) {
       policy.rules.push_back(rule);
     }
     for (int round = 0; round < 3; ++round) {
-      const Status set = world.lab.network().SetPolicy(1, policy);
+      const Status set = SetPolicy(world.lab.network(), 1, netpolicy::Share(policy));
       ASSERT_TRUE(set) << set.error().message();
     }
     policy.rules.back().target = kOutside4;
     policy.rules.back().parsed = *netpolicy::ParsePolicyTarget(kOutside4);
-    ASSERT_TRUE(world.lab.network().SetPolicy(1, policy));
+    ASSERT_TRUE(SetPolicy(world.lab.network(), 1, netpolicy::Share(policy)));
     EXPECT_EQ(world.Try(kOutside4), Reach::kConnected);
     EXPECT_EQ(world.Try(kOutside6), Reach::kRefused);
+  });
+}
+
+constexpr const char* kAddressMaps[] = {
+    netpolicy::kAddressMap4,   netpolicy::kAddressMap6,      netpolicy::kPortMap4,
+    netpolicy::kPortMap6,      netpolicy::kAddressRangeMap4, netpolicy::kAddressRangeMap6,
+    netpolicy::kPortRangeMap4, netpolicy::kPortRangeMap6,    netpolicy::kPolicedSet,
+    netpolicy::kByDefaultSet,  netpolicy::kProxiedSet};
+
+// All that the kernel has been told of policies: keys as it lists them, and as nft(8) prints what
+// it can print, with the verdicts.
+std::vector<std::string> PolicyElements() {
+  std::vector<std::string> elements;
+  auto netlink = netpolicy::OpenNetlink(NETLINK_NETFILTER);
+  EXPECT_TRUE(netlink);
+  const std::string table = netpolicy::TableName(kLabInstance);
+  for (const char* map : kAddressMaps) {
+    const Status listed = netpolicy::ListElements(
+        netlink->get(), table, map, [&](const netpolicy::ListedElement& element) {
+          elements.push_back(map + std::string(element.key.begin(), element.key.end()));
+        });
+    EXPECT_TRUE(listed) << listed.error().message();
+  }
+  std::sort(elements.begin(), elements.end());
+  for (const char* map : {netpolicy::kAddressRangeMap4, netpolicy::kAddressRangeMap6}) {
+    elements.push_back(Nft("list map inet " + table + " " + map));
+  }
+  return elements;
+}
+
+// Few addresses, so that ranges touch, nest and come back.
+std::string RandomPolicy(std::mt19937& random) {
+  std::string rules;
+  for (unsigned i = random() % 8; i-- > 0;) {
+    const unsigned bits = 26 + static_cast<unsigned>(random() % 7);
+    const auto low = static_cast<unsigned>(random() % 64) & ~0u << (32 - bits);
+    const std::string target =
+        random() % 3 == 0 ? "2001:db8::" + std::to_string(low / 16) + "0123456789abcdef"[low % 16] +
+                                "/" + std::to_string(bits + 96)
+                          : "203.0.113." + std::to_string(low) + "/" + std::to_string(bits);
+    rules += R"({"action":")" + std::string(random() % 2 == 0 ? "allow" : "deny") +
+             R"(","target":")" + target + "\"";
+    if (random() % 3 == 0) rules += R"(,"ports":[22,)" + std::to_string(80 + random() % 3) + "]";
+    rules += "},";
+  }
+  if (random() % 3 == 0) rules += R"({"action":"allow","target":"example.com"},)";
+  if (!rules.empty()) rules.pop_back();
+  return R"({"defaultAction":")" + std::string(random() % 2 == 0 ? "allow" : "deny") +
+         R"(","egress":[)" + rules + "]}";
+}
+
+TEST(NetPolicy, ChangesComeToTheSameAsAFreshStart) {
+  RunInOwnNetns([] {
+    World world(Asks("{}"));
+    std::mt19937 random(5);  // NOLINT(cert-msc51-cpp): the same policies each time
+    for (int round = 0; round < 120; ++round) {
+      const std::string json = RandomPolicy(random);
+      world.Set(json);
+      const std::vector<std::string> changed = PolicyElements();
+      if (round % 2 == 0) continue;  // from one to the next, and from nothing
+      world.Set("{}");
+      world.Set(json);
+      ASSERT_EQ(changed, PolicyElements()) << json;
+    }
   });
 }
 
@@ -250,7 +326,7 @@ TEST(NetPolicy, LiveSlotsKeepTheirsOverARestart) {
     ASSERT_TRUE(world.lab.network().Recover({{1, request}, {2, Asks("{}")}}));
     EXPECT_EQ(world.Try(address), Reach::kConnected);
     EXPECT_EQ(world.Try(address, kPort, denied.get()), Reach::kRefused);
-    ASSERT_TRUE(world.lab.network().SetPolicy(1, PolicyOf("{}")));
+    ASSERT_TRUE(SetPolicy(world.lab.network(), 1, PolicyOf("{}")));
     EXPECT_EQ(world.Try(address), Reach::kRefused);
   });
 }

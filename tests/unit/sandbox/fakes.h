@@ -254,14 +254,19 @@ class FakeNetwork final : public netpolicy::Network {
     if (request_error) return Fail(*request_error);
     return {};
   }
-  Status SetPolicy(uint32_t slot, netpolicy::Policy policy) override {
+  Result<std::shared_ptr<const netpolicy::Egress>> MakeReady(
+      netpolicy::SharedPolicy policy) const override {
+    if (request_error) return Fail(*request_error);
+    return netpolicy::Egress::Make(std::move(policy), {}, {});
+  }
+  Status SetPolicy(uint32_t slot, std::shared_ptr<const netpolicy::Egress> egress) override {
     if (claim_error) return Fail(*claim_error);
-    claimed[slot].policy = std::move(policy);
+    claimed[slot].policy = egress->policy();
     return {};
   }
-  const std::optional<netpolicy::Policy>* PolicyOf(uint32_t slot) const override {
+  netpolicy::SharedPolicy PolicyOf(uint32_t slot) const override {
     const auto found = claimed.find(slot);
-    return found == claimed.end() ? nullptr : &found->second.policy;
+    return found == claimed.end() ? nullptr : found->second.policy;
   }
   std::vector<netpolicy::LearnedName> LearnedBy(uint32_t) const override { return {}; }
   std::vector<netpolicy::Denial> DenialsOf(uint32_t) const override { return {}; }
