@@ -322,7 +322,7 @@ class Certificates:
             # The name of the handshake, and whether anybody came this far.
             handler = type('TlsWeb', (Web,), {'tls': True,
                                               'server_name': getattr(secure, 'server_name', None)})
-            handler(secure, peer.getpeername(), None)
+            handler(secure, secure.getpeername(), None)
 
 
 def serve_http(peer):

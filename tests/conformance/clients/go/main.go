@@ -235,7 +235,7 @@ func fetch(endpoint *sdk.Endpoint) string {
 	return line
 }
 
-func rest() {
+func endpointsAndVolumes() {
 	test("endpoint/direct", func() {
 		must(box.RunCommand(ctx, "httpd -p 8000 -h /srv", nil))
 		equal(fetch(must(box.GetEndpoint(ctx, 8000))), "GET /cgi-bin/show")
@@ -257,6 +257,9 @@ func rest() {
 			equal(text, step[1])
 		}
 	})
+}
+
+func management() {
 	manager := sdk.NewSandboxManager(config)
 	test("manager/list_get_renew_kill", func() {
 		listed := must(manager.ListSandboxInfos(ctx, sdk.ListOptions{
@@ -292,5 +295,7 @@ func main() {
 	life()
 	commands()
 	files()
-	rest()
+	endpointsAndVolumes()
+	network()
+	management()
 }
