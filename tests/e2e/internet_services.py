@@ -288,7 +288,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         if self.command != 'HEAD':
             self.wfile.write(data)
 
-    do_GET = do_POST = do_PUT = do_HEAD = do_OPTIONS = _answer
+    do_GET = do_POST = do_PUT = do_HEAD = do_OPTIONS = do_CONNECT = _answer
 
 
 class Certificates:
