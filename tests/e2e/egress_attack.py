@@ -91,12 +91,31 @@ def _transport(source, destination, protocol, segment, at):
     return segment[:at] + struct.pack('>H', checksum(pseudo + segment)) + segment[at + 2:]
 
 
-def udp_segment(source, destination, port, payload, own_port=40000):
+def udp_segment(source, destination, port, payload, own_port=40000, protocol=17):
     segment = struct.pack('>4H', own_port, port, 8 + len(payload), 0) + payload
-    return _transport(source, destination, 17, segment, 6)
+    return _transport(source, destination, protocol, segment, 6)
 
 
 def tcp_segment(source, destination, port, payload=b'', flags=0x18, own_port=40000):
     segment = struct.pack('>HHIIBBHHH', own_port, port, 1000, 2000, 0x50, flags, 65535, 0,
                           0) + payload
     return _transport(source, destination, 6, segment, 16)
+
+
+def icmp_message(source, destination, kind, payload):
+    message = bytes([kind, 0, 0, 0]) + payload
+    if ':' in source:
+        return _transport(source, destination, 58, message, 2)
+    return message[:2] + struct.pack('>H', checksum(message)) + message[4:]
+
+
+def sctp_init(port, mark, own_port=40000):
+    """RFC 9260 sections 3.1 and 3.3.2; four bytes `mark` are its tag and its first number."""
+    chunk = struct.pack('>BBH4sIHH4s', 1, 0, 20, mark, 65536, 1, 1, mark)
+    packet = struct.pack('>HHII', own_port, port, 0, 0) + chunk
+    crc = 0xffffffff  # CRC32c, reflected
+    for byte in packet:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return packet[:8] + struct.pack('<I', ~crc & 0xffffffff) + chunk

@@ -1,15 +1,16 @@
 """Attacks with packets, played as root of the sandbox and, where that is not allowed to make them,
 with all capabilities in its network namespace: G7 G8 G16."""
-import struct
+import pathlib
 import subprocess
 import unittest
 
 import atoll
 from atoll import SLOWNESS, until
 from egress import V4, V6, policy, rule
-from egress_attack import (AttackTest, checksum, ip_packet, packed, tcp_segment, udp_segment)
+from egress_attack import (AttackTest, icmp_message, ip_packet, packed, sctp_init, tcp_segment,
+                           udp_segment)
 
-TCP, UDP = 6, 17
+TCP, UDP, SCTP, UDP_LITE = 6, 17, 132, 136
 # Nothing of them is offered: IP in IP, IPv6 in IPv4, GRE, ESP, AH, OSPF, SCTP, UDP-Lite, DCCP, the
 # last and the experimental ones.
 PROTOCOLS = (4, 33, 41, 47, 50, 51, 89, 132, 136, 253, 255)
@@ -67,23 +68,35 @@ class Protocols(PacketTest):
 
     def test_other_protocols(self):
         def attack(box, net):
+            own, icmp = box.own_address(net), 1 if net is V4 else 58
             box.lookup('good.example', net)
             for address in (net.at(10), net.at(66), net.at(1)):
                 for protocol in PROTOCOLS:
                     self.send_packet(box, net, address, protocol, b'\x61\x6c\x1e\x61evil' * 4)
-            for kind in (5, 13, 17, 10, 9) if net is V4 else (133, 134, 136, 137, 139, 140, 200):
-                message = bytes([kind, 0, 0, 0]) + b'evil' * 3
-                if net is V4:
-                    message = message[:2] + struct.pack('>H', checksum(message)) + message[4:]
-                self.send_packet(box, net, net.at(1), 1 if net is V4 else 58, message)
+                # Connection tracking knows SCTP and UDP-Lite, and calls invalid what is not whole;
+                # Linux reads the checksum of UDP-Lite as if it were UDP's.
+                self.send_packet(box, net, address, SCTP, sctp_init(7777, b'evil'))
+                for claimed in (UDP, UDP_LITE):
+                    self.send_packet(box, net, address, UDP_LITE, udp_segment(
+                        own, address, 7777, b'evil', protocol=claimed))
+                for kind in (5, 13, 17, 10, 9) if net is V4 else (133, 134, 136, 137, 139, 140, 200):
+                    self.send_packet(box, net, address, icmp,
+                                     icmp_message(own, address, kind, b'evil' * 5))
+            # An echo goes where everything goes, and nowhere else.
+            echo = 8 if net is V4 else 128
+            self.send_packet(box, net, net.at(66), icmp, icmp_message(own, net.at(66), echo,
+                                                                      b'\0\1\0\1evil'))
+            self.send_packet(box, net, net.at(1), icmp, icmp_message(own, net.at(1), echo,
+                                                                     b'\0\1\0\1fine'))
             # By hand, and well: else silence means nothing.
             for address, mark in ((net.at(1), b'well'), (net.at(10), b'learned')):
-                segment = udp_segment(box.own_address(net), address, 9, mark)
+                segment = udp_segment(own, address, 9, mark)
                 self.assertEqual(self.send_packet(box, net, address, UDP, segment).word, 'ok')
                 self.internet.await_packets(destination=address, payload=mark.hex())
+            self.assertEqual({(packet['protocol'], packet['payload'][:2]) for packet in
+                              self.internet.packets() if packet['protocol'] not in (TCP, UDP)},
+                             {(icmp, f'{echo:02x}')})
             self.assert_only_marked(box, net, net.at(1))
-            self.assertEqual({packet['protocol'] for packet in self.internet.packets()} - {TCP, UDP},
-                             set())
 
         self.each_cell('G7', self.GIVEN, attack)
 
@@ -117,33 +130,46 @@ class Protocols(PacketTest):
                 # The port is in the second one; and one that writes over it.
                 self.send_packet(box, net, target, UDP, whole[:8], more=True, identity=3)
                 self.send_packet(box, net, target, UDP, whole[8:], offset=8, identity=3)
-            fine = udp_segment(own, address, 7000, filler + b'evil')
+            fine = udp_segment(own, address, 7000, b'f' * len(filler) + b'ffff')
             evil = udp_segment(own, address, 7001, filler + b'evil')
             self.send_packet(box, net, address, UDP, fine[:offset], more=True, identity=4)
             self.send_packet(box, net, address, UDP, evil[:offset], more=True, identity=4)
+            self.send_packet(box, net, address, UDP, fine[offset:], offset=offset, identity=4)
             self.send_packet(box, net, address, UDP, evil[offset:], offset=offset, identity=4)
             # A datagram in fragments to where it may go.
             outcome = box.udp(address, 7000, b'y' * 4000, want=4000)
             self.assertEqual((outcome.word, len(outcome.data)), ('ok', 4000))
+            # Later fragments have no port; none has come without the first, or over it.
+            arrived = self.internet.packets(destination=address)
+            for packet in arrived:
+                payload = bytes.fromhex(packet['payload'])
+                self.assertEqual(payload.strip(b'y' if b'y' in payload else b'f'), b'', packet)
+            self.assertEqual({packet['port'] for packet in arrived} - {0}, {7000})
             self.assert_nothing_reached(destination=denied)
-            ports = {packet['port'] for packet in self.internet.packets(destination=address)}
-            self.assertEqual(ports - {0}, {7000})  # 0: later fragments
 
         self.each_cell('G7', lambda net: policy(rule(net.at(17), ports=[7000], protocol='udp')),
                        attack)
 
     def test_source_routes(self):
-        """IPv4 options that name another way, through the gateway or through what is allowed."""
+        """IPv4 options that name another way, through the gateway or through what is allowed; on a
+        host that follows them."""
         def attack(box, net):
-            for hop in (box.gateway(), V4.at(1)):
+            switches = list(pathlib.Path('/proc/sys/net/ipv4/conf').glob('*/accept_source_route'))
+            self.assertGreater(len(switches), 3)
+            for switch in switches:
+                switch.write_text('1', encoding='ascii')
+            for hop in (box.gateway(), V4.host, V4.at(1)):
                 for kind in (0x83, 0x89):  # loose, strict
                     options = bytes([kind, 11, 4]) + packed(hop) + packed(V4.at(66)) + b'\0'
-                    outcome = box.forge('udp', V4.at(66), 9, send=b'evil', options=options,
-                                        wait=200 * SLOWNESS)
-                    self.assertNotEqual(outcome.word, 'ok')
+                    for send in (box.play, box.forge):
+                        outcome = send('udp', V4.at(66), 9, send=b'evil', options=options,
+                                       wait=200 * SLOWNESS)
+                        self.assertNotEqual(outcome.word, 'ok')
+            # Sent on as it was, to one who may follow it; so it is no packet that cannot pass.
+            self.internet.await_packets(destination=V4.at(1), payload=b'evil'.hex())
             self.assert_only(box, net, V4.at(1), V4.at(66))
 
-        self.each_cell('G7', policy(V4.at(1)), attack, families=(V4,))
+        self.each_cell('G7', policy('!' + V4.at(66), default='allow'), attack, families=(V4,))
 
     def test_simultaneous_open(self):
         """Somebody outside opens a connection at the same moment, straight to the sandbox."""

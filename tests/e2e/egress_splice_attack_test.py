@@ -248,6 +248,8 @@ class PlainHttp(SpliceTest):
 
 class ForeignProxy(SpliceTest):
     """G10: the proxy knows its clients by the link that they come from."""
+    # Everywhere, so that nothing but the rules keeps sandboxes from the API.
+    settings = {'server_host': '::'}
 
     @staticmethod
     def listeners():
@@ -273,10 +275,13 @@ class ForeignProxy(SpliceTest):
                                f'X-Real-IP: {box.own_address(net)}\r\n'):
                     answer = thief.http(net.at(SHARED), '', send=request(name, more=header))
                     self.assert_http_refused(answer, header)
-                # What the other's address would be allowed; the link is not its own.
+                # What the other's address would be allowed; the link is not its own. An answer
+                # would go to the other, and that one would reset a connection it knows nothing of.
+                before = box.network()['counters']['packetsOut']
                 outcome = thief.forge('tcp', net.at(SHARED), 80, from_=box.own_address(net),
                                       send=request(name), wait=300 * SLOWNESS)
                 self.assertNotEqual(outcome.word, 'ok', outcome)
+                self.assertEqual(box.network()['counters']['packetsOut'], before)
                 self.assertEqual(self.internet.requests(), [])
                 self.assert_works(box, net)
 

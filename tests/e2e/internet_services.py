@@ -77,8 +77,8 @@ def packet_entry(data):
         if protocol == 44:
             protocol, fragment = data[40], struct.unpack_from('>H', data, 42)[0]
             size, offset, more = 48, fragment >> 3, bool(fragment & 1)
-        if protocol in (0, 58) and (protocol == 0 or data[40] in range(130, 138)):
-            return None  # multicast listeners, neighbours
+        if protocol in (0, 58) and (data[24] == 0xff or data[7] == 255):
+            return None  # multicast listeners, neighbours; what was routed here has fewer hops left
     payload, ports = data[size:], (0, 0)
     if protocol in (6, 17, 132) and offset == 0 and len(payload) >= 4:
         ports = struct.unpack_from('>HH', payload)
@@ -288,7 +288,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         if self.command != 'HEAD':
             self.wfile.write(data)
 
-    do_GET = do_POST = do_PUT = do_HEAD = do_OPTIONS = _answer
+    do_GET = do_POST = do_PUT = do_HEAD = do_OPTIONS = do_CONNECT = _answer
 
 
 class Certificates:

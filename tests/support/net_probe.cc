@@ -184,9 +184,14 @@ int Prepare(int fd, const Action& action, const std::string& peer) {
   const std::string any = IsIpv6(peer) ? "::" : "0.0.0.0";
   const socklen_t size = Parse(from == action.options.end() ? any : from->second, port, &own);
   if (from != action.options.end()) {
-    // Also an address that this namespace does not have, where that is allowed.
-    ::setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
-    ::setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof one);
+    // Also an address that this namespace does not have, where that is allowed. IPv4 finds no route
+    // from such a one unless the socket is transparent.
+    for (const int option : {IP_FREEBIND, IP_TRANSPARENT}) {
+      ::setsockopt(fd, IPPROTO_IP, option, &one, sizeof one);
+    }
+    for (const int option : {IPV6_FREEBIND, IPV6_TRANSPARENT}) {
+      ::setsockopt(fd, IPPROTO_IPV6, option, &one, sizeof one);
+    }
   }
   return ::bind(fd, &own.any, size) == 0 ? 0 : errno;
 }
