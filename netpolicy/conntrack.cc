@@ -1,10 +1,10 @@
 #include "netpolicy/conntrack.h"
 
-#include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -28,28 +28,48 @@ void Begin(NetlinkBatch& batch, uint16_t type, uint16_t flags, uint8_t family, c
   batch.Header(header);
 }
 
-// The flow that a CTA_TUPLE_ORIG describes, if a slot began it.
-std::optional<Flow> ParseTuple(uint32_t instance, std::span<const uint8_t> tuple) {
-  Flow flow;
-  for (const Attribute& part : Attributes(tuple)) {
+// One direction of a flow.
+struct Tuple {
+  std::span<const uint8_t> source, destination;  // borrowed
+  uint8_t protocol = 0;
+  uint16_t port = 0;  // of the destination
+};
+
+Tuple ParseTuple(std::span<const uint8_t> bytes) {
+  Tuple tuple;
+  for (const Attribute& part : Attributes(bytes)) {
     for (const Attribute& field : Attributes(part.bytes)) {
       if (part.type == CTA_TUPLE_IP) {
-        if (field.type == CTA_IP_V4_SRC || field.type == CTA_IP_V6_SRC) {
-          flow.slot = SlotOfAddress(instance, field.bytes).value_or(0);
-        }
-        const bool whole = field.bytes.size() == (field.type == CTA_IP_V6_DST ? 16U : 4U);
-        if ((field.type == CTA_IP_V4_DST || field.type == CTA_IP_V6_DST) && whole) {
-          flow.destination = IpAddress::FromBytes(field.bytes);
+        if (field.type == CTA_IP_V4_SRC || field.type == CTA_IP_V6_SRC) tuple.source = field.bytes;
+        if (field.type == CTA_IP_V4_DST || field.type == CTA_IP_V6_DST) {
+          tuple.destination = field.bytes;
         }
       }
       if (part.type != CTA_TUPLE_PROTO || field.bytes.empty()) continue;
-      if (field.type == CTA_PROTO_NUM) flow.protocol = field.bytes[0];
+      if (field.type == CTA_PROTO_NUM) tuple.protocol = field.bytes[0];
       if (field.type == CTA_PROTO_DST_PORT && field.bytes.size() == 2) {
-        flow.port = static_cast<uint16_t>(field.bytes[0] << 8 | field.bytes[1]);
+        tuple.port = static_cast<uint16_t>(field.bytes[0] << 8 | field.bytes[1]);
       }
     }
   }
-  if (flow.slot == 0) return std::nullopt;
+  return tuple;
+}
+
+bool IsGateway(uint32_t instance, std::span<const uint8_t> address) {
+  return std::ranges::equal(address, GatewayIpv4(instance)) ||
+         std::ranges::equal(address, GatewayIpv6(instance));
+}
+
+// If a slot began it.
+std::optional<Flow> FlowOf(uint32_t instance, const Tuple& original, const Tuple& reply) {
+  const auto slot = SlotOfAddress(instance, original.source);
+  if (!slot) return std::nullopt;
+  Flow flow{.slot = *slot, .destination = {}, .protocol = original.protocol, .port = original.port};
+  const size_t size = original.destination.size();
+  if (size == 4 || size == 16) flow.destination = IpAddress::FromBytes(original.destination);
+  // Whoever answers for another address. Tables of others translate too: what they make of a
+  // destination says nothing about our policy.
+  flow.to_gateway = IsGateway(instance, reply.source) && !IsGateway(instance, original.destination);
   return flow;
 }
 
@@ -65,18 +85,14 @@ Result<size_t> CutFlows(int nfnetlink, uint32_t instance,
   ATOLL_TRY(Dump(nfnetlink, dump, [&](const nlmsghdr* message) {
     nfgenmsg header;
     std::memcpy(&header, NLMSG_DATA(message), sizeof header);
-    std::optional<Flow> flow;
-    std::span<const uint8_t> tuple;
-    uint32_t status = 0;
+    std::span<const uint8_t> original, reply;
     for (const Attribute& attribute : Attributes(message, sizeof header)) {
-      if (attribute.type == CTA_STATUS) status = attribute.Be32();
-      if (attribute.type != CTA_TUPLE_ORIG) continue;
-      tuple = attribute.bytes;
-      flow = ParseTuple(instance, tuple);
+      if (attribute.type == CTA_TUPLE_ORIG) original = attribute.bytes;
+      if (attribute.type == CTA_TUPLE_REPLY) reply = attribute.bytes;
     }
-    if (!flow) return;
-    flow->translated = (status & IPS_DST_NAT) != 0;
-    if (cut(*flow)) doomed.push_back({header.nfgen_family, {tuple.begin(), tuple.end()}});
+    const auto flow = FlowOf(instance, ParseTuple(original), ParseTuple(reply));
+    if (!flow || !cut(*flow)) return;
+    doomed.push_back({header.nfgen_family, {original.begin(), original.end()}});
   }));
   for (const Doomed& flow : doomed) {
     NetlinkBatch remove;

@@ -20,7 +20,7 @@ struct Flow {
   IpAddress destination;
   uint8_t protocol = 0;     // IPPROTO_…
   uint16_t port = 0;        // 0: the protocol has none
-  bool translated = false;  // went to our name server or proxy instead
+  bool to_gateway = false;  // was sent to our name server or proxy instead
 };
 
 // Deletes every flow that a slot of the instance began and that `cut` says; returns how many there

@@ -18,11 +18,6 @@ constexpr uint64_t kMostBytesPerSecond = uint64_t{100} << 30;
 // Netlink's buffer holds twice as much.
 constexpr size_t kBatchBytes = 4 << 20;
 
-// "Such an element is not there": fine when it was to be removed.
-bool IsAbsent(const Status& status) {
-  return !status && status.error().error_number() == ENOENT;
-}
-
 std::string ProtocolName(uint8_t protocol) {
   switch (protocol) {
     case IPPROTO_TCP:
@@ -37,6 +32,29 @@ std::string ProtocolName(uint8_t protocol) {
     default:
       return std::to_string(protocol);
   }
+}
+
+// Name server and proxy see to theirs; siblings are no matter of policy.
+bool IsOthersMatter(const Flow& flow) {
+  return flow.to_gateway || AnyContains(NeverReachable(), flow.destination);
+}
+
+PortKey PortOf(const Flow& flow) {
+  PortKey port{Transport::kAny, flow.port};
+  if (flow.protocol == IPPROTO_TCP) port.transport = Transport::kTcp;
+  if (flow.protocol == IPPROTO_UDP) port.transport = Transport::kUdp;
+  return port;
+}
+
+// Whether the flow has to end for what is said of its address; nothing if nothing is.
+std::optional<bool> EndsByAddress(const Egress* egress, const std::vector<IpPrefix>& guarded,
+                                  const Flow& flow, PortKey port) {
+  const bool is_guarded = AnyContains(guarded, flow.destination);
+  if (const auto said = egress ? egress->JudgeAddress(flow.destination, port) : std::nullopt) {
+    return *said == RangeAction::kDeny || (*said == RangeAction::kAllow && is_guarded);
+  }
+  if (is_guarded) return true;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -126,12 +144,32 @@ Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress
   ForgetLearned(number, stale);
   for (const LearnedKey& key : stale) slot.learned.Remove(key);
 
-  NftTransaction transaction(TableName(config_.instance));
-  ChangePolicyElements(transaction, config_.instance, number, slot.egress.get(), egress.get());
-  if (!transaction.empty()) ATOLL_TRY(Commit(transaction));
+  ATOLL_TRY(ChangeElements(number, slot, egress.get(), false));
   slot.policy = egress->policy();
   slot.egress = std::move(egress);
   return {};
+}
+
+// From the slot's elements to those of another policy. `leaves`: its membership goes too.
+Status Enforcer::ChangeElements(uint32_t number, const Slot& slot, const Egress* after,
+                                bool leaves) {
+  const uint32_t instance = config_.instance;
+  const bool is_member = leaves && slot.network_number != 0;
+  const auto commit = [&](bool restore) {
+    NftTransaction transaction(TableName(instance));
+    if (restore) {
+      ChangePolicyElements(transaction, instance, number, nullptr, slot.egress.get());
+      if (is_member) AddMember(transaction, instance, number, slot.network_number);
+    }
+    ChangePolicyElements(transaction, instance, number, slot.egress.get(), after);
+    if (is_member) DeleteMember(transaction, instance, number, slot.network_number);
+    return transaction.empty() ? Status() : Commit(transaction);
+  };
+  Status done = commit(false);
+  // Somebody has taken an element away, which fails the deletion of all others: then they are all
+  // put there first, within the same transaction.
+  if (!done && done.error().error_number() == ENOENT) done = commit(true);
+  return done;
 }
 
 void Enforcer::ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys) {
@@ -154,20 +192,14 @@ Status Enforcer::Release(uint32_t number) {
   std::vector<LearnedKey> keys;
   for (const auto& [key, entry] : slot.learned.entries()) keys.push_back(key);
   ForgetLearned(number, keys);
-  NftTransaction transaction(TableName(config_.instance));
-  ChangePolicyElements(transaction, config_.instance, number, slot.egress.get(), nullptr);
-  if (slot.network_number != 0) {
-    DeleteMember(transaction, config_.instance, number, slot.network_number);
-  }
-  Status done;
-  if (!transaction.empty()) done = Commit(transaction);
+  Status done = ChangeElements(number, slot, nullptr, true);
   if (!slot.network.empty()) {
     if (!slot.hostname.empty()) networks_.Leave(slot.network, slot.hostname, number);
     networks_.Leave(slot.network, slot.sandbox, number);
   }
   slot.network.clear();
-  // Otherwise what is left is remembered, for another attempt.
-  if (!done && !IsAbsent(done)) return done;
+  // What is left is remembered, for another attempt.
+  if (!done) return done;
   slots_.erase(found);
   return {};
 }
@@ -267,24 +299,26 @@ std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   if (found == slots_.end() || !found->second.egress) return [](const Flow&) { return false; };
   std::set<LearnedKey> learned;
   for (const auto& [key, entry] : found->second.learned.entries()) learned.insert(key);
-  return [egress = found->second.egress, learned = std::move(learned), guarded = config_.guarded,
-          siblings = NeverReachable()](const Flow& flow) {
-    // Name server and proxy see to theirs; siblings are no matter of policy.
-    if (flow.translated || AnyContains(siblings, flow.destination)) return false;
-    PortKey port{Transport::kAny, flow.port};
-    if (flow.protocol == IPPROTO_TCP) port.transport = Transport::kTcp;
-    if (flow.protocol == IPPROTO_UDP) port.transport = Transport::kUdp;
-    const bool is_guarded = AnyContains(guarded, flow.destination);
-    if (const auto said = egress->JudgeAddress(flow.destination, port)) {
-      return *said == RangeAction::kDeny || (*said == RangeAction::kAllow && is_guarded);
-    }
-    if (is_guarded) return true;
+  return [egress = found->second.egress, learned = std::move(learned),
+          guarded = config_.guarded](const Flow& flow) {
+    if (IsOthersMatter(flow)) return false;
+    const PortKey port = PortOf(flow);
+    if (const auto ends = EndsByAddress(egress.get(), guarded, flow, port)) return *ends;
     if (learned.contains({flow.destination, port})) return false;
     if (flow.port == kDnsOverTls) return true;
     if (egress->has_names() && (flow.port == 80 || flow.port == 443)) return true;
     if (learned.contains({flow.destination, PortKey{port.transport, 0}})) return false;
     if (learned.contains({flow.destination, std::nullopt})) return false;
     return egress->default_action() == Action::kDeny;
+  };
+}
+
+std::function<bool(const Flow&)> Enforcer::JudgeOfOldFlows(uint32_t number) const {
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return [](const Flow&) { return false; };
+  return [egress = found->second.egress, guarded = config_.guarded](const Flow& flow) {
+    return !IsOthersMatter(flow) &&
+           EndsByAddress(egress.get(), guarded, flow, PortOf(flow)).value_or(false);
   };
 }
 

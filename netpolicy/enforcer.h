@@ -67,6 +67,9 @@ class Enforcer final : public DnsGate {
   // May be used on another thread, when the policy may have changed again: true for a flow of the
   // slot that its present policy would not let begin.
   std::function<bool(const Flow&)> JudgeOfFlows(uint32_t slot) const;
+  // The same after a restart, with what the operator's configuration may have changed: what names
+  // have led to is not known any more, so only what rules deny and what is guarded.
+  std::function<bool(const Flow&)> JudgeOfOldFlows(uint32_t slot) const;
 
   // For the proxy.
   std::shared_ptr<const Egress> EgressOf(std::string_view source) const;
@@ -113,6 +116,7 @@ class Enforcer final : public DnsGate {
   bool TellKernel(uint32_t number, Slot& slot, std::string_view name,
                   const std::vector<LearnedKey>& keys, uint32_t ttl_seconds);
   void ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys);
+  Status ChangeElements(uint32_t number, const Slot& slot, const Egress* after, bool leaves);
   Status AdoptLearned();
 
   const Config config_;

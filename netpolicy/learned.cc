@@ -1,6 +1,5 @@
 #include "netpolicy/learned.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace atl::netpolicy {
@@ -13,14 +12,18 @@ bool Learned::IsDue(const LearnedKey& key, int64_t needed_us) const {
 std::optional<LearnedKey> Learned::Add(const LearnedKey& key, Entry entry) {
   std::optional<LearnedKey> gone;
   if (entries_.size() >= kMost && !entries_.contains(key)) {
-    const auto first = std::min_element(
-        entries_.begin(), entries_.end(),
-        [](const auto& a, const auto& b) { return a.second.expires_us < b.second.expires_us; });
-    gone = first->first;
-    entries_.erase(first);
+    gone = by_expiry_.begin()->second;
+    Remove(*gone);
   }
-  entries_.insert_or_assign(key, std::move(entry));
+  Remove(key);
+  by_expiry_.emplace(entry.expires_us, key);
+  entries_.emplace(key, std::move(entry));
   return gone;
+}
+
+void Learned::Remove(const LearnedKey& key) {
+  const auto entry = entries_.extract(key);
+  if (!entry.empty()) by_expiry_.erase({entry.mapped().expires_us, key});
 }
 
 std::string Learned::NameOf(const IpAddress& address) const {

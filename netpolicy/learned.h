@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "netpolicy/policy_sets.h"
@@ -29,7 +31,7 @@ class Learned {
   bool IsDue(const LearnedKey& key, int64_t needed_us) const;
   // What the kernel has been told. The key that had to go for it, if there was no room.
   std::optional<LearnedKey> Add(const LearnedKey& key, Entry entry);
-  void Remove(const LearnedKey& key) { entries_.erase(key); }
+  void Remove(const LearnedKey& key);
 
   // By those that have expired too: of flows that outlive what let them through.
   bool Has(const LearnedKey& key) const { return entries_.contains(key); }
@@ -40,6 +42,7 @@ class Learned {
 
  private:
   Entries entries_;
+  std::set<std::pair<int64_t, LearnedKey>> by_expiry_;
 };
 
 }  // namespace atl::netpolicy

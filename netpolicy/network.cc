@@ -94,7 +94,7 @@ class HostNetwork final : public Network {
   Status SetElements(uint32_t slot, void (*change)(NftTransaction&, uint32_t, uint32_t));
   Status CutFlowsNow();
   void CutFlowsLater();
-  void JudgeFlows(uint32_t slot);
+  Status JudgeFlows(uint32_t slot);
   std::string SourceOfSlot(uint32_t slot) const;
   void SweepFlows();
   Status RemoveLinks(const std::vector<uint32_t>& slots);
@@ -263,8 +263,11 @@ Status HostNetwork::Start(Loop& loop) {
 }
 
 Status HostNetwork::CutFlowsNow() {
-  ATOLL_TRY(CutFlows(netfilter_.get(), instance_,
-                     [this](const Flow& flow) { return uncut_.contains(flow.slot); }));
+  const auto judges = std::exchange(unjudged_, {});
+  ATOLL_TRY(CutFlows(netfilter_.get(), instance_, [&](const Flow& flow) {
+    const auto judge = judges.find(flow.slot);
+    return uncut_.contains(flow.slot) || (judge != judges.end() && judge->second(flow));
+  }));
   uncut_.clear();
   return {};
 }
@@ -277,12 +280,14 @@ void HostNetwork::CutFlowsLater() {
   });
 }
 
-void HostNetwork::JudgeFlows(uint32_t slot) {
+Status HostNetwork::JudgeFlows(uint32_t slot) {
   unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
-  if (!loop_ || sweeping_) return;  // whoever sweeps looks again when it is done
+  if (!loop_) return CutFlowsNow();
+  if (sweeping_) return {};  // whoever sweeps looks again when it is done
   loop_->Cancel(sweep_timer_);
   sweep_timer_ = 0;
   SweepFlows();
+  return {};
 }
 
 void HostNetwork::SweepFlows() {
@@ -373,8 +378,7 @@ Result<std::shared_ptr<const Egress>> HostNetwork::MakeReady(SharedPolicy policy
 Status HostNetwork::SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) {
   ATOLL_TRY(enforcer_->SetPolicy(slot, std::move(egress)));
   proxy_->Rejudge(SourceOfSlot(slot));
-  JudgeFlows(slot);
-  return {};
+  return JudgeFlows(slot);
 }
 
 SharedPolicy HostNetwork::PolicyOf(uint32_t slot) const {
@@ -446,6 +450,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
   for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {
     if (!slots.contains(slot)) uncut_.insert(slot);
   }
+  for (const uint32_t slot : slots) unjudged_[slot] = enforcer_->JudgeOfOldFlows(slot);
   return CutFlowsNow();
 }
 

@@ -51,9 +51,15 @@ std::string WrongWithName(std::string_view name) {
 
 }  // namespace
 
+std::string Shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return std::string(text.substr(0, most)) + "…";
+}
+
 Result<PolicyTarget> ParsePolicyTarget(std::string_view text) {
   const auto wrong = [&](const std::string& what) {
-    return Fail(Code::kInvalidArgument, "'" + std::string(text.substr(0, 80)) + "' " + what);
+    return Fail(Code::kInvalidArgument, "'" + Shortened(text, 80) + "' " + what);
   };
   PolicyTarget target;
   if (const auto prefix = ParseIpPrefix(text)) {

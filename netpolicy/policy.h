@@ -56,6 +56,9 @@ inline SharedPolicy Share(Policy policy) {
   return std::make_shared<const Policy>(std::move(policy));
 }
 
+// The beginning of a text that a client wrote, for an error: never a part of a character of UTF-8.
+std::string Shortened(std::string_view text, size_t most);
+
 // A host name (letters, digits, '-', '_'; labels of 1 to 63, 253 in all), "*." before one, an
 // address or a prefix. kInvalidArgument says what is wrong with it.
 Result<PolicyTarget> ParsePolicyTarget(std::string_view text);

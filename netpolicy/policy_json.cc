@@ -92,7 +92,7 @@ Result<PolicyRule> ParseRule(const json& value, const std::string& where) {
   if (!value.is_object()) return Fail(Wrong(where, "a rule is an object with action and target"));
   PolicyRule rule;
   for (const auto& [name, member] : value.items()) {
-    const std::string at = where + "." + name.substr(0, 40);
+    const std::string at = where + "." + Shortened(name, 40);
     if (name == "action") {
       ATOLL_ASSIGN(rule.action, ParseAction(member, at));
     } else if (name == "target") {
@@ -167,7 +167,7 @@ Result<Policy> ParsePolicy(std::string_view text) {
     } else if (name == "egress") {
       ATOLL_ASSIGN(policy.rules, ParseRules(member, name));
     } else {
-      return Fail(Wrong(name.substr(0, 40), "policies have defaultAction and egress"));
+      return Fail(Wrong(Shortened(name, 40), "policies have defaultAction and egress"));
     }
   }
   return policy;

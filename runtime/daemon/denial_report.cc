@@ -50,21 +50,21 @@ bool Deliver(const std::string& url, std::string body) {
 void DenialReport::Report(const std::string& sandbox, const netpolicy::Denial& denial) {
   Log(sandbox, denial);
   if (webhook_.empty()) return;
-  if (queue_.size() == kQueue) {
+  if (!queued_.Take(sandbox)) {
     if (dropped_++ == 0) {
       LogLine(LogLevel::kWarning, "the webhook for denials does not keep up; some are dropped")
           .Add("url", webhook_);
     }
     return;
   }
-  queue_.push_back(BodyOf(sandbox, denial));
+  queue_.push_back({sandbox, BodyOf(sandbox, denial)});
   if (!posting_) Post();
 }
 
 void DenialReport::Log(const std::string& sandbox, const netpolicy::Denial& denial) {
   const int64_t second = denial.time_ms / 1000;
-  if (std::exchange(second_, second) != second) lines_ = 0;
-  if (++lines_ > kLinesPerSecond) return;
+  if (std::exchange(second_, second) != second) lines_.Clear();
+  if (!lines_.Take(sandbox)) return;
   LogLine line(LogLevel::kInfo, "egress denied");
   line.Add("sandbox", sandbox).Add("reason", denial.reason).Add("protocol", denial.protocol);
   if (!denial.hostname.empty()) line.Add("hostname", denial.hostname);
@@ -76,7 +76,7 @@ void DenialReport::Post() {
   posting_ = true;
   auto delivered = std::make_shared<bool>(false);
   loop_.RunBlocking(
-      [delivered, url = webhook_, body = queue_.front()] { *delivered = Deliver(url, body); },
+      [delivered, url = webhook_, body = queue_.front().body] { *delivered = Deliver(url, body); },
       [this, alive = std::weak_ptr(alive_), delivered] {
         if (!alive.expired()) Posted(*delivered);
       });
@@ -93,6 +93,7 @@ void DenialReport::Posted(bool delivered) {
     LogLine(LogLevel::kWarning, "a denial could not be told to the webhook").Add("url", webhook_);
   }
   attempts_ = 0;
+  queued_.Give(queue_.front().sandbox);
   queue_.pop_front();
   dropped_ = 0;
   posting_ = false;

@@ -3,7 +3,9 @@
 //   {"hostname", "timestamp", "source": "opensandbox-egress", "sandboxId"} as upstream has it, and
 //   "address", "port", "protocol", "reason", "count"
 //
-// What cannot be delivered in four attempts is dropped, and so is what comes while 256 wait.
+// What cannot be delivered in four attempts is dropped, and so is what comes while 256 wait. Of the
+// queue and of the log's lines nobody takes more than an eighth of what is left: one sandbox that
+// is denied without end does not keep the others' denials from being told.
 //
 // Thread rule: on the loop; the POST is made by a pool thread, one at a time.
 #pragma once
@@ -14,6 +16,7 @@
 #include <string>
 
 #include "netpolicy/denials.h"
+#include "netpolicy/fair_share.h"
 #include "runtime/base/loop.h"
 
 namespace atl::daemon {
@@ -24,7 +27,7 @@ class DenialReport {
   static constexpr int kAttempts = 4;
   static constexpr int64_t kTimeoutUs = 5'000'000;
   // Log lines of all sandboxes together.
-  static constexpr int64_t kLinesPerSecond = 100;
+  static constexpr size_t kLinesPerSecond = 100;
 
   // `webhook`: a URL, or empty.
   DenialReport(Loop& loop, std::string webhook) : loop_(loop), webhook_(std::move(webhook)) {}
@@ -40,12 +43,17 @@ class DenialReport {
 
   Loop& loop_;
   const std::string webhook_;
-  std::deque<std::string> queue_;  // bodies; the first is under way
+  struct Waiting {
+    std::string sandbox;
+    std::string body;
+  };
+  std::deque<Waiting> queue_;  // the first is under way
+  netpolicy::FairShares queued_{kQueue};
   bool posting_ = false;
   int attempts_ = 0;
   uint64_t dropped_ = 0;
   int64_t second_ = 0;  // that `lines_` counts
-  int64_t lines_ = 0;
+  netpolicy::FairShares lines_{kLinesPerSecond};
   // Work of the pool may outlive us.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };

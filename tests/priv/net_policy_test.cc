@@ -118,6 +118,18 @@ TEST(NetPolicy, OnePolicyIsNoneOfAnother) {
   });
 }
 
+void ExpectNoPolicyElements() {
+  for (const char* set : {"policed", "by_default", "proxied", "addresses4", "addresses6", "ports4",
+                          "ports6", "address_ranges4", "address_ranges6", "port_ranges4",
+                          "port_ranges6", "learned4", "learned6", "denied"}) {
+    const char* const kind =
+        std::string(set).find_first_of("46") != std::string::npos && std::string(set)[0] != 'l'
+            ? "list map inet atoll7 "
+            : "list set inet atoll7 ";
+    EXPECT_EQ(Nft(std::string(kind) + set).find("elements"), std::string::npos) << set;
+  }
+}
+
 TEST(NetPolicy, ASlotLeavesNothingToTheNextOne) {
   ForBoth([](const std::string& address) {
     World world(Asks(R"({"egress":[{"action":"allow","target":")" + address +
@@ -125,43 +137,100 @@ TEST(NetPolicy, ASlotLeavesNothingToTheNextOne) {
     const std::string before = Nft("list table inet atoll7");
     EXPECT_NE(before.find("policed"), std::string::npos);
     ASSERT_TRUE(world.lab.network().DetachSlot(1));
-    for (const char* set : {"policed", "by_default", "proxied", "addresses4", "addresses6",
-                            "ports4", "ports6", "address_ranges4", "address_ranges6",
-                            "port_ranges4", "port_ranges6", "learned4", "learned6", "denied"}) {
-      const char* const kind =
-          std::string(set).find_first_of("46") != std::string::npos && std::string(set)[0] != 'l'
-              ? "list map inet atoll7 "
-              : "list set inet atoll7 ";
-      EXPECT_EQ(Nft(std::string(kind) + set).find("elements"), std::string::npos) << set;
-    }
+    ExpectNoPolicyElements();
   });
 }
+
+// An element that is not there fails the deletion of all others.
+TEST(NetPolicy, ASlotLeavesNothingWhenSomebodyHasMeddled) {
+  ForBoth([](const std::string& address) {
+    const std::string policy = R"({"egress":[{"action":"allow","target":")" + address +
+                               R"("},{"action":"allow","target":"198.51.100.0/24"}]})";
+    World world(Asks(policy));
+    Nft("flush set inet atoll7 policed; flush map inet atoll7 address_ranges4");
+    world.Set(R"({"egress":[{"action":"allow","target":"198.51.100.0/25"}]})");
+    EXPECT_EQ(world.Try(address), Reach::kRefused);
+    world.Set(policy);
+    Nft("flush set inet atoll7 policed; flush map inet atoll7 address_ranges4");
+    ASSERT_TRUE(world.lab.network().DetachSlot(1));
+    ExpectNoPolicyElements();
+  });
+}
+
+// Datagrams from the guest to an address, which a server outside receives, maybe at another one.
+class Datagrams {
+ public:
+  Datagrams(World& world, const std::string& to, const std::string& server) {
+    const Endpoint target =
+        *netpolicy::ParseEndpoint(to.find(':') == std::string::npos ? to : "[" + to + "]", kPort);
+    world.lab.outside().Run([&] { server_ = Listen(SOCK_DGRAM, server, kPort); });
+    world.guest->ns.Run([&] {
+      client_.reset(::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(::connect(client_.get(), target.get(), target.size), 0);
+    });
+  }
+  // And are answered: without an answer a flow is new with each datagram, and judged each time.
+  bool Arrive(int limit_ms = kPatienceMs) {
+    (void)::send(client_.get(), "hello", 5, 0);
+    Endpoint from;
+    if (ReceiveFrom(server_.get(), &from, limit_ms) != "hello") return false;
+    EXPECT_EQ(::sendto(server_.get(), "back", 4, 0, from.get(), from.size), 4);
+    EXPECT_EQ(ReceiveFrom(client_.get()), "back");
+    return true;
+  }
+  void TakePendingError() { (void)::send(client_.get(), "", 0, 0); }
+
+ private:
+  UniqueFd server_, client_;
+};
 
 TEST(NetPolicy, AFlowThatIsNotAllowedAnyMoreEnds) {
   ForBoth([](const std::string& address) {
     const std::string allow = R"({"egress":[{"action":"allow","target":")" + address + R"("}]})";
     World world(Asks(allow));
-    UniqueFd server, client;
-    const Endpoint target = *netpolicy::ParseEndpoint(
-        address.find(':') == std::string::npos ? address : "[" + address + "]", kPort);
-    world.lab.outside().Run([&] { server = Listen(SOCK_DGRAM, address, kPort); });
-    world.guest->ns.Run([&] {
-      client.reset(::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-      EXPECT_EQ(::connect(client.get(), target.get(), target.size), 0);
-    });
-    const auto arrives = [&](int limit_ms) {
-      (void)::send(client.get(), "hello", 5, 0);
-      return ReceiveFrom(server.get(), nullptr, limit_ms) == "hello";
-    };
-    EXPECT_TRUE(arrives(kPatienceMs));
+    Datagrams flow(world, address, address);
+    EXPECT_TRUE(flow.Arrive());
     // Another policy that allows it too.
     world.Set(R"({"defaultAction":"allow"})");
-    EXPECT_TRUE(arrives(kPatienceMs));
+    EXPECT_TRUE(flow.Arrive());
     world.Set("{}");
-    EXPECT_FALSE(arrives(kSilenceMs));
+    EXPECT_FALSE(flow.Arrive(kSilenceMs));
     world.Set(allow);
-    (void)::send(client.get(), "", 0, 0);  // takes the pending error
-    EXPECT_TRUE(arrives(kPatienceMs));
+    flow.TakePendingError();
+    EXPECT_TRUE(flow.Arrive());
+  });
+}
+
+TEST(NetPolicy, AFlowThatAnotherTableTranslatesEndsToo) {
+  RunInOwnNetns([] {
+    Nft("add table ip foreign; "
+        "add chain ip foreign c { type nat hook prerouting priority -110; }; "
+        "add rule ip foreign c ip daddr 203.0.113.9 dnat to 203.0.113.2");
+    World world(Asks(R"({"egress":[{"action":"allow","target":"203.0.113.0/28"}]})"));
+    Datagrams flow(world, "203.0.113.9", kOutside4);
+    EXPECT_TRUE(flow.Arrive());
+    world.Set("{}");
+    EXPECT_FALSE(flow.Arrive(kSilenceMs));
+  });
+}
+
+// As when the operator's lists have changed in between.
+TEST(NetPolicy, AFlowThatARestartDeniesEnds) {
+  ForBoth([](const std::string& address) {
+    const std::string allow = R"({"egress":[{"action":"allow","target":")" + address + R"("}]})";
+    World world(Asks(allow));
+    Datagrams flow(world, address, address);
+    EXPECT_TRUE(flow.Arrive());
+    world.lab.CloseNetwork();
+    world.lab.OpenNetwork();
+    ASSERT_TRUE(world.lab.network().Recover({{1, Asks(allow)}}));
+    EXPECT_TRUE(flow.Arrive());
+    world.lab.CloseNetwork();
+    world.lab.OpenNetwork();
+    const std::string deny =
+        R"({"defaultAction":"allow","egress":[{"action":"deny","target":")" + address + R"("}]})";
+    ASSERT_TRUE(world.lab.network().Recover({{1, Asks(deny)}}));
+    EXPECT_FALSE(flow.Arrive(kSilenceMs));
   });
 }
 

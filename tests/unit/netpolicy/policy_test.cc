@@ -136,5 +136,12 @@ TEST(PolicyChange, RemovesByTargetInAnyCase) {
   EXPECT_EQ(removed, 1U);
 }
 
+TEST(Shortened, CutsBetweenCharacters) {
+  EXPECT_EQ(Shortened("short", 5), "short");
+  EXPECT_EQ(Shortened("longer", 5), "longe…");
+  EXPECT_EQ(Shortened("aä€b", 2), "a…") << "ä has two bytes";
+  EXPECT_EQ(Shortened("aä€b", 5), "aä…") << "€ has three";
+}
+
 }  // namespace
 }  // namespace atl::netpolicy
