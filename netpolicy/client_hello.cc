@@ -19,6 +19,7 @@ constexpr uint8_t kMessageClientHello = 1;
 constexpr size_t kRandomSize = 32;
 constexpr size_t kMaxSessionId = 32;
 constexpr uint16_t kServerName = 0;
+constexpr uint16_t kEarlyData = 42;
 constexpr uint16_t kEncryptedClientHello = 0xfe0d;
 constexpr uint16_t kEncryptedServerName = 0xffce;
 constexpr uint8_t kNameTypeHost = 0;
@@ -82,6 +83,7 @@ const char* ReadExtensions(Bytes extensions, ClientHello& hello) {
     if (reader.failed()) break;
     types.push_back(type);
     if (type == kEncryptedClientHello || type == kEncryptedServerName) hello.encrypted = true;
+    if (type == kEarlyData) hello.early_data = true;
     if (type != kServerName) continue;
     if (const char* wrong = ReadServerName(data, hello.name)) return wrong;
   }
@@ -114,36 +116,53 @@ ClientHelloRead ReadBody(Bytes body) {
   return read;
 }
 
-// The content of the records that have come, of a last one as much as is there. False: these are
-// not the records of a handshake.
-bool JoinRecords(Bytes bytes, std::vector<uint8_t>& message) {
+// What is there of a message, out of its records.
+struct Joined {
+  std::vector<uint8_t> message;
+  size_t size = 0;  // of the records so far
+  bool whole = false;
+  const char* wrong = nullptr;
+};
+
+Joined JoinRecords(Bytes bytes) {
+  Joined joined;
+  std::vector<uint8_t>& message = joined.message;
   message.reserve(bytes.size());
-  while (!bytes.empty()) {
-    if (bytes[0] != kTlsHandshakeRecord) return false;
-    if (bytes.size() > 1 && bytes[1] != 3) return false;
-    if (bytes.size() < kRecordHeader) return true;
+  while (!bytes.empty() && !joined.whole) {
+    if (bytes[0] != kTlsHandshakeRecord || (bytes.size() > 1 && bytes[1] != 3)) {
+      joined.wrong = "not a TLS client hello";
+      return joined;
+    }
+    if (bytes.size() < kRecordHeader) return joined;
     const size_t size = static_cast<size_t>(bytes[3]) << 8 | bytes[4];
-    if (size == 0 || size > kMaxRecord) return false;
+    if (size == 0 || size > kMaxRecord) {
+      joined.wrong = "not a TLS client hello";
+      return joined;
+    }
     bytes = bytes.subspan(kRecordHeader);
     const Bytes content = bytes.first(std::min(size, bytes.size()));
     message.insert(message.end(), content.begin(), content.end());
     bytes = bytes.subspan(content.size());
-    // What follows the hello is not for us; the server may get other records there.
+    joined.size += kRecordHeader + size;
     if (message.size() < kMessageHeader) continue;
     const size_t whole = kMessageHeader + (static_cast<size_t>(message[1]) << 16 |
                                            static_cast<size_t>(message[2]) << 8 | message[3]);
-    if (message.size() >= whole) return true;
+    joined.whole = message.size() >= whole;
+    // No client sends another message in the hello's last record, and a server that reads it there
+    // may find another hello.
+    if (joined.whole && message.size() + (size - content.size()) != whole) {
+      joined.wrong = "more than a TLS client hello in its record";
+    }
   }
-  return true;
+  return joined;
 }
 
 }  // namespace
 
 ClientHelloRead ReadClientHello(Bytes bytes) {
-  std::vector<uint8_t> message;
-  if (!JoinRecords(bytes.first(std::min(bytes.size(), kMaxClientHello)), message)) {
-    return Refused("not a TLS client hello");
-  }
+  const Joined joined = JoinRecords(bytes.first(std::min(bytes.size(), kMaxClientHello)));
+  const std::vector<uint8_t>& message = joined.message;
+  if (joined.wrong != nullptr) return Refused(joined.wrong);
   if (!message.empty() && message[0] != kMessageClientHello) {
     return Refused("not a TLS client hello");
   }
@@ -151,8 +170,10 @@ ClientHelloRead ReadClientHello(Bytes bytes) {
     Reader header(Bytes(message).subspan(1));
     const size_t size = header.Number(3);
     if (size > kMaxClientHello) return Refused("TLS client hello is too long");
-    if (message.size() - kMessageHeader >= size) {
-      return ReadBody(Bytes(message).subspan(kMessageHeader, size));
+    if (joined.whole) {
+      ClientHelloRead read = ReadBody(Bytes(message).subspan(kMessageHeader, size));
+      read.size = joined.size;
+      return read;
     }
   }
   if (bytes.size() >= kMaxClientHello) return Refused("TLS client hello is too long");

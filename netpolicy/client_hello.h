@@ -20,12 +20,14 @@ struct ClientHello {
   // It hides another hello (encrypted_client_hello, RFC 9849) or its name (the older ESNI), or
   // pretends to: that cannot be told apart, by design.
   bool encrypted = false;
+  bool early_data = false;  // sends data before the server has answered
 };
 
 struct ClientHelloRead {
   enum class State : uint8_t { kMore, kWhole, kRefused };
   State state = State::kMore;
-  ClientHello hello;
+  ClientHello hello;             // of kWhole
+  size_t size = 0;               // of kWhole: of its records
   const char* reason = nullptr;  // of kRefused
 };
 

@@ -141,6 +141,8 @@ void SpliceConnection::InspectHello() {
   }
   name_ = read.hello.name;
   hidden_ = read.hello.encrypted;
+  first_head_ = read.size;
+  records_.Begin(read.hello);
   if (name_.empty() && !shared_.gate().AllowsUnnamed(source_)) {
     return Refuse("no server name in TLS", kAlertUnrecognizedName);
   }
@@ -241,9 +243,9 @@ void SpliceConnection::OnDialled(UniqueFd server) {
     in_.erase(0, first_head_);
     mode_ = requests_.head().upgrade ? Mode::kAwaitAnswer : Mode::kRequests;
   } else {
-    up_.Append(in_);
-    in_ = std::string();
-    up_.SetQuota(SplicePump::kNoLimit);
+    up_.Append(std::string_view(in_).substr(0, first_head_));
+    in_.erase(0, first_head_);
+    mode_ = Mode::kRecords;
   }
   if (mode_ != Mode::kAwaitAnswer) down_.SetQuota(SplicePump::kNoLimit);
   up_ready_ = down_ready_ = true;

@@ -17,6 +17,7 @@
 #include "netpolicy/proxy_gate.h"
 #include "netpolicy/splice_dial.h"
 #include "netpolicy/splice_pump.h"
+#include "netpolicy/tls_records.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
 
@@ -99,6 +100,7 @@ class SpliceConnection {
   enum class Mode : uint8_t {
     kOpaque,       // nobody
     kRequests,     // requests_
+    kRecords,      // records_
     kAwaitAnswer,  // it waits: whether it is HTTP depends on the server's answer
     kStopped,      // a request was refused, the rest is not sent
   };
@@ -117,8 +119,9 @@ class SpliceConnection {
 
   void RunUp(size_t budget);
   void RunDown(size_t budget);
-  bool FeedRequests(size_t& budget);
+  bool Feed(size_t& budget);
   bool TakeRequests();
+  bool TakeRecords();
   bool OnLaterHead();
   void AppendHead(std::string_view head);
   bool ReadAnswer();
@@ -147,7 +150,7 @@ class SpliceConnection {
   Loop::Id timer_ = 0;
   std::string in_;  // from the client, not yet passed on
   bool http_ = false;
-  size_t first_head_ = 0;  // bytes of in_ that are the first request's head
+  size_t first_head_ = 0;  // bytes of in_ that are the first request's head, or the hello
   std::string name_;       // "" for none
   bool hidden_ = false;    // may hide another name
   ProxyGate::Id resolve_ = 0;
@@ -155,6 +158,7 @@ class SpliceConnection {
 
   Mode mode_ = Mode::kOpaque;
   HttpRequests requests_;
+  TlsRecords records_;
   UpgradeAnswer answer_;
   SplicePump up_, down_;  // client to server, server to client
   bool up_ready_ = false, down_ready_ = false;

@@ -1,6 +1,7 @@
 // The part of a connection that has a server: bytes both ways, requests judged as they pass.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -11,7 +12,7 @@ namespace atl::netpolicy {
 namespace {
 
 // Also what a client may have sent ahead of the answer to a change of protocol.
-constexpr size_t kMaxBuffer = kMaxHttpHead;
+constexpr size_t kMaxBuffer = std::max(kMaxHttpHead, kMaxClientHello);
 
 }  // namespace
 
@@ -55,23 +56,26 @@ void SpliceConnection::RunUp(size_t budget) {
     const SplicePump::State state = up_.Run(client_.get(), server_.get(), budget);
     if (state == SplicePump::State::kBroken) return Abort();
     if (state == SplicePump::State::kBudgetSpent) up_ready_ = true;
-    if (state != SplicePump::State::kQuotaSpent || mode_ != Mode::kRequests) return;
+    if (state != SplicePump::State::kQuotaSpent) return;
+    if (mode_ != Mode::kRequests && mode_ != Mode::kRecords) return;
     if (budget == 0) {
       up_ready_ = true;
       return;
     }
-    if (!FeedRequests(budget)) return;
+    if (!Feed(budget)) return;
   }
 }
 
 // False: no more for now.
-bool SpliceConnection::FeedRequests(size_t& budget) {
-  if (!in_.empty() && TakeRequests()) return true;
-  if (mode_ != Mode::kRequests) return false;
-  if (in_.empty() && requests_.body_left() > 0) {
+bool SpliceConnection::Feed(size_t& budget) {
+  if (!in_.empty() && (mode_ == Mode::kRequests ? TakeRequests() : TakeRecords())) return true;
+  if (mode_ != Mode::kRequests && mode_ != Mode::kRecords) return false;
+  const bool requests = mode_ == Mode::kRequests;
+  const uint64_t body = requests ? requests_.body_left() : records_.body_left();
+  if (in_.empty() && body > 0) {
     // A body is moved as the rest is: what is to be seen again begins behind it.
-    up_.SetQuota(requests_.body_left());
-    requests_.Skip(requests_.body_left());
+    up_.SetQuota(body);
+    requests ? requests_.Skip(body) : records_.Skip(body);
     return true;
   }
   std::array<char, kMaxBuffer> buffer;
@@ -106,6 +110,30 @@ bool SpliceConnection::TakeRequests() {
     } else {
       return true;
     }
+    taken += piece.size;
+  }
+  in_.erase(0, taken);
+  return taken > 0;
+}
+
+// The same for what a TLS client sends in clear.
+bool SpliceConnection::TakeRecords() {
+  size_t taken = 0;
+  while (mode_ == Mode::kRecords) {
+    const auto piece = records_.Take(std::string_view(in_).substr(taken));
+    if (piece.kind == TlsRecords::Kind::kMore) break;
+    if (piece.kind == TlsRecords::Kind::kRefused) {
+      RefuseLater(piece.reason, name_);
+      return true;
+    }
+    if (piece.kind == TlsRecords::Kind::kOpaque) {
+      up_.Append(std::string_view(in_).substr(taken));
+      in_ = std::string();
+      up_.SetQuota(SplicePump::kNoLimit);
+      mode_ = Mode::kOpaque;
+      return true;
+    }
+    up_.Append(std::string_view(in_).substr(taken, piece.size));
     taken += piece.size;
   }
   in_.erase(0, taken);

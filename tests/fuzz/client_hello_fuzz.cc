@@ -1,12 +1,43 @@
-// The ClientHello parser of the splice proxy. The first byte says how the rest is cut into pieces:
-// a hello that is read means the same however it comes, and a decision stands.
+// The ClientHello parser of the splice proxy, and what it looks at behind a hello. The first byte
+// says how the rest is cut into pieces: a hello that is read means the same however it comes, and a
+// decision stands; of what follows the same bytes pass.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "netpolicy/client_hello.h"
 #include "netpolicy/host_name.h"
+#include "netpolicy/tls_records.h"
 #include "runtime/base/result.h"
+
+namespace {
+
+using atl::netpolicy::TlsRecords;
+
+// How much passes if `bytes` come in pieces of `step`, and how it ends.
+std::pair<size_t, TlsRecords::Kind> Passed(const atl::netpolicy::ClientHello& first,
+                                           std::string_view bytes, size_t step) {
+  TlsRecords records;
+  records.Begin(first);
+  size_t passed = 0;
+  for (size_t end = std::min(step, bytes.size());; end = std::min(end + step, bytes.size())) {
+    while (true) {
+      const auto piece = records.Take(bytes.substr(passed, end - passed));
+      if (piece.kind == TlsRecords::Kind::kMore) break;
+      if (piece.kind != TlsRecords::Kind::kPass) return {passed, piece.kind};
+      ATOLL_CHECK(piece.size <= end - passed);
+      passed += piece.size;
+      if (passed == end) break;
+    }
+    ATOLL_CHECK(end - passed <= atl::netpolicy::kMaxClientHello);
+    if (end == bytes.size()) return {passed, TlsRecords::Kind::kMore};
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace atl::netpolicy;  // NOLINT(google-build-using-namespace): one function
@@ -24,7 +55,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ATOLL_CHECK(part.state == whole.state);
     ATOLL_CHECK(part.hello.name == whole.hello.name);
     ATOLL_CHECK(part.hello.encrypted == whole.hello.encrypted);
+    ATOLL_CHECK(part.size == whole.size && part.size <= end);
     break;
   }
+  if (whole.state != ClientHelloRead::State::kWhole) return 0;
+  const std::string_view rest(reinterpret_cast<const char*>(bytes.data()) + whole.size,
+                              bytes.size() - whole.size);
+  ATOLL_CHECK(Passed(whole.hello, rest, rest.size() + 1) == Passed(whole.hello, rest, step));
   return 0;
 }

@@ -139,5 +139,20 @@ TEST(ClientHello, RefusesTwoNames) {
                 "another extension twice");
 }
 
+TEST(ClientHello, EndsWithItsRecord) {
+  const std::string message = TlsMessage(TlsBody(TlsServerName(TlsHostEntry("a.example"))));
+  const std::string other = TlsMessage(TlsBody(TlsServerName(TlsHostEntry("b.example"))));
+  EXPECT_EQ(Read(TlsRecord(message) + TlsRecord(other)).size, TlsRecord(message).size());
+  const std::string both = TlsRecord(message + other);
+  EXPECT_EQ(Read(both).state, State::kRefused);
+  EXPECT_EQ(Read(both.substr(0, 5 + message.size())).state, State::kRefused)
+      << "the record says that there is more";
+}
+
+TEST(ClientHello, TellsOfEarlyData) {
+  EXPECT_FALSE(Read(TlsHello("a.example")).hello.early_data);
+  EXPECT_TRUE(Read(TlsHello("a.example", TlsExtension(42, ""))).hello.early_data);
+}
+
 }  // namespace
 }  // namespace atl::netpolicy

@@ -130,48 +130,6 @@ TEST_F(SpliceTest, RefusesNamesThatPolicyDenies) {
   EXPECT_TRUE(dialled.empty());
 }
 
-TEST_F(SpliceTest, RefusesTlsWithoutAName) {
-  Open();
-  Peer client = Client();
-  client.Send(TlsRecord(TlsMessage(TlsBody(TlsExtension(16, "")))));
-  ExpectAlert(client, 112);
-  Peer malformed = Client();
-  malformed.Send(TlsHello("192.0.2.1"));
-  ExpectAlert(malformed, 50);
-  EXPECT_TRUE(dialled.empty());
-  EXPECT_EQ(gate.denials.size(), 2U);
-}
-
-TEST_F(SpliceTest, RefusesHiddenNames) {
-  Listener listener;
-  Serve("a.example", 1, listener);
-  Open();
-  for (const size_t type : {0xfe0d, 0xffce}) {
-    Peer client = Client();
-    client.Send(TlsHello("a.example", TlsExtension(type, "hidden")));
-    ExpectAlert(client, 49);
-  }
-  EXPECT_EQ(LastReason(), "encrypted TLS client hello (ECH)");
-  EXPECT_TRUE(dialled.empty());
-}
-
-TEST_F(SpliceTest, PassesUnnamedOnesIfTheOperatorSaysSo) {
-  Listener named, unnamed;
-  Serve("a.example", 1, named);
-  servers["198.51.100.200:443"] = unnamed.endpoint();
-  gate.unnamed = true;
-  Open();
-  Peer client = Client();
-  client.Send(TlsRecord(TlsMessage(TlsBody(""))));
-  AcceptAt(unnamed);
-  Peer hidden = Client();
-  hidden.Send(TlsHello("a.example", TlsExtension(0xfe0d, "hidden")));
-  AcceptAt(named);
-  Peer denied = Client();
-  denied.Send(TlsHello("evil.example", TlsExtension(0xfe0d, "hidden")));
-  ExpectAlert(denied, 49);
-}
-
 TEST_F(SpliceTest, NeverDialsWhatIsNotOutside) {
   Open();
   gate.unnamed = true;
@@ -478,19 +436,6 @@ TEST_F(SpliceTest, CutsWhatLeadsToAnAddressThatMayNotBeReachedAnyMore) {
   late.Send(TlsHello("a.example"));
   EXPECT_TRUE(Until([&] { return proxy->totals().refused == 1; }));
   EXPECT_EQ(proxy->totals().opened, 1U);
-}
-
-TEST_F(SpliceTest, CutsHiddenNamesWhenTheyMayNotBeAnyMore) {
-  Listener listener;
-  Serve("a.example", 1, listener);
-  gate.unnamed = true;
-  Open();
-  Peer client = Client();
-  client.Send(TlsHello("a.example", TlsExtension(0xfe0d, "hidden")));
-  AcceptAt(listener);
-  gate.unnamed = false;
-  proxy->Rejudge(AddressBytes("127.0.0.1"));
-  ExpectReset(client);
 }
 
 TEST_F(SpliceTest, ForgetsASource) {
