@@ -70,9 +70,10 @@ def pack(root, name, out, *options):
                     '--name', name, *options, root], check=True)
 
 
-def shell_image(daemon, name='exec:latest', user='', bash=True, env=(), programs=()):
+def shell_image(daemon, name='exec:latest', user='', bash=True, env=(), programs=(),
+                host_programs=()):
     """busybox, with bash, users, servers, the attack probe and `programs` of the build folder in
-    /bin; imported, its name."""
+    /bin, and such of the host with their libraries; imported, its name."""
     with tempfile.TemporaryDirectory(dir=daemon.top) as work:
         root = pathlib.Path(work, 'root')
         for directory in ('bin', 'etc', 'dev', 'proc', 'sys', 'tmp', 'root', 'usr/bin', 'home/dev',
@@ -85,8 +86,8 @@ def shell_image(daemon, name='exec:latest', user='', bash=True, env=(), programs
         for applet in applets:
             if applet != 'busybox':
                 (root / 'bin' / applet).symlink_to('busybox')
-        if bash:
-            for file in ['/bin/bash', *shared_libraries('/bin/bash')]:
+        for program in [*(['/bin/bash'] if bash else []), *host_programs]:
+            for file in [program, *shared_libraries(program)]:
                 target = root / file.lstrip('/')
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(os.path.realpath(file), target)

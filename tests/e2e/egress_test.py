@@ -1,8 +1,10 @@
 """What a policy allows works, and nothing else does: names, addresses, ports, flows."""
+import json
 import time
 import unittest
 
 from atoll import SLOWNESS, until
+from box import shell_image
 from egress import FAMILIES, V4, V6, EgressTest, policy, request, rule
 
 
@@ -284,6 +286,34 @@ class Expiry(EgressTest):
             self.assert_refused(box.udp(net.at(50), 10))
             self.assert_echo(box.udp(net.at(51), 9))
         self.assert_nothing_reached(port=10)
+
+
+class Tls(EgressTest):
+    """A real client, whose server wants a key of another group than it offers first."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.image = shell_image(cls.daemon, 'tls:latest', bash=False,
+                                programs=['tests/support/net-probe'],
+                                host_programs=['/usr/bin/openssl'])
+        cls.internet.certificate('good.example')
+        cls.b = cls.box(policy('good.example'))
+
+    def test_a_hello_that_is_asked_for_again(self):
+        for net in FAMILIES:
+            with self.subTest(net):
+                command = self.b.background(
+                    "printf 'GET / HTTP/1.0\\r\\nHost: good.example\\r\\n\\r\\n' | "
+                    'openssl s_client -connect good.example:443 -servername good.example '
+                    f'-{4 if net is V4 else 6} -tls1_3 -groups X25519:P-256 -ign_eof -msg')
+                logs = until(lambda: self.finished(command), 20 * SLOWNESS, 'openssl to end')
+                self.assertEqual(logs.count('], ClientHello'), 2, logs)
+                self.assertIn('HTTP/1.1 200', logs)
+
+    def finished(self, command):
+        status = json.loads(self.b.call('GET', f'/command/status/{command}').body)
+        return not status['running'] and self.b.call('GET', f'/command/{command}/logs').body.decode()
 
 
 if __name__ == '__main__':

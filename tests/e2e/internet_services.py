@@ -308,6 +308,8 @@ class Certificates:
                         f'{file}.key', '-out', file], check=True, stderr=subprocess.DEVNULL)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file, f'{file}.key')
+        # Not the one that clients have a key for in their first hello: each sends a second one.
+        context.set_ecdh_curve('prime256v1')
         context.sni_callback = self._choose
         self.contexts[name] = context
         return context
