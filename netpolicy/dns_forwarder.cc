@@ -176,16 +176,16 @@ void DnsForwarder::Forget(std::string_view source) {
 uint64_t DnsForwarder::Resolve(std::string_view source, std::string_view name, bool under_policy,
                                Resolved resolved) {
   constexpr std::array kTypes{kDnsTypeA, kDnsTypeAaaa};
-  // The name leaves the host once, for whatever type it is asked.
-  bool is_known = false, may_begin = false;
+  // The name leaves the host once, for whatever types it is asked now. What is known of one type
+  // says nothing of another: an answer that cannot be kept would let it leave at any rate.
+  bool leaves = false, may_begin = false;
   for (const uint16_t type : kTypes) {
     const auto lookup = LookupOf(name, type);
-    if (!lookup) continue;
-    const bool is_cached = resolver_.Cached(*lookup).answer != nullptr;
-    if (!is_cached) may_begin = true;
-    if (is_cached || resolver_.Asking(*lookup)) is_known = true;
+    if (!lookup || resolver_.Cached(*lookup).answer) continue;
+    may_begin = true;
+    if (!resolver_.Asking(*lookup)) leaves = true;
   }
-  if (may_begin && Refuse(under_policy && !is_known, source)) may_begin = false;
+  if (may_begin && Refuse(under_policy && leaves, source)) may_begin = false;
   const uint64_t id = next_id_++;
   Resolving& resolving = resolving_[id];
   resolving.source = source;

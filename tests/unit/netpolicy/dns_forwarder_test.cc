@@ -290,6 +290,25 @@ TEST_F(DnsForwarderTest, ResolvesForAConnection) {
   EXPECT_TRUE(gate.judged.empty() && gate.learned.empty()) << "it has let the connection pass";
 }
 
+TEST_F(DnsForwarderTest, WhatIsKnownOfOneFamilyLeavesForTheOtherWithinTheBudget) {
+  Upstream upstream;  // whose answer for IPv6 cannot be kept
+  upstream.answers = [](const std::string& query) -> std::vector<std::string> {
+    return {DnsRecordsTo(query, {DnsRecordBytes(DnsName("a.example"), 1, 60, "abcd")})};
+  };
+  upstream.Serve(loop);
+  DnsForwarder::Limits limits;
+  limits.source.leaving = {1, 3};
+  Open({upstream.name()}, limits);
+  for (int i = 0; i < 20; ++i) {
+    std::optional<size_t> found;
+    forwarder->Resolve("source", "a.example", true,
+                       [&](const auto& addresses) { found = addresses.size(); });
+    EXPECT_TRUE(loop.RunUntil([&] { return found.has_value(); }));
+    EXPECT_EQ(found, 1U) << "what is known needs no budget";
+  }
+  EXPECT_EQ(upstream.queries.size(), 4U) << "both at first, and twice for the other";
+}
+
 TEST_F(DnsForwarderTest, NamesOfConnectionsAreQueriesOfTheSource) {
   Upstream silent;
   silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
