@@ -1,20 +1,35 @@
 #include "execd/gate.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
 namespace {
 
+Result<uint64_t> MountOf(const char* path) {
+  struct statx info {};
+  // STATX_MNT_ID: Linux 5.8.
+  if (::statx(AT_FDCWD, path, 0, STATX_MNT_ID, &info) != 0) {
+    return FailSys(std::string("statx ") + path);
+  }
+  return info.stx_mnt_id;
+}
+
 // The root of a process is not crossed by a mount on top of it, but ".." of it is looked up again
 // and is: the new root.
 Status EnterRoot() {
+  ATOLL_ASSIGN(const uint64_t slot, MountOf("/"));
   if (::chdir("/..") != 0) return FailSys("chdir /..");
+  ATOLL_ASSIGN(const uint64_t root, MountOf("."));
+  if (root == slot) return Fail(Code::kInternal, "no root was mounted over the slot's tree");
   if (::chroot(".") != 0) return FailSys("chroot");
   return {};
 }
@@ -33,13 +48,13 @@ Status DropChroot() {
 
 }  // namespace
 
-Status PassGate() {
+Status PassGate(bool enter_root) {
   char byte;
   const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1));
   if (n < 0) return FailSys("read fd 3, the gate");
   if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
   // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
-  ATOLL_TRY(EnterRoot());
+  if (enter_root) ATOLL_TRY(EnterRoot());
   return DropChroot();
 }
 

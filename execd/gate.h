@@ -5,10 +5,11 @@
 
 namespace atl::execd {
 
-// Blocks until the gate opens, then stands in the root that was mounted over the one execd was
-// started in, and gives CAP_SYS_CHROOT away, which it has for this alone. kUnavailable: the gate
-// will never open. After any other error the process may not go on: it stands in the slot's tree.
-// Before the first thread and the first child, which would keep the old root.
-Status PassGate();
+// Blocks until the gate opens, then, for `enter_root`, stands in the root that was mounted over the
+// one execd was started in, and gives CAP_SYS_CHROOT away, which it has for this alone.
+// kUnavailable: the gate will never open. After any other error the process may not go on: it
+// stands in the slot's tree. Before the first thread and the first child, which would keep the old
+// root.
+Status PassGate(bool enter_root);
 
 }  // namespace atl::execd

@@ -46,7 +46,8 @@ Result<Options> ParseOptions(int argc, char** argv) {
     const std::string_view argument(argv[i]);
     const size_t equals = argument.find('=');
     const std::string_view name = argument.substr(0, equals);
-    uint32_t* target = name == "--vsock-port"           ? &options.vsock_port
+    uint32_t* target = name == "--enter-root"           ? &options.enter_root
+                       : name == "--vsock-port"         ? &options.vsock_port
                        : name == "--vsock-control-port" ? &options.vsock_control_port
                        : name == "--vsock-peer"         ? &options.vsock_peer
                                                         : nullptr;
@@ -57,8 +58,8 @@ Result<Options> ParseOptions(int argc, char** argv) {
                : std::from_chars_result{value.data(), std::errc()};
     if (!target || value.empty() || error != std::errc() || end != value.data() + value.size()) {
       return Fail(Code::kInvalidArgument, "option '" + std::string(argument) +
-                                              "': use --vsock-port=N, --vsock-control-port=N or "
-                                              "--vsock-peer=CID");
+                                              "': use --enter-root=1, --vsock-port=N, "
+                                              "--vsock-control-port=N or --vsock-peer=CID");
     }
   }
   if (options.vsock_port != 0 && options.vsock_control_port == 0) {
@@ -76,7 +77,7 @@ Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
       return FailSys("fd 5, the listening socket");
     }
-    return PassGate();
+    return PassGate(options.enter_root != 0);
   }
   ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));
   if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return FailSys("fcntl");

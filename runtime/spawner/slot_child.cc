@@ -244,7 +244,9 @@ void RunChild(void* argument) {
   }
   if (execd < 0) ::_exit(126);
   char name[] = "execd";
-  char* const argv[] = {name, nullptr};
+  // execd/options.h.
+  char enter_root[] = "--enter-root=1";
+  char* const argv[] = {name, enter_root, nullptr};
   char* const envp[] = {nullptr};
   report->done_at_us = SystemClock().BootMicros();
   report->status = Status();

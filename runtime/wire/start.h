@@ -27,8 +27,8 @@ inline constexpr uint32_t kMaxStartFrame = 1 << 20;
 //
 // The gate (a pipe): execd is started before it is known which image its root will be, and touches
 // no path until one byte has come through here: then the root lies over the tree that it was
-// started in, and it goes there by itself ("/..", chroot(2)), for which it has CAP_SYS_CHROOT up to
-// then. End of file: its root will never come.
+// started in, and with --enter-root=1 it goes there by itself ("/..", chroot(2)), for which it has
+// CAP_SYS_CHROOT up to then. End of file: its root will never come.
 inline constexpr int kExecdGateFd = 3;
 inline constexpr int kExecdControlFd = 4;  // the control socket
 inline constexpr int kExecdListenFd = 5;   // a listening AF_UNIX stream socket: the exec API

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "execd/gate.h"
@@ -31,8 +32,9 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 
 }  // namespace
 
-int main() {
-  if (!atl::execd::PassGate()) return 119;
+int main(int argc, char** argv) {
+  if (argc != 2 || std::string_view(argv[1]) != "--enter-root=1") return 118;
+  if (!atl::execd::PassGate(true)) return 119;
   constexpr int control = atl::wire::kExecdControlFd;
   unsigned char size[4];
   if (!ReadExactly(control, reinterpret_cast<char*>(size), 4)) return 120;

@@ -169,11 +169,13 @@ class Sandbox:
     """One execd. `start=False` leaves it parked."""
 
     def __init__(self, argv=('/bin/sleep', '1000'), env=('PATH=/usr/bin:/bin',), cwd='', user='',
-                 token='', start=True, cgroup=True, tmp_size='64m', pids=None, setup=None):
+                 token='', start=True, cgroup=True, tmp_size='64m', pids=None, setup=None,
+                 options=()):
         self.directory = tempfile.mkdtemp(prefix='execd-test-')
         os.chmod(self.directory, 0o755)
         self.socket_path = f'{self.directory}/api'
         self.token = token
+        self.options = options
         self.exit_code = None
         self.cgroup = None
         self.control, control = socket.socketpair()
@@ -266,7 +268,7 @@ class Sandbox:
         os.closerange(3 + len(fds), 110)
         os.closerange(111, 1024)
         os.set_inheritable(110, False)
-        os.execve(110, ['execd'], {})
+        os.execve(110, ['execd', *self.options], {})
 
     def start(self, argv, env, cwd='', user=''):
         self.control.sendall(start_message(list(argv), list(env), cwd, user, self.token))

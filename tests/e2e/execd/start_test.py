@@ -4,7 +4,7 @@ import signal
 import time
 import unittest
 
-from harness import LIBC, Sandbox, TOKEN_HEADER, until
+from harness import LIBC, MS_BIND, MS_REC, Sandbox, TOKEN_HEADER, mount, until
 
 
 class Start(unittest.TestCase):
@@ -18,6 +18,26 @@ class Start(unittest.TestCase):
                 s.start(['/bin/sleep', '100'], ['PATH=/bin'])
                 client.settimeout(10)
                 self.assertIn(b'200 OK', client.recv(4096))
+
+    def test_does_not_serve_the_tree_it_was_started_in(self):
+        with Sandbox(start=False, options=['--enter-root=1']) as s:
+            s.control.close()  # what would park ends
+            self.assertEqual(s.wait(), 126)
+
+    def test_enters_the_root_over_its_own(self):
+        def cover():
+            os.mkdir('/tmp/over')
+            mount('/', '/', None, MS_BIND | MS_REC)
+            # From the tree below, which this process still stands in.
+            mount('tmpfs', '/tmp', 'tmpfs', 0, '')
+        with Sandbox(setup=cover, options=['--enter-root=1']) as s:
+            self.assertEqual(s.out('ls -d /tmp/over'), '/tmp/over')
+        with Sandbox(setup=cover) as s:
+            self.assertNotEqual(s.out('ls -d /tmp/over || true'), '/tmp/over')
+
+    def test_option_that_it_does_not_know(self):
+        with Sandbox(start=False, options=['--enter-tree=1']) as s:
+            self.assertEqual(s.wait(), 2)
 
     def test_closed_control_socket_before_the_start_ends_it(self):
         with Sandbox(start=False) as s:
