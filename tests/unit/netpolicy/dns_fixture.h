@@ -101,6 +101,13 @@ struct Upstream {
   };
 };
 
+// Takes questions and answers none.
+struct SilentUpstream : Upstream {
+  SilentUpstream() {
+    answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  }
+};
+
 class ManualClock : public Clock {
  public:
   int64_t UnixMillis() const override { return now_us / 1000; }

@@ -68,12 +68,13 @@ TEST_F(DnsForwarderTest, IgnoresAnswersFromElsewhere) {
 }
 
 TEST_F(DnsForwarderTest, GoesToTheNextUpstream) {
-  Upstream closed, silent, failing, good;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
+  Upstream closed, failing, good;
   failing.answers = [](const std::string& query) -> std::vector<std::string> {
     return {DnsEmptyAnswerTo(query, 0x8182)};
   };
-  for (Upstream* upstream : {&silent, &failing, &good}) upstream->Serve(loop);
+  for (Upstream* upstream : {static_cast<Upstream*>(&silent), &failing, &good})
+    upstream->Serve(loop);
   const std::string nobody = closed.name();
   closed.udp.reset();
   DnsForwarder::Limits limits;
@@ -97,8 +98,7 @@ TEST_F(DnsForwarderTest, ARefusalIsPassedOnWhenNobodyKnowsBetter) {
 }
 
 TEST_F(DnsForwarderTest, FailsWhenNobodyAnswers) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   silent.Serve(loop);
   DnsForwarder::Limits limits;
   limits.timeouts = {.attempt_us = 10'000, .total_us = 40'000};
@@ -208,8 +208,7 @@ TEST_F(DnsForwarderTest, AnswersBadQueriesItself) {
 }
 
 TEST_F(DnsForwarderTest, LimitsQueriesOfOneSource) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   silent.Serve(loop);
   DnsForwarder::Limits limits;
   limits.source.queries = 3;
@@ -223,8 +222,7 @@ TEST_F(DnsForwarderTest, LimitsQueriesOfOneSource) {
 }
 
 TEST_F(DnsForwarderTest, LimitsQueriesInTotal) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   silent.Serve(loop);
   DnsForwarder::Limits limits;
   limits.queries = 2;
@@ -238,8 +236,7 @@ TEST_F(DnsForwarderTest, LimitsQueriesInTotal) {
 }
 
 TEST_F(DnsForwarderTest, NoNumberOfSourcesTakesAll) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   silent.Serve(loop);
   DnsForwarder::Limits limits;
   limits.queries = 64;
@@ -310,8 +307,7 @@ TEST_F(DnsForwarderTest, WhatIsKnownOfOneFamilyLeavesForTheOtherWithinTheBudget)
 }
 
 TEST_F(DnsForwarderTest, NamesOfConnectionsAreQueriesOfTheSource) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   silent.Serve(loop);
   DnsForwarder::Limits limits;
   limits.source.queries = 1;
@@ -413,8 +409,7 @@ TEST_F(DnsForwarderTest, ClosesConnectionsThatDoNotRead) {
 }
 
 TEST_F(DnsForwarderTest, LeavesNothingOnTheLoop) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   Open({silent.name()});
   const UniqueFd udp = Client(SOCK_DGRAM), tcp = Client(SOCK_STREAM);
   Send(udp, DnsQueryFor("example.com", 1));

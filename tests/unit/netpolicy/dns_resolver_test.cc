@@ -122,8 +122,7 @@ TEST_F(DnsResolverTest, ResolvesToNothingWhenItFails) {
 }
 
 TEST_F(DnsResolverTest, WhoMayNotAskMayJoin) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   silent.Serve(loop);
   OpenResolver({silent.name()});
   Result one, same, two;
@@ -135,8 +134,7 @@ TEST_F(DnsResolverTest, WhoMayNotAskMayJoin) {
 }
 
 TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
-  Upstream upstream;
-  upstream.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream upstream;
   upstream.Serve(loop);
   OpenResolver({upstream.name()});
   Result one, two, three;
@@ -166,8 +164,7 @@ TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
 }
 
 TEST_F(DnsResolverTest, AnExchangeEndsWithTheLastWhoWaits) {
-  Upstream silent;
-  silent.answers = [](const std::string&) -> std::vector<std::string> { return {}; };
+  SilentUpstream silent;
   OpenResolver({silent.name()});
   const size_t watches = loop.watch_count(), timers = loop.timer_count();
   Result result;
