@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "netpolicy/known_resolvers.h"
+#include "netpolicy/ports.h"
 
 namespace atl::netpolicy {
 namespace {
 
 constexpr PortKey kNoPort{Transport::kAny, 0};
-constexpr uint16_t kHttps = 443;
 
 // Whether an address rule holds for all packets of a class.
 bool Covers(const PolicyRule& rule, PortKey key) {
@@ -115,7 +115,7 @@ std::vector<PolicyRule> KnownResolverRules() {
     rules.push_back({Action::kDeny, target, *std::move(parsed), std::move(ports), Transport::kAny});
   };
   for (const char* name : kKnownResolverNames) deny(name, {});
-  for (const char* address : kKnownResolverAddresses) deny(address, {kHttps});
+  for (const char* address : kKnownResolverAddresses) deny(address, {kHttpsPort});
   return rules;
 }
 

@@ -8,11 +8,11 @@
 
 #include "netpolicy/addresses.h"
 #include "netpolicy/guards.h"
+#include "netpolicy/ports.h"
 
 namespace atl::netpolicy {
 namespace {
 
-constexpr uint16_t kDnsOverTls = 853;
 constexpr uint64_t kLeastBytesPerSecond = 1024;
 constexpr uint64_t kMostBytesPerSecond = uint64_t{100} << 30;
 // Netlink's buffer holds twice as much.
@@ -305,8 +305,8 @@ std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
     const PortKey port = PortOf(flow);
     if (const auto ends = EndsByAddress(egress.get(), guarded, flow, port)) return *ends;
     if (learned.contains({flow.destination, port})) return false;
-    if (flow.port == kDnsOverTls) return true;
-    if (egress->has_names() && (flow.port == 80 || flow.port == 443)) return true;
+    if (flow.port == kDnsOverTlsPort) return true;
+    if (egress->has_names() && IsWebPort(flow.port)) return true;
     if (learned.contains({flow.destination, PortKey{port.transport, 0}})) return false;
     if (learned.contains({flow.destination, std::nullopt})) return false;
     return egress->default_action() == Action::kDeny;

@@ -7,6 +7,7 @@
 #include "netpolicy/enforcer.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/own_address.h"
+#include "netpolicy/ports.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -30,7 +31,7 @@ std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddr
       continue;
     }
     for (const PortKey& port : scope.ports) {
-      if (port.port != 80 && port.port != 443) keys.push_back({address, port});
+      if (!IsWebPort(port.port)) keys.push_back({address, port});
     }
   }
   return keys;

@@ -14,6 +14,7 @@
 #include "netpolicy/addresses.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy_sets.h"
+#include "netpolicy/ports.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -25,7 +26,6 @@ constexpr uint32_t LinkKeyType(uint32_t address) {
 }
 constexpr uint32_t kMacRegisterSize = 8;  // padded to whole registers
 
-constexpr uint16_t kHttp = 80, kHttps = 443, kDnsOverTls = 853;
 // Tracked flows of one sandbox to the gateway. A question from a port of its own is one for 30
 // seconds: 270 of them a second.
 constexpr uint32_t kGatewayConnections = 8192;
@@ -179,7 +179,7 @@ void AddRedirect(NftTransaction& t, const std::string& links, const RulesetConfi
   t.AddRule("name_server", "DNS").IsIpv6().TranslateDestination(gateway6, true, kDnsPort);
 
   t.AddRule("redirect", "not judged by names").InNotIn(kProxiedSet).Accept();
-  for (const uint16_t port : {kHttp, kHttps}) {
+  for (const uint16_t port : kWebPorts) {
     t.AddRule("redirect", "web").Protocol(IPPROTO_TCP).DestinationPort(port).Goto("web");
   }
   for (const bool ipv6 : {false, true}) {
@@ -285,12 +285,12 @@ void AddPoliced(NftTransaction& t) {
         .Goto("protocols");
     // DNS over TLS or QUIC would lead past the name server.
     for (const uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
-      t.AddRule(chain, "DoT").Protocol(protocol).DestinationPort(kDnsOverTls).Goto("refuse");
+      t.AddRule(chain, "DoT").Protocol(protocol).DestinationPort(kDnsOverTlsPort).Goto("refuse");
     }
     // An address that a name has led to belongs to other names too. What the proxy has not taken
     // over carries no name that anybody could judge: QUIC.
     for (const uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
-      for (const uint16_t port : {kHttp, kHttps}) {
+      for (const uint16_t port : kWebPorts) {
         t.AddRule(chain, "web")
             .InIn(kProxiedSet)
             .Protocol(protocol)

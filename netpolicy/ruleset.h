@@ -14,7 +14,6 @@ namespace atl::netpolicy {
 // Who may send at all: (link, address, MAC) of the slots.
 inline constexpr char kLinkSet4[] = "links4";
 inline constexpr char kLinkSet6[] = "links6";
-inline constexpr uint16_t kDnsPort = 53;
 
 struct RulesetConfig {
   uint32_t instance = 0;

@@ -10,6 +10,7 @@
 #include "netpolicy/endpoint.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy.h"
+#include "netpolicy/ports.h"
 #include "runtime/base/base64.h"
 #include "runtime/http/base_url.h"
 #include "runtime/wire/volume.h"
@@ -20,7 +21,6 @@ namespace {
 using Kind = Key::Kind;
 using Values = std::vector<std::string>;
 
-constexpr uint16_t kDnsPort = 53;
 constexpr uint64_t kMaxSeconds = 10ULL * 365 * 24 * 3600;
 
 Error Bad(const std::string& value, const std::string& allowed) {
@@ -250,7 +250,7 @@ Result<std::string> CheckUser(const std::string& text) {
 }
 
 Result<std::string> CheckResolver(const std::string& text) {
-  ATOLL_TRY(netpolicy::ParseEndpoint(text, kDnsPort));
+  ATOLL_TRY(netpolicy::ParseEndpoint(text, netpolicy::kDnsPort));
   return text;
 }
 
