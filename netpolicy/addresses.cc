@@ -56,9 +56,9 @@ std::optional<uint32_t> SlotOfAddress(uint32_t instance, std::span<const uint8_t
 
 std::string SourceOf(uint32_t instance, std::span<const uint8_t> address) {
   const auto slot = SlotOfAddress(instance, address);
-  const Ipv4Bytes own = SlotIpv4(instance, slot.value_or(0));
-  if (slot) address = own;
-  return {address.begin(), address.end()};
+  if (!slot) return {address.begin(), address.end()};
+  const Ipv4Bytes own = SlotIpv4(instance, *slot);
+  return {own.begin(), own.end()};
 }
 
 std::optional<uint32_t> SlotOfIfindex(uint32_t instance, uint32_t ifindex) {

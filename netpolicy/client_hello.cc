@@ -12,10 +12,8 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-constexpr size_t kRecordHeader = 5;
 constexpr size_t kMaxRecord = 1 << 14;
 constexpr size_t kMessageHeader = 4;
-constexpr uint8_t kMessageClientHello = 1;
 constexpr size_t kRandomSize = 32;
 constexpr size_t kMaxSessionId = 32;
 constexpr uint16_t kServerName = 0;
@@ -133,17 +131,17 @@ Joined JoinRecords(Bytes bytes) {
       joined.wrong = "not a TLS client hello";
       return joined;
     }
-    if (bytes.size() < kRecordHeader) return joined;
+    if (bytes.size() < kTlsRecordHeader) return joined;
     const size_t size = static_cast<size_t>(bytes[3]) << 8 | bytes[4];
     if (size == 0 || size > kMaxRecord) {
       joined.wrong = "not a TLS client hello";
       return joined;
     }
-    bytes = bytes.subspan(kRecordHeader);
+    bytes = bytes.subspan(kTlsRecordHeader);
     const Bytes content = bytes.first(std::min(size, bytes.size()));
     message.insert(message.end(), content.begin(), content.end());
     bytes = bytes.subspan(content.size());
-    joined.size += kRecordHeader + size;
+    joined.size += kTlsRecordHeader + size;
     if (message.size() < kMessageHeader) continue;
     const size_t whole = kMessageHeader + (static_cast<size_t>(message[1]) << 16 |
                                            static_cast<size_t>(message[2]) << 8 | message[3]);
@@ -163,7 +161,7 @@ ClientHelloRead ReadClientHello(Bytes bytes) {
   const Joined joined = JoinRecords(bytes.first(std::min(bytes.size(), kMaxClientHello)));
   const std::vector<uint8_t>& message = joined.message;
   if (joined.wrong != nullptr) return Refused(joined.wrong);
-  if (!message.empty() && message[0] != kMessageClientHello) {
+  if (!message.empty() && message[0] != kTlsClientHelloMessage) {
     return Refused("not a TLS client hello");
   }
   if (message.size() >= kMessageHeader) {

@@ -14,6 +14,8 @@ namespace atl::netpolicy {
 // With the headers of its records. Hellos with post-quantum keys have 2 KiB.
 inline constexpr size_t kMaxClientHello = 16 * 1024;
 inline constexpr uint8_t kTlsHandshakeRecord = 22;
+inline constexpr size_t kTlsRecordHeader = 5;         // type, version, length
+inline constexpr uint8_t kTlsClientHelloMessage = 1;  // of a handshake
 
 struct ClientHello {
   std::string name;  // as NormalHostName has it; "" if the client names none

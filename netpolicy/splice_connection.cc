@@ -51,10 +51,6 @@ SpliceConnection::~SpliceConnection() {
   if (resolve_ != 0) shared_.gate().CancelResolve(resolve_);
 }
 
-uint16_t SpliceConnection::port() const {
-  return original_.port();
-}
-
 bool SpliceConnection::Start() {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -160,7 +156,7 @@ void SpliceConnection::InspectRequest() {
   first_head_ = piece.size;
   const HttpHead& head = requests_.head();
   name_ = head.name;
-  if (head.port != 0 && head.port != port()) {
+  if (head.port != 0 && head.port != original_.port()) {
     return Refuse("HTTP Host names another port", kNoAnswer);
   }
   if (name_.empty()) {
@@ -176,7 +172,7 @@ bool SpliceConnection::MayPass() {
   ProxyGate& gate = shared_.gate();
   if ((name_.empty() || hidden_) && !gate.AllowsUnnamed(source_)) return false;
   return name_.empty() ? gate.AllowsAddress(source_, original_)
-                       : gate.Allows(source_, name_, port());
+                       : gate.Allows(source_, name_, original_.port());
 }
 
 void SpliceConnection::Resolve() {
@@ -202,7 +198,7 @@ void SpliceConnection::OnResolved(const std::vector<IpAddress>& addresses) {
   for (const bool family : {ipv6, !ipv6}) {
     for (const IpAddress& address : addresses) {
       if (address.ipv6 != family || targets.size() == kMaxTargets) continue;
-      const Endpoint target = MakeEndpoint(address, port());
+      const Endpoint target = MakeEndpoint(address, original_.port());
       if (!NeverDialled(address) && !shared_.IsOwn(target)) targets.push_back(target);
     }
   }

@@ -137,7 +137,6 @@ class SpliceConnection {
   void SetTimer(int64_t delay_us, void (SpliceConnection::*fire)());
   void OnHeadTimeout();
   void OnIdleCheck();
-  uint16_t port() const;
 
   SpliceConnections& shared_;
   const uint64_t id_;

@@ -148,7 +148,7 @@ void SpliceConnection::AppendHead(std::string_view head) {
 bool SpliceConnection::OnLaterHead() {
   const HttpHead& head = requests_.head();
   const char* wrong = nullptr;
-  if (head.name != name_ || (head.port != 0 && head.port != port()) ||
+  if (head.name != name_ || (head.port != 0 && head.port != original_.port()) ||
       (!head.address.empty() && head.address != original_.AddressBytes())) {
     // The connection leads to the server of the first name, and that one may serve both.
     wrong = "HTTP request for another host on the same connection";

@@ -6,9 +6,7 @@
 namespace atl::netpolicy {
 namespace {
 
-constexpr size_t kHeader = 5;
 constexpr uint8_t kChangeCipherSpec = 20, kAlert = 21, kApplicationData = 23;
-constexpr uint8_t kMessageClientHello = 1;
 
 }  // namespace
 
@@ -35,15 +33,16 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
       // No TLS: the server will say so.
       return {.kind = Kind::kOpaque};
   }
-  if (bytes.size() < kHeader) return {};
-  left_ = kHeader + (static_cast<size_t>(byte(3)) << 8 | byte(4));
+  if (bytes.size() < kTlsRecordHeader) return {};
+  left_ = kTlsRecordHeader + (static_cast<size_t>(byte(3)) << 8 | byte(4));
   return Take(bytes);
 }
 
 TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes) const {
-  if (bytes.size() <= kHeader) return {};
+  if (bytes.size() <= kTlsRecordHeader) return {};
   // Up to TLS 1.2 the handshake goes on in clear, and no hello is part of that.
-  if (static_cast<uint8_t>(bytes[kHeader]) != kMessageClientHello) return {.kind = Kind::kOpaque};
+  if (static_cast<uint8_t>(bytes[kTlsRecordHeader]) != kTlsClientHelloMessage)
+    return {.kind = Kind::kOpaque};
   const auto read = ReadClientHello({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   if (read.state == ClientHelloRead::State::kMore) return {};
   if (read.state == ClientHelloRead::State::kRefused) {
