@@ -24,8 +24,12 @@ http::Response RouteRefusal(int status, const char* code, const std::string& mes
 }  // namespace
 
 Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& images,
-         std::function<void()> quit)
-    : config_(std::move(config)), lifecycle_(lifecycle), images_(images), quit_(std::move(quit)) {
+         const Health& health, std::function<void()> quit)
+    : config_(std::move(config)),
+      lifecycle_(lifecycle),
+      images_(images),
+      health_(health),
+      quit_(std::move(quit)) {
   AddSandboxRoutes();
   AddImageRoutes();
   AddVolumeRoutes();
@@ -86,14 +90,20 @@ void Api::Route(Call call) {
 void Api::AddOperatorRoutes() {
   router_.Add(
       "GET", "/health",
-      [](const Call& call) {
-        call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+      [this](const Call& call) {
+        // 200 all the same: sandboxes that run are still served, and a load balancer that took this
+        // host out would cut their clients off.
+        if (health_.troubles().empty()) {
+          return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+        }
+        call.Respond(
+            JsonResponse(200, {{"status", "degraded"}, {"troubles", health_.troubles()}}));
       },
       Router::Access::kOpen);
   router_.Add("GET", "/metrics", [this](const Call& call) {
     http::Response response;
     response.headers.Set("Content-Type", "text/plain; version=0.0.4");
-    response.body = sandbox::MetricsText(lifecycle_);
+    response.body = sandbox::MetricsText(lifecycle_, health_);
     call.Respond(std::move(response));
   });
   router_.Add(

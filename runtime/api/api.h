@@ -14,6 +14,7 @@
 #include "runtime/api/endpoint.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
+#include "runtime/base/health.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/lifecycle.h"
 
@@ -30,7 +31,7 @@ class Api {
  public:
   // The parts outlive it. `quit` is called after the answer to a shutdown has been handed over.
   Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& images,
-      std::function<void()> quit);
+      const Health& health, std::function<void()> quit);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
@@ -80,6 +81,7 @@ class Api {
   ApiConfig config_;
   sandbox::Lifecycle& lifecycle_;
   images::ImageStore& images_;
+  const Health& health_;
   std::function<void()> quit_;
   Router router_;
 };

@@ -100,7 +100,8 @@ Status Daemon::Open() {
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
 
-  api_ = std::make_unique<api::Api>(MakeApiConfig(), *lifecycle_, *images_, [this] { Quit(); });
+  api_ = std::make_unique<api::Api>(MakeApiConfig(), *lifecycle_, *images_, health_,
+                                    [this] { Quit(); });
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
       [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });

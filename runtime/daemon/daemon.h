@@ -9,6 +9,7 @@
 #include "netpolicy/network.h"
 #include "runtime/api/api.h"
 #include "runtime/api/concurrency.h"
+#include "runtime/base/health.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/config.h"
@@ -62,6 +63,7 @@ class Daemon {
 
   Config config_;
   Opened opened_;
+  Health health_;
   // Destroyed in the opposite order: whoever uses a part stands below it.
   std::unique_ptr<http::AsioLoop> loop_;
   std::unique_ptr<DenialReport> denials_;

@@ -14,7 +14,7 @@ void Line(std::string_view name, std::string_view labels, uint64_t value, std::s
 
 }  // namespace
 
-std::string MetricsText(const Lifecycle& lifecycle) {
+std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
   std::string out;
   const LifecycleStats& stats = lifecycle.stats();
   Line("creates_total", "result=\"ok\"", stats.created, &out);
@@ -46,6 +46,10 @@ std::string MetricsText(const Lifecycle& lifecycle) {
   Line("slots", "state=\"resting\"", slots.resting(), &out);
   Line("slots_prepared_total", "", slots.prepared_total(), &out);
   Line("slot_misses_total", "", slots.misses_total(), &out);
+  Line("troubles", "", health.troubles().size(), &out);
+  for (const auto& [subject, trouble] : health.troubles()) {
+    Line("trouble", "subject=\"" + subject + "\"", 1, &out);
+  }
   return out;
 }
 

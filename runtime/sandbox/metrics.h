@@ -3,10 +3,11 @@
 
 #include <string>
 
+#include "runtime/base/health.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
 
-std::string MetricsText(const Lifecycle& lifecycle);
+std::string MetricsText(const Lifecycle& lifecycle, const Health& health);
 
 }  // namespace atl::sandbox

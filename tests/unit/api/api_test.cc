@@ -58,7 +58,7 @@ class ApiTest : public testing::Test {
     loop.Pass(100'000);
     api =
         std::make_unique<Api>(ApiConfig{.api_key = kKey, .endpoint = {.address = "127.0.0.1:8080"}},
-                              *lifecycle, images, [this] { quit = true; });
+                              *lifecycle, images, health, [this] { quit = true; });
   }
   ~ApiTest() override { std::filesystem::remove_all(directory); }
 
@@ -112,6 +112,7 @@ class ApiTest : public testing::Test {
   sandbox::FakeSpawner spawner{loop};
   sandbox::FakeNetwork network;
   sandbox::FakeImages images;
+  Health health;
   std::unique_ptr<sandbox::Store> store = std::move(*sandbox::Store::Open(":memory:"));
   std::unique_ptr<sandbox::SlotPool> pool;
   std::unique_ptr<sandbox::Lifecycle> lifecycle;
@@ -129,6 +130,17 @@ TEST_F(ApiTest, HealthNeedsNoKeyEverythingElseDoes) {
     EXPECT_EQ(CodeOf(refused), "MISSING_API_KEY");
   }
   EXPECT_EQ(CodeOf(Send("GET", "/sandboxes", "", {{kKeyHeader, "wrong"}})), "INVALID_API_KEY");
+}
+
+TEST_F(ApiTest, HealthTellsWhatIsWrongUntilItIsWell) {
+  health.Set("spawner", "it is gone");
+  EXPECT_EQ(Send("GET", "/health", "", {})->response->body,
+            R"({"status":"degraded","troubles":{"spawner":"it is gone"}})");
+  EXPECT_EQ(Send("GET", "/health", "", {})->response->status, 200);
+  EXPECT_NE(Send("GET", "/metrics")->response->body.find("atoll_trouble{subject=\"spawner\"} 1\n"),
+            std::string::npos);
+  health.Clear("spawner");
+  EXPECT_EQ(Send("GET", "/health", "", {})->response->body, R"({"status":"healthy"})");
 }
 
 TEST_F(ApiTest, RequestIdIsEchoedOrMade) {
@@ -276,7 +288,7 @@ TEST_F(ApiTest, EndpointsBehindAProxyAndWithSecureAccess) {
   ApiConfig config{.api_key = kKey,
                    .endpoint = {.public_host = "box.example", .base_path = "/atoll"},
                    .ingress = {.keys = {{'k', "secret"}}, .active_key = 'k'}};
-  api = std::make_unique<Api>(config, *lifecycle, images, [] {});
+  api = std::make_unique<Api>(config, *lifecycle, images, health, [] {});
   const std::string id = Create({{"secureAccess", true}});
   const std::string base = "/v1/sandboxes/" + id + "/endpoints/";
   const json open = Get(base + "8080");
@@ -308,7 +320,7 @@ TEST_F(ApiTest, EndpointsOfAGateway) {
                                  .domain = "s.example",
                                  .keys = {{'k', "secret"}},
                                  .active_key = 'k'}};
-    api = std::make_unique<Api>(config, *lifecycle, images, [] {});
+    api = std::make_unique<Api>(config, *lifecycle, images, health, [] {});
   };
   const std::string id = Create({{"secureAccess", true}});
   const std::string base = "/v1/sandboxes/" + id + "/endpoints/8080";
