@@ -130,23 +130,26 @@ void Connection::OnReadable() {
   }
   if (state_ == State::kHead && in_.empty()) SetDeadline(kHeadTimeoutUs);
   if (state_ == State::kBody) SetDeadline(kBodyTimeoutUs);
-  std::string_view fresh(g_read_buffer, static_cast<size_t>(n));
+  char* fresh = g_read_buffer;
+  auto left = static_cast<size_t>(n);
   if (state_ == State::kBody && in_.empty() && !processing_ && !exchange_->body_paused_ &&
       !parser_->done()) {
     // A large body goes from here to its handler without a copy in between.
     size_t used = 0;
     processing_ = true;
-    const bool fed = FeedBody(fresh, &used);
+    const bool fed = FeedBody(fresh, left, &used);
     processing_ = false;
-    fresh.remove_prefix(fed ? used : fresh.size());
+    if (!fed) used = left;
+    fresh += used;
+    left -= used;
   }
-  in_.append(fresh);
+  in_.append(fresh, left);
   Process();
 }
 
-bool Connection::FeedBody(std::string_view bytes, size_t* used) {
+bool Connection::FeedBody(char* data, size_t size, size_t* used) {
   const auto hold = exchange_;
-  const auto fed = parser_->Feed(bytes, this);
+  const auto fed = parser_->Feed(data, size, this);
   if (fed) {
     *used = *fed;
     return true;
@@ -203,16 +206,13 @@ void Connection::Process() {
 bool Connection::ParseHead() {
   if (in_.empty() || close_after_flush_) return false;
   if (!parser_) parser_.emplace(http::Parser::Kind::kRequest, kMaxHead);
-  const auto used = parser_->Feed(in_, this);
+  const auto used = parser_->Feed(in_.data(), in_.size(), this);
   if (!used) {
     BadRequest(used.error());
     return false;
   }
   in_.erase(0, *used);
-  if (!parser_->head_done()) {
-    if (in_.size() > kMaxHead) BadRequest(Error(Code::kResourceExhausted, "header too large"));
-    return false;
-  }
+  if (!parser_->head_done()) return false;
   Dispatch();
   return true;
 }
@@ -264,7 +264,7 @@ bool Connection::ParseBody() {
   if (!parser_->done()) {
     if (in_.empty() || hold->body_paused_) return false;
     size_t used = 0;
-    if (!FeedBody(in_, &used)) return false;
+    if (!FeedBody(in_.data(), in_.size(), &used)) return false;
     in_.erase(0, used);
     if (!parser_->done()) return used > 0 && !in_.empty();
   }

@@ -48,7 +48,7 @@ class Connection : private http::Parser::BodySink {
   bool ParseHead();
   bool ParseBody();
   // False if the bytes are no body, which is then answered.
-  bool FeedBody(std::string_view bytes, size_t* used);
+  bool FeedBody(char* data, size_t size, size_t* used);
   void Dispatch();
   void OnBody(std::string_view piece) override;
   void EndExchange();

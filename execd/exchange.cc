@@ -190,7 +190,7 @@ void Exchange::StartStream(int status, const HeaderList& headers, const uint64_t
   if (closed() || started_) return;
   started_ = true;
   const bool bodyless = head_.method == "HEAD" || status == 204 || status == 304;
-  chunked_ = length == nullptr && head_.version >= 11 && !bodyless;
+  chunked_ = length == nullptr && !head_.http_1_0 && !bodyless;
   if (length == nullptr && !chunked_ && !bodyless) connection_->keep_alive_ = false;
   AppendHead(status, headers);
   std::string& out = connection_->out_;

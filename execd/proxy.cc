@@ -335,7 +335,7 @@ void Forward::FromServer(std::string_view bytes) {
   in_.append(bytes);
   while (!in_.empty() && !parser_.done()) {
     const bool had_head = parser_.head_done();
-    const auto used = parser_.Feed(in_, this);
+    const auto used = parser_.Feed(in_.data(), in_.size(), this);
     if (!used) {
       if (exchange_->started()) {
         exchange_->Abort();
@@ -415,7 +415,7 @@ void Forward::ServerDone() {
   } else if (!exchange_->started()) {
     Fail502("the server on port " + std::to_string(port_) + " closed without an answer");
     return;
-  } else if (parser_.FeedEof(this)) {
+  } else if (parser_.FeedEof()) {
     exchange_->Finish();
   } else {
     // Cut off: the client must not take it for complete.

@@ -1,38 +1,37 @@
-// The HTTP/1.x grammar, without I/O: bytes in, a head and body pieces out. Boost.Beast's parser
-// behind our own type, for those who cannot have an event loop of Asio (execd is a static program).
+// A message that arrives piecemeal, for those who have no event loop of Asio (execd is a static
+// program): the grammar of head.h and body.h, which is the daemon's and the splice proxy's too.
 //
-// Strictness: a head over the limit, a bad method, target, header name or value, Content-Length
-// together with Transfer-Encoding, or two different lengths are errors; nothing is repaired, so no
-// two parties can disagree about where a message ends. Thread rule: none, one owner.
+// Nothing is repaired, so no two parties can disagree about where a message ends. Thread rule:
+// none, one owner. Input is hostile on both sides.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/http/body.h"
+#include "runtime/http/head.h"
+#include "runtime/http/message.h"
 
 namespace atl::http {
 
 struct Head {
-  // Request: as it came.
+  // Of a request. An absolute target has been reduced to its path, as head.h says.
   std::string method;
   std::string target;
-  // Response.
+  bool http_1_0 = false;
+  // Of a response.
   int status = 0;
-  std::string reason;
 
-  int version = 11;  // 10 or 11
-  std::vector<std::pair<std::string, std::string>> headers;
-  // Neither is set for a message without a body, or for a response that ends with its connection.
+  std::vector<Header> headers;
+  // As the field says it: the answer to a HEAD may have one, and no body.
   std::optional<uint64_t> content_length;
   bool chunked = false;
   bool keep_alive = true;  // by version and Connection
-  bool upgrade = false;    // Connection holds "upgrade"
 
   // The first value of that name, compared without case; null if there is none.
   const std::string* Find(std::string_view name) const;
@@ -48,31 +47,40 @@ class Parser {
     virtual void OnBody(std::string_view piece) = 0;
   };
 
-  // `header_limit` bounds the head, and the trailers and each chunk's line as well.
-  Parser(Kind kind, size_t header_limit);
-  Parser(Parser&&) noexcept;
-  Parser& operator=(Parser&&) noexcept;
-  ~Parser();
+  // A head of more than `head_limit` bytes is kResourceExhausted; chunk lines and trailers have the
+  // bounds of body.h.
+  Parser(Kind kind, size_t head_limit) : kind_(kind), head_limit_(head_limit) {}
 
   // For the answer to a HEAD request: there is no body, whatever its head says. Before any Feed.
-  void SkipBody();
+  void SkipBody() { to_head_ = true; }
 
-  // Takes in what it can of `bytes` and returns how much that was; the rest must be offered again
-  // with more behind it. Stops at the end of the head (once), so that the caller can look at it and
-  // set things up, and at the end of the message. An error is final.
-  Result<size_t> Feed(std::string_view bytes, BodySink* sink);
+  // Takes in what it can of `data` and returns how much that was; the rest must be offered again,
+  // with more behind it: a head is taken in whole. Stops at the end of the head (once), so that the
+  // caller can look at it and set things up, and at the end of the message. What was taken in is
+  // overwritten (framing is removed in place). An error is final.
+  Result<size_t> Feed(char* data, size_t size, BodySink* sink);
   // The connection has ended: completes a body that ends with it; an error if something is missing.
-  Status FeedEof(BodySink* sink);
+  Status FeedEof();
 
-  bool head_done() const;
-  bool done() const;
+  bool head_done() const { return head_done_; }
+  bool done() const { return head_done_ && (ended_ || decoder_.done()); }
   // True if the body ends with the connection.
-  bool until_eof() const;
-  const Head& head() const;
+  bool until_eof() const { return until_eof_; }
+  const Head& head() const { return head_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Result<size_t> FeedHead(std::string_view bytes);
+  Status TakeHead(std::string_view bytes);
+
+  Kind kind_;
+  size_t head_limit_;
+  HeadScanner scanner_;
+  BodyDecoder decoder_;
+  Head head_;
+  bool to_head_ = false;
+  bool head_done_ = false;
+  bool until_eof_ = false;
+  bool ended_ = false;
 };
 
 }  // namespace atl::http

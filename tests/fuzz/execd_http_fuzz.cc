@@ -24,12 +24,12 @@ struct Seen : Parser::BodySink {
   std::string head;
 };
 
-Seen Parse(std::string_view bytes, size_t step, Parser::Kind kind) {
+Seen Parse(std::string bytes, size_t step, Parser::Kind kind) {
   Parser parser(kind, 4096);
   Seen seen;
   size_t offered = 0;
   while (!parser.done()) {
-    const auto used = parser.Feed(bytes.substr(seen.used, offered - seen.used), &seen);
+    const auto used = parser.Feed(bytes.data() + seen.used, offered - seen.used, &seen);
     if (!used) {
       seen.failed = true;
       break;
@@ -53,7 +53,7 @@ Seen Parse(std::string_view bytes, size_t step, Parser::Kind kind) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto kind = data[0] & 1 ? Parser::Kind::kResponse : Parser::Kind::kRequest;
   const size_t step = static_cast<size_t>(data[0] >> 1) + 1;
   const Seen whole = Parse(bytes, bytes.size() + 1, kind);

@@ -11,10 +11,10 @@ struct Body : Parser::BodySink {
 };
 
 // Feeds `step` bytes more at a time.
-Status FeedAll(Parser* parser, std::string_view bytes, size_t step, Body* body) {
+Status FeedAll(Parser* parser, std::string bytes, size_t step, Body* body) {
   size_t used = 0, offered = 0;
   while (!parser->done()) {
-    ATOLL_ASSIGN(const size_t n, parser->Feed(bytes.substr(used, offered - used), body));
+    ATOLL_ASSIGN(const size_t n, parser->Feed(bytes.data() + used, offered - used, body));
     used += n;
     if (n > 0) continue;
     if (offered == bytes.size()) break;
@@ -26,8 +26,8 @@ Status FeedAll(Parser* parser, std::string_view bytes, size_t step, Body* body) 
 TEST(Parser, StopsBehindTheHeadAndTheMessage) {
   Parser parser(Parser::Kind::kRequest, 4096);
   Body body;
-  const std::string bytes = "POST /x?y HTTP/1.1\r\nContent-Length: 3\r\nA: b \r\n\r\nabcGET";
-  const auto head = parser.Feed(bytes, &body);
+  std::string bytes = "POST /x?y HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nA: b \r\n\r\nabcGET";
+  const auto head = parser.Feed(bytes.data(), bytes.size(), &body);
   ASSERT_TRUE(head);
   EXPECT_TRUE(parser.head_done());
   EXPECT_EQ(body.bytes, "");
@@ -35,7 +35,7 @@ TEST(Parser, StopsBehindTheHeadAndTheMessage) {
   EXPECT_EQ(parser.head().target, "/x?y");
   ASSERT_NE(parser.head().Find("a"), nullptr);
   EXPECT_EQ(*parser.head().Find("a"), "b");
-  const auto rest = parser.Feed(std::string_view(bytes).substr(*head), &body);
+  const auto rest = parser.Feed(bytes.data() + *head, bytes.size() - *head, &body);
   ASSERT_TRUE(rest);
   EXPECT_TRUE(parser.done());
   EXPECT_EQ(body.bytes, "abc");
@@ -43,8 +43,9 @@ TEST(Parser, StopsBehindTheHeadAndTheMessage) {
 }
 
 TEST(Parser, ChunksAtEveryCut) {
-  const std::string_view bytes =
-      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: "
+  const std::string bytes =
+      "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: "
       "u\r\n\r\n";
   for (size_t step = 1; step <= bytes.size(); ++step) {
     Parser parser(Parser::Kind::kRequest, 4096);
@@ -52,16 +53,22 @@ TEST(Parser, ChunksAtEveryCut) {
     ASSERT_TRUE(FeedAll(&parser, bytes, step, &body));
     EXPECT_TRUE(parser.done());
     EXPECT_EQ(body.bytes, "abcde");
-    EXPECT_EQ(parser.head().headers.size(), 1U);
+    EXPECT_EQ(parser.head().headers.size(), 2U);
   }
 }
 
 TEST(Parser, RefusesWhatTwoPartiesCouldReadDifferently) {
-  for (const std::string_view bytes :
-       {"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\n", "GET / HTTP/1.1\r\nA : b\r\n\r\n",
-        "GET / HTTP/1.1\r\nA\r\n\r\n", "GET  / HTTP/1.1\r\n\r\n", "GET / HTTP/2.0\r\n\r\n"}) {
+  for (const std::string bytes :
+       {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nA : b\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nA\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: h\r\n\r\n", "GET / HTTP/2.0\r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", "GET / HTTP/1.1\nHost: h\n\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"}) {
     Parser parser(Parser::Kind::kRequest, 4096);
     Body body;
     EXPECT_FALSE(FeedAll(&parser, bytes, bytes.size(), &body)) << bytes;
@@ -69,7 +76,7 @@ TEST(Parser, RefusesWhatTwoPartiesCouldReadDifferently) {
 }
 
 TEST(Parser, BoundsTheHeadInOnePieceOrMany) {
-  std::string bytes = "GET / HTTP/1.1\r\n";
+  std::string bytes = "GET / HTTP/1.1\r\nHost: h\r\n";
   while (bytes.size() < 5000) bytes += "A: b\r\n";
   bytes += "\r\n";
   for (const size_t step : {size_t{1}, size_t{100}, bytes.size()}) {
@@ -82,7 +89,7 @@ TEST(Parser, BoundsTheHeadInOnePieceOrMany) {
 }
 
 TEST(Parser, BoundsTrailersAndChunkLines) {
-  const std::string head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (const std::string& tail :
        {"0\r\nA: " + std::string(9000, 'x'), "1;" + std::string(9000, 'x')}) {
     Parser parser(Parser::Kind::kRequest, 4096);
@@ -97,7 +104,7 @@ TEST(Parser, ResponseUntilTheEnd) {
   ASSERT_TRUE(FeedAll(&parser, "HTTP/1.1 200 OK\r\n\r\nsome", 100, &body));
   EXPECT_FALSE(parser.done());
   EXPECT_TRUE(parser.until_eof());
-  EXPECT_TRUE(parser.FeedEof(&body));
+  EXPECT_TRUE(parser.FeedEof());
   EXPECT_EQ(body.bytes, "some");
 }
 
@@ -105,7 +112,7 @@ TEST(Parser, ResponseThatIsCutOff) {
   Parser parser(Parser::Kind::kResponse, 4096);
   Body body;
   ASSERT_TRUE(FeedAll(&parser, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome", 100, &body));
-  EXPECT_FALSE(parser.FeedEof(&body));
+  EXPECT_FALSE(parser.FeedEof());
 }
 
 TEST(Parser, AnswerToHead) {
