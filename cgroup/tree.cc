@@ -236,6 +236,12 @@ Status Tree::Freeze(const std::string& group, bool frozen) const {
   return sys::WriteFileAt(unified_.get(), group + "/cgroup.freeze", frozen ? "1" : "0");
 }
 
+Result<bool> Tree::FreezeAsked(const std::string& group) const {
+  ATOLL_ASSIGN(const std::string asked,
+               sys::ReadFileAt(unified_.get(), group + "/cgroup.freeze", 16));
+  return asked.starts_with('1');
+}
+
 Result<bool> Tree::Frozen(const std::string& group) const {
   ATOLL_ASSIGN(const std::string events,
                sys::ReadFileAt(unified_.get(), group + "/cgroup.events", 256));

@@ -83,6 +83,8 @@ class Tree {
                    const wire::Limits& next) const;
   // Asks for it: a process that is on its way through the kernel stops a little later (Frozen).
   Status Freeze(const std::string& group, bool frozen) const;
+  // Whether it has been asked for.
+  Result<bool> FreezeAsked(const std::string& group) const;
   // True once every process of the group stands still.
   Result<bool> Frozen(const std::string& group) const;
   Status Kill(const std::string& group) const;

@@ -83,6 +83,7 @@ class HostNetwork final : public Network {
   std::vector<Denial> DenialsOf(uint32_t slot) const override;
   Result<SlotCounters> CountersOf(uint32_t slot) override;
   void OnDenied(OnDenial on_denial) override { enforcer_->OnDenied(std::move(on_denial)); }
+  Status RemoveLinks(const std::vector<uint32_t>& slots) override;
   Status Recover(const std::vector<LiveSlot>& live) override;
   Status RemoveAll() override;
 
@@ -97,7 +98,6 @@ class HostNetwork final : public Network {
   Status JudgeFlows(uint32_t slot);
   std::string SourceOfSlot(uint32_t slot) const;
   void SweepFlows();
-  Status RemoveLinks(const std::vector<uint32_t>& slots);
 
   uint32_t instance_ = 0;
   uint32_t mtu_ = kDefaultMtu;

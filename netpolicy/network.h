@@ -142,6 +142,10 @@ class Network {
   // again.
   virtual bool SlotLinkGone(uint32_t slot) = 0;
 
+  // Of slots that are detached, where something keeps the namespace and with it the link. Waits for
+  // a grace period. Absent ones are not an error.
+  virtual Status RemoveLinks(const std::vector<uint32_t>& slots) = 0;
+
   // After a restart: detaches every slot of this instance that is not in `live`, links included.
   virtual Status Recover(const std::vector<LiveSlot>& live) = 0;
 

@@ -46,9 +46,8 @@ Result<std::unique_ptr<Daemon>> Daemon::Create(const Config& config, Opened open
 Status Daemon::Open() {
   loop_ = http::AsioLoop::Create(kPoolThreads);
   spawner_ = std::make_unique<sandbox::SpawnerLink>(
-      std::move(opened_.spawner), [run_dir = config_.run_dir](wire::Reply* hello) {
-        return launch::SpawnerClient::Connect(run_dir, hello);
-      });
+      std::move(opened_.spawner),
+      [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
   ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
   ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));

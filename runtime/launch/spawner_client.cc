@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -18,7 +20,14 @@ using wire::Reply;
 using wire::Request;
 using wire::RequestType;
 
-Result<UniqueFd> ConnectSocket(const std::string& path) {
+// An answer, or the absence of one, is looked for each second; the second time in a row that
+// nothing has come the spawner is asked whether it is there.
+constexpr int64_t kLookUs = 1000 * 1000;
+constexpr int kMostSilentLooks = 5;
+// What waits for room in the socket is tried again when an answer comes, or then.
+constexpr int64_t kFullUs = 5 * 1000;
+
+Result<UniqueFd> ConnectSocket(const std::string& path, int flags) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -26,7 +35,7 @@ Result<UniqueFd> ConnectSocket(const std::string& path) {
                 "'" + path + "' is too long for a socket: choose a shorter run_dir");
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
   if (!socket) return FailSys("socket");
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("connect " + path);
@@ -42,26 +51,53 @@ Error ErrorOf(const Reply& reply) {
   return Error(reply.code, std::move(message), reply.error_number);
 }
 
+Status CheckProtocol(const Reply& hello) {
+  if (hello.protocol == wire::kSpawnerProtocol) return {};
+  return Fail(Code::kFailedPrecondition,
+              "the spawner speaks protocol " + std::to_string(hello.protocol) + ", we speak " +
+                  std::to_string(wire::kSpawnerProtocol) + ": upgrade both");
+}
+
+bool IsFull(const Error& error) {
+  const int number = error.error_number();
+  // The last: too many descriptors on their way through sockets.
+  return number == EAGAIN || number == ENOBUFS || number == ENOMEM || number == ETOOMANYREFS;
+}
+
+// A reply that may come in several packets.
+void Append(Reply* whole, Reply part) {
+  if (whole->number == 0) {
+    *whole = std::move(part);
+    return;
+  }
+  whole->more = part.more;
+  whole->sandboxes.insert(whole->sandboxes.end(), std::make_move_iterator(part.sandboxes.begin()),
+                          std::make_move_iterator(part.sandboxes.end()));
+}
+
 class Client final : public SpawnerClient {
  public:
   explicit Client(UniqueFd socket) : socket_(std::move(socket)) {}
   ~Client() override {
+    if (loop_ == nullptr) return;
     if (watch_ != 0) loop_->Unwatch(watch_);
+    loop_->Cancel(full_timer_);
+    loop_->Cancel(look_timer_);
   }
 
-  Status Hello(Reply* hello) {
+  Status BlockingHello(Reply* hello) {
     Request request;
     request.type = RequestType::kHello;
     request.number = 1;
     ATOLL_TRY(sys::SendMessage(socket_.get(), request.Encode()));
-    ATOLL_ASSIGN(const sys::Message message,
-                 sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply));
-    ATOLL_ASSIGN(*hello, wire::DecodeReply(message.bytes));
-    if (hello->protocol != wire::kSpawnerProtocol) {
-      return Fail(Code::kFailedPrecondition,
-                  "the spawner speaks protocol " + std::to_string(hello->protocol) + ", we speak " +
-                      std::to_string(wire::kSpawnerProtocol) + ": upgrade both");
-    }
+    *hello = {};
+    do {
+      ATOLL_ASSIGN(const sys::Message message,
+                   sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply));
+      ATOLL_ASSIGN(Reply part, wire::DecodeReply(message.bytes));
+      if (part.number == request.number) Append(hello, std::move(part));
+    } while (hello->number == 0 || hello->more);
+    ATOLL_TRY(CheckProtocol(*hello));
     if (::fcntl(socket_.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
     return {};
   }
@@ -72,6 +108,18 @@ class Client final : public SpawnerClient {
     on_exit_ = std::move(on_exit);
     on_lost_ = std::move(on_lost);
     watch_ = loop.WatchReadable(socket_.get(), [this] { OnReadable(); });
+  }
+
+  void Hello(Done<Reply> done) override {
+    Request request;
+    request.type = RequestType::kHello;
+    Call(std::move(request), {}, [done = std::move(done)](Result<Answer> answer) {
+      if (!answer) return done(Fail(std::move(answer).error()));
+      if (auto spoken = CheckProtocol(answer->reply); !spoken) {
+        return done(Fail(std::move(spoken).error()));
+      }
+      done(std::move(answer->reply));
+    });
   }
 
   void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
@@ -211,22 +259,77 @@ class Client final : public SpawnerClient {
     Reply reply;
     std::vector<UniqueFd> fds;
   };
-  using Waiting = std::function<void(Result<Answer>)>;
+  struct Waiting {
+    std::function<void(Result<Answer>)> done;
+    bool destroys = false;
+    Reply so_far;
+  };
+  // To be sent.
+  struct Letter {
+    uint64_t number = 0;
+    std::string bytes;
+    std::vector<UniqueFd> fds;
+  };
 
   // Every caller's `done` runs from the loop, never from inside the call: failures to send are
   // posted.
-  void Call(Request request, std::span<const int> fds, Waiting done) {
+  void Call(Request request, std::span<const int> fds, std::function<void(Result<Answer>)> done) {
     request.number = next_number_++;
-    if (lost_) return PostFailure(std::move(done), "the spawner is gone");
-    const Status sent = sys::SendMessage(socket_.get(), request.Encode(), fds);
-    if (!sent) return PostFailure(std::move(done), "spawner: " + sent.error().message());
-    waiting_[request.number] = std::move(done);
+    if (lost_) return PostFailure(std::move(done), Error(Code::kUnavailable, lost_why_));
+    Letter letter{request.number, request.Encode(), {}};
+    for (const int fd : fds) {
+      // Borrowed until we return, and the letter may have to wait.
+      letter.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+      if (!letter.fds.back()) return PostFailure(std::move(done), SysError("dup a descriptor"));
+    }
+    const bool destroys = request.type == RequestType::kDestroy;
+    if (destroys) ++destroying_;
+    waiting_[request.number] = {std::move(done), destroys, {}};
+    (destroys ? destroys_ : letters_).push_back(std::move(letter));
+    SendLetters();
+    LookLater();
   }
 
-  void PostFailure(Waiting done, std::string message) {
-    loop_->Post([done = std::move(done), message = std::move(message)] {
-      done(Fail(Code::kUnavailable, message));
-    });
+  // One of each kind in turn: a thousand deletes delay no create, nor the other way round.
+  void SendLetters() {
+    if (full_timer_ != 0) return;
+    for (bool sent = true; sent;) {
+      sent = SendFirst(letters_);
+      if (destroying_ - destroys_.size() < kDestroysAtOnce) sent = SendFirst(destroys_) || sent;
+    }
+  }
+
+  // True if it was sent, and the next may be, too.
+  bool SendFirst(std::deque<Letter>& letters) {
+    if (letters.empty() || full_timer_ != 0) return false;
+    const Letter& letter = letters.front();
+    std::vector<int> fds;
+    for (const UniqueFd& fd : letter.fds) fds.push_back(fd.get());
+    const Status sent = sys::SendMessage(socket_.get(), letter.bytes, fds);
+    if (!sent && IsFull(sent.error())) {
+      full_timer_ = loop_->After(kFullUs, [this] { RoomAgain(); });
+      return false;
+    }
+    if (!sent) {
+      // It has gone, and reading will tell; or this one can never be sent.
+      const bool gone = sent.error().error_number() == EPIPE;
+      const auto found = waiting_.find(letter.number);
+      PostFailure(std::move(found->second.done),
+                  gone ? Error(Code::kUnavailable, "the spawner is gone") : sent.error());
+      if (found->second.destroys) --destroying_;
+      waiting_.erase(found);
+    }
+    letters.pop_front();
+    return true;
+  }
+
+  void RoomAgain() {
+    if (full_timer_ != 0) loop_->Cancel(std::exchange(full_timer_, 0));
+    SendLetters();
+  }
+
+  void PostFailure(std::function<void(Result<Answer>)> done, Error error) {
+    loop_->Post([done = std::move(done), error = std::move(error)] { done(Fail(error)); });
   }
 
   void Order(Request request, Finished done) {
@@ -246,29 +349,59 @@ class Client final : public SpawnerClient {
   void OnReadable() {
     auto message = sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply);
     if (!message && message.error().error_number() == EAGAIN) return;
-    if (!message || message->bytes.empty()) return Lose();
+    if (!message || message->bytes.empty()) return Lose("the spawner is gone");
     auto reply = wire::DecodeReply(message->bytes);
-    if (!reply) return Lose();
+    if (!reply) return Lose("the spawner answers what we do not understand");
+    heard_ = true;
     if (reply->number == 0) {
       for (const wire::SandboxRecord& record : reply->sandboxes) on_exit_(record);
       return;
     }
     const auto found = waiting_.find(reply->number);
     if (found == waiting_.end()) return;
-    const Waiting done = std::move(found->second);
+    Append(&found->second.so_far, std::move(*reply));
+    if (found->second.so_far.more) return;
+    Waiting waiting = std::move(found->second);
     waiting_.erase(found);
-    if (!reply->ok) return done(Fail(ErrorOf(*reply)));
-    done(Answer{std::move(*reply), std::move(message->fds)});
+    if (waiting.destroys) --destroying_;
+    RoomAgain();
+    if (!waiting.so_far.ok) return waiting.done(Fail(ErrorOf(waiting.so_far)));
+    waiting.done(Answer{std::move(waiting.so_far), std::move(message->fds)});
   }
 
-  void Lose() {
-    loop_->Unwatch(watch_);
-    watch_ = 0;
+  void LookLater() {
+    if (look_timer_ != 0 || waiting_.empty()) return;
+    look_timer_ = loop_->After(kLookUs, [this] {
+      look_timer_ = 0;
+      Look();
+    });
+  }
+
+  void Look() {
+    // In looks, not in time: if it is us who were stopped, the answers are there.
+    silent_looks_ = std::exchange(heard_, false) || waiting_.empty() ? 0 : silent_looks_ + 1;
+    if (silent_looks_ == kMostSilentLooks) {
+      return Lose("the spawner does not answer: is it stopped?");
+    }
+    if (silent_looks_ == 1) {
+      Request ping;
+      ping.type = RequestType::kPing;
+      Order(std::move(ping), [](const Status&) {});
+    }
+    LookLater();
+  }
+
+  void Lose(std::string why) {
+    loop_->Unwatch(std::exchange(watch_, 0));
+    loop_->Cancel(std::exchange(look_timer_, 0));
+    loop_->Cancel(std::exchange(full_timer_, 0));
     lost_ = true;
-    const auto waiting = std::move(waiting_);
-    waiting_.clear();
-    for (const auto& [number, done] : waiting) {
-      done(Fail(Code::kUnavailable, "the spawner is gone"));
+    lost_why_ = std::move(why);
+    letters_.clear();
+    destroys_.clear();
+    const auto waiting = std::exchange(waiting_, {});
+    for (const auto& [number, request] : waiting) {
+      request.done(Fail(Code::kUnavailable, lost_why_));
     }
     on_lost_();
   }
@@ -277,8 +410,16 @@ class Client final : public SpawnerClient {
   Loop* loop_ = nullptr;
   Loop::Id watch_ = 0;
   bool lost_ = false;
+  std::string lost_why_;
   uint64_t next_number_ = 2;  // 1 was the hello
   std::map<uint64_t, Waiting> waiting_;
+  std::deque<Letter> letters_;
+  std::deque<Letter> destroys_;
+  size_t destroying_ = 0;    // of waiting_
+  Loop::Id full_timer_ = 0;  // while the socket has no room
+  Loop::Id look_timer_ = 0;  // while somebody waits
+  bool heard_ = false;       // anything, since the last look
+  int silent_looks_ = 0;     // in a row
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
 };
@@ -287,10 +428,15 @@ class Client final : public SpawnerClient {
 
 Result<std::unique_ptr<SpawnerClient>> SpawnerClient::Connect(const std::string& run_dir,
                                                               wire::Reply* hello) {
-  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock"));
+  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", 0));
   auto client = std::make_unique<Client>(std::move(socket));
-  ATOLL_TRY(client->Hello(hello));
+  ATOLL_TRY(client->BlockingHello(hello));
   return std::unique_ptr<SpawnerClient>(std::move(client));
+}
+
+Result<std::unique_ptr<SpawnerClient>> SpawnerClient::Open(const std::string& run_dir) {
+  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", SOCK_NONBLOCK));
+  return std::unique_ptr<SpawnerClient>(std::make_unique<Client>(std::move(socket)));
 }
 
 }  // namespace atl::launch

@@ -1,5 +1,10 @@
 // The daemon's end of the spawner connection. Thread rule: on the loop; nothing blocks; callbacks
 // run on the loop, each exactly once (with kUnavailable if the connection breaks first).
+//
+// Requests that do not fit into the socket wait here and are sent later, in order; at most
+// kDestroysAtOnce of Destroy are under way, and others pass those that wait. A spawner that answers
+// nothing for some five seconds, not even whether it is there, counts as lost: what it has not read
+// by then it will not carry out.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +38,25 @@ class SpawnerClient {
   using Done = std::function<void(Result<T>)>;
   using Finished = std::function<void(Status)>;
 
+  static constexpr size_t kDestroysAtOnce = 64;
+
   // Connects and says hello, blocking (at start, before the loop runs). `hello` receives what the
   // spawner is and which sandboxes it holds.
   static Result<std::unique_ptr<SpawnerClient>> Connect(const std::string& run_dir,
                                                         wire::Reply* hello);
+  // Connects and no more: a stopped spawner does not block it. Start and Hello come next.
+  static Result<std::unique_ptr<SpawnerClient>> Open(const std::string& run_dir);
   virtual ~SpawnerClient() = default;
 
   // Begins to read replies on the loop. `on_exit` is told of every first process that ended,
   // possibly more than once for the same one; `on_lost` once, when the spawner is gone.
   virtual void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
                      std::function<void()> on_lost) = 0;
+
+  // What the spawner is and what it holds, once all answers that it has given before have been
+  // passed on. Compares what it holds with the kernel, too: see stray_slots.
+  // kFailedPrecondition: it speaks another protocol.
+  virtual void Hello(Done<wire::Reply> done) = 0;
 
   // Everything of a sandbox that no image decides, up to a parked execd. `limits` are what the
   // slot's cgroup gets ahead of time; a build writes only what its plan has different. Prepared

@@ -12,10 +12,12 @@ namespace {
 constexpr int64_t kFirstRetryUs = 10 * 1000;
 constexpr int64_t kRetryUs = 200 * 1000;
 
-Error Gone() {
-  return Error(Code::kUnavailable,
-               "the spawner is not running; start atoll-spawner, or restart atolld as root");
-}
+constexpr char kAbsent[] =
+    "the spawner is not running; start atoll-spawner, or restart atolld as root";
+constexpr char kSilent[] =
+    "the spawner does not answer: is it stopped? Let it go on, or kill it and restart atolld as "
+    "root";
+constexpr char kLooking[] = "the spawner was lost, and is being looked for; try again";
 
 }  // namespace
 
@@ -39,9 +41,11 @@ void SpawnerLink::StartClient() {
 }
 
 void SpawnerLink::Lost() {
-  client_.reset();
-  if (stopping_) return;
+  if (!std::exchange(client_, nullptr) || stopping_) return;
+  // One that is stopped accepts, but does not greet.
+  if (!std::exchange(greeted_, false)) return Retry(kRetryUs);
   LogLine(LogLevel::kError, "the spawner is gone: sandboxes go on, nothing can be created");
+  why_ = kLooking;
   on_lost_();
   Retry(kFirstRetryUs);
 }
@@ -49,20 +53,42 @@ void SpawnerLink::Lost() {
 void SpawnerLink::Retry(int64_t delay_us) {
   timer_ = loop_->After(delay_us, [this, delay_us] {
     timer_ = 0;
-    wire::Reply hello;
-    auto client = connect_(&hello);
+    auto client = connect_();
+    why_ = client ? kSilent : kAbsent;
     if (!client) return Retry(std::min(delay_us * 2, kRetryUs));
     client_ = std::move(*client);
-    LogLine(LogLevel::kInfo, "connected to a new spawner")
-        .Add("sandboxes", static_cast<uint64_t>(hello.sandboxes.size()));
     StartClient();
-    if (on_reconnected_) on_reconnected_(hello);
+    Greet();
   });
+}
+
+void SpawnerLink::Greet() {
+  client_->Hello([this](Result<wire::Reply> hello) {
+    if (!hello) {
+      if (std::exchange(refused_, hello.error().message()) != refused_) {
+        LogLine(LogLevel::kError, "the spawner cannot be used").Add(hello.error());
+      }
+      // If it was not lost: from the loop, as it is calling us.
+      if (hello.error().code() != Code::kUnavailable) loop_->Post([this] { Lost(); });
+      return;
+    }
+    greeted_ = true;
+    refused_.clear();
+    LogLine(LogLevel::kInfo, "connected to a new spawner")
+        .Add("sandboxes", static_cast<uint64_t>(hello->sandboxes.size()));
+    if (on_reconnected_) on_reconnected_(*hello);
+  });
+}
+
+void SpawnerLink::Hello(Done<wire::Reply> done) {
+  if (!usable()) return Refuse(std::move(done));
+  client_->Hello(std::move(done));
 }
 
 template <typename Callback>
 void SpawnerLink::Refuse(Callback done) {
-  loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
+  loop_->Post(
+      [done = std::move(done), error = Error(Code::kUnavailable, why_)] { done(Fail(error)); });
 }
 
 void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,

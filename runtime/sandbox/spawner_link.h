@@ -1,7 +1,7 @@
 // A spawner connection that survives its spawner: to everyone else one SpawnerClient for the
-// daemon's whole life. While no spawner answers, every call fails with kUnavailable; the next one
-// is looked for a few times a second (the daemon cannot start one: it has no privilege by then,
-// systemd or the operator does).
+// daemon's whole life. While no spawner answers, or the one that is there is stopped, every call
+// fails with kUnavailable; the next one is looked for a few times a second (the daemon cannot start
+// one: it has no privilege by then, systemd or the operator does).
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,21 +17,22 @@ namespace atl::sandbox {
 
 class SpawnerLink final : public launch::SpawnerClient {
  public:
-  using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>(wire::Reply* hello)>;
+  using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>()>;
   SpawnerLink(std::unique_ptr<launch::SpawnerClient> first, Connect connect)
       : client_(std::move(first)), connect_(std::move(connect)) {}
   SpawnerLink(const SpawnerLink&) = delete;
   SpawnerLink& operator=(const SpawnerLink&) = delete;
   ~SpawnerLink() override;
 
-  // Called with every later spawner's hello, after it was connected.
+  // Called with every later spawner's hello, before anything else is asked of it.
   void OnReconnected(std::function<void(const wire::Reply&)> reconnected) {
     on_reconnected_ = std::move(reconnected);
   }
-  bool connected() const { return client_ != nullptr; }
+  bool connected() const { return greeted_; }
 
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
+  void Hello(Done<wire::Reply> done) override;
   void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
                    Done<launch::PreparedSlot> done) override;
   void DropSlot(uint32_t slot, Finished done) override;
@@ -51,8 +52,9 @@ class SpawnerLink final : public launch::SpawnerClient {
   void Stop(Finished done) override;
 
  private:
-  bool usable() const { return client_ != nullptr && !stopping_; }
+  bool usable() const { return greeted_ && !stopping_; }
   void StartClient();
+  void Greet();
   void Lost();
   void Retry(int64_t delay_us);
   // Answers `done` with kUnavailable from the loop.
@@ -60,12 +62,15 @@ class SpawnerLink final : public launch::SpawnerClient {
   void Refuse(Callback done);
 
   std::unique_ptr<launch::SpawnerClient> client_;
+  bool greeted_ = true;  // it has said what it holds
   Connect connect_;
   Loop* loop_ = nullptr;
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
   std::function<void(const wire::Reply&)> on_reconnected_;
   Loop::Id timer_ = 0;
+  std::string why_ = "the spawner is being stopped";  // nobody can use it, when so
+  std::string refused_;                               // why it is not used, as last logged
   bool stopping_ = false;
 };
 

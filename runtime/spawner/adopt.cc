@@ -59,7 +59,7 @@ Status Sandboxes::Adopt() {
       ++adopted_;
       ATOLL_TRY(poller_.Add(sandbox.pidfd.get(), [this, id] {
         MarkExited(sandboxes_.at(id), 0, false);
-        if (!sandboxes_.at(id).gone.empty()) TryRemove(id);
+        if (sandboxes_.at(id).doomed) TryRemove(id);
       }));
     }
     LogLine(LogLevel::kInfo, "sandbox adopted").Add("sandbox", id).Add("pid", record.sandbox.pid);

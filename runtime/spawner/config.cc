@@ -89,6 +89,12 @@ Result<std::string> OwnPath() {
 
 }  // namespace
 
+uint32_t SlotOf(const std::string& name) {
+  uint32_t slot = 0;
+  if (name.size() > 1) std::from_chars(name.data() + 1, name.data() + name.size(), slot);
+  return slot <= kMaxSlot && SlotGroup(slot) == name ? slot : 0;
+}
+
 Result<Config> ParseCommandLine(int argc, char** argv) {
   Config config;
   config.capabilities = AllCapabilities();

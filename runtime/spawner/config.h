@@ -21,6 +21,13 @@ inline constexpr uint32_t kIdsPerSandbox = 65536;
 inline constexpr uint32_t kMaxInstances = 8;
 inline constexpr uint32_t kMaxSlot = 4095;
 
+// A slot's name in the cgroup tree and among the upper directories, and back; 0: it is no such
+// name.
+inline std::string SlotGroup(uint32_t slot) {
+  return "s" + std::to_string(slot);
+}
+uint32_t SlotOf(const std::string& name);
+
 // First host id of a slot's range: disjoint for all slots of all daemons of a host, above every
 // range that Debian or systemd hand out, below (uid_t)-1.
 constexpr uid_t SandboxIdBase(uint32_t instance, uint32_t slot) {

@@ -29,9 +29,4 @@ struct Host {
   uid_t IdBase(uint32_t slot) const { return SandboxIdBase(instance, slot); }
 };
 
-// A slot's name in the cgroup tree.
-inline std::string SlotGroup(uint32_t slot) {
-  return "s" + std::to_string(slot);
-}
-
 }  // namespace atl::spawner

@@ -21,6 +21,13 @@ Status Poller::Add(int fd, Callback callback) {
   return {};
 }
 
+void Poller::Await(int fd, bool readable, bool writable) {
+  epoll_event event{};
+  event.events = (readable ? EPOLLIN : 0U) | (writable ? EPOLLOUT : 0U);
+  event.data.fd = fd;
+  ATOLL_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0);
+}
+
 void Poller::Remove(int fd) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   callbacks_.erase(fd);

@@ -18,6 +18,8 @@ class Poller {
 
   // Calls back while `fd` is readable or hung up; the fd is borrowed until Remove.
   Status Add(int fd, Callback callback);
+  // From now on, only while `fd` is as asked for, or hung up.
+  void Await(int fd, bool readable, bool writable);
   void Remove(int fd);
 
   // Waits at most `timeout_ms` (-1: for ever) and serves what is ready. A callback may add and

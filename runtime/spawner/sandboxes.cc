@@ -24,6 +24,8 @@ constexpr uint64_t kMinMemoryBytes = 4 << 20;
 constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
 // A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
+// Nor does one such sandbox keep the daemon from having others destroyed.
+constexpr int64_t kDestroyPatienceUs = 10 * 1000 * 1000;
 
 uint32_t& At(wire::StepMicros& micros, Step step) {
   return micros[static_cast<size_t>(step)];
@@ -190,6 +192,8 @@ void Sandboxes::Destroy(const std::string& id, Gone done) {
   if (found == sandboxes_.end()) return done({});
   Sandbox& sandbox = found->second;
   sandbox.gone.push_back(std::move(done));
+  sandbox.doomed = true;
+  sandbox.gone_by_us = SystemClock().BootMicros() + kDestroyPatienceUs;
   if (sandbox.record.sandbox.exited) return TryRemove(id);
   Kill(id, sandbox);
 }
@@ -210,10 +214,15 @@ void Sandboxes::DestroyAll(Gone done) {
   std::vector<std::string> ids;
   for (const auto& [id, sandbox] : sandboxes_) ids.push_back(id);
   if (ids.empty()) return done({});
-  auto left = std::make_shared<size_t>(ids.size());
+  struct Left {
+    size_t count;
+    Status failed;
+  };
+  auto left = std::make_shared<Left>(ids.size(), Status());
   for (const std::string& id : ids) {
-    Destroy(id, [left, done](const Status&) {
-      if (--*left == 0) done({});
+    Destroy(id, [left, done](const Status& destroyed) {
+      if (!destroyed) left->failed = destroyed;
+      if (--left->count == 0) done(left->failed);
     });
   }
 }
@@ -224,7 +233,7 @@ bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
   const std::string id = found->second;
   Sandbox& sandbox = sandboxes_.at(id);
   MarkExited(sandbox, wait_status, true);
-  if (!sandbox.gone.empty()) TryRemove(id);
+  if (sandbox.doomed) TryRemove(id);
   return true;
 }
 
@@ -270,7 +279,7 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
   record.oom_killed = killed && sandbox.stopped_status == 0 && usage && usage->oom_kills > 0;
-  if (sandbox.build_failed || !sandbox.gone.empty()) return;
+  if (sandbox.build_failed || sandbox.doomed) return;
   const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded)
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());
@@ -285,24 +294,37 @@ void Sandboxes::TryRemove(const std::string& id) {
   // still be on its way out of the group: Sweep comes back.
   if (!removed && removed.error().error_number() == EBUSY) return;
   if (removed) removed = RemoveRecord(records_.get(), id);
-  if (!removed) LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
-  const std::vector<Gone> gone = std::move(sandbox.gone);
-  if (sandbox.frozen) sandbox.frozen(Fail(Code::kFailedPrecondition, "it was destroyed"));
-  sandboxes_.erase(id);
+  const std::vector<Gone> gone = std::exchange(sandbox.gone, {});
+  if (!removed) {
+    // It stays known, so that whoever asks again does not hear that it is gone.
+    LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
+    sandbox.doomed = false;
+  } else {
+    if (sandbox.frozen) sandbox.frozen(Fail(Code::kFailedPrecondition, "it was destroyed"));
+    sandboxes_.erase(id);
+  }
   for (const Gone& done : gone) done(removed);
 }
 
 bool Sandboxes::Sweep() {
-  std::vector<std::string> waiting;
-  bool freezing = false;
+  std::vector<std::string> exited;
+  bool more = false;
+  const int64_t now_us = SystemClock().BootMicros();
   for (auto& [id, sandbox] : sandboxes_) {
-    freezing = LookAtFreeze(sandbox) || freezing;
-    if (sandbox.record.sandbox.exited && !sandbox.gone.empty()) waiting.push_back(id);
+    more = LookAtFreeze(sandbox) || more;
+    if (!sandbox.doomed) continue;
+    if (sandbox.record.sandbox.exited) exited.push_back(id);
+    if (now_us >= sandbox.gone_by_us) {
+      for (const Gone& done : std::exchange(sandbox.gone, {})) {
+        done(Fail(Code::kDeadlineExceeded,
+                  "some process of it has been killed and did not end within 10 seconds"));
+      }
+    }
+    more = more || !sandbox.gone.empty();
   }
-  for (const std::string& id : waiting) TryRemove(id);
-  return freezing || std::any_of(waiting.begin(), waiting.end(), [this](const std::string& id) {
-           return sandboxes_.count(id) != 0;
-         });
+  for (const std::string& id : exited) TryRemove(id);
+  return more || std::any_of(exited.begin(), exited.end(),
+                             [this](const std::string& id) { return sandboxes_.count(id) != 0; });
 }
 
 std::vector<wire::SandboxRecord> Sandboxes::List() const {
@@ -311,10 +333,19 @@ std::vector<wire::SandboxRecord> Sandboxes::List() const {
   return records;
 }
 
-bool Sandboxes::SlotInUse(uint32_t slot) const {
-  return std::any_of(sandboxes_.begin(), sandboxes_.end(), [slot](const auto& entry) {
-    return entry.second.record.sandbox.slot == slot;
-  });
+SlotSet Sandboxes::SlotsInUse() const {
+  SlotSet slots;
+  for (const auto& [id, sandbox] : sandboxes_) slots.set(sandbox.record.sandbox.slot);
+  return slots;
+}
+
+std::vector<uint32_t> Sandboxes::FrozenSlots() const {
+  std::vector<uint32_t> slots;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    const uint32_t slot = sandbox.record.sandbox.slot;
+    if (host_.cgroups.FreezeAsked(SlotGroup(slot)).value_or(false)) slots.push_back(slot);
+  }
+  return slots;
 }
 
 bool Sandboxes::LayerInUse(wire::LayerId layer) const {

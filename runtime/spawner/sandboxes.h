@@ -47,7 +47,8 @@ class Sandboxes {
   // `done` when every process stands still, or goes on. One that does neither within ten seconds
   // is kDeadlineExceeded, and the group stays as it is.
   void Freeze(const std::string& id, bool frozen, Gone done);
-  // Kills and removes; `done` when nothing is left. An unknown id is done at once.
+  // Kills and removes; `done` when nothing is left. An unknown id is done at once. One whose
+  // processes do not end within ten seconds is kDeadlineExceeded, and removed when they do.
   void Destroy(const std::string& id, Gone done);
   void DestroyAll(Gone done);
 
@@ -66,7 +67,9 @@ class Sandboxes {
   bool Sweep();
 
   std::vector<wire::SandboxRecord> List() const;
-  bool SlotInUse(uint32_t slot) const;
+  SlotSet SlotsInUse() const;
+  // Of sandboxes whose processes have been told to stand still, by whomever.
+  std::vector<uint32_t> FrozenSlots() const;
   bool LayerInUse(wire::LayerId layer) const;
 
  private:
@@ -76,8 +79,10 @@ class Sandboxes {
     UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
-    std::vector<Gone> gone;  // somebody wants it destroyed
-    Gone frozen;             // somebody waits until it stands still
+    bool doomed = false;     // it is to be destroyed
+    std::vector<Gone> gone;  // wait for that
+    int64_t gone_by_us = 0;
+    Gone frozen;  // somebody waits until it stands still
     int64_t frozen_by_us = 0;
   };
 

@@ -1,6 +1,7 @@
 #include "runtime/spawner/server.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -23,6 +25,9 @@ constexpr int kSweepMillis = 5;
 // A stopped process 1 is to be noticed within a second.
 constexpr int kLookMillis = 800;
 constexpr int kSendBuffer = 1 << 20;
+// No further request is read while more replies than these wait for the daemon to read them. What
+// comes on top are answers to what it has asked already, and exits, of which a sandbox has one.
+constexpr size_t kMaxWaiting = 256;
 
 Result<UniqueFd> Bind(const std::string& path, uid_t owner) {
   sockaddr_un address{};
@@ -46,6 +51,17 @@ Result<UniqueFd> Bind(const std::string& path, uid_t owner) {
   return listener;
 }
 
+bool HungUp(int connection) {
+  pollfd state{connection, 0, 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & POLLHUP) != 0;
+}
+
+bool IsFull(const Error& error) {
+  const int number = error.error_number();
+  // The last: too many descriptors on their way through sockets.
+  return number == EAGAIN || number == ENOBUFS || number == ENOMEM || number == ETOOMANYREFS;
+}
+
 }  // namespace
 
 Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
@@ -59,7 +75,7 @@ Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
                    Send(connection_number_, event);
                  }),
       slots_(
-          host, poller, janitor_, [this](uint32_t slot) { return sandboxes_.SlotInUse(slot); },
+          host, poller, janitor_, [this] { return sandboxes_.SlotsInUse(); },
           [this] {
             // A copy of either would keep the daemon from seeing that we have closed ours.
             connection_.reset();
@@ -81,6 +97,8 @@ Status Server::Start() {
   ATOLL_TRY(poller_.Add(signals_.get(), [this] { OnSignal(); }));
   ATOLL_TRY(slots_.Start());
   ATOLL_TRY(sandboxes_.Adopt());
+  // Whose processes Adopt has ended.
+  ATOLL_TRY(slots_.RemoveStrays());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
   return poller_.Add(listener_.get(), [this] { OnAccept(); });
 }
@@ -88,7 +106,8 @@ Status Server::Start() {
 Result<Server::End> Server::Run() {
   int timeout = -1;
   int64_t next_look_us = 0;
-  while (!stopping_ && !upgrading_) {
+  // The last answer is waited for.
+  while (!(stopping_ && outgoing_.empty()) && !upgrading_) {
     ATOLL_TRY(poller_.RunOnce(timeout));
     timeout = sandboxes_.Sweep() ? kSweepMillis : -1;
     if (!sandboxes_.HasAdopted()) continue;
@@ -120,7 +139,7 @@ void Server::OnAccept() {
   ::setsockopt(connection.get(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer);
   connection_ = std::move(connection);
   ++connection_number_;
-  const Status added = poller_.Add(connection_.get(), [this] { OnMessage(); });
+  const Status added = poller_.Add(connection_.get(), [this] { OnConnection(); });
   if (!added) connection_.reset();
 }
 
@@ -128,14 +147,29 @@ void Server::CloseConnection() {
   if (!connection_) return;
   poller_.Remove(connection_.get());
   connection_.reset();
+  outgoing_.clear();
+  full_ = false;
   ++connection_number_;
   slots_.DropAll();
 }
 
+void Server::OnConnection() {
+  SendWaiting();
+  if (connection_ && outgoing_.size() < kMaxWaiting) OnMessage();
+}
+
+void Server::AwaitConnection() {
+  poller_.Await(connection_.get(), outgoing_.size() < kMaxWaiting, !outgoing_.empty());
+}
+
 void Server::OnMessage() {
+  // Looked at before the request is read: whoever asked has given it up, and may ask again.
+  const bool given_up = HungUp(connection_.get());
   auto message = sys::ReceiveMessage(connection_.get(), wire::kMaxSpawnerMessage);
   if (!message) {
-    if (message.error().error_number() == EAGAIN) return;
+    // ECONNRESET comes once, when the daemon has closed with replies unread; its requests follow.
+    const int number = message.error().error_number();
+    if (number == EAGAIN || number == ECONNRESET) return;
     LogLine(LogLevel::kWarning, "daemon connection closed").Add(message.error());
     return CloseConnection();
   }
@@ -145,6 +179,7 @@ void Server::OnMessage() {
     LogLine(LogLevel::kWarning, "daemon connection closed").Add(request.error());
     return CloseConnection();
   }
+  if (given_up && request->type != wire::RequestType::kDestroy) return;
   Handle(*request, std::move(message->fds));
 }
 
@@ -184,11 +219,10 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
     return done(Fail(Code::kUnavailable, "the spawner is stopping"));
   }
   switch (request.type) {
-    case wire::RequestType::kHello: {
-      wire::Reply reply = Hello();
-      reply.number = number;
-      return Send(connection, reply);
-    }
+    case wire::RequestType::kHello:
+      return SendHello(connection, number);
+    case wire::RequestType::kPing:
+      return done({});
     case wire::RequestType::kPrepareSlot:
       if (fds.size() != 2) {
         return done(Fail(Code::kInvalidArgument, "slot: needs two descriptors"));
@@ -201,7 +235,7 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
                               wire::Reply reply;
                               reply.number = number;
                               reply.micros = prepared->micros;
-                              Send(connection, reply, prepared->rtnetlink.get());
+                              Send(connection, reply, std::move(prepared->rtnetlink));
                             });
     case wire::RequestType::kDropSlot:
       return done(slots_.Drop(request.slot));
@@ -245,7 +279,8 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
       ending_ = true;
       return sandboxes_.DestroyAll([this, done](const Status& status) {
         slots_.DropAll();
-        slots_.DropStrays();
+        auto strays = slots_.RemoveStrays();
+        if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
         done(status);
         stopping_ = true;
       });
@@ -306,27 +341,55 @@ void Server::HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fd
                  });
 }
 
-wire::Reply Server::Hello() const {
+void Server::SendHello(uint64_t connection, uint64_t number) {
   wire::Reply reply;
+  reply.number = number;
   reply.protocol = wire::kSpawnerProtocol;
   reply.instance = host_.instance;
   reply.cgroup_v2 = host_.cgroups.host().v2;
   reply.limits_available = host_.cgroups.host().limits;
   if (host_.store.HasQuota()) reply.limits_available.emplace_back("disk");
-  reply.sandboxes = sandboxes_.List();
   reply.cgroup_path = host_.cgroups.path();
-  return reply;
+  reply.prepared_slots = slots_.Stock();
+  reply.frozen_slots = sandboxes_.FrozenSlots();
+  auto strays = slots_.RemoveStrays();
+  if (!strays) return SendStatus(connection, number, Fail(std::move(strays).error()));
+  reply.stray_slots = std::move(*strays);
+  for (wire::SandboxRecord& record : sandboxes_.List()) {
+    if (reply.sandboxes.size() == wire::kSandboxesPerReply) {
+      reply.more = true;
+      Send(connection, std::exchange(reply, {}));
+      reply.number = number;
+    }
+    reply.sandboxes.push_back(std::move(record));
+  }
+  Send(connection, reply);
 }
 
-void Server::Send(uint64_t connection, const wire::Reply& reply, int fd) {
+void Server::Send(uint64_t connection, const wire::Reply& reply, UniqueFd fd) {
   if (!connection_ || connection != connection_number_) return;
-  const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
-  const Status sent = sys::SendMessage(connection_.get(), reply.Encode(), fds);
-  if (sent) return;
-  // A daemon that does not read (a megabyte is waiting) is a dead daemon: it will come back and
-  // ask.
-  LogLine(LogLevel::kError, "cannot answer the daemon").Add(sent.error());
-  CloseConnection();
+  outgoing_.push_back({reply.Encode(), std::move(fd)});
+  if (outgoing_.size() == 1) return SendWaiting();
+  if (outgoing_.size() == kMaxWaiting) AwaitConnection();
+}
+
+void Server::SendWaiting() {
+  if (outgoing_.empty()) return;
+  while (!outgoing_.empty()) {
+    const Outgoing& next = outgoing_.front();
+    const int fd = next.fd.get();
+    const Status sent = sys::SendMessage(connection_.get(), next.bytes, {&fd, fd >= 0 ? 1U : 0U});
+    if (!sent && IsFull(sent.error())) break;
+    if (!sent && sent.error().error_number() != EPIPE) {
+      LogLine(LogLevel::kError, "cannot answer the daemon").Add(sent.error());
+      return CloseConnection();
+    }
+    // EPIPE: nobody reads it; what was asked before is still to be read, and then the end.
+    outgoing_.pop_front();
+  }
+  // Not each time: it is a call.
+  const bool full = !outgoing_.empty();
+  if (std::exchange(full_, full) || full) AwaitConnection();
 }
 
 void Server::SendStatus(uint64_t connection, uint64_t number, const Status& status) {

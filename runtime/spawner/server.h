@@ -1,6 +1,7 @@
 // The spawner's conversation with the daemon: one connection, requests in, replies out.
 #pragma once
 
+#include <deque>
 #include <string>
 
 #include "runtime/base/result.h"
@@ -28,6 +29,7 @@ class Server {
 
  private:
   void OnAccept();
+  void OnConnection();
   void OnMessage();
   void OnSignal();
   void CloseConnection();
@@ -35,9 +37,13 @@ class Server {
   void HandleBuild(const wire::Request& request);
   void HandleVolume(const wire::Request& request);
   void HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds);
-  wire::Reply Hello() const;
-  // To the connection that asked: a reply to an earlier daemon's request is dropped.
-  void Send(uint64_t connection, const wire::Reply& reply, int fd = -1);
+  void SendHello(uint64_t connection, uint64_t number);
+  // To the connection that asked: a reply to an earlier daemon's request is dropped. One that does
+  // not fit into the socket now is sent later.
+  void Send(uint64_t connection, const wire::Reply& reply, UniqueFd fd = {});
+  void SendWaiting();
+  // Reads on unless too many replies wait, and writes while some do.
+  void AwaitConnection();
   void SendStatus(uint64_t connection, uint64_t number, const Status& status);
   std::function<void(Status)> StatusSender(uint64_t number);
 
@@ -51,6 +57,12 @@ class Server {
   UniqueFd listener_;
   UniqueFd signals_;
   UniqueFd connection_;
+  struct Outgoing {
+    std::string bytes;
+    UniqueFd fd;
+  };
+  std::deque<Outgoing> outgoing_;  // of this connection
+  bool full_ = false;              // the socket was, when last written to
   uint64_t connection_number_ = 0;
   bool ending_ = false;  // kStop was asked: nothing new is begun
   bool stopping_ = false;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,7 +63,7 @@ void Slots::Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control,
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }
-  if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_(slot)) {
+  if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_().test(slot)) {
     return done(Fail(Code::kAlreadyExists, "slot " + std::to_string(slot) + ": in use"));
   }
   Status right = CheckSocket(control.get(), false);
@@ -169,23 +168,35 @@ void Slots::StopBuilder() {
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
 }
 
-void Slots::DropStrays() {
-  const auto groups = host_.cgroups.Groups();
-  if (!groups) {
-    LogLine(LogLevel::kError, "cannot list groups").Add(groups.error());
-    return;
+std::vector<uint32_t> Slots::Stock() const {
+  std::vector<uint32_t> slots;
+  for (const auto& [number, slot] : prepared_) slots.push_back(number);
+  return slots;
+}
+
+Result<std::vector<uint32_t>> Slots::RemoveStrays() {
+  ATOLL_ASSIGN(std::vector<uint32_t> strays, host_.store.Uppers());
+  ATOLL_ASSIGN(const std::vector<std::string> groups, host_.cgroups.Groups());
+  for (const std::string& group : groups) strays.push_back(SlotOf(group));
+  SlotSet owned = in_use_();
+  owned.set(0);
+  for (const auto& [number, slot] : prepared_) owned.set(number);
+  for (const auto& [number, pending] : pending_) owned.set(number);
+  std::erase_if(strays, [&owned](uint32_t slot) {
+    const bool known = owned.test(slot);
+    owned.set(slot);  // it may have both
+    return known;
+  });
+  for (const uint32_t slot : strays) {
+    Status removed = Dismantle(slot);
+    if (removed) continue;
+    if (removed.error().error_number() == EBUSY) removed = host_.cgroups.Kill(SlotGroup(slot));
+    if (removed) continue;
+    LogLine(LogLevel::kError, "cannot remove what was left of a slot")
+        .Add("slot", slot)
+        .Add(removed.error());
   }
-  for (const std::string& group : *groups) {
-    uint32_t slot = 0;
-    const auto parsed = std::from_chars(group.data() + 1, group.data() + group.size(), slot);
-    if (parsed.ec != std::errc() || SlotGroup(slot) != group || in_use_(slot)) continue;
-    const Status dismantled = Dismantle(slot);
-    if (!dismantled) {
-      LogLine(LogLevel::kError, "cannot drop stray group")
-          .Add("group", group)
-          .Add(dismantled.error());
-    }
-  }
+  return strays;
 }
 
 Status Slots::Dismantle(uint32_t slot) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -18,6 +19,8 @@
 #include "runtime/spawner/slot_builder.h"
 
 namespace atl::spawner {
+
+using SlotSet = std::bitset<kMaxSlot + 1>;
 
 struct Slot {
   pid_t execd = -1;
@@ -34,9 +37,9 @@ class Slots {
   };
   using Done = std::function<void(Result<Prepared>)>;
 
-  // All borrowed, and outlive it. `in_use` tells whether a sandbox has the slot; `in_child` closes
+  // All borrowed, and outlive it. `in_use` tells the slots that sandboxes have; `in_child` closes
   // what a fork has no business with.
-  Slots(const Host& host, Poller& poller, Janitor& janitor, std::function<bool(uint32_t)> in_use,
+  Slots(const Host& host, Poller& poller, Janitor& janitor, std::function<SlotSet()> in_use,
         std::function<void()> in_child)
       : host_(host),
         poller_(poller),
@@ -58,8 +61,12 @@ class Slots {
   void DropAll();
   // Ends the builder and waits for that: its copies of our descriptors are closed then.
   void StopBuilder();
-  // For the end: groups of no slot and no sandbox, which a spawner that died has left.
-  void DropStrays();
+  // In stock.
+  std::vector<uint32_t> Stock() const;
+  // Groups and upper directories of slots that are neither in stock nor being made nor a sandbox's:
+  // what a spawner or builder that died, or a removal that failed, has left. They are removed,
+  // processes included; what is still on its way out is there the next time. Their slots.
+  Result<std::vector<uint32_t>> RemoveStrays();
 
   // cgroup and upper directory of a slot that nobody uses any more. EBUSY: a process is still
   // leaving the cgroup, try again.
@@ -81,13 +88,13 @@ class Slots {
   const Host& host_;
   Poller& poller_;
   Janitor& janitor_;
-  std::function<bool(uint32_t)> in_use_;
+  std::function<SlotSet()> in_use_;
   std::function<void()> in_child_;
   std::optional<SlotBuilder> builder_;
   std::map<uint32_t, Pending> pending_;
   std::map<uint32_t, Slot> prepared_;
   // By number: we have dismantled it ourselves, so there is nothing of an earlier spawner's.
-  std::bitset<kMaxSlot + 1> clean_;
+  SlotSet clean_;
 };
 
 }  // namespace atl::spawner

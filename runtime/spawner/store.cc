@@ -180,6 +180,16 @@ Status Store::CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes)
   return EnsureOwned(root_.get(), path + "/work", 0755);
 }
 
+Result<std::vector<uint32_t>> Store::Uppers() const {
+  ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(tree_.get(), "uppers", kDir));
+  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory.get()));
+  std::vector<uint32_t> slots;
+  for (const std::string& name : names) {
+    if (const uint32_t slot = SlotOf(name); slot != 0) slots.push_back(slot);
+  }
+  return slots;
+}
+
 Status Store::LimitUpper(uint32_t slot, uint64_t disk_bytes) const {
   if (!has_quota_) return Fail(NoQuota(path_));
   ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(root_.get(), UpperPath(slot), kDir));

@@ -45,6 +45,8 @@ class Store {
   // upper and work directories of a slot of this instance, with a disk limit (0: none) on both
   // together. kFailedPrecondition: a limit, and no quota to keep it with.
   Status CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes) const;
+  // Slots that have an upper directory.
+  Result<std::vector<uint32_t>> Uppers() const;
   // Another limit for what is there.
   Status LimitUpper(uint32_t slot, uint64_t disk_bytes) const;
 

@@ -82,7 +82,7 @@ Result<Request> DecodeRequest(std::string_view bytes) {
   request.layer = reader.U32();
   request.volume = reader.Text();
   if (!reader.complete() || type < static_cast<uint8_t>(RequestType::kHello) ||
-      type > static_cast<uint8_t>(RequestType::kCheckVolume)) {
+      type > static_cast<uint8_t>(RequestType::kPing)) {
     return Fail(Code::kInvalidArgument, "spawner request: malformed");
   }
   return request;
@@ -110,6 +110,9 @@ std::string Reply::Encode() const {
   writer.U64(volume_use.bytes);
   writer.U64(volume_use.entries);
   writer.U8(volume_use.complete ? 1 : 0);
+  PutLayers(writer, frozen_slots);
+  PutLayers(writer, stray_slots);
+  writer.U8(more ? 1 : 0);
   return writer.Take();
 }
 
@@ -136,6 +139,9 @@ Result<Reply> DecodeReply(std::string_view bytes) {
   reply.volume_use.bytes = reader.U64();
   reply.volume_use.entries = reader.U64();
   reply.volume_use.complete = reader.U8() != 0;
+  reply.frozen_slots = GetLayers(reader, kMaxRecords);
+  reply.stray_slots = GetLayers(reader, kMaxRecords);
+  reply.more = reader.U8() != 0;
   if (!reader.complete()) return Fail(Code::kInternal, "spawner reply: malformed");
   return reply;
 }

@@ -2,13 +2,15 @@
 // message is one packet, descriptors travel with the packet that names them.
 //
 //   daemon ── Request{number, …} ──► spawner      in any number, at any time
-//   daemon ◄── Reply{number, …} ──── spawner      one for each request, not always in order: Build
-//   and the
-//                                                 slot calls answer when done, Unpack when its
-//                                                 child ended
-//   daemon ◄── Exited{id, …} ─────── spawner      a sandbox's first process has ended; repeated to
-//   every
-//                                                 new connection until the sandbox is destroyed
+//   daemon ◄── Reply{number, …} ──── spawner      one for each request, when it is carried out and
+//                                                 not always in order
+//   daemon ◄── Exited{id, …} ─────── spawner      a sandbox's first process has ended; a hello
+//   lists
+//                                                 it as such until it is destroyed
+//
+// Neither side drops a packet because the other one is slow: what does not fit into the socket is
+// kept and sent later. A request whose asker has hung up is not carried out, except Destroy, which
+// its records repeat anyway.
 //
 // One daemon at a time: a new connection replaces the old one. The spawner believes nothing in
 // here: each field is checked against its own configuration.
@@ -25,14 +27,17 @@
 
 namespace atl::wire {
 
-inline constexpr uint32_t kSpawnerProtocol = 3;
+inline constexpr uint32_t kSpawnerProtocol = 4;
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
-// Replies are larger: the answer to a hello lists every sandbox, some 150 bytes each.
+// Replies may be larger: a list of layers.
 inline constexpr size_t kMaxSpawnerReply = 1 << 20;
+// So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
+inline constexpr size_t kSandboxesPerReply = 128;
 
 enum class RequestType : uint8_t {
-  kHello = 1,         // → HelloReply
+  kHello = 1,  // → HelloReply, in as many packets as it takes. Asked again later it compares
+               // what the spawner holds with what the kernel has, and mends that
   kPrepareSlot = 2,   // slot, Limits, fds {control, listener} → fd: a NETLINK_ROUTE socket inside
                       // the slot's network namespace
   kDropSlot = 3,      // slot: an unused prepared slot is dismantled
@@ -49,6 +54,7 @@ enum class RequestType : uint8_t {
   kRemoveVolume = 14,  // id: the name. An absent one is not an error
   kVolumeUse = 15,     // id: the name → volume_use
   kCheckVolume = 16,   // volume: opened as a build would, missing directories made, and closed
+  kPing = 17,          // answered at once: the spawner is not stopped, and reads
 };
 
 struct Request {
@@ -128,7 +134,10 @@ struct Reply {
   std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io", "disk"
   std::vector<SandboxRecord> sandboxes;
   std::vector<uint32_t> prepared_slots;
-  std::string cgroup_path;  // of this instance, where the daemon may read usage
+  std::vector<uint32_t> frozen_slots;  // of sandboxes: the kernel has been asked to hold them
+  std::vector<uint32_t> stray_slots;   // had groups or files and were nobody's
+  bool more = false;                   // `sandboxes` goes on in another reply of that number
+  std::string cgroup_path;             // of this instance, where the daemon may read usage
   // kBuild
   uint32_t pid = 0;
   // kPrepareSlot, kBuild: each its own steps, the others are 0

@@ -124,6 +124,16 @@ void SpawnerFixture::Connect() {
       [this] { lost_ = true; });
 }
 
+UniqueFd SpawnerFixture::RawConnection(const std::string& run_dir) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = run_dir + "/spawner.sock";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
 void SpawnerFixture::AwaitLost() {
   ASSERT_TRUE(loop_.RunUntil([this] { return lost_; }));
   lost_ = false;

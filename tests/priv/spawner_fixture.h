@@ -34,6 +34,8 @@ class SpawnerFixture {
   std::string run_dir() const { return scratch_ / "run"; }
 
   void Connect();
+  // One without the client type, which cannot misbehave.
+  static UniqueFd RawConnection(const std::string& run_dir);
   void StartProcess();
   void KillProcess();
   // Of one that was told to stop.

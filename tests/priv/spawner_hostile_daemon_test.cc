@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <functional>
@@ -86,24 +85,13 @@ PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {
   EXPECT_EQ(split(directory->get(), directory->get()), "permission_denied");
 }
 
-// A connection without the client type, which cannot misbehave.
-UniqueFd RawConnection(const std::string& run_dir) {
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = run_dir + "/spawner.sock";
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return socket;
-}
-
 PRIV_TEST(HostileDaemon, GarbageClosesTheConnectionOnly) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox);
   for (const std::string& garbage :
        {std::string("x"), std::string(90'000, '\xff'), std::string(64, '\0')}) {
-    const UniqueFd socket = RawConnection(spawner.run_dir());
+    const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
     ASSERT_TRUE(sys::SendMessage(socket.get(), garbage));
     char byte;
     EXPECT_EQ(::read(socket.get(), &byte, 1), 0) << "still open";
@@ -131,7 +119,7 @@ PRIV_TEST(HostileDaemon, StrangersAreRefused) {
   ASSERT_EQ(::chmod((spawner.run_dir() + "/..").c_str(), 0755), 0);
   ASSERT_EQ(::chmod((spawner.run_dir() + "/spawner.sock").c_str(), 0666), 0);
   ASSERT_EQ(::seteuid(1), 0);
-  const UniqueFd socket = RawConnection(spawner.run_dir());
+  const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
   ASSERT_EQ(::seteuid(0), 0);
   char byte;
   EXPECT_EQ(::read(socket.get(), &byte, 1), 0) << "not refused";

@@ -139,6 +139,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     exit = std::move(on_exit);
     lost = std::move(on_lost);
   }
+  void Hello(Done<wire::Reply> done) override { hellos.push_back(std::move(done)); }
   void PrepareSlot(uint32_t slot, const wire::Limits&, int control, int,
                    Done<launch::PreparedSlot> done) override {
     controls[slot].reset(::fcntl(control, F_DUPFD_CLOEXEC, 3));
@@ -216,7 +217,14 @@ class FakeSpawner final : public launch::SpawnerClient {
     return id;
   }
 
+  void AnswerHello(Result<wire::Reply> hello) {
+    const auto done = std::move(hellos.front());
+    hellos.pop_front();
+    done(std::move(hello));
+  }
+
   bool answer_prepares = true;
+  std::deque<Done<wire::Reply>> hellos;
   std::optional<Error> prepare_error;
   std::deque<std::pair<uint32_t, Done<launch::PreparedSlot>>> prepares;
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
@@ -274,6 +282,11 @@ class FakeNetwork final : public netpolicy::Network {
     return netpolicy::SlotCounters{};
   }
   void OnDenied(netpolicy::OnDenial) override {}
+  Status RemoveLinks(const std::vector<uint32_t>& slots) override {
+    for (const uint32_t slot : slots) lingering.erase(slot);
+    links_removed += slots.size();
+    return {};
+  }
   Status Recover(const std::vector<netpolicy::LiveSlot>& live) override {
     recovered.clear();
     for (const netpolicy::LiveSlot& one : live) {
@@ -290,6 +303,7 @@ class FakeNetwork final : public netpolicy::Network {
   std::set<uint32_t> attached;
   std::vector<uint32_t> detached;
   std::set<uint32_t> lingering;
+  size_t links_removed = 0;
   std::vector<uint32_t> recovered;
   std::map<uint32_t, netpolicy::SlotRequest> claimed;
   std::optional<Error> attach_error;

@@ -13,11 +13,9 @@ class SpawnerLinkTest : public testing::Test {
     auto first = std::make_unique<FakeSpawner>(loop);
     current = first.get();
     link = std::make_unique<SpawnerLink>(
-        std::move(first),
-        [this](wire::Reply* hello) -> Result<std::unique_ptr<launch::SpawnerClient>> {
+        std::move(first), [this]() -> Result<std::unique_ptr<launch::SpawnerClient>> {
           ++attempts;
           if (!answers) return Fail(Code::kUnavailable, "connection refused");
-          hello->instance = 5;
           auto next = std::make_unique<FakeSpawner>(loop);
           current = next.get();
           return std::unique_ptr<launch::SpawnerClient>(std::move(next));
@@ -73,6 +71,8 @@ TEST_F(SpawnerLinkTest, FindsTheNextOne) {
   EXPECT_EQ(instance, 0U);
   answers = true;
   loop.Pass(1'000'000);
+  EXPECT_FALSE(link->connected());  // before it has said what it holds
+  current->AnswerHello(wire::Reply{.instance = 5});
   EXPECT_TRUE(link->connected());
   EXPECT_EQ(instance, 5U);
   current->exit({.id = "y"});
@@ -80,6 +80,38 @@ TEST_F(SpawnerLinkTest, FindsTheNextOne) {
   const int before = attempts;
   loop.Pass(5'000'000);
   EXPECT_EQ(attempts, before);
+}
+
+TEST_F(SpawnerLinkTest, AStoppedOneIsNotWaitedForByAnybodyElse) {
+  answers = true;
+  current->lost();
+  loop.Pass(1'000'000);
+  Error refused(Code::kInternal, "");
+  link->Destroy("a", [&](const Status& s) { refused = s.error(); });
+  loop.Run();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_NE(refused.message().find("is it stopped?"), std::string::npos) << refused.message();
+  EXPECT_TRUE(current->destroys.empty());
+  // It was given up, and another connection is made.
+  FakeSpawner* const first = current;
+  const auto hello = std::move(first->hellos.front());
+  current->lost();
+  hello(Fail(Code::kUnavailable, "does not answer"));
+  loop.Pass(1'000'000);
+  EXPECT_EQ(attempts, 2);
+  EXPECT_EQ(lost, 1);
+  current->AnswerHello(wire::Reply{.instance = 7});
+  EXPECT_EQ(instance, 7U);
+}
+
+TEST_F(SpawnerLinkTest, OneOfAnotherProtocolIsNotUsed) {
+  answers = true;
+  current->lost();
+  loop.Pass(1'000'000);
+  current->AnswerHello(Fail(Code::kFailedPrecondition, "protocol 9"));
+  loop.Pass(1'000'000);
+  EXPECT_GE(attempts, 2);
+  EXPECT_FALSE(link->connected());
 }
 
 TEST_F(SpawnerLinkTest, NothingIsSentBehindAStop) {

@@ -1,0 +1,110 @@
+// A daemon that does not listen, or goes before it is answered.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <set>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/sys.h"
+#include "tests/priv/priv_test.h"
+#include "tests/priv/spawner_fixture.h"
+
+namespace atl::priv {
+namespace {
+
+std::string Encoded(uint64_t number, wire::RequestType type, const std::string& id = "") {
+  wire::Request request;
+  request.number = number;
+  request.type = type;
+  request.id = id;
+  return request.Encode();
+}
+
+PRIV_TEST(SpawnerPressure, EveryRequestIsAnsweredOnceHoweverSlowTheDaemon) {
+  SpawnerFixture spawner;
+  const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
+  ASSERT_EQ(::fcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);
+  // Until neither side has room: the spawner has stopped to read, and has not hung up.
+  constexpr int kQuietMs = 500;
+  constexpr uint64_t kMost = 100'000;
+  uint64_t asked = 0;
+  pollfd room{socket.get(), POLLOUT, 0};
+  while (asked<kMost&& ::poll(&room, 1, kQuietMs)> 0) {
+    ASSERT_EQ(room.revents & POLLHUP, 0) << "closed after " << asked;
+    if (sys::SendMessage(socket.get(), Encoded(asked + 1, wire::RequestType::kPing))) ++asked;
+  }
+  ASSERT_LT(asked, kMost) << "what waits for a slow daemon has no bound";
+  ASSERT_GT(asked, 1000U);
+  std::set<uint64_t> answered;
+  pollfd ready{socket.get(), POLLIN, 0};
+  while (answered.size() < asked && ::poll(&ready, 1, 10'000) > 0) {
+    auto message = sys::ReceiveMessage(socket.get(), wire::kMaxSpawnerReply);
+    ASSERT_TRUE(message && !message->bytes.empty());
+    auto reply = wire::DecodeReply(message->bytes);
+    ASSERT_TRUE(reply);
+    ASSERT_TRUE(answered.insert(reply->number).second) << "twice";
+  }
+  EXPECT_EQ(answered.size(), asked);
+}
+
+PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  ASSERT_EQ(::kill(spawner.pid(), SIGSTOP), 0);
+  {
+    const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
+    ASSERT_TRUE(
+        sys::SendMessage(socket.get(), Encoded(1, wire::RequestType::kMakeVolume, "unwanted")));
+    ASSERT_TRUE(
+        sys::SendMessage(socket.get(), Encoded(2, wire::RequestType::kDestroy, sandbox->plan.id)));
+  }
+  ASSERT_EQ(::kill(spawner.pid(), SIGCONT), 0);
+  // Our own connection, the first, was replaced by that one.
+  spawner.AwaitLost();
+  spawner.Connect();
+  EXPECT_FALSE(std::filesystem::exists(spawner.data_dir() + "/store/volumes/unwanted"));
+  // It may still be at it.
+  const int64_t deadline = SystemClock().BootMicros() + 10'000'000;
+  const std::string group = spawner.hello().cgroup_path + "/s1";
+  while (std::filesystem::exists(group) && SystemClock().BootMicros() < deadline) {
+    ::poll(nullptr, 0, 5);
+  }
+  EXPECT_FALSE(std::filesystem::exists(group));
+}
+
+PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox && spawner.Prepare(2));
+  const std::string upper = spawner.data_dir() + "/store/fs/uppers/s77";
+  const std::string group = spawner.hello().cgroup_path + "/s78";
+  ASSERT_TRUE(std::filesystem::create_directories(upper + "/upper"));
+  ASSERT_EQ(::mkdir(group.c_str(), 0755), 0);
+  const auto ask = [&] {
+    Result<wire::Reply> hello = Fail(Code::kInternal, "no answer");
+    bool answered = false;
+    spawner.client().Hello([&](Result<wire::Reply> reply) {
+      answered = true;
+      hello = std::move(reply);
+    });
+    spawner.loop().RunUntil([&] { return answered; });
+    return hello.value_or(wire::Reply());
+  };
+  const wire::Reply first = ask();
+  EXPECT_EQ(first.stray_slots, (std::vector<uint32_t>{77, 78}));
+  EXPECT_EQ(first.prepared_slots, std::vector<uint32_t>{2});
+  EXPECT_EQ(first.sandboxes.size(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(upper) || std::filesystem::exists(group));
+  EXPECT_TRUE(ask().stray_slots.empty());
+  // What is not stray is as it was.
+  EXPECT_TRUE(spawner.Build(SpawnerFixture::PlanFor(2)));
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
+}  // namespace
+}  // namespace atl::priv
