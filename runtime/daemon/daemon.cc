@@ -91,7 +91,7 @@ Status Daemon::Open() {
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_, volumes_.get()},
+                                *slots_, volumes_.get(), &health_},
       std::move(lifecycle));
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); }, [] {});

@@ -56,6 +56,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       store_(parts.store),
       slots_(parts.slots),
       volumes_(parts.volumes),
+      health_(parts.health),
       config_(std::move(config)),
       admission_(config_.builds_at_once, config_.build_queue),
       builder_(loop_, spawner_, config_.socket_directory),
@@ -118,6 +119,7 @@ void Lifecycle::Create(CreateSpec spec, Created done) {
 void Lifecycle::Enqueue(Entry& entry) {
   const std::string id = entry.sandbox.id;
   Hold(entry);
+  entry.building = true;
   slots_.SetBusy(true);
   if (auto entered = admission_.Enter([this, id] { TakeTurn(id); }); !entered) {
     BuildFailed(entry, std::move(entered).error());
@@ -183,6 +185,7 @@ void Lifecycle::Built(const std::string& id, Result<BuiltSandbox> result) {
   Entry* entry = Look(id);
   if (entry == nullptr) return;
   if (!result) return BuildFailed(*entry, AsBuildError(std::move(result).error()));
+  entry->building = false;
   entry->built = true;
   entry->control = std::move(result->control);
   for (size_t i = 0; i < stats_.step_micros.size(); ++i) {
@@ -197,6 +200,7 @@ void Lifecycle::Built(const std::string& id, Result<BuiltSandbox> result) {
 
 void Lifecycle::BuildFailed(Entry& entry, Error error) {
   ++stats_.create_failed;
+  entry.building = false;
   LogLine(LogLevel::kWarning, "cannot create a sandbox")
       .Add("sandbox", entry.sandbox.id)
       .Add("request", entry.request_id)
@@ -361,7 +365,7 @@ void Lifecycle::Perform(Entry& entry, Action action) {
       if (entry.awaited.empty()) return;
       // There is no build yet whose answer would bring the release.
       imports_.Forget(entry.awaited, entry.sandbox.id);
-      return PostReleased(entry.sandbox.id);
+      return PostReleased(entry);
     case Action::kFreeze:
       return AskFreeze(entry, true);
     case Action::kThaw:
@@ -384,34 +388,42 @@ void Lifecycle::Release(Entry& entry) {
     done(Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted while it was created"));
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
-  if (entry.releasing) return;
+  if (entry.releasing != 0) return;
   if (std::exchange(entry.control, nullptr)) logs_.Abandon(id);
   ::unlink(SocketPathOf(id).c_str());
   if (entry.spawned) {
-    entry.releasing = true;
-    spawner_.Destroy(id, [this, id](Status status) { Destroyed(id, std::move(status)); });
+    if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
+    const uint64_t order = entry.releasing = ++orders_;
+    spawner_.Destroy(id,
+                     [this, id, order](Status status) { Destroyed(id, order, std::move(status)); });
     return;
   }
   if (const uint32_t slot = std::exchange(entry.sandbox.slot, 0); slot != 0) slots_.Discard(slot);
-  PostReleased(id);
+  PostReleased(entry);
 }
 
-void Lifecycle::Destroyed(const std::string& id, Status status) {
+void Lifecycle::Destroyed(const std::string& id, uint64_t order, Status status) {
   Entry* entry = Look(id);
-  if (entry == nullptr || !entry->releasing) return;
-  entry->releasing = false;
+  if (entry == nullptr || entry->releasing != order) return;
   if (!status) {
-    // Without a spawner: Reconcile asks the next one.
-    if (status.error().code() == Code::kUnavailable) return;
-    LogLine(LogLevel::kError, "cannot destroy a sandbox; trying again")
-        .Add("sandbox", id)
-        .Add(status.error());
-    loop_.After(kDestroyRetryUs, [this, id] {
-      if (Entry* again = Look(id); again != nullptr && again->sandbox.slot != 0) Release(*again);
+    // Without a spawner Reconcile may be first to ask the next one.
+    if (status.error().code() != Code::kUnavailable) {
+      LogLine(LogLevel::kError, "cannot destroy a sandbox; trying again")
+          .Add("sandbox", id)
+          .Add(status.error());
+    }
+    loop_.After(kDestroyRetryUs, [this, id, order] {
+      Entry* again = Look(id);
+      if (again == nullptr || again->releasing != order) return;
+      again->releasing = 0;
+      Release(*again);
     });
     return;
   }
+  entry->releasing = 0;
+  entry->release_asked_us = 0;
   entry->spawned = false;
+  ++removed_;
   if (const uint32_t slot = std::exchange(entry->sandbox.slot, 0); slot != 0) {
     // A build that failed may have left the slot as it was prepared.
     entry->built ? slots_.Release(slot) : slots_.Discard(slot);
@@ -426,11 +438,13 @@ void Lifecycle::Destroyed(const std::string& id, Status status) {
   ApplyAnyway(*entry, Event::kReleased, {});
 }
 
-void Lifecycle::PostReleased(const std::string& id) {
+void Lifecycle::PostReleased(Entry& entry) {
   // Not at once: the caller still holds the entry that this may remove.
-  loop_.Post([this, id] {
-    Entry* entry = Look(id);
-    if (entry != nullptr && !entry->releasing) ApplyAnyway(*entry, Event::kReleased, {});
+  loop_.Post([this, id = entry.sandbox.id, order = entry.releasing = ++orders_] {
+    Entry* released = Look(id);
+    if (released == nullptr || released->releasing != order) return;
+    released->releasing = 0;
+    ApplyAnyway(*released, Event::kReleased, {});
   });
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "images/image_store.h"
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/health.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/launch/spawner_client.h"
@@ -61,6 +63,21 @@ struct LifecycleConfig {
   HostBudget budget;
 };
 
+// Where records, spawner and kernel did not agree although nothing was under way.
+enum class Difference : uint8_t {
+  kOrphan,      // processes without a record
+  kVanished,    // a record of a running one without processes
+  kMissedExit,  // it has ended, and nobody was told
+  kForgotten,   // recorded as being removed, and nobody is at it
+  kStuck,       // being removed for a minute
+  kFreeze,      // it should run and stands still, or the other way round
+  kSlot,        // used by nobody, or prepared on one side only
+  kLink,        // of a slot that has been free for long
+  kStray,       // cgroup or files of a slot that is free
+};
+inline constexpr int kDifferences = 9;
+std::string_view DifferenceName(int difference);
+
 struct LifecycleStats {
   uint64_t created = 0;
   uint64_t create_failed = 0;
@@ -70,6 +87,7 @@ struct LifecycleStats {
   uint64_t create_micros = 0;  // from the request to the acknowledged record, over `created`
   uint64_t build_micros = 0;   // of it, in the spawner
   std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros{};
+  std::array<uint64_t, kDifferences> differences{};
 };
 
 class Lifecycle {
@@ -84,10 +102,12 @@ class Lifecycle {
     Store& store;
     SlotPool& slots;
     Volumes* volumes = nullptr;  // none: sandboxes have none
+    Health* health = nullptr;    // its subject is "sandboxes"; none: the metrics say it alone
   };
   Lifecycle(const Parts& parts, LifecycleConfig config);
   Lifecycle(const Lifecycle&) = delete;
   Lifecycle& operator=(const Lifecycle&) = delete;
+  ~Lifecycle() { loop_.Cancel(compare_timer_); }
 
   // Loads the records, then makes them and the host agree. Once, before anything else.
   Status Start(const wire::Reply& hello);
@@ -179,9 +199,13 @@ class Lifecycle {
     int lost_slots = 0;
     bool stored = false;
     bool holds = false;
-    bool spawned = false;    // the spawner may know it
-    bool built = false;      // its slot has been used up
-    bool releasing = false;  // the spawner has been asked to destroy it
+    bool building = false;  // waits for its turn, or is being built: an answer is to come
+    bool spawned = false;   // the spawner may know it
+    bool built = false;     // its slot has been used up
+    // Numbers of the orders under way, or 0: answers to earlier ones count no more.
+    uint64_t releasing = 0;        // to destroy it
+    uint64_t freezing = 0;         // to freeze or thaw it; not reset
+    int64_t release_asked_us = 0;  // the first time
   };
   // What a record shows as the cause of its state.
   struct Cause {
@@ -232,8 +256,8 @@ class Lifecycle {
   void Settle(Entry& entry, const Status& status);
   void SetDeadline(const Entry& entry);
   void Release(Entry& entry);
-  void Destroyed(const std::string& id, Status status);
-  void PostReleased(const std::string& id);
+  void Destroyed(const std::string& id, uint64_t order, Status status);
+  void PostReleased(Entry& entry);
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
@@ -244,7 +268,14 @@ class Lifecycle {
   void RemoveStaleSockets() const;
   // With what their sandboxes may reach.
   std::vector<netpolicy::LiveSlot> LiveSlots(const std::vector<uint32_t>& numbers) const;
+  RecoveryPlan PlanFor(const wire::Reply& hello) const;
+  void CarryOut(const RecoveryPlan& plan);
+  std::vector<uint32_t> OwnedSlots() const;
   void DestroyOrphan(const wire::SandboxRecord& record);
+
+  void CompareLater();
+  // True if something differed.
+  bool Compare(const wire::Reply& hello);
 
   Loop& loop_;
   const Clock& clock_;
@@ -254,6 +285,7 @@ class Lifecycle {
   Store& store_;
   SlotPool& slots_;
   Volumes* const volumes_;
+  Health* const health_;
   LifecycleConfig config_;
 
   Admission admission_;
@@ -268,6 +300,13 @@ class Lifecycle {
   PendingImports imports_;
   Idempotency idempotency_;
   LifecycleStats stats_;
+  uint64_t orders_ = 0;                      // the number of the latest
+  std::map<std::string, uint32_t> orphans_;  // being destroyed, and their slots
+  Loop::Id compare_timer_ = 0;
+  int quiet_ticks_ = 0;
+  uint64_t removed_ = 0;           // sandboxes of which nothing is left
+  uint64_t removed_seen_ = 0;      // at the last tick
+  uint64_t removed_compared_ = 0;  // at the last comparison
   bool stopping_ = false;
 };
 

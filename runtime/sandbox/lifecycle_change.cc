@@ -135,14 +135,22 @@ void Lifecycle::Switch(const std::string& id, Event event, const char* reason, c
 
 void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
   const std::string id = entry.sandbox.id;
-  spawner_.Freeze(id, frozen, [this, id, frozen](const Status& status) {
+  const uint64_t order = entry.freezing = ++orders_;
+  spawner_.Freeze(id, frozen, [this, id, frozen, order](const Status& status) {
     Entry* asked = Look(id);
-    if (asked == nullptr) return;
-    // Without a spawner: Reconcile asks the next one, which after an upgrade is there at once. The
-    // state says what is under way, whether or not somebody still waits for it.
+    if (asked == nullptr || asked->freezing != order) return;
     if (!status && status.error().code() == Code::kUnavailable) {
-      loop_.After(kSpawnerPatienceUs, [this, id, status] {
-        if (Entry* still = Look(id); still != nullptr) Settle(*still, status);
+      // Reconcile asks the next one, which after an upgrade is there at once. Else the request is
+      // refused, and what is refused must not happen later: what the lost spawner may have done of
+      // it, the next reconciliation sees and undoes.
+      loop_.After(kSpawnerPatienceUs, [this, id, order, status] {
+        Entry* still = Look(id);
+        if (still == nullptr || still->freezing != order) return;
+        Settle(*still, status);
+        const bool paused = still->sandbox.state == State::kResuming;
+        ApplyAnyway(*still, Event::kNotAsked,
+                    paused ? Cause{"CONTAINER_PAUSED", "Sandbox is paused"}
+                           : Cause{"CONTAINER_RUNNING", "Sandbox is running"});
       });
       return;
     }

@@ -35,42 +35,28 @@ Status Lifecycle::Start(const wire::Reply& hello) {
   RemoveStaleSockets();
   Reconcile(hello);
   GiveUpPending(hello);
+  CompareLater();
   return {};
 }
 
-void Lifecycle::Reconcile(const wire::Reply& hello) {
+RecoveryPlan Lifecycle::PlanFor(const wire::Reply& hello) const {
   std::vector<const Sandbox*> recorded;
-  std::vector<uint32_t> slots;
-  for (const auto& [id, entry] : entries_) {
-    recorded.push_back(&entry.sandbox);
-    if (entry.sandbox.slot != 0) slots.push_back(entry.sandbox.slot);
-  }
-  const RecoveryPlan plan = PlanRecovery(recorded, hello);
+  for (const auto& [id, entry] : entries_) recorded.push_back(&entry.sandbox);
+  return PlanRecovery(recorded, hello);
+}
+
+void Lifecycle::Reconcile(const wire::Reply& hello) {
+  // What was asked of another spawner is answered, if at all, by its loss.
+  orphans_.clear();
+  std::vector<uint32_t> slots = OwnedSlots();
+  const RecoveryPlan plan = PlanFor(hello);
   if (auto recovered = network_.Recover(LiveSlots(plan.live_slots)); !recovered) {
     LogLine(LogLevel::kError, "cannot clean up the network").Add(recovered.error());
   }
   slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
   slots_.Reset(slots, hello.prepared_slots);
-
-  for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
   for (const std::string& id : plan.adopted) {
     logs_.Adopt(id, SocketPathOf(id), Look(id)->sandbox.access_token);
-  }
-  for (const std::string& id : plan.vanished) {
-    ApplyAnyway(
-        *Look(id), Event::kVanished,
-        {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
-  }
-  for (const std::string& id : plan.abandoned) {
-    Entry& entry = *Look(id);
-    ApplyAnyway(entry, entry.stored ? Event::kGivenUp : Event::kVanished,
-                {"SANDBOX_LOST", "its creation was cut off"});
-  }
-  for (const std::string& id : plan.unfinished) {
-    Entry& entry = *Look(id);
-    entry.releasing = false;
-    entry.spawned = true;
-    Release(entry);
   }
   // A pause that was cut off is finished, and so is its end: asking twice does no harm.
   for (const std::string& id : plan.adopted) {
@@ -78,13 +64,41 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
     if (entry.sandbox.state == State::kPausing) AskFreeze(entry, true);
     if (entry.sandbox.state == State::kResuming) AskFreeze(entry, false);
   }
-  for (const wire::SandboxRecord& record : plan.orphans) DestroyOrphan(record);
+  CarryOut(plan);
   LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
       .Add("adopted", static_cast<uint64_t>(plan.adopted.size()))
       .Add("ended", static_cast<uint64_t>(plan.exited.size()))
       .Add("lost", static_cast<uint64_t>(plan.vanished.size()))
-      .Add("unfinished", static_cast<uint64_t>(plan.unfinished.size() + plan.abandoned.size()))
+      .Add("unfinished", static_cast<uint64_t>(plan.unfinished.size()))
       .Add("orphans", static_cast<uint64_t>(plan.orphans.size()));
+}
+
+void Lifecycle::CarryOut(const RecoveryPlan& plan) {
+  for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
+  for (const std::string& id : plan.vanished) {
+    ApplyAnyway(
+        *Look(id), Event::kVanished,
+        {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
+  }
+  for (const std::string& id : plan.unfinished) {
+    Entry& entry = *Look(id);
+    entry.releasing = 0;
+    entry.release_asked_us = 0;
+    entry.spawned = true;
+    Release(entry);
+  }
+  for (const std::string& id : plan.frozen) AskFreeze(*Look(id), false);
+  for (const std::string& id : plan.thawed) AskFreeze(*Look(id), true);
+  for (const wire::SandboxRecord& record : plan.orphans) DestroyOrphan(record);
+}
+
+std::vector<uint32_t> Lifecycle::OwnedSlots() const {
+  std::vector<uint32_t> slots;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.sandbox.slot != 0) slots.push_back(entry.sandbox.slot);
+  }
+  for (const auto& [id, slot] : orphans_) slots.push_back(slot);
+  return slots;
 }
 
 std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t>& numbers) const {
@@ -107,15 +121,17 @@ std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t
 }
 
 void Lifecycle::DestroyOrphan(const wire::SandboxRecord& record) {
+  orphans_[record.id] = record.slot;
   spawner_.Destroy(record.id, [this, id = record.id, slot = record.slot](Status status) {
     if (status) {
-      if (slot != 0) slots_.Release(slot);
+      if (orphans_.erase(id) != 0 && slot != 0) slots_.Release(slot);
       return;
     }
-    // The next reconciliation finds it again.
+    // The next look finds it again.
     LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
         .Add("sandbox", id)
         .Add(status.error());
+    orphans_.erase(id);
   });
 }
 

@@ -11,14 +11,15 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wir
     present.emplace(record.id, &record);
     if (record.slot != 0) plan.live_slots.push_back(record.slot);
   }
+  const std::unordered_set<uint32_t> frozen(hello.frozen_slots.begin(), hello.frozen_slots.end());
   std::unordered_set<std::string> known;
   for (const Sandbox* sandbox : recorded) {
     known.insert(sandbox->id);
     const auto found = present.find(sandbox->id);
     switch (sandbox->state) {
       case State::kPending:
-        // Waiting for its turn it holds nothing and goes on; with a slot, its build was cut off.
-        if (sandbox->slot != 0) plan.abandoned.push_back(sandbox->id);
+        // Waiting for its turn it holds nothing and goes on; with a slot, the answer to its build
+        // comes, if only that it was cut off, and brings what follows.
         break;
       case State::kRunning:
       case State::kPausing:
@@ -30,6 +31,9 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wir
           plan.exited.push_back(*found->second);
         } else {
           plan.adopted.push_back(sandbox->id);
+          const bool still = frozen.contains(sandbox->slot);
+          if (sandbox->state == State::kRunning && still) plan.frozen.push_back(sandbox->id);
+          if (sandbox->state == State::kPaused && !still) plan.thawed.push_back(sandbox->id);
         }
         break;
       case State::kStopping:

@@ -1,5 +1,6 @@
-// What a starting daemon, or one whose spawner was replaced, has to do so that its records and the
-// host agree again. A pure function of both; Lifecycle carries it out.
+// What a daemon has to do so that its records and the host agree again: one that starts, one whose
+// spawner was replaced, and any one from time to time. A pure function of both; Lifecycle carries
+// it out.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ struct RecoveryPlan {
   std::vector<wire::SandboxRecord> exited;   // ended while nobody looked
   std::vector<std::string> vanished;         // recorded as running, no trace of it
   std::vector<std::string> unfinished;       // recorded as being removed, or with slots still held
-  std::vector<std::string> abandoned;        // never acknowledged
+  std::vector<std::string> frozen;           // recorded as running, and it stands still
+  std::vector<std::string> thawed;           // recorded as paused, and it runs
   std::vector<wire::SandboxRecord> orphans;  // the spawner has it, no record does
   std::vector<uint32_t> live_slots;          // whose links must stay for now
 };

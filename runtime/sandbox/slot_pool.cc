@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kPreparingAtOnce = 2;
 // Links die 10 to 50 ms after their namespace.
 constexpr int64_t kLinkPollUs = 10'000;
+// One that is still there holds on to something that will not end by itself.
+constexpr int64_t kStrayLinkUs = 30'000'000;
 constexpr int64_t kRetryUs = 1'000'000;
 constexpr int kTries = 3;
 
@@ -26,7 +28,7 @@ SlotPool::SlotPool(Loop& loop, const Clock& clock, launch::SpawnerClient& spawne
       spawner_(spawner),
       network_(network),
       config_(config),
-      used_(config.last_slot + 1, false) {}
+      use_(config.last_slot + 1, Use::kFree) {}
 
 SlotPool::~SlotPool() {
   loop_.Cancel(timer_);
@@ -47,11 +49,11 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
   for (const Resting& resting : resting_) leftover.push_back(resting.slot);
   ready_.clear();
   resting_.clear();
-  std::fill(used_.begin(), used_.end(), false);
+  std::fill(use_.begin(), use_.end(), Use::kFree);
   fresh_from_ = 1;
   const auto claim = [&](uint32_t slot) {
-    if (slot == 0 || slot > config_.last_slot || used_[slot]) return false;
-    used_[slot] = true;
+    if (slot == 0 || slot > config_.last_slot || use_[slot] != Use::kFree) return false;
+    use_[slot] = Use::kTaken;
     return true;
   };
   for (uint32_t slot : live) claim(slot);
@@ -69,6 +71,7 @@ void SlotPool::Take(Taken taken) {
   if (!ready_.empty() && waiters_.empty()) {
     Ready slot = std::move(ready_.front());
     ready_.pop_front();
+    use_[slot.number] = Use::kTaken;
     taken(std::move(slot));
     Pump();
     return;
@@ -88,11 +91,53 @@ void SlotPool::Release(uint32_t slot) {
   Pump();
 }
 
+SlotPool::Wrong SlotPool::Mend(const std::vector<uint32_t>& owned,
+                               const std::vector<uint32_t>& prepared) {
+  Wrong wrong;
+  std::vector<bool> has_owner(use_.size());
+  std::vector<bool> in_stock(use_.size());
+  for (const uint32_t slot : owned) {
+    if (slot < use_.size()) has_owner[slot] = true;
+  }
+  for (const uint32_t slot : prepared) {
+    if (slot < use_.size()) in_stock[slot] = true;
+  }
+  for (uint32_t slot = 1; slot < use_.size(); ++slot) {
+    if (use_[slot] == Use::kTaken && !has_owner[slot]) {
+      ++wrong.slots;
+      in_stock[slot] ? Discard(slot) : Release(slot);
+    } else if ((use_[slot] == Use::kFree || use_[slot] == Use::kResting) && in_stock[slot]) {
+      ++wrong.slots;
+      std::erase_if(resting_, [slot](const Resting& resting) { return resting.slot == slot; });
+      Discard(slot);
+    } else if (use_[slot] == Use::kReady && !in_stock[slot]) {
+      ++wrong.slots;
+      std::erase_if(ready_, [slot](const Ready& ready) { return ready.number == slot; });
+      RemoveSlotSocket(config_.socket_directory, slot);
+      Release(slot);
+    }
+  }
+  std::vector<uint32_t> lingering;
+  const int64_t now = clock_.BootMicros();
+  for (const Resting& resting : resting_) {
+    if (now - resting.since_us < kStrayLinkUs || network_.SlotLinkGone(resting.slot)) continue;
+    lingering.push_back(resting.slot);
+  }
+  if (lingering.empty()) return wrong;
+  wrong.links = static_cast<uint32_t>(lingering.size());
+  if (auto removed = network_.RemoveLinks(lingering); !removed) {
+    LogLine(LogLevel::kError, "cannot remove links that were left").Add(removed.error());
+  }
+  return wrong;
+}
+
 void SlotPool::Discard(uint32_t slot) {
+  use_[slot] = Use::kDropping;
   RemoveSlotSocket(config_.socket_directory, slot);
   spawner_.DropSlot(slot, [this, slot, generation = generation_](Status dropped) {
     if (generation != generation_) return;
-    if (!dropped && dropped.error().code() != Code::kNotFound) {
+    // kFailedPrecondition: it was none that is prepared.
+    if (!dropped && dropped.error().code() != Code::kFailedPrecondition) {
       LogLine(LogLevel::kWarning, "cannot drop a slot").Add("slot", slot).Add(dropped.error());
     }
     Release(slot);
@@ -107,6 +152,7 @@ void SlotPool::SetBusy(bool busy) {
 }
 
 void SlotPool::Rest(uint32_t slot) {
+  if (std::exchange(use_[slot], Use::kResting) == Use::kResting) return;
   resting_.push_back({slot, clock_.BootMicros()});
 }
 
@@ -125,11 +171,8 @@ uint32_t SlotPool::PickNumber() {
   if (!resting_.empty() && now - resting_.front().since_us >= config_.rest_us) {
     if (const uint32_t slot = take_oldest(); slot != 0) return slot;
   }
-  while (fresh_from_ <= config_.last_slot && used_[fresh_from_]) ++fresh_from_;
-  if (fresh_from_ <= config_.last_slot) {
-    used_[fresh_from_] = true;
-    return fresh_from_++;
-  }
+  while (fresh_from_ <= config_.last_slot && use_[fresh_from_] != Use::kFree) ++fresh_from_;
+  if (fresh_from_ <= config_.last_slot) return fresh_from_++;
   return take_oldest();
 }
 
@@ -175,6 +218,7 @@ void SlotPool::PumpLater(int64_t delay_us) {
 
 void SlotPool::Prepare(uint32_t slot) {
   ++preparing_;
+  use_[slot] = Use::kPreparing;
   auto sockets = OpenSlotSockets(config_.socket_directory, slot);
   if (!sockets) {
     // From the loop, as the spawner's answers come.
@@ -215,6 +259,7 @@ void SlotPool::Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared
   }
   ++prepared_total_;
   failures_in_a_row_ = 0;
+  use_[number] = waiters_.empty() ? Use::kReady : Use::kTaken;
   if (waiters_.empty()) {
     ready_.push_back(std::move(slot));
     return;

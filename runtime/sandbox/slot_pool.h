@@ -58,6 +58,15 @@ class SlotPool {
   // connection that prepared them. Whoever waits goes on waiting.
   void Reset(const std::vector<uint32_t>& live, const std::vector<uint32_t>& prepared);
 
+  // `owned` have sandboxes, `prepared` the spawner has in stock; both are of now. What nobody has
+  // any more comes back, what is in stock on one side only is dropped, and links that outlived
+  // their slots are removed. Returns how many were wrong.
+  struct Wrong {
+    uint32_t slots = 0;
+    uint32_t links = 0;
+  };
+  Wrong Mend(const std::vector<uint32_t>& owned, const std::vector<uint32_t>& prepared);
+
   // Hands out a slot, perhaps before it returns. Waiters are served in order. No number left is
   // kResourceExhausted. When several slots in a row cannot be prepared, the first waiter fails: one
   // alone may still be held by what an earlier daemon had asked for.
@@ -87,6 +96,8 @@ class SlotPool {
     int64_t since_us;
   };
 
+  enum class Use : uint8_t { kFree, kPreparing, kReady, kTaken, kDropping, kResting };
+
   void Pump();
   void PumpLater(int64_t delay_us);
   // 0: none at present.
@@ -102,7 +113,7 @@ class SlotPool {
   netpolicy::Network& network_;
   const Config config_;
 
-  std::vector<bool> used_;  // by number: handed out, ready, preparing or resting
+  std::vector<Use> use_;  // by number
   uint32_t fresh_from_ = 1;
   std::deque<Ready> ready_;
   std::deque<Taken> waiters_;

@@ -29,6 +29,7 @@ constexpr std::string_view kTable[kEvents] = {
     /* Resume       */ "Pe#     Ru#     Pg#     Rg+    Rg.      St#      Te#        Fa#",
     /* Thawed       */ "Pe!     Ru.     Pg.     Pd.    Ru@      St.      Te.        Fa.",
     /* ThawFailed   */ "Pe!     Ru.     Pg.     Pd.    Pd@      St.      Te.        Fa.",
+    /* NotAsked     */ "Pe!     Ru.     Ru.     Pd.    Pd.      St.      Te.        Fa.",
     /* Delete       */ "St~     St*     St*     St*    St*      St.      St*        St*",
     /* Expire       */ "St~     St*     St*     St*    St*      St.      St*        St*",
     /* Released     */ "Pe!     Ru!     Pg!     Pd!    Rg!      Stx      Te=        Fa=",
@@ -62,7 +63,7 @@ constexpr std::string_view kStateNames[kStates] = {"Pending",  "Running",  "Paus
 constexpr std::string_view kEventNames[kEvents] = {
     "built",       "build_failed", "given_up", "start_failed",  "exited_zero", "exited_error",
     "vanished",    "pause",        "frozen",   "freeze_failed", "resume",      "thawed",
-    "thaw_failed", "delete",       "expire",   "released"};
+    "thaw_failed", "not_asked",    "delete",   "expire",        "released"};
 
 }  // namespace
 

@@ -47,11 +47,12 @@ enum class Event : uint8_t {
   kResume,        // a client asked
   kThawed,
   kThawFailed,
+  kNotAsked,  // for a freeze or thaw no spawner was there, and whoever asked has been told so
   kDelete,    // a client asked
   kExpire,    // its time is over
   kReleased,  // nothing of it is left on the host
 };
-inline constexpr int kEvents = 16;
+inline constexpr int kEvents = 17;
 std::string_view EventName(Event event);
 
 enum class Action : uint8_t {

@@ -53,7 +53,7 @@ void AddDaemonVerbs(CLI::App& app, const Settings& settings, int* exit_code) {
       "nothing behind. Exit code 0 if nothing is missing (warnings do not count), else 1.");
   doctor->callback([host, &settings, exit_code] {
     host->run_dir = settings.run_dir;
-    *exit_code = doctor::Run(*host, settings.json);
+    *exit_code = doctor::Run(*host, settings);
   });
 }
 

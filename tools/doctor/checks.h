@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/atoll/settings.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/finding.h"
 
@@ -34,6 +35,9 @@ std::vector<Finding> CheckNetwork();
 // storage.cc
 Finding CheckDataDir(const HostOptions& options);
 Finding CheckDiskLimits(const HostOptions& options);
+
+// daemon.cc: what the running one says is wrong with it.
+std::vector<Finding> CheckDaemon(const cli::Settings& settings);
 
 // service.cc
 Finding CheckUser(const HostOptions& options);

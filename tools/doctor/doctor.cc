@@ -13,7 +13,7 @@
 namespace atl::doctor {
 namespace {
 
-std::vector<Finding> Examine(const HostOptions& options) {
+std::vector<Finding> Examine(const HostOptions& options, const cli::Settings& settings) {
   std::vector<Finding> findings = {CheckRoot(),    CheckKernelVersion(), CheckUserNamespaces(),
                                    CheckSeccomp(), CheckMemfdExec(),     CheckOverlay(options)};
   for (Finding& finding : CheckCgroups()) findings.push_back(std::move(finding));
@@ -22,6 +22,7 @@ std::vector<Finding> Examine(const HostOptions& options) {
   findings.push_back(CheckDiskLimits(options));
   findings.push_back(CheckUser(options));
   findings.push_back(CheckPort(options));
+  for (Finding& finding : CheckDaemon(settings)) findings.push_back(std::move(finding));
   return findings;
 }
 
@@ -74,12 +75,12 @@ void PrintJson(const std::vector<Finding>& findings, bool ready) {
 
 }  // namespace
 
-int Run(const HostOptions& options, bool json) {
-  const std::vector<Finding> findings = Examine(options);
+int Run(const HostOptions& options, const cli::Settings& settings) {
+  const std::vector<Finding> findings = Examine(options, settings);
   const bool ready = std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.grade == Grade::kMissing;
   });
-  if (json) {
+  if (settings.json) {
     PrintJson(findings, ready);
   } else {
     PrintText(findings);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tools/atoll/settings.h"
+
 namespace atl::doctor {
 
 struct HostOptions {
@@ -13,8 +15,8 @@ struct HostOptions {
   uint16_t port = 8080;
 };
 
-// Runs all checks and prints the report, as a JSON object if `json`. 0 if nothing is missing, else
-// 1. Changes nothing that outlives it.
-int Run(const HostOptions& options, bool json);
+// Runs all checks and prints the report, as a JSON object if `settings` say so, which also name the
+// daemon. 0 if nothing is missing, else 1. Changes nothing that outlives it.
+int Run(const HostOptions& options, const cli::Settings& settings);
 
 }  // namespace atl::doctor

@@ -110,6 +110,7 @@ TEST_F(ChangeTest, ARestartFinishesWhatWasUnderWay) {
   Resume(resuming);
   wire::Reply hello;
   for (const auto& id : {pausing, paused, resuming}) hello.sandboxes.push_back(Present(id));
+  hello.frozen_slots = {Present(paused).slot, Present(resuming).slot};
   spawner.freezes.clear();
   Boot(hello);
   EXPECT_EQ(StateOf(paused), State::kPaused);
@@ -131,12 +132,57 @@ TEST_F(ChangeTest, APauseWaitsForTheNextSpawner) {
   lifecycle->Reconcile(hello);
   spawner.AnswerFreeze();
   EXPECT_EQ(*paused, "ok");
-  // Not for ever.
+}
+
+TEST_F(ChangeTest, ARefusedPauseHasNoEffectLaterEither) {
+  const std::string id = CreateRunning();
+  const auto paused = Pause(id);
+  spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(*paused, CodeName(Code::kUnavailable));
+  EXPECT_EQ(StateOf(id), State::kRunning);
+  EXPECT_EQ(Stored()[0].state, State::kRunning);
+  // The lost spawner had not done it.
+  wire::Reply hello;
+  hello.sandboxes.push_back(Present(id));
+  lifecycle->Reconcile(hello);
+  EXPECT_TRUE(spawner.freezes.empty());
+  // It had, and was lost before it could say so.
+  hello.frozen_slots = {Present(id).slot};
+  lifecycle->Reconcile(hello);
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(StateOf(id), State::kRunning);
+}
+
+TEST_F(ChangeTest, ARefusedResumeHasNoEffectLaterEither) {
+  const std::string id = CreateRunning();
+  Pause(id);
+  spawner.AnswerFreeze();
   const auto resumed = Resume(id);
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
   loop.Pass(6 * kSecond);
   EXPECT_EQ(*resumed, CodeName(Code::kUnavailable));
-  EXPECT_EQ(StateOf(id), State::kResuming);
+  EXPECT_EQ(StateOf(id), State::kPaused);
+  wire::Reply hello;
+  hello.sandboxes.push_back(Present(id));
+  lifecycle->Reconcile(hello);
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+  EXPECT_EQ(StateOf(id), State::kPaused);
+}
+
+TEST_F(ChangeTest, APauseUnderWayIsNotGivenUpForAnEarlierLoss) {
+  const std::string id = CreateRunning();
+  const auto paused = Pause(id);
+  spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
+  wire::Reply hello;
+  hello.sandboxes.push_back(Present(id));
+  lifecycle->Reconcile(hello);
+  // Some process of it is slow to stand still.
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(*paused, "");
+  spawner.AnswerFreeze();
+  EXPECT_EQ(*paused, "ok");
+  EXPECT_EQ(StateOf(id), State::kPaused);
 }
 
 TEST_F(ChangeTest, MetadataIsMergedAndKept) {

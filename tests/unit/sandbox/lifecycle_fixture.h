@@ -52,7 +52,8 @@ class LifecycleTest : public testing::Test {
     lifecycle.reset();
     pool = std::make_unique<SlotPool>(loop, clock, spawner, network, pool_config);
     lifecycle = std::make_unique<Lifecycle>(
-        Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool}, config);
+        Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, nullptr, &health},
+        config);
     ASSERT_TRUE(lifecycle->Start(hello));
     loop.Pass(100'000);
   }
@@ -120,6 +121,7 @@ class LifecycleTest : public testing::Test {
   FakeSpawner spawner{loop};
   FakeNetwork network;
   FakeImages images;
+  Health health;
   LifecycleConfig config;
   SlotPool::Config pool_config;
   std::unique_ptr<Store> store;

@@ -372,6 +372,51 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
   EXPECT_TRUE(after->result);
 }
 
+TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
+  const auto building = Create();
+  // The next one is there before we have heard of the end of the last one's requests.
+  wire::Reply hello;
+  wire::SandboxRecord built;
+  built.id = spawner.builds[0].plan.id;
+  built.slot = spawner.builds[0].plan.slot;
+  hello.sandboxes.push_back(built);
+  lifecycle->Reconcile(hello);
+  EXPECT_FALSE(building->called);
+  spawner.AnswerBuild(Fail(Code::kUnavailable, "gone"));
+  ASSERT_TRUE(building->called);
+  EXPECT_EQ(building->result.error().code(), Code::kUnavailable);
+  // What had been built of it goes, once.
+  ASSERT_EQ(spawner.destroys.size(), 1U);
+  EXPECT_EQ(spawner.AnswerDestroy(), built.id);
+  loop.Run();
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+TEST_F(LifecycleTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
+  const std::string id = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(id));
+  auto first = std::move(spawner.destroys.front());
+  spawner.destroys.clear();
+  wire::Reply hello;
+  lifecycle->Reconcile(hello);
+  ASSERT_EQ(spawner.destroys.size(), 1U);
+  first.done(Fail(Code::kUnavailable, "gone"));
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+TEST_F(LifecycleTest, ADestroyIsTriedUntilItIsDone) {
+  const std::string id = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(id));
+  for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnavailable}) {
+    ASSERT_EQ(spawner.destroys.size(), 1U);
+    spawner.AnswerDestroy(Fail(code, "not yet"));
+    loop.Pass(6 * kSecond);
+  }
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(lifecycle->size(), 0U);
+}
+
 TEST_F(LifecycleTest, ShutdownEndsEverything) {
   CreateRunning();
   bool done = false;

@@ -36,23 +36,30 @@ TEST(Recovery, EveryStatePresentAndAbsent) {
       Make("stopping-gone", State::kStopping, 5), Make("pending-queued", State::kPending, 0),
       Make("pending-cut", State::kPending, 6),    Make("failed-clean", State::kFailed, 0),
       Make("failed-holding", State::kFailed, 7),  Make("over-present", State::kTerminated, 0),
-      Make("over-clean", State::kTerminated, 0),
+      Make("over-clean", State::kTerminated, 0),  Make("running-still", State::kRunning, 10),
+      Make("paused-still", State::kPaused, 11),   Make("paused-running", State::kPaused, 12),
+      Make("pausing-still", State::kPausing, 13),
   };
   std::vector<const Sandbox*> recorded;
   for (const Sandbox& s : sandboxes) recorded.push_back(&s);
   wire::Reply hello;
-  hello.sandboxes = {Present("running-here", 1),  Present("running-ended", 3, true),
-                     Present("stopping-here", 4), Present("pending-cut", 6),
-                     Present("over-present", 8),  Present("stranger", 9)};
+  hello.sandboxes = {Present("running-here", 1),    Present("running-ended", 3, true),
+                     Present("stopping-here", 4),   Present("pending-cut", 6),
+                     Present("over-present", 8),    Present("stranger", 9),
+                     Present("running-still", 10),  Present("paused-still", 11),
+                     Present("paused-running", 12), Present("pausing-still", 13)};
+  hello.frozen_slots = {10, 11, 13};
   const RecoveryPlan plan = PlanRecovery(recorded, hello);
-  EXPECT_EQ(plan.adopted, Strings{"running-here"});
+  EXPECT_EQ(plan.adopted, (Strings{"running-here", "running-still", "paused-still",
+                                   "paused-running", "pausing-still"}));
+  EXPECT_EQ(plan.frozen, Strings{"running-still"});
+  EXPECT_EQ(plan.thawed, Strings{"paused-running"});
   EXPECT_EQ(plan.vanished, Strings{"running-gone"});
   EXPECT_EQ(Ids(plan.exited), Strings{"running-ended"});
   EXPECT_EQ(plan.unfinished,
             (Strings{"stopping-here", "stopping-gone", "failed-holding", "over-present"}));
-  EXPECT_EQ(plan.abandoned, Strings{"pending-cut"});
   EXPECT_EQ(Ids(plan.orphans), Strings{"stranger"});
-  EXPECT_EQ(plan.live_slots, (std::vector<uint32_t>{1, 3, 4, 6, 8, 9}));
+  EXPECT_EQ(plan.live_slots, (std::vector<uint32_t>{1, 3, 4, 6, 8, 9, 10, 11, 12, 13}));
 }
 
 TEST(Recovery, NothingAndNothing) {

@@ -237,5 +237,46 @@ TEST_F(SlotPoolTest, WithoutItsSocketsASlotIsNotAskedFor) {
   EXPECT_TRUE(spawner.prepares.empty());
 }
 
+TEST_F(SlotPoolTest, MendsNothingWhereNothingIsWrong) {
+  Pool();
+  loop.Pass(100'000);
+  const auto taken = Take();
+  loop.Pass(100'000);
+  const auto released = Take();
+  pool->Release(static_cast<uint32_t>(*released));
+  loop.Pass(100'000);
+  const auto wrong = pool->Mend({static_cast<uint32_t>(*taken)}, {3, 4, 5});
+  EXPECT_EQ(wrong.slots + wrong.links, 0U);
+  EXPECT_EQ(pool->ready(), 3U);
+}
+
+TEST_F(SlotPoolTest, MendsWhatNobodyHas) {
+  Pool();
+  loop.Pass(100'000);
+  EXPECT_EQ(*Take(), 1);
+  loop.Pass(100'000);
+  // 1 is nobody's, 3 was lost in stock, 9 is in stock there and not known here.
+  const auto wrong = pool->Mend({}, {2, 4, 9});
+  EXPECT_EQ(wrong.slots, 3U);
+  loop.Pass(100'000);
+  EXPECT_EQ(spawner.dropped, std::vector<uint32_t>{9});
+  EXPECT_EQ(network.detached, (std::vector<uint32_t>{1, 3, 9}));
+  EXPECT_EQ(pool->ready(), 3U);  // refilled
+  EXPECT_EQ(pool->resting(), 3U);
+}
+
+TEST_F(SlotPoolTest, MendsLinksThatOutliveTheirSlots) {
+  Pool();
+  loop.Pass(100'000);
+  const auto taken = Take();
+  network.lingering.insert(1);
+  pool->Release(static_cast<uint32_t>(*taken));
+  loop.Pass(1'000'000);
+  EXPECT_EQ(pool->Mend({}, {2, 3, 4}).links, 0U);  // may still go by itself
+  loop.Pass(60'000'000);
+  EXPECT_EQ(pool->Mend({}, {2, 3, 4}).links, 1U);
+  EXPECT_EQ(network.links_removed, 1U);
+}
+
 }  // namespace
 }  // namespace atl::sandbox

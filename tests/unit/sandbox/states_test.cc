@@ -13,15 +13,15 @@ namespace {
 constexpr const char* kExpected[kStates] = {
     // Built BuildFailed GivenUp StartFailed ExitedZero ExitedError Vanished Pause Frozen
     // FreezeFailed
-    // Resume Thawed ThawFailed Delete Expire Released
-    /* Pending    */ "R^ S* F* P! P> P> S* P# P! P! P# P! P! S~ S~ P!",
-    /* Running    */ "R! R! R! F* T* F* T* p- R. R. R# R. R. S* S* R!",
-    /* Pausing    */ "p! p! p! F* T* F* T* p. d@ r+ p# p. p. S* S* p!",
-    /* Paused     */ "d! d! d! F* T* F* T* d# d. d. r+ d. d. S* S* d!",
-    /* Resuming   */ "r! r! r! F* T* F* T* r# r. r. r. R@ d@ S* S* r!",
-    /* Stopping   */ "S* S* S* S. S. S. S* S# S. S. S# S. S. S. S. Sx",
-    /* Terminated */ "T! T! T! T. T. T. T. T# T. T. T# T. T. S* S* T=",
-    /* Failed     */ "F! F! F! F. F. F. F. F# F. F. F# F. F. S* S* F=",
+    // Resume Thawed ThawFailed NotAsked Delete Expire Released
+    /* Pending    */ "R^ S* F* P! P> P> S* P# P! P! P# P! P! P! S~ S~ P!",
+    /* Running    */ "R! R! R! F* T* F* T* p- R. R. R# R. R. R. S* S* R!",
+    /* Pausing    */ "p! p! p! F* T* F* T* p. d@ r+ p# p. p. R. S* S* p!",
+    /* Paused     */ "d! d! d! F* T* F* T* d# d. d. r+ d. d. d. S* S* d!",
+    /* Resuming   */ "r! r! r! F* T* F* T* r# r. r. r. R@ d@ d. S* S* r!",
+    /* Stopping   */ "S* S* S* S. S. S. S* S# S. S. S# S. S. S. S. S. Sx",
+    /* Terminated */ "T! T! T! T. T. T. T. T# T. T. T# T. T. T. S* S* T=",
+    /* Failed     */ "F! F! F! F. F. F. F. F# F. F. F# F. F. F. S* S* F=",
 };
 
 char Letter(State state) {

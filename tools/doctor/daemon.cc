@@ -1,0 +1,28 @@
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/api.h"
+#include "tools/doctor/checks.h"
+
+namespace atl::doctor {
+
+std::vector<Finding> CheckDaemon(const cli::Settings& settings) {
+  const std::string name = "daemon";
+  auto api = cli::Api::Connect(settings);
+  auto answer = api ? api->Send("GET", "/health") : Fail(std::move(api).error());
+  // That none runs yet is nothing wrong with the host.
+  if (!answer) return {Ok(name, "none answers: " + answer.error().message())};
+  const auto health = nlohmann::json::parse(answer->body, nullptr, false);
+  std::vector<Finding> findings;
+  if (health.is_object() && health.contains("troubles") && health["troubles"].is_object()) {
+    for (const auto& [subject, trouble] : health["troubles"].items()) {
+      if (!trouble.is_string()) continue;
+      findings.push_back(
+          Warning(name, subject + ": " + trouble.get<std::string>(), "see the daemon's log"));
+    }
+  }
+  if (findings.empty())
+    findings.push_back(Ok(name, "the one at " + api->server_url() + " is well"));
+  return findings;
+}
+
+}  // namespace atl::doctor
