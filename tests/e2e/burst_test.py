@@ -1,7 +1,7 @@
 """Many at one moment, and a spawner that does not listen: each step that was acknowledged is carried
 out, once, and what was refused has no effect.
 
-ATOLL_BURST sandboxes (300).
+ATOLL_BURST sandboxes (400: more than a socket holds requests).
 """
 import concurrent.futures
 import http.client
@@ -17,7 +17,7 @@ import uuid
 import atoll
 from atoll import SLOWNESS, until
 
-MANY = int(os.environ.get('ATOLL_BURST', '300')) // SLOWNESS
+MANY = int(os.environ.get('ATOLL_BURST', '400')) // SLOWNESS
 SMALL = {'memory': '24Mi', 'pids': '16'}
 PATIENCE = (30 + MANY / 20) * SLOWNESS
 
