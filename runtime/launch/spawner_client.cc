@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -18,7 +19,17 @@ using wire::Reply;
 using wire::Request;
 using wire::RequestType;
 
-Result<UniqueFd> ConnectSocket(const std::string& path) {
+// `peer`: of whom we are connected to; 0: nobody has taken the connection.
+Error NoAnswer(int patience_ms, pid_t peer) {
+  const std::string who = peer > 0 ? " (process " + std::to_string(peer) + ")" : "";
+  return Error(Code::kDeadlineExceeded,
+               "the spawner" + who + " has not answered for " + std::to_string(patience_ms) +
+                   " ms: it is stopped, or it hangs. kill -CONT lets it go on, kill -KILL has "
+                   "another one started; sandboxes live on either way");
+}
+
+// Reading and writing end after `patience_ms` with EAGAIN.
+Result<UniqueFd> ConnectSocket(const std::string& path, int patience_ms) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -28,10 +39,36 @@ Result<UniqueFd> ConnectSocket(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return FailSys("socket");
+  const timeval patience{patience_ms / 1000, patience_ms % 1000 * 1000};
+  for (const int option : {SO_SNDTIMEO, SO_RCVTIMEO}) {
+    if (::setsockopt(socket.get(), SOL_SOCKET, option, &patience, sizeof patience) != 0) {
+      return FailSys("setsockopt SO_SNDTIMEO");
+    }
+  }
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    // Its queue of connections is full.
+    if (errno == EAGAIN) return Fail(NoAnswer(patience_ms, 0));
     return FailSys("connect " + path);
   }
   return socket;
+}
+
+// One question, before anything else is said. Blocks.
+Result<Reply> Ask(int socket, RequestType type, int patience_ms) {
+  Request request;
+  request.type = type;
+  request.number = 1;
+  ATOLL_TRY(sys::SendMessage(socket, request.Encode()));
+  const auto message = sys::ReceiveMessage(socket, wire::kMaxSpawnerReply);
+  if (!message && message.error().error_number() == EAGAIN) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    return Fail(NoAnswer(patience_ms, peer.pid));
+  }
+  if (!message) return Fail(message.error());
+  if (message->bytes.empty()) return Fail(Code::kUnavailable, "the spawner hung up");
+  return wire::DecodeReply(message->bytes);
 }
 
 Error ErrorOf(const Reply& reply) {
@@ -49,14 +86,8 @@ class Client final : public SpawnerClient {
     if (watch_ != 0) loop_->Unwatch(watch_);
   }
 
-  Status Hello(Reply* hello) {
-    Request request;
-    request.type = RequestType::kHello;
-    request.number = 1;
-    ATOLL_TRY(sys::SendMessage(socket_.get(), request.Encode()));
-    ATOLL_ASSIGN(const sys::Message message,
-                 sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply));
-    ATOLL_ASSIGN(*hello, wire::DecodeReply(message.bytes));
+  Status Hello(int patience_ms, Reply* hello) {
+    ATOLL_ASSIGN(*hello, Ask(socket_.get(), RequestType::kHello, patience_ms));
     if (hello->protocol != wire::kSpawnerProtocol) {
       return Fail(Code::kFailedPrecondition,
                   "the spawner speaks protocol " + std::to_string(hello->protocol) + ", we speak " +
@@ -286,11 +317,18 @@ class Client final : public SpawnerClient {
 }  // namespace
 
 Result<std::unique_ptr<SpawnerClient>> SpawnerClient::Connect(const std::string& run_dir,
-                                                              wire::Reply* hello) {
-  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock"));
+                                                              wire::Reply* hello, int patience_ms) {
+  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", patience_ms));
   auto client = std::make_unique<Client>(std::move(socket));
-  ATOLL_TRY(client->Hello(hello));
+  ATOLL_TRY(client->Hello(patience_ms, hello));
   return std::unique_ptr<SpawnerClient>(std::move(client));
+}
+
+Status SpawnerClient::StopNow(const std::string& run_dir) {
+  ATOLL_ASSIGN(const UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", kPatienceMs));
+  ATOLL_ASSIGN(const Reply reply, Ask(socket.get(), RequestType::kStop, kPatienceMs));
+  if (!reply.ok) return Fail(ErrorOf(reply));
+  return {};
 }
 
 }  // namespace atl::launch
