@@ -12,11 +12,6 @@ namespace {
 constexpr int64_t kFirstRetryUs = 10 * 1000;
 constexpr int64_t kRetryUs = 200 * 1000;
 
-Error Gone() {
-  return Error(Code::kUnavailable,
-               "the spawner is not running; start atoll-spawner, or restart atolld as root");
-}
-
 }  // namespace
 
 SpawnerLink::~SpawnerLink() {
@@ -41,7 +36,6 @@ void SpawnerLink::StartClient() {
 void SpawnerLink::Lost() {
   client_.reset();
   if (stopping_) return;
-  LogLine(LogLevel::kError, "the spawner is gone: sandboxes go on, nothing can be created");
   on_lost_();
   Retry(kFirstRetryUs);
 }
@@ -62,7 +56,7 @@ void SpawnerLink::Retry(int64_t delay_us) {
 
 template <typename Callback>
 void SpawnerLink::Refuse(Callback done) {
-  loop_->Post([done = std::move(done)] { done(Fail(Gone())); });
+  loop_->Post([gone = gone_, done = std::move(done)] { done(Fail(Code::kUnavailable, gone)); });
 }
 
 void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
