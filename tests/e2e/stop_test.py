@@ -13,7 +13,7 @@ import unittest
 
 import atoll
 from atoll import SLOWNESS
-from host_state import HostState, INSTANCES
+from host_state import HostState, INSTANCES, processes
 from until import until
 
 PROGRAMS = ('atolld', 'atoll-spawner', 'atoll-execd', 'atoll-unpack')
@@ -174,6 +174,7 @@ class StartFails(unittest.TestCase):
             for path in kept:
                 path.unlink()
             database.write_bytes(b'no database' * 1000)
+            atoll.settled(lambda: len(processes()))  # the stock of slots ends with the daemon
             before = HostState.capture()
             failed = subprocess.run([atoll.BUILD / 'atolld', '--config', daemon.config],
                                     stderr=subprocess.PIPE, check=False, timeout=60 * SLOWNESS)
