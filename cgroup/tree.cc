@@ -128,6 +128,15 @@ Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::
   return tree;
 }
 
+Status Tree::Remove(const Host& host, const std::string& base, const std::string& name) {
+  // The v2 group first: every sandbox has one below it.
+  ATOLL_TRY(RemoveDir(AT_FDCWD, base + "/" + name));
+  for (const auto& [controller, mount_point] : host.v1) {
+    ATOLL_TRY(RemoveDir(AT_FDCWD, mount_point + "/" + name));
+  }
+  return {};
+}
+
 Status Tree::CreateGroup(const std::string& group) const {
   ATOLL_TRY(MakeDir(unified_.get(), group));
   for (const auto& [controller, base] : v1_) {

@@ -55,6 +55,10 @@ class Tree {
   static Result<Tree> Create(const Host& host, const std::string& base, const std::string& name,
                              std::string io_device);
 
+  // Takes the group `name` away again. kFailedPrecondition (EBUSY), and nothing has changed, while
+  // a sandbox has its group in it; an absent one is not an error.
+  static Status Remove(const Host& host, const std::string& base, const std::string& name);
+
   const Host& host() const { return host_; }
   // Of the daemon's group in the v2 hierarchy.
   const std::string& path() const { return path_; }

@@ -27,6 +27,7 @@
 #include "netpolicy/splice_proxy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {
@@ -146,6 +147,14 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
                                             std::to_string(kMostConnections));
   }
   ATOLL_TRY(network->OpenSockets());
+  // With a link there is a sandbox, behind what an earlier daemon has installed: that stays.
+  auto take_back = Cleanup([&network] {
+    const auto slots = ListSlotLinks(network->route_.get(), network->instance_);
+    if (!slots || !slots->empty()) return;
+    if (const Status removed = network->RemoveAll(); !removed) {
+      LogLine(LogLevel::kWarning, "the network's rules are left behind").Add(removed.error());
+    }
+  });
   Enforcer::Config enforcer{config.instance, config.private_networks, config.rules,
                             config.deny_unless_asked};
   enforcer.guarded.insert(enforcer.guarded.end(), MetadataServices().begin(),
@@ -172,6 +181,7 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
   ATOLL_ASSIGN(network->proxy_, SpliceProxy::Open(std::move(proxy)));
   network->judge_ =
       std::make_unique<ProxyJudge>(*network->enforcer_, *network->dns_, config.allow_unnamed);
+  take_back.Release();
   return std::unique_ptr<Network>(std::move(network));
 }
 

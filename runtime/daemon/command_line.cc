@@ -74,6 +74,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   spawner->fallthrough();
   spawner->add_option("--cgroup", line.spawner_cgroup,
                       "cgroup that systemd has delegated, as a path in the v2 hierarchy");
+  spawner->add_flag("--trial", line.spawner_trial,
+                    "only find out whether the installed one could take over, and end");
   CLI::App* storage = app.add_subcommand("storage", "prepare where sandboxes are kept");
   storage->require_subcommand(1);
   CLI::App* storage_init = storage->add_subcommand(

@@ -22,6 +22,7 @@ struct CommandLine {
   bool force = false;
   std::string store_size;      // empty: half of what is free
   std::string spawner_cgroup;  // empty: a group of its own at the top
+  bool spawner_trial = false;  // only find out whether it could serve
 };
 
 // Nothing if the process is to end at once with `*exit_code`: after --help, or with a complaint on

@@ -20,13 +20,27 @@ namespace {
 
 // Import and SQLite on import; more would only compete for two cores.
 constexpr int kPoolThreads = 3;
-constexpr int kStopGraceMs = 5000;
+// What is in progress may end; longer, and clients would wait for the next daemon instead.
+constexpr int kStopGraceMs = 50;
 
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
 #else
 constexpr char kHostArch[] = "amd64";
 #endif
+
+// For /health and for whoever is refused meanwhile.
+std::string SpawnerGone(const Config& config) {
+  const std::string gone =
+      "the spawner is gone: sandboxes go on, nothing can be created or changed";
+  if (!config.start_spawner) {
+    return gone + "; systemd starts it again; if it does not: systemctl start atoll-spawner";
+  }
+  return gone +
+         "; it starts again by itself; if it does not: run 'atolld spawner' as root, with the "
+         "flags "
+         "of atolld, or restart atolld";
+}
 
 }  // namespace
 
@@ -39,15 +53,28 @@ Daemon::~Daemon() {
 
 Result<std::unique_ptr<Daemon>> Daemon::Create(const Config& config, Opened opened) {
   std::unique_ptr<Daemon> daemon(new Daemon(config, std::move(opened)));
-  ATOLL_TRY(daemon->Open());
+  if (Status open = daemon->Open(); !open) {
+    daemon->TakeBackNetwork();
+    return Fail(std::move(open).error());
+  }
   return daemon;
+}
+
+// Sandboxes that live on need their rules.
+void Daemon::TakeBackNetwork() {
+  netpolicy::Network* network = network_ ? network_.get() : opened_.network.get();
+  if (network == nullptr || !opened_.hello.sandboxes.empty()) return;
+  if (const Status removed = network->RemoveAll(); !removed) {
+    LogLine(LogLevel::kWarning, "the network's rules are left behind").Add(removed.error());
+  }
 }
 
 Status Daemon::Open() {
   loop_ = http::AsioLoop::Create(kPoolThreads);
   spawner_ = std::make_unique<sandbox::SpawnerLink>(
       std::move(opened_.spawner),
-      [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); });
+      [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); },
+      SpawnerGone(config_));
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
   ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
   ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));
@@ -94,8 +121,12 @@ Status Daemon::Open() {
                                 *slots_, volumes_.get(), &health_},
       std::move(lifecycle));
   spawner_->Start(
-      *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); }, [] {});
-  spawner_->OnReconnected([this](const wire::Reply& hello) { lifecycle_->Reconcile(hello); });
+      *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
+      [this] { health_.Set("spawner", SpawnerGone(config_)); });
+  spawner_->OnReconnected([this](const wire::Reply& hello) {
+    health_.Clear("spawner");
+    lifecycle_->Reconcile(hello);
+  });
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
 

@@ -39,7 +39,7 @@ class Daemon {
   };
 
   // With privileges dropped: opens the stores, makes records and host agree, and serves once Run is
-  // called.
+  // called. If that fails and no sandbox lives, the network is taken back.
   static Result<std::unique_ptr<Daemon>> Create(const Config& config, Opened opened);
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
@@ -52,6 +52,7 @@ class Daemon {
  private:
   Daemon(Config config, Opened opened);
   Status Open();
+  void TakeBackNetwork();
   api::ApiConfig MakeApiConfig() const;
   Status WatchSignals();
   void OnSignal(uint32_t signal);

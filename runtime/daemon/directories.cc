@@ -1,9 +1,13 @@
 #include "runtime/daemon/directories.h"
 
+#include <fcntl.h>
+#include <grp.h>
 #include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
@@ -60,6 +64,43 @@ Status MakeTop(const std::string& path, UniqueFd* fd) {
   return {};
 }
 
+// What root may open tells nothing, and what is not there yet gets its rights from us. Before there
+// are threads: the identity for file accesses is the thread's.
+Status CheckReachable(const std::string& path, const User& user) {
+  std::string there = path;
+  while (there.size() > 1 && ::access(there.c_str(), F_OK) != 0 && errno == ENOENT) {
+    there.resize(std::max<size_t>(there.rfind('/'), 1));
+  }
+  if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
+  ::setfsgid(user.gid);
+  ::setfsuid(user.uid);  // and with it the capabilities that are about files
+  const bool enters = ::faccessat(AT_FDCWD, there.c_str(), X_OK, AT_EACCESS) == 0;
+  ::setfsuid(0);
+  ::setfsgid(0);
+  if (enters) return {};
+  return Fail(Code::kFailedPrecondition,
+              "the daemon's user may not enter " + there +
+                  ": chmod a+x it and what it lies in, or choose another directory");
+}
+
+// An empty descriptor: there is no such file, and O_CREAT was not asked for.
+Result<UniqueFd> Lock(const std::string& path, int flags, const std::string& used) {
+  auto fd = sys::Open(path, O_RDWR | O_NOFOLLOW | flags, 0600);
+  if (!fd && flags == 0 && fd.error().code() == Code::kNotFound) return UniqueFd();
+  if (!fd || ::flock(fd->get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) return FailSys("flock " + path);
+  return Fail(Code::kFailedPrecondition, "another atolld uses " + used);
+}
+
+Result<Locks> TakeLocks(const Config& config, int flags) {
+  Locks locks;
+  ATOLL_ASSIGN(locks.data, Lock(StateDir(config) + "/lock", flags,
+                                config.data_dir + ": stop it, or set storage.data_dir"));
+  ATOLL_ASSIGN(locks.run, Lock(config.run_dir + "/lock", flags,
+                               config.run_dir + ": stop it, or set runtime.run_dir"));
+  return locks;
+}
+
 }  // namespace
 
 std::string StateDir(const Config& config) {
@@ -68,6 +109,12 @@ std::string StateDir(const Config& config) {
 
 std::string SocketDir(const Config& config) {
   return config.run_dir + "/sandboxes";
+}
+
+Status CheckDirectories(const Config& config, const User& user) {
+  ATOLL_TRY(TakeLocks(config, 0));
+  ATOLL_TRY(CheckReachable(config.data_dir, user));
+  return CheckReachable(config.run_dir, user);
 }
 
 Status MakeDirectories(const Config& config, const User& user) {
@@ -81,13 +128,8 @@ Status MakeDirectories(const Config& config, const User& user) {
   return MakePrivate(top.get(), "sandboxes", user);
 }
 
-Result<UniqueFd> LockState(const Config& config) {
-  const std::string path = StateDir(config) + "/lock";
-  ATOLL_ASSIGN(UniqueFd fd, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  if (errno != EWOULDBLOCK) return FailSys("flock " + path);
-  return Fail(Code::kFailedPrecondition,
-              "another atolld uses " + config.data_dir + ": stop it, or set storage.data_dir");
+Result<Locks> LockDirectories(const Config& config) {
+  return TakeLocks(config, O_CREAT);
 }
 
 namespace {

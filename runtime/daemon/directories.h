@@ -1,9 +1,10 @@
 // The daemon's places on disk, made while it is root.
 //
-//   <data_dir>            root 0755         images' layers and uppers of the spawner's are below
-//   too <data_dir>/state      user 0700         atoll.db, api_key, lock <data_dir>/state/images
-//   images.db, uploads <run_dir>             root 0755         spawner.sock, daemon.json
-//   <run_dir>/sandboxes   user 0700         one socket for each sandbox
+//   <data_dir>            root 0755   images' layers and uppers of the spawner's are below it too
+//   <data_dir>/state      user 0700   atoll.db, api_key, lock
+//   <data_dir>/state/images           images.db, uploads
+//   <run_dir>             root 0755   spawner.sock, daemon.json, lock
+//   <run_dir>/sandboxes   user 0700   one socket for each sandbox
 #pragma once
 
 #include <string>
@@ -18,11 +19,19 @@ namespace atl::daemon {
 std::string StateDir(const Config& config);
 std::string SocketDir(const Config& config);
 
+// Before anything is made: kFailedPrecondition if another daemon uses one of the two directories,
+// or if `user` would not be let through to what is made there.
+Status CheckDirectories(const Config& config, const User& user);
+
 Status MakeDirectories(const Config& config, const User& user);
 
-// Held for the life of the process: two daemons never share a data directory. kFailedPrecondition
+// Held for the life of the process: two daemons never share either directory. kFailedPrecondition
 // if another one runs.
-Result<UniqueFd> LockState(const Config& config);
+struct Locks {
+  UniqueFd data;
+  UniqueFd run;
+};
+Result<Locks> LockDirectories(const Config& config);
 
 // The configured key, else that of <state>/api_key, which is made if absent (owned by `user`,
 // 0600). Empty: none is wanted.

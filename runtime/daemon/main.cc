@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
+#include "runtime/base/cleanup.h"
 #include "runtime/base/log.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
@@ -58,11 +60,18 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_ASSIGN(Listener listener, BindListener(config));
   opened.listener = std::move(listener.socket);
   opened.port = listener.port;
+  ATOLL_TRY(CheckDirectories(config, user));
   ATOLL_TRY(MakeDirectories(config, user));
-  ATOLL_ASSIGN(const UniqueFd lock, LockState(config));
+  ATOLL_ASSIGN(const Locks locks, LockDirectories(config));
   ATOLL_ASSIGN(opened.api_key, FindApiKey(config, user));
   ATOLL_ASSIGN(opened.route_secret, FindRouteSecret(config, user));
-  ATOLL_ASSIGN(opened.spawner, ConnectOrStartSpawner(config, &opened.hello));
+  ATOLL_ASSIGN(FoundSpawner spawner, ConnectOrStartSpawner(config));
+  // One that was there before, or has sandboxes, is not ours to end.
+  auto stop_started = Cleanup([&config, ours = spawner.started && spawner.hello.sandboxes.empty()] {
+    if (ours) StopStartedSpawner(config);
+  });
+  opened.spawner = std::move(spawner.client);
+  opened.hello = std::move(spawner.hello);
   // A spawner that we have started is our child until we end: it must not stay a zombie.
   ::signal(SIGCHLD, SIG_IGN);
   netpolicy::NetworkConfig network;
@@ -81,7 +90,11 @@ Status Serve(const Config& config, Sources sources) {
   WarnIfUnreadable(config);
   opened.sources = std::move(sources);
   ATOLL_ASSIGN(const std::unique_ptr<Daemon> daemon, Daemon::Create(config, std::move(opened)));
-  return daemon->Run();
+  stop_started.Release();
+  ATOLL_TRY(daemon->Run());
+  // Not through the destructors: they would wait for what the pool is at, an import or a slow disk,
+  // and the next daemon with them. What SIGKILL cannot lose, this does not.
+  std::_Exit(0);
 }
 
 int Report(const char* what, const Status& status) {
@@ -94,8 +107,8 @@ int Report(const char* what, const Status& status) {
 Status BecomeSpawner(const Config& config, const CommandLine& line) {
   ATOLL_TRY(RequireRoot());
   ATOLL_ASSIGN(const User user, FindUser(config.user));
-  ATOLL_TRY(MakeDirectories(config, user));
-  return ExecSpawner(config, line.spawner_cgroup);
+  if (!line.spawner_trial) ATOLL_TRY(MakeDirectories(config, user));
+  return ExecSpawner(config, line.spawner_cgroup, line.spawner_trial);
 }
 
 int Main(int argc, char** argv) {

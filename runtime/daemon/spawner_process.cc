@@ -23,7 +23,9 @@ namespace {
 constexpr char kProgram[] = "atoll-spawner";
 // Adopting a thousand sandboxes takes a while.
 constexpr int kReadyTimeoutMs = 30000;
-constexpr int64_t kUpgradePatienceUs = 5 * 1000 * 1000;
+constexpr int64_t kRetryUs = 200 * 1000;
+// Its exit status when it has found another spawner in its place.
+constexpr int kServedByAnother = 3;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
@@ -133,6 +135,7 @@ Status AwaitReady(int ready, const std::string& log) {
                                       ") ends: " + LastLine(log));
 }
 
+// kAlreadyExists: another one serves, though it may not answer yet.
 Status StartSpawner(const Config& config) {
   ATOLL_ASSIGN(const std::string program, FindProgram());
   const std::string log_path = config.run_dir + "/spawner.log";
@@ -141,62 +144,80 @@ Status StartSpawner(const Config& config) {
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   SpawnActions actions;
   std::vector<std::string> arguments = SpawnerArguments(config);
-  arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
+  arguments.insert(arguments.end(), {"--respawn", "yes", "--ready-fd", std::to_string(kReadyFd)});
   ATOLL_ASSIGN(const pid_t pid,
                actions.Spawn(program, std::move(arguments), pipe.write.get(), log.get()));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.
     ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kServedByAnother) {
+      return Fail(Code::kAlreadyExists, ready.error().message());
+    }
     return ready;
   }
   LogLine(LogLevel::kInfo, "started the spawner").Add("pid", pid).Add("log", log_path);
   return {};
 }
 
-// One that is about to execute its new self answers nobody for some 20 ms, and lets no other one
-// serve in its place.
-Result<std::unique_ptr<launch::SpawnerClient>> AwaitUpgraded(const std::string& run_dir,
-                                                             wire::Reply* hello) {
-  const int64_t deadline_us = SystemClock().BootMicros() + kUpgradePatienceUs;
+// One that is about to execute its new self, or has just begun, answers nobody for some 20 ms.
+Result<std::unique_ptr<launch::SpawnerClient>> AwaitSpawner(const std::string& run_dir,
+                                                            wire::Reply* hello) {
+  const int64_t deadline_us = SystemClock().BootMicros() + kRetryUs;
   for (;;) {
     auto client = launch::SpawnerClient::Connect(run_dir, hello);
-    if (client || SystemClock().BootMicros() > deadline_us) return client;
-    // Nothing else tells when it listens again.
+    if (client || client.error().code() == Code::kDeadlineExceeded ||
+        SystemClock().BootMicros() > deadline_us) {
+      return client;
+    }
+    // Nothing else tells when it listens.
     ::poll(nullptr, 0, 10);
   }
 }
 
-}  // namespace
-
-Result<std::unique_ptr<launch::SpawnerClient>> ConnectOrStartSpawner(const Config& config,
-                                                                     wire::Reply* hello) {
-  auto client = launch::SpawnerClient::Connect(config.run_dir, hello);
-  if (client) return client;
-  const Code code = client.error().code();
-  if (code != Code::kNotFound && code != Code::kUnavailable) {
-    return Fail(std::move(client).error().Wrap("connect to the spawner"));
-  }
-  if (!config.start_spawner) {
-    return Fail(Code::kUnavailable,
-                "no spawner answers in " + config.run_dir +
-                    ", and runtime.start_spawner is off: systemctl start atoll-spawner");
-  }
-  if (auto started = StartSpawner(config); !started) {
-    client = AwaitUpgraded(config.run_dir, hello);
-    if (!client) return Fail(std::move(started).error());
-    return client;
-  }
-  client = launch::SpawnerClient::Connect(config.run_dir, hello);
-  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner just started"));
-  return client;
+bool IsAbsent(const Error& error) {
+  return error.code() == Code::kNotFound || error.code() == Code::kUnavailable;
 }
 
-Status ExecSpawner(const Config& config, const std::string& cgroup) {
+}  // namespace
+
+Result<FoundSpawner> ConnectOrStartSpawner(const Config& config) {
+  FoundSpawner found;
+  const int64_t deadline_us = SystemClock().BootMicros() + kReadyTimeoutMs * int64_t{1000};
+  auto client = launch::SpawnerClient::Connect(config.run_dir, &found.hello);
+  while (!client && IsAbsent(client.error())) {
+    if (!config.start_spawner) {
+      return Fail(Code::kUnavailable,
+                  "no spawner answers in " + config.run_dir +
+                      ", and runtime.start_spawner is off: systemctl start atoll-spawner");
+    }
+    const Status started = StartSpawner(config);
+    const bool another = !started && started.error().code() == Code::kAlreadyExists;
+    if (!started && (!another || SystemClock().BootMicros() > deadline_us)) {
+      return Fail(started.error());
+    }
+    found.started = started.has_value();
+    client = AwaitSpawner(config.run_dir, &found.hello);
+  }
+  if (!client) return Fail(std::move(client).error().Wrap("connect to the spawner"));
+  found.client = std::move(*client);
+  return found;
+}
+
+void StopStartedSpawner(const Config& config) {
+  const Status stopped = launch::SpawnerClient::StopNow(config.run_dir);
+  if (!stopped) {
+    LogLine(LogLevel::kWarning, "the spawner that was started is left behind").Add(stopped.error());
+  }
+}
+
+Status ExecSpawner(const Config& config, const std::string& cgroup, bool trial) {
   ATOLL_ASSIGN(const std::string program, FindProgram());
   std::vector<std::string> arguments = SpawnerArguments(config);
   if (!cgroup.empty()) arguments.insert(arguments.end(), {"--cgroup", cgroup});
+  if (trial) arguments.insert(arguments.end(), {"--trial", "yes"});
   ::execv(program.c_str(), Pointers(arguments).data());
   return FailSys("execv " + program);
 }

@@ -160,7 +160,7 @@ Status InitStorage(const Config& config, const std::string& asked_size) {
     return {};
   }
   ATOLL_TRY(MakeDirectories(config, user));
-  ATOLL_ASSIGN(const UniqueFd lock, LockState(config));
+  ATOLL_ASSIGN(const Locks locks, LockDirectories(config));
   ATOLL_TRY(RefuseMount(config.data_dir));
   ATOLL_ASSIGN(const UniqueFd store, LockStore(config.data_dir));
   ATOLL_TRY(RefuseContent(config.data_dir));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -27,7 +28,17 @@ constexpr int kMostSilentLooks = 5;
 // What waits for room in the socket is tried again when an answer comes, or then.
 constexpr int64_t kFullUs = 5 * 1000;
 
-Result<UniqueFd> ConnectSocket(const std::string& path, int flags) {
+// `peer`: of whom we are connected to; 0: nobody has taken the connection.
+Error NoAnswer(int patience_ms, pid_t peer) {
+  const std::string who = peer > 0 ? " (process " + std::to_string(peer) + ")" : "";
+  return Error(Code::kDeadlineExceeded,
+               "the spawner" + who + " has not answered for " + std::to_string(patience_ms) +
+                   " ms: it is stopped, or it hangs. kill -CONT lets it go on, kill -KILL has "
+                   "another one started; sandboxes live on either way");
+}
+
+// Reading and writing end after `patience_ms` with EAGAIN; 0: at once.
+Result<UniqueFd> ConnectSocket(const std::string& path, int patience_ms) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -35,12 +46,44 @@ Result<UniqueFd> ConnectSocket(const std::string& path, int flags) {
                 "'" + path + "' is too long for a socket: choose a shorter run_dir");
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int flags = patience_ms == 0 ? SOCK_NONBLOCK : 0;
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
   if (!socket) return FailSys("socket");
+  const timeval patience{patience_ms / 1000, patience_ms % 1000 * 1000};
+  for (const int option : {SO_SNDTIMEO, SO_RCVTIMEO}) {
+    if (::setsockopt(socket.get(), SOL_SOCKET, option, &patience, sizeof patience) != 0) {
+      return FailSys("setsockopt SO_SNDTIMEO");
+    }
+  }
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    // Its queue of connections is full.
+    if (errno == EAGAIN) return Fail(NoAnswer(patience_ms, 0));
     return FailSys("connect " + path);
   }
   return socket;
+}
+
+// The next packet of a connection that nothing else has been said on. Blocks.
+Result<Reply> Receive(int socket, int patience_ms) {
+  const auto message = sys::ReceiveMessage(socket, wire::kMaxSpawnerReply);
+  if (!message && message.error().error_number() == EAGAIN) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    return Fail(NoAnswer(patience_ms, peer.pid));
+  }
+  if (!message) return Fail(message.error());
+  if (message->bytes.empty()) return Fail(Code::kUnavailable, "the spawner hung up");
+  return wire::DecodeReply(message->bytes);
+}
+
+// One question, before anything else is said. Blocks.
+Result<Reply> Ask(int socket, RequestType type, int patience_ms) {
+  Request request;
+  request.type = type;
+  request.number = 1;
+  ATOLL_TRY(sys::SendMessage(socket, request.Encode()));
+  return Receive(socket, patience_ms);
 }
 
 Error ErrorOf(const Reply& reply) {
@@ -85,18 +128,12 @@ class Client final : public SpawnerClient {
     loop_->Cancel(look_timer_);
   }
 
-  Status BlockingHello(Reply* hello) {
-    Request request;
-    request.type = RequestType::kHello;
-    request.number = 1;
-    ATOLL_TRY(sys::SendMessage(socket_.get(), request.Encode()));
-    *hello = {};
-    do {
-      ATOLL_ASSIGN(const sys::Message message,
-                   sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply));
-      ATOLL_ASSIGN(Reply part, wire::DecodeReply(message.bytes));
-      if (part.number == request.number) Append(hello, std::move(part));
-    } while (hello->number == 0 || hello->more);
+  Status Hello(int patience_ms, Reply* hello) {
+    ATOLL_ASSIGN(*hello, Ask(socket_.get(), RequestType::kHello, patience_ms));
+    while (hello->more) {
+      ATOLL_ASSIGN(Reply part, Receive(socket_.get(), patience_ms));
+      if (part.number == hello->number) Append(hello, std::move(part));
+    }
     ATOLL_TRY(CheckProtocol(*hello));
     if (::fcntl(socket_.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
     return {};
@@ -427,16 +464,23 @@ class Client final : public SpawnerClient {
 }  // namespace
 
 Result<std::unique_ptr<SpawnerClient>> SpawnerClient::Connect(const std::string& run_dir,
-                                                              wire::Reply* hello) {
-  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", 0));
+                                                              wire::Reply* hello, int patience_ms) {
+  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", patience_ms));
   auto client = std::make_unique<Client>(std::move(socket));
-  ATOLL_TRY(client->BlockingHello(hello));
+  ATOLL_TRY(client->Hello(patience_ms, hello));
   return std::unique_ptr<SpawnerClient>(std::move(client));
 }
 
 Result<std::unique_ptr<SpawnerClient>> SpawnerClient::Open(const std::string& run_dir) {
-  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", SOCK_NONBLOCK));
+  ATOLL_ASSIGN(UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", 0));
   return std::unique_ptr<SpawnerClient>(std::make_unique<Client>(std::move(socket)));
+}
+
+Status SpawnerClient::StopNow(const std::string& run_dir) {
+  ATOLL_ASSIGN(const UniqueFd socket, ConnectSocket(run_dir + "/spawner.sock", kPatienceMs));
+  ATOLL_ASSIGN(const Reply reply, Ask(socket.get(), RequestType::kStop, kPatienceMs));
+  if (!reply.ok) return Fail(ErrorOf(reply));
+  return {};
 }
 
 }  // namespace atl::launch

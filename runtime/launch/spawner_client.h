@@ -40,12 +40,17 @@ class SpawnerClient {
 
   static constexpr size_t kDestroysAtOnce = 64;
 
-  // Connects and says hello, blocking (at start, before the loop runs). `hello` receives what the
-  // spawner is and which sandboxes it holds.
+  // Connects and says hello, blocking, for at most `patience_ms`. `hello` receives what the spawner
+  // is and which sandboxes it holds. kNotFound, kUnavailable: there is none; kDeadlineExceeded:
+  // there is one, and it does not answer.
+  static constexpr int kPatienceMs = 5000;
   static Result<std::unique_ptr<SpawnerClient>> Connect(const std::string& run_dir,
-                                                        wire::Reply* hello);
+                                                        wire::Reply* hello,
+                                                        int patience_ms = kPatienceMs);
   // Connects and no more: a stopped spawner does not block it. Start and Hello come next.
   static Result<std::unique_ptr<SpawnerClient>> Open(const std::string& run_dir);
+  // Ends the spawner and all that it holds, over a connection of its own, blocking likewise.
+  static Status StopNow(const std::string& run_dir);
   virtual ~SpawnerClient() = default;
 
   // Begins to read replies on the loop. `on_exit` is told of every first process that ended,

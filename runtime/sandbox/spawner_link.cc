@@ -12,12 +12,9 @@ namespace {
 constexpr int64_t kFirstRetryUs = 10 * 1000;
 constexpr int64_t kRetryUs = 200 * 1000;
 
-constexpr char kAbsent[] =
-    "the spawner is not running; start atoll-spawner, or restart atolld as root";
 constexpr char kSilent[] =
-    "the spawner does not answer: is it stopped? Let it go on, or kill it and restart atolld as "
-    "root";
-constexpr char kLooking[] = "the spawner was lost, and is being looked for; try again";
+    "the spawner does not answer: is it stopped? kill -CONT lets it go on; killed, it is started "
+    "again";
 
 }  // namespace
 
@@ -44,8 +41,7 @@ void SpawnerLink::Lost() {
   if (!std::exchange(client_, nullptr) || stopping_) return;
   // One that is stopped accepts, but does not greet.
   if (!std::exchange(greeted_, false)) return Retry(kRetryUs);
-  LogLine(LogLevel::kError, "the spawner is gone: sandboxes go on, nothing can be created");
-  why_ = kLooking;
+  why_ = gone_;
   on_lost_();
   Retry(kFirstRetryUs);
 }
@@ -54,7 +50,7 @@ void SpawnerLink::Retry(int64_t delay_us) {
   timer_ = loop_->After(delay_us, [this, delay_us] {
     timer_ = 0;
     auto client = connect_();
-    why_ = client ? kSilent : kAbsent;
+    why_ = client ? kSilent : gone_;
     if (!client) return Retry(std::min(delay_us * 2, kRetryUs));
     client_ = std::move(*client);
     StartClient();

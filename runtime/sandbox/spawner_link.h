@@ -1,7 +1,7 @@
 // A spawner connection that survives its spawner: to everyone else one SpawnerClient for the
 // daemon's whole life. While no spawner answers, or the one that is there is stopped, every call
 // fails with kUnavailable; the next one is looked for a few times a second (the daemon cannot start
-// one: it has no privilege by then, systemd or the operator does).
+// one: it has no privilege by then; the spawner's successor or systemd does).
 //
 // Thread rule: on the loop.
 #pragma once
@@ -18,8 +18,9 @@ namespace atl::sandbox {
 class SpawnerLink final : public launch::SpawnerClient {
  public:
   using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>()>;
-  SpawnerLink(std::unique_ptr<launch::SpawnerClient> first, Connect connect)
-      : client_(std::move(first)), connect_(std::move(connect)) {}
+  // `gone` is what a call is told while there is no spawner: with what to do about it.
+  SpawnerLink(std::unique_ptr<launch::SpawnerClient> first, Connect connect, std::string gone)
+      : client_(std::move(first)), connect_(std::move(connect)), gone_(std::move(gone)) {}
   SpawnerLink(const SpawnerLink&) = delete;
   SpawnerLink& operator=(const SpawnerLink&) = delete;
   ~SpawnerLink() override;
@@ -64,6 +65,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   std::unique_ptr<launch::SpawnerClient> client_;
   bool greeted_ = true;  // it has said what it holds
   Connect connect_;
+  std::string gone_;
   Loop* loop_ = nullptr;
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;

@@ -51,6 +51,13 @@ Result<uint64_t> ParseCapabilities(std::string_view text) {
   return mask;
 }
 
+Result<bool> ParseSwitch(std::string_view flag, std::string_view value) {
+  if (value == "yes") return true;
+  if (value == "no") return false;
+  return Fail(Code::kInvalidArgument,
+              std::string(flag) + " '" + std::string(value) + "': must be 'yes' or 'no'");
+}
+
 uint64_t AllCapabilities() {
   uint64_t mask = 0;
   for (const NamedCapability& capability : kCapabilities) mask |= uint64_t{1} << capability.number;
@@ -107,6 +114,9 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     const std::string_view flag = argv[i];
     if (i + 1 >= argc) return Fail(Code::kInvalidArgument, std::string(flag) + " needs a value");
     const std::string_view value = argv[i + 1];
+    if (flag != "--ready-fd" && flag != "--trial") {
+      config.arguments.insert(config.arguments.end(), {argv[i], argv[i + 1]});
+    }
     if (flag == "--data-dir") {
       config.data_dir = value;
     } else if (flag == "--run-dir") {
@@ -122,6 +132,10 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       config.unpack = value;
     } else if (flag == "--ready-fd") {
       std::from_chars(value.data(), value.data() + value.size(), config.ready_fd);
+    } else if (flag == "--respawn") {
+      ATOLL_ASSIGN(config.respawn, ParseSwitch(flag, value));
+    } else if (flag == "--trial") {
+      ATOLL_ASSIGN(config.trial, ParseSwitch(flag, value));
     } else if (flag == "--capabilities") {
       ATOLL_ASSIGN(config.capabilities, ParseCapabilities(value));
     } else if (flag == "--host-path") {
@@ -140,7 +154,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
                 "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… "
-                "[--cgroup /PATH] [--ready-fd N]");
+                "[--cgroup /PATH] [--respawn yes] [--trial yes] [--ready-fd N]");
   }
   if (!config.cgroup.empty() && !config.cgroup.starts_with('/')) {
     return Fail(Code::kInvalidArgument, "--cgroup '" + config.cgroup + "' must start with '/'");

@@ -46,11 +46,17 @@ struct Config {
   std::string execd;  // path of the programs to run; beside our own by default
   std::string unpack;
   int ready_fd = -1;          // one byte is written here once requests are answered
+  bool respawn = false;       // no systemd starts it again, should it die: it has a successor
+  bool trial = false;         // only find out whether it could serve
   uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
+  // What the next program at the same path is to be told: our own flags, without --ready-fd, which
+  // is of one start only.
+  std::vector<std::string> arguments;
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
-//        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH]
+//        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH] [--respawn yes]
+//        [--trial yes]
 Result<Config> ParseCommandLine(int argc, char** argv);
 
 }  // namespace atl::spawner

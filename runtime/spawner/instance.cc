@@ -96,7 +96,7 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       if (!Lock(file.get())) {
         // Two spawners with one run directory would take each other's socket and records.
         if (owner == run_dir) {
-          return Fail(Code::kFailedPrecondition, "another spawner serves " + run_dir);
+          return Fail(Code::kAlreadyExists, "another spawner serves " + run_dir);
         }
         continue;
       }
@@ -107,7 +107,7 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
                                                       0) != static_cast<ssize_t>(run_dir.size())) {
         return FailSys("write " + path);
       }
-      return Instance{number, std::move(file)};
+      return Instance{number, std::move(file), true};
     }
   }
   return Fail(Code::kResourceExhausted, "all " + std::to_string(kMaxInstances) +

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string_view>
 #include <vector>
 
@@ -18,10 +19,13 @@
 #include "runtime/spawner/cgroup_holder.h"
 #include "runtime/spawner/config.h"
 #include "runtime/spawner/device_template.h"
+#include "runtime/spawner/execute.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
 #include "runtime/spawner/server.h"
 #include "runtime/spawner/store_image.h"
+#include "runtime/spawner/successor.h"
+#include "runtime/spawner/trial.h"
 
 namespace atl::spawner {
 namespace {
@@ -46,24 +50,18 @@ Status MakeRunDirectories(const std::string& run_dir) {
   return {};
 }
 
-// Back to the host's mounts, and once more from the start: same pid, same children. What is to be
-// known about sandboxes stands in their records; prepared slots are made anew.
-Status Upgrade(const Config& config, const Instance& instance, int host_mounts, char** argv) {
-  if (::setns(host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
-  std::vector<char*> arguments;
-  for (char** argument = argv; *argument; ++argument) {
-    // Nobody waits at the other end any more.
-    if (std::string_view(*argument) == "--ready-fd" && argument[1]) {
-      ++argument;
-    } else {
-      arguments.push_back(*argument);
-    }
+// Once more from the start: same pid, same children. What is to be known about sandboxes stands in
+// their records; prepared slots are made anew. Only returns with an error.
+Status Upgrade(const Config& config, const Instance& instance) {
+  std::vector<char*> argv = {const_cast<char*>(config.program.c_str())};
+  for (const std::string& argument : config.arguments) {
+    argv.push_back(const_cast<char*>(argument.c_str()));
   }
-  arguments.push_back(nullptr);
+  argv.push_back(nullptr);
   NotifySystemd(ReloadingState());
   ATOLL_TRY(HandOver(instance));
   LogLine(LogLevel::kInfo, "executing the new program").Add("path", config.program);
-  ::execv(config.program.c_str(), arguments.data());
+  ::execv(config.program.c_str(), argv.data());
   return FailSys("execv " + config.program);
 }
 
@@ -79,6 +77,9 @@ Status EnterOwnMountNamespace() {
 // Everything that it has open is closed when it returns.
 Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
                                const std::string& base, uint32_t instance, int host_mounts) {
+  ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  // On the host's side: it outlives this process, as sandboxes do.
+  ATOLL_TRY(MountStore(config.data_dir));
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
   ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, GroupName(instance),
                                                        cgroup::DiskOf(store.path())));
@@ -118,24 +119,54 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
   return server.Run();
 }
 
-Status Serve(const Config& config, char** argv) {
-  ATOLL_TRY(MakeRunDirectories(config.run_dir));
-  ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
-  ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
-  ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
-  // On the host's side: it outlives this process, as sandboxes do.
-  ATOLL_TRY(MountStore(config.data_dir));
-  ATOLL_ASSIGN(const UniqueFd host_mounts, sys::Open("/proc/self/ns/mnt", O_RDONLY));
-  ATOLL_ASSIGN(const Server::End end,
-               ServeStore(config, cgroups, base, instance.number, host_mounts.get()));
-  if (end == Server::End::kUpgrade) return Upgrade(config, instance, host_mounts.get(), argv);
-  if (::setns(host_mounts.get(), CLONE_NEWNS) != 0) return FailSys("setns mount");
-  if (const Status unmounted = UnmountStore(config.data_dir); !unmounted) {
-    LogLine(LogLevel::kWarning, "the store is left mounted").Add(unmounted.error());
+// What this spawner and those before it have made on the host. As long as one sandbox is there, or
+// a record of how it ended, everything is: neither can be removed.
+Status LeaveHost(const Config& config, const cgroup::Host& cgroups, const std::string& base,
+                 const Instance& instance) {
+  const std::string records = config.run_dir + "/spawner/records";
+  if (::rmdir(records.c_str()) != 0 && errno != ENOENT) return FailSys("rmdir " + records);
+  ATOLL_TRY(cgroup::Tree::Remove(cgroups, base, GroupName(instance.number)));
+  ATOLL_ASSIGN(const UniqueFd run, sys::Open(config.run_dir, O_RDONLY | O_DIRECTORY));
+  for (const char* name : {"spawner.sock", "daemon.json"}) {
+    if (::unlinkat(run.get(), name, 0) != 0 && errno != ENOENT) {
+      return FailSys(std::string("unlink ") + name);
+    }
   }
-  // Stopped for good: the number is free for another daemon.
+  ATOLL_TRY(sys::RemoveTree(run.get(), "spawner"));
+  // The number is free for another daemon.
   if (::ftruncate(instance.lock.get(), 0) != 0) return FailSys("ftruncate instance");
-  return {};
+  return UnmountStore(config.data_dir);
+}
+
+// The exit status.
+int Serve(const Config& config) {
+  const auto failed = [](const Error& error) {
+    LogLine(LogLevel::kError, "cannot serve").Add(error);
+    return 1;
+  };
+  const auto cgroups = cgroup::DetectHost();
+  if (!cgroups) return failed(cgroups.error());
+  const auto base = cgroup::FindBase(*cgroups, config.cgroup);
+  if (!base) return failed(base.error());
+  const auto host_mounts = sys::Open("/proc/self/ns/mnt", O_RDONLY);
+  if (!host_mounts) return failed(host_mounts.error());
+  const auto instance = ClaimInstance(config.run_dir, *base);
+  if (!instance) {
+    const int status = failed(instance.error());
+    return instance.error().code() == Code::kAlreadyExists ? kServedByAnother : status;
+  }
+  auto end = ServeStore(config, *cgroups, *base, instance->number, host_mounts->get());
+  if (const Status outside = ToHostMounts(host_mounts->get()); !outside) {
+    return failed(outside.error());
+  }
+  if (end && *end == Server::End::kUpgrade) return failed(Upgrade(config, *instance).error());
+  // A start that has failed leaves to a daemon that runs, and to the next try, what they had
+  // before.
+  if (end ? *end == Server::End::kStopped : instance->anew) {
+    const Status left = LeaveHost(config, *cgroups, *base, *instance);
+    if (!left) LogLine(LogLevel::kWarning, "something is left on the host").Add(left.error());
+  }
+  return end ? 0 : failed(end.error());
 }
 
 }  // namespace
@@ -160,10 +191,10 @@ int main(int argc, char** argv) {
     LogLine(LogLevel::kError, "must be started as root");
     return 2;
   }
-  const Status served = spawner::Serve(*config, argv);
-  if (!served) {
-    LogLine(LogLevel::kError, "cannot serve").Add(served.error());
-    return 1;
+  if (config->trial) {
+    const Status passed = spawner::Try(*config);
+    if (!passed) LogLine(LogLevel::kError, "cannot take over").Add(passed.error());
+    return passed ? 0 : 1;
   }
-  return 0;
+  return spawner::Serve(*config);
 }

@@ -16,6 +16,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/notify.h"
 #include "runtime/base/sys.h"
 
 namespace atl::spawner {
@@ -82,7 +83,8 @@ Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
             listener_.reset();
           }),
       unpacks_(host, poller),
-      volume_uses_(host) {
+      volume_uses_(host),
+      successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
 }
 
@@ -91,6 +93,8 @@ Status Server::Start() {
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
   sigaddset(&watched, SIGHUP);
+  sigaddset(&watched, SIGTERM);
+  sigaddset(&watched, SIGINT);
   if (::sigprocmask(SIG_BLOCK, &watched, nullptr) != 0) return FailSys("sigprocmask");
   signals_.reset(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return FailSys("signalfd");
@@ -100,29 +104,45 @@ Status Server::Start() {
   // Whose processes Adopt has ended.
   ATOLL_TRY(slots_.RemoveStrays());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
-  return poller_.Add(listener_.get(), [this] { OnAccept(); });
+  ATOLL_TRY(poller_.Add(listener_.get(), [this] { OnAccept(); }));
+  if (!host_.config.respawn || successor_) return {};
+  ATOLL_ASSIGN(successor_, Successor::Start(host_.config, host_.host_mounts));
+  return {};
 }
 
 Result<Server::End> Server::Run() {
-  int timeout = -1;
+  const int64_t ping_us = WatchdogMicros() / 2;  // 0: nobody waits for a sign of life
+  const int idle = ping_us > 0 ? static_cast<int>(ping_us / 2000) : -1;
+  int timeout = idle;
+  int64_t next_ping_us = 0;
   int64_t next_look_us = 0;
   // The last answer is waited for.
-  while (!(stopping_ && outgoing_.empty()) && !upgrading_) {
+  while (!end_ || (*end_ == End::kStopped && !outgoing_.empty())) {
+    const int64_t began_us = SystemClock().BootMicros();
+    if (ping_us > 0 && began_us >= next_ping_us) {
+      NotifySystemd("WATCHDOG=1");
+      next_ping_us = began_us + ping_us;
+    }
     ATOLL_TRY(poller_.RunOnce(timeout));
-    timeout = sandboxes_.Sweep() ? kSweepMillis : -1;
+    timeout = sandboxes_.Sweep() ? kSweepMillis : idle;
     if (!sandboxes_.HasAdopted()) continue;
     const int64_t now_us = SystemClock().BootMicros();
     if (now_us >= next_look_us) {
       sandboxes_.LookAtAdopted();
       next_look_us = now_us + kLookMillis * 1000;
     }
-    if (timeout < 0) timeout = static_cast<int>((next_look_us - now_us) / 1000) + 1;
+    if (timeout == idle) timeout = static_cast<int>((next_look_us - now_us) / 1000) + 1;
   }
+  if (*end_ != End::kUpgrade) slots_.DropAll();
   // Or it would go on making the slot it is at, beside the next one's.
   slots_.StopBuilder();
-  if (upgrading_) return End::kUpgrade;
-  janitor_.Finish();
-  return End::kStopped;
+  if (*end_ == End::kUpgrade) {
+    if (successor_) ATOLL_TRY(successor_->HandOver());
+    return *end_;
+  }
+  if (successor_) successor_->Dismiss();
+  if (*end_ == End::kStopped) janitor_.Finish();
+  return *end_;
 }
 
 void Server::OnAccept() {
@@ -186,7 +206,8 @@ void Server::OnMessage() {
 void Server::OnSignal() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) > 0) {
-    upgrading_ = upgrading_ || info.ssi_signo == SIGHUP;
+    if (info.ssi_signo == SIGHUP) BeginTrial();
+    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) end_ = End::kTerminated;
   }
   for (;;) {
     int status = 0;
@@ -201,11 +222,38 @@ void Server::OnSignal() {
         slots_.OnChildExit(pid) || volume_uses_.OnChildExit(pid)) {
       continue;
     }
+    if (pid == trial_.pid) OnTrial(status);
+    if (successor_ && pid == successor_->pid()) {
+      LogLine(LogLevel::kError, "successor died, starting another").Add("status", status);
+      auto successor = Successor::Start(host_.config, host_.host_mounts);
+      if (successor) successor_ = *successor;
+    }
     if (pid == janitor_.pid()) {
       LogLine(LogLevel::kError, "janitor died, starting another").Add("status", status);
       auto janitor = Janitor::Start(host_.store.root());
       if (janitor) janitor_ = std::move(*janitor);
     }
+  }
+}
+
+void Server::OnTrial(int status) {
+  const Trial trial = std::exchange(trial_, {});
+  const Status passed = JudgeTrial(host_.config, trial, status);
+  if (passed) {
+    end_ = end_.value_or(End::kUpgrade);
+  } else {
+    LogLine(LogLevel::kError, "no upgrade, this program goes on").Add(passed.error());
+    NotifySystemd("STATUS=Serving; the last upgrade was refused: " + passed.error().message());
+  }
+}
+
+void Server::BeginTrial() {
+  if (trial_.pid > 0) return;
+  auto trial = StartTrial(host_.config, host_.host_mounts);
+  if (trial) {
+    trial_ = std::move(*trial);
+  } else {
+    LogLine(LogLevel::kError, "no upgrade, this program goes on").Add(trial.error());
   }
 }
 
@@ -282,7 +330,7 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
         auto strays = slots_.RemoveStrays();
         if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
         done(status);
-        stopping_ = true;
+        end_ = End::kStopped;
       });
   }
 }

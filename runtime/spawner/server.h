@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "runtime/base/result.h"
@@ -11,6 +12,8 @@
 #include "runtime/spawner/poller.h"
 #include "runtime/spawner/sandboxes.h"
 #include "runtime/spawner/slots.h"
+#include "runtime/spawner/successor.h"
+#include "runtime/spawner/trial.h"
 #include "runtime/spawner/unpacks.h"
 #include "runtime/spawner/volume_use.h"
 #include "runtime/wire/spawner.h"
@@ -23,8 +26,9 @@ class Server {
 
   // Adopts, binds <run_dir>/spawner.sock and begins to serve.
   Status Start();
-  // Serves until a kStop request has been carried out, or SIGHUP asks for the upgrade.
-  enum class End { kStopped, kUpgrade };
+  // Serves until a kStop request has been carried out, until SIGTERM or SIGINT (sandboxes live on),
+  // or until SIGHUP has asked for the upgrade and the new program has passed its trial.
+  enum class End { kStopped, kTerminated, kUpgrade };
   Result<End> Run();
 
  private:
@@ -32,6 +36,8 @@ class Server {
   void OnConnection();
   void OnMessage();
   void OnSignal();
+  void BeginTrial();
+  void OnTrial(int status);
   void CloseConnection();
   void Handle(const wire::Request& request, std::vector<UniqueFd> fds);
   void HandleBuild(const wire::Request& request);
@@ -65,8 +71,9 @@ class Server {
   bool full_ = false;              // the socket was, when last written to
   uint64_t connection_number_ = 0;
   bool ending_ = false;  // kStop was asked: nothing new is begun
-  bool stopping_ = false;
-  bool upgrading_ = false;
+  std::optional<End> end_;
+  std::optional<Successor> successor_;  // none where systemd starts us again
+  Trial trial_;                         // of a new program
 };
 
 }  // namespace atl::spawner

@@ -69,8 +69,10 @@ def image_archive(recipe):
 class Daemon:
     """atolld with directories of its own; see the module's text."""
 
-    def __init__(self, **settings):
-        """`settings` become lines of the configuration: network_dns=[...] is dns in [network]."""
+    def __init__(self, programs=BUILD, **settings):
+        """`settings` become lines of the configuration: network_dns=[...] is dns in [network].
+        `programs`: the folder of atolld and what it starts."""
+        self.programs = programs
         base = os.environ.get('TEST_TMPDIR', '/var/tmp')
         self.top = pathlib.Path(tempfile.mkdtemp(prefix='atoll-e2e.', dir=base))
         # The spawner, and ids of sandboxes, must be able to pass.
@@ -97,7 +99,7 @@ class Daemon:
 
     def start(self):
         with open(self.log, 'ab') as log:
-            self.process = subprocess.Popen([BUILD / 'atolld', '--config', self.config],
+            self.process = subprocess.Popen([self.programs / 'atolld', '--config', self.config],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until(self._is_up, 20 * SLOWNESS, f'the daemon answers; log: {self.log}')
         return self

@@ -270,7 +270,7 @@ class Random(unittest.TestCase):
         os.kill(self.daemon.spawner_pid(), signal.SIGKILL)
         for model in self.boxes.values():
             model.adopted = True
-        # Only a start of the daemon may start another one.
+        # Beside the one that comes back by itself.
         self.restart()
 
     def upgrade_spawner(self):

@@ -209,6 +209,29 @@ class Services(unittest.TestCase):
         until(self.daemon.builds, SECONDS, 'sandboxes can be built again')
         box.check(self)
 
+    def test_an_upgrade_to_a_program_that_will_not_do(self):
+        box, before = self.box(), main_pid('atoll-spawner')
+        good = SPAWNER_PROGRAM.with_suffix('.good')
+        SPAWNER_PROGRAM.rename(good)
+        self.addCleanup(good.rename, SPAWNER_PROGRAM)
+        SPAWNER_PROGRAM.write_bytes(b'no program')
+        SPAWNER_PROGRAM.chmod(0o755)
+        call('systemctl', 'reload', 'atoll-spawner', fails=True)
+        # Told by hand it finds out by itself.
+        os.kill(before, signal.SIGHUP)
+        until(lambda: 'no upgrade' in call('journalctl', '-u', 'atoll-spawner', '-o', 'cat'),
+              SECONDS, 'the refusal')
+        self.assertEqual(main_pid('atoll-spawner'), before)
+        self.assertTrue(self.daemon.builds())
+        box.check(self)
+
+    def test_the_watchdog_replaces_a_spawner_that_hangs(self):
+        box, before = self.box(), main_pid('atoll-spawner')
+        os.kill(before, signal.SIGSTOP)
+        until(lambda: main_pid('atoll-spawner') not in (0, before), SECONDS, 'another spawner')
+        until(self.daemon.builds, SECONDS, 'sandboxes can be built again')
+        box.check(self)
+
     def test_both_crash_again_and_again(self):
         box = self.box()
         for _ in range(4):

@@ -19,7 +19,8 @@ class SpawnerLinkTest : public testing::Test {
           auto next = std::make_unique<FakeSpawner>(loop);
           current = next.get();
           return std::unique_ptr<launch::SpawnerClient>(std::move(next));
-        });
+        },
+        "start it");
     link->Start(
         loop, [this](const wire::SandboxRecord& r) { exited += r.id; }, [this] { ++lost; });
     link->OnReconnected([this](const wire::Reply& hello) { instance = hello.instance; });
@@ -53,6 +54,7 @@ TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
   int refused = 0;
   link->Destroy("a", [&](const Status& s) {
     EXPECT_EQ(s.error().code(), Code::kUnavailable);
+    EXPECT_EQ(s.error().message(), "start it");
     ++refused;
   });
   link->PrepareSlot(1, {}, -1, -1, [&](const Result<launch::PreparedSlot>& r) {
