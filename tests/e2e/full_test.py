@@ -271,8 +271,8 @@ class Descriptors(Full):
                 refused = error
                 break
         self.assertEqual((refused.status, refused.code), (503, 'SANDBOX::OUT_OF_RESOURCES'), refused)
-        self.assertIn('descriptor', refused.message)
         self.answers()
+        self.assertIn('descriptor', refused.message)
         self.assertEqual(self.daemon.run(made[-1], 'echo works').stdout, 'works')
         self.daemon.delete(made.pop())
         self.daemon.delete(made.pop())
