@@ -1,5 +1,6 @@
 #include "images/catalog.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "images/oci_layout.h"
@@ -11,6 +12,8 @@ constexpr int64_t kSchemaVersion = 1;
 // A layer that is not ready is a leftover: its directory may be there or not.
 constexpr int64_t kLeftover = 0;
 constexpr int64_t kReady = 1;
+// For an image, and to forget them all.
+constexpr int64_t kRoom = 512 << 10;
 
 // AUTOINCREMENT: a number is never given out twice, so nobody can mistake one layer for another.
 constexpr char kSchema[] = R"sql(
@@ -42,6 +45,8 @@ Result<Catalog> Catalog::Open(const std::string& path) {
   Catalog catalog(std::move(db));
   ATOLL_ASSIGN(const int64_t version, catalog.db_.UserVersion());
   if (version == 0) ATOLL_TRY(catalog.CreateSchema());
+  // A full disk keeps nothing from being removed; ReserveLayers says so.
+  [[maybe_unused]] const Status kept = catalog.db_.KeepRoom(kRoom);
   if (version > kSchemaVersion) {
     return Fail(Code::kFailedPrecondition,
                 path + " was written by a newer version (schema " + std::to_string(version) + ")");
@@ -105,7 +110,15 @@ Result<std::vector<wire::LayerId>> Catalog::LoadLeftovers() {
   }
 }
 
+Status Catalog::CheckRoom() {
+  ATOLL_ASSIGN(const int64_t room, db_.Room());
+  if (room >= kRoom / 2) return {};
+  return Fail(Error(Code::kResourceExhausted,
+                    "the file system of <data_dir>/state is full: make room there", ENOSPC));
+}
+
 Result<std::vector<wire::LayerId>> Catalog::ReserveLayers(size_t count) {
+  ATOLL_TRY(CheckRoom());
   std::vector<wire::LayerId> ids;
   ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
   ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO layers(blob_digest, diff_id, size, "
@@ -119,6 +132,7 @@ Result<std::vector<wire::LayerId>> Catalog::ReserveLayers(size_t count) {
 }
 
 Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_layers) {
+  ATOLL_TRY(CheckRoom());
   ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
   ATOLL_ASSIGN(sqlite::Stmt ready,
                db_.Prepare("UPDATE layers SET blob_digest = ?2, diff_id = ?3, size = ?4, "

@@ -43,6 +43,8 @@ class Catalog {
  private:
   explicit Catalog(sqlite::Db db) : db_(std::move(db)) {}
   Status CreateSchema();
+  // For what makes it grow; everything else goes on when the disk is full.
+  Status CheckRoom();
 
   sqlite::Db db_;
 };

@@ -108,7 +108,7 @@ void Store::Import(UniqueFd archive, std::string name, ImportDone done) {
   }
   if (queue_.size() == kMaxQueued) {
     return PostFailure(std::move(done),
-                       Error(Code::kResourceExhausted,
+                       Error(Code::kUnavailable,
                              std::to_string(kMaxQueued) + " imports are waiting; try again later"));
   }
   // An upload is written through this descriptor: what the unpacker gets must not be able to write.
@@ -221,10 +221,16 @@ Result<UniqueFd> Store::TemporaryFile() {
 Result<std::unique_ptr<ImageStore>> ImageStore::Open(const std::string& directory, Loop& loop,
                                                      UnpackRunner& runner) {
   ATOLL_ASSIGN(const UniqueFd dir, sys::Open(directory, O_RDONLY | O_DIRECTORY));
+  // It stays, once it is there: without a free inode it could not be made again.
+  ATOLL_TRY(sys::EnsureDirAt(dir.get(), kTemporary, 0700));
+  ATOLL_ASSIGN(const UniqueFd temporary,
+               sys::OpenAt(dir.get(), kTemporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  ATOLL_ASSIGN(const std::vector<std::string> leftovers, sys::ListDir(temporary.get()));
   // An unpacker that was taken over can leave directories that only its own user may empty: they
   // cost space, and must not keep the daemon from starting. Names in there are random, not reused.
-  [[maybe_unused]] const auto removed = sys::RemoveTree(dir.get(), kTemporary);
-  ATOLL_TRY(sys::EnsureDirAt(dir.get(), kTemporary, 0700));
+  for (const std::string& name : leftovers) {
+    [[maybe_unused]] const auto removed = sys::RemoveTree(temporary.get(), name);
+  }
   ATOLL_ASSIGN(Catalog catalog, Catalog::Open(directory + "/" + kDatabase));
   auto store = std::make_unique<Store>(directory, loop, runner, std::move(catalog));
   ATOLL_TRY(store->Load());

@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <optional>
 #include <utility>
+
+#include "runtime/base/disk_full.h"
 
 namespace atl::images {
 namespace {
 
 constexpr size_t kMaxErrorLine = 512;
 constexpr std::string_view kErrorPrefix = "error ";
+// kResourceExhausted that is not the archive's fault: the disk is full.
+constexpr std::string_view kNoRoom = "no_room";
 
 // What an archive can cause; any other word is taken as kInternal.
 constexpr std::array kCodes = {Code::kInvalidArgument, Code::kResourceExhausted, Code::kUnavailable,
@@ -92,21 +98,25 @@ Result<UnpackReport> ParseUnpackReport(std::string_view text) {
 
 std::string EncodeUnpackError(const Error& error) {
   std::string line(kErrorPrefix);
-  line.append(CodeName(error.code())).append(": ");
+  line.append(IsDiskFull(error) ? kNoRoom : CodeName(error.code())).append(": ");
   line.append(Printable(error.message(), kMaxErrorLine - line.size() - 1)).append(1, '\n');
   return line;
 }
 
 Error DecodeUnpackError(const Error& error) {
   const std::string_view message = error.message();
-  for (const Code code : kCodes) {
-    const std::string marker = std::string(kErrorPrefix).append(CodeName(code)).append(": ");
+  const auto decode = [message](std::string_view word, Code code, int number) {
+    const std::string marker = std::string(kErrorPrefix).append(word).append(": ");
     const size_t at = message.find(marker);
-    if (at == std::string_view::npos) continue;
+    if (at == std::string_view::npos) return std::optional<Error>();
     std::string_view text = message.substr(at + marker.size());
     text = text.substr(0, text.find('\n'));
-    return Error(code, Printable(text, kMaxErrorLine));
+    return std::optional<Error>(Error(code, Printable(text, kMaxErrorLine), number));
+  };
+  for (const Code code : kCodes) {
+    if (auto decoded = decode(CodeName(code), code, 0)) return *std::move(decoded);
   }
+  if (auto full = decode(kNoRoom, Code::kResourceExhausted, ENOSPC)) return *std::move(full);
   return Error(error.code(), Printable(message, kMaxErrorLine), error.error_number());
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/descriptors.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -78,7 +79,7 @@ void SpliceDial::TryNext() {
 
 bool SpliceDial::Attempt(const Endpoint& target) {
   socket_.reset(::socket(target.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_) return false;
+  if (!socket_ || IsSpare(socket_.get())) return false;
   if (!SetRelayOptions(socket_.get())) return false;
   if (connect_(socket_.get(), target) != 0 && errno != EINPROGRESS) return false;
   // After connect: a socket that is not connecting is reported as hung up.

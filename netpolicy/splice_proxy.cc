@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "netpolicy/fair_share.h"
+#include "runtime/base/descriptors.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -216,7 +217,8 @@ void SpliceProxy::Admit(UniqueFd socket, const Endpoint& from) {
   const size_t held = known == sources_.end() ? 0 : known->second.connections.size();
   const size_t undialled = known == sources_.end() ? 0 : known->second.undialled;
   const Limits& limits = config_.limits;
-  if (held >=
+  if (IsSpare(socket.get()) ||
+      held >=
           std::min(limits.connections_per_source, FairShare(limits.connections, connections())) ||
       undialled >= limits.undialled_per_source) {
     ++stats_.over_limit;

@@ -1,10 +1,16 @@
 // atoll-unpack split|layer [LIMIT=NUMBER…]: opens one hostile archive and fills one directory.
 // Started by the spawner with the descriptors of runtime/wire/spawner.h in namespaces of its own.
 // The report goes to the pipe; exit status 0, or 1 with one "error CODE: why" line.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
 #include <clocale>
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "images/report.h"
 #include "images/unpack/confine.h"
@@ -12,6 +18,7 @@
 #include "images/unpack/limits.h"
 #include "images/unpack/split.h"
 #include "images/unpack/stream.h"
+#include "runtime/base/disk_full.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/spawner.h"
 
@@ -39,6 +46,35 @@ Result<UnpackReport> Run(int argc, char** argv) {
   return ExtractLayer(wire::kUnpackInputFd, std::move(root), limits);
 }
 
+std::string Mebibytes(uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+// Which file system has no room, and how much it would have to have at least: what is compressed
+// takes more.
+Error NoRoom(Error error, std::string_view mode) {
+  struct statfs room {};
+  struct stat input {};
+  if (!IsDiskFull(error)) return error;
+  // The root directory is the output.
+  const auto output = sys::Open("/", O_RDONLY | O_DIRECTORY);
+  if (!output || ::fstatfs(output->get(), &room) != 0 ||
+      ::fstat(wire::kUnpackInputFd, &input) != 0) {
+    return error;
+  }
+  const auto block = static_cast<uint64_t>(room.f_bsize);
+  const bool split = mode == "split";
+  return Error(error.code(),
+               std::string("no room on the file system of ") +
+                   (split ? "<data_dir>/state" : "<data_dir>/store") + ": " +
+                   (split ? "the archive has " : "the layer's blob has ") +
+                   Mebibytes(static_cast<uint64_t>(input.st_size)) +
+                   " and needs at least as much; " + Mebibytes(room.f_bavail * block) + " of " +
+                   Mebibytes(room.f_blocks * block) + " and " + std::to_string(room.f_ffree) +
+                   " inodes were left when it stopped (" + error.message() + ")",
+               error.error_number());
+}
+
 [[noreturn]] void OutOfMemory() {
   constexpr std::string_view kLine =
       "error resource_exhausted: the archive needs more memory than is allowed\n";
@@ -52,7 +88,9 @@ Result<UnpackReport> Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace atl;
   std::set_new_handler(images::unpack::OutOfMemory);
-  const auto report = images::unpack::Run(argc, argv);
+  auto report = images::unpack::Run(argc, argv);
+  if (!report)
+    report = Fail(images::unpack::NoRoom(std::move(report).error(), argc > 1 ? argv[1] : ""));
   const auto written = sys::WriteAll(
       wire::kUnpackReportFd, report ? report->Encode() : images::EncodeUnpackError(report.error()));
   return report && written ? EXIT_SUCCESS : EXIT_FAILURE;

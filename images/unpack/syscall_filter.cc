@@ -17,7 +17,7 @@ constexpr int kAllowed[] = {
     SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(pread64), SCMP_SYS(pwrite64), SCMP_SYS(lseek),
     SCMP_SYS(close), SCMP_SYS(ftruncate), SCMP_SYS(syncfs),
     // the tree
-    SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(newfstatat), SCMP_SYS(fstat),
+    SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(newfstatat), SCMP_SYS(fstat), SCMP_SYS(fstatfs),
     SCMP_SYS(getdents64), SCMP_SYS(mkdirat), SCMP_SYS(mknodat), SCMP_SYS(linkat),
     SCMP_SYS(symlinkat), SCMP_SYS(unlinkat), SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(fchmod),
     SCMP_SYS(utimensat), SCMP_SYS(fsetxattr),

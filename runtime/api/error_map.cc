@@ -1,9 +1,9 @@
 #include "runtime/api/error_map.h"
 
-#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "runtime/api/json.h"
+#include "runtime/base/disk_full.h"
 
 namespace atl::api {
 namespace {
@@ -57,15 +57,15 @@ constexpr Names kNames[kDoings] = {
      "GENERAL::SHUTDOWN_FAILED"},
 };
 
-bool DiskFull(const Error& error) {
-  return error.error_number() == ENOSPC || error.error_number() == EDQUOT;
-}
-
 ApiError Exhausted(const Error& error, Doing doing) {
-  if (DiskFull(error)) return {507, "GENERAL::STORAGE_FULL", error.message()};
+  if (IsDiskFull(error)) return {507, "GENERAL::STORAGE_FULL", error.message()};
   switch (doing) {
     case Doing::kReadBody:
     case Doing::kImportImage:
+      // A call of the kernel: it was not the client's fault.
+      if (error.error_number() != 0) {
+        return {503, "GENERAL::OUT_OF_RESOURCES", error.message(), 5};
+      }
       // A limit of ours on what a client may send.
       return {413, "GENERAL::TOO_LARGE", error.message()};
     case Doing::kCreate:

@@ -5,7 +5,10 @@
 //   GET    /v1/images/{name}
 //   DELETE /v1/images/{name}            204
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <cerrno>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,6 +16,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/render.h"
+#include "runtime/base/disk_full.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
@@ -30,6 +34,33 @@ sandbox::PendingImports::Progress ProgressOf(const std::shared_ptr<UniqueFd>& ar
     return "image " + name + " is being imported: " + std::to_string(info.st_size) +
            (total.empty() ? "" : " of " + total) + " bytes have arrived";
   };
+}
+
+std::string Mebibytes(uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+// That `archive`, of `size` bytes as far as that is known, has no room where it is saved.
+Error NoRoom(uint64_t size, uint64_t free) {
+  return Error(Code::kResourceExhausted,
+               "no room for the archive on the file system of <data_dir>/state: " +
+                   (size == 0 ? std::string() : "it has " + Mebibytes(size) + ", ") +
+                   Mebibytes(free) +
+                   " are free; make room, it takes twice its size while it is unpacked",
+               ENOSPC);
+}
+
+uint64_t FreeBytes(int archive) {
+  struct statvfs info {};
+  return ::fstatvfs(archive, &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
+}
+
+// What the client says that it is about to send; 0: nothing.
+uint64_t AnnouncedSize(const http::Request& request) {
+  const std::string_view text = request.headers.Get("Content-Length");
+  uint64_t size = 0;
+  std::from_chars(text.data(), text.data() + text.size(), size);
+  return size;
 }
 
 }  // namespace
@@ -69,19 +100,29 @@ void Api::ImportImage(const Call& call) {
   }
   auto file = images_.TemporaryFile();
   if (!file) return call.Respond(MapError(file.error(), Doing::kImportImage));
+  const uint64_t announced = AnnouncedSize(call.request());
+  const uint64_t free = FreeBytes(file->get());
+  if (announced <= config_.max_image_bytes && announced >= free) {
+    return call.Respond(MapError(NoRoom(announced, free), Doing::kImportImage));
+  }
   // std::function wants copyable captures.
   const auto archive = std::make_shared<UniqueFd>(std::move(*file));
   // An archive without a name given says its own only when it has been read.
   const auto pending =
       normal.empty() ? 0
                      : lifecycle_.ImportBegins(normal, ProgressOf(archive, call.request(), normal));
-  call.exchange().SaveBody(
-      archive->get(), config_.max_image_bytes,
-      [this, call, archive, pending, name = std::move(name)](const Result<uint64_t>& saved) {
-        if (saved) return ImportSaved(call, std::move(*archive), name, pending);
-        call.Respond(MapError(saved.error(), Doing::kImportImage));
-        lifecycle_.ImportEnds(pending, Fail(saved.error()));
-      });
+  call.exchange().SaveBody(archive->get(), config_.max_image_bytes,
+                           [this, call, archive, announced, pending,
+                            name = std::move(name)](const Result<uint64_t>& saved) {
+                             if (saved)
+                               return ImportSaved(call, std::move(*archive), name, pending);
+                             // Somebody else has taken what was free.
+                             const Error error = IsDiskFull(saved.error())
+                                                     ? NoRoom(announced, FreeBytes(archive->get()))
+                                                     : saved.error();
+                             call.Respond(MapError(error, Doing::kImportImage));
+                             lifecycle_.ImportEnds(pending, Fail(saved.error()));
+                           });
 }
 
 void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,

@@ -1,5 +1,7 @@
 #include "runtime/base/log.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +35,26 @@ bool NeedsQuotes(std::string_view text) {
   return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
            return c <= ' ' || c == '"' || c == '=' || c == '\\' || c > '~';
          });
+}
+
+// Where nobody else rotates our log it would grow without end: of a regular file the oldest part is
+// given back once it is this large.
+constexpr off_t kMaxLogFile = 8 << 20;
+constexpr off_t kKeptOfLog = 4 << 20;
+constexpr off_t kLogBlock = 1 << 20;  // whole blocks of any file system
+std::atomic<int64_t> g_unchecked = 0;
+
+void BoundLogFile(ssize_t written) {
+  if (g_unchecked.fetch_add(std::max<ssize_t>(written, 0)) < kLogBlock) return;
+  g_unchecked = 0;
+  struct stat info {};
+  if (::fstat(STDERR_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return;
+  if (info.st_blocks * 512 <= kMaxLogFile) return;
+  const off_t old = (info.st_size - kKeptOfLog) / kLogBlock * kLogBlock;
+  // A file system that cannot take out the front (tmpfs) leaves a hole in its place.
+  if (::fallocate(STDERR_FILENO, FALLOC_FL_COLLAPSE_RANGE, 0, old) != 0) {
+    (void)::fallocate(STDERR_FILENO, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, old);
+  }
 }
 
 }  // namespace
@@ -76,7 +98,8 @@ LogLine::~LogLine() {
   if (!enabled_) return;
   buffer_[size_++] = '\n';
   // A full pipe or a closed stderr must not stop the daemon: the line is then lost.
-  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, buffer_, size_);
+  const ssize_t n = ::write(STDERR_FILENO, buffer_, size_);
+  BoundLogFile(n);
 }
 
 // Leaves room for the closing quote and the newline.

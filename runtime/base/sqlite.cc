@@ -2,9 +2,13 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <cerrno>
 #include <utility>
 
+#include "runtime/base/disk_full.h"
 #include "runtime/base/sys.h"
 
 namespace atl::sqlite {
@@ -12,6 +16,10 @@ namespace {
 
 // Text of a statement in an error: enough to recognise it.
 constexpr size_t kMaxQuoted = 120;
+constexpr int64_t kPageSize = 4096;
+// By which a database grows, and to a multiple of which SQLite cuts it when it moves the log. A
+// step goes through the log: 0.2 ms.
+constexpr int kStep = 256 << 10;
 
 Code CodeOf(int extended) {
   switch (extended) {
@@ -43,14 +51,30 @@ Code CodeOf(int extended) {
   }
 }
 
+// SQLITE_FULL is ENOSPC of a write, about which SQLite keeps no number.
+int NumberOf(sqlite3* db) {
+  if ((sqlite3_extended_errcode(db) & 0xff) == SQLITE_FULL) return ENOSPC;
+  return sqlite3_system_errno(db);
+}
+
 tl::unexpected<Error> FailSqlite(sqlite3* db, std::string_view sql) {
   const char* file = sqlite3_db_filename(db, "main");
   std::string message = "sqlite ";
   message.append(file != nullptr && *file != '\0' ? file : ":memory:");
   if (!sql.empty()) message.append(" '").append(sql.substr(0, kMaxQuoted)).append("'");
   message.append(": ").append(sqlite3_errmsg(db));
-  return Fail(
-      Error(CodeOf(sqlite3_extended_errcode(db)), std::move(message), sqlite3_system_errno(db)));
+  Error error(CodeOf(sqlite3_extended_errcode(db)), std::move(message), NumberOf(db));
+  if (!IsDiskFull(error)) return Fail(std::move(error));
+  return Fail(Error(Code::kResourceExhausted, error.message(), error.error_number()));
+}
+
+// Not by open(2) when it is there: closing any descriptor of it would take away the locks that
+// another connection of this process holds (fcntl(2)), and a foreign program could then remove the
+// log under us.
+Status CreateFile(const std::string& path) {
+  const auto created = sys::Open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (created || created.error().code() == Code::kAlreadyExists) return {};
+  return Fail(created.error());
 }
 
 }  // namespace
@@ -128,30 +152,107 @@ void Stmt::Reset() {
 }
 
 void Db::Closer::operator()(sqlite3* db) const {
+  // With a limit the last connection would cut the log, and the next start could not have its room
+  // again on a full disk.
+  sqlite3_exec(db, "PRAGMA journal_size_limit=-1", nullptr, nullptr, nullptr);
   // v2: closes when the last statement is gone, whatever the order of destruction.
   sqlite3_close_v2(db);
 }
 
 Result<Db> Db::Open(const std::string& path, const Options& options) {
-  if (path != ":memory:") {
-    // SQLite would create the file, its -wal and its -shm with 0644 & ~umask; the latter two take
-    // the mode of the first.
-    ATOLL_ASSIGN(const UniqueFd created, sys::Open(path, O_RDWR | O_CREAT, 0600));
-  }
+  const bool in_memory = path == ":memory:";
+  // SQLite would create the file and its log with 0644 & ~umask; the log takes the mode of the
+  // first.
+  if (!in_memory) ATOLL_TRY(CreateFile(path));
   sqlite3* raw = nullptr;
   const int rc = sqlite3_open_v2(
       path.c_str(), &raw,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
-      nullptr);
+      in_memory ? nullptr : "unix-excl");
   if (raw == nullptr) return Fail(Code::kResourceExhausted, "sqlite3_open " + path);
   Db db(raw);
   if (rc != SQLITE_OK) return FailSqlite(raw, {});
   sqlite3_busy_timeout(raw, options.busy_timeout_ms);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  ATOLL_TRY(db.Exec("PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;"));
+  int step = kStep;
+  int persist = 1;
+  sqlite3_file_control(raw, nullptr, SQLITE_FCNTL_CHUNK_SIZE, &step);
+  sqlite3_file_control(raw, nullptr, SQLITE_FCNTL_PERSIST_WAL, &persist);
+  ATOLL_TRY(db.Exec("PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON; PRAGMA temp_store=MEMORY;"));
   ATOLL_TRY(db.Exec(options.durable ? "PRAGMA synchronous=FULL;" : "PRAGMA synchronous=NORMAL;"));
+  const uint64_t frames = options.log_bytes / 4 * 3 / kPageSize;
+  ATOLL_TRY(db.Exec("PRAGMA wal_autocheckpoint=" + std::to_string(frames) +
+                    "; PRAGMA journal_size_limit=" + std::to_string(options.log_bytes)));
+  if (in_memory) return db;
+  // Reading makes the log.
+  ATOLL_TRY(db.UserVersion());
+  ATOLL_ASSIGN(db.log_, sys::Open(path + "-wal", O_RDWR | O_NOFOLLOW));
+  db.log_bytes_ = options.log_bytes;
+  // A disk that is full now: the log may have its room from before, and KeepRoom tells.
+  [[maybe_unused]] const Status allocated = db.AllocateLog();
   return db;
+}
+
+Status Db::AllocateLog() {
+  struct stat info {};
+  if (!log_) return {};
+  if (::fstat(log_.get(), &info) != 0) return FailSys("fstat log of the database");
+  if (static_cast<uint64_t>(info.st_blocks) * 512 >= log_bytes_) return {};
+  struct statvfs room {};
+  if (::fstatvfs(log_.get(), &room) != 0) return FailSys("fstatvfs log of the database");
+  // What is there of too little would be taken all the same (ext4), and be of no use.
+  if (uint64_t{room.f_bavail} * room.f_frsize < 2 * log_bytes_) {
+    return Fail(SysError("too little room for the log of the database", ENOSPC));
+  }
+  // A file system that cannot promise room keeps none.
+  if (::fallocate(log_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(log_bytes_)) == 0 ||
+      errno == EOPNOTSUPP) {
+    return {};
+  }
+  return FailSys("fallocate log of the database");
+}
+
+Result<int64_t> Db::Room() {
+  if (!room_) {
+    ATOLL_ASSIGN(Stmt made, Prepare("PRAGMA freelist_count"));
+    room_ = std::move(made.statement_);
+  }
+  if (sqlite3_step(room_.get()) != SQLITE_ROW) {
+    auto failure = FailSqlite(db_.get(), "PRAGMA freelist_count");
+    sqlite3_reset(room_.get());
+    return failure;
+  }
+  const int64_t pages = sqlite3_column_int64(room_.get(), 0);
+  sqlite3_reset(room_.get());
+  return pages * kPageSize;
+}
+
+Status Db::KeepRoom(int64_t bytes) {
+  ATOLL_ASSIGN(const int64_t room, Room());
+  if (room >= bytes) return {};
+  ATOLL_TRY(AllocateLog());
+  // More, so that the next growth is far away: all of the room goes through the log.
+  const int64_t wanted = bytes + bytes / 2;
+  // The file first, which has no effect when it fails; then the pages, whose way from the log into
+  // the file finds all of it allocated.
+  ATOLL_ASSIGN(Stmt count, Prepare("PRAGMA page_count"));
+  ATOLL_ASSIGN(const bool row, count.Step());
+  const int64_t pages = row ? count.ColumnInt(0) : 0;
+  count.Reset();
+  int64_t size = pages * kPageSize + wanted - room + kStep;
+  const int rc = sqlite3_file_control(db_.get(), nullptr, SQLITE_FCNTL_SIZE_HINT, &size);
+  if (rc != SQLITE_OK && rc != SQLITE_NOTFOUND) {  // not found: in memory
+    const char* file = sqlite3_db_filename(db_.get(), "main");
+    return Fail(Error(Code::kResourceExhausted,
+                      std::string("cannot allocate room in ") + (file != nullptr ? file : ""),
+                      ENOSPC));
+  }
+  ATOLL_ASSIGN(Transaction transaction, Transaction::Begin(*this));
+  // Takes the free pages that there are, and then new ones; all of them are free afterwards.
+  ATOLL_TRY(Exec("CREATE TABLE room(bytes); INSERT INTO room VALUES(zeroblob(" +
+                 std::to_string(wanted) + ")); DROP TABLE room"));
+  return transaction.Commit();
 }
 
 Status Db::Exec(const std::string& sql) {

@@ -1,13 +1,23 @@
 // SQLite as Results: a connection, a prepared statement, a transaction. Built as a library of its
 // own (sqlite_dep), so that the static programs never link it.
 //
+// A full disk does not stop a database that was open before: its log is allocated ahead, up to
+// where it begins again, and KeepRoom has pages allocated in the file that nobody else can take.
+// Nothing of it is ever given back to the file system, where a sandbox that writes without end
+// would have it at once.
+//
+// A database belongs to this process alone while a connection is open (the VFS "unix-excl"): no
+// file of shared memory has to be made or to grow, and no foreign reader can keep the log from
+// beginning again. Another program gets "database is locked"; `sqlite3 'file:PATH?immutable=1'`
+// shows what has been moved out of the log.
+//
 // Thread rule: a Db and everything made from it belong to one thread at a time; the owner may hand
 // all of it to a pool thread for the length of one job. Opened without SQLite's own mutexes.
 //
 // Errors: SQLITE_CONSTRAINT is kAlreadyExists for unique and primary keys and kFailedPrecondition
-// otherwise; BUSY and LOCKED are kUnavailable; FULL is kResourceExhausted; READONLY and PERM are
-// kPermissionDenied; CORRUPT, NOTADB and the rest are kInternal. The message holds the file, the
-// statement and SQLite's words.
+// otherwise; BUSY and LOCKED are kUnavailable; FULL is kResourceExhausted with ENOSPC; READONLY and
+// PERM are kPermissionDenied; CORRUPT, NOTADB and the rest are kInternal. The message holds the
+// file, the statement and SQLite's words.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +27,7 @@
 #include <string_view>
 
 #include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -59,6 +70,10 @@ class Stmt {
 };
 
 struct Options {
+  // The log is allocated up to this size when the database is opened, moved into the database by
+  // the write that fills three quarters of it, and cut back to it. More than any transaction but
+  // the largest takes.
+  uint64_t log_bytes = 2 << 20;
   // true: FULL, a commit survives power loss (0.2 ms more). false: NORMAL, a commit survives the
   // death of this process at any moment, and the file stays consistent in any case.
   bool durable = false;
@@ -80,6 +95,13 @@ class Db {
   // Exactly one statement.
   Result<Stmt> Prepare(std::string_view sql);
 
+  // Free pages in the file, in bytes: what can still grow on a full disk.
+  Result<int64_t> Room();
+  // Makes room for `bytes` if there is less. kResourceExhausted: the file system has none. Not
+  // within a transaction, and not while another connection moves the log. With enough of it, one
+  // look at a page that is in memory.
+  Status KeepRoom(int64_t bytes);
+
   int64_t LastInsertId() const;
   // Rows changed by the last INSERT, UPDATE or DELETE.
   int64_t Changes() const;
@@ -94,7 +116,13 @@ class Db {
     void operator()(sqlite3* db) const;
   };
   explicit Db(sqlite3* db) : db_(db) {}
+  Status AllocateLog();
+
+  // In this order: statements are finalised before their connection.
   std::unique_ptr<sqlite3, Closer> db_;
+  std::unique_ptr<sqlite3_stmt, Stmt::Finalizer> room_;
+  UniqueFd log_;  // the write-ahead log; SQLite locks nothing in it, which closing would unlock
+  uint64_t log_bytes_ = 0;
 };
 
 // BEGIN IMMEDIATE … COMMIT; rolled back when it goes out of scope without Commit. The Db must

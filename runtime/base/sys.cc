@@ -17,6 +17,8 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/base/cleanup.h"
+
 #ifndef MFD_EXEC  // Linux 6.3, newer than Debian 12's headers
 #define MFD_EXEC 0x0010U
 #endif
@@ -113,6 +115,7 @@ Status WriteFileAt(int dirfd, const std::string& path, std::string_view bytes) {
 
 Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes, mode_t mode) {
   const std::string temporary = name + ".new";
+  Cleanup remove([&] { ::unlinkat(dirfd, temporary.c_str(), 0); });
   {
     ATOLL_ASSIGN(const UniqueFd fd,
                  OpenAt(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode));
@@ -123,6 +126,7 @@ Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes,
   if (::renameat(dirfd, temporary.c_str(), dirfd, name.c_str()) != 0) {
     return FailSys("rename " + temporary + " to " + name);
   }
+  remove.Release();
   return {};
 }
 

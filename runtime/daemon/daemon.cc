@@ -76,6 +76,12 @@ Status Daemon::Open() {
       [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); },
       SpawnerGone(config_));
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
+  store_watch_ = std::make_unique<sandbox::StoreWatch>(
+      *loop_, health_, *store_,
+      std::vector<sandbox::StoreWatch::Place>{{"<data_dir>/state", StateDir(config_)},
+                                              {"<data_dir>/store", config_.data_dir + "/store"},
+                                              {"<run_dir>", config_.run_dir}});
+  store_watch_->Start();
   ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
   ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);

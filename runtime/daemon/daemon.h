@@ -20,6 +20,7 @@
 #include "runtime/sandbox/spawner_link.h"
 #include "runtime/sandbox/spawner_unpack.h"
 #include "runtime/sandbox/store.h"
+#include "runtime/sandbox/store_watch.h"
 
 namespace atl::daemon {
 
@@ -71,6 +72,7 @@ class Daemon {
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
   std::unique_ptr<sandbox::Store> store_;
+  std::unique_ptr<sandbox::StoreWatch> store_watch_;
   std::unique_ptr<sandbox::VolumeStore> volume_store_;
   std::unique_ptr<sandbox::Volumes> volumes_;
   std::unique_ptr<sandbox::SpawnerUnpack> unpack_;

@@ -11,12 +11,14 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/disk_full.h"
 #include "runtime/base/sys.h"
 #include "runtime/sandbox/access_token.h"
 
 namespace atl::daemon {
 namespace {
 
+constexpr char kDaemonFile[] = "daemon.json";
 constexpr char kKeyFile[] = "api_key";
 constexpr char kRouteKeyFile[] = "route_key";
 
@@ -176,7 +178,16 @@ Status WriteDaemonFile(const Config& config, uint16_t port) {
     file["key_file"] = StateDir(config) + "/" + kKeyFile;
   }
   ATOLL_ASSIGN(const UniqueFd run, sys::Open(config.run_dir, O_RDONLY | O_DIRECTORY));
-  return sys::ReplaceFileAt(run.get(), "daemon.json", file.dump() + "\n", 0644);
+  const std::string text = file.dump() + "\n";
+  Status written = sys::ReplaceFileAt(run.get(), kDaemonFile, text, 0644);
+  if (written || !IsDiskFull(written.error())) return written;
+  // The block that the last daemon's text is in takes ours.
+  ATOLL_ASSIGN(const UniqueFd old, sys::OpenAt(run.get(), kDaemonFile, O_WRONLY | O_NOFOLLOW));
+  ATOLL_TRY(sys::WriteAll(old.get(), text));
+  if (::ftruncate(old.get(), static_cast<off_t>(text.size())) != 0) {
+    return FailSys("ftruncate daemon.json");
+  }
+  return {};
 }
 
 }  // namespace atl::daemon

@@ -1,6 +1,5 @@
 // atolld: the daemon of Atoll. Started as root; serves as its own user.
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
@@ -35,10 +35,8 @@ void PrepareProcess() {
   sigaddset(&blocked, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   // Each proxied stream is two descriptors.
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &files);
+  if (auto reserved = ReserveDescriptors(); !reserved) {
+    LogLine(LogLevel::kWarning, "no descriptors are kept for answering").Add(reserved.error());
   }
 }
 

@@ -230,7 +230,7 @@ void Connection::Respond(Response response) {
 bool Connection::PrepareKeepAlive() {
   ForgetRead();
   ReleasePiece();
-  if (!head_.keep_alive || core_->stopping || drop_after_response_) return false;
+  if (!head_.keep_alive || core_->stopping || drop_after_response_ || single_) return false;
   if (body_.done()) return true;
   // A client that was not told to continue may send the body or not: there is no telling where the
   // next request starts.

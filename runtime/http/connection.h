@@ -34,6 +34,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void Refuse();
   // Closes now if it is between requests, after the present one otherwise.
   void FinishSoon();
+  // The first answer is the last.
+  void CloseAfterAnswer() { single_ = true; }
   // Closes at once; whatever waits is told so. With `reset` the peer sees an error rather than an
   // end: for a body that only the close would delimit.
   void Abort(bool reset);
@@ -124,6 +126,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   size_t piece_consumed_ = 0;  // of the input, by the piece that was delivered last
   bool continue_pending_ = false;
   bool drop_after_response_ = false;
+  bool single_ = false;
   bool slow_body_ = false;
   bool is_head_ = false;
   bool skipped_blank_line_ = false;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/asio_loop.h"
@@ -23,6 +24,8 @@ using Acceptor = asio::basic_socket_acceptor<Tcp, Executor>;
 constexpr int kBacklog = 1024;
 // Past max_connections this many more are told so; beyond that they are closed without a word.
 constexpr size_t kMaxRefusing = 64;
+// Of a connection with one of the last descriptors, all in all.
+constexpr int64_t kBriefUs = 3 * 1000 * 1000;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 // Taken from the queue in one go; then others have their turn.
 constexpr int kAcceptBatch = 32;
@@ -157,8 +160,12 @@ class ServerImpl final : public Server {
     for (int i = 0; i < kAcceptBatch; ++i) {
       Tcp::endpoint peer;
       auto size = static_cast<socklen_t>(peer.capacity());
-      UniqueFd fd(accept4(state.acceptor.native_handle(), peer.data(), &size,
-                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+      const int listener = state.acceptor.native_handle();
+      UniqueFd fd(accept4(listener, peer.data(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!fd && errno == EMFILE) {
+        size = static_cast<socklen_t>(peer.capacity());
+        fd = AcceptReserved(listener, peer.data(), &size);
+      }
       if (fd) {
         peer.resize(size);
         Welcome(state, std::move(fd), peer);
@@ -183,12 +190,21 @@ class ServerImpl final : public Server {
     ErrorCode error;
     stream.assign(peer.protocol(), fd.get(), error);
     if (error) return;  // epoll's limit of watches: no connection without one
-    (void)fd.release();
+    const bool brief = IsSpare(fd.release());
     auto connection = std::make_shared<Connection>(core, std::move(stream));
     // A handshake is dear: who is one too many gets none, only the end of the connection.
     if (open >= limit && core->tls) return;
     if (open >= limit) return connection->Refuse();
+    if (brief) Hurry(state, connection);
     connection->Start(PeerName(peer), IsLocal(peer));
+  }
+
+  // One of the last descriptors: enough for an answer, and then for the next who asks.
+  static void Hurry(State& state, const std::shared_ptr<Connection>& connection) {
+    connection->CloseAfterAnswer();
+    state.core->loop.After(kBriefUs, [weak = connection->weak_from_this()] {
+      if (const auto late = weak.lock()) late->Abort(false);
+    });
   }
 
   // `visit` may close the connection it is given, and with it others.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/descriptors.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::http {
@@ -32,6 +33,7 @@ Result<UniqueFd> ConnectNow(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return FailSys("socket");
+  if (IsSpare(fd.get())) return Fail(NoDescriptors("a stream into a sandbox"));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("connect " + path);
   }

@@ -20,7 +20,7 @@ constexpr char kSchema[] =
 
 }  // namespace
 
-Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop) {
+Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop, int64_t least_room) {
   ATOLL_TRY(db.Exec(kSchema));
   ATOLL_ASSIGN(
       sqlite::Stmt insert,
@@ -31,8 +31,9 @@ Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop) {
   ATOLL_ASSIGN(sqlite::Stmt remove, db.Prepare("DELETE FROM history WHERE id=?1"));
   ATOLL_ASSIGN(sqlite::Stmt select, db.Prepare("SELECT time_ms, kind, reason, message FROM history "
                                                "WHERE id=?1 ORDER BY seq"));
-  return std::unique_ptr<History>(new History(loop, db, std::move(insert), std::move(trim),
-                                              std::move(remove), std::move(select)));
+  return std::unique_ptr<History>(new History(loop, db, least_room, std::move(insert),
+                                              std::move(trim), std::move(remove),
+                                              std::move(select)));
 }
 
 void History::Add(const std::string& id, HistoryEvent event) {
@@ -79,6 +80,7 @@ void History::Flush() {
 }
 
 Status History::Write(const std::vector<Change>& changes) {
+  ATOLL_ASSIGN(const int64_t room, db_.Room());
   std::optional<sqlite::Transaction> transaction;
   if (changes.size() > 1) {
     ATOLL_ASSIGN(sqlite::Transaction begun, sqlite::Transaction::Begin(db_));
@@ -89,6 +91,7 @@ Status History::Write(const std::vector<Change>& changes) {
       ATOLL_TRY(remove_.Bind(1, change.id).Run());
       continue;
     }
+    if (room < least_room_) continue;
     const HistoryEvent& event = change.event;
     ATOLL_TRY(insert_.Bind(1, change.id)
                   .Bind(2, event.time_ms)

@@ -31,8 +31,9 @@ class History {
   // The last so many events of a sandbox are kept.
   static constexpr int kMaxEvents = 64;
 
-  // In `db`, which outlives us and is used on this thread only.
-  static Result<std::unique_ptr<History>> Open(sqlite::Db& db, Loop& loop);
+  // In `db`, which outlives us and is used on this thread only. With less than `least_room` free
+  // bytes in it events are dropped: on a full disk they are kept for the records.
+  static Result<std::unique_ptr<History>> Open(sqlite::Db& db, Loop& loop, int64_t least_room = 0);
   History(const History&) = delete;
   History& operator=(const History&) = delete;
 
@@ -46,10 +47,11 @@ class History {
   Result<std::vector<HistoryEvent>> Find(const std::string& id);
 
  private:
-  History(Loop& loop, sqlite::Db& db, sqlite::Stmt insert, sqlite::Stmt trim, sqlite::Stmt remove,
-          sqlite::Stmt select)
+  History(Loop& loop, sqlite::Db& db, int64_t least_room, sqlite::Stmt insert, sqlite::Stmt trim,
+          sqlite::Stmt remove, sqlite::Stmt select)
       : loop_(loop),
         db_(db),
+        least_room_(least_room),
         insert_(std::move(insert)),
         trim_(std::move(trim)),
         remove_(std::move(remove)),
@@ -64,6 +66,7 @@ class History {
 
   Loop& loop_;
   sqlite::Db& db_;
+  const int64_t least_room_;
   sqlite::Stmt insert_, trim_, remove_, select_;
   std::vector<Change> changes_;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);

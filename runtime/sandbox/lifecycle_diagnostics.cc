@@ -9,7 +9,7 @@ namespace atl::sandbox {
 void Lifecycle::StartDiagnostics() {
   std::unordered_set<std::string> ids;
   for (const auto& [id, entry] : entries_) ids.insert(id);
-  auto history = History::Open(store_.db(), loop_);
+  auto history = History::Open(store_.db(), loop_, Store::kRoomForEnds);
   if (history) {
     history_ = std::move(*history);
     if (auto kept = history_->KeepOnly(ids); !kept) {

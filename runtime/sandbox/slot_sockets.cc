@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/descriptors.h"
 #include "runtime/base/sys.h"
 
 namespace atl::sandbox {
@@ -49,6 +50,11 @@ Result<SlotSockets> OpenSlotSockets(const std::string& directory, uint32_t slot)
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_STREAM));
   sockets.control = std::move(pair.a);
   sockets.execd_control = std::move(pair.b);
+  // It stays for as long as the sandbox does.
+  if (IsSpare(sockets.control.get())) {
+    RemoveSlotSocket(directory, slot);
+    return Fail(NoDescriptors("another sandbox"));
+  }
   return sockets;
 }
 

@@ -32,10 +32,10 @@ constexpr char kKeySchema[] =
     " fingerprint TEXT NOT NULL,"
     " sandbox TEXT NOT NULL,"
     " made_ms INTEGER NOT NULL)";
-// By itself SQLite would move its log into the database every 1000 pages, in the middle of a write,
-// with two fsyncs of 10 ms. A pool thread does it earlier; this is the bound if that one is stuck.
-constexpr char kCheckpointLate[] = "PRAGMA wal_autocheckpoint=16384";
+// A write that moves the log does so with two fsyncs of 10 ms. A pool thread does it earlier; the
+// size of the log is the bound if that one is stuck, or never done because writes do not stop.
 constexpr int kWritesPerCheckpoint = 500;
+constexpr sqlite::Options kOptions = {.log_bytes = Store::kLogBytes};
 
 std::string EncodeSpec(const Sandbox& s) {
   json spec = {
@@ -166,8 +166,7 @@ Status Migrate(sqlite::Db& db) {
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Loop* loop) {
-  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path));
-  if (loop != nullptr) ATOLL_TRY(db.Exec(kCheckpointLate));
+  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, kOptions));
   if (auto migrated = Migrate(db); !migrated) return Fail(std::move(migrated).error().Wrap(path));
   ATOLL_ASSIGN(sqlite::Stmt insert,
                db.Prepare("INSERT INTO sandboxes (state, reason, message, transition_ms, slot, "
@@ -180,7 +179,26 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Loop* loop) 
       new Store(std::move(db), std::move(insert), std::move(update), std::move(remove)));
   store->path_ = path;
   store->loop_ = loop;
+  // A full disk keeps no daemon from starting; Check says so.
+  [[maybe_unused]] const Status kept = store->KeepRoom(0);
   return store;
+}
+
+Status Store::KeepRoom(int64_t least) {
+  // Who moves the log cuts the file to what it knows of.
+  const Status kept = *checkpointing_ ? Status() : db_.KeepRoom(kRoom);
+  if (kept && !*checkpointing_) return {};
+  ATOLL_ASSIGN(const int64_t room, db_.Room());
+  if (room >= least) return {};
+  if (!kept) return kept;
+  return Fail(Error(Code::kResourceExhausted, "the store's room is being made", ENOSPC));
+}
+
+Status Store::Check() {
+  if (!*checkpointing_) ATOLL_TRY(db_.KeepRoom(kRoom));
+  ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
+  return transaction.Commit();
 }
 
 namespace {
@@ -219,6 +237,7 @@ Result<std::vector<Sandbox>> Store::Load() {
 }
 
 Status Store::Insert(const Sandbox& s, const std::optional<KeyRecord>& key) {
+  ATOLL_TRY(KeepRoom(kRoomForChanges));
   std::optional<sqlite::Transaction> both;
   if (key) {
     ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
@@ -260,6 +279,7 @@ Result<std::vector<KeyRecord>> Store::LoadKeys() {
 }
 
 Status Store::UpdateSpec(const Sandbox& s) {
+  ATOLL_TRY(KeepRoom(kRoomForEnds));
   ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET spec=?1 WHERE id=?2"));
   update.Bind(1, EncodeSpec(s)).Bind(2, s.id);
   ATOLL_TRY(update.Run());
@@ -295,7 +315,7 @@ void Store::Wrote() {
   // fails is tried again after as many writes, and the late checkpoint reports it at last.
   loop_->RunBlocking(
       [path = path_] {
-        auto db = sqlite::Db::Open(path);
+        auto db = sqlite::Db::Open(path, kOptions);
         if (!db) return;
         [[maybe_unused]] const Status done = db->Exec("PRAGMA wal_checkpoint(PASSIVE)");
       },

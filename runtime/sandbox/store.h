@@ -2,6 +2,10 @@
 // written survives the death of the daemon at any moment; sandboxes do not outlive the host, so
 // there is no fsync to pay for on the create path.
 //
+// On a full disk what makes the store grow is refused and everything else goes on, in room that the
+// file has kept: new sandboxes are refused first, then larger labels and policies; deletions,
+// pauses and renewals never.
+//
 // Thread rule: on the loop. A write is one row, some 15 µs; now and then a pool thread moves the
 // log into the database.
 #pragma once
@@ -21,22 +25,36 @@ namespace atl::sandbox {
 
 class Store {
  public:
+  // Of every connection to it. 100 creates and deletes a second fill a tenth before the pool moves
+  // it.
+  static constexpr uint64_t kLogBytes = 32 << 20;
+  // Free pages in the file while the disk has room, and what is left of them for whom: creates stop
+  // at the second number, labels, policies and events at the third.
+  static constexpr int64_t kRoom = 4 << 20;
+  static constexpr int64_t kRoomForChanges = 2 << 20;
+  static constexpr int64_t kRoomForEnds = 1 << 20;
+
   // `path` is created if absent (":memory:" for tests). A file of a newer Atoll is
   // kFailedPrecondition. `loop` lends its pool; without one, the log is moved by the writes.
   static Result<std::unique_ptr<Store>> Open(const std::string& path, Loop* loop = nullptr);
 
   Result<std::vector<Sandbox>> Load();
-  // With the key of the request that made it, if it had one: both or none.
+  // With the key of the request that made it, if it had one: both or none. kResourceExhausted with
+  // ENOSPC: the disk is full.
   Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt);
   // Writes what moves. An unknown id is kNotFound.
   Status Update(const Sandbox& sandbox);
-  // Writes the labels and the policy, which Update does not. An unknown id is kNotFound.
+  // Writes the labels and the policy, which Update does not. An unknown id is kNotFound; as Insert.
   Status UpdateSpec(const Sandbox& sandbox);
   // Oldest first.
   Result<std::vector<KeyRecord>> LoadKeys();
   // An unknown id is not an error.
   Status Remove(const std::string& id);
   Status RemoveAll();
+
+  // Whether all of that works now, tried by a write that changes nothing: its error says why not.
+  // kResourceExhausted: the disk is full, and new sandboxes are or will be refused.
+  Status Check();
 
   // For tables beside this one.
   sqlite::Db& db() { return db_; }
@@ -49,6 +67,8 @@ class Store {
         remove_(std::move(remove)) {}
 
   Status InsertKey(const KeyRecord& key);
+  // Fails if there is less than `least` and no more to be had.
+  Status KeepRoom(int64_t least);
   void Wrote();
 
   // Statements are finalised before their connection.

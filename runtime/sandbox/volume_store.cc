@@ -1,5 +1,7 @@
 #include "runtime/sandbox/volume_store.h"
 
+#include "runtime/sandbox/store.h"
+
 namespace atl::sandbox {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr char kSchema[] =
     " state INTEGER NOT NULL,"
     " created_ms INTEGER NOT NULL,"
     " owner TEXT NOT NULL) WITHOUT ROWID";
-// As in Store: no write of ours moves the sandboxes' log into the database.
-constexpr char kCheckpointLate[] = "PRAGMA wal_autocheckpoint=16384";
 
 Result<VolumeRecord::State> StateOf(int64_t number, const std::string& name) {
   using State = VolumeRecord::State;
@@ -24,8 +24,8 @@ Result<VolumeRecord::State> StateOf(int64_t number, const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<VolumeStore>> VolumeStore::Open(const std::string& path) {
-  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.durable = true}));
-  ATOLL_TRY(db.Exec(kCheckpointLate));
+  ATOLL_ASSIGN(sqlite::Db db,
+               sqlite::Db::Open(path, {.log_bytes = Store::kLogBytes, .durable = true}));
   ATOLL_TRY(db.Exec(kSchema));
   ATOLL_ASSIGN(sqlite::Stmt write,
                db.Prepare("INSERT OR REPLACE INTO volumes (name, state, created_ms, owner) VALUES "
@@ -52,11 +52,20 @@ Result<std::vector<VolumeRecord>> VolumeStore::Load() {
 }
 
 Status VolumeStore::Write(const VolumeRecord& record) {
+  // A new one; the rest is not larger than what it replaces.
+  if (record.state == VolumeRecord::State::kMaking) ATOLL_TRY(CheckRoom());
   write_.Bind(1, record.name)
       .Bind(2, static_cast<int64_t>(record.state))
       .Bind(3, record.created_at_ms)
       .Bind(4, record.owner);
   return write_.Run();
+}
+
+Status VolumeStore::CheckRoom() {
+  ATOLL_ASSIGN(const int64_t room, db_.Room());
+  if (room >= Store::kRoomForChanges) return {};
+  return Fail(Error(Code::kResourceExhausted,
+                    "the file system of <data_dir>/state is full: make room there", ENOSPC));
 }
 
 Status VolumeStore::Remove(const std::string& name) {

@@ -31,7 +31,7 @@ class VolumeStore {
   static Result<std::unique_ptr<VolumeStore>> Open(const std::string& path);
 
   Result<std::vector<VolumeRecord>> Load();
-  // Inserts or replaces.
+  // Inserts or replaces. A new one on a full disk is kResourceExhausted with ENOSPC.
   Status Write(const VolumeRecord& record);
   // An unknown name is not an error.
   Status Remove(const std::string& name);
@@ -39,6 +39,8 @@ class VolumeStore {
  private:
   VolumeStore(sqlite::Db db, sqlite::Stmt write, sqlite::Stmt remove)
       : db_(std::move(db)), write_(std::move(write)), remove_(std::move(remove)) {}
+
+  Status CheckRoom();
 
   // Statements are finalised before their connection.
   sqlite::Db db_;

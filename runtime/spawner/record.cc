@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "runtime/base/disk_full.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 
@@ -28,16 +29,29 @@ Status WriteNewFile(int directory, const std::string& name, const Record& record
   return sys::WriteAll(file.get(), EncodeRecord(record));
 }
 
+// Into the page that it has: what is new about a sandbox never makes its record longer, and so
+// small a write is not cut in two.
+Status OverwriteFile(int directory, const std::string& name, const Record& record) {
+  ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(directory, name, O_WRONLY | O_NOFOLLOW));
+  return sys::WriteAll(file.get(), EncodeRecord(record));
+}
+
 }  // namespace
 
 Status CreateRecord(int directory, const Record& record) {
-  return WriteNewFile(directory, record.sandbox.id, record);
+  Status written = WriteNewFile(directory, record.sandbox.id, record);
+  if (!written) ::unlinkat(directory, record.sandbox.id.c_str(), 0);
+  return written;
 }
 
 Status ReplaceRecord(int directory, const Record& record) {
   // No fsync: the file lives on a tmpfs, what counts is that it is whole or as it was.
   const std::string temporary = record.sandbox.id + ".new";
-  ATOLL_TRY(WriteNewFile(directory, temporary, record));
+  if (Status written = WriteNewFile(directory, temporary, record); !written) {
+    ::unlinkat(directory, temporary.c_str(), 0);
+    if (!IsDiskFull(written.error())) return written;
+    return OverwriteFile(directory, record.sandbox.id, record);
+  }
   if (::renameat(directory, temporary.c_str(), directory, record.sandbox.id.c_str()) != 0) {
     return FailSys("rename record " + temporary);
   }

@@ -128,13 +128,11 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   lap(Step::kGate);
   if (!opened) return fail(std::move(opened), Step::kGate);
 
-  // Without its record the next spawner would take the sandbox for a stray and kill it: safe, so a
-  // full run directory costs adoption, not this build.
-  const Status recorded = CreateRecord(records_.get(), sandbox.record);
-  if (!recorded) {
-    LogLine(LogLevel::kError, "cannot record").Add("sandbox", plan.id).Add(recorded.error());
-  }
+  // Without its record the next spawner would take the sandbox for a stray and kill it, after it
+  // was acknowledged.
+  Status recorded = CreateRecord(records_.get(), sandbox.record);
   lap(Step::kState);
+  if (!recorded) return fail(Fail(std::move(recorded).error().Wrap("run directory")), Step::kState);
   outcome.pid = sandbox.record.sandbox.pid;
   done(outcome);
 }

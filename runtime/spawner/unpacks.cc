@@ -74,7 +74,7 @@ void Unpacks::Start(const char* mode, UniqueFd input, UniqueFd output, Done done
   const Status checked = CheckDescriptors(input.get(), output.get());
   if (!checked) return done(Fail(checked.error()));
   if (runs_.size() >= kMaxRuns) {
-    return done(Fail(Code::kResourceExhausted, "unpack: too many at once"));
+    return done(Fail(Code::kUnavailable, "unpack: too many at once"));
   }
   auto report = sys::MakePipe();
   auto go = sys::MakePipe();

@@ -120,7 +120,7 @@ class Daemon:
         self.key = self.configured_key or pathlib.Path(told['key_file']).read_text(
             encoding='utf-8').strip()
         try:
-            return self.request('GET', '/health')['status'] == 'healthy'
+            return self.request('GET', '/health')['status'] in ('healthy', 'degraded')
         except OSError:
             return False
 

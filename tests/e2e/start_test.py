@@ -108,10 +108,13 @@ class Start(unittest.TestCase):
     def test_a_full_disk_at_import_is_507_and_leaves_room(self):
         mount = self.top / 'small'
         mount.mkdir()
-        subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=3m,mode=755', 'tmpfs', mount],
+        subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=96m,mode=755', 'tmpfs', mount],
                        check=True)
         self.addCleanup(subprocess.run, ['umount', '-l', mount], check=True)
         with atoll.Daemon(storage_data_dir=str(mount / 'data')) as daemon:
+            with open(mount / 'filler', 'wb') as filler:
+                free = os.statvfs(mount)
+                os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - (3 << 20))
             with self.assertRaises(atoll.ApiError) as refused:
                 daemon.request('POST', '/v1/images?name=big', b'x' * (8 << 20))
             self.assertEqual(refused.exception.status, 507)

@@ -47,6 +47,8 @@ TEST(ErrorMap, NoRoomHasManyFaces) {
   EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kCreate, ENOSPC), "507 GENERAL::STORAGE_FULL");
   EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kCreate, EMFILE), "503 SANDBOX::OUT_OF_RESOURCES");
   EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kReadBody), "413 GENERAL::TOO_LARGE");
+  EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kImportImage, EMFILE),
+            "503 GENERAL::OUT_OF_RESOURCES");
   EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kImportImage, EDQUOT),
             "507 GENERAL::STORAGE_FULL");
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <functional>
@@ -62,6 +63,22 @@ TEST(Log, ALineHasAnEndHoweverLongItIs) {
   const std::string two = Written(
       [] { LogLine(LogLevel::kInfo, "said").Add("a", std::string(1 << 20, ' ')).Add("b", "c d"); });
   EXPECT_EQ(two.size(), line.size());
+}
+
+TEST(Log, AFileOfNobodyElseIsBounded) {
+  const UniqueFd file(memfd_create("log", MFD_CLOEXEC));
+  const UniqueFd stderr_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_EQ(dup2(file.get(), STDERR_FILENO), STDERR_FILENO);
+  const std::string text(1000, 'x');
+  for (int i = 0; i < 30'000; ++i) LogLine(LogLevel::kInfo, text).Add("number", i);
+  ASSERT_EQ(dup2(stderr_fd.get(), STDERR_FILENO), STDERR_FILENO);
+  struct stat info {};
+  ASSERT_EQ(fstat(file.get(), &info), 0);
+  EXPECT_LE(info.st_blocks * 512, 10 << 20);
+  // The newest is there.
+  std::string end(100, ' ');
+  ASSERT_EQ(pread(file.get(), end.data(), end.size(), info.st_size - 100), 100);
+  EXPECT_NE(end.find("number=29999"), std::string::npos) << end;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "images/unpack/limits.h"
 
 namespace atl::images {
@@ -40,6 +42,12 @@ TEST(UnpackError, CarriesItsCode) {
   const Error decoded = DecodeUnpackError(Error(Code::kInternal, "unpack 7: " + line + "exit 1"));
   EXPECT_EQ(decoded.code(), Code::kResourceExhausted);
   EXPECT_EQ(decoded.message(), "'a\\x0ab\\x1b': write: No space left on device");
+  // Nobody's archive is too large because the disk is full.
+  const Error full =
+      DecodeUnpackError(Error(Code::kInternal, EncodeUnpackError(SysError("write", ENOSPC))));
+  EXPECT_EQ(full.code(), Code::kResourceExhausted);
+  EXPECT_EQ(full.error_number(), ENOSPC);
+  EXPECT_EQ(decoded.error_number(), 0);
   const Error foreign = DecodeUnpackError(Error(Code::kUnavailable, "killed by \x01 signal"));
   EXPECT_EQ(foreign.code(), Code::kUnavailable);
   EXPECT_EQ(foreign.message(), "killed by \\x01 signal");

@@ -173,7 +173,8 @@ TEST(Store, TheLogIsMovedByThePoolAndStaysSmall) {
     loop.Run();
   }
   // 10,000 pages have been written; without checkpoints the log would hold all of them.
-  EXPECT_LT(std::filesystem::file_size(path + "-wal"), 5U << 20);
+  // Room is kept through the log, too.
+  EXPECT_LT(std::filesystem::file_size(path + "-wal"), 12U << 20);
   EXPECT_EQ((*Store::Open(path))->Load()->at(0).slot, 9999U);
   std::filesystem::remove_all(name);
 }

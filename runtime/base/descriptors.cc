@@ -1,0 +1,58 @@
+#include "runtime/base/descriptors.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <string>
+#include <utility>
+
+namespace atl {
+namespace {
+
+constexpr rlim_t kMostReserved = 64;
+constexpr rlim_t kPart = 8;
+
+std::atomic<int> g_spare_from{INT_MAX};
+
+}  // namespace
+
+Status ReserveDescriptors() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return FailSys("getrlimit RLIMIT_NOFILE");
+  const rlim_t reserve = std::min(kMostReserved, files.rlim_max / kPart);
+  files.rlim_cur = files.rlim_max - reserve;
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return FailSys("setrlimit RLIMIT_NOFILE");
+  g_spare_from = static_cast<int>(std::min<rlim_t>(files.rlim_cur - reserve, INT_MAX));
+  return {};
+}
+
+bool IsSpare(int fd) {
+  return fd >= g_spare_from;
+}
+
+Error NoDescriptors(std::string_view what) {
+  return Error(Code::kResourceExhausted,
+               "no descriptor is left for " + std::string(what) + ": " +
+                   std::to_string(g_spare_from) +
+                   " are in use, and the rest is kept for answering; delete sandboxes, close "
+                   "streams, or raise the limit of open files (LimitNOFILE)",
+               EMFILE);
+}
+
+UniqueFd AcceptReserved(int listener, sockaddr* peer, socklen_t* size) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return {};
+  const rlim_t before = std::exchange(files.rlim_cur, files.rlim_max);
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return {};
+  UniqueFd accepted(::accept4(listener, peer, size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  const int number = errno;
+  files.rlim_cur = before;
+  (void)::setrlimit(RLIMIT_NOFILE, &files);
+  errno = number;
+  return accepted;
+}
+
+}  // namespace atl

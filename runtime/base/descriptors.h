@@ -1,0 +1,37 @@
+// Who may have the last descriptors of this process. The kernel gives out the lowest free number,
+// so the number that somebody is given tells how many are open, and nothing has to be counted:
+//
+//   0 …            anything
+//   spare …        what is open for a moment: a file, a message of the spawner, one short answer.
+//                  Who was given one of these and would keep it gives it back (IsSpare).
+//   soft limit …   accepting alone (AcceptReserved): whoever asks is told something, whatever
+//                  sandboxes and streams have taken
+//   hard limit
+//
+// Thread rule: ReserveDescriptors before there are threads, the rest from any.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string_view>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl {
+
+// Raises the soft limit of open files to the hard one, less the reserve: an eighth, at most 64. As
+// many below it are spare.
+Status ReserveDescriptors();
+
+// Whether `fd` is one of the last, which nobody keeps. Without ReserveDescriptors none is.
+bool IsSpare(int fd);
+
+// kResourceExhausted with EMFILE, for `what` that would have been kept.
+Error NoDescriptors(std::string_view what);
+
+// accept4(2), close-on-exec and non-blocking, with the reserve open to it: for when accept4 says
+// EMFILE. Invalid with errno when that is used up, too.
+UniqueFd AcceptReserved(int listener, sockaddr* peer, socklen_t* size);
+
+}  // namespace atl

@@ -1,0 +1,53 @@
+// Says under `store` in /health what keeps sandboxes' records and files from being written: a file
+// system that is full or read-only, or a store that fails for any other reason. Nobody has to
+// create a sandbox to find out.
+//
+// Thread rule: on the loop; file systems are asked on the pool, where one that hangs holds up
+// nobody.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/health.h"
+#include "runtime/base/loop.h"
+#include "runtime/sandbox/store.h"
+
+namespace atl::sandbox {
+
+class StoreWatch {
+ public:
+  struct Place {
+    std::string name;  // for people, and for everybody: "<data_dir>/state"
+    std::string path;
+  };
+
+  // All outlive it.
+  StoreWatch(Loop& loop, Health& health, Store& store, std::vector<Place> places);
+  StoreWatch(const StoreWatch&) = delete;
+  StoreWatch& operator=(const StoreWatch&) = delete;
+  ~StoreWatch();
+
+  // From now on.
+  void Start() { Look(); }
+
+ private:
+  void Look();
+  void Looked(std::string trouble);
+
+  Loop& loop_;
+  Health& health_;
+  Store& store_;
+  const std::vector<Place> places_;
+  Loop::Id timer_ = 0;
+  bool troubled_ = false;
+  int looks_ = 0;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+};
+
+// What is wrong with the file system of `place`: nothing (empty), it is read-only, or it has next
+// to no room or inodes left. Blocks.
+std::string TroubleOf(const StoreWatch::Place& place);
+
+}  // namespace atl::sandbox

@@ -1,0 +1,324 @@
+"""What holds when something is full: the disk, in bytes or in inodes, while a sandbox takes whatever
+is freed at once; the run directory; the daemon's descriptors. Deleting and starting always work, and
+nothing acknowledged is lost."""
+import contextlib
+import datetime
+import hashlib
+import http.client
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import time
+import unittest
+
+import atoll
+from atoll import SLOWNESS
+
+UNTIL = 20 * SLOWNESS
+# Each runs in a sandbox until that is deleted, and never leaves anything free for longer than it
+# takes to notice.
+TAKE_BYTES = 'while :; do dd if=/dev/zero bs=64k >>/fill; dd if=/dev/zero bs=512 >>/fill; done'
+TAKE_INODES = 'i=0; while :; do (: >/f$i) && i=$((i+1)); done'
+
+
+def mount(self, target, *options):
+    """Mounts on `target` in this test's own mount namespace until the case has ended."""
+    target.mkdir(parents=True, exist_ok=True)
+    subprocess.run(['mount', *options, target], check=True)
+    target.chmod(0o755)
+    self.addCleanup(subprocess.run, ['umount', '-l', target], check=True)
+
+
+class Full(unittest.TestCase):
+    """A daemon whose directories the case may put on file systems of its own."""
+
+    def setUp(self):
+        self.daemon = atoll.Daemon()
+        self.addCleanup(self.daemon.__exit__)
+
+    def mount_disk(self, *flags):
+        disk = self.daemon.top / 'disk'
+        with open(disk, 'wb') as file:
+            file.truncate(300 << 20)
+        subprocess.run(['mkfs.ext4', '-q', '-m', '0', *flags, disk], check=True)
+        mount(self, self.daemon.data_dir, '-o', 'loop', disk)
+
+    def start(self):
+        self.addCleanup(self.end)
+        self.daemon.start()
+        return self.daemon.import_busybox()
+
+    def end(self):
+        """Before what the case has mounted goes."""
+        if self.daemon.process.poll() is None:
+            self.daemon.shutdown()
+        elif self.daemon.spawner_pid():
+            self.daemon.start().shutdown()
+
+    def info(self, box):
+        return self.daemon.request('GET', f'/v1/sandboxes/{box}')
+
+    def state(self, box):
+        return self.info(box)['status']['state']
+
+    def health(self):
+        return self.daemon.request('GET', '/health')
+
+    def trouble(self):
+        return self.health().get('troubles', {}).get('store', '')
+
+    def gone(self, box):
+        with self.assertRaises(atoll.ApiError) as refused:
+            self.info(box)
+        self.assertEqual(refused.exception.status, 404)
+
+    def background(self, box, command):
+        self.daemon.run(box, command, background=True)
+
+    def await_full(self, what):
+        atoll.until(lambda: getattr(os.statvfs(self.daemon.data_dir), what) == 0, 6 * UNTIL,
+                    f'{what} is 0')
+
+    def create_until_refused(self, image):
+        """Sandboxes that were acknowledged before one was refused, and the refusal."""
+        made = []
+        for _ in range(200):
+            try:
+                made.append(self.daemon.create(image))
+            except atoll.ApiError as error:
+                return made, error
+        raise AssertionError('200 creates on a full disk')
+
+
+class Disk(Full):
+
+    def check_life_on_a_full_disk(self, take, what):
+        daemon = self.daemon
+        image = self.start()
+        attacker = daemon.create(image)
+        deleted, paused, renewed, patched, kept = [
+            daemon.create(image, timeout=3600, metadata={'name': name})
+            for name in ('deleted', 'paused', 'renewed', 'patched', 'kept')]
+        for box in (paused, kept):
+            daemon.run(box, 'echo mine >/file')
+        self.background(attacker, take)
+        self.await_full(what)
+        atoll.until(lambda: 'no room' in self.trouble(), UNTIL, 'health tells')
+
+        daemon.delete(deleted)
+        daemon.request('POST', f'/v1/sandboxes/{paused}/pause')
+        atoll.until(lambda: self.state(paused) == 'Paused', UNTIL)
+        until = (datetime.datetime.now(datetime.timezone.utc) +
+                 datetime.timedelta(hours=5)).replace(microsecond=0)
+        daemon.request('POST', f'/v1/sandboxes/{renewed}/renew-expiration',
+                       {'expiresAt': until.isoformat().replace('+00:00', 'Z')})
+        daemon.request('PATCH', f'/v1/sandboxes/{patched}/metadata', {'colour': 'green'})
+        made, refused = self.create_until_refused(image)
+        self.assertEqual((refused.status, refused.code), (507, 'GENERAL::STORAGE_FULL'), refused)
+
+        def check():
+            self.gone(deleted)
+            self.assertEqual(self.state(paused), 'Paused')
+            expires = self.info(renewed)['expiresAt'].replace('Z', '+00:00')
+            self.assertEqual(datetime.datetime.fromisoformat(expires), until)
+            self.assertEqual(self.info(patched)['metadata'].get('colour'), 'green')
+            self.assertEqual(daemon.run(kept, 'cat /file').stdout, 'mine')
+            for box in made:
+                self.assertEqual(self.state(box), 'Running')
+
+        check()
+        # Twice: the second start has only what the first one left.
+        for _ in range(2):
+            daemon.kill()
+            daemon.start()
+            check()
+            self.assertEqual(getattr(os.statvfs(daemon.data_dir), what), 0)
+        # After a clean end, too.
+        daemon.stop()
+        daemon.start()
+        check()
+        for box in (paused, renewed, patched, *made):
+            daemon.delete(box)
+            self.gone(box)
+        daemon.delete(attacker)
+        # It works again by itself when there is room.
+        atoll.until(lambda: self.health()['status'] == 'healthy', 3 * UNTIL, 'healthy')
+        box = daemon.create(image)
+        self.assertEqual(daemon.run(box, 'echo works').stdout, 'works')
+        daemon.kill()
+        daemon.start()
+        for each in (box, kept):
+            self.assertEqual(self.state(each), 'Running')
+        for each in (attacker, deleted, paused, *made):
+            self.gone(each)
+
+    def test_out_of_bytes(self):
+        self.mount_disk()
+        self.check_life_on_a_full_disk(TAKE_BYTES, 'f_bavail')
+
+    def test_out_of_inodes(self):
+        self.mount_disk('-N', '4096')
+        self.check_life_on_a_full_disk(TAKE_INODES, 'f_favail')
+
+
+class Other(Full):
+    """What else has no room, or no right, to be written."""
+
+    def test_an_import_says_what_is_full(self):
+        self.mount_disk()
+        image = self.start()
+        archive = self.daemon.top / 'large.tar'
+        shutil.copy(atoll.image_archive('busybox'), archive)
+        padding = os.urandom(8 << 20)
+        with tarfile.open(archive, 'a') as tar:
+            member = tarfile.TarInfo(f'blobs/sha256/{hashlib.sha256(padding).hexdigest()}')
+            member.size = len(padding)
+            tar.addfile(member, io.BytesIO(padding))
+        filler = self.daemon.data_dir / 'filler'
+        free = os.statvfs(self.daemon.data_dir)
+        # Room for the upload, none for its parts beside it.
+        leave = archive.stat().st_size + (4 << 20)
+        os.posix_fallocate(os.open(filler, os.O_CREAT | os.O_WRONLY), 0,
+                           free.f_bavail * free.f_frsize - leave)
+        for name, said in (('again', 'inodes were left when it stopped'), ('more', 'are free')):
+            with self.assertRaises(atoll.ApiError) as refused:
+                self.daemon.import_image(archive, name)
+            self.assertEqual((refused.exception.status, refused.exception.code),
+                             (507, 'GENERAL::STORAGE_FULL'), refused.exception)
+            self.assertIn('<data_dir>/state', refused.exception.message)
+            self.assertIn(said, refused.exception.message)
+            # For the second one there is not even room for the upload.
+            with open(filler, 'ab') as file, contextlib.suppress(OSError):
+                while file.write(b'x' * (1 << 20)):
+                    file.flush()
+        filler.unlink()
+        self.daemon.import_image(archive, 'again')
+        self.assertEqual(self.daemon.run(self.daemon.create('again'), 'echo new').stdout, 'new')
+        self.assertEqual(len(self.daemon.request('GET', '/v1/images')['items']), 2, image)
+
+    def test_a_full_run_directory(self):
+        """A tmpfs, as /run is; the next spawner and daemon have it, too."""
+        mount(self, self.daemon.run_dir, '-t', 'tmpfs', '-o', 'size=1m,nr_inodes=200', 'none')
+        image = self.start()
+        kept, deleted = self.daemon.create(image), self.daemon.create(image)
+        with open(self.daemon.run_dir / 'filler', 'wb', buffering=0) as file:
+            with contextlib.suppress(OSError):
+                while file.write(b'x' * 4096):
+                    pass
+            made, refused = self.create_until_refused(image)
+            self.assertEqual((refused.status, refused.code), (507, 'GENERAL::STORAGE_FULL'), refused)
+            atoll.until(lambda: '<run_dir>' in self.trouble(), UNTIL, 'health tells')
+            self.daemon.delete(deleted)
+            self.daemon.kill()
+            os.kill(self.daemon.spawner_pid(), 9)
+            atoll.until(lambda: self.daemon.spawner_pid() is None, UNTIL, 'its end')
+            self.daemon.start()
+            self.gone(deleted)
+            for box in (kept, *made):
+                self.assertEqual(self.daemon.run(box, 'echo here').stdout, 'here')
+        (self.daemon.run_dir / 'filler').unlink()
+        atoll.until(lambda: self.health()['status'] == 'healthy', UNTIL, 'healthy')
+        self.assertEqual(self.daemon.run(self.daemon.create(image), 'echo new').stdout, 'new')
+
+    def test_a_read_only_disk_is_noticed(self):
+        self.mount_disk()
+        image = self.start()
+        box = self.daemon.create(image)
+        self.assertEqual(self.health()['status'], 'healthy')
+        # As ext4 does on an error: without asking who has files open.
+        subprocess.run(['mount', '-o', 'remount,abort', self.daemon.data_dir], check=False)
+        atoll.until(lambda: re.search('read-only|cannot be written', self.trouble()), UNTIL, 'health tells')
+        with self.assertRaises(atoll.ApiError) as refused:
+            self.daemon.delete(box)
+        self.assertGreaterEqual(refused.exception.status, 500)
+        # It says that it could not forget them; the sandboxes are ended.
+        subprocess.run([atoll.BUILD / 'atoll', 'shutdown', '--all'], check=False,
+                       env=self.daemon.client_env(), stderr=subprocess.DEVNULL, timeout=UNTIL)
+        atoll.until(lambda: self.daemon.spawner_pid() is None, UNTIL, 'the spawner has ended')
+        if self.daemon.process.poll() is None:
+            self.daemon.kill()
+
+
+class Descriptors(Full):
+    """A daemon that may open 256 files."""
+
+    def start_few(self, limit):
+        with open(self.daemon.log, 'ab') as log:
+            self.daemon.process = subprocess.Popen(
+                ['prlimit', f'--nofile={limit}:{limit}', atoll.BUILD / 'atolld', '--config',
+                 self.daemon.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        # prlimit becomes atolld.
+        atoll.until(self.daemon._is_up, UNTIL, 'the daemon answers')  # pylint: disable=W0212
+        return self.daemon.import_busybox()
+
+    def answers(self):
+        began = time.monotonic()
+        self.assertIn(self.health()['status'], ('healthy', 'degraded'))
+        self.assertLess(time.monotonic() - began, 5 * SLOWNESS)
+
+    def test_sandboxes_leave_some(self):
+        image = self.start_few(256)
+        made = []
+        for _ in range(400):
+            try:
+                made.append(self.daemon.create(image, resourceLimits={'memory': '16Mi',
+                                                                      'pids': '16'}))
+            except atoll.ApiError as error:
+                refused = error
+                break
+        self.assertEqual((refused.status, refused.code), (503, 'SANDBOX::OUT_OF_RESOURCES'), refused)
+        self.answers()
+        self.assertIn('descriptor', refused.message)
+        self.assertEqual(self.daemon.run(made[-1], 'echo works').stdout, 'works')
+        self.daemon.delete(made.pop())
+        self.daemon.delete(made.pop())
+        atoll.until(lambda: self.creates(image), UNTIL, 'a create with what was freed')
+        for box in made:
+            self.daemon.delete(box)
+
+    def creates(self, image):
+        try:
+            return self.daemon.create(image, resourceLimits={'memory': '16Mi', 'pids': '16'})
+        except atoll.ApiError as error:
+            self.assertEqual(error.status, 503)
+            return None
+
+    def test_streams_and_idle_clients_leave_some(self):
+        image = self.start_few(256)
+        box = self.daemon.create(image)
+        headers = {'OPEN-SANDBOX-API-KEY': self.daemon.key, **self.daemon.execd_headers(box)}
+        held = []
+        self.addCleanup(lambda: [one.close() for one in held])
+        # Commands that do not end, until one is refused; then clients that say nothing.
+        for _ in range(200):
+            connection = self.daemon.connection()
+            connection.request('POST', f'/sandboxes/{box}/proxy/44772/command',
+                               json.dumps({'command': 'echo on; sleep 1000'}), headers)
+            held.append(connection)
+            try:
+                response = connection.getresponse()
+            except (OSError, http.client.HTTPException):
+                break
+            if response.status != 200:
+                break
+            response.fp.readline()
+        self.assertGreater(len(held), 20)
+        for _ in range(100):
+            connection = self.daemon.connection()
+            connection.connect()
+            held.append(connection)
+        self.answers()
+        # The sandbox is ended all the same, and with it its streams.
+        self.daemon.delete(box)
+        self.gone(box)
+        while held:
+            held.pop().close()
+        atoll.until(lambda: self.creates(image), UNTIL, 'a create with what was freed')
+
+
+if __name__ == '__main__':
+    unittest.main()
