@@ -65,6 +65,7 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
   job->leaf_ = sandbox->leaves.Take();
   spec.leaf = job->leaf_.get();
   spec.tasks = sandbox->tasks_fds;
+  spec.pass = sandbox->pass;
   job->oom_kills_before_ = sandbox->accounts.OomKills();
   auto pid = Spawn(spec);
   if (!pid) {
