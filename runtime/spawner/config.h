@@ -20,6 +20,8 @@ inline constexpr uid_t kStoreIdBase = 0x70000000;
 inline constexpr uint32_t kIdsPerSandbox = 65536;
 inline constexpr uint32_t kMaxInstances = 8;
 inline constexpr uint32_t kMaxSlot = 4095;
+// Pseudo-terminals of a sandbox. execd hands out as many (execd/terminal.h).
+inline constexpr uint32_t kMaxTerminals = 64;
 
 // First host id of a slot's range: disjoint for all slots of all daemons of a host, above every
 // range that Debian or systemd hand out, below (uid_t)-1.

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -67,6 +69,20 @@ Status Upgrade(const Config& config, const Instance& instance, int host_mounts, 
   return FailSys("execv " + config.program);
 }
 
+// Each sandbox has so many pseudo-terminals and no more (slot_mounts.cc), but all of them and the
+// host take theirs from one number, 4,096 unless somebody has changed it: 48 sandboxes would have
+// all. What a terminal costs is memory, and charged to its sandbox.
+void RaiseTerminals() {
+  constexpr uint64_t kEnough = uint64_t{kMaxSlot} * kMaxInstances * kMaxTerminals;
+  constexpr const char* kFile = "/proc/sys/kernel/pty/max";
+  const auto text = sys::ReadFileAt(AT_FDCWD, kFile, 64);
+  if (text && std::strtoull(text->c_str(), nullptr, 10) >= kEnough) return;
+  const Status raised = sys::WriteFileAt(AT_FDCWD, kFile, std::to_string(kEnough));
+  if (raised) return;
+  LogLine(LogLevel::kWarning, "sandboxes share few pseudo-terminals; raise kernel.pty.max")
+      .Add(raised.error());
+}
+
 Status EnterOwnMountNamespace() {
   if (::unshare(CLONE_NEWNS) != 0) return FailSys("unshare CLONE_NEWNS");
   // Nothing mounted from here on propagates to the host, and the host's later mounts not to us.
@@ -120,6 +136,7 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
 
 Status Serve(const Config& config, char** argv) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  RaiseTerminals();
   ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
   ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
   ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
