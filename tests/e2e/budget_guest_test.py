@@ -1,0 +1,92 @@
+"""Budgets of the host that are really used up, and a handler of crashes that would run as its root:
+in the guest only, where nobody else needs them."""
+import ctypes
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, shell_image
+
+JIT_LIMIT = pathlib.Path('/proc/sys/net/core/bpf_jit_limit')
+CORE_PATTERN = pathlib.Path('/proc/sys/kernel/core_pattern')
+LIBC = ctypes.CDLL(None, use_errno=True)
+SO_ATTACH_FILTER = 26
+
+
+class Sysctl:
+    """`value` until the end of the block."""
+
+    def __init__(self, path, value):
+        self.path, self.value = path, value
+
+    def __enter__(self):
+        self.before = self.path.read_text(encoding='ascii')
+        self.path.write_text(self.value, encoding='ascii')
+
+    def __exit__(self, *_):
+        self.path.write_text(self.before, encoding='ascii')
+
+
+def attach_filter_as_nobody():
+    """0 or the errno of a socket filter, of a process without rights."""
+    child = os.fork()
+    if child == 0:
+        import socket  # pylint: disable=import-outside-toplevel
+        os.setuid(65534)
+        code = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, 0xffff))
+        program = struct.pack('HL', 1, ctypes.addressof(code))
+        try:
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).setsockopt(
+                socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+        except OSError as error:
+            os._exit(error.errno % 256)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Guest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = shell_image(cls.daemon)
+        cls.s = Box(cls.daemon, cls.image)
+
+    def test_an_exhausted_budget_for_filters_stops_nobody(self):
+        self.assertEqual(attach_filter_as_nobody(), 0)
+        with Sysctl(JIT_LIMIT, '1'):
+            self.assertNotEqual(attach_filter_as_nobody(), 0)  # it is exhausted
+            self.assertEqual(self.s.out('echo alive'), 'alive')
+            # More than there are prepared slots.
+            for _ in range(6):
+                box = Box(self.daemon, self.image)
+                self.assertEqual(box.out('grep Seccomp: /proc/self/status').split(),
+                                 ['Seccomp:', '2'])
+                self.daemon.delete(box.id)
+
+    def test_no_handler_of_the_host_sees_a_crash(self):
+        seen, handler = self.daemon.top / 'seen', self.daemon.top / 'handler'
+        handler.write_text(f'#!/bin/sh\necho "$1" >>{seen}\n', encoding='ascii')
+        handler.chmod(0o755)
+        crashes = lambda: seen.read_text(encoding='ascii').split() if seen.exists() else []
+        with Sysctl(CORE_PATTERN, f'|{handler} %e'):
+            for command in ('kill -SEGV $$', 'ulimit -c 0; kill -SEGV $$',
+                            'ulimit -Sc 0; kill -SEGV $$', '/bin/attack core-to-none; kill -SEGV $$'):
+                for uid in (0, 1000):
+                    self.assertEqual(self.s.run(command, uid=uid)[2]['error']['traceback'],
+                                     ['signal: segmentation fault'])
+            # It does run: for a crash of the host's, whose limit is 0.
+            crash = subprocess.run(['sh', '-c', 'ulimit -c 0; exec sleep 99 & kill -SEGV $!; wait'],
+                                   check=False)
+            self.assertIn(crash.returncode, (0, 128 + signal.SIGSEGV))
+            until(lambda: 'sleep' in crashes(), 10 * SLOWNESS, 'the handler runs')
+        self.assertEqual(set(crashes()), {'sleep'})
+
+
+if __name__ == '__main__':
+    unittest.main()
