@@ -148,6 +148,7 @@ void Take(const Budget& budget) {
 int main(int argc, char** argv) {
   sigset_t all;
   sigfillset(&all);
+  sigdelset(&all, SIGTERM);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);  // what is queued stays queued
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   rlimit files{};
