@@ -14,6 +14,15 @@
 namespace atl::execd {
 namespace {
 
+// What is written at once comes at once: a pipe does not part so little (PIPE_BUF).
+Status Read(void* out, size_t size) {
+  const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, out, size));
+  if (n < 0) return FailSys("read fd 3, the gate");
+  if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
+  if (static_cast<size_t>(n) != size) return Fail(Code::kInternal, "fd 3, the gate: a short pass");
+  return {};
+}
+
 Result<uint64_t> MountOf(const char* path) {
   struct statx info {};
   // STATX_MNT_ID: Linux 5.8.
@@ -25,12 +34,12 @@ Result<uint64_t> MountOf(const char* path) {
 
 // The root of a process is not crossed by a mount on top of it, but ".." of it is looked up again
 // and is: the new root.
-Status EnterRoot() {
+Status EnterRoot(uint64_t pass) {
   ATOLL_ASSIGN(const uint64_t slot, MountOf("/"));
   if (::chdir("/..") != 0) return FailSys("chdir /..");
   ATOLL_ASSIGN(const uint64_t root, MountOf("."));
   if (root == slot) return Fail(Code::kInternal, "no root was mounted over the slot's tree");
-  if (::chroot(".") != 0) return FailSys("chroot");
+  if (::syscall(SYS_chroot, ".", 0, 0, 0, 0, pass) != 0) return FailSys("chroot");
   return {};
 }
 
@@ -48,14 +57,16 @@ Status DropChroot() {
 
 }  // namespace
 
-Status PassGate(bool enter_root) {
+Result<uint64_t> PassGate(bool enter_root) {
+  uint64_t pass = 0;
+  static_assert(sizeof pass == wire::kPassSize);
+  if (enter_root) ATOLL_TRY(Read(&pass, sizeof pass));
   char byte;
-  const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1));
-  if (n < 0) return FailSys("read fd 3, the gate");
-  if (n == 0) return Fail(Code::kUnavailable, "fd 3, the gate: closed");
+  ATOLL_TRY(Read(&byte, 1));
   // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
-  if (enter_root) ATOLL_TRY(EnterRoot());
-  return DropChroot();
+  if (enter_root) ATOLL_TRY(EnterRoot(pass));
+  ATOLL_TRY(DropChroot());
+  return pass;
 }
 
 }  // namespace atl::execd

@@ -197,7 +197,8 @@ int Run(const Options& options) {
 
   UniqueFd control_fd, listener;
   std::function<bool(int)> accept_peer;
-  if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer); !opened) {
+  if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer, &sandbox.pass);
+      !opened) {
     // Its root will never come: there is nobody to tell.
     if (opened.error().code() == Code::kUnavailable) return 0;
     LogLine(LogLevel::kError, "cannot start").Add(opened.error());

@@ -69,7 +69,7 @@ Result<Options> ParseOptions(int argc, char** argv) {
 }
 
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
-                   std::function<bool(int)>* accept_peer) {
+                   std::function<bool(int)>* accept_peer, uint64_t* pass) {
   if (options.vsock_port == 0) {
     control->reset(wire::kExecdControlFd);
     listener->reset(wire::kExecdListenFd);
@@ -77,7 +77,8 @@ Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
       return FailSys("fd 5, the listening socket");
     }
-    return PassGate(options.enter_root != 0);
+    ATOLL_ASSIGN(*pass, PassGate(options.enter_root != 0));
+    return {};
   }
   ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));
   if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return FailSys("fcntl");

@@ -24,8 +24,8 @@ struct Options {
 Result<Options> ParseOptions(int argc, char** argv);
 
 // Waits for the gate, or with vsock for a connection, and opens the control socket and the
-// listener. `accept_peer` is set if the listener's peers need a check.
+// listener. `accept_peer` is set if the listener's peers need a check; `pass` is the gate's.
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
-                   std::function<bool(int)>* accept_peer);
+                   std::function<bool(int)>* accept_peer, uint64_t* pass);
 
 }  // namespace atl::execd

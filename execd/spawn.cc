@@ -1,23 +1,18 @@
 #include "execd/spawn.h"
 
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/sched.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 
 namespace atl::execd {
 namespace {
 
-enum class Step { kNone, kTasks, kStdio, kTty, kIdentity, kCwd, kFilter, kExec };
+enum class Step { kNone, kTasks, kStdio, kTty, kIdentity, kCwd, kExec };
 
 // Everything the child needs, prepared before the clone: it may not allocate.
 struct ChildPlan {
@@ -26,19 +21,6 @@ struct ChildPlan {
   Step failed_step = Step::kNone;
   int failed_errno = 0;
   size_t failed_program = 0;
-};
-
-// The sandbox's filter checks clone's flags for new namespaces but cannot look into clone3's
-// argument, which is behind a pointer; it lets clone3 and chroot through because execd needs them.
-// Commands get this on top: clone3 is then "not implemented", and the C library falls back to
-// clone.
-constexpr sock_filter kCommandFilter[] = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_chroot, 1, 2),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 
 [[noreturn]] void Give(ChildPlan* plan, Step step) {
@@ -95,8 +77,6 @@ void Exec(ChildPlan* plan) {
   EnterIdentity(plan);
   // After the change of identity: the directory's permissions count for the user.
   if (spec.cwd >= 0 && ::fchdir(spec.cwd) != 0) Give(plan, Step::kCwd);
-  const sock_fprog filter{std::size(kCommandFilter), const_cast<sock_filter*>(kCommandFilter)};
-  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) Give(plan, Step::kFilter);
   // Last: until here a signal could have run nothing of ours, but must not kill a half-made child
   // whose parent is suspended in vfork either.
   sigset_t none;
@@ -108,19 +88,23 @@ void Exec(ChildPlan* plan) {
 
 // clone3 as an inline instruction: parent and child come back to this very frame, the child first.
 // A library function could not do this, because the child would return from it and overwrite the
-// parent's return address (vfork(2) has the same problem and solves it in assembly).
+// parent's return address (vfork(2) has the same problem and solves it in assembly). The sixth
+// argument, which the call does not take, is for the sandbox's filter; execve clears its register.
 __attribute__((noinline)) long CloneAndRun(clone_args* args, ChildPlan* plan) {
   long result;
+  const uint64_t pass = plan->spec->pass;
 #if defined(__x86_64__)
+  register uint64_t r9 asm("r9") = pass;
   asm volatile("syscall"
                : "=a"(result)
-               : "0"(SYS_clone3), "D"(args), "S"(sizeof *args)
+               : "0"(SYS_clone3), "D"(args), "S"(sizeof *args), "r"(r9)
                : "rcx", "r11", "memory");
 #elif defined(__aarch64__)
   register long x8 asm("x8") = SYS_clone3;
   register long x0 asm("x0") = reinterpret_cast<long>(args);
   register long x1 asm("x1") = sizeof *args;
-  asm volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1) : "memory");
+  register uint64_t x5 asm("x5") = pass;
+  asm volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x5) : "memory");
   result = x0;
 #else
 #error "clone3 for this architecture"
@@ -152,8 +136,6 @@ Error ChildError(const ChildPlan& plan) {
                       plan.failed_errno);
     case Step::kCwd:
       return SysError("chdir", plan.failed_errno);
-    case Step::kFilter:
-      return SysError("load seccomp filter", plan.failed_errno);
     case Step::kExec:
     case Step::kNone:
       break;

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct SpawnSpec {
   int cwd = -1;                  // directory; -1: execd's own
   const Leaf* leaf = nullptr;    // null: no leaf
   std::span<const int> tasks;    // v1 "tasks" files to enter
+  uint64_t pass = 0;             // of the gate: the filter lets clone3 through with it
   bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
 };
 

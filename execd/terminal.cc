@@ -1,5 +1,6 @@
 #include "execd/terminal.h"
 
+#include <cerrno>
 #include <charconv>
 
 #include "execd/request_json.h"
@@ -56,11 +57,12 @@ class Attachment : public std::enable_shared_from_this<Attachment>, private WebS
 
 class Terminal : public std::enable_shared_from_this<Terminal> {
  public:
-  Terminal(Sandbox* sandbox, std::string id, std::string cwd, std::string command)
+  Terminal(Sandbox* sandbox, std::string id, std::string cwd, std::string command, UniqueFd master)
       : sandbox_(*sandbox),
         id_(std::move(id)),
         cwd_(std::move(cwd)),
-        command_(std::move(command)) {}
+        command_(std::move(command)),
+        master_(std::move(master)) {}
 
   const std::string& id() const { return id_; }
   bool running() const { return process_ != nullptr; }
@@ -94,6 +96,7 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
 
   Sandbox& sandbox_;
   std::string id_, cwd_, command_;
+  UniqueFd master_;  // the pseudo-terminal, until the first process has it
   OutputRing ring_{kRing};
   std::unique_ptr<TerminalProcess> process_;
   bool pty_ = true;
@@ -233,7 +236,14 @@ Status Terminal::StartProcess(bool pty) {
   callbacks.input_drained = [this] {
     if (client_) client_->ResumeInput();
   };
-  ATOLL_ASSIGN(process_, TerminalProcess::Start(&sandbox_, cwd_, command_, pty, callbacks));
+  UniqueFd master = std::move(master_);
+  if (!pty) {
+    master.reset();
+  } else if (!master) {
+    ATOLL_ASSIGN(master, TerminalProcess::OpenMaster(sandbox_));
+  }
+  ATOLL_ASSIGN(process_, TerminalProcess::Start(&sandbox_, cwd_, command_, std::move(master),
+                                                std::move(callbacks)));
   pty_ = pty;
   return {};
 }
@@ -342,7 +352,17 @@ void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
                       "64 terminals are open: delete some that are not needed");
       return;
     }
-    auto terminal = std::make_shared<Terminal>(&sandbox_, NewUuid(true), *cwd, *command);
+    // Whoever is told "created" finds a terminal: it is taken now, not when a client attaches.
+    auto master = TerminalProcess::OpenMaster(sandbox_);
+    if (!master) {
+      const bool full = master.error().error_number() == ENOSPC;
+      x->RespondError(500, "RUNTIME_ERROR",
+                      full ? "the sandbox has no pseudo-terminal left: end programs that hold some"
+                           : "no pseudo-terminal: " + master.error().message());
+      return;
+    }
+    auto terminal =
+        std::make_shared<Terminal>(&sandbox_, NewUuid(true), *cwd, *command, *std::move(master));
     std::string answer = "{\"session_id\":";
     AppendJsonString(&answer, terminal->id());
     answer.push_back('}');

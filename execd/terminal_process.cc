@@ -30,14 +30,16 @@ int TerminalSignal(std::string_view name) {
   return 0;
 }
 
-Status TerminalProcess::OpenPty(SpawnSpec* spec, UniqueFd* slave) {
-  {
-    // The terminal belongs to who opens it.
-    const FileIdentity as(sandbox_.user);
-    ATOLL_ASSIGN(master_, sys::Open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK));
-  }
+Result<UniqueFd> TerminalProcess::OpenMaster(const Sandbox& sandbox) {
+  // The terminal belongs to who opens it.
+  const FileIdentity as(sandbox.user);
+  ATOLL_ASSIGN(UniqueFd master, sys::Open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK));
   int unlock = 0;
-  if (::ioctl(master_.get(), TIOCSPTLCK, &unlock) != 0) return FailSys("unlock terminal");
+  if (::ioctl(master.get(), TIOCSPTLCK, &unlock) != 0) return FailSys("unlock terminal");
+  return master;
+}
+
+Status TerminalProcess::OpenSlave(SpawnSpec* spec, UniqueFd* slave) {
   // Never by the name /dev/pts/N, in whose place something else may stand (CVE-2025-52565).
   const int fd = ::ioctl(master_.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return FailSys("ioctl TIOCGPTPEER");
@@ -66,13 +68,16 @@ Status TerminalProcess::OpenPipes(SpawnSpec* spec, UniqueFd ends[3]) {
 Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox,
                                                                 const std::string& cwd,
                                                                 const std::string& command,
-                                                                bool pty, Callbacks callbacks) {
+                                                                UniqueFd master,
+                                                                Callbacks callbacks) {
   std::unique_ptr<TerminalProcess> process(new TerminalProcess(sandbox, std::move(callbacks)));
   TerminalProcess* raw = process.get();
+  const bool pty = static_cast<bool>(master);
   process->pty_ = pty;
+  process->master_ = std::move(master);
   SpawnSpec spec;
   UniqueFd ends[3], directory;
-  ATOLL_TRY(pty ? process->OpenPty(&spec, &ends[0]) : process->OpenPipes(&spec, ends));
+  ATOLL_TRY(pty ? process->OpenSlave(&spec, &ends[0]) : process->OpenPipes(&spec, ends));
   if (!cwd.empty()) {
     ATOLL_ASSIGN(directory, OpenDirectory(cwd, sandbox->user));
     spec.cwd = directory.get();

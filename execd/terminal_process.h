@@ -22,9 +22,14 @@ class TerminalProcess {
     std::function<void()> input_drained;
   };
 
-  // An interactive shell, or one that runs `command` if that is not empty.
+  // The controlling side of a new pseudo-terminal of the image's user. kResourceExhausted: the
+  // sandbox has no more (ENOSPC).
+  static Result<UniqueFd> OpenMaster(const Sandbox& sandbox);
+
+  // An interactive shell, or one that runs `command` if that is not empty: on the pseudo-terminal
+  // of `master`, or on pipes if that is empty.
   static Result<std::unique_ptr<TerminalProcess>> Start(Sandbox* sandbox, const std::string& cwd,
-                                                        const std::string& command, bool pty,
+                                                        const std::string& command, UniqueFd master,
                                                         Callbacks callbacks);
   TerminalProcess(const TerminalProcess&) = delete;
   TerminalProcess& operator=(const TerminalProcess&) = delete;
@@ -45,7 +50,7 @@ class TerminalProcess {
  private:
   TerminalProcess(Sandbox* sandbox, Callbacks callbacks)
       : sandbox_(*sandbox), callbacks_(std::move(callbacks)) {}
-  Status OpenPty(SpawnSpec* spec, UniqueFd* slave);
+  Status OpenSlave(SpawnSpec* spec, UniqueFd* slave);
   Status OpenPipes(SpawnSpec* spec, UniqueFd ends[3]);
   void WatchMaster();
   void OnMaster(uint32_t events);

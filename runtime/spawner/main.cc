@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -63,6 +65,20 @@ Status Upgrade(const Config& config, const Instance& instance) {
   LogLine(LogLevel::kInfo, "executing the new program").Add("path", config.program);
   ::execv(config.program.c_str(), argv.data());
   return FailSys("execv " + config.program);
+}
+
+// Each sandbox has so many pseudo-terminals and no more (slot_mounts.cc), but all of them and the
+// host take theirs from one number, 4,096 unless somebody has changed it: 48 sandboxes would have
+// all. What a terminal costs is memory, and charged to its sandbox.
+void RaiseTerminals() {
+  constexpr uint64_t kEnough = uint64_t{kMaxSlot} * kMaxInstances * kMaxTerminals;
+  constexpr const char* kFile = "/proc/sys/kernel/pty/max";
+  const auto text = sys::ReadFileAt(AT_FDCWD, kFile, 64);
+  if (text && std::strtoull(text->c_str(), nullptr, 10) >= kEnough) return;
+  const Status raised = sys::WriteFileAt(AT_FDCWD, kFile, std::to_string(kEnough));
+  if (raised) return;
+  LogLine(LogLevel::kWarning, "sandboxes share few pseudo-terminals; raise kernel.pty.max")
+      .Add(raised.error());
 }
 
 Status EnterOwnMountNamespace() {
@@ -144,6 +160,7 @@ int Serve(const Config& config) {
     LogLine(LogLevel::kError, "cannot serve").Add(error);
     return 1;
   };
+  RaiseTerminals();
   const auto cgroups = cgroup::DetectHost();
   if (!cgroups) return failed(cgroups.error());
   const auto base = cgroup::FindBase(*cgroups, config.cgroup);

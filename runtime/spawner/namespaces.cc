@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +43,25 @@ Status WriteIdMaps(pid_t pid, const std::string& uid_map, const std::string& gid
 void Reap(pid_t pid) {
   int status;
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
+}
+
+// With the rights of root all the time: some hosts let nobody else make a user namespace, and what
+// is done to it afterwards is root's.
+Result<pid_t> StartIdleOwnedBy(uid_t owner) {
+  const int before = ::prctl(PR_GET_SECUREBITS);
+  if (before < 0) return FailSys("PR_GET_SECUREBITS");
+  if (::prctl(PR_SET_SECUREBITS, before | SECBIT_NO_SETUID_FIXUP) != 0) {
+    return FailSys("PR_SET_SECUREBITS");
+  }
+  const auto restore = Cleanup([before] { ::prctl(PR_SET_SECUREBITS, before); });
+  constexpr uid_t kSame = static_cast<uid_t>(-1);
+  const uid_t self = ::geteuid();
+  if (::setresuid(kSame, owner, kSame) != 0) {
+    return FailSys("setresuid, effective " + std::to_string(owner));
+  }
+  auto pid = StartIdle(CLONE_NEWUSER);
+  ATOLL_CHECK(::setresuid(kSame, self, kSame) == 0);
+  return pid;
 }
 
 struct CgroupChild {
@@ -81,11 +102,12 @@ Status WriteIdMaps(pid_t pid, IdMap map) {
 
 Result<UniqueFd> MakeUserNamespace(IdMap map) {
   const std::string line = LineOf(map);
-  return MakeUserNamespace(line, line);
+  return MakeUserNamespace(map.outside, line, line);
 }
 
-Result<UniqueFd> MakeUserNamespace(const std::string& uid_map, const std::string& gid_map) {
-  ATOLL_ASSIGN(const pid_t pid, StartIdle(CLONE_NEWUSER));
+Result<UniqueFd> MakeUserNamespace(uid_t owner, const std::string& uid_map,
+                                   const std::string& gid_map) {
+  ATOLL_ASSIGN(const pid_t pid, StartIdleOwnedBy(owner));
   const auto end = Cleanup([pid] {
     ::kill(pid, SIGKILL);
     Reap(pid);

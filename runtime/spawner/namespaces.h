@@ -18,10 +18,14 @@ struct IdMap {
   uid_t outside = 0;
 };
 
-// A user namespace with one map of kIdsPerSandbox ids, for uids and gids alike.
+// A user namespace with one map of kIdsPerSandbox ids, for uids and gids alike. Its owner is
+// `outside`: whatever processes in it hold of what the kernel counts by user (inotify instances,
+// message queues, queued signals, user namespaces…) is charged to its owner too, and must not be to
+// a user that another sandbox, or the host, shares.
 Result<UniqueFd> MakeUserNamespace(IdMap map);
 // The same with lines as /proc/PID/uid_map and gid_map take them.
-Result<UniqueFd> MakeUserNamespace(const std::string& uid_map, const std::string& gid_map);
+Result<UniqueFd> MakeUserNamespace(uid_t owner, const std::string& uid_map,
+                                   const std::string& gid_map);
 
 // For a process that has just entered a user namespace, with all capabilities: every limit in its
 // /proc/sys/user becomes 0, so that no process in it will ever create a namespace, whatever a

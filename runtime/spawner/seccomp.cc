@@ -2,16 +2,12 @@
 
 #include <errno.h>
 #include <linux/audit.h>
-#include <linux/fs.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
-#include <sched.h>
 #include <stddef.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/spawner/call_checks.h"
 #include "runtime/spawner/syscall_list.h"
 
 namespace atl::spawner {
@@ -22,13 +18,6 @@ constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr uint32_t kKill = SECCOMP_RET_KILL_PROCESS;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
-
-constexpr uint32_t kNamespaceFlags = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
-                                     CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-
-constexpr uint32_t ArgLow(unsigned n) {
-  return static_cast<uint32_t>(offsetof(seccomp_data, args) + n * sizeof(uint64_t));
-}
 
 sock_filter Load(uint32_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
@@ -48,92 +37,10 @@ void Append(BpfProgram* program, const BpfProgram& part) {
   program->insert(program->end(), part.begin(), part.end());
 }
 
-// Allows one of `values` in the low word of argument `n`; the high word is not looked at because
-// the kernel itself takes these arguments as 32-bit integers.
-BpfProgram OneOf(unsigned n, const std::vector<uint32_t>& values) {
-  BpfProgram program{Load(ArgLow(n))};
-  for (uint32_t value : values) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
-    program.push_back(Return(kAllow));
-  }
-  program.push_back(Return(kRefuse));
-  return program;
-}
-
-sock_filter JumpIfEqual(uint32_t value, uint8_t yes, uint8_t no) {
-  return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no);
-}
-
-// socket(family, type, protocol): an allow-list of families, and for the internet ones of
-// protocols, so that no socket call loads a rarely used module (SCTP, UDP-Lite, MPTCP, L2TP).
-// AF_NETLINK only for NETLINK_ROUTE, which getifaddrs needs; not XFRM, NETFILTER or AUDIT.
-BpfProgram CheckSocket() {
-  return {
-      /*  0 */ Load(ArgLow(0)),
-      /*  1 */ JumpIfEqual(AF_UNIX, 12, 0),
-      /*  2 */ JumpIfEqual(AF_INET, 4, 0),
-      /*  3 */ JumpIfEqual(AF_INET6, 3, 0),
-      /*  4 */ JumpIfEqual(AF_NETLINK, 0, 8),
-      /*  5 */ Load(ArgLow(2)),
-      /*  6 */ JumpIfEqual(0 /* NETLINK_ROUTE */, 7, 6),
-      /*  7 */ Load(ArgLow(2)),
-      /*  8 */ JumpIfEqual(0, 5, 0),
-      /*  9 */ JumpIfEqual(IPPROTO_TCP, 4, 0),
-      /* 10 */ JumpIfEqual(IPPROTO_UDP, 3, 0),
-      /* 11 */ JumpIfEqual(IPPROTO_ICMP, 2, 0),
-      /* 12 */ JumpIfEqual(IPPROTO_ICMPV6, 1, 2),
-      /* 13 */ Return(SECCOMP_RET_ERRNO | EAFNOSUPPORT),
-      /* 14 */ Return(kAllow),
-      /* 15 */ Return(SECCOMP_RET_ERRNO | EPROTONOSUPPORT),
-  };
-}
-
-BpfProgram CheckClone() {
-  return {
-      Load(ArgLow(0)),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNamespaceFlags, 0, 1),
-      Return(kRefuse),
-      Return(kAllow),
-  };
-}
-
-// TIOCSTI types into a terminal, TIOCLINUX pastes: ways out of a shared one (CVE-2017-5226).
-//
-// A file's flags and project are set with one call. Outside the initial user namespace the kernel
-// refuses to change the project and its inheritance, but on an overlay (measured on 6.1 and 6.18)
-// it compares with the file of the lower layer, which has none, copies that up, and then sets what
-// was asked for with the mounter's rights: a chattr on any directory of the image, and all that is
-// written there is outside of the disk limit. The answer is that of a file system without flags;
-// file_setattr(2), Linux 6.17, is newer than the list.
-BpfProgram CheckIoctl() {
-  return {
-      Load(ArgLow(1)),
-      JumpIfEqual(TIOCSTI, 4, 0),
-      JumpIfEqual(TIOCLINUX, 3, 0),
-      JumpIfEqual(static_cast<uint32_t>(FS_IOC_SETFLAGS), 3, 0),
-      JumpIfEqual(static_cast<uint32_t>(FS_IOC_FSSETXATTR), 2, 0),
-      Return(kAllow),
-      Return(kRefuse),
-      Return(SECCOMP_RET_ERRNO | ENOTTY),
-  };
-}
-
 BpfProgram VerdictOf(uint32_t number) {
-  switch (number) {
-    case SYS_clone:
-      return CheckClone();
-    case SYS_socket:
-    case SYS_socketpair:
-      return CheckSocket();
-    case SYS_ioctl:
-      return CheckIoctl();
-    // Plain Linux, 32-bit uname, no randomisation off-switches that weaken other programs, and the
-    // query.
-    case SYS_personality:
-      return OneOf(0, {0x0, 0x8, 0x20000, 0x20008, 0xffffffff});
-    default:
-      return {Return(IsAllowedSyscall(number) ? kAllow : kRefuse)};
-  }
+  if (auto checked = CheckArguments(number)) return *std::move(checked);
+  if (IsMissingSyscall(number)) return {Return(kUnknown)};
+  return {Return(IsAllowedSyscall(number) ? kAllow : kRefuse)};
 }
 
 std::vector<Run> BuildRuns() {
@@ -183,6 +90,16 @@ BpfProgram BuildSandboxFilter() {
   };
   const std::vector<Run> runs = BuildRuns();
   Append(&program, Search(runs, 0, runs.size()));
+  return program;
+}
+
+BpfProgram WithPass(BpfProgram program, uint64_t pass) {
+  for (sock_filter& instruction : program) {
+    if (instruction.k == kPassLow)
+      instruction.k = static_cast<uint32_t>(pass);
+    else if (instruction.k == kPassHigh)
+      instruction.k = static_cast<uint32_t>(pass >> 32);
+  }
   return program;
 }
 

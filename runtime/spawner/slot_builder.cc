@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/slot_child.h"
+#include "runtime/wire/start.h"
 
 namespace atl::spawner {
 namespace {
@@ -28,6 +31,24 @@ struct Made {
   UniqueFd id_map;
   std::vector<UniqueFd> tasks;
 };
+
+// What a sandbox may hold at most of what the kernel counts by user: a user namespace takes its
+// creator's limits for all users in it together, and its processes inherit them. Queued signals are
+// POSIX timers too. The memory of all three is charged to the sandbox besides. For the last two it
+// is what the kernel itself begins with.
+Status LimitUsers() {
+  constexpr struct {
+    __rlimit_resource resource;
+    rlim_t limit;
+  } kLimits[] = {{RLIMIT_SIGPENDING, 16384}, {RLIMIT_MSGQUEUE, 819200}, {RLIMIT_MEMLOCK, 8 << 20}};
+  for (const auto& [resource, limit] : kLimits) {
+    const rlimit both{limit, limit};
+    if (::setrlimit(resource, &both) != 0) {
+      return FailSys("setrlimit " + std::to_string(resource));
+    }
+  }
+  return {};
+}
 
 class Build {
  public:
@@ -75,6 +96,10 @@ class Build {
   Status StartExecd(int control, int listener) {
     built_.reply.step = Step::kClone;
     ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
+    uint64_t pass = 0;
+    static_assert(sizeof pass == wire::kPassSize);
+    if (::getrandom(&pass, sizeof pass, 0) != sizeof pass) return FailSys("getrandom");
+    ATOLL_TRY(sys::WriteAll(gate.write.get(), {reinterpret_cast<const char*>(&pass), sizeof pass}));
     ATOLL_ASSIGN(const UniqueFd leaf, host_.cgroups.OpenDir(group_, "execd"));
     ATOLL_ASSIGN(const UniqueFd commands, host_.cgroups.OpenDir(group_, "run"));
     ATOLL_ASSIGN(const std::vector<UniqueFd> command_tasks, host_.cgroups.OpenRunTasks(group_));
@@ -82,6 +107,7 @@ class Build {
     SlotChildInput input;
     input.host = &host_;
     input.base = host_.IdBase(number_);
+    input.pass = pass;
     input.group = leaf.get();
     input.cgroup_namespace = made_.cgroup.get();
     input.user_namespace = made_.user.get();
@@ -149,7 +175,7 @@ Status Answer(int channel, BuiltSlot& built, const Status& status) {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const auto network = sys::UnixPair(SOCK_SEQPACKET);
-  if (!network) ::_exit(1);
+  if (!network || !LimitUsers()) ::_exit(1);
   for (;;) {
     const auto message = sys::ReceiveMessage(channel, kMaxMessage);
     if (!message || message->bytes.empty()) ::_exit(0);

@@ -123,7 +123,10 @@ Status EnterUserNamespace(SlotState& state) {
   // Not readable from inside while it turns into the sandbox's root (CVE-2016-9962); execve of a
   // program that the caller may not read keeps it so.
   if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("PR_SET_DUMPABLE");
-  if (::setns(state.input.user_namespace, CLONE_NEWUSER) != 0) return FailSys("setns user");
+  if (::syscall(SYS_setns, state.input.user_namespace, CLONE_NEWUSER, 0, 0, 0, state.input.pass) !=
+      0) {
+    return FailSys("setns user");
+  }
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(0, 0, 0) != 0) return FailSys("setresgid 0");
   if (::setresuid(0, 0, 0) != 0) return FailSys("setresuid 0");
@@ -135,7 +138,8 @@ Status EnterUserNamespace(SlotState& state) {
 
 Status SetProcessLimits(SlotState&) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailSys("PR_SET_NO_NEW_PRIVS");
-  const rlimit no_core{0, 0};
+  // The kernel's word for "not even by a pipe" (call_checks.cc keeps it so).
+  const rlimit no_core{1, 1};
   if (::setrlimit(RLIMIT_CORE, &no_core) != 0) return FailSys("setrlimit CORE");
   // The classic soft limit, so that programs that loop over all descriptors stay quick; the hard
   // limit as high as the host allows.
@@ -155,7 +159,7 @@ Status SetProcessLimits(SlotState&) {
 }
 
 Status LoadSeccomp(SlotState& state) {
-  return LoadFilter(state.input.host->filter);
+  return LoadFilter(WithPass(state.input.host->filter, state.input.pass));
 }
 
 struct SlotStep {
@@ -163,12 +167,12 @@ struct SlotStep {
   Status (*run)(SlotState&);
 };
 // In this order for reasons: the user namespace after the last mount, because it has no rights over
-// the mount namespace; the filter last.
+// the mount namespace; the filter before it, as the host's root, whom no budget stops (seccomp.h).
 constexpr SlotStep kSteps[] = {
     {Step::kNamespaces, FurnishNamespaces}, {Step::kTree, MountTree},
     {Step::kProc, MountProcOfSlot},         {Step::kMask, MaskProcOfSlot},
-    {Step::kUser, EnterUserNamespace},      {Step::kRlimits, SetProcessLimits},
-    {Step::kSeccomp, LoadSeccomp},
+    {Step::kRlimits, SetProcessLimits},     {Step::kSeccomp, LoadSeccomp},
+    {Step::kUser, EnterUserNamespace},
 };
 
 // Descriptors land on the numbers of wire/start.h; everything else closes at execve. Sources are

@@ -2,13 +2,14 @@
 //
 // The child is born in the slot's group and in new network, mount, pid, ipc and uts namespaces,
 // still root of the host and in the builder's memory (vfork_clone.h); the steps furnish its
-// namespaces, enter the user namespace, drop what it may do, and load the filter. Then it is execd,
+// namespaces, load the filter, enter the user namespace and drop what it may do. Then it is execd,
 // which waits at its gate: the second half (root_child.h) gives it the root of an image. Whatever
 // fails is reported with the step's name, and the child exits; nothing it made outlives it.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "runtime/base/result.h"
@@ -22,6 +23,7 @@ namespace atl::spawner {
 struct SlotChildInput {
   const Host* host = nullptr;
   uid_t base = 0;                  // the slot's first id
+  uint64_t pass = 0;               // for the filter (seccomp.h)
   int group = -1;                  // its leaf of the cgroup, for clone3
   int cgroup_namespace = -1;       // whose root is the slot's group
   int user_namespace = -1;         // 0 to 65535 onto the slot's range

@@ -46,7 +46,11 @@ Status MountStore(const Host& host, int top, int id_map) {
 Status MountTerminals(int dev, gid_t group) {
   const auto mount = [&](const std::string& gid) {
     return MountAt(dev, "pts", "devpts",
-                   {{"newinstance", ""}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", gid}},
+                   {{"newinstance", ""},
+                    {"ptmxmode", "0666"},
+                    {"mode", "0620"},
+                    {"gid", gid},
+                    {"max", std::to_string(kMaxTerminals)}},
                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
   };
   auto mounted = mount(std::to_string(group));

@@ -36,8 +36,7 @@ constexpr auto MakeSorted() {
       SYS_setrlimit, SYS_sync, SYS_gettid, SYS_readahead, SYS_setxattr, SYS_lsetxattr,
       SYS_fsetxattr, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr, SYS_llistxattr,
       SYS_flistxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_tkill, SYS_time,
-      SYS_futex, SYS_sched_setaffinity, SYS_sched_getaffinity, SYS_io_setup, SYS_io_destroy,
-      SYS_io_getevents, SYS_io_submit, SYS_io_cancel, SYS_epoll_create, SYS_getdents64,
+      SYS_futex, SYS_sched_setaffinity, SYS_sched_getaffinity, SYS_epoll_create, SYS_getdents64,
       SYS_set_tid_address, SYS_restart_syscall, SYS_semtimedop, SYS_fadvise64, SYS_timer_create,
       SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete,
       SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_exit_group, SYS_epoll_wait,
@@ -52,16 +51,13 @@ constexpr auto MakeSorted() {
       SYS_accept4, SYS_signalfd4, SYS_eventfd2, SYS_epoll_create1, SYS_dup3, SYS_pipe2,
       SYS_inotify_init1, SYS_preadv, SYS_pwritev, SYS_rt_tgsigqueueinfo, SYS_recvmmsg,
       SYS_prlimit64, SYS_syncfs, SYS_sendmmsg, SYS_getcpu, SYS_process_vm_readv,
-      SYS_process_vm_writev, SYS_sched_setattr, SYS_sched_getattr, SYS_renameat2, SYS_seccomp,
-      SYS_getrandom, SYS_memfd_create, SYS_execveat, SYS_membarrier, SYS_mlock2,
-      SYS_copy_file_range, SYS_preadv2, SYS_pwritev2, SYS_pkey_mprotect, SYS_pkey_alloc,
-      SYS_pkey_free, SYS_statx, SYS_rseq, SYS_pidfd_send_signal, SYS_pidfd_open, SYS_clone3,
-      SYS_close_range, SYS_openat2, SYS_pidfd_getfd, SYS_faccessat2, SYS_process_madvise,
-      SYS_epoll_pwait2, SYS_landlock_create_ruleset, SYS_landlock_add_rule,
-      SYS_landlock_restrict_self, SYS_futex_waitv,
-      // execd's way into its root; all others lack the capability, and commands get EPERM from
-      // their second filter too.
-      SYS_chroot,
+      SYS_process_vm_writev, SYS_sched_setattr, SYS_sched_getattr, SYS_renameat2, SYS_getrandom,
+      SYS_memfd_create, SYS_execveat, SYS_membarrier, SYS_mlock2, SYS_copy_file_range, SYS_preadv2,
+      SYS_pwritev2, SYS_pkey_mprotect, SYS_pkey_alloc, SYS_pkey_free, SYS_statx, SYS_rseq,
+      SYS_pidfd_send_signal, SYS_pidfd_open, SYS_clone3, SYS_close_range, SYS_openat2,
+      SYS_pidfd_getfd, SYS_faccessat2, SYS_process_madvise, SYS_epoll_pwait2,
+      SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,
+      SYS_futex_waitv,
       // Newer than the headers of Debian 12.
       451,  // cachestat
       452,  // fchmodat2
@@ -78,7 +74,17 @@ constexpr auto MakeSorted() {
 constexpr auto kAllowed = MakeSorted();
 static_assert(kAllowed.back() <= kLastKnownSyscall);
 
+// Asynchronous I/O of before io_uring: its contexts are 65,536 events for the whole host
+// (fs.aio-max-nr), which one call can take. Programs that use it do without on kernels that have
+// been built so.
+constexpr uint32_t kMissing[] = {SYS_io_setup,  SYS_io_destroy, SYS_io_getevents,
+                                 SYS_io_submit, SYS_io_cancel,  SYS_io_pgetevents};
+
 }  // namespace
+
+bool IsMissingSyscall(uint32_t number) {
+  return std::find(std::begin(kMissing), std::end(kMissing), number) != std::end(kMissing);
+}
 
 bool IsAllowedSyscall(uint32_t number) {
   return std::binary_search(kAllowed.begin(), kAllowed.end(), number);

@@ -10,5 +10,7 @@ namespace atl::spawner {
 inline constexpr uint32_t kLastKnownSyscall = 462;
 
 bool IsAllowedSyscall(uint32_t number);
+// Answered as by a kernel that was built without it: ENOSYS.
+bool IsMissingSyscall(uint32_t number);
 
 }  // namespace atl::spawner

@@ -276,7 +276,7 @@ Result<std::vector<VolumeSource>> OpenVolumeSources(const Host& host,
   for (size_t i = 0; i < volumes.size(); ++i) {
     const Volume& volume = volumes[i];
     if (const Maps wanted = MapsOf(volume, opened[i].info, base); wanted != maps) {
-      ATOLL_ASSIGN(user_namespace, MakeUserNamespace(wanted.uids, wanted.gids));
+      ATOLL_ASSIGN(user_namespace, MakeUserNamespace(base, wanted.uids, wanted.gids));
       maps = wanted;
     }
     const uint64_t attributes =

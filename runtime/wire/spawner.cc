@@ -10,7 +10,7 @@ constexpr uint32_t kMaxNames = 64;
 
 constexpr std::array<std::string_view, static_cast<size_t>(Step::kCount)> kStepNames = {
     "cgroup",  "upper",   "ids",     "clone", "namespaces", "tree",   "proc",  "mask",
-    "user",    "rlimits", "seccomp", "exec",  "check",      "limits", "enter", "etc",
+    "rlimits", "seccomp", "user",    "exec",  "check",      "limits", "enter", "etc",
     "overlay", "mounts",  "volumes", "cover", "gate",       "state"};
 
 void PutLayers(Writer& writer, const std::vector<LayerId>& layers) {

@@ -84,9 +84,9 @@ enum class Step : uint8_t {
   kTree,        // the store, /dev, /sys
   kProc,        // /proc
   kMask,        // what is hidden or read-only in it
-  kUser,        // into the user namespace, ids, capabilities
   kRlimits,
   kSeccomp,
+  kUser,  // into the user namespace, ids, capabilities
   kExec,  // from the last step to the end of execve
   // A build: from the plan to an execd that stands in its root.
   kCheck,    // plan against configuration

@@ -11,6 +11,7 @@
 // could not be started.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,7 +30,10 @@ inline constexpr uint32_t kMaxStartFrame = 1 << 20;
 // no path until one byte has come through here: then the root lies over the tree that it was
 // started in, and with --enter-root=1 it goes there by itself ("/..", chroot(2)), for which it has
 // CAP_SYS_CHROOT up to then. End of file: its root will never come.
+// With --enter-root=1 the pass comes first: kPassSize bytes, the number that the sandbox's filter
+// wants to see in the sixth argument of clone3 and chroot, which are for execd alone.
 inline constexpr int kExecdGateFd = 3;
+inline constexpr size_t kPassSize = 8;
 inline constexpr int kExecdControlFd = 4;  // the control socket
 inline constexpr int kExecdListenFd = 5;   // a listening AF_UNIX stream socket: the exec API
 inline constexpr int kExecdCgroupFd = 6;   // directory of its cgroup v2 subtree, where it may mkdir

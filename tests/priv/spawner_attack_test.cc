@@ -47,16 +47,15 @@ PRIV_TEST(SpawnerAttack, OtherAbisAreKilled) {
 }
 
 PRIV_TEST(SpawnerAttack, NoNamespaceCanBeMadeOrEntered) {
-  // clone3 passes the filter by design (its flags are out of reach): the sealed user namespace
-  // answers.
+  // clone3 is for execd alone, whatever its flags: they are out of the filter's reach.
   ExpectAttacks(
       "unshare-user: EPERM\n"
       "unshare-net: EPERM\n"
       "unshare-mount: EPERM\n"
       "clone-user: EPERM\n"
       "clone-net: EPERM\n"
-      "clone3-user: ENOSPC\n"
-      "clone3-user-net: ENOSPC\n"
+      "clone3-user: ENOSYS\n"
+      "clone3-user-net: ENOSYS\n"
       "setns: EPERM\n"
       "user-limits: EACCES\n");
 }
@@ -82,6 +81,35 @@ PRIV_TEST(SpawnerAttack, KernelGatewaysAreClosed) {
       "personality: EPERM\n"
       "hostname: EPERM\n"
       "unknown-call: ENOSYS\n");
+}
+
+PRIV_TEST(SpawnerAttack, NoBudgetOfTheHostIsTaken) {
+  ExpectAttacks(
+      "attach-filter: ENOPROTOOPT\n"
+      "attach-reuseport-filter: ENOPROTOOPT\n"
+      "attach-bpf: ENOPROTOOPT\n"
+      "attach-reuseport-bpf: ENOPROTOOPT\n"
+      "reuse-port: ALLOWED\n"
+      "flow-label: ENOPROTOOPT\n"
+      "v6-only: ALLOWED\n"
+      "seccomp: EINVAL\n"
+      "seccomp-prctl: EINVAL\n"
+      "aio: ENOSYS\n"
+      "huge-mmap: ENOMEM\n"
+      "huge-memfd: ENOMEM\n"
+      "huge-shm: ENOMEM\n");
+}
+
+// 1 is the limit that the kernel takes as "no pipe".
+PRIV_TEST(SpawnerAttack, CrashesAreNobodysBusiness) {
+  ExpectAttacks(
+      "core-to-none: EPERM\n"
+      "core-to-none-prlimit: EPERM\n"
+      "core-to-none-and-read: EPERM\n");
+  SpawnerFixture spawner;
+  EXPECT_EQ(spawner.Run("/bin/busybox grep 'core file' /proc/self/limits | "
+                        "/bin/busybox tr -s ' '"),
+            "Max core file size 1 1 bytes \n");
 }
 
 PRIV_TEST(SpawnerAttack, DevicesAndHandles) {

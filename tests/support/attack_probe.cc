@@ -5,16 +5,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/filter.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -116,6 +121,28 @@ long ConnectAbstract(std::string_view name) {
   return ::connect(fd, reinterpret_cast<const sockaddr*>(&address), size);
 }
 
+sock_filter g_return[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+const sock_fprog kOneInstruction{1, g_return};
+constexpr int kNoProgram = -1;
+constexpr int kOne = 1;
+constexpr rlimit kNone{0, 0};
+
+template <typename Value>
+long SocketOption(int level, int option, const Value* value) {
+  const int fd = ::socket(AF_INET6, SOCK_DGRAM, 0);
+  return fd < 0 ? fd : ::setsockopt(fd, level, option, value, sizeof *value);
+}
+
+// Whatever the call says, what counts is what the limit is afterwards.
+template <typename... Arguments>
+long SetCoreLimit(long call, Arguments... arguments) {
+  if (::syscall(call, arguments...) != 0) return -1;
+  rlimit now{};
+  if (::getrlimit(RLIMIT_CORE, &now) != 0) return -1;
+  errno = EPERM;
+  return now.rlim_cur == 1 ? -1 : 0;
+}
+
 struct Attack {
   const char* name;
   long (*run)();
@@ -205,6 +232,44 @@ constexpr Attack kAttacks[] = {
        // struct file_attr of Linux 6.17.
        uint64_t attributes[3] = {};
        return ::syscall(469, AT_FDCWD, "/suid", attributes, sizeof attributes, 0);
+     }},
+    // K: budgets that all sandboxes share
+    {"attach-filter", [] { return SocketOption(SOL_SOCKET, SO_ATTACH_FILTER, &kOneInstruction); }},
+    {"attach-reuseport-filter",
+     [] { return SocketOption(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &kOneInstruction); }},
+    {"attach-bpf", [] { return SocketOption(SOL_SOCKET, SO_ATTACH_BPF, &kNoProgram); }},
+    {"attach-reuseport-bpf",
+     [] { return SocketOption(SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &kNoProgram); }},
+    {"reuse-port",
+     [] { return SocketOption(SOL_SOCKET, SO_REUSEPORT, &kOne); }},  // must be allowed
+    // IPV6_FLOWLABEL_MGR; IPV6_V6ONLY must be allowed
+    {"flow-label", [] { return SocketOption(IPPROTO_IPV6, 32, &kOneInstruction); }},
+    {"v6-only", [] { return SocketOption(IPPROTO_IPV6, IPV6_V6ONLY, &kOne); }},
+    {"seccomp",
+     [] { return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &kOneInstruction); }},
+    {"seccomp-prctl",
+     [] { return long{::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &kOneInstruction)}; }},
+    {"aio",
+     [] {
+       unsigned long context = 0;
+       return ::syscall(SYS_io_setup, 1, &context);
+     }},
+    {"huge-mmap",
+     [] {
+       return ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1,
+                     0) == MAP_FAILED
+                  ? -1L
+                  : 0L;
+     }},
+    {"huge-memfd", [] { return long{::memfd_create("x", MFD_HUGETLB)}; }},
+    {"huge-shm", [] { return long{::shmget(IPC_PRIVATE, 2 << 20, SHM_HUGETLB | 0600)}; }},
+    // A piped core_pattern is run for every limit but 1.
+    {"core-to-none", [] { return SetCoreLimit(SYS_setrlimit, RLIMIT_CORE, &kNone, 0); }},
+    {"core-to-none-prlimit", [] { return SetCoreLimit(SYS_prlimit64, 0, RLIMIT_CORE, &kNone); }},
+    {"core-to-none-and-read",
+     [] {
+       rlimit before{};
+       return ::syscall(SYS_prlimit64, 0, RLIMIT_CORE, &kNone, &before);
      }},
     // A7
     {"tiocsti",

@@ -23,6 +23,9 @@ struct KernelVersion {
 };
 KernelVersion ParseKernelVersion(const std::string& release);
 
+// budgets.cc
+std::vector<Finding> CheckBudgets();
+
 // overlay.cc
 Finding CheckOverlay(const HostOptions& options);
 

@@ -18,6 +18,7 @@ std::vector<Finding> Examine(const HostOptions& options, const cli::Settings& se
                                    CheckSeccomp(), CheckMemfdExec(),     CheckOverlay(options)};
   for (Finding& finding : CheckCgroups()) findings.push_back(std::move(finding));
   for (Finding& finding : CheckNetwork()) findings.push_back(std::move(finding));
+  for (Finding& finding : CheckBudgets()) findings.push_back(std::move(finding));
   findings.push_back(CheckDataDir(options));
   findings.push_back(CheckDiskLimits(options));
   findings.push_back(CheckUser(options));

@@ -8,21 +8,21 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
 #include "tools/doctor/checks.h"
+#include "tools/doctor/sysctl.h"
 
 namespace atl::doctor {
 namespace {
 
 constexpr KernelVersion kFloor{6, 1};
 
-// Of a file in /proc/sys; empty if it does not exist.
+}  // namespace
+
 std::string ReadSysctl(const std::string& name) {
   auto text = sys::ReadFileAt(AT_FDCWD, "/proc/sys/" + name, 4096);
   if (!text) return {};
   while (!text->empty() && text->back() == '\n') text->pop_back();
   return *text;
 }
-
-}  // namespace
 
 KernelVersion ParseKernelVersion(const std::string& release) {
   KernelVersion version;

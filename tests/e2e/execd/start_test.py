@@ -175,12 +175,6 @@ class Protection(unittest.TestCase):
             s.run('sleep 100 & ls /proc/self/fd')
             self.assertEqual(s.out('ls /proc/$$/fd; true', uid=0).split(), ['0', '1', '2'])
 
-    def test_clone3_is_not_implemented_for_commands(self):
-        script = ("import ctypes; c = ctypes.CDLL(None, use_errno=True);"
-                  "print(c.syscall(435, 0, 0), ctypes.get_errno())")
-        with Sandbox() as s:
-            self.assertEqual(s.out(f'/usr/bin/python3 -c "{script}"'), '-1 38')
-
     def test_identity_and_capabilities(self):
         def status(s, **members):
             text = s.out('cat /proc/self/status', **members)

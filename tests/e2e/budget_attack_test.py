@@ -1,0 +1,95 @@
+"""Attacks on what the kernel counts for all sandboxes together: a neighbour and the host have theirs.
+
+The table is in runtime/spawner/README.md.
+"""
+import ctypes
+import os
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, shell_image
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+# Each user namespace is charged to a user of its own; terminals have a number of their own.
+COUNTED = ('inotify', 'queues', 'signals', 'terminals')
+
+
+class Budgets(unittest.TestCase):
+    """An attacker `a` and its neighbour `b`."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = shell_image(cls.daemon, programs=['tests/support/budget-probe'])
+        cls.a, cls.b = Box(cls.daemon, cls.image), Box(cls.daemon, cls.image)
+
+    def take(self, box, *names, **members):
+        """Name → (how many there were, what ended it)."""
+        lines = box.out('/bin/budget-probe ' + ' '.join(names), **members).splitlines()
+        pairs = dict(line.split(': ') for line in lines)
+        return {name: (int(value.split()[0]), value.split()[1]) for name, value in pairs.items()}
+
+    def unharmed(self):
+        self.assertEqual(self.b.out('echo alive'), 'alive')
+        box = self.daemon.create(self.image)
+        self.assertEqual(self.daemon.run(box, 'echo new').stdout, 'new')
+        self.daemon.delete(box)
+        self.assertEqual(self.daemon.request('GET', '/health')['status'], 'healthy')
+
+    def test_what_all_share_nobody_takes(self):
+        for uid in (0, 1000):
+            self.assertEqual(
+                self.take(self.a, 'socket-filters', 'seccomp-filters', 'prctl-filters',
+                          'flow-labels', 'aio-contexts', 'huge-pages', uid=uid),
+                {'socket-filters': (0, 'ENOPROTOOPT'), 'seccomp-filters': (0, 'EINVAL'),
+                 'prctl-filters': (0, 'EINVAL'), 'flow-labels': (0, 'ENOPROTOOPT'),
+                 'aio-contexts': (0, 'ENOSYS'), 'huge-pages': (0, 'ENOMEM')})
+        self.unharmed()
+
+    def test_the_entrypoint_takes_no_more(self):
+        box = Box(self.daemon, self.image,
+                  entrypoint=['/bin/budget-probe', 'socket-filters', 'seccomp-filters', 'hold'])
+        log = lambda: box.call('GET', '/.atoll/entrypoint/logs').body.decode()
+        until(lambda: 'held' in log(), 10 * SLOWNESS, 'it has tried')
+        self.assertIn('socket-filters: 0 ENOPROTOOPT\nseccomp-filters: 0 EINVAL\n',
+                      log().replace('\r', ''))
+        self.daemon.delete(box.id)
+
+    def test_what_is_counted_by_user_is_counted_by_sandbox(self):
+        alone = {name: self.take(self.b, name)[name] for name in (*COUNTED, 'timers')}
+        self.assertEqual(alone['terminals'], (64, 'ENOSPC'))
+        self.assertEqual(alone['signals'], (16384, 'EAGAIN'))
+        self.assertEqual(alone['timers'], (16384, 'EAGAIN'))
+        attack = self.a.background(f'/bin/budget-probe {" ".join(COUNTED)} hold')
+        log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
+        until(lambda: 'held' in log(), 20 * SLOWNESS, 'all is taken')
+        # All users of the attacker's together.
+        self.assertEqual(self.take(self.a, *COUNTED[:3], uid=1000),
+                         {name: (0, alone[name][1]) for name in COUNTED[:3]})
+        for name in COUNTED:
+            self.assertEqual(self.take(self.b, name)[name], alone[name])
+        # Of the host's root, in whose name all is made.
+        instance = LIBC.inotify_init1(os.O_CLOEXEC)
+        self.assertGreaterEqual(instance, 0, os.strerror(ctypes.get_errno()))
+        os.close(instance)
+        self.unharmed()
+        self.a.call('DELETE', f'/command?id={attack}')
+
+    def test_a_terminal_that_cannot_be_had_is_refused(self):
+        attack = self.a.background('/bin/budget-probe terminals hold')
+        log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
+        until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+        answer = self.a.call('POST', '/pty')
+        self.assertEqual((answer.status, answer.json['code']), (500, 'RUNTIME_ERROR'))
+        self.assertIn('pseudo-terminal', answer.json['message'])
+        answer = self.b.call('POST', '/pty')
+        self.assertEqual(answer.status, 201)
+        self.b.call('DELETE', f'/pty/{answer.json["session_id"]}')
+        self.a.call('DELETE', f'/command?id={attack}')
+        until(lambda: self.a.call('POST', '/pty').status == 201, 10 * SLOWNESS, 'they come back')
+
+
+if __name__ == '__main__':
+    unittest.main()

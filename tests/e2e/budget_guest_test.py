@@ -1,0 +1,110 @@
+"""Budgets of the host that are really used up, a handler of crashes that would run as its root, and
+what takes a real cgroup v2: in the guest only."""
+import ctypes
+import os
+import pathlib
+import resource
+import signal
+import struct
+import subprocess
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, shell_image
+
+JIT_LIMIT = pathlib.Path('/proc/sys/net/core/bpf_jit_limit')
+CORE_PATTERN = pathlib.Path('/proc/sys/kernel/core_pattern')
+LIBC = ctypes.CDLL(None, use_errno=True)
+SO_ATTACH_FILTER = 26
+
+
+class Sysctl:
+    """`value` until the end of the block."""
+
+    def __init__(self, path, value):
+        self.path, self.value = path, value
+
+    def __enter__(self):
+        self.before = self.path.read_text(encoding='ascii')
+        self.path.write_text(self.value, encoding='ascii')
+
+    def __exit__(self, *_):
+        self.path.write_text(self.before, encoding='ascii')
+
+
+def attach_filter_as_nobody():
+    """0 or the errno of a socket filter, of a process without rights."""
+    child = os.fork()
+    if child == 0:
+        import socket  # pylint: disable=import-outside-toplevel
+        os.setuid(65534)
+        code = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, 0xffff))
+        program = struct.pack('HL', 1, ctypes.addressof(code))
+        try:
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).setsockopt(
+                socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+        except OSError as error:
+            os._exit(error.errno % 256)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Guest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = shell_image(cls.daemon)
+        cls.s = Box(cls.daemon, cls.image)
+
+    def test_an_exhausted_budget_for_filters_stops_nobody(self):
+        self.assertEqual(attach_filter_as_nobody(), 0)
+        with Sysctl(JIT_LIMIT, '1'):
+            self.assertNotEqual(attach_filter_as_nobody(), 0)  # it is exhausted
+            self.assertEqual(self.s.out('echo alive'), 'alive')
+            # More than there are prepared slots.
+            for _ in range(6):
+                box = Box(self.daemon, self.image)
+                self.assertEqual(box.out('grep Seccomp: /proc/self/status').split(),
+                                 ['Seccomp:', '2'])
+                self.daemon.delete(box.id)
+
+    def test_no_handler_of_the_host_sees_a_crash(self):
+        seen, handler = self.daemon.top / 'seen', self.daemon.top / 'handler'
+        handler.write_text(f'#!/bin/sh\necho "$1" >>{seen}\n', encoding='ascii')
+        handler.chmod(0o755)
+        crashes = lambda: seen.read_text(encoding='ascii').split() if seen.exists() else []
+        with Sysctl(CORE_PATTERN, f'|{handler} %e'):
+            for command in ('kill -SEGV $$', 'ulimit -c 0; kill -SEGV $$',
+                            'ulimit -Sc 0; kill -SEGV $$', '/bin/attack core-to-none; kill -SEGV $$'):
+                for uid in (0, 1000):
+                    self.assertEqual(self.s.run(command, uid=uid)[2]['error']['traceback'],
+                                     ['signal: segmentation fault'])
+            # It does run: for a crash of the host's, whose limit is 0.
+            with subprocess.Popen(['sleep', '99'], preexec_fn=lambda: resource.setrlimit(
+                    resource.RLIMIT_CORE, (0, 0))) as crashing:
+                crashing.send_signal(signal.SIGSEGV)
+            until(lambda: 'sleep' in crashes(), 10 * SLOWNESS, 'the handler runs')
+        self.assertEqual(set(crashes()), {'sleep'})
+
+    def test_the_end_of_a_killed_command_is_the_end_of_all_of_it(self):
+        """What is told of an end starts the next command: it needs the memory of this one."""
+        box = Box(self.daemon, self.image, resourceLimits={'memory': '64Mi'},
+                  entrypoint=['sh', '-c', 'x=$(head -c 3000000 /dev/zero | tr "\\0" x); '
+                              'mkfifo /tmp/hold; read y </tmp/hold'])
+        before = box.processes()
+        for _ in range(3):
+            last = box.run('dd if=/dev/zero of=/dev/shm/full bs=1M count=45 2>/dev/null; '
+                           'for i in $(seq 450); do sleep 99 & done; wait')[2]
+            left = box.processes()
+            self.assertIn('out of memory', last['error']['traceback'][0])
+            self.assertEqual(left, before)
+            self.assertEqual(box.out('echo alive'), 'alive')
+            self.assertEqual(box.state()['state'], 'Running')
+            self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
+        self.daemon.delete(box.id)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,173 @@
+// Takes what the kernel counts for a user or for the whole host, from inside a sandbox: each
+// argument is one such budget, each line of output "NAME: COUNT ERRNO": how many were to be had,
+// and what ended it ("MORE": the probe's own bound, which spares a host without defence). With
+// "hold" as the last argument it keeps them until it is killed. Static, so that it runs in any
+// image.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <mqueue.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace {
+
+// Longest program that a socket or seccomp takes.
+std::array<sock_filter, BPF_MAXINSNS> g_instructions;
+sock_fprog LongFilter() {
+  for (sock_filter& instruction : g_instructions) {
+    instruction = BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1);
+  }
+  g_instructions.back() = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  return {static_cast<unsigned short>(g_instructions.size()), g_instructions.data()};
+}
+
+long AttachFilter(int) {
+  const sock_fprog filter = LongFilter();
+  const int fd = ::socket(AF_UNIX, SOCK_DGRAM, 0);
+  return fd < 0 ? fd : ::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+}
+
+long LoadSeccomp(int) {
+  const sock_fprog filter = LongFilter();
+  return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter);
+}
+
+long LoadSeccompByPrctl(int) {
+  const sock_fprog filter = LongFilter();
+  return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+long LabelFlow(int i) {
+  // struct in6_flowlabel_req of linux/in6.h, which does not go together with netinet/in.h.
+  struct {
+    uint8_t destination[16];
+    uint32_t label;
+    uint8_t action, share;
+    uint16_t flags, expires, linger;
+    uint32_t pad;
+  } request{};
+  request.destination[15] = 1;
+  request.label = htonl(static_cast<uint32_t>(i) + 1);
+  request.flags = 1;  // IPV6_FL_F_CREATE
+  request.share = 1;  // IPV6_FL_S_EXCL
+  const int fd = ::socket(AF_INET6, SOCK_DGRAM, 0);
+  constexpr int kFlowLabelManager = 32;
+  return fd < 0 ? fd : ::setsockopt(fd, IPPROTO_IPV6, kFlowLabelManager, &request, sizeof request);
+}
+
+long WatchFiles(int) {
+  return ::inotify_init1(0);
+}
+
+long MakeQueue(int i) {
+  mq_attr attributes{};
+  attributes.mq_maxmsg = 10;
+  attributes.mq_msgsize = 8192;
+  const std::string name = "/q" + std::to_string(::getuid()) + "." + std::to_string(i);
+  return ::mq_open(name.c_str(), O_CREAT | O_RDWR, 0600, &attributes);
+}
+
+long QueueSignal(int) {
+  return ::sigqueue(::getpid(), SIGRTMIN, sigval{});
+}
+
+long MakeTimer(int) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_NONE;
+  timer_t timer;
+  return ::timer_create(CLOCK_MONOTONIC, &event, &timer);
+}
+
+long OpenTerminal(int) {
+  return ::open("/dev/ptmx", O_RDWR | O_NOCTTY);
+}
+
+long SetUpAio(int) {
+  aio_context_t context = 0;
+  return ::syscall(SYS_io_setup, 16, &context);
+}
+
+long MapHugePages(int) {
+  // Without memory behind it: what was asked for is seen by its errno.
+  void* const map =
+      ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  return map == MAP_FAILED ? -1 : 0;
+}
+
+struct Budget {
+  const char* name;
+  int most;
+  long (*take)(int i);
+};
+constexpr Budget kBudgets[] = {
+    {"socket-filters", 16, AttachFilter},
+    {"seccomp-filters", 4, LoadSeccomp},
+    {"prctl-filters", 4, LoadSeccompByPrctl},
+    {"flow-labels", 16, LabelFlow},
+    {"aio-contexts", 4, SetUpAio},
+    {"huge-pages", 1, MapHugePages},
+    {"terminals", 200, OpenTerminal},
+    {"inotify", 1000, WatchFiles},
+    {"queues", 1000, MakeQueue},
+    {"signals", 40000, QueueSignal},
+    {"timers", 40000, MakeTimer},
+};
+
+void Take(const Budget& budget) {
+  int taken = 0;
+  const char* end = "MORE";
+  for (; taken < budget.most; ++taken) {
+    if (budget.take(taken) < 0) {
+      end = strerrorname_np(errno);
+      break;
+    }
+  }
+  std::printf("%s: %d %s\n", budget.name, taken, end);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  sigset_t all;
+  sigfillset(&all);
+  sigdelset(&all, SIGTERM);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);  // what is queued stays queued
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name(argv[i]);
+    if (name == "hold") {
+      std::puts("held");
+      std::fflush(stdout);
+      for (;;) ::pause();
+    }
+    bool known = false;
+    for (const Budget& budget : kBudgets) {
+      if (name != budget.name) continue;
+      known = true;
+      Take(budget);
+    }
+    if (!known) std::printf("%s: no such budget\n", argv[i]);
+  }
+}

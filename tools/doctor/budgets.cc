@@ -1,0 +1,47 @@
+// What all sandboxes of a host share with it: runtime/spawner/README.md has the whole table.
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+#include "tools/doctor/checks.h"
+#include "tools/doctor/sysctl.h"
+
+namespace atl::doctor {
+namespace {
+
+Finding CheckCrashHandler() {
+  const std::string pattern = ReadSysctl("kernel/core_pattern");
+  if (pattern.empty() || (pattern[0] != '|' && pattern[0] != '@')) {
+    return Ok("crash handler", "none: crashes are written to files, sandboxes' to nowhere");
+  }
+  return Warning("crash handler",
+                 "kernel.core_pattern = " + pattern +
+                     ": a program of the host's root handles each crash on this host. Sandboxes "
+                     "are kept from a piped one by their limit (RLIMIT_CORE = 1), from all by none",
+                 "if nobody needs it: sysctl -w kernel.core_pattern=core, and keep it in "
+                 "/etc/sysctl.d");
+}
+
+Finding CheckOpenFiles() {
+  // A sandbox of the default 512 MiB can hold some two million open files: each is charged to it
+  // with 232 bytes (Linux 6.1) at least.
+  constexpr uint64_t kEnough = 64'000'000;
+  const std::string text = ReadSysctl("fs/file-max");
+  uint64_t most = 0;
+  std::from_chars(text.data(), text.data() + text.size(), most);
+  if (most >= kEnough) return Ok("open files", "fs.file-max = " + text);
+  return Warning("open files",
+                 "fs.file-max = " + text +
+                     " for the whole host: a few sandboxes that open files without end have them "
+                     "all, and everybody but root then fails with ENFILE",
+                 "run: sysctl -w fs.file-max=9223372036854775807 (memory limits bound it "
+                 "better), and keep it in /etc/sysctl.d");
+}
+
+}  // namespace
+
+std::vector<Finding> CheckBudgets() {
+  return {CheckCrashHandler(), CheckOpenFiles()};
+}
+
+}  // namespace atl::doctor
