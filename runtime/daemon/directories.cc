@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 #include "runtime/sandbox/access_token.h"
 
@@ -83,7 +84,12 @@ Status MakeDirectories(const Config& config, const User& user) {
 
 Result<UniqueFd> LockState(const Config& config) {
   const std::string path = StateDir(config) + "/lock";
-  ATOLL_ASSIGN(UniqueFd fd, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  ATOLL_ASSIGN(UniqueFd fd, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return FailSys("fstat " + path);
+  if (!S_ISREG(info.st_mode)) {
+    return Fail(Code::kFailedPrecondition, path + " is not a regular file: remove it");
+  }
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) return FailSys("flock " + path);
   return Fail(Code::kFailedPrecondition,
@@ -96,7 +102,9 @@ namespace {
 Result<std::string> FindSecret(const Config& config, const User& user, const char* name) {
   ATOLL_ASSIGN(const UniqueFd state,
                sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  auto key = sys::ReadFileAt(state.get(), name, 4096);
+  // The directory is the user's: whoever has got hold of the daemon may have put anything there.
+  const uid_t owners[] = {0, user.uid};
+  auto key = ReadPlainFileAt(state.get(), name, 4096, owners);
   if (key) {
     while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
     if (!key->empty()) return key;
@@ -104,10 +112,8 @@ Result<std::string> FindSecret(const Config& config, const User& user, const cha
     return key;
   }
   std::string made = sandbox::NewAccessToken();
-  ATOLL_TRY(sys::ReplaceFileAt(state.get(), name, made + "\n", 0600));
-  if (::fchownat(state.get(), name, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    return FailSys(std::string("fchownat ") + name);
-  }
+  // As the user from birth: a chown by name could be made to hit something else.
+  ATOLL_TRY(AsUser(user, [&] { return sys::ReplaceFileAt(state.get(), name, made + "\n", 0600); }));
   return made;
 }
 
