@@ -20,6 +20,7 @@
 #include "runtime/spawner/device_template.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
+#include "runtime/spawner/own_paths.h"
 #include "runtime/spawner/server.h"
 #include "runtime/spawner/store_image.h"
 
@@ -120,6 +121,7 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
 
 Status Serve(const Config& config, char** argv) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  ATOLL_TRY(CheckHostPaths(config));
   ATOLL_ASSIGN(const cgroup::Host cgroups, cgroup::DetectHost());
   ATOLL_ASSIGN(const std::string base, cgroup::FindBase(cgroups, config.cgroup));
   ATOLL_ASSIGN(const Instance instance, ClaimInstance(config.run_dir, base));
