@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kPatienceUs = 10'000'000;
+const wire::Limits kLimits{512ULL << 20, 0, 512, 1000, 0, 0, 0, 0};
 
 Result<UniqueFd> Listener() {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -102,12 +103,48 @@ Status OwnSpawner::Await(const bool& done) {
   return Fail(Code::kDeadlineExceeded, "the spawner does not answer");
 }
 
+// A slot waits for what its last sandbox has left.
+Status OwnSpawner::AwaitTrash(const std::string& name) const {
+  const std::string path = top_ + "/data/store/trash/" + name;
+  std::error_code error;
+  for (int64_t waited_us = 0; waited_us < kPatienceUs * 6; waited_us += 100) {
+    if (name.empty() ? fs::is_empty(path, error) : !fs::exists(path, error)) return {};
+    ::usleep(100);
+  }
+  return Fail(Code::kDeadlineExceeded, path + " is still there");
+}
+
+Result<std::string> OwnSpawner::MakeVolume(const std::string& name) {
+  Status result;
+  bool done = false;
+  client_->MakeVolume(name, 0, [&](Status status) {
+    result = std::move(status);
+    done = true;
+  });
+  ATOLL_TRY(Await(done));
+  ATOLL_TRY(std::move(result));
+  return top_ + "/data/store/volumes/" + name;
+}
+
+Status OwnSpawner::RemoveVolume(const std::string& name) {
+  Status result;
+  bool done = false;
+  client_->RemoveVolume(name, [&](Status status) {
+    result = std::move(status);
+    done = true;
+  });
+  ATOLL_TRY(Await(done));
+  ATOLL_TRY(std::move(result));
+  return AwaitTrash("");
+}
+
 Status OwnSpawner::Prepare(uint32_t slot) {
+  ATOLL_TRY(AwaitTrash("s" + std::to_string(slot)));
   ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
   ATOLL_ASSIGN(const UniqueFd listener, Listener());
   Status result;
   bool done = false;
-  client_->PrepareSlot(slot, {}, control.b.get(), listener.get(),
+  client_->PrepareSlot(slot, kLimits, control.b.get(), listener.get(),
                        [&](Result<launch::PreparedSlot> prepared) {
                          if (!prepared) result = Fail(std::move(prepared).error());
                          done = true;
@@ -125,11 +162,13 @@ Status OwnSpawner::Drop(uint32_t slot) {
     done = true;
   });
   ATOLL_TRY(Await(done));
-  return result;
+  ATOLL_TRY(std::move(result));
+  return AwaitTrash("s" + std::to_string(slot));
 }
 
 Result<OwnSpawner::Sandbox> OwnSpawner::Build(uint32_t slot, uint32_t layers) {
   wire::Plan plan;
+  plan.limits = kLimits;
   plan.id = NewSandboxId();
   plan.slot = slot;
   for (uint32_t layer = layers; layer > 0; --layer) plan.layers.push_back(layer);

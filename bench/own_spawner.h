@@ -27,6 +27,9 @@ class OwnSpawner {
 
   Status Prepare(uint32_t slot);
   Status Drop(uint32_t slot);
+  // The directory of a new volume, and its end: returns when nothing of it is on disk.
+  Result<std::string> MakeVolume(const std::string& name);
+  Status RemoveVolume(const std::string& name);
   struct Sandbox {
     std::string id;
     UniqueFd control;
@@ -40,6 +43,8 @@ class OwnSpawner {
   OwnSpawner() = default;
   Status Begin(const std::string& programs, uint32_t layers);
   Status MakeLayer(uint32_t number) const;
+  // Until that name, or everything ("") in the trash is deleted.
+  Status AwaitTrash(const std::string& name) const;
   // Serves the connection until `done`.
   Status Await(const bool& done);
 

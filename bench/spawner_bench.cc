@@ -2,6 +2,7 @@
 // of a build's steps, in microseconds, is a counter of Build. As root:  spawner_bench  (beside
 // build/atoll-spawner, or $ATOLL_PROGRAMS names the directory).
 #include <benchmark/benchmark.h>
+#include <fcntl.h>
 
 #include <array>
 #include <cstdlib>
@@ -10,6 +11,8 @@
 #include "bench/must.h"
 #include "bench/own_spawner.h"
 #include "bench/samples.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/sys.h"
 
 namespace atl::bench {
 namespace {
@@ -79,6 +82,29 @@ void Destroy(benchmark::State& state) {
   }
 }
 BENCHMARK(Destroy)->Iterations(100)->Unit(benchmark::kMicrosecond)->UseRealTime();
+
+// Empty files made as fast as one process can, then removed by the janitor: what counts is the
+// ratio, which must not be below 1, or trash piles up.
+void RemoveFiles(benchmark::State& state) {
+  OwnSpawner& spawner = *TheSpawner();
+  const auto count = static_cast<int>(state.range(0));
+  Samples made, removed;
+  for (auto _ : state) {
+    const std::string directory = Must(spawner.MakeVolume("files"));
+    const int64_t began_us = SystemClock().BootMicros();
+    for (int i = 0; i < count; ++i) {
+      Must(sys::Open(directory + "/" + std::to_string(i), O_WRONLY | O_CREAT | O_EXCL, 0600));
+    }
+    const int64_t full_us = SystemClock().BootMicros();
+    Must(spawner.RemoveVolume("files"));
+    made.AddMicros(full_us - began_us);
+    removed.AddMicros(SystemClock().BootMicros() - full_us);
+  }
+  state.counters["made_per_s"] = count / (made.p50() / 1000);
+  state.counters["removed_per_s"] = count / (removed.p50() / 1000);
+  state.counters["ratio"] = made.p50() / removed.p50();
+}
+BENCHMARK(RemoveFiles)->Arg(20000)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 }  // namespace atl::bench

@@ -54,6 +54,7 @@ class Api {
 
   void CreateSandbox(const Call& call);
   void CreateWithVolumes(const Call& call, CreateRequest request);
+  static sandbox::Lifecycle::Created SandboxAnswer(const Call& call, const CreateRequest& request);
   void StartSandbox(const Call& call, CreateRequest request);
   void CreateVolume(const Call& call);
   void GetVolume(const Call& call);

@@ -75,16 +75,19 @@ void Api::CreateSandbox(const Call& call) {
   });
 }
 
+sandbox::Lifecycle::Created Api::SandboxAnswer(const Call& call, const CreateRequest& request) {
+  return [call, image = request.spec.image,
+          entrypoint = request.entrypoint](const Result<sandbox::Sandbox>& created) {
+    if (!created) return call.Respond(CreateError(created.error(), image));
+    http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
+    response.headers.Set("Location", "/v1/sandboxes/" + created->id);
+    call.Respond(std::move(response));
+  };
+}
+
 void Api::StartSandbox(const Call& call, CreateRequest request) {
-  const std::string image = request.spec.image;
-  lifecycle_.Create(
-      std::move(request.spec), [call, image, entrypoint = std::move(request.entrypoint)](
-                                   const Result<sandbox::Sandbox>& created) {
-        if (!created) return call.Respond(CreateError(created.error(), image));
-        http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
-        response.headers.Set("Location", "/v1/sandboxes/" + created->id);
-        call.Respond(std::move(response));
-      });
+  auto answer = SandboxAnswer(call, request);
+  lifecycle_.Create(std::move(request.spec), std::move(answer));
 }
 
 void Api::ListSandboxes(const Call& call) {

@@ -1,6 +1,8 @@
 #include "runtime/api/volume_request.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -16,6 +18,9 @@ constexpr size_t kMaxVolumeName = 63;
 constexpr size_t kMaxClaimName = 253;
 constexpr size_t kMinBucket = 3;
 constexpr size_t kMaxBucket = 63;
+// As of a sandbox's own disk.
+constexpr uint64_t kMinStorage = 1 << 20;
+constexpr uint64_t kMaxStorage = 64ULL << 40;
 
 void MismatchesPattern(const Field& field, const char* pattern) {
   field.Complain("string_pattern_mismatch",
@@ -69,21 +74,30 @@ void ReadHost(const Field& host, VolumeRequest* out) {
   }
 }
 
-// "10Gi", "1.5Ti", "1024".
-bool StorageSize(std::string_view text) {
-  const auto digits = [&] {
-    size_t n = 0;
-    while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
-    text.remove_prefix(n);
-    return n > 0;
-  };
-  if (!digits()) return false;
-  if (text.starts_with('.')) {
-    text.remove_prefix(1);
-    if (!digits()) return false;
+// Of "10Gi", "1.5Ti", "1024" the bytes; nothing if it has another form. What is beyond all disks
+// counts as that.
+std::optional<uint64_t> StorageSize(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const std::string_view written(text.data(), static_cast<size_t>(rest - text.data()));
+  if (error != std::errc() || written.front() == '-' || written.front() == '.' ||
+      written.back() == '.') {
+    return std::nullopt;
   }
-  return text.empty() || (text.size() == 2 && text[1] == 'i' &&
-                          std::string_view("KMGTPE").find(text[0]) != std::string_view::npos);
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  if (!unit.empty()) {
+    const size_t power = std::string_view("KMGTPE").find(unit[0]);
+    if (unit.size() != 2 || unit[1] != 'i' || power == std::string_view::npos) return std::nullopt;
+    number *= std::pow(1024.0, static_cast<double>(power + 1));
+  }
+  return static_cast<uint64_t>(std::min(number, static_cast<double>(kMaxStorage)));
+}
+
+void ReadStorage(const Field& field, std::string* out) {
+  if (field.String(out) && !StorageSize(*out)) {
+    MismatchesPattern(field, "^\\d+(\\.\\d+)?(Ki|Mi|Gi|Ti|Pi|Ei)?$");
+  }
 }
 
 void ReadClaim(const Field& claim, VolumeRequest* out) {
@@ -91,14 +105,11 @@ void ReadClaim(const Field& claim, VolumeRequest* out) {
   ReadLabel(claim.At("claimName"), kMaxClaimName, &out->source);
   claim.At("createIfNotExists").Bool(&out->create_if_missing);
   claim.At("deleteOnSandboxTermination").Bool(&out->delete_with_sandbox);
+  ReadStorage(claim.At("storage"), &out->storage);
   // For a cluster's storage: their form counts, their meaning is none of ours, as upstream's on one
   // host.
   std::string ignored;
   claim.At("storageClass").String(&ignored);
-  const Field storage = claim.At("storage");
-  if (storage.String(&ignored) && !StorageSize(ignored)) {
-    MismatchesPattern(storage, "^\\d+(\\.\\d+)?(Ki|Mi|Gi|Ti|Pi|Ei)?$");
-  }
   std::vector<std::string> modes;
   claim.At("accessModes").Strings(0, &modes);
 }
@@ -160,6 +171,16 @@ std::string Normal(const std::string& path) {
     begin = end + 1;
   }
   return normal;
+}
+
+// Empty: the default.
+std::optional<ApiError> CheckStorage(const std::string& name, const std::string& text,
+                                     uint64_t* bytes) {
+  if (text.empty()) return std::nullopt;
+  *bytes = StorageSize(text).value_or(0);
+  if (*bytes >= kMinStorage) return std::nullopt;
+  return ApiError{400, "SANDBOX::INVALID_PARAMETER",
+                  "volume '" + name + "': storage '" + text + "' is too little; use from 1Mi"};
 }
 
 bool HasNul(const std::string& text) {
@@ -258,6 +279,7 @@ std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
       if (auto wrong = CheckHostPath(request)) return wrong;
       mount.volume.kind = wire::Volume::Kind::kHost;
     }
+    if (auto wrong = CheckStorage(request.name, request.storage, &mount.disk_bytes)) return wrong;
     mount.volume.source = request.source;
     mount.volume.read_only = request.read_only;
     mount.create_if_missing = request.create_if_missing;
@@ -273,19 +295,24 @@ std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
   return std::nullopt;
 }
 
-Parsed<std::string> ParseVolumeName(const std::string& text) {
+Parsed<NewVolume> ParseNewVolume(const std::string& text) {
   auto parsed = ParseBody(text);
   if (!parsed) return Refuse(std::move(parsed).error());
   Problems problems;
   const Field body(*parsed, Location{"body"}, &problems);
-  std::string name;
+  NewVolume volume;
+  std::string storage;
   if (body.IsObject()) {
-    ReadLabel(body.At("name"), kMaxClaimName, &name);
+    ReadLabel(body.At("name"), kMaxClaimName, &volume.name);
+    ReadStorage(body.At("storage"), &storage);
   } else if (problems.empty()) {
     body.Complain("missing", "Field required");
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());
-  return name;
+  if (auto wrong = CheckStorage(volume.name, storage, &volume.disk_bytes)) {
+    return Refuse(wrong->status, wrong->code, wrong->message);
+  }
+  return volume;
 }
 
 }  // namespace atl::api

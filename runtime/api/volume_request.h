@@ -21,6 +21,7 @@ struct VolumeRequest {
   bool read_only = false;
   bool create_if_missing = true;
   bool delete_with_sandbox = false;
+  std::string storage;  // pvc: how much it may hold, if this request creates it; empty: the default
 };
 
 // What breaks the form is complained about (422).
@@ -31,7 +32,11 @@ std::vector<VolumeRequest> ReadVolumes(const Field& list);
 std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
                                      std::vector<sandbox::VolumeMount>* mounts);
 
-// {"name": NAME} of POST /volumes.
-Parsed<std::string> ParseVolumeName(const std::string& body);
+// The body of POST /volumes: {"name": NAME, "storage": SIZE}, the second if it is wanted.
+struct NewVolume {
+  std::string name;
+  uint64_t disk_bytes = 0;  // 0: the default
+};
+Parsed<NewVolume> ParseNewVolume(const std::string& body);
 
 }  // namespace atl::api

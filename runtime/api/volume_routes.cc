@@ -1,6 +1,6 @@
 // An extension of ours: the named volumes that pvc.claimName means.
 //
-//   POST   /v1/volumes          {"name": NAME} → 201 the volume
+//   POST   /v1/volumes          {"name": NAME, "storage": SIZE?} → 201 the volume
 //   GET    /v1/volumes          {"items": […]}
 //   GET    /v1/volumes/{name}   the volume, with what it takes on disk, counted now
 //   DELETE /v1/volumes/{name}   204; 409 while a sandbox uses it
@@ -75,12 +75,14 @@ void Api::AddVolumeRoutes() {
 void Api::CreateVolume(const Call& call) {
   call.exchange().ReadBody(kMaxBody, [this, call](Result<std::string> body) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
-    const auto name = ParseVolumeName(*body);
-    if (!name) return call.Respond(name.error());
-    lifecycle_.volumes()->Create(*name, [call](const Result<sandbox::Volumes::View>& volume) {
-      if (!volume) return call.Respond(MapError(volume.error(), Doing::kVolume));
-      call.Respond(JsonResponse(201, VolumeJson(*volume)));
-    });
+    const auto wanted = ParseNewVolume(*body);
+    if (!wanted) return call.Respond(wanted.error());
+    lifecycle_.volumes()->Create(wanted->name, wanted->disk_bytes,
+                                 [call](const Result<sandbox::Volumes::View>& volume) {
+                                   if (!volume)
+                                     return call.Respond(MapError(volume.error(), Doing::kVolume));
+                                   call.Respond(JsonResponse(201, VolumeJson(*volume)));
+                                 });
   });
 }
 
@@ -104,6 +106,9 @@ void Api::CreateWithVolumes(const Call& call, CreateRequest request) {
   if (volumes == nullptr) {
     return call.Respond({501, "VOLUME::UNSUPPORTED_BACKEND", "volumes are not offered here"});
   }
+  // All that can be told before anything is made: a create that is refused leaves no volume.
+  sandbox::Lifecycle::Created answer = SandboxAnswer(call, request);
+  if (lifecycle_.AnswerEarly(request.spec, answer)) return;
   request.spec.id = NewSandboxId();
   const std::string id = request.spec.id;
   std::vector<sandbox::VolumeMount> mounts = request.spec.volumes;

@@ -117,8 +117,9 @@ Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes,
   const std::string temporary = name + ".new";
   Cleanup remove([&] { ::unlinkat(dirfd, temporary.c_str(), 0); });
   {
-    ATOLL_ASSIGN(const UniqueFd fd,
-                 OpenAt(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode));
+    // A new one for certain, not what somebody has put there.
+    ::unlinkat(dirfd, temporary.c_str(), 0);
+    ATOLL_ASSIGN(const UniqueFd fd, OpenAt(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
     if (::fchmod(fd.get(), mode) != 0) return FailSys("fchmod " + temporary);
     ATOLL_TRY(WriteAll(fd.get(), bytes));
     if (::fsync(fd.get()) != 0) return FailSys("fsync " + temporary);
@@ -159,58 +160,6 @@ Result<std::vector<std::string>> ListDir(int dirfd) {
     return true;
   }));
   return names;
-}
-
-namespace {
-
-// Unlinks what is in `dir`; what is a directory with something in it moves to `target`, beside the
-// tree that is being removed, and its new name is appended to `later`.
-Status EmptyDirectory(int dir, int target, const std::string& prefix, uint64_t* counter,
-                      std::vector<std::string>* later) {
-  ATOLL_ASSIGN(UniqueFd fd, OpenAt(dir, ".", O_RDONLY | O_DIRECTORY));
-  std::unique_ptr<DIR, DirCloser> stream(::fdopendir(fd.get()));
-  if (!stream) return FailSys("fdopendir");
-  [[maybe_unused]] const int owned_by_stream = fd.release();
-  // Names go as they are read, so a directory of ten million needs no list of them. readdir(3)
-  // leaves open whether entries that were not there at the start are seen; here none are added.
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(stream.get());  // NOLINT(concurrency-mt-unsafe): own DIR
-    if (!entry) return errno == 0 ? Status() : FailSys("readdir");
-    const std::string_view name(entry->d_name);
-    if (name == "." || name == "..") continue;
-    if (::unlinkat(dir, entry->d_name, 0) == 0 || errno == ENOENT) continue;
-    if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + std::string(name));
-    if (::unlinkat(dir, entry->d_name, AT_REMOVEDIR) == 0) continue;
-    if (errno != ENOTEMPTY && errno != EEXIST) return FailSys("rmdir " + std::string(name));
-    later->push_back(prefix + "." + std::to_string((*counter)++));
-    if (::renameat(dir, entry->d_name, target, later->back().c_str()) != 0 && errno != ENOENT) {
-      return FailSys("rename " + std::string(name) + " to " + later->back());
-    }
-  }
-}
-
-}  // namespace
-
-Status RemoveTree(int dirfd, const std::string& name) {
-  if (::unlinkat(dirfd, name.c_str(), 0) == 0 || errno == ENOENT) return {};
-  if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + name);
-  // Flattened as it goes: each directory is looked at twice, whatever the depth and width of a
-  // hostile tree, and no path, descriptor or stack grows with it.
-  std::vector<std::string> left{name};
-  uint64_t counter = 0;
-  while (!left.empty()) {
-    const std::string next = std::move(left.back());
-    left.pop_back();
-    const auto dir = OpenAt(dirfd, next, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!dir && dir.error().error_number() == ENOENT) continue;
-    if (!dir) return Fail(dir.error());
-    ATOLL_TRY(EmptyDirectory(dir->get(), dirfd, name, &counter, &left));
-    if (::unlinkat(dirfd, next.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-      return FailSys("rmdir " + next);
-    }
-  }
-  return {};
 }
 
 Result<UniqueFd> SealedMemfd(const char* name, std::string_view bytes, bool executable) {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <utility>
 
 #include "netpolicy/guards.h"
 #include "runtime/base/sys.h"
@@ -323,7 +325,33 @@ Status CheckGateway(const Config& config) {
 
 }  // namespace
 
+// The spawner checks it again, as root.
+static Status CheckAllowedHostPaths(const Config& config) {
+  const auto resolve = [](const std::string& path) {
+    std::error_code failed;
+    const auto resolved = std::filesystem::weakly_canonical(path, failed);
+    return failed ? path : resolved.string();
+  };
+  const auto within = [](const std::string& path, const std::string& directory) {
+    return path == directory || path.starts_with(directory + "/");
+  };
+  for (const std::string& allowed : config.allowed_host_paths) {
+    const std::string path = resolve(allowed);
+    for (const auto& [key, own] : {std::pair("storage.data_dir", config.data_dir),
+                                   std::pair("runtime.run_dir", config.run_dir)}) {
+      const std::string ours = resolve(own);
+      if (!within(path, ours) && !within(ours, path)) continue;
+      return Fail(Code::kInvalidArgument,
+                  "storage.allowed_host_paths '" + allowed +
+                      (within(path, ours) ? "' lies in " : "' holds ") + key + " '" + own +
+                      "', which no sandbox may see: allow directories beside it");
+    }
+  }
+  return {};
+}
+
 Status CheckConfig(const Config& config) {
+  ATOLL_TRY(CheckAllowedHostPaths(config));
   if (config.run_dir.size() + std::string_view("/sandboxes").size() >
       sandbox::kMaxSocketDirectory) {
     return Fail(Code::kInvalidArgument,

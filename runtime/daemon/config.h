@@ -44,6 +44,8 @@ struct Config {
   uint32_t limit_concurrency = 1024;
   // [storage]
   std::string data_dir = "/var/lib/atoll";
+  // What a named volume may hold that nobody has given a size; 0: as much as the store.
+  uint64_t volume_default_bytes = 10ULL << 30;
   // Directories of the host that sandboxes may mount, with everything below; empty: none.
   std::vector<std::string> allowed_host_paths;
   // [runtime]

@@ -49,7 +49,6 @@ constexpr Foreign kForeign[] = {
     {"server.loop", kEventLoop},
     {"server.thread_pool_size", kEventLoop},
     {"storage.ossfs_mount_root", "object storage is not mounted by the daemon"},
-    {"storage.volume_default_size", "it is a size for Kubernetes volumes"},
     {"store", "state is kept in SQLite, in storage.data_dir"},
 };
 

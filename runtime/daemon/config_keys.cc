@@ -340,6 +340,11 @@ Status SetDisk(const Values& v, Config* c) {
   return {};
 }
 
+Status SetVolumeSize(const Values& v, Config* c) {
+  ATOLL_ASSIGN(c->volume_default_bytes, Bytes(v[0], 0, cgroup::kMaxMemoryBytes));
+  return {};
+}
+
 Status SetPids(const Values& v, Config* c) {
   ATOLL_ASSIGN(const uint64_t pids, Number(v[0], cgroup::kMinPids, cgroup::kMaxPids));
   c->limits.pids = static_cast<uint32_t>(pids);
@@ -427,6 +432,10 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
       keys->end(),
       {TextKey("storage", "data_dir", &Config::data_dir, AbsolutePath,
                "images, upper layers, state"),
+       {"storage", "volume_default_size", Kind::kQuantity,
+        "what a named volume may hold that was made without a size, where the store has quotas; 0: "
+        "no limit",
+        SetVolumeSize, [](const Config& c) { return Values{BytesText(c.volume_default_bytes)}; }},
        ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, HostPath,
                "directories of the host that sandboxes may mount, with everything below them; "
                "none: no host directory can be mounted"),

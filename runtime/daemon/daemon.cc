@@ -83,7 +83,12 @@ Status Daemon::Open() {
                                               {"<run_dir>", config_.run_dir}});
   store_watch_->Start();
   ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
-  ATOLL_ASSIGN(volumes_, sandbox::Volumes::Open(*loop_, SystemClock(), *spawner_, *volume_store_));
+  const auto& available = opened_.hello.limits_available;
+  const bool has_quota = std::find(available.begin(), available.end(), "disk") != available.end();
+  ATOLL_ASSIGN(volumes_,
+               sandbox::Volumes::Open(
+                   *loop_, SystemClock(), *spawner_, *volume_store_,
+                   {.has_quota = has_quota, .default_disk_bytes = config_.volume_default_bytes}));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
   network_ = std::move(opened_.network);

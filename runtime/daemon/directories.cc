@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/disk_full.h"
+#include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 #include "runtime/sandbox/access_token.h"
 
@@ -87,9 +88,16 @@ Status CheckReachable(const std::string& path, const User& user) {
 
 // An empty descriptor: there is no such file, and O_CREAT was not asked for.
 Result<UniqueFd> Lock(const std::string& path, int flags, const std::string& used) {
-  auto fd = sys::Open(path, O_RDWR | O_NOFOLLOW | flags, 0600);
+  auto fd = sys::Open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
   if (!fd && flags == 0 && fd.error().code() == Code::kNotFound) return UniqueFd();
-  if (!fd || ::flock(fd->get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (!fd) return fd;
+  // The directory is the user's: whoever has got hold of the daemon may have put a FIFO there.
+  struct stat info {};
+  if (::fstat(fd->get(), &info) != 0) return FailSys("fstat " + path);
+  if (!S_ISREG(info.st_mode)) {
+    return Fail(Code::kFailedPrecondition, path + " is not a regular file: remove it");
+  }
+  if (::flock(fd->get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) return FailSys("flock " + path);
   return Fail(Code::kFailedPrecondition, "another atolld uses " + used);
 }
@@ -140,7 +148,9 @@ namespace {
 Result<std::string> FindSecret(const Config& config, const User& user, const char* name) {
   ATOLL_ASSIGN(const UniqueFd state,
                sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  auto key = sys::ReadFileAt(state.get(), name, 4096);
+  // The directory is the user's: whoever has got hold of the daemon may have put anything there.
+  const uid_t owners[] = {0, user.uid};
+  auto key = ReadPlainFileAt(state.get(), name, 4096, owners);
   if (key) {
     while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
     if (!key->empty()) return key;
@@ -148,10 +158,8 @@ Result<std::string> FindSecret(const Config& config, const User& user, const cha
     return key;
   }
   std::string made = sandbox::NewAccessToken();
-  ATOLL_TRY(sys::ReplaceFileAt(state.get(), name, made + "\n", 0600));
-  if (::fchownat(state.get(), name, user.uid, user.gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    return FailSys(std::string("fchownat ") + name);
-  }
+  // As the user from birth: a chown by name could be made to hit something else.
+  ATOLL_TRY(AsUser(user, [&] { return sys::ReplaceFileAt(state.get(), name, made + "\n", 0600); }));
   return made;
 }
 

@@ -104,6 +104,14 @@ Result<User> FindUser(const std::string& name) {
   return User{entry->pw_uid, entry->pw_gid};
 }
 
+Status AsUser(const User& user, const std::function<Status()>& work) {
+  if (::setegid(user.gid) != 0) return FailSys("setegid");
+  Status done = ::seteuid(user.uid) == 0 ? Status() : FailSys("seteuid");
+  if (done) done = work();
+  if (::seteuid(0) != 0 || ::setegid(0) != 0) return FailSys("seteuid 0");
+  return done;
+}
+
 Status DropPrivileges(const User& user) {
   // KEEPCAPS: setresuid would clear the permitted set, and the capability that stays with it.
   ATOLL_TRY(Prctl("PR_SET_KEEPCAPS", PR_SET_KEEPCAPS, 1));

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 
 #include "runtime/base/result.h"
@@ -19,6 +20,9 @@ struct User {
 Status RequireRoot();
 // kNotFound with the useradd line that helps; root itself is refused.
 Result<User> FindUser(const std::string& name);
+
+// Does `work` with the user's effective ids.
+Status AsUser(const User& user, const std::function<Status()>& work);
 
 // Irrevocable: uid, gid and groups, an empty bounding and inheritable set, no_new_privs, and
 // CAP_NET_ADMIN permitted and effective. Verified afterwards; an error means that the process must

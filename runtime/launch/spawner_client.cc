@@ -86,11 +86,13 @@ Result<Reply> Ask(int socket, RequestType type, int patience_ms) {
   return Receive(socket, patience_ms);
 }
 
+std::string Prefix(wire::Step step) {
+  return "step " + std::string(wire::StepName(step)) + ": ";
+}
+
 Error ErrorOf(const Reply& reply) {
   std::string message = reply.message;
-  if (reply.step != wire::Step::kCount) {
-    message = "step " + std::string(wire::StepName(reply.step)) + ": " + message;
-  }
+  if (reply.step != wire::Step::kCount) message.insert(0, Prefix(reply.step));
   return Error(reply.code, std::move(message), reply.error_number);
 }
 
@@ -254,9 +256,10 @@ class Client final : public SpawnerClient {
     });
   }
 
-  void MakeVolume(const std::string& name, Finished done) override {
+  void MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) override {
     Request request;
     request.type = RequestType::kMakeVolume;
+    request.limits.disk_bytes = disk_bytes;
     request.id = name;
     Order(std::move(request), std::move(done));
   }
@@ -462,6 +465,10 @@ class Client final : public SpawnerClient {
 };
 
 }  // namespace
+
+bool FailedAt(const Error& error, wire::Step step) {
+  return error.message().starts_with(Prefix(step));
+}
 
 Result<std::unique_ptr<SpawnerClient>> SpawnerClient::Connect(const std::string& run_dir,
                                                               wire::Reply* hello, int patience_ms) {

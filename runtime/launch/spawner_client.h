@@ -32,6 +32,9 @@ struct PreparedSlot {
   wire::StepMicros micros{};
 };
 
+// Whether an error of Build is of that step.
+bool FailedAt(const Error& error, wire::Step step);
+
 class SpawnerClient {
  public:
   template <typename T>
@@ -86,11 +89,13 @@ class SpawnerClient {
   virtual void RemoveLayer(wire::LayerId layer, Finished done) = 0;
   virtual void ListLayers(Done<std::vector<wire::LayerId>> done) = 0;
 
-  // Named volumes. kAlreadyExists: there is a directory of that name. An absent one can be removed.
-  virtual void MakeVolume(const std::string& name, Finished done) = 0;
+  // Named volumes, with a disk limit (0: none). kAlreadyExists: there is a directory of that name.
+  // An absent one can be removed.
+  virtual void MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) = 0;
   virtual void RemoveVolume(const std::string& name, Finished done) = 0;
   virtual void VolumeUse(const std::string& name, Done<wire::VolumeUse> done) = 0;
-  // Whether a build could open it now; missing directories are made. kPermissionDenied: the spawner
+  // Whether a build could open it; nothing is made, what is missing counts as a directory that a
+  // build will make. kPermissionDenied: the spawner
   // does not allow it; kNotFound: no such named volume; kInvalidArgument: the sub path.
   virtual void CheckVolume(const wire::Volume& volume, Finished done) = 0;
 

@@ -26,6 +26,11 @@ constexpr size_t kMaxReportShown = 1024;
 Error AsBuildError(Error error) {
   const Code code = error.code();
   if (code == Code::kResourceExhausted || code == Code::kUnavailable) return error;
+  // Where a volume is to stand is the client's word, and what stands there the image's.
+  if (code == Code::kInvalidArgument && error.error_number() == 0 &&
+      launch::FailedAt(error, wire::Step::kVolumes)) {
+    return error;
+  }
   return Error(Code::kInternal, error.message(), error.error_number());
 }
 
@@ -98,6 +103,18 @@ std::vector<const Sandbox*> Lifecycle::All() const {
     if (entry.sandbox.state != State::kStopping) all.push_back(&entry.sandbox);
   }
   return all;
+}
+
+bool Lifecycle::AnswerEarly(const CreateSpec& spec, Created& done) {
+  if (stopping_) {
+    done(Fail(Code::kUnavailable, "atolld is shutting down"));
+    return true;
+  }
+  if (Repeated(spec, done)) return true;
+  auto prepared = Prepare(spec);
+  if (prepared) return false;
+  done(Fail(std::move(prepared).error()));
+  return true;
 }
 
 void Lifecycle::Create(CreateSpec spec, Created done) {
@@ -218,6 +235,7 @@ void Lifecycle::Published(Entry& entry) {
   ++stats_.created;
   stats_.create_micros += static_cast<uint64_t>(took_us);
   entry.config = {};
+  KeepVolumes(entry);
   // The answer first: whatever comes is news about a sandbox that the client knows.
   const std::vector<Created> created = std::exchange(entry.created, {});
   for (const Created& done : created) done(entry.sandbox);
@@ -465,6 +483,10 @@ void Lifecycle::Forget(Entry& entry) {
   entries_.erase(id);
   // Behind the record: until that is gone a restart would still find the user of the volumes.
   if (has_volumes) ReleaseVolumes(id);
+}
+
+void Lifecycle::KeepVolumes(const Entry& entry) {
+  if (volumes_ != nullptr && !entry.sandbox.volumes.empty()) volumes_->Keep(entry.sandbox.id);
 }
 
 void Lifecycle::ReleaseVolumes(const std::string& id) {

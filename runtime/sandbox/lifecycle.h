@@ -123,6 +123,9 @@ class Lifecycle {
   // or we are stopping; kInternal: it could not be built.
   using Created = std::function<void(Result<Sandbox>)>;
   void Create(CreateSpec spec, Created done);
+  // For who acquires something before Create: answers what would be refused already, or is a
+  // repetition, so that nothing need be acquired. False: it is not answered; Create decides again.
+  bool AnswerEarly(const CreateSpec& spec, Created& done);
 
   // An image of this normalised name is on its way, and `status` tells what became of it.
   PendingImports::Id ImportBegins(const std::string& image, PendingImports::Progress progress);
@@ -261,6 +264,7 @@ class Lifecycle {
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
+  void KeepVolumes(const Entry& entry);
   void ReleaseVolumes(const std::string& id);
   // What counts as used as long as the sandbox may be running.
   void Hold(Entry& entry);

@@ -35,6 +35,7 @@ void Lifecycle::AwaitImage(Entry& entry) {
     return BuildFailed(entry, std::move(written).error().Wrap("record the new sandbox"));
   }
   entry.stored = true;
+  KeepVolumes(entry);
   imports_.Wait(entry.awaited, entry.sandbox.id);
   Note(entry.sandbox, std::string(StateName(entry.sandbox.state)));
   SetDeadline(entry);

@@ -27,6 +27,7 @@ struct VolumeMount {
   wire::Volume volume;
   bool create_if_missing = true;     // named ones
   bool delete_with_sandbox = false;  // named ones, if this request creates them
+  uint64_t disk_bytes = 0;           // likewise: their limit; 0: the operator's default
 };
 
 // What a client asks for; its form has been checked (runtime/api), its content has not.

@@ -260,6 +260,7 @@ void SlotPool::Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared
   ++prepared_total_;
   failures_in_a_row_ = 0;
   use_[number] = waiters_.empty() ? Use::kReady : Use::kTaken;
+  unready_in_a_row_ = 0;
   if (waiters_.empty()) {
     ready_.push_back(std::move(slot));
     return;
@@ -270,6 +271,10 @@ void SlotPool::Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared
 }
 
 void SlotPool::PrepareFailed(uint32_t slot, Error error) {
+  // Not yet: the files of its last sandbox are being deleted. It rests again behind all others, so
+  // nobody waits for what somebody else has left, unless all numbers are like that.
+  if (error.code() == Code::kFailedPrecondition && ++unready_in_a_row_ <= resting_.size()) return;
+  unready_in_a_row_ = 0;
   ++failures_in_a_row_;
   if (!waiters_.empty()) {
     if (failures_in_a_row_ % kTries != 0) return;  // Pump takes another number

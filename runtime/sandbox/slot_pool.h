@@ -125,7 +125,8 @@ class SlotPool {
   // Answers of the spawner may come after the pool has gone.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   int failures_in_a_row_ = 0;
-  int64_t retry_at_us_ = 0;  // after a failure nobody waited for
+  size_t unready_in_a_row_ = 0;  // numbers whose last owner's files are still being deleted
+  int64_t retry_at_us_ = 0;      // after a failure nobody waited for
   Loop::Id timer_ = 0;
   uint64_t prepared_total_ = 0;
   uint64_t misses_total_ = 0;

@@ -143,9 +143,9 @@ void SpawnerLink::ListLayers(Done<std::vector<wire::LayerId>> done) {
   client_->ListLayers(std::move(done));
 }
 
-void SpawnerLink::MakeVolume(const std::string& name, Finished done) {
+void SpawnerLink::MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) {
   if (!usable()) return Refuse(std::move(done));
-  client_->MakeVolume(name, std::move(done));
+  client_->MakeVolume(name, disk_bytes, std::move(done));
 }
 
 void SpawnerLink::RemoveVolume(const std::string& name, Finished done) {

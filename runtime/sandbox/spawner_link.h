@@ -46,7 +46,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   void PublishLayer(wire::LayerId layer, Finished done) override;
   void RemoveLayer(wire::LayerId layer, Finished done) override;
   void ListLayers(Done<std::vector<wire::LayerId>> done) override;
-  void MakeVolume(const std::string& name, Finished done) override;
+  void MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) override;
   void RemoveVolume(const std::string& name, Finished done) override;
   void VolumeUse(const std::string& name, Done<wire::VolumeUse> done) override;
   void CheckVolume(const wire::Volume& volume, Finished done) override;

@@ -14,7 +14,7 @@ constexpr char kSchema[] =
 
 Result<VolumeRecord::State> StateOf(int64_t number, const std::string& name) {
   using State = VolumeRecord::State;
-  if (number < 0 || number > static_cast<int64_t>(State::kRemoving)) {
+  if (number < 0 || number > static_cast<int64_t>(State::kTrial)) {
     return Fail(Code::kInternal,
                 "record of volume " + name + ": no state has the number " + std::to_string(number));
   }

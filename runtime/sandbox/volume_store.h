@@ -16,8 +16,9 @@ namespace atl::sandbox {
 
 struct VolumeRecord {
   // What is kMaking or kRemoving after a restart was never acknowledged, or its removal was: its
-  // directory goes.
-  enum class State : uint8_t { kMaking = 0, kReady = 1, kRemoving = 2 };
+  // directory goes. kTrial is ready, and made for a create that has not succeeded yet, of which
+  // `owner` is the sandbox: if that is not recorded either, the create was never acknowledged.
+  enum class State : uint8_t { kMaking = 0, kReady = 1, kRemoving = 2, kTrial = 3 };
 
   std::string name;
   State state = State::kMaking;

@@ -19,8 +19,9 @@ std::string Named(const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<Volumes>> Volumes::Open(Loop& loop, const Clock& clock,
-                                               launch::SpawnerClient& spawner, VolumeStore& store) {
-  std::unique_ptr<Volumes> volumes(new Volumes(loop, clock, spawner, store));
+                                               launch::SpawnerClient& spawner, VolumeStore& store,
+                                               Config config) {
+  std::unique_ptr<Volumes> volumes(new Volumes(loop, clock, spawner, store, config));
   ATOLL_ASSIGN(std::vector<VolumeRecord> records, store.Load());
   for (VolumeRecord& record : records) {
     const std::string name = record.name;
@@ -42,7 +43,8 @@ void Volumes::Start() {
     const std::string& owner = volume.record.owner;
     const bool orphan = !owner.empty() && !names_.contains(owner);
     if (volume.record.state == Stage::kReady && !orphan) continue;
-    if (volume.record.state == Stage::kReady && !volume.users.empty()) {
+    if (Usable(volume) && !volume.users.empty()) {
+      volume.record.state = Stage::kReady;
       volume.record.owner.clear();
       if (auto kept = store_.Write(volume.record); !kept) {
         LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(kept.error());
@@ -65,24 +67,24 @@ Volumes::View Volumes::ViewOf(const Volume& volume) {
   return {volume.record.name,
           volume.record.created_at_ms,
           {volume.users.begin(), volume.users.end()},
-          !volume.record.owner.empty()};
+          volume.record.state == Stage::kReady && !volume.record.owner.empty()};
 }
 
-bool Volumes::Shown(const Volume& volume) {
-  return volume.record.state == Stage::kReady;
+bool Volumes::Usable(const Volume& volume) {
+  return volume.record.state == Stage::kReady || volume.record.state == Stage::kTrial;
 }
 
 std::vector<Volumes::View> Volumes::List() const {
   std::vector<View> views;
   for (const auto& [name, volume] : volumes_) {
-    if (Shown(volume)) views.push_back(ViewOf(volume));
+    if (Usable(volume)) views.push_back(ViewOf(volume));
   }
   return views;
 }
 
 std::optional<Volumes::View> Volumes::Find(const std::string& name) const {
   const auto found = volumes_.find(name);
-  if (found == volumes_.end() || !Shown(found->second)) return std::nullopt;
+  if (found == volumes_.end() || !Usable(found->second)) return std::nullopt;
   return ViewOf(found->second);
 }
 
@@ -96,47 +98,60 @@ void Volumes::Hold(Volume& volume, const std::string& sandbox) {
   names_[sandbox].insert(volume.record.name);
 }
 
-void Volumes::Create(const std::string& name, Made done) {
+void Volumes::Create(const std::string& name, uint64_t disk_bytes, Made done) {
   if (Volume* volume = Look(name)) {
-    if (volume->record.state == Stage::kReady) {
-      return done(Fail(Code::kAlreadyExists, Named(name) + " exists"));
-    }
-    volume->waiting.push_back([this, name, done = std::move(done)] { Create(name, done); });
+    if (Usable(*volume)) return done(Fail(Code::kAlreadyExists, Named(name) + " exists"));
+    volume->waiting.push_back(
+        [this, name, disk_bytes, done = std::move(done)] { Create(name, disk_bytes, done); });
     return;
   }
-  Make(name, "", [this, name, done = std::move(done)](Status made) {
-    if (!made) return done(Fail(std::move(made).error()));
-    done(ViewOf(*Look(name)));
-  });
+  if (Status limit = CheckLimit(disk_bytes); !limit) return done(Fail(std::move(limit).error()));
+  Make({name, Stage::kReady, clock_.UnixMillis(), ""}, disk_bytes,
+       [this, name, done = std::move(done)](Status made) {
+         if (!made) return done(Fail(std::move(made).error()));
+         done(ViewOf(*Look(name)));
+       });
 }
 
-void Volumes::Make(const std::string& name, const std::string& owner, Finished done) {
-  const VolumeRecord record{name, Stage::kMaking, clock_.UnixMillis(), owner};
-  if (auto written = store_.Write(record); !written) return done(std::move(written));
-  volumes_[name].record = record;
-  spawner_.MakeVolume(
-      name, [this, name, done = std::move(done), alive = std::weak_ptr(alive_)](Status made) {
-        if (alive.expired()) return;
-        Volume& volume = *Look(name);
-        if (made) {
-          volume.record.state = Stage::kReady;
-          made = store_.Write(volume.record);
-        }
-        const auto waiting = std::exchange(volume.waiting, {});
-        if (!made) {
-          volume.record.state = Stage::kRemoving;
-          // Files that we have no record of: not ours to remove.
-          const bool stray = made.error().code() == Code::kAlreadyExists;
-          stray ? Forget(name) : Discard(name);
-          if (stray) {
-            made = Fail(Code::kInternal, Named(name) +
-                                             ": the store has a directory of that name that is no "
-                                             "volume; move it out of DATA_DIR/store/volumes");
-          }
-        }
-        done(std::move(made));
-        for (const auto& look : waiting) look();
-      });
+Status Volumes::CheckLimit(uint64_t disk_bytes) const {
+  if (disk_bytes == 0 || config_.has_quota) return {};
+  return Fail(Code::kUnimplemented,
+              "a size of a volume cannot be kept here: the store has no project quotas "
+              "('atolld storage init' makes one that has); leave it out");
+}
+
+void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done) {
+  const std::string name = record.name;
+  VolumeRecord making = record;
+  making.state = Stage::kMaking;
+  if (auto written = store_.Write(making); !written) return done(std::move(written));
+  volumes_[name].record = std::move(making);
+  if (disk_bytes == 0 && config_.has_quota) disk_bytes = config_.default_disk_bytes;
+  spawner_.MakeVolume(name, disk_bytes,
+                      [this, name, state = record.state, done = std::move(done),
+                       alive = std::weak_ptr(alive_)](Status made) {
+                        if (alive.expired()) return;
+                        Volume& volume = *Look(name);
+                        if (made) {
+                          volume.record.state = state;
+                          made = store_.Write(volume.record);
+                        }
+                        const auto waiting = std::exchange(volume.waiting, {});
+                        if (!made) {
+                          volume.record.state = Stage::kRemoving;
+                          // Files that we have no record of: not ours to remove.
+                          const bool stray = made.error().code() == Code::kAlreadyExists;
+                          stray ? Forget(name) : Discard(name);
+                          if (stray) {
+                            made = Fail(Code::kInternal,
+                                        Named(name) +
+                                            ": the store has a directory of that name that is no "
+                                            "volume; move it out of DATA_DIR/store/volumes");
+                          }
+                        }
+                        done(std::move(made));
+                        for (const auto& look : waiting) look();
+                      });
 }
 
 Status Volumes::MarkRemoving(Volume& volume) {
@@ -196,34 +211,57 @@ void Volumes::Use(const std::string& name, launch::SpawnerClient::Done<wire::Vol
 }
 
 void Volumes::Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done) {
-  Continue(
-      std::make_shared<Acquisition>(Acquisition{sandbox, std::move(mounts), 0, std::move(done)}));
+  Continue(std::make_shared<Acquisition>(
+      Acquisition{sandbox, std::move(mounts), 0, false, std::move(done)}));
 }
 
 void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
   while (acquisition->next < acquisition->mounts.size()) {
     const VolumeMount& mount = acquisition->mounts[acquisition->next];
     const bool named = mount.volume.kind == wire::Volume::Kind::kNamed;
-    if (named && !HaveNamed(acquisition, mount)) return;
-    if (!named || !mount.volume.sub_path.empty()) {
+    if (acquisition->checked) {
+      if (named && !HaveNamed(acquisition, mount)) return;
+      ++acquisition->next;
+      continue;
+    }
+    if (Status can = named ? CheckNamed(mount) : Status(); !can) {
+      return EndAcquire(acquisition, std::move(can));
+    }
+    const bool there = !named || Find(mount.volume.source);
+    if (there && (!named || !mount.volume.sub_path.empty())) {
       // The build would find out as well, but not in words that a client can act on.
       return spawner_.CheckVolume(
           mount.volume, [this, acquisition, alive = std::weak_ptr(alive_)](Status checked) {
             if (alive.expired()) return;
             if (!checked) return EndAcquire(acquisition, std::move(checked));
-            ++acquisition->next;
+            Advance(acquisition);
             Continue(acquisition);
           });
     }
-    ++acquisition->next;
+    Advance(acquisition);
   }
   EndAcquire(acquisition, {});
+}
+
+void Volumes::Advance(const std::shared_ptr<Acquisition>& acquisition) {
+  if (++acquisition->next < acquisition->mounts.size()) return;
+  acquisition->checked = true;
+  acquisition->next = 0;
+}
+
+Status Volumes::CheckNamed(const VolumeMount& mount) {
+  // One that is being made, or removed, is waited for.
+  if (Look(mount.volume.source) != nullptr) return {};
+  if (mount.create_if_missing) return CheckLimit(mount.disk_bytes);
+  return Fail(Code::kNotFound, Named(mount.volume.source) +
+                                   " does not exist, and createIfNotExists is false: create it "
+                                   "first, or let it be created");
 }
 
 bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount) {
   const std::string& name = mount.volume.source;
   Volume* volume = Look(name);
-  if (volume != nullptr && volume->record.state == Stage::kReady) {
+  if (volume != nullptr && Usable(*volume)) {
     Hold(*volume, acquisition->sandbox);
     return true;
   }
@@ -231,10 +269,8 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
     volume->waiting.push_back([this, acquisition] { Continue(acquisition); });
     return false;
   }
-  if (!mount.create_if_missing) {
-    EndAcquire(acquisition,
-               Fail(Code::kNotFound, Named(name) + " does not exist, and createIfNotExists is "
-                                                   "false: create it first, or let it be created"));
+  if (Status can = CheckNamed(mount); !can) {
+    EndAcquire(acquisition, std::move(can));
     return false;
   }
   const bool owned = std::any_of(acquisition->mounts.begin(), acquisition->mounts.end(),
@@ -242,10 +278,11 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
                                    return other.volume.kind == wire::Volume::Kind::kNamed &&
                                           other.volume.source == name && other.delete_with_sandbox;
                                  });
-  Make(name, owned ? acquisition->sandbox : std::string(), [this, acquisition](Status made) {
-    if (!made) return EndAcquire(acquisition, std::move(made));
-    Continue(acquisition);
-  });
+  Make({name, owned ? Stage::kReady : Stage::kTrial, clock_.UnixMillis(), acquisition->sandbox},
+       mount.disk_bytes, [this, acquisition](Status made) {
+         if (!made) return EndAcquire(acquisition, std::move(made));
+         Continue(acquisition);
+       });
   return false;
 }
 
@@ -257,6 +294,21 @@ void Volumes::EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status
   }
   const Acquired done = std::move(acquisition->done);
   done(std::move(status), kind);
+}
+
+void Volumes::Keep(const std::string& sandbox) {
+  const auto found = names_.find(sandbox);
+  if (found == names_.end()) return;
+  for (const std::string& name : found->second) {
+    VolumeRecord& record = Look(name)->record;
+    if (record.state != Stage::kTrial || record.owner != sandbox) continue;
+    record.state = Stage::kReady;
+    record.owner.clear();
+    // As it stands it says the same, as long as the sandbox is recorded.
+    if (auto written = store_.Write(record); !written) {
+      LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(written.error());
+    }
+  }
 }
 
 void Volumes::Release(const std::string& sandbox) {
@@ -273,6 +325,7 @@ void Volumes::Release(const std::string& sandbox) {
     if (unused) {
       written = MarkRemoving(volume);
     } else {
+      volume.record.state = Stage::kReady;
       volume.record.owner.clear();
       written = store_.Write(volume.record);
     }

@@ -5,6 +5,9 @@
 // the sandbox is gone, however it came to that, the volume goes too, unless another sandbox uses it
 // by then; it then stays, as one without an owner.
 //
+// A create that is refused, at whatever point, leaves no volume behind: what was made for it goes,
+// unless another sandbox has begun to use it.
+//
 // Thread rule: on the loop; nothing blocks but the writes of VolumeStore.
 #pragma once
 
@@ -30,8 +33,13 @@ namespace atl::sandbox {
 class Volumes {
  public:
   // All parts outlive it. Loads the records.
+  struct Config {
+    bool has_quota = false;           // the store can keep a disk limit
+    uint64_t default_disk_bytes = 0;  // of a volume that nobody has named one for; 0: none
+  };
   static Result<std::unique_ptr<Volumes>> Open(Loop& loop, const Clock& clock,
-                                               launch::SpawnerClient& spawner, VolumeStore& store);
+                                               launch::SpawnerClient& spawner, VolumeStore& store,
+                                               Config config);
   Volumes(const Volumes&) = delete;
   Volumes& operator=(const Volumes&) = delete;
 
@@ -48,21 +56,24 @@ class Volumes {
   std::vector<View> List() const;
   std::optional<View> Find(const std::string& name) const;
 
-  // `name` is a ValidVolumeName. kAlreadyExists; else what the spawner or the store says.
+  // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists; kUnimplemented: a
+  // limit, and no quota to keep it with; else what the spawner or the store says.
   using Made = std::function<void(Result<View>)>;
-  void Create(const std::string& name, Made done);
+  void Create(const std::string& name, uint64_t disk_bytes, Made done);
   // Once it returns, the volume is not found any more and will be gone even if we die.
   // kFailedPrecondition: a sandbox uses it. kNotFound.
   Status Remove(const std::string& name);
   // What it takes on disk, counted now.
   void Use(const std::string& name, launch::SpawnerClient::Done<wire::VolumeUse> done);
 
-  // Makes what the sandbox-to-be asks for, and keeps it from being removed until Release. If it
-  // fails nothing is held: `failed` is the kind of the one that cannot be had. kPermissionDenied:
-  // the spawner does not allow it; kNotFound: it is not to be created; kInvalidArgument: its sub
-  // path.
+  // Makes what the sandbox-to-be asks for, once it is known that all of it can be had, and keeps it
+  // from being removed until Release. If it fails nothing is held: `failed` is the kind of the one
+  // that cannot be had. kPermissionDenied: the spawner does not allow it; kNotFound: it is not to
+  // be created; kInvalidArgument: its sub path; kUnimplemented: its limit.
   using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
   void Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done);
+  // The sandbox has come about, and is recorded: what was made for it stays as its request says.
+  void Keep(const std::string& sandbox);
   // The sandbox is gone, or did not come about. An unknown one is not an error.
   void Release(const std::string& sandbox);
 
@@ -77,22 +88,27 @@ class Volumes {
     std::string sandbox;
     std::vector<VolumeMount> mounts;
     size_t next = 0;
+    bool checked = false;  // all of them, before the first is made
     Acquired done;
   };
   using Finished = std::function<void(Status)>;
 
-  Volumes(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, VolumeStore& store)
-      : loop_(loop), clock_(clock), spawner_(spawner), store_(store) {}
+  Volumes(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, VolumeStore& store,
+          Config config)
+      : loop_(loop), clock_(clock), spawner_(spawner), store_(store), config_(config) {}
 
   static View ViewOf(const Volume& volume);
-  static bool Shown(const Volume& volume);
+  static bool Usable(const Volume& volume);
   Volume* Look(const std::string& name);
   void Hold(Volume& volume, const std::string& sandbox);
   void Continue(const std::shared_ptr<Acquisition>& acquisition);
+  static void Advance(const std::shared_ptr<Acquisition>& acquisition);
+  Status CheckNamed(const VolumeMount& mount);
+  Status CheckLimit(uint64_t disk_bytes) const;
   // False: the acquisition goes on later.
   bool HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount);
   void EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status status);
-  void Make(const std::string& name, const std::string& owner, Finished done);
+  void Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done);
   Status MarkRemoving(Volume& volume);
   void Discard(const std::string& name);
   void Forget(const std::string& name);
@@ -101,6 +117,7 @@ class Volumes {
   const Clock& clock_;
   launch::SpawnerClient& spawner_;
   VolumeStore& store_;
+  const Config config_;
   std::map<std::string, Volume> volumes_;
   std::unordered_map<std::string, std::set<std::string>> names_;  // by sandbox
   // Answers of the spawner and timers may come after we have gone.

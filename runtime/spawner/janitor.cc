@@ -1,52 +1,52 @@
 #include "runtime/spawner/janitor.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/log.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/projects.h"
+#include "runtime/spawner/trash.h"
 
 namespace atl::spawner {
 namespace {
 
-void EmptyTrash(int trash) {
-  auto names = sys::ListDir(trash);
-  if (!names) {
-    LogLine(LogLevel::kError, "cannot list the trash").Add(names.error());
-    return;
-  }
-  for (const std::string& name : *names) {
-    // Before, not after: an id with nothing charged to it is given to the slot's next upper.
-    if (auto top = sys::OpenAt(trash, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {
-      ForgetProject(top->get());
-    }
-    const Status removed = sys::RemoveTree(trash, name);
-    if (!removed) LogLine(LogLevel::kError, "cannot delete").Add("name", name).Add(removed.error());
-  }
-}
+// Deleting is work of the kernel, under the lock of one directory for the most part: more threads
+// than this only help where each waits for a disk.
+constexpr size_t kThreads = 4;
 
-[[noreturn]] void Run(int trash, int wake) {
+[[noreturn]] void Run(int trash_directory, int wake_pipe) {
+  constexpr int kWake = 3, kDirectory = 4, kAbove = 64;
   ::prctl(PR_SET_NAME, "atoll-janitor");
   // The next spawner's janitor goes on: two of them in one directory would trip over each other.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::setpriority(PRIO_PROCESS, 0, 10);  // never ahead of a build
+  const int lifted[] = {::fcntl(wake_pipe, F_DUPFD_CLOEXEC, kAbove),
+                        ::fcntl(trash_directory, F_DUPFD_CLOEXEC, kAbove)};
+  ::dup3(lifted[0], kWake, O_CLOEXEC);
+  ::dup3(lifted[1], kDirectory, O_CLOEXEC);
+  // One that replaces a janitor that died finds everything of the spawner's open: the daemon's
+  // connection and the gates of slots tell by their end that the spawner's copy has ended.
+  ::close_range(kDirectory + 1, ~0u, 0);
+  // Behind a build, but not far: at 10, and with one thread, it had a tenth of a core beside two
+  // busy sandboxes, and they made files faster than it could delete them.
+  ::setpriority(PRIO_PROCESS, 0, 5);
+  Trash trash(kDirectory, kThreads);
   for (;;) {
-    EmptyTrash(trash);
+    trash.Look();
     char bytes[256];
-    const ssize_t n = TEMP_FAILURE_RETRY(::read(wake, bytes, sizeof bytes));
+    const ssize_t n = TEMP_FAILURE_RETRY(::read(kWake, bytes, sizeof bytes));
     if (n <= 0) break;
   }
-  EmptyTrash(trash);
+  trash.Look();
+  trash.Finish();
   ::_exit(0);
 }
 
@@ -59,7 +59,6 @@ Result<Janitor> Janitor::Start(int store) {
   const pid_t pid = ::fork();
   if (pid < 0) return FailSys("fork janitor");
   if (pid == 0) {
-    wake.write.reset();
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -76,15 +75,26 @@ void Janitor::Finish() {
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid_, &status, 0));
 }
 
-Status Janitor::Discard(int store, const std::string& path) {
-  const std::string target =
-      "trash/" + std::to_string(SystemClock().BootMicros()) + "-" + std::to_string(counter_++);
-  if (::renameat(store, path.c_str(), store, target.c_str()) != 0) {
+Status Janitor::Discard(int store, const std::string& path, const std::string& as) {
+  const std::string unique =
+      std::to_string(SystemClock().BootMicros()) + "-" + std::to_string(counter_++);
+  std::string target = "trash/" + (as.empty() ? unique : as);
+  if (::renameat2(store, path.c_str(), store, target.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == ENOENT) return {};
-    return FailSys("rename " + path + " to " + target);
+    if (errno != EEXIST || as.empty()) return FailSys("rename " + path + " to " + target);
+    // More of what is there under that name already.
+    target += "." + unique;
+    if (::renameat(store, path.c_str(), store, target.c_str()) != 0) {
+      return FailSys("rename " + path + " to " + target);
+    }
   }
   [[maybe_unused]] const ssize_t n = ::write(wake_.get(), "", 1);
   return {};
+}
+
+bool Janitor::Holds(int store, const std::string& as) {
+  struct stat info {};
+  return ::fstatat(store, ("trash/" + as).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 }  // namespace atl::spawner

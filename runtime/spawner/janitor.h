@@ -19,8 +19,11 @@ class Janitor {
   static Result<Janitor> Start(int store);
 
   // Moves `path` (beneath the store) into the trash and has it deleted. An absent path is not an
-  // error. Returns when the rename is done.
-  Status Discard(int store, const std::string& path);
+  // error. Returns when the rename is done. `as`, without dots, is what
+  // Holds is asked for.
+  Status Discard(int store, const std::string& path, const std::string& as = "");
+  // Whether anything of what was discarded under that name is still there.
+  static bool Holds(int store, const std::string& as);
 
   // Lets it finish, and waits for that.
   void Finish();

@@ -24,6 +24,7 @@
 #include "runtime/spawner/execute.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
+#include "runtime/spawner/own_paths.h"
 #include "runtime/spawner/server.h"
 #include "runtime/spawner/store_image.h"
 #include "runtime/spawner/successor.h"
@@ -94,6 +95,7 @@ Status EnterOwnMountNamespace() {
 Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
                                const std::string& base, uint32_t instance, int host_mounts) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
+  ATOLL_TRY(CheckHostPaths(config));
   // On the host's side: it outlives this process, as sandboxes do.
   ATOLL_TRY(MountStore(config.data_dir));
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));

@@ -9,20 +9,36 @@ namespace atl::spawner {
 namespace {
 
 bool IsOurs(uint32_t project) {
-  return project >= kProjectBase && project < kProjectEnd;
+  return project >= kProjectBase && project < kVolumeProjectEnd;
 }
 
-}  // namespace
-
-Status AssignProject(int directory, uint32_t instance, uint32_t slot, uint64_t disk_bytes) {
-  const uint32_t first = FirstProject(instance, slot);
-  for (uint32_t project = first; project < first + kProjectsPerSlot; ++project) {
+// False: something is charged to every one of them.
+Result<bool> AssignFree(int directory, uint32_t first, uint32_t count, uint64_t disk_bytes) {
+  for (uint32_t project = first; project < first + count; ++project) {
     ATOLL_ASSIGN(const quota::Usage usage, quota::ReadUsage(directory, project));
     if (usage.inodes != 0 || usage.bytes != 0) continue;
     // The limit first: there is no moment without one.
     ATOLL_TRY(quota::SetLimit(directory, project, {disk_bytes, InodesFor(disk_bytes)}));
-    return quota::SetProject(directory, project);
+    ATOLL_TRY(quota::SetProject(directory, project));
+    return true;
   }
+  return false;
+}
+
+}  // namespace
+
+Status AssignVolumeProject(int directory, uint32_t instance, uint64_t disk_bytes) {
+  ATOLL_ASSIGN(const bool assigned, AssignFree(directory, kProjectEnd + instance * kVolumeProjects,
+                                               kVolumeProjects, disk_bytes));
+  if (assigned) return {};
+  return Fail(Code::kResourceExhausted,
+              "all " + std::to_string(kVolumeProjects) + " projects for volumes are in use");
+}
+
+Status AssignProject(int directory, uint32_t instance, uint32_t slot, uint64_t disk_bytes) {
+  ATOLL_ASSIGN(const bool assigned,
+               AssignFree(directory, FirstProject(instance, slot), kProjectsPerSlot, disk_bytes));
+  if (assigned) return {};
   return Fail(Code::kUnavailable, "slot " + std::to_string(slot) + ": the files of its last " +
                                       std::to_string(kProjectsPerSlot) +
                                       " sandboxes are still being deleted");

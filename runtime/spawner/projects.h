@@ -1,5 +1,5 @@
-// Which project of the store's quota a slot's upper belongs to, and what it may hold. See
-// runtime/base/project_quota.h for what a project is.
+// Which project of the store's quota a slot's upper or a named volume belongs to, and what it may
+// hold. See runtime/base/project_quota.h for what a project is.
 //
 // A slot's next upper has another id than its last one, whose files may lie in the trash for as
 // long as the janitor needs: whoever gets the slot next starts at nothing, and not with the rest of
@@ -24,6 +24,12 @@ inline constexpr uint32_t kProjectsPerSlot = 16;
 inline constexpr uint32_t kProjectEnd =
     kProjectBase + kMaxInstances * (kMaxSlot + 1) * kProjectsPerSlot;
 
+// Volumes have theirs behind those of the slots, for each instance as many as nobody will make. A
+// volume's own directory is charged to it, so an id with nothing charged is no volume's, in
+// whatever instance's range it lies.
+inline constexpr uint32_t kVolumeProjects = 1 << 16;
+inline constexpr uint32_t kVolumeProjectEnd = kProjectEnd + kMaxInstances * kVolumeProjects;
+
 constexpr uint32_t FirstProject(uint32_t instance, uint32_t slot) {
   return kProjectBase + (instance * (kMaxSlot + 1) + slot) * kProjectsPerSlot;
 }
@@ -38,6 +44,8 @@ constexpr uint64_t InodesFor(uint64_t disk_bytes) {
 // For an empty directory: gives it a project of the slot's to which nothing is charged, and that
 // the limit; 0 is no limit. kUnavailable: all of them still have files in the trash.
 Status AssignProject(int directory, uint32_t instance, uint32_t slot, uint64_t disk_bytes);
+// The same for the empty directory of a volume. kResourceExhausted: there are too many volumes.
+Status AssignVolumeProject(int directory, uint32_t instance, uint64_t disk_bytes);
 // A new limit for the project of `directory`. What is over it already stays.
 Status LimitProject(int directory, uint64_t disk_bytes);
 // For what is about to be deleted: takes the limit off its project, if that is one of ours. To be

@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/root_child.h"
 
 namespace atl::spawner {
@@ -20,7 +21,6 @@ namespace {
 
 using wire::Step;
 
-constexpr uint64_t kMinMemoryBytes = 4 << 20;
 constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
 // A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
@@ -58,11 +58,7 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan) const {
       return Fail(Code::kNotFound, "plan: no layer " + std::to_string(layer));
     }
   }
-  // execd, too, must fit.
-  if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < kMinMemoryBytes) {
-    return Fail(Code::kInvalidArgument,
-                "plan: memory limit below " + std::to_string(kMinMemoryBytes) + " bytes");
-  }
+  ATOLL_TRY(CheckLimits(host_, plan.limits));
   if (plan.shm_bytes == 0 || plan.shm_bytes > kMaxShmBytes) {
     return Fail(Code::kInvalidArgument, "plan: bad size for /dev/shm");
   }
@@ -148,6 +144,7 @@ Status Sandboxes::ChangeLimits(uint32_t slot, const wire::Limits& now,
 Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
+  ATOLL_TRY(CheckLimits(host_, limits));
   Sandbox& sandbox = found->second;
   ATOLL_TRY(ChangeLimits(sandbox.record.sandbox.slot, sandbox.limits, limits));
   sandbox.limits = limits;

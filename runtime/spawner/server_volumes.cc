@@ -16,7 +16,9 @@ void Server::HandleVolume(const wire::Request& request) {
   if (!wire::ValidVolumeName(name)) {
     return done(Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is no volume's name"));
   }
-  if (request.type == RequestType::kMakeVolume) return done(host_.store.MakeVolume(name));
+  if (request.type == RequestType::kMakeVolume) {
+    return done(host_.store.MakeVolume(host_.instance, name, request.limits.disk_bytes));
+  }
   if (request.type == RequestType::kRemoveVolume) {
     // Sandboxes that still have it mounted keep an ever emptier directory: the daemon does not ask
     // for that.

@@ -12,11 +12,16 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/limit_policy.h"
 
 namespace atl::spawner {
 namespace {
 
 constexpr int kStrayPatienceMs = 1000;
+
+std::string TrashName(uint32_t slot) {
+  return "s" + std::to_string(slot);
+}
 
 // Process 1 alone is in the group: once it is reaped the group is empty.
 void End(const Slot& slot) {
@@ -63,10 +68,18 @@ void Slots::Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control,
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }
+  // So the trash never holds more than what as many sandboxes as there are slots may write, and who
+  // fills it waits for nobody but itself: others have other slots.
+  if (Janitor::Holds(host_.store.root(), TrashName(slot))) {
+    return done(Fail(Code::kFailedPrecondition,
+                     "slot " + std::to_string(slot) +
+                         ": the files of its last sandbox are still being deleted"));
+  }
   if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_().test(slot)) {
     return done(Fail(Code::kAlreadyExists, "slot " + std::to_string(slot) + ": in use"));
   }
-  Status right = CheckSocket(control.get(), false);
+  Status right = CheckLimits(host_, limits);
+  if (right) right = CheckSocket(control.get(), false);
   if (right) right = CheckSocket(listener.get(), true);
   if (!right) return done(Fail(right.error()));
   if (!builder_) {
@@ -201,7 +214,7 @@ Result<std::vector<uint32_t>> Slots::RemoveStrays() {
 
 Status Slots::Dismantle(uint32_t slot) {
   ATOLL_TRY(host_.cgroups.RemoveGroup(SlotGroup(slot)));
-  ATOLL_TRY(janitor_.Discard(host_.store.root(), Store::UpperPath(slot)));
+  ATOLL_TRY(janitor_.Discard(host_.store.root(), Store::UpperPath(slot), TrashName(slot)));
   clean_[slot] = true;
   return {};
 }

@@ -150,12 +150,19 @@ Result<std::vector<wire::LayerId>> Store::Layers() const {
   return layers;
 }
 
-Status Store::MakeVolume(const std::string& name) const {
+Status Store::MakeVolume(uint32_t instance, const std::string& name, uint64_t disk_bytes) const {
+  if (disk_bytes != 0 && !has_quota_) return Fail(NoQuota(path_));
   const std::string path = VolumeDirectory(name);
   if (::mkdirat(root_.get(), path.c_str(), 0700) != 0) return FailSys("mkdir " + path);
   // Whoever the sandbox runs as may write, as in an emptyDir of Kubernetes; nobody else comes near.
   ATOLL_TRY(EnsureOwned(root_.get(), path, 0777));
   ATOLL_ASSIGN(const UniqueFd volume, sys::OpenAt(root_.get(), path, kDir));
+  if (has_quota_) {
+    if (Status limited = AssignVolumeProject(volume.get(), instance, disk_bytes); !limited) {
+      ::unlinkat(root_.get(), path.c_str(), AT_REMOVEDIR);
+      return limited;
+    }
+  }
   if (::fsync(volume.get()) != 0) return FailSys("fsync " + path);
   return SyncVolumes();
 }

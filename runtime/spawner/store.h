@@ -35,8 +35,9 @@ class Store {
   Status PublishLayer(wire::LayerId layer) const;
   Result<std::vector<wire::LayerId>> Layers() const;
 
-  // An empty directory of that name, durable. kAlreadyExists: there is one.
-  Status MakeVolume(const std::string& name) const;
+  // An empty directory of that name, durable, with a disk limit (0: none). kAlreadyExists: there is
+  // one. kFailedPrecondition: a limit, and no quota to keep it with.
+  Status MakeVolume(uint32_t instance, const std::string& name, uint64_t disk_bytes) const;
   // Makes it durable that one has come or gone.
   Status SyncVolumes() const;
 

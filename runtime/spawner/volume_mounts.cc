@@ -40,7 +40,7 @@ class Targets {
 
   Status Mount(const wire::Volume& volume, const VolumeSource& source) {
     auto target = Open(volume.target.substr(1), source.directory);
-    if (!target) return Fail(std::move(target).error().Wrap(volume.target));
+    if (!target) return Fail(Unusable(volume.target, target.error()));
     ATOLL_TRY(Check(target->get(), volume.target, source.directory));
     ATOLL_TRY(Attach(source.mount.get(), target->get(), volume.target.c_str()));
     ATOLL_ASSIGN(const Place place, PlaceOf(source.mount.get()));
@@ -50,6 +50,17 @@ class Targets {
 
  private:
   Targets(int root, const Place& place) : root_(root), place_(place), mounts_{place.mount} {}
+
+  // The image decides what stands there, the request where: neither is a failure of ours.
+  static Error Unusable(const std::string& path, const Error& error) {
+    const int number = error.error_number();
+    if (number == ENOTDIR || number == ELOOP || number == EEXIST || number == ENOENT) {
+      return Error(Code::kInvalidArgument,
+                   path + " passes through a file, or a link that leads nowhere, in the image: " +
+                       error.message());
+    }
+    return Error(error).Wrap(path);
+  }
 
   // By the mount, not by the name: the image may have a link to /proc/sys under any name.
   Status CheckMount(const Place& place, const std::string& path) const {

@@ -1,7 +1,6 @@
 #include "runtime/spawner/volume_sources.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
 #include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/own_paths.h"
 #include "runtime/spawner/slot_mounts.h"
 #include "runtime/spawner/vfork_clone.h"
 
@@ -36,10 +36,6 @@ std::string Name(const Volume& volume) {
   return Named(volume) ? "volume '" + volume.source + "'" : "host path '" + volume.source + "'";
 }
 
-bool Within(const std::string& path, const std::string& directory) {
-  return path == directory || (path.starts_with(directory) && path[directory.size()] == '/');
-}
-
 // openat2 says EXDEV of what would lead out, ELOOP of a magic link (or of too many).
 bool LeadsOut(const Error& error) {
   return error.error_number() == EXDEV || error.error_number() == ELOOP;
@@ -52,56 +48,66 @@ Error AsOurs(const std::string& what, const Error& error) {
   return Error(code, what + ": " + error.message(), error.error_number());
 }
 
-// `path` beneath `top`, with what is missing of it made: mkdir -p, but each step by the descriptor
-// of the one before it.
-Result<UniqueFd> OpenOrMake(int top, const std::string& path, mode_t mode) {
-  auto found = sys::OpenWithin(top, path, O_PATH);
-  if (found || found.error().error_number() != ENOENT) return found;
-  UniqueFd directory;
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    const std::string component = path.substr(begin, end - begin);
-    // From the top, because a link may climb as long as it stays beneath.
-    auto next = sys::OpenWithin(top, path.substr(0, end), O_PATH | O_DIRECTORY);
-    if (!next && next.error().error_number() == ENOENT) {
-      const int parent = directory ? directory.get() : top;
-      // Two builds may make the same one; a link that leads nowhere is told by the open.
-      if (::mkdirat(parent, component.c_str(), mode) != 0 && errno != EEXIST) {
-        return FailSys("mkdir " + path.substr(0, end));
-      }
-      next = sys::OpenBeneath(parent, component, O_PATH | O_DIRECTORY);
-    }
-    if (!next) return next;
-    directory = std::move(*next);
-    begin = end + 1;
-  }
-  return directory;
-}
+// What is missing is made only by a build: a request that is refused leaves nothing behind.
+enum class Missing { kLeave, kMake };
 
-Result<std::string> RealPath(int fd) {
-  char path[PATH_MAX];
-  const std::string link = "/proc/self/fd/" + std::to_string(fd);
-  const ssize_t n = ::readlink(link.c_str(), path, sizeof path);
-  if (n <= 0 || n == static_cast<ssize_t>(sizeof path)) return FailSys("readlink " + link);
-  return std::string(path, static_cast<size_t>(n));
+struct Found {
+  UniqueFd file;
+  std::string
+      missing;  // beneath `file`, which is a directory then; empty: it is what was asked for
+};
+
+// The part of `path` beneath `top` that is there.
+Result<Found> OpenExisting(int top, const std::string& path) {
+  for (size_t end = path.size(); end > 0 && end != std::string::npos;
+       end = path.rfind('/', end - 1)) {
+    auto found = sys::OpenWithin(top, path.substr(0, end), O_PATH);
+    if (found) return Found{std::move(*found), path.substr(std::min(end + 1, path.size()))};
+    if (found.error().error_number() != ENOENT) return Fail(std::move(found).error());
+  }
+  ATOLL_ASSIGN(UniqueFd directory, sys::OpenAt(top, ".", O_PATH | O_DIRECTORY));
+  return Found{std::move(directory), path};
 }
 
 // Whatever is allowed: neither our own directories, with the API key and everybody's files in them,
-// nor what has them beneath itself.
-Status CheckNotOurs(const Host& host, int fd, const Volume& volume) {
-  ATOLL_ASSIGN(const std::string path, RealPath(fd));
-  for (const std::string& own : {host.config.data_dir, host.config.run_dir}) {
-    ATOLL_ASSIGN(const UniqueFd directory, sys::Open(own, O_PATH | O_DIRECTORY));
-    ATOLL_ASSIGN(const std::string ours, RealPath(directory.get()));
-    if (Within(path, ours) || Within(ours, path)) {
-      return Fail(Code::kPermissionDenied,
-                  Name(volume) + " holds Atoll's own files, or lies among them");
-    }
+// nor what has them beneath itself. To be asked before anything is made.
+Status CheckNotOurs(const Host& host, const Found& found, const Volume& volume) {
+  ATOLL_ASSIGN(const Overlap overlap, OverlapWithOurs(host.config, found.file.get()));
+  // What is not there yet holds nothing.
+  if (overlap == Overlap::kNone || (overlap == Overlap::kHolds && !found.missing.empty())) {
+    return {};
   }
-  return {};
+  return Fail(Code::kPermissionDenied,
+              Name(volume) + " holds Atoll's own files, or lies among them");
 }
 
-Result<UniqueFd> OpenHostPath(const Host& host, const Volume& volume) {
+// `path` beneath `top`: mkdir -p, but each step by the descriptor of the one before it. If
+// something is missing, and is to be left so, what there is of it.
+Result<Found> OpenOrMake(const Host& host, int top, const std::string& path, const Volume& volume,
+                         Missing missing) {
+  ATOLL_ASSIGN(Found found, OpenExisting(top, path));
+  if (!Named(volume)) ATOLL_TRY(CheckNotOurs(host, found, volume));
+  for (std::string& rest = found.missing; !rest.empty();) {
+    const size_t end = std::min(rest.find('/'), rest.size());
+    const std::string component = rest.substr(0, end);
+    // As its parent for named ones, so that a sandbox's user need not be root to write. Two builds
+    // may make the same one.
+    if (missing == Missing::kMake &&
+        ::mkdirat(found.file.get(), component.c_str(), Named(volume) ? 0777 : 0755) != 0 &&
+        errno != EEXIST) {
+      return FailSys("mkdir " + component);
+    }
+    // A link that leads nowhere stands where nothing was found.
+    auto next = sys::OpenBeneath(found.file.get(), component, O_PATH | O_DIRECTORY);
+    if (!next && missing == Missing::kLeave && next.error().error_number() == ENOENT) break;
+    if (!next) return Fail(std::move(next).error());
+    found.file = std::move(*next);
+    rest.erase(0, end + 1);
+  }
+  return found;
+}
+
+Result<Found> OpenHostPath(const Host& host, const Volume& volume, Missing missing) {
   const std::string* allowed = AllowedAbove(host.config.host_paths, volume.source);
   if (allowed == nullptr) {
     return Fail(
@@ -113,9 +119,10 @@ Result<UniqueFd> OpenHostPath(const Host& host, const Volume& volume) {
   // Links above it are the operator's; itself it must not be one.
   auto top = sys::Open(*allowed, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (!top) return Fail(AsOurs("the allowed directory", top.error()));
-  if (volume.source.size() == allowed->size()) return top;
-  auto opened = OpenOrMake(top->get(), volume.source.substr(allowed->size() + 1), 0755);
-  if (opened) return opened;
+  const std::string rest =
+      volume.source.substr(std::min(allowed->size() + 1, volume.source.size()));
+  auto opened = OpenOrMake(host, top->get(), rest, volume, missing);
+  if (opened || opened.error().error_number() == 0) return opened;
   if (LeadsOut(opened.error())) {
     return Fail(Code::kPermissionDenied,
                 Name(volume) + " leaves the allowed directory " + *allowed + " by a link");
@@ -123,19 +130,19 @@ Result<UniqueFd> OpenHostPath(const Host& host, const Volume& volume) {
   return Fail(AsOurs(Name(volume), opened.error()));
 }
 
-Result<UniqueFd> OpenNamed(const Host& host, const Volume& volume) {
+Result<Found> OpenNamed(const Host& host, const Volume& volume) {
   auto opened = sys::Open(host.store.path() + "/" + Store::VolumeDirectory(volume.source),
                           O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (!opened && opened.error().error_number() == ENOENT) {
     return Fail(Code::kNotFound, Name(volume) + " does not exist");
   }
-  return opened;
+  if (!opened) return Fail(std::move(opened).error());
+  return Found{std::move(*opened), ""};
 }
 
-Result<UniqueFd> OpenSubPath(int top, const Volume& volume) {
-  // As its parent for named ones, so that a sandbox's user need not be root to write.
-  auto opened = OpenOrMake(top, volume.sub_path, Named(volume) ? 0777 : 0755);
-  if (opened) return opened;
+Result<Found> OpenSubPath(const Host& host, int top, const Volume& volume, Missing missing) {
+  auto opened = OpenOrMake(host, top, volume.sub_path, volume, missing);
+  if (opened || opened.error().error_number() == 0) return opened;
   const std::string what = Name(volume) + ", sub path '" + volume.sub_path + "'";
   if (LeadsOut(opened.error())) {
     return Fail(Code::kInvalidArgument, what + " leaves the volume by a link");
@@ -166,20 +173,22 @@ Status CheckFile(const Volume& volume, const struct stat& info) {
   return {};
 }
 
-// Runs in the host's mount namespace.
-Result<Opened> OpenSource(const Host& host, const Volume& volume, bool clone) {
-  ATOLL_ASSIGN(UniqueFd source,
-               Named(volume) ? OpenNamed(host, volume) : OpenHostPath(host, volume));
-  if (!volume.sub_path.empty()) {
-    ATOLL_ASSIGN(source, OpenSubPath(source.get(), volume));
-  }
+// Runs in the host's mount namespace. Looks only, or opens for a build.
+Result<Opened> OpenSource(const Host& host, const Volume& volume, bool build) {
+  const Missing missing = build ? Missing::kMake : Missing::kLeave;
   Opened opened;
-  if (::fstat(source.get(), &opened.info) != 0) return FailSys("fstat " + Name(volume));
+  ATOLL_ASSIGN(Found found,
+               Named(volume) ? OpenNamed(host, volume) : OpenHostPath(host, volume, missing));
+  if (found.missing.empty() && !volume.sub_path.empty()) {
+    ATOLL_ASSIGN(found, OpenSubPath(host, found.file.get(), volume, missing));
+  }
+  // What will be made is a directory, and the reserved range's.
+  if (!found.missing.empty()) return opened;
+  if (::fstat(found.file.get(), &opened.info) != 0) return FailSys("fstat " + Name(volume));
   ATOLL_TRY(CheckFile(volume, opened.info));
-  if (!Named(volume)) ATOLL_TRY(CheckNotOurs(host, source.get(), volume));
   // With what is mounted beneath: a copy without it would show what the mounts hide.
-  if (clone) {
-    ATOLL_ASSIGN(opened.mount, CloneMount(source.get(), "", true));
+  if (build) {
+    ATOLL_ASSIGN(opened.mount, CloneMount(found.file.get(), "", true));
   }
   return opened;
 }
@@ -187,7 +196,7 @@ Result<Opened> OpenSource(const Host& host, const Volume& volume, bool clone) {
 struct Job {
   const Host* host;
   std::span<const Volume> volumes;
-  bool clone;
+  bool build;
   std::vector<Opened> opened{};
   Status status = Fail(Code::kInternal, "the child died");
 };
@@ -199,7 +208,7 @@ Status OpenAll(Job& job) {
   // descriptor, could be made to hit something else.
   ATOLL_TRY(ActAs(kStoreIdBase));
   for (const Volume& volume : job.volumes) {
-    ATOLL_ASSIGN(Opened opened, OpenSource(*job.host, volume, job.clone));
+    ATOLL_ASSIGN(Opened opened, OpenSource(*job.host, volume, job.build));
     job.opened.push_back(std::move(opened));
   }
   return {};
@@ -213,8 +222,8 @@ void RunJob(void* argument) {
 }
 
 Result<std::vector<Opened>> OpenInHost(const Host& host, std::span<const Volume> volumes,
-                                       bool clone) {
-  Job job{.host = &host, .volumes = volumes, .clone = clone};
+                                       bool build) {
+  Job job{.host = &host, .volumes = volumes, .build = build};
   job.opened.reserve(volumes.size());
   // Its exit is reaped with everybody's (Server::OnSignal).
   ATOLL_TRY(Vfork(CLONE_FILES, -1, RunJob, &job));

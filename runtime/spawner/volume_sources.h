@@ -35,7 +35,8 @@ Result<std::vector<VolumeSource>> OpenVolumeSources(const Host& host,
                                                     const std::vector<wire::Volume>& volumes,
                                                     uid_t base);
 
-// The same up to the point where mounting begins.
+// Whether a build could open it, as far as can be told without making anything: what is missing of
+// the path stays so.
 Status CheckVolumeSource(const Host& host, const wire::Volume& volume);
 
 // Pure. The longest of `allowed` that is `path` or a directory above it; null: none.

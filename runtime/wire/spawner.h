@@ -50,10 +50,10 @@ enum class RequestType : uint8_t {
   kRemoveLayer = 10,  // layer
   kListLayers = 11,   // → layers (of published and unpublished ones)
   kStop = 12,         // destroy everything, answer, exit
-  kMakeVolume = 13,   // id: the name. An existing one is an error
+  kMakeVolume = 13,   // id: the name; limits: disk_bytes. An existing one is an error
   kRemoveVolume = 14,  // id: the name. An absent one is not an error
   kVolumeUse = 15,     // id: the name → volume_use
-  kCheckVolume = 16,   // volume: opened as a build would, missing directories made, and closed
+  kCheckVolume = 16,   // volume: whether a build could open it; makes nothing
   kPing = 17,          // answered at once: the spawner is not stopped, and reads
 };
 
@@ -63,7 +63,7 @@ struct Request {
   uint32_t slot = 0;   // kPrepareSlot, kDropSlot
   std::string id;      // kLimits, kFreeze, kDestroy; of a volume its name
   std::string plan;    // kBuild: an encoded Plan
-  Limits limits;       // kLimits
+  Limits limits;       // kPrepareSlot, kLimits, kMakeVolume
   bool flag = false;   // kFreeze: true freezes. kUnpack: false splits, true extracts
   LayerId layer = 0;   // kPublishLayer, kRemoveLayer, kUnpack when it extracts
   std::string volume;  // kCheckVolume: an encoded Volume

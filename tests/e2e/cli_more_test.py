@@ -105,6 +105,49 @@ class More(unittest.TestCase):
             self.cli('cp', 'box:/srv/evil/.', str(top / 'copy'))
             self.assertEqual(list((top / 'victim').iterdir()), [])
 
+    def test_a_planted_link_is_not_followed(self):
+        """An earlier copy left links on the host; a later one comes to stand where they are."""
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            (top / 'victim').mkdir(mode=0o750)
+            (top / 'secret').write_text('kept', encoding='utf-8')
+            self.cli('exec', 'box', '--', 'sh', '-c',
+                     f'mkdir -p /srv/bait && cd /srv/bait && ln -s {top}/secret file && '
+                     f'ln -s {top}/victim dir && ln -s {top}/victim sub')
+            self.cli('cp', 'box:/srv/bait', str(top / 'out'))
+            self.assertTrue((top / 'out/file').is_symlink())
+            self.cli('exec', 'box', '--', 'sh', '-c',
+                     'cd /srv/bait && rm file dir sub && echo gotcha >file && mkdir -m 777 dir && '
+                     'echo gotcha >dir/in && mkdir -p sub/deep && echo gotcha >sub/deep/in')
+            # One file, and a whole directory, in the place of a link.
+            self.cli('cp', 'box:/srv/bait/file', str(top / 'out'), expect=1)
+            self.assertIn('is a link', self.stderr)
+            self.cli('cp', 'box:/srv/bait/dir', str(top / 'out'), expect=1)
+            self.assertIn('is a link', self.stderr)
+            # And all of it over what is there.
+            self.cli('cp', 'box:/srv/bait', str(top / 'out'))
+            self.cli('cp', 'box:/srv/bait/.', str(top / 'out'), expect=1)
+            self.assertEqual((top / 'secret').read_text(encoding='utf-8'), 'kept')
+            self.assertEqual(list((top / 'victim').iterdir()), [])
+            self.assertEqual((top / 'victim').stat().st_mode & 0o777, 0o750)
+            self.assertEqual((top / 'out/bait/sub/deep/in').read_text(encoding='utf-8'), 'gotcha\n')
+            self.assertEqual([path for path in top.rglob('.atoll-cp-*')], [])
+
+    def test_a_file_is_replaced_as_a_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            target = pathlib.Path(folder) / 'file'
+            target.write_text('old', encoding='utf-8')
+            target.chmod(0o640)
+            with open(target, encoding='utf-8') as before:
+                self.cli('exec', 'box', '--', 'sh', '-c', 'echo new >/srv/new')
+                self.cli('cp', 'box:/srv/new', str(target))
+                self.assertEqual(before.read(), 'old')
+            self.assertEqual(target.read_text(encoding='utf-8'), 'new\n')
+            self.assertEqual(target.stat().st_mode & 0o777, 0o640)
+            self.cli('cp', 'box:/srv/new', '/dev/null')
+            self.assertTrue(pathlib.Path('/dev/null').is_char_device())
+            self.assertEqual(os.listdir(folder), ['file'])
+
     def test_inspect_renew_endpoint_stats(self):
         (told,) = json.loads(self.cli('inspect', 'box'))
         self.assertEqual(told['id'], self.sandbox)

@@ -44,6 +44,31 @@ class Files(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ''))
         self.assertIn('loopback', done.stderr)
 
+    def test_our_own_directories_are_not_for_sandboxes(self):
+        (self.top / 'link').symlink_to(self.top)
+        for allowed in (self.top, self.top / 'data', self.top / 'data/store/x', self.top / 'run',
+                        self.top / 'link', self.top / 'link/data'):
+            self.file.write_text(f'[storage]\ndata_dir = "{self.top}/data"\n'
+                                 f'allowed_host_paths = ["{self.top}/fine", "{allowed}"]\n'
+                                 f'[runtime]\nrun_dir = "{self.top}/run"\n')
+            done = atolld('--check-config', '--config', self.file)
+            self.assertEqual((done.returncode, done.stdout), (1, ''), allowed)
+            self.assertIn(f"allowed_host_paths '{allowed}'", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.top)), ['atoll.toml', 'link'])
+
+    def test_the_spawner_asks_that_for_itself(self):
+        data, run, link = self.top / 'data', self.top / 'run', self.top / 'link'
+        data.mkdir()
+        link.symlink_to(data)
+        for allowed in (self.top, data, link):
+            done = subprocess.run(
+                [atoll.BUILD / 'atoll-spawner', '--data-dir', data, '--run-dir', run,
+                 '--user', 'nobody', '--host-path', allowed],
+                text=True, check=False, stderr=subprocess.PIPE, timeout=20 * SLOWNESS)
+            self.assertEqual(done.returncode, 1, allowed)
+            self.assertIn(f"'{allowed}'", done.stderr)
+        self.assertEqual(os.listdir(data), [])
+
     def test_a_file_of_somebody_else_is_not_believed(self):
         self.file.write_text('')
         os.chown(self.file, 65534, 65534)

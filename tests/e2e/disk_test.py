@@ -84,6 +84,29 @@ class Disk:
         self.assertEqual(refused.exception.status, 400)
         self.assertIn('from 1Mi', refused.exception.message)
 
+    def fill_volume(self, size):
+        """What a sandbox of 20Mi could write to a new volume with that size (None: the default)."""
+        name = f'v{size}'.lower()
+        claim = {'claimName': name, **({'storage': size} if size else {})}
+        box = self.daemon.create(self.image, resourceLimits={'disk': '20Mi'}, volumes=[
+            {'name': 'v', 'mountPath': '/data', 'pvc': claim}])
+        try:
+            return int(self.daemon.run(
+                box, 'dd if=/dev/zero of=/data/big bs=1M count=100 2>/dev/null; '
+                     'wc -c </data/big').stdout)
+        finally:
+            self.daemon.delete(box)
+            atoll.until(lambda: not self.daemon.request('GET', f'/v1/volumes/{name}')['usedBy'],
+                        20 * atoll.SLOWNESS, 'the volume is free')
+            self.daemon.request('DELETE', f'/v1/volumes/{name}')
+
+    def test_a_volume_has_a_limit(self):
+        self.assertLessEqual(self.fill_volume('24Mi'), 24 * MI)
+        self.assertGreater(self.fill_volume('24Mi'), 20 * MI)
+        # The operator's.
+        self.assertLessEqual(self.fill_volume(None), 40 * MI)
+        self.assertGreater(self.fill_volume(None), 36 * MI)
+
     def test_the_doctor_is_content(self):
         report = json.loads(subprocess.run(
             [atoll.BUILD / 'atoll', 'doctor', '--json', '--data-dir', self.daemon.data_dir],
@@ -99,7 +122,7 @@ class OnImage(Disk, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon()
+        cls.daemon = atoll.Daemon(storage_volume_default_size='40Mi')
         done = init(cls.daemon, '--size', '1Gi')
         if done.returncode:
             cls.daemon.__exit__()
@@ -132,7 +155,7 @@ class OnExt4(Disk, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon()
+        cls.daemon = atoll.Daemon(storage_volume_default_size='40Mi')
         store = cls.daemon.data_dir / 'store'
         store.mkdir(parents=True)
         disk = cls.daemon.top / 'disk'

@@ -97,6 +97,57 @@ class Start(unittest.TestCase):
             daemon.start()
             self.assertEqual(daemon.key, first)
 
+    def test_root_believes_nothing_in_the_directory_of_the_daemon(self):
+        """Its user, or who has taken it over, may put anything there under any name."""
+        with atoll.Daemon() as daemon:
+            secret = daemon.top / 'secret'
+            secret.write_text('of-root', encoding='utf-8')
+            secret.chmod(0o600)
+            plants = {
+                'a link': lambda path: path.symlink_to(secret),
+                'a FIFO': os.mkfifo,
+                'a second name': lambda path: os.link(secret, path),
+                'a directory': os.mkdir,
+                "somebody's": lambda path: (path.write_text('theirs', encoding='utf-8'),
+                                            os.chown(path, 4321, 4321)),
+            }
+            daemon.stop()
+            for name in ('api_key', 'route_key', 'lock'):
+                path = daemon.data_dir / 'state' / name
+                kept = path.with_name('kept')
+                for what, plant in plants.items():
+                    # Of the lock nothing is read, and it is locked under any name.
+                    if name == 'lock' and what in ('a second name', "somebody's"):
+                        continue
+                    path.rename(kept)
+                    plant(path)
+                    done = subprocess.run([atoll.BUILD / 'atolld', '--config', daemon.config],
+                                          stderr=subprocess.PIPE, text=True, check=False,
+                                          timeout=20 * SLOWNESS)
+                    self.assertEqual(done.returncode, 1, (name, what))
+                    self.assertIn(name, done.stderr, what)
+                    self.assertNotIn('of-root', done.stderr)
+                    if name == 'api_key' and what in ('a link', 'a FIFO'):
+                        # Nor does root's own client.
+                        listed = subprocess.run(
+                            [atoll.BUILD / 'atoll', 'ps'], stderr=subprocess.PIPE, text=True,
+                            env={'ATOLL_RUN_DIR': str(daemon.run_dir)}, check=False,
+                            timeout=20 * SLOWNESS)
+                        self.assertIn('api_key is', listed.stderr, what)
+                    if path.is_dir() and not path.is_symlink():
+                        path.rmdir()
+                    else:
+                        path.unlink()
+                    kept.rename(path)
+            # What would be written on the way to a new key.
+            path = daemon.data_dir / 'state/route_key'
+            path.unlink()
+            os.mkfifo(path.with_name('route_key.new'))
+            daemon.start()
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+            self.assertEqual(path.stat().st_uid, (daemon.data_dir / 'state').stat().st_uid)
+            self.assertEqual(secret.read_text(encoding='utf-8'), 'of-root')
+
     def test_sigterm_leaves_sandboxes_alone(self):
         with atoll.Daemon() as daemon:
             box = daemon.create(daemon.import_busybox())

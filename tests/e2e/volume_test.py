@@ -191,6 +191,64 @@ class VolumeTest(unittest.TestCase):
                      named('lost', deleteOnSandboxTermination=True), host('/etc', '/e'))
         self.gone('lost')
 
+    def test_a_create_that_is_refused_leaves_none(self):
+        """Whatever it is refused for, and whenever that is found out."""
+        key = {'Idempotency-Key': 'first'}
+        body = {'image': {'uri': self.image}, 'entrypoint': ['sleep', '1000'], 'timeout': 600,
+                'resourceLimits': {'memory': '64Mi'}}
+        box = self.daemon.request('POST', '/v1/sandboxes', body, key)['id']
+        self.addCleanup(self.daemon.delete, box)
+        made = self.allowed / 'made-for-nothing'
+        lost = [named('lost'), host(made, '/h')]
+        for status, change, headers in (
+                (409, {}, key),
+                (400, {'resourceLimits': {'memory': '1'}}, {}),
+                (400, {'resourceLimits': {'cpu': 'many'}}, {}),
+                (404, {'image': {'uri': 'no-such-image'}}, {}),
+                (400, {'entrypoint': ['a\0b']}, {}),
+                (400, {'volumes': [*lost, host('/etc', '/e')]}, {}),
+                (400, {'volumes': [*lost, named('absent', '/a', createIfNotExists=False)]}, {}),
+                # Only the build finds out what the image has there.
+                (400, {'volumes': [*lost, named('lost-too', '/bin/busybox')]}, {})):
+            with self.assertRaises(atoll.ApiError) as refused:
+                self.daemon.request('POST', '/v1/sandboxes',
+                                    {**body, 'volumes': lost, **change}, headers)
+            self.assertEqual(refused.exception.status, status, (change, refused.exception.message))
+            self.gone('lost')
+            self.gone('lost-too')
+            if 'lost-too' not in str(change):
+                self.assertFalse(made.exists(), change)
+
+    def test_where_it_cannot_stand(self):
+        """Our own files and mounts, under their names and behind the image's: said, not failed."""
+        for path in ('/etc/resolv.conf', '/etc/hosts', '/etc/hostname', '/etc/passwd',
+                     '/etc/resolv.conf/x', '/bin/busybox', '/bin/sh/x', '/proc/self', '/sys',
+                     '/sys/fs/cgroup', '/dev', '/dev/shm', '/dev/null', '/'):
+            with self.assertRaises(atoll.ApiError, msg=path) as refused:
+                self.daemon.create(self.image, volumes=[named('nowhere', path)])
+            self.assertEqual(refused.exception.status, 400, (path, refused.exception.message))
+            self.gone('nowhere')
+        # A file over a file is another matter.
+        file = self.allowed / 'hosts'
+        file.write_text('own\n', encoding='utf-8')
+        for path in ('/etc/hosts', '/etc/resolv.conf', '/etc/hostname'):
+            box = self.daemon.create(self.image, volumes=[host(file, path, readOnly=True)])
+            self.assertEqual(self.out(box, f'cat {path}'), 'own')
+            self.daemon.delete(box)
+
+    def test_a_size_that_cannot_be_kept_is_refused(self):
+        """As a sandbox's disk is. Where it can be kept: disk_test."""
+        volume = named('sized')
+        volume['pvc']['storage'] = '20Mi'
+        self.refused(501, 'SANDBOX::API_NOT_SUPPORTED', volume)
+        with self.assertRaises(atoll.ApiError) as refused:
+            self.daemon.request('POST', '/v1/volumes', {'name': 'sized', 'storage': '20Mi'})
+        self.assertEqual(refused.exception.status, 501)
+        self.assertNotIn('sized', self.names())
+        # Of one that is there it asks for nothing.
+        self.daemon.request('POST', '/v1/volumes', {'name': 'sized'})
+        self.daemon.delete(self.daemon.create(self.image, volumes=[volume]))
+
     def test_stays_if_it_was_there_before_or_another_uses_it(self):
         self.daemon.request('POST', '/v1/volumes', {'name': 'before'})
         box = self.daemon.create(self.image, volumes=[

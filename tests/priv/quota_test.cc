@@ -45,11 +45,14 @@ class LimitedSpawner : public SpawnerFixture {
           return std::make_shared<QuotaStore>(type, data_dir);
         }) {}
 
+  static wire::Limits WithDisk(uint64_t disk_bytes) {
+    wire::Limits limits = UsualLimits();
+    limits.disk_bytes = disk_bytes;
+    return limits;
+  }
   Result<Sandbox> Start(const std::string& script, uint32_t slot = 1, uint64_t prepared = kLimit,
                         uint64_t built = kLimit) {
-    wire::Limits limits;
-    limits.disk_bytes = prepared;
-    ATOLL_TRY(Prepare(slot, limits));
+    ATOLL_TRY(Prepare(slot, WithDisk(prepared)));
     wire::Plan plan = PlanFor(slot);
     plan.limits.disk_bytes = built;
     ATOLL_ASSIGN(Sandbox sandbox, Build(plan));
@@ -206,7 +209,8 @@ QUOTA_TEST(NothingInsideLeavesTheProject) {
   }
 }
 
-// Its files can take the janitor long, here for ever: one of them is immutable.
+// Its files can take the janitor long, here until one of them is no longer immutable: its slot
+// waits for them, and nobody else.
 QUOTA_TEST(TheNextInTheSlotStartsAtNothing) {
   LimitedSpawner spawner(on);
   const uint32_t first = spawner.FirstProject(1);
@@ -223,10 +227,57 @@ QUOTA_TEST(TheNextInTheSlotStartsAtNothing) {
   ASSERT_TRUE(spawner.Destroy(sandbox->plan.id));
   EXPECT_GE(spawner.UsageOf(first).bytes, kLimit - kSlack);
 
-  ExpectFilled(spawner.Output(std::string(kFill) + "busybox wc -c </big"));
-  EXPECT_GE(spawner.UsageOf(first).bytes, kLimit - kSlack);
+  const Status held = spawner.TryPrepare(1);
+  ASSERT_FALSE(held);
+  EXPECT_EQ(CodeName(held.error().code()), CodeName(Code::kFailedPrecondition));
   flags &= ~FS_IMMUTABLE_FL;
   ASSERT_EQ(::ioctl(big->get(), FS_IOC_SETFLAGS, &flags), 0);
+  // Another slot is free, and what it leaves makes the janitor look again.
+  ExpectFilled(spawner.Output(std::string(kFill) + "busybox wc -c </big", 2));
+  ExpectFilled(spawner.Output(std::string(kFill) + "busybox wc -c </big"));
+}
+
+QUOTA_TEST(AVolumeHasALimitOfItsOwn) {
+  LimitedSpawner spawner(on);
+  const auto make = [&](const std::string& name, uint64_t bytes) {
+    Status made = Fail(Code::kDeadlineExceeded, "no answer");
+    bool answered = false;
+    spawner.client().MakeVolume(name, bytes, [&](Status status) {
+      made = std::move(status);
+      answered = true;
+    });
+    spawner.loop().RunUntil([&] { return answered; });
+    return made;
+  };
+  ASSERT_TRUE(make("small", kLimit) && make("large", 2 * kLimit) && make("free", 0));
+  const auto fill = [&](const std::string& name) {
+    EXPECT_TRUE(spawner.Prepare(1, LimitedSpawner::WithDisk(kLimit)));
+    wire::Plan plan = SpawnerFixture::PlanFor(1);
+    plan.limits.disk_bytes = kLimit;
+    wire::Volume volume;
+    volume.source = name;
+    volume.target = "/mnt";
+    plan.volumes = {volume};
+    auto sandbox = spawner.Build(plan);
+    if (!sandbox) return sandbox.error().message();
+    SpawnerFixture::Claim(*sandbox,
+                          "busybox dd if=/dev/zero of=/mnt/big bs=1M count=48 2>/dev/null; "
+                          "busybox wc -c </mnt/big; busybox dd if=/dev/zero of=/own bs=1M count=8 "
+                          "2>/dev/null; busybox wc -c </own");
+    std::string output = SpawnerFixture::ReadToEnd(sandbox->control.get());
+    EXPECT_TRUE(spawner.Destroy(plan.id));
+    return output;
+  };
+  const auto expect = [](const std::string& output, uint64_t limit) {
+    ExpectFilled(output, limit);
+    // The sandbox's own is another account.
+    EXPECT_EQ(Number(output.substr(output.find('\n'))), 8 * kMi);
+  };
+  expect(fill("small"), kLimit);
+  expect(fill("large"), 2 * kLimit);
+  EXPECT_EQ(Number(fill("free")), 48 * kMi);
+  // Not by way of another sandbox either.
+  EXPECT_LE(Number(fill("small")), kLimit);
 }
 
 QUOTA_TEST(NothingIsLeftOfAProject) {
@@ -275,7 +326,7 @@ QUOTA_TEST(ALivingSandboxTakesAnotherLimit) {
   ASSERT_TRUE(sandbox) << sandbox.error().message();
   char line = 0;
   ASSERT_EQ(::read(sandbox->control.get(), &line, 1), 1);
-  wire::Limits more;
+  wire::Limits more = SpawnerFixture::UsualLimits();
   more.disk_bytes = 2 * kLimit;
   Status changed = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;

@@ -43,7 +43,11 @@ class SpawnerFixture {
   // Until the present connection has ended.
   void AwaitLost();
 
-  Status Prepare(uint32_t slot, const wire::Limits& limits = {});
+  // What a daemon sends when nobody asks for anything.
+  static wire::Limits UsualLimits();
+  // Once, and until what the slot's last sandbox has left is deleted.
+  Status TryPrepare(uint32_t slot, const wire::Limits& limits = UsualLimits());
+  Status Prepare(uint32_t slot, const wire::Limits& limits = UsualLimits());
   // With these descriptors for execd.
   Status Prepare(uint32_t slot, const wire::Limits& limits, int control, int listener);
   static wire::Plan PlanFor(uint32_t slot);

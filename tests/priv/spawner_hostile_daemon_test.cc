@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "runtime/base/sys.h"
@@ -48,6 +50,47 @@ PRIV_TEST(HostileDaemon, PlansAreChecked) {
   EXPECT_TRUE(sandbox);
 }
 
+// A sandbox without limits would take all that the host has.
+PRIV_TEST(HostileDaemon, LimitsAreNotLeftOut) {
+  SpawnerFixture spawner;
+  const auto& kept = spawner.hello().limits_available;
+  for (const char* name : {"memory", "pids", "cpu"}) {
+    ASSERT_NE(std::find(kept.begin(), kept.end(), name), kept.end()) << name;
+  }
+  ASSERT_TRUE(spawner.Prepare(1));
+  auto sandbox = spawner.Build(2);
+  ASSERT_TRUE(sandbox);
+  const auto set = [&](const wire::Limits& limits) {
+    Status changed = Fail(Code::kDeadlineExceeded, "no answer");
+    bool answered = false;
+    spawner.client().SetLimits(sandbox->plan.id, limits, [&](Status status) {
+      changed = std::move(status);
+      answered = true;
+    });
+    spawner.loop().RunUntil([&] { return answered; });
+    return changed;
+  };
+  const std::function<void(wire::Limits&)> wrongs[] = {
+      [](wire::Limits& limits) { limits.memory_bytes = 0; },
+      [](wire::Limits& limits) { limits.memory_bytes = 4096; },
+      [](wire::Limits& limits) { limits.pids = 0; },
+      [](wire::Limits& limits) { limits.pids = 1; },
+      [](wire::Limits& limits) { limits.cpu_millis = 0; },
+  };
+  for (size_t i = 0; i < std::size(wrongs); ++i) {
+    wire::Limits limits = SpawnerFixture::UsualLimits();
+    wrongs[i](limits);
+    const Status prepared = spawner.TryPrepare(3, limits);
+    EXPECT_TRUE(!prepared && prepared.error().code() == Code::kInvalidArgument) << "slot " << i;
+    EXPECT_EQ(CodeName(BuildError(spawner, [&](wire::Plan& plan) { plan.limits = limits; }).code()),
+              "invalid_argument")
+        << i;
+    const Status changed = set(limits);
+    EXPECT_TRUE(!changed && changed.error().code() == Code::kInvalidArgument) << "change " << i;
+  }
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
 PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   SpawnerFixture spawner;
   auto directory = sys::Open("/", O_RDONLY | O_DIRECTORY);
@@ -55,7 +98,7 @@ PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   auto packets = sys::UnixPair(SOCK_SEQPACKET);
   ASSERT_TRUE(directory && stream && packets);
   const auto refused = [&](int control, int listener) {
-    const Status prepared = spawner.Prepare(1, {}, control, listener);
+    const Status prepared = spawner.Prepare(1, SpawnerFixture::UsualLimits(), control, listener);
     return !prepared && prepared.error().code() == Code::kPermissionDenied;
   };
   EXPECT_TRUE(refused(directory->get(), stream->a.get()));

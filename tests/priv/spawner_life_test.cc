@@ -310,8 +310,8 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
     for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
     const std::vector<pid_t> builders = Builders(spawner);
     for (uint32_t slot : {2u, 3u, 4u}) {
-      spawner.client().PrepareSlot(slot, {}, control->a.get(), listener.get(),
-                                   [](const Result<launch::PreparedSlot>&) {});
+      spawner.client().PrepareSlot(slot, SpawnerFixture::UsualLimits(), control->a.get(),
+                                   listener.get(), [](const Result<launch::PreparedSlot>&) {});
     }
     // At another moment of its work in each round.
     const int64_t moment = SystemClock().BootMicros() + i * 20;

@@ -56,9 +56,9 @@ class VolumeLab {
     return volume;
   }
 
-  Status Make(const std::string& name) {
+  Status Make(const std::string& name, uint64_t disk_bytes = 0) {
     return Await([&](launch::SpawnerClient::Finished done) {
-      spawner_.client().MakeVolume(name, std::move(done));
+      spawner_.client().MakeVolume(name, disk_bytes, std::move(done));
     });
   }
   Status Remove(const std::string& name) {

@@ -152,31 +152,50 @@ PRIV_TEST(Volume, NothingIsAllowedByDefault) {
             std::string::npos);
 }
 
-// An allowed directory that was replaced by a link is not followed; nor are our own files given
-// away by a generous operator.
-PRIV_TEST(Volume, AllowedDirectoryItselfIsNoLinkAndNotOurs) {
+// An allowed directory that was replaced by a link is not followed.
+PRIV_TEST(Volume, AllowedDirectoryItselfIsNoLink) {
   VolumeLab lab;
   fs::rename(lab.allowed(), lab.allowed() + ".old");
   fs::create_directory_symlink(lab.outside(), lab.allowed());
-  const Status linked = lab.Check(VolumeLab::ReadOnly(VolumeLab::Host(lab.allowed())));
-  ASSERT_FALSE(linked);
+  EXPECT_FALSE(lab.Check(VolumeLab::ReadOnly(VolumeLab::Host(lab.allowed()))));
+}
 
-  ScratchDir other;
-  // The operator allows all of where the spawner's own directories are.
-  const std::string top = "/" + std::next(other.path().begin())->string();
-  SpawnerFixture generous("ATOLL_START_AND_EXEC", {}, {"--host-path", top});
-  const std::string data = generous.data_dir();
+// Our own files are not given away, also if they come to lie in the allowed directory later; and
+// nothing is made among them on the way to saying so.
+PRIV_TEST(Volume, OurOwnDirectoriesAreNoVolumes) {
+  VolumeLab lab;
+  const std::string data = lab.spawner().data_dir();
+  const std::string moved = lab.allowed() + "/moved";
+  fs::rename(data, moved);
+  fs::create_directory_symlink(moved, data);
   for (const std::string& path :
-       {data, data + "/store", data.substr(0, data.rfind('/')), generous.run_dir()}) {
-    Status checked = Fail(Code::kInternal, "no answer");
-    bool answered = false;
-    generous.client().CheckVolume(VolumeLab::ReadOnly(VolumeLab::Host(path)), [&](Status status) {
-      answered = true;
-      checked = std::move(status);
-    });
-    generous.loop().RunUntil([&] { return answered; });
-    ExpectRefused(checked, Code::kPermissionDenied, "Atoll's own files");
+       {lab.allowed(), moved, moved + "/store", moved + "/new", moved + "/store/new/deep"}) {
+    ExpectRefused(lab.Check(VolumeLab::ReadOnly(VolumeLab::Host(path))), Code::kPermissionDenied,
+                  "Atoll's own files");
+    const std::string built = lab.Run({VolumeLab::ReadOnly(VolumeLab::Host(path))}, "echo ran");
+    EXPECT_NE(built.find("Atoll's own files"), std::string::npos) << path << ": " << built;
   }
+  EXPECT_FALSE(fs::exists(moved + "/new"));
+  EXPECT_FALSE(fs::exists(moved + "/store/new"));
+  // Beside them there is room.
+  EXPECT_EQ(lab.Run({VolumeLab::Host(lab.allowed() + "/beside")}, "echo x > /mnt/v/f; echo ran"),
+            "ran\n");
+  fs::remove(data);
+  fs::rename(moved, data);
+}
+
+// Looking makes nothing: a create that is refused afterwards leaves nothing behind.
+PRIV_TEST(Volume, ACheckMakesNothing) {
+  VolumeLab lab;
+  ASSERT_TRUE(lab.Make("data"));
+  EXPECT_TRUE(lab.Check(VolumeLab::Host(lab.allowed() + "/new/deep")));
+  EXPECT_TRUE(lab.Check(VolumeLab::Sub(VolumeLab::Host(lab.allowed()), "new/sub")));
+  EXPECT_TRUE(lab.Check(VolumeLab::Sub(VolumeLab::Named("data"), "new/sub")));
+  EXPECT_FALSE(fs::exists(lab.allowed() + "/new"));
+  EXPECT_FALSE(fs::exists(lab.PathOf("data") + "/new"));
+  fs::create_symlink("nowhere", lab.allowed() + "/dangling");
+  ExpectRefused(lab.Check(VolumeLab::Host(lab.allowed() + "/dangling")), Code::kPermissionDenied,
+                "by a link");
 }
 
 PRIV_TEST(Volume, SubPathStaysInTheVolume) {

@@ -13,6 +13,7 @@
 #include "tools/atoll/api.h"
 #include "tools/atoll/copy_tar.h"
 #include "tools/atoll/interrupt.h"
+#include "tools/atoll/place.h"
 #include "tools/atoll/progress.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/verbs.h"
@@ -93,15 +94,22 @@ class Copy {
     if (to == "-") return Receive(route, from, STDOUT_FILENO);
     struct stat info {};
     const bool into = stat(to.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-    const std::string target = into ? Join(to, BaseNameOf(from)) : to;
+    // What the user has named is opened as it is; from there on nothing is followed.
+    ATOLL_ASSIGN(const UniqueFd place, sys::Open(into ? to : ParentOf(to), O_RDONLY | O_DIRECTORY));
+    const std::string name = BaseNameOf(into ? from : to);
+    // "/srv/." is what is in it.
+    if (name.empty() || name == "/" || name == "..") {
+      return Fail(Code::kInvalidArgument, from + " has no name to be put under; name one in TO");
+    }
     if (!directory) {
-      ATOLL_ASSIGN(const UniqueFd file, sys::Open(target, O_WRONLY | O_CREAT | O_TRUNC, 0666));
-      return Receive(route, from, file.get());
+      ATOLL_ASSIGN(PlacedFile file, PlacedFile::Begin(place.get(), name));
+      ATOLL_TRY(Receive(route, from, file.fd()));
+      return file.Finish();
     }
     ATOLL_ASSIGN(const UniqueFd tar, TemporaryFile());
     ATOLL_TRY(Receive(route, from, tar.get()));
     if (lseek(tar.get(), 0, SEEK_SET) != 0) return FailSys("lseek");
-    return UnpackInto(tar.get(), target);
+    return UnpackInto(tar.get(), place.get(), name);
   }
 
  private:

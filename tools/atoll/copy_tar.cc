@@ -110,20 +110,6 @@ class Packer {
   Archive out_;
 };
 
-Status CopyData(archive* in, archive* out) {
-  while (true) {
-    const void* data = nullptr;
-    size_t size = 0;
-    la_int64_t offset = 0;
-    const int got = archive_read_data_block(in, &data, &size, &offset);
-    if (got == ARCHIVE_EOF) return {};
-    if (got != ARCHIVE_OK) return FailArchive("read the archive", in);
-    if (archive_write_data_block(out, data, size, offset) != ARCHIVE_OK) {
-      return FailArchive("write", out);
-    }
-  }
-}
-
 }  // namespace
 
 Result<UniqueFd> TemporaryFile() {
@@ -147,43 +133,6 @@ Result<UniqueFd> PackFile(int fd, const std::string& name, uint64_t size, uint32
   info.st_mtime = time(nullptr);
   ATOLL_TRY(packer.Add(fd, name, info, ""));
   return std::move(packer).Finish();
-}
-
-Status UnpackInto(int archive_fd, const std::string& directory) {
-  if (mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) return FailSys("mkdir " + directory);
-  // libarchive can only refuse absolute names if ours are relative.
-  if (chdir(directory.c_str()) != 0) return FailSys("chdir " + directory);
-  const Archive in(archive_read_new()), out(archive_write_disk_new());
-  archive_read_support_format_tar(in.get());
-  archive_write_disk_set_options(
-      out.get(), ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_SECURE_SYMLINKS |
-                     ARCHIVE_EXTRACT_SECURE_NODOTDOT | ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS);
-  if (archive_read_open_fd(in.get(), archive_fd, kPart) != ARCHIVE_OK) {
-    return FailArchive("open the archive", in.get());
-  }
-  while (true) {
-    archive_entry* entry = nullptr;
-    const int got = archive_read_next_header(in.get(), &entry);
-    if (got == ARCHIVE_EOF) break;
-    if (got != ARCHIVE_OK) return FailArchive("read the archive", in.get());
-    const auto type = archive_entry_filetype(entry);
-    const char* name = archive_entry_pathname(entry);
-    if (name == nullptr || archive_entry_hardlink(entry) != nullptr ||
-        (type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK)) {
-      continue;  // execd sends none of these; somebody else may
-    }
-    archive_entry_set_perm(entry, archive_entry_perm(entry) & 0777);
-    if (archive_write_header(out.get(), entry) != ARCHIVE_OK) {
-      return FailArchive(std::string("create ") + name, out.get());
-    }
-    if (type == AE_IFREG) ATOLL_TRY(CopyData(in.get(), out.get()));
-    if (archive_write_finish_entry(out.get()) != ARCHIVE_OK) {
-      return FailArchive(std::string("finish ") + name, out.get());
-    }
-  }
-  // Directories get their modes and times only now.
-  if (archive_write_close(out.get()) != ARCHIVE_OK) return FailArchive("finish", out.get());
-  return {};
 }
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// Trees of the host as tar archives: what 'atoll cp' sends, and what it receives.
+// Trees of the host as tar archives: what 'atoll cp' sends.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,5 @@ Result<UniqueFd> TemporaryFile();
 // files, directories and symbolic links.
 Result<UniqueFd> PackDirectory(const std::string& path);
 Result<UniqueFd> PackFile(int fd, const std::string& name, uint64_t size, uint32_t mode);
-
-// Unpacks an archive that a sandbox made into a directory, which is created. Nothing gets out of
-// it: not by "..", an absolute name or a symbolic link. Set-id bits, owners and devices are left
-// out. Changes the working directory.
-Status UnpackInto(int archive, const std::string& directory);
 
 }  // namespace atl::cli

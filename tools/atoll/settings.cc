@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 
 namespace atl::cli {
@@ -10,8 +11,7 @@ namespace {
 
 constexpr size_t kMaxSmallFile = 64 << 10;
 
-Result<std::string> ReadKeyFile(const std::string& path) {
-  auto key = sys::ReadFileAt(AT_FDCWD, path, kMaxSmallFile);
+Result<std::string> KeyOf(const std::string& path, Result<std::string> key) {
   if (!key) {
     const bool denied = key.error().error_number() == EACCES;
     return Fail(std::move(key).error().Wrap(
@@ -21,6 +21,11 @@ Result<std::string> ReadKeyFile(const std::string& path) {
   while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
   if (key->empty()) return Fail(Code::kInvalidArgument, "API key file " + path + " is empty");
   return key;
+}
+
+// In the directory of the daemon's user: root, who runs this too, follows no link there.
+Result<std::string> ReadDaemonsKey(const std::string& path) {
+  return KeyOf(path, ReadPlainFileAt(AT_FDCWD, path, kMaxSmallFile, {}));
 }
 
 Result<Server> FindLocalDaemon(const Settings& settings) {
@@ -40,7 +45,7 @@ Result<Server> FindLocalDaemon(const Settings& settings) {
   Server server{file["url"].get<std::string>(), ""};
   const bool own_key = !settings.api_key.empty() || !settings.api_key_file.empty();
   if (!own_key && file.contains("key_file") && file["key_file"].is_string()) {
-    ATOLL_ASSIGN(server.api_key, ReadKeyFile(file["key_file"].get<std::string>()));
+    ATOLL_ASSIGN(server.api_key, ReadDaemonsKey(file["key_file"].get<std::string>()));
   }
   return server;
 }
@@ -55,7 +60,9 @@ Result<Server> FindServer(const Settings& settings) {
   if (!settings.api_key.empty()) {
     server.api_key = settings.api_key;
   } else if (!settings.api_key_file.empty()) {
-    ATOLL_ASSIGN(server.api_key, ReadKeyFile(settings.api_key_file));
+    ATOLL_ASSIGN(server.api_key,
+                 KeyOf(settings.api_key_file,
+                       sys::ReadFileAt(AT_FDCWD, settings.api_key_file, kMaxSmallFile)));
   }
   return server;
 }

@@ -15,11 +15,13 @@ namespace {
 using nlohmann::json;
 using Names = std::vector<std::string>;
 
-Status CreateVolume(const Settings& settings, const std::string& name) {
+Status CreateVolume(const Settings& settings, const std::string& name, const std::string& size) {
+  json body{{"name", name}};
+  if (!size.empty()) body["storage"] = size;
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const http::Response response,
-               api.Send("POST", "/volumes",
-                        json{{"name", name}}.dump(-1, ' ', false, json::error_handler_t::replace)));
+  ATOLL_ASSIGN(
+      const http::Response response,
+      api.Send("POST", "/volumes", body.dump(-1, ' ', false, json::error_handler_t::replace)));
   std::puts(settings.json ? response.body.c_str() : Printable(name).c_str());
   return {};
 }
@@ -77,8 +79,11 @@ void AddVolumeVerbs(CLI::App& app, const Settings& settings, int* exit_code) {
   CLI::App* create = group->add_subcommand("create", "Create an empty volume");
   const auto name = std::make_shared<std::string>();
   create->add_option("NAME", *name, "What claimName calls it")->required();
-  create->callback(
-      [name, &settings, exit_code] { *exit_code = Report(CreateVolume(settings, *name)); });
+  const auto size = std::make_shared<std::string>();
+  create->add_option("--size", *size, "How much it may hold, as 10Gi; else the server's default");
+  create->callback([name, size, &settings, exit_code] {
+    *exit_code = Report(CreateVolume(settings, *name, *size));
+  });
 
   CLI::App* ls = group->add_subcommand("ls", "List volumes");
   const auto quiet = std::make_shared<bool>(false);

@@ -183,10 +183,17 @@ TEST(VolumeRequest, Bounds) {
 }
 
 TEST(VolumeRequest, NameOfANewOne) {
-  EXPECT_EQ(*ParseVolumeName(R"({"name": "data-1"})"), "data-1");
-  for (const char* body : {"", "[]", "{}", R"({"name": ""})", R"({"name": "A"})", R"({"name": 1})",
-                           R"({"name": "a/b"})"}) {
-    const auto parsed = ParseVolumeName(body);
+  EXPECT_EQ(ParseNewVolume(R"({"name": "data-1"})")->name, "data-1");
+  EXPECT_EQ(ParseNewVolume(R"({"name": "data-1"})")->disk_bytes, 0U);
+  EXPECT_EQ(ParseNewVolume(R"({"name": "d", "storage": "1.5Gi"})")->disk_bytes, 3ULL << 29);
+  EXPECT_EQ(ParseNewVolume(R"({"name": "d", "storage": "9Ei"})")->disk_bytes, 64ULL << 40);
+  EXPECT_EQ(ParseNewVolume(R"({"name": "d", "storage": "1023Ki"})").error().status, 400);
+  for (const char* body :
+       {"", "[]", "{}", R"({"name": ""})", R"({"name": "A"})", R"({"name": 1})",
+        R"({"name": "a/b"})", R"({"name": "d", "storage": "-1Gi"})",
+        R"({"name": "d", "storage": "1e9"})", R"({"name": "d", "storage": "1GB"})",
+        R"({"name": "d", "storage": ".5Gi"})"}) {
+    const auto parsed = ParseNewVolume(body);
     ASSERT_FALSE(parsed) << body;
     EXPECT_EQ(parsed.error().status, 422) << body;
   }

@@ -165,8 +165,9 @@ class FakeSpawner final : public launch::SpawnerClient {
   void PublishLayer(wire::LayerId, Finished) override {}
   void RemoveLayer(wire::LayerId, Finished) override {}
   void ListLayers(Done<std::vector<wire::LayerId>>) override {}
-  void MakeVolume(const std::string& name, Finished done) override {
-    volume_calls.push_back({"make " + name, std::move(done)});
+  void MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) override {
+    const std::string limit = disk_bytes == 0 ? "" : " of " + std::to_string(disk_bytes);
+    volume_calls.push_back({"make " + name + limit, std::move(done)});
   }
   void RemoveVolume(const std::string& name, Finished done) override {
     volume_calls.push_back({"remove " + name, std::move(done)});

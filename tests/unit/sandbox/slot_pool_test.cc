@@ -155,6 +155,38 @@ TEST_F(SlotPoolTest, ANumberThatIsStillHeldIsPassedOver) {
   EXPECT_EQ(*waiting, 2);
 }
 
+// Files of earlier sandboxes are still being deleted in any number of slots: those that have none
+// are found.
+TEST_F(SlotPoolTest, ManyThatAreNotReadyAreNoFailure) {
+  config.ready = 0;
+  config.last_slot = 6;
+  for (int i = 1; i <= 5; ++i) ASSERT_EQ(*Take(), i);
+  for (uint32_t i = 1; i <= 5; ++i) pool->Release(i);
+  clock.Advance(2'000'000);
+  spawner.answer_prepares = false;
+  const auto waiting = Take();
+  spawner.prepare_error = Error(Code::kFailedPrecondition, "still being deleted");
+  for (int i = 1; i <= 5; ++i) spawner.AnswerPrepare();
+  EXPECT_EQ(*waiting, -1);
+  spawner.prepare_error.reset();
+  spawner.AnswerPrepare();
+  EXPECT_EQ(*waiting, 6);
+}
+
+// When all are like that somebody is told.
+TEST_F(SlotPoolTest, NoneThatIsReadyIsAFailure) {
+  config.ready = 0;
+  config.last_slot = 2;
+  for (int i = 1; i <= 2; ++i) ASSERT_EQ(*Take(), i);
+  for (uint32_t i = 1; i <= 2; ++i) pool->Release(i);
+  clock.Advance(2'000'000);
+  spawner.answer_prepares = false;
+  const auto waiting = Take();
+  spawner.prepare_error = Error(Code::kFailedPrecondition, "still being deleted");
+  for (int i = 0; i < 20 && *waiting == -1; ++i) spawner.AnswerPrepare();
+  EXPECT_EQ(*waiting, -2);
+}
+
 TEST_F(SlotPoolTest, FailuresInARowAreTheFirstWaitersOnly) {
   spawner.answer_prepares = false;
   config.ready = 0;

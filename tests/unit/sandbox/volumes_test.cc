@@ -50,7 +50,7 @@ class VolumesTest : public testing::Test {
     volumes.reset();
     spawner.volume_calls.clear();
     store = std::move(*VolumeStore::Open(directory + "/v.db"));
-    volumes = std::move(*Volumes::Open(loop, clock, spawner, *store));
+    volumes = std::move(*Volumes::Open(loop, clock, spawner, *store, config));
     for (const auto& [id, mounts] : sandboxes) {
       std::vector<Volume> plain;
       for (const VolumeMount& mount : mounts) plain.push_back(mount.volume);
@@ -76,6 +76,7 @@ class VolumesTest : public testing::Test {
     const auto answer = Acquire(id, std::move(mounts));
     while (!spawner.volume_calls.empty()) spawner.AnswerVolume();
     ASSERT_TRUE(answer->called && answer->status);
+    volumes->Keep(id);
   }
   std::string Listed() {
     std::string names;
@@ -84,6 +85,7 @@ class VolumesTest : public testing::Test {
   }
 
   std::string directory;
+  Volumes::Config config;
   FakeClock clock;
   FakeLoop loop{clock};
   FakeSpawner spawner{loop};
@@ -93,7 +95,7 @@ class VolumesTest : public testing::Test {
 
 TEST_F(VolumesTest, MadeBeforeItIsTold) {
   bool told = false;
-  volumes->Create("data", [&](Result<Volumes::View> view) {
+  volumes->Create("data", 0, [&](Result<Volumes::View> view) {
     told = true;
     ASSERT_TRUE(view);
     EXPECT_EQ(view->name, "data");
@@ -106,14 +108,14 @@ TEST_F(VolumesTest, MadeBeforeItIsTold) {
   Boot({});
   EXPECT_EQ(Listed(), "data ");
   EXPECT_TRUE(spawner.volume_calls.empty());
-  volumes->Create("data", [](const Result<Volumes::View>& view) {
+  volumes->Create("data", 0, [](const Result<Volumes::View>& view) {
     ASSERT_FALSE(view);
     EXPECT_EQ(CodeName(view.error().code()), CodeName(Code::kAlreadyExists));
   });
 }
 
 TEST_F(VolumesTest, NeverToldIsRemovedAtTheNextStart) {
-  volumes->Create("data", [](const Result<Volumes::View>&) { FAIL(); });
+  volumes->Create("data", 0, [](const Result<Volumes::View>&) { FAIL(); });
   Boot({});
   EXPECT_EQ(Listed(), "");
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
@@ -217,24 +219,70 @@ TEST_F(VolumesTest, WhatWasThereBeforeHasNoOwner) {
 
 TEST_F(VolumesTest, NotToBeCreated) {
   const auto answer = Acquire("a", {Named("data", true), Named("absent", false, false)});
-  EXPECT_EQ(spawner.AnswerVolume(), "make data");
   ASSERT_TRUE(answer->called);
   EXPECT_EQ(CodeName(answer->status.error().code()), CodeName(Code::kNotFound));
-  // What was made on the way goes again.
-  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_TRUE(spawner.volume_calls.empty()) << "the first was made before the second was looked at";
   EXPECT_EQ(Listed(), "");
 }
 
 TEST_F(VolumesTest, RefusedByTheSpawner) {
   const auto answer = Acquire("a", {Named("data"), Host("/etc")});
-  EXPECT_EQ(spawner.AnswerVolume(), "make data");
-  EXPECT_FALSE(answer->called);
   EXPECT_EQ(spawner.AnswerVolume(Fail(Code::kPermissionDenied, "no")), "check /etc");
   ASSERT_TRUE(answer->called);
   EXPECT_EQ(CodeName(answer->status.error().code()), CodeName(Code::kPermissionDenied));
   EXPECT_EQ(answer->kind, Volume::Kind::kHost);
-  EXPECT_TRUE(volumes->Find("data")->used_by.empty());
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  EXPECT_EQ(Listed(), "");
+}
+
+TEST_F(VolumesTest, ACreateThatFailsLeavesNone) {
+  const auto made = Acquire("a", {Named("data")});
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  EXPECT_TRUE(made->called && made->status);
+  volumes->Release("a");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_TRUE(store->Load()->empty());
+  // Unless somebody else uses it by then, whose it is not.
+  const auto first = Acquire("b", {Named("data")});
+  spawner.AnswerVolume();
+  const auto second = Acquire("c", {Named("data")});
+  EXPECT_TRUE(second->called && second->status);
+  volumes->Release("b");
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  volumes->Keep("c");
+  volumes->Release("c");
   EXPECT_EQ(Listed(), "data ");
+}
+
+TEST_F(VolumesTest, ACreateThatNobodyWasToldOfLeavesNone) {
+  const auto made = Acquire("a", {Named("lost")});
+  spawner.AnswerVolume();
+  EXPECT_TRUE(made->called && made->status);
+  Boot({});
+  EXPECT_EQ(spawner.AnswerVolume(), "remove lost");
+  EXPECT_EQ(Listed(), "");
+  // Recorded, and not told: it is there, and so are its volumes, beyond its end.
+  const auto again = Acquire("b", {Named("found")});
+  spawner.AnswerVolume();
+  Boot({{"b", {Named("found")}}});
+  EXPECT_EQ(Listed(), "found ");
+  volumes->Release("b");
+  EXPECT_EQ(Listed(), "found ");
+}
+
+TEST_F(VolumesTest, SizesWhereTheStoreHasQuotas) {
+  VolumeMount sized = Named("data");
+  sized.disk_bytes = 5 << 20;
+  const auto refused = Acquire("a", {sized});
+  ASSERT_TRUE(refused->called);
+  EXPECT_EQ(CodeName(refused->status.error().code()), CodeName(Code::kUnimplemented));
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  config = {.has_quota = true, .default_disk_bytes = 1 << 20};
+  Boot({});
+  const auto own = Acquire("a", {sized});
+  EXPECT_EQ(spawner.AnswerVolume(), "make data of 5242880");
+  const auto usual = Acquire("b", {Named("usual")});
+  EXPECT_EQ(spawner.AnswerVolume(), "make usual of 1048576");
 }
 
 TEST_F(VolumesTest, TwoAtOnceMakeItOnce) {
@@ -272,7 +320,7 @@ TEST_F(VolumesTest, WhatCannotBeMadeIsNotThere) {
 }
 
 TEST_F(VolumesTest, AnswersAfterTheEndAreNotHeard) {
-  volumes->Create("data", [](const Result<Volumes::View>&) { FAIL(); });
+  volumes->Create("data", 0, [](const Result<Volumes::View>&) { FAIL(); });
   auto call = std::move(spawner.volume_calls.front());
   spawner.volume_calls.pop_front();
   volumes.reset();

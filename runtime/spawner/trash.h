@@ -1,0 +1,58 @@
+// The trash of a store, and the threads of the janitor's process that empty it.
+//
+// Fair: the next piece of work goes to the tree that has had the least time so far. So one of a few
+// hundred files is gone at once, whatever lies there already, and huge ones go side by side.
+//
+// Thread rule: Look and Finish from one thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/tree_removal.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::spawner {
+
+class Trash {
+ public:
+  // `directory` is borrowed and outlives it.
+  Trash(int directory, size_t threads);
+
+  // Takes note of what lies there now. "NAME.<anything>" belongs to the tree of NAME.
+  void Look();
+  // Returns when all of that is gone, or could not be deleted.
+  void Finish();
+
+ private:
+  struct Tree {
+    explicit Tree(TreeRemoval all) : removal(std::move(all)) {}
+
+    TreeRemoval removal;
+    std::set<std::string> more;  // names that the removal is to be told of
+    int64_t had_us = 0;
+    bool begun = false;
+    bool taken = false;  // by a thread, which then owns `removal` and `begun`
+  };
+
+  void Work();
+  std::map<std::string, Tree>::iterator Next();
+  // True: nothing is left of it, or it cannot be deleted now.
+  bool Continue(const std::string& name, Tree& tree) const;
+
+  const int directory_;
+  std::mutex mutex_;  // of everything below
+  std::condition_variable changed_;
+  std::map<std::string, Tree> trees_;
+  bool finishing_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace atl::spawner
