@@ -25,6 +25,7 @@ struct SpawnSpec {
   int cwd = -1;                  // directory; -1: execd's own
   const Leaf* leaf = nullptr;    // null: no leaf
   std::span<const int> tasks;    // v1 "tasks" files to enter
+  int cpus = 0;                  // how many it may run on; 0: all
   bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
 };
 

@@ -21,8 +21,8 @@ std::string OutputOf(const nlohmann::json& event) {
   if (const auto bytes = DecodeBase64(TextOf(event, "base64")); bytes && !bytes->empty()) {
     return *bytes;
   }
-  // An execd that was started before an upgrade sends lines that have lost their end; the text of an
-  // empty one is its end.
+  // An execd that was started before an upgrade sends lines that have lost their end; the text of
+  // an empty one is its end.
   std::string text = TextOf(event, "text");
   if (text != "\n") text += '\n';
   return text;

@@ -157,7 +157,7 @@ class Commands(unittest.TestCase):
     def test_left_in_the_background_goes_on(self):
         before = self.s.settled()
         self.assertEqual(self.s.run('(sleep 0.3; yes | head -c 200000; '
-                                    'echo survived > /tmp/proof) & echo done')[0], ['done'])
+                                    'echo survived > /tmp/proof) & echo done')[0], ['done\n'])
         until(lambda: self.s.out('cat /tmp/proof 2>/dev/null || true') == 'survived')
         until(lambda: len(self.s.processes()) == before)
 
@@ -200,7 +200,7 @@ class Commands(unittest.TestCase):
         chunks = (c for c in (b'{"comm', b'and":"ec', b'ho ok"}'))
         connection = self.s.connection()
         connection.request('POST', '/command', body=chunks)
-        self.assertIn(b'"ok"', connection.getresponse().read())
+        self.assertIn(b'"ok\\n"', connection.getresponse().read())
         connection.close()
 
     def test_cwd_expansion(self):
