@@ -93,7 +93,8 @@ class Inheritance(Attack):
         for path, member in (('/command', 'command'), (f'/session/{session}/run', 'command'),
                              ('/code', 'code')):
             events = box.events(path, {member: script})
-            yield path, ''.join(e.get('text', '') for e in events if e['type'] == 'stdout')
+            yield path, '\n'.join(e['text'].removesuffix('\n') for e in events
+                                  if e['type'] == 'stdout')
         for query in ('', '?pty=0'):
             terminal = box.call('POST', '/pty', {'command': script + '; echo end'}).json['session_id']
             ws = box.websocket(f'/pty/{terminal}/ws{query}')
