@@ -49,7 +49,7 @@ class Runtimes(unittest.TestCase):
         self.assertGreater(int(self.java(GREEDY, '-XX:MaxRAMPercentage=60')), 128)
 
     def test_node(self):
-        """Debian's, of version 18: it has neither availableParallelism's quota nor a heap by it."""
+        """constrainedMemory came with version 19; Debian has 18."""
         self.assertEqual(self.box.out("node -p 'process.constrainedMemory ? process."
                                       "constrainedMemory() : 536870912'"), str(512 * MIB))
         self.assertEqual(self.box.out("node -p 'require(\"os\").availableParallelism()'"), '1')
