@@ -149,7 +149,7 @@ Status RunOne(const OwnDaemon& daemon, const Sandbox& sandbox, int number) {
                            R"({"command":"echo out)" + digits + "; exit " + digits + R"("})"));
   const std::string end =
       number == 0 ? R"("type":"execution_complete")" : R"("evalue":")" + digits + R"(")";
-  if (events.find(R"("text":"out)" + digits + R"(")") == std::string::npos ||
+  if (events.find(R"("text":"out)" + digits + R"(\n")") == std::string::npos ||
       events.find(end) == std::string::npos) {
     return Fail(Code::kInternal, "command " + digits + ": " + events);
   }

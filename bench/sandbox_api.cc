@@ -60,7 +60,7 @@ Status SandboxApi::Echo(const Sandbox& sandbox, CommandTimes* times) {
   const int64_t start = NowMicros();
   ATOLL_TRY(client_.Send("POST", sandbox.command_path, sandbox.command_headers,
                          R"({"command":"echo hi"})"));
-  ATOLL_TRY(client_.AwaitText(R"("text":"hi")"));
+  ATOLL_TRY(client_.AwaitText(R"("text":"hi\n")"));
   const int64_t first = NowMicros();
   ATOLL_ASSIGN(const LeanClient::Response response, client_.Finish());
   if (response.body.find("execution_complete") == std::string::npos) {

@@ -11,7 +11,7 @@ namespace atl::cgroup {
 namespace {
 
 constexpr size_t kMountinfoLimit = 4 << 20;
-constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "blkio"};
+constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "blkio", "cpuacct", "cpuset"};
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;

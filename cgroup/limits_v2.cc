@@ -1,3 +1,7 @@
+#include <fcntl.h>
+
+#include <cerrno>
+
 #include "cgroup/tree.h"
 #include "runtime/base/sys.h"
 
@@ -12,6 +16,21 @@ std::string MaxOr(uint64_t value, uint64_t reserve) {
 
 }  // namespace
 
+// Runtimes read the limit of the group that they are in, and no other (JDK 17, Go). execd gives a
+// leaf that of run/ when it makes it; those that it has made by now follow here.
+Status Tree::LimitLeaves(const std::string& run, const std::string& memory) const {
+  ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(unified_.get(), run, O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(directory.get()));
+  for (const std::string& entry : entries) {
+    if (!entry.starts_with('c') || entry.find('.') != std::string::npos) continue;
+    const Status written = sys::WriteFileAt(directory.get(), entry + "/memory.max", memory);
+    // A leaf goes when its command has ended.
+    const int error = written ? 0 : written.error().error_number();
+    if (error != 0 && error != ENOENT && error != ENODEV) return written;
+  }
+  return {};
+}
+
 Status Tree::SetLimitsV2(const std::string& group, const wire::Limits& now,
                          const wire::Limits& next) const {
   const int base = unified_.get();
@@ -21,6 +40,7 @@ Status Tree::SetLimitsV2(const std::string& group, const wire::Limits& now,
   if (now.memory_bytes != next.memory_bytes) {
     ATOLL_TRY(write("/memory.max", MaxOr(next.memory_bytes, kReserveMemory)));
     ATOLL_TRY(write("/run/memory.max", MaxOr(next.memory_bytes, 0)));
+    ATOLL_TRY(LimitLeaves(group + "/run", MaxOr(next.memory_bytes, 0)));
   }
   // With a memory limit, "no swap" is a limit too: otherwise a sandbox would simply swap the host.
   const bool swap_changes =

@@ -7,6 +7,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <climits>
@@ -66,6 +67,21 @@ bool HasRunGroup(std::string_view controller) {
   return controller == "memory" || controller == "pids";
 }
 
+// These limit nothing here, so sandboxes have no groups of their own, but one together; or they are
+// mounted together with a controller that has.
+bool OwnGroup(std::string_view controller) {
+  return controller != "cpuacct" && controller != "cpuset";
+}
+
+// A cpuset group takes no process before it has processors and memory nodes.
+Status FillCpuset(int parent, const std::string& group) {
+  for (const char* file : {"/cpuset.cpus", "/cpuset.mems"}) {
+    ATOLL_ASSIGN(const std::string all, sys::ReadFileAt(parent, file + 1, kFileLimit));
+    ATOLL_TRY(sys::WriteFileAt(parent, group + file, all));
+  }
+  return {};
+}
+
 uint64_t ParseNumber(std::string_view text) {
   uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -115,6 +131,7 @@ Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::
   ATOLL_ASSIGN(const UniqueFd parent, sys::Open(base, kDir));
   if (host.v2) ATOLL_TRY(EnableControllers(parent.get(), "", {"memory", "pids", "cpu", "io"}));
   tree.path_ = base + "/" + name;
+  tree.name_ = name;
   ATOLL_TRY(MakeDir(parent.get(), name));
   ATOLL_ASSIGN(tree.unified_, sys::OpenAt(parent.get(), name, kDir));
   if (host.v2) {
@@ -123,6 +140,7 @@ Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::
   for (const auto& [controller, mount_point] : host.v1) {
     ATOLL_ASSIGN(const UniqueFd root, sys::Open(mount_point, kDir));
     ATOLL_TRY(MakeDir(root.get(), name));
+    if (controller == "cpuset") ATOLL_TRY(FillCpuset(root.get(), name));
     ATOLL_ASSIGN(tree.v1_[controller], sys::OpenAt(root.get(), name, kDir));
   }
   return tree;
@@ -140,6 +158,7 @@ Status Tree::Remove(const Host& host, const std::string& base, const std::string
 Status Tree::CreateGroup(const std::string& group) const {
   ATOLL_TRY(MakeDir(unified_.get(), group));
   for (const auto& [controller, base] : v1_) {
+    if (!OwnGroup(controller)) continue;
     ATOLL_TRY(MakeDir(base.get(), group));
     if (HasRunGroup(controller)) ATOLL_TRY(MakeDir(base.get(), group + "/run"));
   }
@@ -182,6 +201,7 @@ Status Tree::RemoveGroup(const std::string& group) const {
   }
   for (const char* leaf : {"/run", "/execd", ""}) ATOLL_TRY(RemoveDir(base, group + leaf));
   for (const auto& [controller, v1_base] : v1_) {
+    if (!OwnGroup(controller)) continue;
     ATOLL_TRY(RemoveDir(v1_base.get(), group + "/run"));
     ATOLL_TRY(RemoveDir(v1_base.get(), group));
   }
@@ -207,6 +227,7 @@ Result<UniqueFd> Tree::OpenDir(const std::string& group, const std::string& leaf
 Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group) const {
   std::vector<UniqueFd> tasks;
   for (const auto& [controller, base] : v1_) {
+    if (!OwnGroup(controller)) continue;
     ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }
@@ -221,6 +242,26 @@ Result<std::vector<UniqueFd>> Tree::OpenRunTasks(const std::string& group) const
     tasks.push_back(std::move(fd));
   }
   return tasks;
+}
+
+Status Tree::EnterShared() const {
+  for (const auto& [controller, base] : v1_) {
+    if (!OwnGroup(controller)) ATOLL_TRY(sys::WriteFileAt(base.get(), "tasks", "0"));
+  }
+  return {};
+}
+
+std::vector<View> Tree::Views(const std::string& group) const {
+  std::vector<View> views;
+  for (const auto& [controller, mount_point] : host_.v1) {
+    if (controller == "blkio") continue;
+    const auto together = [&](const auto& other) {
+      return other.second == mount_point && OwnGroup(other.first);
+    };
+    const bool own = std::any_of(host_.v1.begin(), host_.v1.end(), together);
+    views.push_back({controller, mount_point + "/" + name_ + (own ? "/" + group : "")});
+  }
+  return views;
 }
 
 Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const {

@@ -6,7 +6,8 @@
 //     run/                        owned by the sandbox's root; execd makes one leaf per command in
 //     it
 //   <v1 controller>/atoll0/s7/    limits (hybrid hosts)
-//     run/                        pids only: the commands' own limit, below execd's reserve
+//     run/                        memory and pids: the commands' own limit, below execd's reserve
+//   <v1 cpuacct, cpuset>/atoll0/  all sandboxes together; only for what they see
 //
 // execd's reserve stands on top of what the user asked for: the whole group may use limit +
 // reserve, run/ only the limit.
@@ -47,6 +48,13 @@ struct Usage {
 // the root. kFailedPrecondition if it is not delegated.
 Result<std::string> FindBase(const Host& host, const std::string& delegated);
 
+// A v1 hierarchy as a sandbox sees it: `name` in its /sys/fs/cgroup, and `path`, the host's
+// directory that is its root.
+struct View {
+  std::string name;
+  std::string path;
+};
+
 class Tree {
  public:
   // Creates (or finds) the group `name` in `base` (see FindBase) and in every v1 hierarchy, and
@@ -78,6 +86,12 @@ class Tree {
   // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands.
   Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
+  // Hybrid only: brings the calling thread, and what it starts, into the groups that all sandboxes
+  // are in. Waits for no grace period.
+  Status EnterShared() const;
+  // Hybrid only: what runtimes look for to learn their limits (the JVM needs memory, cpu, cpuacct
+  // and cpuset, or it takes itself to be without).
+  std::vector<View> Views(const std::string& group) const;
   // Hybrid only: the files that execd reads what v2 would show it in run/, in the order of
   // wire::ExecdAccount; read-only.
   Result<std::vector<UniqueFd>> OpenAccounts(const std::string& group) const;
@@ -102,11 +116,13 @@ class Tree {
                      const wire::Limits& next) const;
   Status SetLimitsV1(const std::string& group, const wire::Limits& now,
                      const wire::Limits& next) const;
+  Status LimitLeaves(const std::string& run, const std::string& memory) const;
   Status WriteV1(const std::string& controller, const std::string& path,
                  const std::string& value) const;
 
   Host host_;
   std::string path_;
+  std::string name_;  // of the base group, in every hierarchy
   std::string io_device_;
   UniqueFd unified_;                    // the base group's directory
   std::map<std::string, UniqueFd> v1_;  // controller → the base group's directory

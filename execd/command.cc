@@ -27,14 +27,19 @@ timespec RealTime() {
 // the client still listens.
 class Commands::Foreground {
  public:
-  Foreground(Commands* commands, std::shared_ptr<Record> record, std::shared_ptr<Exchange> exchange)
-      : commands_(*commands), record_(std::move(record)), exchange_(std::move(exchange)) {}
+  Foreground(Commands* commands, std::shared_ptr<Record> record, std::shared_ptr<Exchange> exchange,
+             OutputForm form)
+      : commands_(*commands),
+        record_(std::move(record)),
+        exchange_(std::move(exchange)),
+        out_events_("stdout", form),
+        err_events_("stderr", form) {}
 
   // On success the record's job owns the pipes' lifetime through its callback.
   static void Start(const std::shared_ptr<Foreground>& self, SpawnSpec spec, int64_t timeout_us);
 
  private:
-  void OnOutput(LineSplitter* splitter, std::string_view type, std::string_view bytes);
+  void OnOutput(OutputEvents* events, std::string_view bytes);
   void Ping();
   void Ended(const JobExit& exit);
   void Close();
@@ -43,18 +48,16 @@ class Commands::Foreground {
   std::shared_ptr<Record> record_;
   std::shared_ptr<Exchange> exchange_;
   std::unique_ptr<OutputPipe> out_, err_;
-  LineSplitter out_lines_, err_lines_;
+  OutputEvents out_events_, err_events_;
   std::string batch_;
   EventLoop::Id ping_ = 0;
   int64_t started_us_ = 0;
 };
 
-void Commands::Foreground::OnOutput(LineSplitter* splitter, std::string_view type,
-                                    std::string_view bytes) {
-  if (exchange_->closed()) return;
-  const int64_t now = UnixMillis();
+void Commands::Foreground::OnOutput(OutputEvents* events, std::string_view bytes) {
+  if (exchange_->closed()) return events->Discard();
   batch_.clear();
-  splitter->Feed(bytes, [&](std::string_view line) { AppendTextEvent(&batch_, type, line, now); });
+  events->Append(bytes, UnixMillis(), &batch_);
   exchange_->Write(batch_);
   if (batch_.capacity() > (64 << 10)) batch_.shrink_to_fit();
   if (exchange_->backlog() > Exchange::kHighWater) {
@@ -77,10 +80,10 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
   UniqueFd out_write, err_write;
   auto null = OpenNull();
   auto out = OutputPipe::Open(&sandbox.loop, &out_write, [raw](std::string_view bytes) {
-    raw->OnOutput(&raw->out_lines_, "stdout", bytes);
+    raw->OnOutput(&raw->out_events_, bytes);
   });
   auto err = OutputPipe::Open(&sandbox.loop, &err_write, [raw](std::string_view bytes) {
-    raw->OnOutput(&raw->err_lines_, "stderr", bytes);
+    raw->OnOutput(&raw->err_events_, bytes);
   });
   for (const Error* error : {null ? nullptr : &null.error(), out ? nullptr : &out.error(),
                              err ? nullptr : &err.error()}) {
@@ -134,8 +137,8 @@ void Commands::Foreground::Ended(const JobExit& exit) {
   err_->Drain();
   const int64_t now = UnixMillis();
   batch_.clear();
-  out_lines_.End([&](std::string_view line) { AppendTextEvent(&batch_, "stdout", line, now); });
-  err_lines_.End([&](std::string_view line) { AppendTextEvent(&batch_, "stderr", line, now); });
+  out_events_.End(now, &batch_);
+  err_events_.End(now, &batch_);
   std::string error;
   if (exit.code == 0 && exit.signal == 0) {
     AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, now);
@@ -193,7 +196,8 @@ void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange,
                           const CommandRequest& request) {
   Identity identity;
   UniqueFd cwd;
-  auto spec = Prepare(request, &identity, &cwd);
+  const auto form = ParseOutputForm(exchange->QueryValue("encoding"), OutputForm::kText);
+  auto spec = form ? Prepare(request, &identity, &cwd) : Fail(form.error());
   if (!spec) {
     exchange->RespondError(400, kInvalidBody, spec.error().message());
     return;
@@ -201,13 +205,13 @@ void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange,
   if (request.background) {
     StartBackground(exchange, request, std::move(*spec));
   } else {
-    StartForeground(exchange, request, std::move(*spec));
+    StartForeground(exchange, request, std::move(*spec), *form);
   }
 }
 
 void Commands::StartForeground(const std::shared_ptr<Exchange>& exchange,
-                               const CommandRequest& request, SpawnSpec spec) {
-  auto run = std::make_shared<Foreground>(this, NewRecord(request), exchange);
+                               const CommandRequest& request, SpawnSpec spec, OutputForm form) {
+  auto run = std::make_shared<Foreground>(this, NewRecord(request), exchange, form);
   Foreground::Start(run, std::move(spec), request.timeout_ms * 1000);
 }
 

@@ -15,8 +15,8 @@
 #include "execd/events.h"
 #include "execd/exchange.h"
 #include "execd/job.h"
-#include "execd/line_splitter.h"
 #include "execd/output.h"
+#include "execd/output_events.h"
 #include "execd/sandbox.h"
 #include "execd/spool.h"
 
@@ -57,7 +57,7 @@ class Commands {
 
   Result<SpawnSpec> Prepare(const CommandRequest& request, Identity* identity, UniqueFd* cwd) const;
   void StartForeground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
-                       SpawnSpec spec);
+                       SpawnSpec spec, OutputForm form);
   void StartBackground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
                        SpawnSpec spec);
   std::shared_ptr<Record> NewRecord(const CommandRequest& request);

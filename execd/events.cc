@@ -12,15 +12,21 @@ void AppendTimestamp(std::string* out, int64_t unix_ms) {
 
 }  // namespace
 
-void AppendTextEvent(std::string* out, std::string_view type, std::string_view text,
-                     int64_t unix_ms) {
-  out->append("{\"type\":\"").append(type).append("\"");
-  if (!text.empty()) {
-    out->append(",\"text\":");
-    AppendJsonString(out, text);
-  }
+void BeginEvent(std::string* out, std::string_view type, std::string_view member) {
+  out->append("{\"type\":\"").append(type).append("\",\"").append(member).append("\":\"");
+}
+
+void EndTextEvent(std::string* out, int64_t unix_ms) {
+  out->push_back('"');
   AppendTimestamp(out, unix_ms);
   out->append("}\n\n");
+}
+
+void AppendTextEvent(std::string* out, std::string_view type, std::string_view text,
+                     int64_t unix_ms) {
+  BeginEvent(out, type, "text");
+  AppendJsonText(out, text);
+  EndTextEvent(out, unix_ms);
 }
 
 void AppendCompleteEvent(std::string* out, int64_t took_ms, int64_t unix_ms) {

@@ -12,6 +12,9 @@ namespace atl::execd {
 
 void AppendTextEvent(std::string* out, std::string_view type, std::string_view text,
                      int64_t unix_ms);
+// The same in two halves, with what is written as JSON text between them in member `member`.
+void BeginEvent(std::string* out, std::string_view type, std::string_view member);
+void EndTextEvent(std::string* out, int64_t unix_ms);
 void AppendCompleteEvent(std::string* out, int64_t took_ms, int64_t unix_ms);
 // The error of a command: `value` is the exit code in decimal, or what kept it from starting.
 void AppendCommandError(std::string* out, std::string_view value, std::string_view traceback,

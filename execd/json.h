@@ -86,6 +86,8 @@ class JsonDocument {
 // Appends `text` as a JSON string with quotes. Invalid UTF-8 becomes \ufffd; <, >, & and
 // U+2028/2029 are escaped as Go does.
 void AppendJsonString(std::string* out, std::string_view text);
+// The same without the quotes: a string may be made of several pieces that tear no character.
+void AppendJsonText(std::string* out, std::string_view text);
 void AppendJsonInteger(std::string* out, int64_t value);
 // At most three decimals.
 void AppendJsonDecimal(std::string* out, double value);

@@ -65,6 +65,11 @@ void AppendEscapedAscii(std::string* out, char c) {
 
 void AppendJsonString(std::string* out, std::string_view text) {
   out->push_back('"');
+  AppendJsonText(out, text);
+  out->push_back('"');
+}
+
+void AppendJsonText(std::string* out, std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     size_t run = at;
@@ -89,7 +94,6 @@ void AppendJsonString(std::string* out, std::string_view text) {
     }
     at += sequence.size();
   }
-  out->push_back('"');
 }
 
 void AppendJsonInteger(std::string* out, int64_t value) {

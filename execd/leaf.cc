@@ -36,6 +36,19 @@ uint64_t OomKills(const Leaf& leaf) {
   return FlatKey(leaf.dir.get(), "memory.events", "oom_kill");
 }
 
+// Runtimes read the limit of their own group, and no other (JDK 17): that of the subtree, which
+// holds anyhow. Read again afterwards: when limits change, the spawner writes ours, but we may come
+// later.
+void CopyLimit(int root, int leaf) {
+  constexpr const char* kFile = "memory.max";
+  auto limit = sys::ReadFileAt(root, kFile, 64);
+  while (limit && sys::WriteFileAt(leaf, kFile, *limit)) {
+    auto again = sys::ReadFileAt(root, kFile, 64);
+    if (!again || *again == *limit) return;
+    limit = std::move(again);
+  }
+}
+
 }  // namespace
 
 LeafPool::LeafPool(EventLoop* loop, int root) : loop_(*loop), root_(root) {}
@@ -55,6 +68,7 @@ std::unique_ptr<Leaf> LeafPool::Make() {
   leaf->dir = std::move(*dir);
   // Absent without the memory controller (hybrid hosts): a greedy process then dies alone.
   [[maybe_unused]] const auto grouped = sys::WriteFileAt(leaf->dir.get(), "memory.oom.group", "1");
+  CopyLimit(root_, leaf->dir.get());
   return leaf;
 }
 

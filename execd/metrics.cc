@@ -65,20 +65,8 @@ Memory SandboxMemory(const Sandbox& sandbox) {
 }
 
 double CpuCount(const Sandbox& sandbox) {
-  constexpr double kV1PeriodUs = 100'000;
-  double quota = 0;
-  const auto own = sys::ReadFileAt(sandbox.cgroup_fd, "cpu.max", 256);
-  if (own) quota = CpuQuota(*own);
-  if (quota <= 0) {
-    const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
-    if (seen) quota = CpuQuota(*seen);
-  }
-  if (quota <= 0) {
-    const auto v1 = sandbox.accounts.Number(wire::ExecdAccount::kCpuQuota);
-    quota = static_cast<double>(v1.value_or(0)) / kV1PeriodUs;
-  }
-  const double online = OnlineCpus();
-  return quota > 0 && quota < online ? quota : online;
+  const double limit = CpuLimit(sandbox), online = OnlineCpus();
+  return limit > 0 && limit < online ? limit : online;
 }
 
 struct Network {
@@ -141,6 +129,18 @@ void AppendDiskTraffic(int cgroup_fd, std::string* out) {
 }
 
 }  // namespace
+
+double CpuLimit(const Sandbox& sandbox) {
+  constexpr double kV1PeriodUs = 100'000;
+  if (const auto v1 = sandbox.accounts.Number(wire::ExecdAccount::kCpuQuota)) {
+    return std::max(static_cast<double>(*v1), 0.0) / kV1PeriodUs;
+  }
+  const auto own = sys::ReadFileAt(sandbox.cgroup_fd, "cpu.max", 256);
+  const double quota = own ? CpuQuota(*own) : 0;
+  if (quota > 0) return quota;
+  const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
+  return seen ? CpuQuota(*seen) : 0;
+}
 
 Metrics::CpuSample Metrics::SampleCpu() const {
   CpuSample sample;

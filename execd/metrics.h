@@ -11,6 +11,9 @@
 
 namespace atl::execd {
 
+// How many processors' worth of time the sandbox may use, as of now; 0: no limit.
+double CpuLimit(const Sandbox& sandbox);
+
 class Metrics {
  public:
   explicit Metrics(Sandbox* sandbox) : sandbox_(*sandbox) {}

@@ -4,8 +4,8 @@
 
 #include "execd/events.h"
 #include "execd/job.h"
-#include "execd/line_splitter.h"
 #include "execd/output.h"
+#include "execd/output_events.h"
 #include "execd/request_json.h"
 
 namespace atl::execd {
@@ -44,10 +44,11 @@ eval "unset __atoll_command; $__atoll_command" 3>&-)";
 class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execution> {
  public:
   Execution(Sessions* sessions, std::shared_ptr<Session> session,
-            std::shared_ptr<Exchange> exchange)
+            std::shared_ptr<Exchange> exchange, OutputForm form)
       : sandbox_(sessions->sandbox_),
         session_(std::move(session)),
-        exchange_(std::move(exchange)) {}
+        exchange_(std::move(exchange)),
+        events_("stdout", form) {}
 
   // Answers the exchange in any case.
   void Start(const std::string& command, const std::string& cwd, int64_t timeout_us);
@@ -68,7 +69,7 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
   std::shared_ptr<Exchange> exchange_;
   std::unique_ptr<OutputPipe> out_, report_;
   std::unique_ptr<Job> job_;
-  LineSplitter lines_;
+  OutputEvents events_;
   std::string batch_, reported_;
   EventLoop::Id ping_ = 0;
   int64_t started_us_ = 0;
@@ -137,12 +138,9 @@ void Sessions::Execution::Start(const std::string& command, const std::string& c
 }
 
 void Sessions::Execution::OnOutput(std::string_view bytes) {
-  if (exchange_->closed()) return;
-  const int64_t now = UnixMillis();
+  if (exchange_->closed()) return events_.Discard();
   batch_.clear();
-  lines_.Feed(bytes, [&](std::string_view line) {
-    if (line != "\n") AppendTextEvent(&batch_, "stdout", line, now);
-  });
+  events_.Append(bytes, UnixMillis(), &batch_);
   exchange_->Write(batch_);
   if (exchange_->backlog() > Exchange::kHighWater && out_) out_->Pause();
 }
@@ -179,7 +177,7 @@ void Sessions::Execution::Ended(const JobExit& exit) {
   }
   const int64_t now = UnixMillis();
   batch_.clear();
-  lines_.End([&](std::string_view line) { AppendTextEvent(&batch_, "stdout", line, now); });
+  events_.End(now, &batch_);
   if (exit.code == 0 && exit.signal == 0) {
     AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, now);
   } else {
@@ -233,9 +231,11 @@ void Sessions::Run(const std::shared_ptr<Exchange>& exchange) {
     const auto command = document ? TextMember(root, "command") : Fail(document.error());
     const auto cwd = TextMember(root, "cwd");
     const auto timeout = IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0);
+    const auto form = ParseOutputForm(x->QueryValue("encoding"), OutputForm::kLines);
     std::string problem = !command           ? command.error().message()
                           : !cwd             ? cwd.error().message()
                           : !timeout         ? timeout.error().message()
+                          : !form            ? form.error().message()
                           : command->empty() ? "command: is empty or missing"
                                              : "";
     std::string directory;
@@ -257,7 +257,7 @@ void Sessions::Run(const std::shared_ptr<Exchange>& exchange) {
       x->RespondError(500, "RUNTIME_ERROR", "no session with id '" + x->parameters[0] + "'");
       return;
     }
-    auto execution = std::make_shared<Execution>(this, found->second, x->shared_from_this());
+    auto execution = std::make_shared<Execution>(this, found->second, x->shared_from_this(), *form);
     execution->Start(*command, directory, *timeout == 0 ? kDayUs : *timeout * 1000);
   });
 }

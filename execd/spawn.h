@@ -27,6 +27,7 @@ struct SpawnSpec {
   const Leaf* leaf = nullptr;    // null: no leaf
   std::span<const int> tasks;    // v1 "tasks" files to enter
   uint64_t pass = 0;             // of the gate: the filter lets clone3 through with it
+  int cpus = 0;                  // how many it may run on; 0: all
   bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
 };
 

@@ -72,7 +72,7 @@ class Sandbox:
         stream.read()
         if failure:
             sys.exit(f'{command}: {failure}')
-        return '\n'.join(lines), first, end
+        return ''.join(lines).removesuffix('\n'), first, end
 
     def delete(self):
         self.client.call('DELETE', f'/v1/sandboxes/{self.id}')

@@ -33,6 +33,7 @@ debian_rootfs() {
   # A proxy that the machine's apt needs is needed here as well, but not in the image: the last hook
   # removes what --aptopt writes.
   proxy=$(apt-config dump --format '%f "%v";%n' Acquire::http::Proxy 2>/dev/null | grep '"..*"' || true)
+  # A JRE's alternatives put links to manual pages there, and fail where it is not.
   # shellcheck disable=SC2086  # a list of files
   mmdebstrap --mode=root --variant=minbase --format=tar --include="$2" \
     ${proxy:+--aptopt="$proxy"} \
@@ -44,6 +45,7 @@ debian_rootfs() {
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/info/*' \
     --dpkgopt='path-exclude=/usr/share/lintian/*' \
+    --essential-hook='mkdir -p "$1"/usr/share/man/man1' \
     --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*.bin "$1"/var/cache/debconf/*-old "$1"/var/log/*.log "$1"/var/log/apt "$1"/etc/hostname "$1"/etc/resolv.conf' \
     --customize-hook='rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap' \
     ${ATOLL_SUITE:-bookworm} "$1" $sources

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/slot_child.h"
@@ -116,6 +117,7 @@ class Build {
     input.control = control;
     input.listener = listener;
     input.commands = commands.get();
+    input.views = host_.cgroups.Views(group_);
     input.network = network_.a.get();
     for (const UniqueFd& fd : made_.tasks) input.tasks.push_back(fd.get());
     for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
@@ -174,6 +176,10 @@ Status Answer(int channel, BuiltSlot& built, const Status& status) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (const Status entered = host.cgroups.EnterShared(); !entered) {
+    LogLine(LogLevel::kError, "slots cannot be built").Add(entered.error());
+    ::_exit(1);
+  }
   const auto network = sys::UnixPair(SOCK_SEQPACKET);
   if (!network || !LimitUsers()) ::_exit(1);
   for (;;) {

@@ -76,7 +76,7 @@ Status FurnishNetwork(const SlotState& state) {
 }
 
 Status MountTree(SlotState& state) {
-  return AssembleMounts(*state.input.host, state.input.base, state.input.id_map);
+  return AssembleMounts(*state.input.host, state.input.base, state.input.id_map, state.input.views);
 }
 
 Status MountProcOfSlot(SlotState& state) {

@@ -22,20 +22,21 @@ namespace atl::spawner {
 // All descriptors are borrowed, and close-on-exec in the builder.
 struct SlotChildInput {
   const Host* host = nullptr;
-  uid_t base = 0;                  // the slot's first id
-  uint64_t pass = 0;               // for the filter (seccomp.h)
-  int group = -1;                  // its leaf of the cgroup, for clone3
-  int cgroup_namespace = -1;       // whose root is the slot's group
-  int user_namespace = -1;         // 0 to 65535 onto the slot's range
-  int id_map = -1;                 // a user namespace: the store's range onto the slot's
-  int gate = -1;                   // for execd
-  int control = -1;                // for execd
-  int listener = -1;               // for execd
-  int commands = -1;               // cgroup run/, for execd
-  int network = -1;                // here goes a NETLINK_ROUTE socket of the network namespace
-  std::vector<int> tasks;          // hybrid: where the child itself enters the v1 groups
-  std::vector<int> command_tasks;  // hybrid: for execd
-  std::vector<int> accounts;       // hybrid: for execd, in the order of wire::ExecdAccount
+  uid_t base = 0;                   // the slot's first id
+  uint64_t pass = 0;                // for the filter (seccomp.h)
+  int group = -1;                   // its leaf of the cgroup, for clone3
+  int cgroup_namespace = -1;        // whose root is the slot's group
+  int user_namespace = -1;          // 0 to 65535 onto the slot's range
+  int id_map = -1;                  // a user namespace: the store's range onto the slot's
+  int gate = -1;                    // for execd
+  int control = -1;                 // for execd
+  int listener = -1;                // for execd
+  int commands = -1;                // cgroup run/, for execd
+  int network = -1;                 // here goes a NETLINK_ROUTE socket of the network namespace
+  std::vector<cgroup::View> views;  // hybrid: what is beneath /sys/fs/cgroup
+  std::vector<int> tasks;           // hybrid: where the child itself enters the v1 groups
+  std::vector<int> command_tasks;   // hybrid: for execd
+  std::vector<int> accounts;        // hybrid: for execd, in the order of wire::ExecdAccount
 };
 
 // What the child leaves in the memory that it shared: complete when StartSlotChild returns.

@@ -80,12 +80,39 @@ Status MountDevices(const Host& host, int top, uid_t base, int id_map) {
   return {};
 }
 
-Status MountSysfs(int top, int empty) {
+// Language runtimes size themselves by what they find in /sys/fs/cgroup. The root of each mount is
+// the sandbox's own group, as the cgroup namespace says in /proc/self/cgroup and mountinfo. On
+// hybrid hosts it looks as it does outside: v1 hierarchies by name, v2 beside them.
+Status MountGroups(int top, int sysfs, const std::vector<cgroup::View>& views) {
+  constexpr uint64_t kAttributes = kNoSuidDevExec | MOUNT_ATTR_RDONLY;
+  if (views.empty()) {
+    ATOLL_TRY(MountAt(sysfs, "fs/cgroup", "cgroup2", {}, kAttributes));
+    return {};
+  }
+  ATOLL_ASSIGN(const UniqueFd directory, sys::OpenBeneath(top, "cgroup", O_PATH | O_DIRECTORY));
+  for (const cgroup::View& view : views) {
+    if (::mkdirat(directory.get(), view.name.c_str(), 0555) != 0) {
+      return FailSys("mkdir cgroup/" + view.name);
+    }
+  }
+  if (::mkdirat(directory.get(), "unified", 0555) != 0) return FailSys("mkdir cgroup/unified");
+  ATOLL_ASSIGN(const UniqueFd parent, CloneMount(top, "cgroup", false));
+  ATOLL_TRY(SetMountAttributes(parent.get(), kAttributes, -1, false));
+  ATOLL_TRY(AttachAt(parent.get(), sysfs, "fs/cgroup"));
+  ATOLL_TRY(MountAt(parent.get(), "unified", "cgroup2", {}, kAttributes));
+  for (const cgroup::View& view : views) {
+    ATOLL_ASSIGN(const UniqueFd mount, CloneMount(AT_FDCWD, view.path.c_str(), false));
+    ATOLL_TRY(SetMountAttributes(mount.get(), kAttributes, -1, false, MS_PRIVATE));
+    ATOLL_TRY(AttachAt(mount.get(), parent.get(), view.name.c_str()));
+  }
+  return {};
+}
+
+Status MountSysfs(int top, int empty, const std::vector<cgroup::View>& views) {
   // sysfs shows the network namespace it was mounted from, and asks for rights over it.
   ATOLL_ASSIGN(const UniqueFd sysfs,
                MountAt(top, "sys", "sysfs", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY));
-  // Language runtimes size themselves by what they find here. Its root is the sandbox's own group.
-  ATOLL_TRY(MountAt(sysfs.get(), "fs/cgroup", "cgroup2", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY));
+  ATOLL_TRY(MountGroups(top, sysfs.get(), views));
   for (const char* path : kMaskedInSys) {
     const auto target = sys::OpenBeneath(sysfs.get(), path, O_PATH | O_DIRECTORY);
     if (!target && target.error().error_number() == ENOENT) continue;
@@ -110,14 +137,16 @@ Status ActAs(uid_t base) {
   return {};
 }
 
-Status AssembleMounts(const Host& host, uid_t base, int id_map) {
+Status AssembleMounts(const Host& host, uid_t base, int id_map,
+                      const std::vector<cgroup::View>& views) {
   ATOLL_TRY(ActAs(base));
   ATOLL_ASSIGN(const UniqueFd staging, sys::Open(host.staging, O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(const UniqueFd top,
                NewMount("tmpfs", {{"mode", "0755"}, {"size", "256k"}, {"nr_inodes", "32"}},
                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   ATOLL_TRY(Attach(top.get(), staging.get(), "staging"));
-  for (const char* name : {"store", "root", "dev", "sys", "proc", "own", "own/etc", "empty"}) {
+  for (const char* name :
+       {"store", "root", "dev", "sys", "cgroup", "proc", "own", "own/etc", "empty"}) {
     if (::mkdirat(top.get(), name, 0755) != 0) return FailSys(std::string("mkdir ") + name);
   }
   for (const char* name : kOwnFiles) {
@@ -129,7 +158,7 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map) {
                                              kNoSuidDevExec | MOUNT_ATTR_RDONLY));
   ATOLL_TRY(MountStore(host, top.get(), id_map));
   ATOLL_TRY(MountDevices(host, top.get(), base, id_map));
-  ATOLL_TRY(MountSysfs(top.get(), empty.get()));
+  ATOLL_TRY(MountSysfs(top.get(), empty.get(), views));
   if (::fchdir(top.get()) != 0) return FailSys("fchdir");
   // pivot_root(".", "."): the old root ends up on top of the new one and is taken off by the next
   // call, so no directory for it is needed (pivot_root(2), notes).

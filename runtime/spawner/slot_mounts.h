@@ -9,6 +9,7 @@
 //   /proc    its /proc: slot_proc.h             |
 //   /own     top layer of the overlay: etc with hostname, hosts and resolv.conf, still empty
 //   /empty   read-only: masks directories
+//   /cgroup  on hybrid hosts: the directories of /sys/fs/cgroup
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +31,8 @@ inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
 // namespace, which it turns into the above, but for what is mounted on /proc. `base`: the slot's
 // first id, which will own what is created. `id_map`: a user namespace that maps the store's ids to
 // the slot's.
-Status AssembleMounts(const Host& host, uid_t base, int id_map);
+Status AssembleMounts(const Host& host, uid_t base, int id_map,
+                      const std::vector<cgroup::View>& views);
 
 // From here on this process creates files as `base`, with its capabilities kept. overlayfs must be
 // mounted so: mounted by fsuid 0, which the id-mapped upper does not know, it would silently be

@@ -51,7 +51,8 @@ class Done:
         self.exit_code = int(errors[0]['evalue']) if errors else 0
 
     def _joined(self, kind):
-        return '\n'.join(event.get('text', '') for event in self.events if event['type'] == kind)
+        texts = [event['text'] for event in self.events if event['type'] == kind]
+        return ''.join(texts).removesuffix('\n')
 
 
 def image_archive(recipe):

@@ -160,7 +160,7 @@ class Box:
     def out(self, command, **members):
         stdout, stderr, last = self.run(command, **members)
         assert last['type'] == 'execution_complete', (last, stderr)
-        return '\n'.join(stdout)
+        return ''.join(stdout).removesuffix('\n')
 
     def background(self, command, **members):
         return self.events('/command', {'command': command, 'background': True,

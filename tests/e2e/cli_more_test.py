@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import pty
+import random
 import subprocess
 import tempfile
 import unittest
@@ -20,14 +21,14 @@ class More(unittest.TestCase):
         cls.daemon = atoll.Daemon().__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.environment = {'PATH': os.environ['PATH'], 'ATOLL_RUN_DIR': str(cls.daemon.run_dir)}
-        image = box.shell_image(cls.daemon)
-        cls.sandbox = cls.daemon.create(image, metadata={'name': 'box'},
+        cls.image = box.shell_image(cls.daemon)
+        cls.sandbox = cls.daemon.create(cls.image, metadata={'name': 'box'},
                                    resourceLimits={'memory': '128Mi'})
 
-    def cli(self, *arguments, expect=0, stdin=b''):
+    def cli(self, *arguments, expect=0, stdin=b'', text=True):
         done = subprocess.run([BUILD / 'atoll', *arguments], env=self.environment, input=stdin,
                               capture_output=True, timeout=60 * SLOWNESS, check=False)
-        self.stderr = done.stderr.decode()
+        self.stderr = done.stderr.decode() if text else done.stderr
         self.assertEqual(done.returncode, expect, (arguments, done.stdout, self.stderr))
         return done.stdout
 
@@ -51,6 +52,16 @@ class More(unittest.TestCase):
                        'cat >in; wc -c <in; echo "$A" >&2; exit 5', stdin=data, expect=5)
         self.assertEqual(out.strip(), str(len(data)).encode())
         self.assertEqual(self.stderr, "it's\n")
+
+    def test_bytes_pass_as_they_are(self):
+        """Not text, over a line's bound, with and without an end; both ways."""
+        data = random.Random(7).randbytes(5_000_000) + b'\r\n\n\xff'
+        self.cli('exec', '-i', 'box', '--', 'sh', '-c', 'cat >/tmp/bytes', stdin=data)
+        self.assertEqual(self.cli('exec', 'box', '--', 'cat', '/tmp/bytes'), data)
+        self.assertEqual(self.cli('exec', '-i', 'box', '--', 'cat', stdin=data), data)
+        self.assertEqual(self.cli('run', '-i', self.image, '--', 'cat', stdin=data), data)
+        self.cli('exec', 'box', '--', 'sh', '-c', 'printf "\\200\\0x" >&2', text=False)
+        self.assertEqual(self.stderr, b'\x80\0x')
 
     def test_a_terminal(self):
         master, slave = pty.openpty()

@@ -169,8 +169,8 @@ class Stream(Contract):
                 self.assertEqual(len(ends[0]['error']['traceback']), 1)
 
     def test_lines(self):
-        for script, wanted in (('a\\n\\nb\\n', ['a', '\n', 'b']), ('a\\r\\nb', ['a', 'b']),
-                               ('x\\ry', ['x', 'y']), ('tail', ['tail'])):
+        for script, wanted in (('a\\n\\nb\\n', ['a\n', '\n', 'b\n']), ('a\\r\\nb', ['a\r\n', 'b']),
+                               ('x\\ry', ['x\r', 'y']), ('tail', ['tail'])):
             self.assertEqual(self.s.run(f"printf '{script}'")[0], wanted)
 
     def test_pings_go_on(self):
@@ -181,11 +181,11 @@ class Stream(Contract):
         response = self.s.open('POST', '/command',
                                {'command': 'mkfifo /tmp/go; echo first; cat /tmp/go'})
         seen = b''
-        while b'"first"' not in seen:
+        while b'"first\\n"' not in seen:
             seen += response.read1()
         # What comes next is written only after this line has been read here.
         self.s.out('echo second >/tmp/go')
-        self.assertIn(b'"second"', response.read())
+        self.assertIn(b'"second\\n"', response.read())
 
     def test_binary_output(self):
         self.assertEqual(self.s.run("printf 'a\\377b\\303'")[0], ['a\ufffdb\ufffd'])
@@ -194,7 +194,7 @@ class Stream(Contract):
         with concurrent.futures.ThreadPoolExecutor(100) as pool:
             outputs = list(pool.map(lambda i: self.s.run(f'echo {i}; exit {i}'), range(100)))
         for i, (out, err, last) in enumerate(outputs):
-            self.assertEqual((out, err), ([str(i)], []))
+            self.assertEqual((out, err), ([f'{i}\n'], []))
             self.assertEqual(last.get('error', {}).get('evalue', '0'), str(i))
 
 
@@ -307,7 +307,7 @@ class Sessions(Contract):
 class Errors(Contract):
     def test_json_escapes_and_first_value_only(self):
         answer = self.s.call('POST', '/command', '{"COMMAND":"echo \'<&>\'","x":1} trailing')
-        self.assertIn(b'"text":"\\u003c\\u0026\\u003e"', answer.body)
+        self.assertIn(b'"text":"\\u003c\\u0026\\u003e\\n"', answer.body)
 
     def test_messages_name_the_value(self):
         answer = self.s.call('POST', '/command', {'command': 'x', 'cwd': '/no/such/place'})

@@ -306,7 +306,8 @@ class ImageUser(FileContract):
         session = self.s.call('POST', '/session').json['session_id']
         for path, member in ((f'/session/{session}/run', 'command'), ('/code', 'code')):
             events = self.s.events(path, {member: 'id -u; id -G; echo ~'})
-            self.assertEqual('\n'.join(e['text'] for e in events if e['type'] == 'stdout'), wanted)
+            self.assertEqual([e['text'].strip() for e in events if e['type'] == 'stdout'],
+                             wanted.split('\n'))
         terminal = self.s.call('POST', '/pty', {'command': 'id -u; id -G; echo ~'}).json['session_id']
         ws = self.s.websocket(f'/pty/{terminal}/ws?pty=0')
         ws.until(lambda o: isinstance(o, bytes) and o.decode().strip() == wanted)

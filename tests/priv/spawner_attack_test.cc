@@ -155,7 +155,7 @@ PRIV_TEST(SpawnerAttack, HostSettingsAreReadOnly) {
   SpawnerFixture spawner;
   const std::string output = spawner.Run(
       "/bin/attack core-pattern modprobe sysrq-switch sysrq binfmt uevent-helper release-agent "
-      "cgroup-procs cgroup-mkdir oom-down");
+      "cgroup-procs cgroup-mkdir cgroup-v1-limit cgroup-v1-quota cgroup-v1-procs oom-down");
   EXPECT_EQ(output.find("ALLOWED"), std::string::npos) << output;
   for (const char* expected :
        {"core-pattern: EACCES", "cgroup-procs: EROFS", "cgroup-mkdir: EROFS"}) {

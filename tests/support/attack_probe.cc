@@ -63,6 +63,24 @@ long WriteTo(const char* path, const char* text) {
   return ::write(fd, text, strlen(text));
 }
 
+bool Hybrid() {
+  return ::access("/sys/fs/cgroup/unified", F_OK) == 0;
+}
+
+// A name in the root of the v2 hierarchy, the sandbox's own group.
+const char* OwnGroup(const char* name) {
+  static std::string path;
+  path = std::string(Hybrid() ? "/sys/fs/cgroup/unified/" : "/sys/fs/cgroup/") + name;
+  return path.c_str();
+}
+
+// A file of a v1 hierarchy; where there is none, the same limit on v2.
+const char* V1(const char* name) {
+  static std::string path;
+  path = std::string("/sys/fs/cgroup/") + (Hybrid() ? name : "memory.max");
+  return path.c_str();
+}
+
 long Clone3(unsigned long flags) {
   clone_args args{};
   args.flags = flags;
@@ -212,8 +230,13 @@ constexpr Attack kAttacks[] = {
     {"binfmt", [] { return WriteTo("/proc/sys/fs/binfmt_misc/register", ":x:M::x::/tmp/x:"); }},
     {"uevent-helper", [] { return WriteTo("/sys/kernel/uevent_helper", "/tmp/x"); }},
     {"release-agent", [] { return WriteTo("/sys/fs/cgroup/release_agent", "/tmp/x"); }},
-    {"cgroup-procs", [] { return WriteTo("/sys/fs/cgroup/cgroup.procs", "0"); }},
-    {"cgroup-mkdir", [] { return long{::mkdir("/sys/fs/cgroup/x", 0755)}; }},
+    {"cgroup-procs", [] { return WriteTo(OwnGroup("cgroup.procs"), "0"); }},
+    {"cgroup-mkdir", [] { return long{::mkdir(OwnGroup("x"), 0755)}; }},
+    {"cgroup-v1-limit", [] { return WriteTo(V1("memory/memory.limit_in_bytes"), "-1"); }},
+    {"cgroup-v1-quota", [] { return WriteTo(V1("cpu/cpu.cfs_quota_us"), "-1"); }},
+    {"cgroup-v1-procs", [] { return WriteTo(V1("cpuset/cgroup.procs"), "0"); }},
+    {"cgroup-v1-remount",
+     [] { return long{::mount("", "/sys/fs/cgroup/memory", "", MS_REMOUNT | MS_BIND, "")}; }},
     {"user-limits", [] { return WriteTo("/proc/sys/user/max_user_namespaces", "100"); }},
     {"oom-down", [] { return WriteTo("/proc/self/oom_score_adj", "-1000"); }},
     {"hostname", [] { return long{::sethostname("x", 1)}; }},

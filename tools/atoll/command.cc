@@ -29,8 +29,8 @@ json EnvironmentObject(const std::vector<std::string>& env) {
   return object;
 }
 
-bool Print(std::string_view text, bool is_error) {
-  return sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, text).has_value();
+bool Print(std::string_view bytes, bool is_error) {
+  return sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, bytes).has_value();
 }
 
 void Interrupt(Api& api, const ExecdWay& way, const std::string& command_id) {
@@ -58,15 +58,15 @@ Result<int> RunCommand(Api& api, const std::string& sandbox_id, const Command& c
   if (command.background) body["background"] = true;
   http::Client::Call call;
   call.method = "POST";
-  call.target = way.base + "/command";
+  call.target = way.base + "/command?encoding=base64";
   call.headers = way.headers;
   call.headers.Set("Content-Type", "application/json");
   call.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
   call.cancel_fd = cancel_fd;
 
   bool writable = true;
-  EventStream events([&writable](std::string_view text, bool is_error) {
-    writable = Print(text, is_error);
+  EventStream events([&writable](std::string_view bytes, bool is_error) {
+    writable = Print(bytes, is_error);
     return writable;
   });
   const auto response =

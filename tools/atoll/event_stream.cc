@@ -3,17 +3,29 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/base64.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
 namespace {
 
-// execd splits output into lines; one without an end is cut there, too.
+// execd's longest line is of 4 MiB.
 constexpr size_t kMaxLine = 8 << 20;
 
 std::string TextOf(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::string OutputOf(const nlohmann::json& event) {
+  if (const auto bytes = DecodeBase64(TextOf(event, "base64")); bytes && !bytes->empty()) {
+    return *bytes;
+  }
+  // An execd that was started before an upgrade sends lines that have lost their end; the text of
+  // an empty one is its end.
+  std::string text = TextOf(event, "text");
+  if (text != "\n") text += '\n';
+  return text;
 }
 
 }  // namespace
@@ -50,10 +62,7 @@ bool EventStream::TakeLine(std::string_view line) {
   if (type == "init") {
     command_id_ = TextOf(event, "text");
   } else if (type == "stdout" || type == "stderr") {
-    // The text of a line has lost its end; that of an empty line is its end.
-    std::string text = TextOf(event, "text");
-    if (text != "\n") text += '\n';
-    return on_output_(text, type == "stderr");
+    return on_output_(OutputOf(event), type == "stderr");
   } else if (type == "execution_complete") {
     exit_code_ = 0;
     return false;

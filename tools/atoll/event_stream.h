@@ -1,4 +1,5 @@
-// Reads what execd says of a running command: JSON objects, each followed by an empty line.
+// Reads what execd says of a running command: JSON objects, each followed by an empty line. Output is
+// asked for as base64 (?encoding=base64), so that it arrives byte for byte.
 //
 // The stream comes out of a sandbox: lines have a limit, and what is not understood is skipped.
 #pragma once
@@ -14,8 +15,8 @@ namespace atl::cli {
 
 class EventStream {
  public:
-  // `is_error` tells stderr from stdout; `text` is ready to be printed. False stops the stream.
-  using OnOutput = std::function<bool(std::string_view text, bool is_error)>;
+  // `is_error` tells stderr from stdout. False stops the stream.
+  using OnOutput = std::function<bool(std::string_view bytes, bool is_error)>;
   explicit EventStream(OnOutput on_output) : on_output_(std::move(on_output)) {}
 
   // False when no more is wanted: the command has ended, or the output cannot be written.

@@ -8,6 +8,7 @@
 #include "tools/atoll/api.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/interrupt.h"
+#include "tools/atoll/terminal.h"
 #include "tools/atoll/usage.h"
 #include "tools/atoll/verbs.h"
 
@@ -27,6 +28,7 @@ struct RunOptions {
   // A day: a sandbox whose client was killed goes away by itself.
   int timeout_seconds = 86400;
   bool keep = false;
+  bool interactive = false;
 };
 
 Result<std::string> CreateBody(const RunOptions& options) {
@@ -65,7 +67,10 @@ Result<int> Run(const Settings& settings, const RunOptions& options, const Words
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options));
-  auto code = RunCommand(api, id, {command, {}, options.cwd, {}, false, options.keep}, cancel_fd);
+  auto code =
+      options.interactive
+          ? RunInTerminal(api, id, {command, {}, options.cwd}, false)
+          : RunCommand(api, id, {command, {}, options.cwd, {}, false, options.keep}, cancel_fd);
   if (options.keep) {
     std::fprintf(stderr, "atoll: sandbox %s is kept; remove it with: atoll rm %s\n", id.c_str(),
                  id.c_str());
@@ -98,15 +103,17 @@ void AddRunVerb(CLI::App& app, const Settings& settings, const Words& command, i
   run->add_option("--name", options->name, "Name, kept as the metadata 'name'");
   run->add_option("--metadata", options->metadata, "KEY=VALUE; repeatable")
       ->allow_extra_args(false);
+  run->add_flag("-i,--interactive", options->interactive, "Pass our standard input on");
   run->add_flag("--keep", options->keep, "Leave the sandbox running afterwards");
   run->footer(
       "Output is streamed. The exit code is the command's; 125 if the sandbox could not be made "
       "or\n"
       "reached; 255 if the command was killed. The first Ctrl-C stops it and deletes the sandbox.\n"
-      "Standard input is not passed on.\n\n"
+      "Output and input pass byte for byte.\n\n"
       "Examples:\n"
       "  atoll run python:3.11 -- python3 -c 'print(6 * 7)'\n"
       "  atoll run -m 256Mi -e DEBUG=1 alpine -- sh -c 'echo $DEBUG; nproc'\n"
+      "  atoll run -i alpine -- gzip <file >file.gz\n"
       "  atoll run --keep --name try alpine -- true");
   run->callback([options, &settings, &command, exit_code] {
     if (command.empty()) throw CLI::RequiredError("-- COMMAND");

@@ -22,7 +22,7 @@ const manager = () => SandboxManager.create({ connectionConfig });
 async function out(sandbox, command, options) {
   const done = await sandbox.commands.run(command, options);
   assert.equal(done.exitCode, 0);
-  return done.logs.stdout.map((message) => message.text).join("\n");
+  return done.logs.stdout.map((message) => message.text).join("").replace(/\n$/, "");
 }
 
 async function refusal(doing, status) {
@@ -127,8 +127,8 @@ const cases = {
   },
   "command/foreground": async () => {
     const done = await box.commands.run("echo out; echo err >&2; exit 7");
-    assert.deepEqual(done.logs.stdout.map((m) => m.text), ["out"]);
-    assert.deepEqual(done.logs.stderr.map((m) => m.text), ["err"]);
+    assert.deepEqual(done.logs.stdout.map((m) => m.text), ["out\n"]);
+    assert.deepEqual(done.logs.stderr.map((m) => m.text), ["err\n"]);
     assert.equal(done.exitCode, 7);
   },
   "command/streamed": async () => {
@@ -137,12 +137,12 @@ const cases = {
       "echo first; until [ -s /tmp/go ]; do sleep 0.01; done; cat /tmp/go", undefined, {
         onStdout: async (message) => {
           seen.push(message.text);
-          if (message.text === "first") {
+          if (message.text === "first\n") {
             await box.files.writeFiles([{ path: "/tmp/go", data: "second\n", mode: 644 }]);
           }
         },
       });
-    assert.deepEqual(seen, ["first", "second"]);
+    assert.deepEqual(seen, ["first\n", "second\n"]);
   },
   "command/options": async () => {
     const options = { workingDirectory: "/opt", envs: { A: "b c" }, uid: 1000, gid: 1000 };

@@ -62,7 +62,7 @@ async def _(world):
 @case('tools/command_run')
 async def _(world):
     done = await world.on_box('command_run', command='echo $GREETING; exit 3')
-    equal([message['text'] for message in done['logs']['stdout']], ['hello'])
+    equal([message['text'] for message in done['logs']['stdout']], ['hello\n'])
     equal(done['exit_code'], 3)
 
 

@@ -37,7 +37,7 @@ def create(**options):
 def out(box, command, **options):
     done = box.commands.run(command, opts=RunCommandOpts(**options))
     equal(done.exit_code, 0)
-    return '\n'.join(message.text for message in done.logs.stdout)
+    return ''.join(message.text for message in done.logs.stdout).removesuffix('\n')
 
 
 def refused(doing, status):
@@ -105,8 +105,8 @@ def _(_world):
 @case('command/foreground')
 def _(world):
     done = world.box.commands.run('echo out; echo err >&2; exit 7')
-    equal([m.text for m in done.logs.stdout], ['out'])
-    equal([m.text for m in done.logs.stderr], ['err'])
+    equal([m.text for m in done.logs.stdout], ['out\n'])
+    equal([m.text for m in done.logs.stderr], ['err\n'])
     equal(done.exit_code, 7)
 
 
@@ -116,12 +116,12 @@ def _(world):
 
     def stdout(message):
         seen.append(message.text)
-        if message.text == 'first':
+        if message.text == 'first\n':
             world.box.files.write_file('/tmp/go', 'second\n', mode=644)
 
     world.box.commands.run('echo first; until [ -s /tmp/go ]; do sleep 0.01; done; cat /tmp/go',
                            handlers=ExecutionHandlersSync(on_stdout=stdout))
-    equal(seen, ['first', 'second'])
+    equal(seen, ['first\n', 'second\n'])
 
 
 @case('command/options')

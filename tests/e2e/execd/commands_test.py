@@ -1,4 +1,5 @@
 """POST /command and its family: framing, output, environment, background, interrupts, limits."""
+import base64
 import json
 import os
 import threading
@@ -31,8 +32,8 @@ class Commands(unittest.TestCase):
         self.assertEqual([e['type'] for e in events[:2]], ['init', 'ping'])
         self.assertRegex(events[0]['text'], '^[0-9a-f]{32}$')
         self.assertEqual(events[1]['text'], 'pong')
-        self.assertEqual(texts(events, 'stdout'), ['hi'])
-        self.assertEqual(texts(events, 'stderr'), ['err'])
+        self.assertEqual(texts(events, 'stdout'), ['hi\n'])
+        self.assertEqual(texts(events, 'stderr'), ['err\n'])
         self.assertEqual(events[-1]['type'], 'execution_complete')
         now = time.time() * 1000
         for event in events:
@@ -45,31 +46,45 @@ class Commands(unittest.TestCase):
                       b'"timestamp":', body)
 
     def test_output_is_split_at_line_ends(self):
-        for script, wanted in (('a\\n\\nb\\n', ['a', '\n', 'b']), ('a\\r\\nb', ['a', 'b']),
-                               ('5%%\\r6%%\\r', ['5%', '6%']), ('x', ['x']), ('', []),
-                               ('\\n', ['\n']), ('\\r\\n\\r\\n', ['\n', '\n']),
+        for script, wanted in (('a\\n\\nb\\n', ['a\n', '\n', 'b\n']), ('a\\r\\nb', ['a\r\n', 'b']),
+                               ('5%%\\r6%%\\r', ['5%\r', '6%\r']), ('x', ['x']), ('', []),
+                               ('\\n', ['\n']), ('\\r\\n\\r\\n', ['\r\n', '\r\n']),
                                ('no end', ['no end'])):
             with self.subTest(script=script):
                 self.assertEqual(self.s.run(f"printf '{script}'")[0], wanted)
 
-    def test_crlf_split_over_two_writes_counts_once(self):
-        self.assertEqual(self.s.run("printf 'a\\r'; sleep 0.1; printf '\\nb\\n'")[0], ['a', 'b'])
+    def test_crlf_in_two_writes(self):
+        self.assertEqual(self.s.run("printf 'a\\r'; sleep 0.1; printf '\\nb\\n'")[0],
+                         ['a\r', '\n', 'b\n'])
 
-    def test_long_lines_are_cut_between_characters(self):
-        out, _, last = self.s.run("head -c 300001 /dev/zero | tr '\\0' x; echo")
-        self.assertEqual(''.join(out), 'x' * 300001)
-        self.assertLessEqual(max(map(len, out)), 131072)
-        out, _, _ = self.s.run("printf y; i=0; while [ $i -lt 3000 ]; do printf '%060d' 0 | "
-                               "tr 0 'x'; i=$((i+1)); done | sed 's/x/\u20ac/g'")
-        self.assertEqual(''.join(out), 'y' + '\u20ac' * 180000)
-        self.assertNotIn('\ufffd', ''.join(out))
+    def test_long_lines_are_whole_up_to_what_every_client_takes(self):
+        out, _, _ = self.s.run("head -c 3000001 /dev/zero | tr '\\0' x; echo")
+        self.assertEqual(out, ['x' * 3000001 + '\n'])
+        answer = self.s.call('POST', '/command', {'command': "yes | tr '\\n' '\\200' | tr y '\\342\\202' |"
+                                                  "head -c 1500000"})
+        self.assertLess(max(map(len, answer.body.split(b'\n\n'))), 4 << 20)
+        out, _, _ = self.s.run("yes x | tr -d '\\n' | head -c 3000000 | sed 's/x/\u20ac/g'")
+        self.assertGreater(len(out), 1)
+        self.assertEqual(''.join(out), '\u20ac' * 3000000)
+
+    def test_bytes_arrive_as_they_are(self):
+        script = 'head -c 1000000 /dev/urandom >/tmp/random; cat /tmp/random; ' \
+                 'head -c 5 /tmp/random >&2; printf "a\\r\\n\\0"'
+        events = self.s.events('/command?encoding=base64', {'command': script})
+        bytes_of = lambda kind: b''.join(base64.b64decode(e['base64']) for e in events
+                                         if e['type'] == kind)
+        written = self.s.call('GET', '/files/download?path=/tmp/random').body
+        self.assertEqual(bytes_of('stdout'), written + b'a\r\n\0')
+        self.assertEqual(bytes_of('stderr'), written[:5])
+        self.assertEqual(self.s.call('POST', '/command?encoding=hex', {'command': 'true'}).status,
+                         400)
 
     def test_output_arrives_while_the_command_runs(self):
         connection = self.s.connection()
         connection.request('POST', '/command', json.dumps({'command': 'echo one; sleep 100'}))
         response = connection.getresponse()
         seen = b''
-        while b'"one"' not in seen:
+        while b'"one\\n"' not in seen:
             seen += response.read1()
         command = json.loads(seen.split(b'\n\n')[0])['text']
         self.assertTrue(self.s.call('GET', f'/command/status/{command}').json['running'])
@@ -142,7 +157,7 @@ class Commands(unittest.TestCase):
     def test_left_in_the_background_goes_on(self):
         before = self.s.settled()
         self.assertEqual(self.s.run('(sleep 0.3; yes | head -c 200000; '
-                                    'echo survived > /tmp/proof) & echo done')[0], ['done'])
+                                    'echo survived > /tmp/proof) & echo done')[0], ['done\n'])
         until(lambda: self.s.out('cat /tmp/proof 2>/dev/null || true') == 'survived')
         until(lambda: len(self.s.processes()) == before)
 
@@ -181,11 +196,11 @@ class Commands(unittest.TestCase):
                      ' {"command":"echo ok","cwd":null,"envs":null,"timeout":null,"uid":null} '):
             with self.subTest(body=body):
                 answer = self.s.call('POST', '/command', body, {'Content-Type': 'text/plain'})
-                self.assertEqual(texts(parse_events(answer.body), 'stdout'), ['ok'])
+                self.assertEqual(texts(parse_events(answer.body), 'stdout'), ['ok\n'])
         chunks = (c for c in (b'{"comm', b'and":"ec', b'ho ok"}'))
         connection = self.s.connection()
         connection.request('POST', '/command', body=chunks)
-        self.assertIn(b'"ok"', connection.getresponse().read())
+        self.assertIn(b'"ok\\n"', connection.getresponse().read())
         connection.close()
 
     def test_cwd_expansion(self):
@@ -301,7 +316,7 @@ class Flood(unittest.TestCase):
             while piece := client.recv(65536):
                 out += piece
             events = parse_events(out.split(b'\r\n\r\n', 1)[1])
-            self.assertEqual(texts(events, 'stdout'), [str(i) for i in range(1, 100001)])
+            self.assertEqual(texts(events, 'stdout'), [f'{i}\n' for i in range(1, 100001)])
 
     def test_background_log_of_any_size(self):
         with Sandbox(tmp_size='256m') as s:

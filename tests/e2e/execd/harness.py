@@ -325,7 +325,7 @@ class Sandbox:
     def out(self, command, **members):
         stdout, stderr, last = self.run(command, **members)
         assert last['type'] == 'execution_complete', (last, stderr)
-        return '\n'.join(stdout)
+        return ''.join(stdout).removesuffix('\n')
 
     def leaves(self):
         return [n for n in os.listdir(self.cgroup) if n.startswith('c') and

@@ -366,9 +366,10 @@ class Terminals(unittest.TestCase):
 class Code(unittest.TestCase):
     def test_without_kernels(self):
         with Sandbox() as s:
-            self.assertEqual(texts(s.events('/code', {'code': 'echo shell'})), ['shell'])
+            self.assertEqual(texts(s.events('/code', {'code': 'echo shell'})), ['shell\n'])
             self.assertEqual(texts(s.events('/code', {'code': 'echo shell',
-                                                      'context': {'language': 'command'}})), ['shell'])
+                                                      'context': {'language': 'command'}})),
+                             ['shell\n'])
             for method, path, body, status, code in (
                     ('POST', '/code', {'code': ''}, 400, 'INVALID_REQUEST_BODY'),
                     ('POST', '/code', {'code': 'x', 'context': {'language': 'python'}}, 500,

@@ -63,7 +63,7 @@ class Vsock(unittest.TestCase):
             body = response.read()
             self.assertEqual(response.status, status)
             connection.close()
-        self.assertIn('over vsock', [e.get('text') for e in parse_events(body)])
+        self.assertIn('over vsock\n', [e.get('text') for e in parse_events(body)])
 
     def test_other_peers_are_refused(self):
         self.start(2)  # the host; we come from loopback

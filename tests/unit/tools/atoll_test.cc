@@ -114,7 +114,7 @@ class AtollTest : public Test {
   }
 
   static std::string CommandLine() {
-    return std::string("POST /v1/sandboxes/") + kId + "/proxy/44772/command";
+    return std::string("POST /v1/sandboxes/") + kId + "/proxy/44772/command?encoding=base64";
   }
   void AnswerCommand(const std::string& events) { answers_[CommandLine()] = {200, {}, events}; }
   void Stream(const std::shared_ptr<Exchange>& exchange) {

@@ -29,6 +29,14 @@ TEST(EventStream, PassesOutputOnAndKnowsTheEnd) {
   EXPECT_EQ(heard.stream.exit_code(), 0);
 }
 
+TEST(EventStream, PassesBytesOnAsTheyWere) {
+  Heard heard;
+  EXPECT_TRUE(heard.stream.Feed("{\"type\":\"stdout\",\"base64\":\"AP8KDQ==\"}\n\n"
+                                "{\"type\":\"stderr\",\"base64\":\"ZQ==\"}\n\n"));
+  EXPECT_EQ(heard.out, std::string("\0\xFF\n\r", 4));
+  EXPECT_EQ(heard.err, "e");
+}
+
 TEST(EventStream, TakesTheExitCodeFromTheError) {
   for (const auto& [value, code] : {std::pair{"3", 3}, {"-1", -1}, {"255", 255}}) {
     Heard heard;

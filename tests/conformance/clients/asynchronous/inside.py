@@ -17,8 +17,8 @@ from .world import refusal
 @case('command/foreground')
 async def _(world):
     done = await world.box.commands.run('echo out; echo more; echo err >&2')
-    equal([m.text for m in done.logs.stdout], ['out', 'more'])
-    equal([m.text for m in done.logs.stderr], ['err'])
+    equal([m.text for m in done.logs.stdout], ['out\n', 'more\n'])
+    equal([m.text for m in done.logs.stderr], ['err\n'])
     equal(done.exit_code, 0)
     check(done.complete is not None and done.error is None, 'not complete')
 
@@ -28,7 +28,7 @@ async def _(world):
     done = await world.box.commands.run('echo said; exit 7')
     equal(done.exit_code, 7)
     equal(done.error.value, '7')
-    equal([m.text for m in done.logs.stdout], ['said'])
+    equal([m.text for m in done.logs.stdout], ['said\n'])
 
 
 @case('command/streamed')
@@ -38,7 +38,7 @@ async def _(world):
 
     async def stdout(message):
         seen.append(message.text)
-        if message.text == 'first':
+        if message.text == 'first\n':
             await box.files.write_file('/tmp/go', 'second\n', mode=644)
 
     async def init(event):
@@ -47,7 +47,7 @@ async def _(world):
     done = await box.commands.run(
         'echo first; until [ -s /tmp/go ]; do sleep 0.01; done; cat /tmp/go',
         handlers=ExecutionHandlers(on_stdout=stdout, on_init=init))
-    equal(seen, ['first', 'second'])
+    equal(seen, ['first\n', 'second\n'])
     equal(ids, [done.id])
 
 

@@ -35,7 +35,7 @@ class World:
 async def out(box, command, **options):
     done = await box.commands.run(command, opts=RunCommandOpts(**options))
     equal(done.exit_code, 0)
-    return '\n'.join(message.text for message in done.logs.stdout)
+    return ''.join(message.text for message in done.logs.stdout).removesuffix('\n')
 
 
 async def refusal(doing, status):

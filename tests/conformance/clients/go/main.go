@@ -88,7 +88,7 @@ func out(sandbox *sdk.Sandbox, command string) string {
 	if done.ExitCode == nil || *done.ExitCode != 0 {
 		panic(fmt.Sprintf("%s: %+v", command, done))
 	}
-	return strings.Join(lines(done.Stdout), "\n")
+	return strings.TrimSuffix(strings.Join(lines(done.Stdout), ""), "\n")
 }
 
 func upload(path, content string, mode int) {
@@ -157,8 +157,8 @@ func life() {
 func commands() {
 	test("command/foreground", func() {
 		done := must(box.RunCommand(ctx, "echo out; echo err >&2; exit 7", nil))
-		equal(lines(done.Stdout), []string{"out"})
-		equal(lines(done.Stderr), []string{"err"})
+		equal(lines(done.Stdout), []string{"out\n"})
+		equal(lines(done.Stderr), []string{"err\n"})
 		equal(*done.ExitCode, 7)
 	})
 	test("command/streamed", func() {
@@ -166,19 +166,19 @@ func commands() {
 		must(box.RunCommand(ctx, "echo first; until [ -s /tmp/go ]; do sleep 0.01; done; cat /tmp/go",
 			&sdk.ExecutionHandlers{OnStdout: func(message sdk.OutputMessage) error {
 				seen = append(seen, message.Text)
-				if message.Text == "first" {
+				if message.Text == "first\n" {
 					upload("/tmp/go", "second\n", 644)
 				}
 				return nil
 			}}))
-		equal(seen, []string{"first", "second"})
+		equal(seen, []string{"first\n", "second\n"})
 	})
 	test("command/options", func() {
 		user := int32(1000)
 		done := must(box.RunCommandWithOpts(ctx, sdk.RunCommandRequest{
 			Command: "pwd; echo $A; id -u", Cwd: "/opt", Envs: map[string]string{"A": "b c"},
 			UID: &user, GID: &user}, nil))
-		equal(lines(done.Stdout), []string{"/opt", "b c", "1000"})
+		equal(lines(done.Stdout), []string{"/opt\n", "b c\n", "1000\n"})
 	})
 	test("command/session", func() {
 		session := must(box.CreateSession(ctx))

@@ -100,7 +100,7 @@ public final class Client {
   static String out(Sandbox sandbox, String command) {
     Execution done = sandbox.commands().run(command);
     check(done.getError() == null, done.getError());
-    return String.join("\n", lines(done.getLogs().getStdout()));
+    return String.join("", lines(done.getLogs().getStdout())).stripTrailing();
   }
 
   static WriteEntry entry(String path, Object data, int mode) {
@@ -152,15 +152,15 @@ public final class Client {
   static void commands() throws Exception {
     test("command/foreground", () -> {
       Execution done = box.commands().run("echo out; echo err >&2; exit 7");
-      equal(lines(done.getLogs().getStdout()), List.of("out"));
-      equal(lines(done.getLogs().getStderr()), List.of("err"));
+      equal(lines(done.getLogs().getStdout()), List.of("out\n"));
+      equal(lines(done.getLogs().getStderr()), List.of("err\n"));
       equal(done.getError().getValue(), "7");
     });
     test("command/streamed", () -> {
       List<String> seen = new ArrayList<>();
       ExecutionHandlers handlers = ExecutionHandlers.builder().onStdout(message -> {
         seen.add(message.getText());
-        if (message.getText().equals("first")) box.files().write(List.of(
+        if (message.getText().equals("first\n")) box.files().write(List.of(
             entry("/tmp/go", "second\n", 644)));
       }).build();
       box.commands().run(RunCommandRequest.builder()
@@ -168,7 +168,7 @@ public final class Client {
           .workingDirectory("/opt")
           .handlers(handlers)
           .build());
-      equal(seen, List.of("first", "second"));
+      equal(seen, List.of("first\n", "second\n"));
     });
     test("command/background", () -> {
       Execution started = box.commands().run(

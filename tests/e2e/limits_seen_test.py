@@ -1,0 +1,111 @@
+"""What a program in a sandbox takes its machine to be: the limits, found as runtimes find them."""
+import re
+import unittest
+
+import atoll
+from box import Box, shell_image
+
+MIB = 1 << 20
+
+
+def mounts(mountinfo):
+    """What each hierarchy is mounted at, by controller ("" for v2): (root, place)."""
+    found = {}
+    for line in mountinfo.splitlines():
+        head, _, tail = line.partition(' - ')
+        kind, _, options = tail.split(' ')
+        if kind == 'cgroup2':
+            found[''] = tuple(head.split(' ')[3:5])
+        elif kind == 'cgroup':
+            found.update({word: tuple(head.split(' ')[3:5]) for word in options.split(',')})
+    return found
+
+
+class LimitsSeen(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = shell_image(cls.daemon, host_programs=['/usr/bin/nproc', '/usr/bin/taskset'])
+
+    def box(self, cpu='1', memory='512Mi', **members):
+        box = Box(self.daemon, self.image, resourceLimits={'cpu': cpu, 'memory': memory}, **members)
+        self.addCleanup(self.daemon.delete, box.id)
+        return box
+
+    def test_processors(self):
+        """nproc, Go, Node, Python and the JVM all ask which processors they may run on."""
+        host = int(self.box(cpu='100').out('nproc'))
+        for cpu, wanted in (('500m', 1), ('1', 1), ('1500m', min(2, host)), ('2', min(2, host))):
+            box = self.box(cpu=cpu, entrypoint=['sh', '-c', 'nproc >/tmp/entrypoint; sleep 1000'])
+            session = box.call('POST', '/session').json['session_id']
+            run = box.events(f'/session/{session}/run', {'command': 'nproc'})
+            box.out('until [ -s /tmp/entrypoint ]; do sleep 0.01; done')
+            with self.subTest(cpu=cpu):
+                self.assertEqual(box.out('nproc; nproc & wait; cat /tmp/entrypoint').split(),
+                                 [str(wanted)] * 3)
+                self.assertEqual(run[2]['text'], str(wanted))
+
+    def test_commands_are_not_all_put_on_one_processor(self):
+        box = self.box(cpu='100')
+        count = int(box.out('nproc'))
+        self.assertGreater(count, 1)
+        box = self.box()
+        # Each keeps its processor busy, so that the scheduler puts the next one elsewhere.
+        used = set()
+        for _ in range(20):
+            box.background('while :; do :; done', timeout=20000)
+            used.add(box.out("taskset -p $$ | sed 's/.* //'"))
+            if len(used) == count:
+                return
+        self.fail(f'twenty commands were all put on {used}')
+
+    def seen(self, box, controller, file):
+        """The file's text in the group of the process that reads it."""
+        info = mounts(box.out('cat /proc/self/mountinfo'))
+        root, place = info.get(controller) or info['']
+        self.assertEqual(root, '/', 'the mount and /proc/self/cgroup speak of different roots')
+        names = rf'\([^:]*,\)\{{0,1\}}{controller}\(,[^:]*\)\{{0,1\}}' if controller in info else ''
+        return box.out(f"group=$(sed -n 's/^[0-9]*:{names}://p' /proc/self/cgroup); "
+                       f'cat "{place}$group/{file}"')
+
+    def test_memory(self):
+        for memory, wanted in (('512Mi', 512 * MIB), ('64Mi', 64 * MIB)):
+            box = self.box(memory=memory)
+            v1 = 'memory' in mounts(box.out('cat /proc/self/mountinfo'))
+            file = 'memory.limit_in_bytes' if v1 else 'memory.max'
+            self.assertEqual(int(self.seen(box, 'memory', file)), wanted)
+
+    def test_every_hierarchy_that_the_jvm_insists_on(self):
+        """Without one of them it takes the whole host to be its own; where it looks for v1 is told
+        by /proc/cgroups."""
+        box = self.box()
+        numbers = {line.split()[0]: line.split()[1]
+                   for line in box.out('grep -v ^# /proc/cgroups').splitlines()}
+        info = mounts(box.out('cat /proc/self/mountinfo'))
+        for controller in ('memory', 'cpu', 'cpuacct', 'cpuset'):
+            with self.subTest(controller=controller):
+                if numbers[controller] == '0':
+                    self.assertEqual(info[''], ('/', '/sys/fs/cgroup'))
+                else:
+                    self.assertEqual(info[controller], ('/', f'/sys/fs/cgroup/{controller}'))
+        if numbers['cpu'] != '0':
+            self.assertEqual((self.seen(box, 'cpu', 'cpu.cfs_quota_us'),
+                              self.seen(box, 'cpu', 'cpu.cfs_period_us')), ('100000', '100000'))
+            self.assertTrue(self.seen(box, 'cpuset', 'cpuset.cpus'))
+
+    def test_no_other_group_is_seen(self):
+        """Neither the host's nor a neighbour's: only the sandbox's own."""
+        neighbour, box = self.box(), self.box()
+        neighbour.out('true')
+        groups = box.out('find /sys/fs/cgroup -type d').splitlines()
+        known = re.compile('/sys/fs/cgroup(/unified|/memory|/cpu|/cpuacct|/cpuset|/pids)?'
+                           '(/execd|/run(/c[0-9]+)?)?')
+        self.assertEqual([group for group in groups if not known.fullmatch(group)], [])
+        alive = box.out('cat $(find /sys/fs/cgroup -name cgroup.procs) | sort -un').split()
+        self.assertNotIn('0', alive)
+        self.assertLess(len(alive), 20)
+
+
+if __name__ == '__main__':
+    unittest.main()
