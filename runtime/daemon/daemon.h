@@ -52,6 +52,7 @@ class Daemon {
  private:
   Daemon(Config config, Opened opened);
   Status Open();
+  std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
   Status WatchSignals();
   void OnSignal(uint32_t signal);
