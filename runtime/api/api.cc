@@ -40,10 +40,19 @@ Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& im
 }
 
 void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
-  Call call(std::move(exchange));
-  if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
-  if (const auto route = FindRoute(call.request(), config_.ingress)) {
-    return Proxy(call, *route, lifecycle_, config_.ingress, config_.api_key);
+  Call call(std::move(exchange), config_.private_directories);
+  const auto route = FindRoute(call.request(), config_.ingress);
+  // Without a key no page has any business here. What a server in a sandbox allows is its own.
+  if (!config_.api_key.empty() && (!route || IsTokenRoute(*route))) {
+    call.AllowOrigin();
+    if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
+  }
+  if (route) {
+    return Proxy(call, *route, lifecycle_,
+                 {.ingress = config_.ingress,
+                  .api_key = config_.api_key,
+                  .guesses = &guesses_,
+                  .base_path = config_.endpoint.base_path});
   }
   Route(std::move(call));
 }
@@ -96,8 +105,7 @@ void Api::AddOperatorRoutes() {
         if (health_.troubles().empty()) {
           return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
         }
-        call.Respond(
-            JsonResponse(200, {{"status", "degraded"}, {"troubles", health_.troubles()}}));
+        call.Respond(JsonResponse(200, {{"status", "degraded"}, {"troubles", health_.troubles()}}));
       },
       Router::Access::kOpen);
   router_.Add("GET", "/metrics", [this](const Call& call) {

@@ -1,5 +1,6 @@
-// The OpenSandbox API: what a request passes through, and where it ends. Order: request id, CORS,
-// key, route, so that a 401 carries the id too.
+// The OpenSandbox API: what a request passes through, and where it ends. Order: request id, way
+// into a sandbox, CORS, key, route, so that a 401 carries the id too and a sandbox's server answers
+// preflights of its own.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -7,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "images/image_store.h"
 #include "runtime/api/create_request.h"
 #include "runtime/api/diagnostics.h"
 #include "runtime/api/endpoint.h"
+#include "runtime/api/guess_limit.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
 #include "runtime/base/health.h"
@@ -24,6 +27,7 @@ struct ApiConfig {
   std::string api_key;  // empty: no key is asked for
   EndpointConfig endpoint;
   IngressConfig ingress;
+  std::vector<std::string> private_directories;  // of which no answer tells a path
   uint64_t max_image_bytes = 64ULL << 30;
 };
 
@@ -85,6 +89,7 @@ class Api {
   const Health& health_;
   std::function<void()> quit_;
   Router router_;
+  GuessLimit guesses_;
 };
 
 }  // namespace atl::api

@@ -1,21 +1,34 @@
 #include "runtime/api/auth.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <string>
+
+#include "runtime/api/ingress.h"
+#include "runtime/http/ascii.h"
+
 namespace atl::api {
 namespace {
 
+// "localhost" or a literal loopback address, and perhaps a port. A name that only begins like an
+// address ("127.evil.example") is a name.
 bool IsLoopbackAuthority(std::string_view authority) {
-  const size_t port = authority.rfind(':');
-  const std::string_view host = authority.ends_with(']') || port == std::string_view::npos
-                                    ? authority
-                                    : authority.substr(0, port);
-  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  const size_t colon = authority.rfind(':');
+  if (colon != std::string_view::npos && !authority.ends_with(']')) {
+    if (!ParsePort(authority.substr(colon + 1))) return false;
+    authority = authority.substr(0, colon);
+  }
+  if (http::EqualNoCase(authority, "localhost") || authority == "[::1]") return true;
+  in_addr address{};
+  return inet_pton(AF_INET, std::string(authority).c_str(), &address) == 1 &&
+         ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-bool IsLoopbackOrigin(std::string_view origin) {
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (origin.starts_with(scheme)) return IsLoopbackAuthority(origin.substr(scheme.size()));
-  }
-  return false;
+bool IsOfAPage(const http::Headers& headers) {
+  if (headers.Has("Origin")) return true;
+  if (headers.Has("Sec-Fetch-Site")) return headers.Get("Sec-Fetch-Site") != "none";
+  return headers.Get("User-Agent").starts_with("Mozilla/");
 }
 
 }  // namespace
@@ -34,9 +47,7 @@ bool SameSecret(std::string_view given, std::string_view expected) {
 
 Parsed<void> Authorise(const http::Request& request, const std::string& api_key) {
   if (api_key.empty()) {
-    const std::string_view origin = request.headers.Get("Origin");
-    if ((!origin.empty() && !IsLoopbackOrigin(origin)) ||
-        !IsLoopbackAuthority(request.headers.Get("Host"))) {
+    if (IsOfAPage(request.headers) || !IsLoopbackAuthority(request.headers.Get("Host"))) {
       return Refuse(403, "FORBIDDEN_ORIGIN",
                     "this daemon runs without an API key and answers programs of this host only, "
                     "not web pages; configure server.api_key");

@@ -14,9 +14,16 @@ inline constexpr char kApiKeyHeader[] = "OPEN-SANDBOX-API-KEY";
 // Takes as long for a wrong key as for the right one, whatever they have in common.
 bool SameSecret(std::string_view given, std::string_view expected);
 
-// With a key: it must be in the header (401). Without one (a daemon on loopback, by explicit
-// switch) every local program may call, but no web page: a browser would carry out what any site
-// tells it to send to 127.0.0.1, so a request with a foreign Origin or Host is refused (403).
+// With a key: it must be in the header (401), and nothing else counts: no cookie, no address, no
+// origin. Without one (a daemon on loopback, by explicit switch) every local program may call, but
+// no web page: a browser carries out what any site tells it to send to 127.0.0.1. Refused (403):
+//   - a Host other than localhost or a loopback address: the name of a page whose DNS was rebound;
+//   - an Origin, "null" included: fetch, forms, WebSockets, preflights;
+//   - a Sec-Fetch-Site other than "none": images, scripts, links, redirects from a page. None of
+//     our pages could say "same-origin"; "none" is what somebody typed into the address bar;
+//   - a browser's User-Agent without that field: browsers from before 2020 (Safari: 2023), which
+//     send their images and oldest forms without an Origin.
+// Programs send none of these (Node's fetch has Sec-Fetch-Mode alone).
 Parsed<void> Authorise(const http::Request& request, const std::string& api_key);
 
 }  // namespace atl::api

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/log.h"
+#include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 
@@ -28,26 +30,49 @@ std::string RequestIdOf(const http::Request& request) {
 
 }  // namespace
 
-Call::Call(std::shared_ptr<http::Exchange> exchange)
-    : exchange_(std::move(exchange)), request_id_(RequestIdOf(exchange_->request())) {
-  answer_headers_.push_back({kRequestId, request_id_});
+std::string Answering::Tellable(const std::string& text) const {
+  std::string told = WithoutPaths(text, *private_directories);
+  if (told == text) return told;
+  LogLine(LogLevel::kWarning, "an error that a client is told without its paths")
+      .Add("request", request_id)
+      .Add("error", text);
+  return told + " (the daemon's log has more under request " + request_id + ")";
+}
+
+http::Response Answering::Failure(const ApiError& error) const {
+  ApiError told = error;
+  told.message = Tellable(error.message);
+  http::Response response = ErrorResponse(told);
+  for (const http::Header& header : headers) response.headers.Set(header.name, header.value);
+  return response;
+}
+
+Call::Call(std::shared_ptr<http::Exchange> exchange,
+           const std::vector<std::string>& private_directories)
+    : exchange_(std::move(exchange)),
+      answering_{RequestIdOf(exchange_->request()), {}, &private_directories} {
+  answering_.headers.push_back({kRequestId, answering_.request_id});
+}
+
+void Call::AllowOrigin() {
   const std::string_view origin = request().headers.Get("Origin");
-  if (!origin.empty()) {
-    answer_headers_.push_back({"Access-Control-Allow-Origin", std::string(origin)});
-    answer_headers_.push_back({"Access-Control-Allow-Credentials", "true"});
-    answer_headers_.push_back({"Vary", "Origin"});
-  }
+  if (origin.empty()) return;
+  answering_.headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
+  answering_.headers.push_back({"Access-Control-Allow-Credentials", "true"});
+  answering_.headers.push_back({"Vary", "Origin"});
 }
 
 void Call::Respond(http::Response response) const {
-  for (const http::Header& header : answer_headers_) {
+  for (const http::Header& header : answering_.headers) {
     response.headers.Set(header.name, header.value);
   }
   exchange_->Respond(std::move(response));
 }
 
 std::shared_ptr<http::ResponseStream> Call::Stream(http::Response head) const {
-  for (const http::Header& header : answer_headers_) head.headers.Set(header.name, header.value);
+  for (const http::Header& header : answering_.headers) {
+    head.headers.Set(header.name, header.value);
+  }
   return exchange_->Stream(std::move(head));
 }
 

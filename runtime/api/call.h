@@ -10,29 +10,45 @@
 
 namespace atl::api {
 
+// What goes with every answer to one request, also to those that others send.
+struct Answering {
+  std::string request_id;
+  std::vector<http::Header> headers;  // X-Request-ID, and what was allowed to a page
+  const std::vector<std::string>* private_directories;
+
+  // `text` as a client may know it: without paths of ours. If that leaves something out, all of it
+  // goes to the log, under the request's id, which the client is told.
+  std::string Tellable(const std::string& text) const;
+  http::Response Failure(const ApiError& error) const;
+};
+
 class Call {
  public:
-  // Takes X-Request-ID from the request if it is fit to be repeated, else makes one.
-  explicit Call(std::shared_ptr<http::Exchange> exchange);
+  // Takes X-Request-ID from the request if it is fit to be repeated, else makes one. No error that
+  // it answers tells a path below `private_directories`, which outlive it.
+  Call(std::shared_ptr<http::Exchange> exchange,
+       const std::vector<std::string>& private_directories);
 
   const http::Request& request() const { return exchange_->request(); }
   http::Exchange& exchange() const { return *exchange_; }
-  const std::string& request_id() const { return request_id_; }
-  // Headers of every answer: X-Request-ID, and CORS when a browser asked.
-  const std::vector<http::Header>& answer_headers() const { return answer_headers_; }
+  const std::string& request_id() const { return answering_.request_id; }
+  const Answering& answering() const { return answering_; }
+
+  // CORS: the page that asked may read the answer, whatever its origin. For routes of ours that ask
+  // for a key or a token, which no browser adds by itself.
+  void AllowOrigin();
 
   // What the route's placeholders stood for, decoded.
   std::vector<std::string> args;
 
   void Respond(http::Response response) const;
+  void Respond(const ApiError& error) const { Respond(answering_.Failure(error)); }
   // See http::Exchange::Stream.
   std::shared_ptr<http::ResponseStream> Stream(http::Response head) const;
-  void Respond(const ApiError& error) const { Respond(ErrorResponse(error)); }
 
  private:
   std::shared_ptr<http::Exchange> exchange_;
-  std::string request_id_;
-  std::vector<http::Header> answer_headers_;
+  Answering answering_;
 };
 
 // 200 to a CORS preflight: OPTIONS with Origin and Access-Control-Request-Method.

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/api/call.h"
 
@@ -12,7 +13,8 @@ Concurrency::Concurrency(size_t limit, http::Handler handler)
 
 void Concurrency::Handle(std::shared_ptr<http::Exchange> exchange) {
   if (limit_ != 0 && *in_hand_ >= limit_) {
-    return Call(std::move(exchange))
+    static const std::vector<std::string> kNoDirectories;
+    return Call(std::move(exchange), kNoDirectories)
         .Respond(ApiError{503, "GENERAL::OVERLOADED",
                           "the server has " + std::to_string(*in_hand_) +
                               " requests in hand (server.limit_concurrency): come again later",

@@ -39,7 +39,7 @@ void RespondError(const Call& call, const Error& error) {
   if (error.code() == Code::kInvalidArgument) status = 400;
   if (error.code() == Code::kResourceExhausted) status = 413;
   if (error.code() == Code::kNotFound) status = 404;
-  RespondText(call, status, error.message());
+  RespondText(call, status, call.answering().Tellable(error.message()));
 }
 
 // What is asked for, from the policy of now.

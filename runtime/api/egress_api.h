@@ -19,7 +19,6 @@
 
 namespace atl::api {
 
-inline constexpr int kEgressPort = 18080;
 inline constexpr char kEgressTokenHeader[] = "OPENSANDBOX-EGRESS-AUTH";
 
 // Follows from the sandbox's id and a secret of the daemon's; whoever has one learns no other.

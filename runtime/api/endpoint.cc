@@ -49,7 +49,8 @@ Parsed<std::string> SignatureOf(const std::string& id, const EndpointRequest& wa
                   "ingress.secure_access");
   }
   const std::string expires36 = ToBase36(*wanted.expires);
-  return expires36 + mark + SignRoute(*key, id, wanted.port, expires36);
+  const auto form = ingress.short_signatures ? SignatureForm::kShort : SignatureForm::kLong;
+  return expires36 + mark + SignRoute(*key, form, id, wanted.port, expires36);
 }
 
 }  // namespace

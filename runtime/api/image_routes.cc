@@ -129,9 +129,9 @@ void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,
                       sandbox::PendingImports::Id pending) {
   images_.Import(std::move(archive), std::move(name),
                  [this, call, pending](const Result<images::Image>& image) {
-                   call.Respond(image
-                                    ? JsonResponse(201, ImageJson(*image))
-                                    : ErrorResponse(MapError(image.error(), Doing::kImportImage)));
+                   call.Respond(image ? JsonResponse(201, ImageJson(*image))
+                                      : call.answering().Failure(
+                                            MapError(image.error(), Doing::kImportImage)));
                    lifecycle_.ImportEnds(pending, image ? Status() : Fail(image.error()));
                  });
 }

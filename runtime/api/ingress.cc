@@ -6,13 +6,16 @@
 #include "runtime/api/auth.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {
 
 constexpr size_t kIdLength = 36;
-constexpr size_t kSignatureLength = 9;
 constexpr size_t kMaxExpiryLength = 13;
+// Browsers take all names below it for this host (RFC 6761 section 6.3): an origin for each port,
+// without any configuration.
+constexpr char kLoopbackDomain[] = "localhost";
 
 bool IsBase36(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -21,7 +24,8 @@ bool IsBase36(std::string_view text) {
 
 bool LooksSigned(std::string_view expires36, std::string_view signature) {
   return !expires36.empty() && expires36.size() <= kMaxExpiryLength && IsBase36(expires36) &&
-         signature.size() == kSignatureLength && IsBase36(signature);
+         (signature.size() == kShortSignature || signature.size() == kLongSignature) &&
+         IsBase36(signature);
 }
 
 // Takes the text up to the first of `ends` off the front.
@@ -90,7 +94,7 @@ std::optional<Route> NamedForm(RouteForm form, std::string_view name, std::strin
   return route;
 }
 
-std::optional<Route> HostForm(const http::Request& request, const std::string& domain) {
+std::optional<Route> HostForm(const http::Request& request, std::string_view domain) {
   if (domain.empty()) return std::nullopt;
   std::string_view host = request.headers.Get("Host");
   const std::string_view label = TakeUntil(&host, ".:");
@@ -115,6 +119,7 @@ std::optional<Route> FindRoute(const http::Request& request, const IngressConfig
     if (auto route = NamedForm(RouteForm::kHeader, named, request.target)) return route;
   }
   if (auto route = HostForm(request, config.domain)) return route;
+  if (auto route = HostForm(request, kLoopbackDomain)) return route;
   if (auto route = ProxyForm(request.target)) return route;
   return UriForm(request.target);
 }
@@ -130,10 +135,25 @@ std::optional<int> ParsePort(std::string_view text) {
   return port;
 }
 
+bool IsTokenRoute(const Route& route) {
+  const auto port = ParsePort(route.port);
+  if (port == kEgressPort) return true;
+  if (port != kExecdPort) return false;
+  // Behind execd's /proxy/ stand servers of the sandbox again. It compares decoded paths.
+  constexpr std::string_view kProxy = "/proxy";
+  for (const std::string_view rest : {route.rest, route.rest_if_signed}) {
+    std::string path;
+    if (!http::PercentDecode(rest.substr(0, rest.find('?')), &path)) return false;
+    if (path.find(kProxy) != std::string::npos) return false;
+  }
+  return true;
+}
+
 Parsed<std::string_view> Admit(const http::Request& request, const Route& route, int port,
                                const sandbox::Sandbox& sandbox, const IngressConfig& config,
-                               int64_t unix_ms) {
-  const bool verified = !route.signature.empty() &&
+                               int64_t unix_ms, GuessLimit* guesses) {
+  const bool is_short = route.signature.size() == kShortSignature;
+  const bool verified = !route.signature.empty() && (!is_short || config.short_signatures) &&
                         VerifyRoute(config.keys, route.id, port, route.expires36, route.signature);
   const std::string_view rest = verified ? route.rest_if_signed : route.rest;
   if (sandbox.secure_token.empty()) return rest;
@@ -151,7 +171,17 @@ Parsed<std::string_view> Admit(const http::Request& request, const Route& route,
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",
                   "the expiry of the signed route is not a number in base 36");
   }
-  if (!verified) return Unauthorised("the signature of the route is wrong");
+  if ((is_short || !verified) &&
+      !guesses->Try(route.id, request.peer, route.signature, verified, unix_ms)) {
+    return Refuse(ErrorResponse({429, "SANDBOX::TOO_MANY",
+                                 "too many wrong signatures for this sandbox from this address",
+                                 static_cast<int>(GuessLimit::kMillisEach / 1000)}));
+  }
+  if (!verified) {
+    return Unauthorised(is_short && !config.short_signatures
+                            ? "this server signs routes with more than 32 bits"
+                            : "the signature of the route is wrong");
+  }
   if (*expires <= static_cast<uint64_t>(unix_ms) / 1000) {
     return Unauthorised("the signed route has expired");
   }

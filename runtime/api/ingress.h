@@ -5,7 +5,7 @@
 //   proxy    [/v1]/sandboxes/{id}/proxy/{port}[/rest]
 //   uri      /{id}/{port}[/{expiry}/{signature}][/rest]
 //   header   OpenSandbox-Ingress-To: {id}-{port}[-{expiry}-{signature}]
-//   host     {id}-{port}[-{expiry}-{signature}].DOMAIN, if a domain is configured
+//   host     {id}-{port}[-{expiry}-{signature}].DOMAIN, if a domain is configured, and .localhost
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/api/api_error.h"
+#include "runtime/api/guess_limit.h"
 #include "runtime/api/route_signature.h"
 #include "runtime/http/message.h"
 #include "runtime/sandbox/sandbox.h"
@@ -24,6 +25,10 @@ namespace atl::api {
 inline constexpr char kSecureAccessHeader[] = "OpenSandbox-Secure-Access";
 inline constexpr char kIngressHeader[] = "OpenSandbox-Ingress-To";
 
+// Ports behind which something of ours is: execd, and the daemon itself (egress_api.h).
+inline constexpr int kExecdPort = 44772;
+inline constexpr int kEgressPort = 18080;
+
 enum class RouteForm { kProxy, kUri, kHeader, kHost };
 
 struct IngressConfig {
@@ -31,9 +36,11 @@ struct IngressConfig {
   // "sandboxes.example.org[:port]": where clients reach the forms other than kProxy, which is told
   // at the server's own address; for kHost what follows the name of the route.
   std::string address;
-  std::string domain;  // "sandboxes.example.org"; empty: no host form
+  std::string domain;  // "sandboxes.example.org"; empty: .localhost alone
   std::vector<RouteKey> keys;
-  char active_key = 'a';      // signs
+  char active_key = 'a';  // signs
+  // Signatures of upstream's 32 bits are made, and taken beside the long ones.
+  bool short_signatures = false;
   std::string egress_secret;  // from which the egress tokens of all sandboxes follow
 };
 
@@ -55,10 +62,15 @@ std::optional<Route> FindRoute(const http::Request& request, const IngressConfig
 // 1 to 65535, digits only.
 std::optional<int> ParsePort(std::string_view text);
 
+// Whether it ends at something of ours that asks for a token: execd's API, the egress policy.
+// Everything else is a server in the sandbox.
+bool IsTokenRoute(const Route& route);
+
 // Whether the request may pass; if so, the rest of its target. A token that is given must be right,
-// whatever the signature says.
+// whatever the signature says. Wrong signatures are bounded by `guesses` (429); a right long one
+// passes all the same, since it cannot have been guessed.
 Parsed<std::string_view> Admit(const http::Request& request, const Route& route, int port,
                                const sandbox::Sandbox& sandbox, const IngressConfig& config,
-                               int64_t unix_ms);
+                               int64_t unix_ms, GuessLimit* guesses);
 
 }  // namespace atl::api

@@ -6,6 +6,7 @@
 #include "runtime/api/auth.h"
 #include "runtime/api/egress_api.h"
 #include "runtime/api/error_map.h"
+#include "runtime/api/proxied_answer.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/query.h"
@@ -109,7 +110,8 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",
                   "sandbox '" + std::string(route.id.substr(0, 64)) + "' does not exist");
   }
-  auto admitted = Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms);
+  auto admitted =
+      Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms, rules.guesses);
   if (!admitted) return Refuse(std::move(admitted).error());
   const std::string_view rest = *admitted;
   if (sandbox->state != sandbox::State::kRunning) {
@@ -155,9 +157,21 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     }
   }
   // A server in the sandbox checks Host against what it listens on, if it checks it at all.
-  upstream.set_headers.push_back({"Host", "localhost:" + port_text});
+  ProxiedAnswer answer;
+  answer.inside = "localhost:" + port_text;
+  upstream.set_headers.push_back({"Host", answer.inside});
   SetForwarded(request, &upstream);
   upstream.set_headers.push_back({"X-Request-ID", std::string(rules.request_id)});
+  answer.form = route.form;
+  answer.of_execd = *port == kExecdPort;
+  answer.host = request.headers.Get("Host");
+  const std::string_view before(request.target.data(), request.target.size() - rest.size());
+  if (!before.empty()) answer.prefix.append(rules.base_path).append(before);
+  answer.path = rest.substr(0, rest.find('?'));
+  if (answer.path.empty()) answer.path = "/";
+  upstream.edit_response = [answer = std::move(answer)](int status, http::Headers* fields) {
+    answer.Confine(status, fields);
+  };
   // What was made of the request's own fields, Host and request id, can hold it as well.
   std::erase_if(upstream.set_headers, [&rules](const http::Header& header) {
     return !rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos;
@@ -165,28 +179,31 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   return upstream;
 }
 
-void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
-           const IngressConfig& config, const std::string& api_key) {
+void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle, ProxyRules rules) {
   const std::string id(route.id);
   const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
   const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
-  const bool gone = sandbox == nullptr && ValidSandboxId(id) && lifecycle.IsGone(id);
-  auto upstream =
-      UpstreamFor(call.request(), route, sandbox, socket_path,
-                  {config, api_key, SystemClock().UnixMillis(), call.request_id(), gone});
+  rules.unix_ms = SystemClock().UnixMillis();
+  rules.request_id = call.request_id();
+  rules.gone = sandbox == nullptr && ValidSandboxId(id) && lifecycle.IsGone(id);
+  auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path, rules);
   if (!upstream) return call.Respond(std::move(upstream).error());
   if (ParsePort(route.port) == kEgressPort) {
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
-    return ServeEgress(call, lifecycle, config.egress_secret, id, rest);
+    return ServeEgress(call, lifecycle, rules.ingress.egress_secret, id, rest);
   }
   lifecycle.Touch(id);
-  upstream->response_headers = call.answer_headers();
-  upstream->on_error = [headers = call.answer_headers()](const Error& error) {
-    http::Response response = ErrorResponse(
+  upstream->edit_response = [confine = std::move(upstream->edit_response),
+                             ours = call.answering().headers](int status, http::Headers* fields) {
+    confine(status, fields);
+    if (status < 200 && status != 101) return;
+    for (const http::Header& header : ours) fields->Set(header.name, header.value);
+  };
+  // Not the call itself: the exchange is in hand for as long as somebody holds it.
+  upstream->on_error = [answering = call.answering()](const Error& error) {
+    return answering.Failure(
         MapError(Error(Code::kUnavailable, "the sandbox cannot be reached: " + error.message()),
                  Doing::kProxy));
-    for (const http::Header& header : headers) response.headers.Set(header.name, header.value);
-    return response;
   };
   call.exchange().Forward(std::move(*upstream));
 }

@@ -12,24 +12,24 @@
 
 namespace atl::api {
 
-inline constexpr int kExecdPort = 44772;
 inline constexpr char kExecdTokenHeader[] = "X-EXECD-ACCESS-TOKEN";
 
 // What a proxied request is measured by.
 struct ProxyRules {
   const IngressConfig& ingress;
   const std::string& api_key;  // never passes, under whatever header's name or in the URL
+  GuessLimit* guesses;
   int64_t unix_ms = 0;
   std::string_view request_id = {};
-  bool gone = false;  // there was such a sandbox once
+  bool gone = false;                // there was such a sandbox once
+  std::string_view base_path = {};  // what a proxy in front of us takes off
 };
 // What to send where. `sandbox` is null for one that is not there.
 Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,
                                    const sandbox::Sandbox* sandbox, const std::string& socket_path,
                                    const ProxyRules& rules);
 
-// Answers the call, or hands it over.
-void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
-           const IngressConfig& config, const std::string& api_key);
+// Answers the call, or hands it over. `rules` need no time and nothing of the call or the sandbox.
+void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle, ProxyRules rules);
 
 }  // namespace atl::api

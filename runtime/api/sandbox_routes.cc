@@ -127,14 +127,14 @@ void Api::RenewSandbox(const Call& call) {
 void Api::PauseSandbox(const Call& call) {
   lifecycle_.Pause(call.args[0], [call](const Status& paused) {
     call.Respond(paused ? EmptyResponse(202)
-                        : ErrorResponse(MapError(paused.error(), Doing::kPause)));
+                        : call.answering().Failure(MapError(paused.error(), Doing::kPause)));
   });
 }
 
 void Api::ResumeSandbox(const Call& call) {
   lifecycle_.Resume(call.args[0], [call](const Status& resumed) {
     call.Respond(resumed ? EmptyResponse(202)
-                         : ErrorResponse(MapError(resumed.error(), Doing::kResume)));
+                         : call.answering().Failure(MapError(resumed.error(), Doing::kResume)));
   });
 }
 

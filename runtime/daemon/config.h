@@ -87,6 +87,7 @@ struct Config {
   // [ingress.secure_access]
   std::vector<SigningKey> signing_keys;
   char active_signing_key = 0;  // id of the one that new routes are signed with; 0: none
+  bool short_signatures = false;
   // [log]
   LogLevel log_level = LogLevel::kInfo;
 };

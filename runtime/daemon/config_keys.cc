@@ -540,6 +540,10 @@ void AddFeatureKeys(std::vector<Key>* keys) {
         false,
         true,
         {"key_id", "key"}},
+       BoolKey("ingress.secure_access", "short_signatures", &Config::short_signatures,
+               "whether signed routes carry OpenSandbox's signature of 32 bits, for gateways and "
+               "programs that sign or check them themselves; otherwise 56 bits, and no shorter "
+               "one is accepted"),
        Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel})});
 }
 

@@ -113,6 +113,7 @@ Status Daemon::Open() {
   lifecycle.build_queue = config_.build_queue;
   lifecycle.host_arch = kHostArch;
   lifecycle.access_tokens = config_.access_token;
+  lifecycle.private_directories = PrivateDirectories();
   lifecycle.log_directory = StateDir(config_) + "/logs";
   lifecycle.log_max_bytes = config_.log_max_bytes;
   lifecycle.log_keep_after_removal_seconds = static_cast<int64_t>(config_.log_keep_after_removal);
@@ -158,10 +159,16 @@ Status Daemon::Open() {
   return WatchSignals();
 }
 
+std::vector<std::string> Daemon::PrivateDirectories() const {
+  return {config_.run_dir, config_.data_dir, "/sys/fs/cgroup", "/proc/self"};
+}
+
 api::ApiConfig Daemon::MakeApiConfig() const {
   api::ApiConfig api;
+  api.private_directories = PrivateDirectories();
   api.api_key = opened_.api_key;
   api.ingress.egress_secret = opened_.route_secret;
+  api.ingress.short_signatures = config_.short_signatures;
   if (config_.signing_keys.empty()) {
     api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
   } else {

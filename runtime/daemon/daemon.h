@@ -54,6 +54,7 @@ class Daemon {
   Daemon(Config config, Opened opened);
   Status Open();
   void TakeBackNetwork();
+  std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
   Status WatchSignals();
   void OnSignal(uint32_t signal);

@@ -219,26 +219,16 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void AppendResponseHead() {
     AppendStatusLine(response_.status, response_.reason, &out_);
+    Headers fields;
     for (const Header& header : response_.headers.list) {
-      if (IsHopByHop(response_.headers, header.name) || SetByUs(header.name)) continue;
+      if (IsHopByHop(response_.headers, header.name)) continue;
       // RFC 9110 section 8.6: none in 1xx and 204, where some clients would wait for a body.
       const bool no_length = response_.status < 200 || response_.status == 204;
       if (no_length && EqualNoCase(header.name, "content-length")) continue;
-      AppendField(header.name, header.value, &out_);
+      fields.list.push_back(header);
     }
-    if (IsInterim()) return;
-    for (const Header& header : upstream_.response_headers) {
-      AppendField(header.name, header.value, &out_);
-    }
-  }
-
-  // 101 is the last head of its exchange, unlike the other 1xx.
-  bool IsInterim() const { return response_.status < 200 && response_.status != 101; }
-
-  bool SetByUs(std::string_view name) const {
-    if (IsInterim()) return false;
-    return std::any_of(upstream_.response_headers.begin(), upstream_.response_headers.end(),
-                       [&](const Header& header) { return EqualNoCase(header.name, name); });
+    if (upstream_.edit_response) upstream_.edit_response(response_.status, &fields);
+    for (const Header& header : fields.list) AppendField(header.name, header.value, &out_);
   }
 
   void StartResponse() {

@@ -26,8 +26,10 @@ struct Upstream {
   std::vector<std::string> drop_headers;
   // Set on the request (replacing).
   std::vector<Header> set_headers;
-  // Set on the response (replacing), interim ones aside.
-  std::vector<Header> response_headers;
+  // Changes the fields of the response, and of each interim one (1xx), before they pass on. Those
+  // that the upstream calls hop-by-hop are gone by then: it cannot take away what is set here.
+  // Framing (Content-Length, Transfer-Encoding, Connection, Upgrade) is not for it.
+  std::function<void(int status, Headers*)> edit_response;
   // Sent if the upstream cannot be reached or breaks before its response head.
   std::function<Response(const Error&)> on_error;
 };

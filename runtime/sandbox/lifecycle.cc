@@ -8,6 +8,7 @@
 
 #include "runtime/base/cleanup.h"
 #include "runtime/base/log.h"
+#include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/sandbox/access_token.h"
@@ -225,7 +226,7 @@ void Lifecycle::BuildFailed(Entry& entry, Error error) {
   if (!entry.stored) idempotency_.Remove(entry.idempotency_key);
   const std::vector<Created> created = std::exchange(entry.created, {});
   ApplyAnyway(entry, entry.stored ? Event::kGivenUp : Event::kBuildFailed,
-              {"PROVISIONING_ERROR", error.message()});
+              {"PROVISIONING_ERROR", WithoutPaths(error.message(), config_.private_directories)});
   for (const Created& done : created) done(Fail(error));
 }
 

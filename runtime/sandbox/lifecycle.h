@@ -61,6 +61,8 @@ struct LifecycleConfig {
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
   HostBudget budget;
+  // Of whose paths nothing is kept in a record's message (private_paths.h).
+  std::vector<std::string> private_directories;
 };
 
 // Where records, spawner and kernel did not agree although nothing was under way.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/private_paths.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
@@ -165,7 +166,8 @@ void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
     Settle(*asked,
            Fail(Error(Code::kInternal, status.error().message(), status.error().error_number())));
     ApplyAnyway(*asked, frozen ? Event::kFreezeFailed : Event::kThawFailed,
-                {frozen ? "CONTAINER_RESUMING" : "CONTAINER_PAUSED", status.error().message()});
+                {frozen ? "CONTAINER_RESUMING" : "CONTAINER_PAUSED",
+                 WithoutPaths(status.error().message(), config_.private_directories)});
   });
 }
 

@@ -118,8 +118,9 @@ class Daemon:
         if told['pid'] != self.process.pid:
             return False  # of the one before
         self.url = told['url']
-        self.key = self.configured_key or pathlib.Path(told['key_file']).read_text(
-            encoding='utf-8').strip()
+        self.key = self.configured_key or ''
+        if 'key_file' in told:
+            self.key = pathlib.Path(told['key_file']).read_text(encoding='utf-8').strip()
         try:
             return self.request('GET', '/health')['status'] in ('healthy', 'degraded')
         except OSError:

@@ -168,6 +168,62 @@ TEST_F(ApiTest, CorsBeforeAuth) {
   EXPECT_FALSE(Send("GET", "/health")->response->headers.Has("Access-Control-Allow-Origin"));
 }
 
+TEST_F(ApiTest, CorsOfAServerInASandboxIsItsOwn) {
+  const std::string id = Create();
+  const std::vector<http::Header> preflight = {{"Origin", "https://evil.example"},
+                                               {"Access-Control-Request-Method", "POST"}};
+  const auto asked = Send("OPTIONS", "/sandboxes/" + id + "/proxy/8000/x", "", preflight);
+  ASSERT_TRUE(asked->upstream);
+  http::Headers answer{{{"Access-Control-Allow-Origin", "https://app.example"}}};
+  asked->upstream->edit_response(200, &answer);
+  EXPECT_EQ(answer.Get("Access-Control-Allow-Origin"), "https://app.example");
+  EXPECT_FALSE(answer.Has("Access-Control-Allow-Credentials"));
+  EXPECT_TRUE(answer.Has("Content-Security-Policy"));
+  // Nor do our own errors there have it, or what execd reaches servers by.
+  EXPECT_FALSE(
+      Send("GET", "/sandboxes/" + id + "/proxy/x/", "", {{"Origin", "https://evil.example"}})
+          ->response->headers.Has("Access-Control-Allow-Origin"));
+  for (const char* path : {"/proxy/44772/proxy/8000/", "/proxy/44772/%70roxy/8000/"}) {
+    EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", preflight)->upstream) << path;
+  }
+  // execd's own API is ours.
+  EXPECT_EQ(Send("OPTIONS", "/sandboxes/" + id + "/proxy/44772/command", "", preflight)
+                ->response->headers.Get("Access-Control-Allow-Origin"),
+            "https://evil.example");
+}
+
+TEST_F(ApiTest, WithoutAKeyNoPageIsAnswered) {
+  api = std::make_unique<Api>(ApiConfig{}, *lifecycle, images, health, [] {});
+  for (const char* method : {"GET", "OPTIONS", "POST"}) {
+    const auto refused = Send(method, "/v1/sandboxes", "",
+                              {{"Host", "127.0.0.1:1"},
+                               {"Origin", "http://127.0.0.1:1"},
+                               {"Access-Control-Request-Method", "GET"}});
+    EXPECT_EQ(refused->response->status, 403) << method;
+    EXPECT_FALSE(refused->response->headers.Has("Access-Control-Allow-Origin")) << method;
+  }
+}
+
+TEST_F(ApiTest, ErrorsTellNoPathOfOurs) {
+  api = std::make_unique<Api>(ApiConfig{.api_key = kKey, .private_directories = {directory}},
+                              *lifecycle, images, health, [] {});
+  const std::string id = Create();
+  const auto proxied = Send("GET", "/sandboxes/" + id + "/proxy/80/", "", {{"X-Request-ID", "r1"}});
+  const http::Response broken = proxied->upstream->on_error(
+      Error(Code::kUnavailable, "connect " + proxied->upstream->socket_path + ": ECONNREFUSED"));
+  EXPECT_EQ(broken.body.find(directory), std::string::npos) << broken.body;
+  EXPECT_NE(broken.body.find(": ECONNREFUSED"), std::string::npos) << broken.body;
+  EXPECT_NE(broken.body.find("request r1"), std::string::npos) << broken.body;
+
+  const json body = {
+      {"image", {{"uri", "busybox"}}}, {"entrypoint", {"sh"}}, {"resourceLimits", json::object()}};
+  const auto exchange = Send("POST", "/v1/sandboxes", body.dump());
+  spawner.AnswerBuild(
+      Fail(Code::kUnavailable, "connect to " + directory + "/spawner.sock: EAGAIN"));
+  EXPECT_EQ(exchange->response->body.find(directory), std::string::npos);
+  EXPECT_NE(exchange->response->body.find("EAGAIN"), std::string::npos);
+}
+
 TEST_F(ApiTest, RoutesThatAreNotThere) {
   const auto lost = Send("GET", "/v1/nope");
   EXPECT_EQ(lost->response->status, 404);
@@ -299,7 +355,8 @@ TEST_F(ApiTest, EndpointsBehindAProxyAndWithSecureAccess) {
   EXPECT_FALSE(signed_route.contains("headers"));
   const std::string prefix = "box.example/atoll";
   const std::string path = signed_route.at("endpoint").get<std::string>().substr(prefix.size());
-  EXPECT_EQ(path, "/" + id + "/8080/19xtf1tr/" + SignRoute({'k', "secret"}, id, 8080, "19xtf1tr"));
+  EXPECT_EQ(path, "/" + id + "/8080/19xtf1tr/" +
+                      SignRoute({'k', "secret"}, SignatureForm::kLong, id, 8080, "19xtf1tr"));
   const auto passed = Send("GET", path + "/x", "", {});
   ASSERT_TRUE(passed->upstream);
   EXPECT_EQ(passed->upstream->target, "/proxy/8080/x");
@@ -324,7 +381,8 @@ TEST_F(ApiTest, EndpointsOfAGateway) {
   };
   const std::string id = Create({{"secureAccess", true}});
   const std::string base = "/v1/sandboxes/" + id + "/endpoints/8080";
-  const std::string signature = "19xtf1tr-" + SignRoute({'k', "secret"}, id, 8080, "19xtf1tr");
+  const std::string signature =
+      "19xtf1tr-" + SignRoute({'k', "secret"}, SignatureForm::kLong, id, 8080, "19xtf1tr");
   const std::string secure = "OpenSandbox-Secure-Access";
 
   told(RouteForm::kHost, "s.example:8443");
@@ -435,8 +493,9 @@ TEST_F(ApiTest, ProxyNeedsNoKeyAndCarriesTheRequestId) {
   ASSERT_TRUE(exchange->upstream);
   EXPECT_EQ(exchange->upstream->target, "/command?x=%2F");
   EXPECT_EQ(exchange->upstream->socket_path, lifecycle->SocketPathOf(id));
-  ASSERT_FALSE(exchange->upstream->response_headers.empty());
-  EXPECT_EQ(exchange->upstream->response_headers[0].value, "r1");
+  http::Headers answer;
+  exchange->upstream->edit_response(200, &answer);
+  EXPECT_EQ(answer.Get("X-Request-ID"), "r1");
   const http::Response broken =
       exchange->upstream->on_error(Error(Code::kUnavailable, "connect: refused"));
   EXPECT_EQ(broken.status, 502);

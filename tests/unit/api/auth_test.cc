@@ -33,21 +33,61 @@ TEST(Auth, WithAKey) {
   EXPECT_NE(wrong.error().body.find("INVALID_API_KEY"), std::string::npos);
 }
 
-TEST(Auth, WithoutAKeyWebPagesAreKeptOut) {
-  for (const char* host :
-       {"127.0.0.1:8080", "localhost", "localhost:1", "[::1]:8080", "127.9.9.9"}) {
+TEST(Auth, WithoutAKeyTheHostIsThisOne) {
+  for (const char* host : {"127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "[::1]",
+                           "127.9.9.9", "127.0.0.1:65535"}) {
     EXPECT_TRUE(Authorise(With({{"Host", host}}), "")) << host;
   }
   // DNS rebinding: the name is the attacker's, the address is ours.
-  for (const char* host : {"evil.example:8080", "", "localhost.evil.example", "10.0.0.1:8080"}) {
-    EXPECT_FALSE(Authorise(With({{"Host", host}}), "")) << host;
+  for (const char* host : {"evil.example:8080",
+                           "",
+                           "localhost.evil.example",
+                           "10.0.0.1:8080",
+                           "127.evil.example",
+                           "127.0.0.1.evil.example:8080",
+                           "127.0.0.1:",
+                           "127.0.0.1:x",
+                           "127.0.0.1:80:80",
+                           "127.1",
+                           "0127.0.0.1",
+                           "0x7f.0.0.1",
+                           "128.0.0.1",
+                           "0.0.0.0:8080",
+                           "[::]",
+                           "[::1",
+                           "::1",
+                           "[::2]:1",
+                           "[::ffff:10.0.0.1]",
+                           "a@127.0.0.1",
+                           "127.0.0.1/",
+                           "localhost.",
+                           "x.localhost"}) {
+    const auto refused = Authorise(With({{"Host", host}}), "");
+    ASSERT_FALSE(refused) << host;
+    EXPECT_EQ(refused.error().status, 403) << host;
   }
-  EXPECT_TRUE(Authorise(With({{"Host", "localhost"}, {"Origin", "http://localhost:3000"}}), ""));
-  for (const char* origin : {"https://evil.example", "null", "http://localhost.evil.example"}) {
-    const auto refused = Authorise(With({{"Host", "localhost"}, {"Origin", origin}}), "");
-    ASSERT_FALSE(refused) << origin;
-    EXPECT_EQ(refused.error().status, 403);
+}
+
+TEST(Auth, WithoutAKeyNoPageMayCall) {
+  const auto passes = [](std::vector<http::Header> headers) {
+    headers.push_back({"Host", "127.0.0.1:8080"});
+    return Authorise(With(headers), "").has_value();
+  };
+  for (const char* origin : {"https://evil.example", "null", "http://localhost.evil.example",
+                             "http://localhost:3000", "http://127.0.0.1:8080", ""}) {
+    EXPECT_FALSE(passes({{"Origin", origin}})) << origin;
   }
+  for (const char* site : {"cross-site", "same-site", "same-origin", "", "None"}) {
+    EXPECT_FALSE(passes({{"Sec-Fetch-Site", site}})) << site;
+    EXPECT_FALSE(passes({{"Sec-Fetch-Site", site}, {"User-Agent", "Mozilla/5.0"}})) << site;
+  }
+  // An image, a link or a form of a browser that says neither.
+  EXPECT_FALSE(passes({{"User-Agent", "Mozilla/5.0 (X11; Linux)"}}));
+  // The address bar; programs.
+  EXPECT_TRUE(passes({{"Sec-Fetch-Site", "none"}, {"User-Agent", "Mozilla/5.0"}}));
+  EXPECT_FALSE(passes({{"Sec-Fetch-Site", "none"}, {"Origin", "null"}}));
+  EXPECT_TRUE(passes({{"User-Agent", "curl/7.88.1"}, {"Accept", "*/*"}}));
+  EXPECT_TRUE(passes({{"User-Agent", "node"}, {"Sec-Fetch-Mode", "cors"}}));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 namespace atl::api {
 namespace {
 
@@ -69,10 +71,11 @@ class IngressTest : public testing::Test {
     sandbox.state = sandbox::State::kRunning;
     sandbox.secure_token = "token";
   }
-  std::string Signed(uint64_t expires, int port = 8080, char key = 'a') const {
+  std::string Signed(uint64_t expires, int port = 8080, char key = 'a',
+                     SignatureForm form = SignatureForm::kLong) const {
     const std::string expires36 = ToBase36(expires);
     const RouteKey& with = key == 'a' ? config.keys[0] : config.keys[1];
-    return expires36 + "/" + SignRoute(with, kId, port, expires36);
+    return expires36 + "/" + SignRoute(with, form, kId, port, expires36);
   }
   // The rest that passes, or the status of the refusal.
   std::string Try(http::Request request) {
@@ -81,7 +84,7 @@ class IngressTest : public testing::Test {
     EXPECT_EQ(route->id, kId);
     const auto port = ParsePort(route->port);
     if (!port) return "no port";
-    const auto rest = Admit(request, *route, *port, sandbox, config, kNowMs);
+    const auto rest = Admit(request, *route, *port, sandbox, config, now_ms, guesses.get());
     return rest ? std::string(*rest) : std::to_string(rest.error().status);
   }
   std::string Uri(const std::string& after_id) {
@@ -90,6 +93,8 @@ class IngressTest : public testing::Test {
 
   IngressConfig config;
   sandbox::Sandbox sandbox;
+  std::unique_ptr<GuessLimit> guesses = std::make_unique<GuessLimit>();
+  int64_t now_ms = kNowMs;
   const uint64_t later = kNowMs / 1000 + 60;
 };
 
@@ -118,6 +123,71 @@ TEST_F(IngressTest, SecureAccessWantsTokenOrSignature) {
   EXPECT_EQ(Uri("/8080/" + ToBase36(later) + "/00000000z/x"), "401");
   EXPECT_EQ(Uri("/8080/0" + Signed(later) + "/x"), "400");
   EXPECT_EQ(Uri("/8080/zzzzzzzzzzzzz/00000000a/x"), "400");
+}
+
+TEST_F(IngressTest, ShortSignaturesOnlyWhereTheyAreWanted) {
+  const auto path = [this] {
+    return "/8080/" + Signed(later, 8080, 'a', SignatureForm::kShort) + "/x";
+  };
+  EXPECT_EQ(Uri(path()), "401");
+  config.short_signatures = true;
+  EXPECT_EQ(Uri(path()), "/x");
+  EXPECT_EQ(Uri("/8080/" + Signed(later) + "/x"), "/x");
+}
+
+TEST_F(IngressTest, GuessesAreBoundedForASandboxAndASource) {
+  config.short_signatures = true;
+  const auto guess = [this](int number, const std::string& peer, const std::string& ending = "a") {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(number));
+    http::Request request =
+        RequestFor("/" + std::string(kId) + "/8080/" + ToBase36(later) + "/" + digits + ending);
+    request.peer = peer;
+    return Try(request);
+  };
+  const auto with = [this](SignatureForm form, const std::string& peer) {
+    http::Request request =
+        RequestFor("/" + std::string(kId) + "/8080/" + Signed(later, 8080, 'a', form));
+    request.peer = peer;
+    return Try(request);
+  };
+  EXPECT_EQ(with(SignatureForm::kShort, "192.0.2.1:1"), "");
+  // An old URL, asked for again and again, is one guess.
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(guess(-1, "192.0.2.1:1"), "401");
+  int tried = 0;
+  for (int i = 0; i < 1000; ++i) {
+    // From ever new ports; of both forms.
+    tried += guess(i, "192.0.2.1:" + std::to_string(i), i % 2 ? "a" : "000a") == "401" ? 1 : 0;
+  }
+  EXPECT_EQ(tried, GuessLimit::kBurst - 1);
+  EXPECT_EQ(guess(1000, "192.0.2.1:1"), "429");
+  // Whether a first short one is right is not told any more; what passed before passes, and what
+  // nobody guesses does.
+  EXPECT_EQ(with(SignatureForm::kShort, "192.0.2.1:1"), "");
+  EXPECT_EQ(with(SignatureForm::kLong, "192.0.2.1:1"), "");
+  EXPECT_EQ(Try([&] {
+              http::Request request = RequestFor("/" + std::string(kId) + "/8081/" +
+                                                 Signed(later, 8081, 'a', SignatureForm::kShort));
+              request.peer = "192.0.2.1:1";
+              return request;
+            }()),
+            "429");
+  // Others are others; a site has one IPv6 prefix, however many addresses.
+  EXPECT_EQ(guess(1, "192.0.2.2:1"), "401");
+  tried = 0;
+  for (int i = 0; i < 1000; ++i) {
+    char peer[64];
+    std::snprintf(peer, sizeof peer, "[2001:db8:1:%x::%x]:1", static_cast<unsigned>(i % 99),
+                  static_cast<unsigned>(i));
+    tried += guess(i, peer) == "401" ? 1 : 0;
+  }
+  EXPECT_EQ(tried, GuessLimit::kBurst);
+  EXPECT_EQ(guess(1, "[2001:db8:2::1]:1"), "401");
+  // Time brings tries back, a few.
+  now_ms += 3 * GuessLimit::kMillisEach;
+  tried = 0;
+  for (int i = 0; i < 100; ++i) tried += guess(2000 + i, "192.0.2.1:1") == "401" ? 1 : 0;
+  EXPECT_EQ(tried, 3);
 }
 
 TEST_F(IngressTest, ATokenThatIsGivenMustBeRight) {
@@ -153,6 +223,10 @@ TEST_F(IngressTest, HeaderAndHostForms) {
   EXPECT_EQ(Try(request), "/v1/sandboxes?x");
   request.headers.Set("Host", name + ".box.example.org.evil.com");
   EXPECT_EQ(Try(request), "no route");
+  request.headers.Set("Host", name + ".localhost:8080");
+  EXPECT_EQ(Try(request), "/v1/sandboxes?x");
+  request.headers.Set("Host", name + ".localhost.evil.com");
+  EXPECT_EQ(Try(request), "no route");
   config.domain.clear();
   request.headers.Set("Host", name + ".box.example.org");
   EXPECT_EQ(Try(request), "no route");
@@ -173,7 +247,7 @@ TEST(RouteSignature, Base36) {
 
 TEST(RouteSignature, OfAllThatItCovers) {
   const RouteKey key{'k', "0123456789"};
-  const std::string signature = SignRoute(key, kId, 8080, "s44we8");
+  const std::string signature = SignRoute(key, SignatureForm::kShort, kId, 8080, "s44we8");
   // Made with another implementation (Python's hashlib).
   EXPECT_EQ(signature, "7504b615k");
   EXPECT_TRUE(VerifyRoute({key}, kId, 8080, "s44we8", signature));
@@ -182,6 +256,10 @@ TEST(RouteSignature, OfAllThatItCovers) {
   EXPECT_FALSE(VerifyRoute({{'k', "0123456788"}}, kId, 8080, "s44we8", signature));
   EXPECT_FALSE(VerifyRoute({{'l', "0123456789"}}, kId, 8080, "s44we8", signature));
   EXPECT_FALSE(VerifyRoute({}, kId, 8080, "s44we8", signature));
+  EXPECT_EQ(SignRoute(key, SignatureForm::kLong, kId, 8080, "s44we8"), "ci1qbbxeu2gk");
+  EXPECT_TRUE(VerifyRoute({key}, kId, 8080, "s44we8", "ci1qbbxeu2gk"));
+  // The beginning of a long one is no short one, nor anything between.
+  EXPECT_FALSE(VerifyRoute({key}, kId, 8080, "s44we8", std::string("ci1qbbxeu2gk").substr(3)));
 }
 
 }  // namespace

@@ -38,12 +38,13 @@ class ProxyTest : public testing::Test {
     const auto route = FindRoute(request, ingress);
     EXPECT_TRUE(route) << request.target;
     return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
-                       {ingress, kKey, 1'700'000'000'000, request_id, gone});
+                       {ingress, kKey, &guesses, 1'700'000'000'000, request_id, gone});
   }
 
   sandbox::Sandbox sandbox;
   http::Request request;
   IngressConfig ingress;
+  GuessLimit guesses;
   bool known = true;
   bool gone = false;
   std::string request_id = "id";
@@ -191,14 +192,15 @@ TEST_F(ProxyTest, CookiesPassOnlyToAnOriginOfTheirOwn) {
   request.target = "/x";
   const auto route = FindRoute(request, ingress);
   ASSERT_TRUE(route);
-  const auto own = UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey});
+  const auto own = UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey, &guesses});
   ASSERT_TRUE(own);
   EXPECT_FALSE(Drops(*own, "Cookie"));
   EXPECT_FALSE(Drops(*own, "Authorization"));
   // Whatever header it stands in.
   request.headers.Set("Authorization", "Bearer " + kKey);
-  EXPECT_TRUE(Drops(*UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey}),
-                    "Authorization"));
+  EXPECT_TRUE(
+      Drops(*UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey, &guesses}),
+            "Authorization"));
 }
 
 TEST_F(ProxyTest, WhatExecdHasForTheDaemonIsNotReached) {

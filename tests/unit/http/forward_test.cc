@@ -41,6 +41,12 @@ class Forwarded : public testing::Test {
           upstream.on_error = [](const Error& error) {
             return Response{502, {}, "upstream: " + error.message()};
           };
+          if (exchange->request().headers.Has("X-Edit")) {
+            upstream.edit_response = [](int status, Headers* fields) {
+              fields->Remove("X-Bad");
+              fields->Add("X-Policy", std::to_string(status));
+            };
+          }
           exchange->Forward(std::move(upstream));
         }) {}
 
@@ -69,6 +75,22 @@ TEST_F(Forwarded, PassesTargetAndFieldsAndStripsWhatIsNotForTheUpstream) {
   EXPECT_EQ(client.ReadResponse(),
             "HTTP/1.1 207 Odd Reason\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2, c\r\n"
             "Content-Length: 4\r\n\r\nbody");
+}
+
+TEST_F(Forwarded, WhatIsSetOnTheAnswerStays) {
+  Peer client = server_.Connect();
+  client.Send(Get("/", "X-Edit: 1\r\n"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  // Not even by calling it hop-by-hop, and interim answers are no way round.
+  upstream.Send(
+      "HTTP/1.1 103 Early Hints\r\nX-Bad: 1\r\nLink: x\r\n\r\n"
+      "HTTP/1.1 200 OK\r\nX-Bad: 1\r\nConnection: X-Policy\r\nX-Policy: none\r\n"
+      "Content-Length: 2\r\n\r\nok");
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"),
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\nX-Policy: 103\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse(),
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Policy: 200\r\n\r\nok");
 }
 
 TEST_F(Forwarded, ConnectionFieldCannotStripTheLength) {

@@ -1,0 +1,112 @@
+#include "runtime/api/proxied_answer.h"
+
+#include <gtest/gtest.h>
+
+namespace atl::api {
+namespace {
+
+ProxiedAnswer Answer(RouteForm form) {
+  ProxiedAnswer answer;
+  answer.form = form;
+  answer.host = "atoll.example:8080";
+  answer.inside = "localhost:8000";
+  if (form == RouteForm::kProxy) answer.prefix = "/sandboxes/i/proxy/8000";
+  answer.path = "/a/b";
+  return answer;
+}
+
+std::string Confined(const ProxiedAnswer& answer, std::vector<http::Header> fields,
+                     int status = 200) {
+  http::Headers headers{std::move(fields)};
+  answer.Confine(status, &headers);
+  std::string text;
+  for (const http::Header& field : headers.list) text += field.name + ": " + field.value + "\n";
+  return text;
+}
+
+constexpr char kSandboxed[] =
+    "Content-Security-Policy: sandbox allow-downloads allow-forms allow-modals allow-pointer-lock "
+    "allow-popups allow-popups-to-escape-sandbox allow-scripts\n";
+
+TEST(ProxiedAnswer, NoOriginInFormsThatShareOurs) {
+  const std::vector<http::Header> fields = {{"X-Kept", "1"},
+                                            {"set-cookie", "a=b; Path=/"},
+                                            {"Service-Worker-Allowed", "/"},
+                                            {"STRICT-TRANSPORT-SECURITY", "max-age=9"},
+                                            {"Clear-Site-Data", "\"*\""},
+                                            {"Public-Key-Pins", "x"},
+                                            {"Alt-Svc", "h3=\":1\""},
+                                            {"NEL", "{}"},
+                                            {"Report-To", "{}"},
+                                            {"Accept-CH", "UA"},
+                                            {"Content-Security-Policy", "default-src *"}};
+  const std::string kept = "X-Kept: 1\nContent-Security-Policy: default-src *\n";
+  EXPECT_EQ(Confined(Answer(RouteForm::kProxy), fields), kept + kSandboxed);
+  EXPECT_EQ(Confined(Answer(RouteForm::kUri), fields), kept + kSandboxed);
+  EXPECT_EQ(Confined(Answer(RouteForm::kHeader), fields),
+            kept + kSandboxed + "Vary: OpenSandbox-Ingress-To\n");
+  // Nothing slips through an interim answer.
+  EXPECT_EQ(Confined(Answer(RouteForm::kProxy), fields, 103), kept);
+}
+
+TEST(ProxiedAnswer, ThePortsOwnOriginIsItsOwn) {
+  EXPECT_EQ(Confined(Answer(RouteForm::kHost),
+                     {{"Set-Cookie", "a=b; Path=/; DOMAIN = example.org; Secure"},
+                      {"Set-Cookie", "domain=x;domain"},
+                      {"Service-Worker-Allowed", "/"},
+                      {"Clear-Site-Data", "\"cookies\""},
+                      {"Strict-Transport-Security", "max-age=9"}}),
+            "Set-Cookie: a=b; Path=/; Secure\nSet-Cookie: domain=x\nService-Worker-Allowed: /\n");
+}
+
+TEST(ProxiedAnswer, RedirectsStayBelowThePath) {
+  ProxiedAnswer answer = Answer(RouteForm::kProxy);
+  const std::string below = answer.prefix;
+  const std::pair<const char*, std::string> cases[] = {
+      {"/login?next=/x#y", below + "/login?next=/x#y"},
+      {"/v1/sandboxes", below + "/v1/sandboxes"},
+      {"c", below + "/a/c"},
+      {"?q=1", below + "/a/b?q=1"},
+      {"../c/./d", below + "/c/d"},
+      {"../../../../../v1/shutdown", below + "/v1/shutdown"},
+      {"%2e%2E/.%2e/..%2f/v1", below + "/..%2f/v1"},
+      {"..\\..\\..\\..\\v1", below + "/v1"},
+      {"/sandboxes/i/proxy/8000/c", below + "/c"},
+      {"/sandboxes/i/proxy/8000/../80001", below + "/sandboxes/i/proxy/80001"},
+      {"/sandboxes/i/proxy/8000/../../../../v1", below + "/v1"},
+      {"/sandboxes/i/proxy/80001", below + "/sandboxes/i/proxy/80001"},
+      {"http://localhost:8000/x", below + "/x"},
+      {"HTTPS://LOCALHOST:8000", below + "/"},
+      {"//localhost:8000/../x?q", below + "/x?q"},
+      {"http://atoll.example:8080/v1/sandboxes", below + "/v1/sandboxes"},
+      {"http://a@atoll.example:8080/v1", below + "/v1"},
+      {"\\\\atoll.example:8080\\v1", below + "/v1"},
+      {" /x ", below + "/x"},
+      // Another site is another site.
+      {"https://login.example/x?a=/b", "https://login.example/x?a=/b"},
+      {"//cdn.example/x", "//cdn.example/x"},
+      {"mailto:a@b", "mailto:a@b"}};
+  for (const auto& [to, where] : cases) EXPECT_EQ(answer.Redirect(to), where) << to;
+  for (const char* to : {"http:/v1", "http:v1", "https:", "///host/x", "/\t/host", "http:///v1"}) {
+    EXPECT_EQ(answer.Redirect(to), std::nullopt) << to;
+  }
+  EXPECT_EQ(Confined(answer, {{"Location", "http:v1"}, {"Refresh", "3; URL=/x"}}),
+            "Refresh: 3; url=" + below + "/x\n" + kSandboxed);
+  EXPECT_EQ(Confined(answer, {{"Refresh", "3"}, {"Refresh", "0;url='/v1'"}, {"Refresh", ";/v1"}}),
+            std::string("Refresh: 3\n") + kSandboxed);
+  // execd has nowhere to send anybody who may have sent it the API key.
+  answer.of_execd = true;
+  EXPECT_EQ(answer.Redirect("https://login.example/"), std::nullopt);
+  EXPECT_EQ(answer.Redirect("/x"), below + "/x");
+}
+
+TEST(ProxiedAnswer, RedirectsOfAnOriginOfItsOwn) {
+  const ProxiedAnswer answer = Answer(RouteForm::kHost);
+  EXPECT_EQ(answer.Redirect("/x"), "/x");
+  EXPECT_EQ(answer.Redirect("../x"), "../x");
+  EXPECT_EQ(answer.Redirect("http://localhost:8000//x?y"), "//atoll.example:8080//x?y");
+  EXPECT_EQ(answer.Redirect("https://login.example/"), "https://login.example/");
+}
+
+}  // namespace
+}  // namespace atl::api
