@@ -46,6 +46,7 @@ std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
   Line("slots", "state=\"resting\"", slots.resting(), &out);
   Line("slots_prepared_total", "", slots.prepared_total(), &out);
   Line("slot_misses_total", "", slots.misses_total(), &out);
+  Line("network_repairs_total", "", lifecycle.network().repairs(), &out);
   Line("troubles", "", health.troubles().size(), &out);
   for (const auto& [subject, trouble] : health.troubles()) {
     Line("trouble", "subject=\"" + subject + "\"", 1, &out);
