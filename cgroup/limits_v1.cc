@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 
 #include "cgroup/tree.h"
 #include "runtime/base/sys.h"
@@ -7,6 +8,8 @@ namespace atl::cgroup {
 namespace {
 
 constexpr uint32_t kPeriodMicros = 100000;
+// Beside the memory limit, not within it.
+constexpr uint64_t kSocketShare = 4;
 
 std::string OrUnlimited(uint64_t value, uint64_t reserve) {
   return value == 0 ? "-1" : std::to_string(value + reserve);
@@ -42,6 +45,12 @@ Status Tree::SetLimitsV1(const std::string& group, const wire::Limits& now,
       ATOLL_TRY(WriteV1("memory", limit, memory));
       if (swap && !raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
     }
+    // What sockets of TCP and UDP hold is charged to nobody without this: v1's memory limit does
+    // not know it. On the group that makes the sockets, because only those of a group with a limit
+    // are counted. A kernel without the limit has no file.
+    Status sockets = WriteV1("memory", group + "/run/memory.kmem.tcp.limit_in_bytes",
+                             OrUnlimited(next.memory_bytes / kSocketShare, 0));
+    if (!sockets && sockets.error().error_number() != ENOENT) return sockets;
   }
   if (now.pids != next.pids) {
     const std::string all = next.pids == 0 ? "max" : std::to_string(next.pids + kReservePids);

@@ -80,6 +80,10 @@ std::string TableName(uint32_t instance) {
   return "atoll" + std::to_string(instance);
 }
 
+std::string BarrierName(uint32_t instance) {
+  return TableName(instance) + "_barrier";
+}
+
 std::string LinkPrefix(uint32_t instance) {
   return "atl" + std::to_string(instance) + "-";
 }

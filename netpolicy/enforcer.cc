@@ -204,6 +204,23 @@ Status Enforcer::Release(uint32_t number) {
   return {};
 }
 
+void Enforcer::AddSlotAnew(NftTransaction& transaction, uint32_t number) const {
+  const uint32_t instance = config_.instance;
+  AddDeniedElement(transaction, instance, number);
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return;
+  const Slot& slot = found->second;
+  ChangePolicyElements(transaction, instance, number, nullptr, slot.egress.get());
+  if (slot.network_number != 0) AddMember(transaction, instance, number, slot.network_number);
+  const int64_t now = clock_.BootMicros();
+  for (const auto& [key, entry] : slot.learned.entries()) {
+    const int64_t seconds = (entry.expires_us - now) / 1'000'000;
+    if (seconds > 0) {
+      AddLearned(transaction, instance, number, key, static_cast<uint32_t>(seconds));
+    }
+  }
+}
+
 Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
   slots_.clear();
   networks_ = {};
@@ -296,7 +313,7 @@ std::vector<LearnedName> Enforcer::LearnedBy(uint32_t number) const {
 
 std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   const auto found = slots_.find(number);
-  if (found == slots_.end() || !found->second.egress) return [](const Flow&) { return false; };
+  if (found == slots_.end() || !found->second.egress) return JudgeOfOldFlows(number);
   std::set<LearnedKey> learned;
   for (const auto& [key, entry] : found->second.learned.entries()) learned.insert(key);
   return [egress = found->second.egress, learned = std::move(learned),

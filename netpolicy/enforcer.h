@@ -58,6 +58,9 @@ class Enforcer final : public DnsGate {
   // The slot's sandbox is gone; its link lets nothing through any more. After a failure the slot is
   // still claimed, and this is to be called again; nothing to do for one that is not claimed.
   Status Release(uint32_t slot);
+  // All that the kernel's sets should hold of an attached slot, claimed or not, for a table that
+  // holds nothing of it.
+  void AddSlotAnew(NftTransaction& transaction, uint32_t slot) const;
   // After a restart: what the kernel holds is that of `live`, and what these have learned.
   Status Recover(const std::vector<LiveSlot>& live);
 

@@ -16,6 +16,7 @@
 #include "netpolicy/conntrack.h"
 #include "netpolicy/dns_forwarder.h"
 #include "netpolicy/enforcer.h"
+#include "netpolicy/fence.h"
 #include "netpolicy/forwarding.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/link.h"
@@ -71,7 +72,7 @@ class HostNetwork final : public Network {
   static Result<std::unique_ptr<Network>> Make(const NetworkConfig& config);
 
   ~HostNetwork() override;
-  Status Start(Loop& loop) override;
+  Status Start(Loop& loop, Health& health) override;
   Status AttachSlot(uint32_t slot, int rtnetlink) override;
   Status DetachSlot(uint32_t slot) override;
   bool SlotLinkGone(uint32_t slot) override;
@@ -83,6 +84,7 @@ class HostNetwork final : public Network {
   std::vector<LearnedName> LearnedBy(uint32_t slot) const override;
   std::vector<Denial> DenialsOf(uint32_t slot) const override;
   Result<SlotCounters> CountersOf(uint32_t slot) override;
+  uint64_t repairs() const override { return fence_->repairs(); }
   void OnDenied(OnDenial on_denial) override { enforcer_->OnDenied(std::move(on_denial)); }
   Status RemoveLinks(const std::vector<uint32_t>& slots) override;
   Status Recover(const std::vector<LiveSlot>& live) override;
@@ -91,12 +93,14 @@ class HostNetwork final : public Network {
  private:
   HostNetwork() = default;
   Status OpenSockets();
-  Status InstallHostSide(const NetworkConfig& config, const std::vector<IpPrefix>& guarded);
+  Status ChooseMtu(uint32_t configured);
   Status CreateLink(const SlotLink& link, int rtnetlink);
   Status SetElements(uint32_t slot, void (*change)(NftTransaction&, uint32_t, uint32_t));
   Status CutFlowsNow();
   void CutFlowsLater();
   Status JudgeFlows(uint32_t slot);
+  void JudgeAllFlows();
+  void SweepNow();
   std::string SourceOfSlot(uint32_t slot) const;
   void SweepFlows();
 
@@ -109,6 +113,7 @@ class HostNetwork final : public Network {
   UniqueFd netfilter_;
   UniqueFd host_netns_;
   UniqueFd interfaces_;  // any socket, for SIOCGIFINDEX
+  std::unique_ptr<Fence> fence_;
   std::unique_ptr<Enforcer> enforcer_;
   std::unique_ptr<DnsForwarder> dns_;
   std::unique_ptr<ProxyJudge> judge_;
@@ -160,7 +165,15 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
   enforcer.guarded.insert(enforcer.guarded.end(), MetadataServices().begin(),
                           MetadataServices().end());
   enforcer.guarded = WithNat64(std::move(enforcer.guarded));
-  ATOLL_TRY(network->InstallHostSide(config, enforcer.guarded));
+  network->fence_ =
+      std::make_unique<Fence>(RulesetConfig{.instance = config.instance,
+                                            .guarded = enforcer.guarded,
+                                            .proxy_port = kProxyPort,
+                                            .log_group = LogGroup(config.instance),
+                                            .max_connections = config.max_connections},
+                              network->ipv6_, network->route_.get(), network->netfilter_.get());
+  ATOLL_TRY(network->fence_->Install());
+  ATOLL_TRY(network->ChooseMtu(config.mtu));
   network->enforcer_ =
       std::make_unique<Enforcer>(std::move(enforcer), network->netfilter_.get(), SystemClock());
   ATOLL_ASSIGN(network->packet_log_, PacketLog::Open(LogGroup(config.instance)));
@@ -196,22 +209,8 @@ Status HostNetwork::OpenSockets() {
   return {};
 }
 
-Status HostNetwork::InstallHostSide(const NetworkConfig& config,
-                                    const std::vector<IpPrefix>& guarded) {
-  // Rules before forwarding: there is no moment at which sandboxes are routed without them.
-  NftTransaction table(TableName(instance_));
-  AddRuleset(table, {.instance = instance_,
-                     .guarded = guarded,
-                     .proxy_port = kProxyPort,
-                     .log_group = LogGroup(instance_),
-                     .max_connections = config.max_connections});
-  ATOLL_TRY(table.Commit(netfilter_.get()));
-  NetlinkBatch gateway;
-  AddGatewayMessages(gateway, instance_, ipv6_);
-  ATOLL_TRY(Exchange(route_.get(), gateway));
-  ATOLL_TRY(EnableForwarding());
-
-  mtu_ = config.mtu;
+Status HostNetwork::ChooseMtu(uint32_t configured) {
+  mtu_ = configured;
   if (mtu_ == 0) {
     ATOLL_ASSIGN(const uint32_t upstream, DefaultRouteMtu(route_.get()));
     mtu_ = upstream == 0 ? kDefaultMtu : std::clamp(upstream, kSmallestMtu, kDefaultMtu);
@@ -246,6 +245,7 @@ Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {
     if (!inside) created = FailSys("fcntl F_DUPFD_CLOEXEC of the rtnetlink socket");
     if (inside) unclaimed_.insert_or_assign(slot, std::move(inside));
   }
+  if (created) fence_->Attached(slot);
   if (!created) {
     return Fail(std::move(created).error().Wrap("attach network slot " + std::to_string(slot)));
   }
@@ -264,12 +264,12 @@ HostNetwork::~HostNetwork() {
   if (loop_) loop_->Cancel(sweep_timer_);
 }
 
-Status HostNetwork::Start(Loop& loop) {
+Status HostNetwork::Start(Loop& loop, Health& health) {
   ATOLL_TRY(dns_->Start(loop, enforcer_.get()));
   ATOLL_TRY(proxy_->Start(loop, *judge_));
   packet_log_->Start(loop, [this](const LoggedPacket& packet) { enforcer_->OnPacket(packet); });
   loop_ = &loop;
-  return {};
+  return fence_->Start(loop, health, *enforcer_, [this] { JudgeAllFlows(); });
 }
 
 Status HostNetwork::CutFlowsNow() {
@@ -293,11 +293,21 @@ void HostNetwork::CutFlowsLater() {
 Status HostNetwork::JudgeFlows(uint32_t slot) {
   unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
   if (!loop_) return CutFlowsNow();
-  if (sweeping_) return {};  // whoever sweeps looks again when it is done
+  SweepNow();
+  return {};
+}
+
+// Those that began while somebody had changed the rules.
+void HostNetwork::JudgeAllFlows() {
+  for (const auto& [slot, rate] : fence_->slots()) unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
+  SweepNow();
+}
+
+void HostNetwork::SweepNow() {
+  if (sweeping_) return;  // whoever sweeps looks again when it is done
   loop_->Cancel(sweep_timer_);
   sweep_timer_ = 0;
   SweepFlows();
-  return {};
 }
 
 void HostNetwork::SweepFlows() {
@@ -349,6 +359,7 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
     return Fail(std::move(removed).error().Wrap("detach network slot " + std::to_string(slot)));
   }
   unclaimed_.erase(slot);
+  fence_->Detached(slot);
   // For itself: an element that is not there would keep all others.
   (void)SetElements(slot, DeleteDeniedElement);
   // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
@@ -366,6 +377,11 @@ Status HostNetwork::DetachSlot(uint32_t slot) {
 Status HostNetwork::ClaimSlot(uint32_t slot, const SlotRequest& request) {
   ATOLL_TRY(CheckSlot(slot));
   const auto inside = unclaimed_.extract(slot);
+  if (fence_->IsLost(slot)) {
+    return Fail(Code::kUnavailable, "network slot " + std::to_string(slot) +
+                                        ": somebody has deleted the link " +
+                                        LinkName(instance_, slot));
+  }
   if (request.bytes_per_second != 0) {
     if (inside.empty()) {
       return Fail(Code::kFailedPrecondition,
@@ -374,7 +390,9 @@ Status HostNetwork::ClaimSlot(uint32_t slot, const SlotRequest& request) {
     ATOLL_TRY(LimitRate(inside.mapped().get(), kInsideIfindex, request.bytes_per_second));
     ATOLL_TRY(LimitRate(route_.get(), HostIfindex(instance_, slot), request.bytes_per_second));
   }
-  return enforcer_->Claim(slot, request);
+  ATOLL_TRY(enforcer_->Claim(slot, request));
+  fence_->Claimed(slot, request.bytes_per_second);
+  return {};
 }
 
 Status HostNetwork::CheckRequest(const SlotRequest& request) const {
@@ -452,6 +470,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
   for (const uint32_t slot : slots) AddSlotElements(transaction, instance_, slot);
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
   ATOLL_TRY(enforcer_->Recover(live));
+  for (const LiveSlot& one : live) fence_->Claimed(one.slot, one.request.bytes_per_second);
 
   ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
   std::erase_if(dead, [&](uint32_t slot) { return slots.contains(slot); });
@@ -466,6 +485,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
 
 Status HostNetwork::RemoveAll() {
   unclaimed_.clear();
+  fence_->Stop();
   // Links first: as long as one is there, so are the rules.
   ATOLL_ASSIGN(const std::vector<uint32_t> slots, ListSlotLinks(route_.get(), instance_));
   ATOLL_TRY(RemoveLinks(slots));
@@ -475,6 +495,11 @@ Status HostNetwork::RemoveAll() {
   NftTransaction table(TableName(instance_));
   table.DeleteTable();
   if (Status deleted = table.Commit(netfilter_.get()); !deleted && !IsAbsent(deleted.error())) {
+    return deleted;
+  }
+  NftTransaction barrier(BarrierName(instance_));
+  barrier.DeleteTable();
+  if (Status deleted = barrier.Commit(netfilter_.get()); !deleted && !IsAbsent(deleted.error())) {
     return deleted;
   }
   NetlinkBatch gateway;

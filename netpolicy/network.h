@@ -25,6 +25,7 @@
 #include "netpolicy/egress.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy.h"
+#include "runtime/base/health.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -105,8 +106,9 @@ class Network {
   static Result<std::unique_ptr<Network>> Open(const NetworkConfig& config);
   virtual ~Network() = default;
 
-  // Starts to answer DNS on the loop.
-  virtual Status Start(Loop& loop) = 0;
+  // Starts to answer DNS on the loop, and to watch what others do to the host's side: what they
+  // take away is put back, and shown in `health` as "network".
+  virtual Status Start(Loop& loop, Health& health) = 0;
 
   // Gives the slot its link: `rtnetlink` is a NETLINK_ROUTE socket that was opened inside the
   // slot's namespace (by the spawner). Creates the veth pair in one message, sets addresses,
@@ -128,6 +130,8 @@ class Network {
   virtual std::vector<LearnedName> LearnedBy(uint32_t slot) const = 0;
   virtual std::vector<Denial> DenialsOf(uint32_t slot) const = 0;  // oldest first
   virtual Result<SlotCounters> CountersOf(uint32_t slot) = 0;
+  // How often something that others took away was put back.
+  virtual uint64_t repairs() const = 0;
   // Called for each that is news, at most some ten a second of a sandbox.
   virtual void OnDenied(OnDenial on_denial) = 0;
 

@@ -42,6 +42,11 @@ void NftTransaction::AddTable() {
   batch_.PutString(NFTA_TABLE_NAME, table_);
 }
 
+void NftTransaction::AddOwnedTable() {
+  AddTable();
+  batch_.PutBe32(NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER);
+}
+
 void NftTransaction::DeleteTable() {
   Begin(NFT_MSG_DELTABLE, 0, "nft delete table");
   batch_.PutString(NFTA_TABLE_NAME, table_);

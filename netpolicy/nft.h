@@ -40,6 +40,9 @@ class NftTransaction {
   };
   // All of them leave alone what exists already.
   void AddTable();
+  // A table of the socket that commits this: no other socket can change, delete or flush it, and it
+  // goes when the socket is closed.
+  void AddOwnedTable();
   void AddChain(const std::string& chain);
   void AddBaseChain(const std::string& chain, const BaseChain& base);
   void AddSet(const SetSpec& set);
@@ -121,6 +124,10 @@ class NftTransaction::Rule {
   Rule& InPortDestinationIn(const std::string& set, bool ipv6, bool any_port,
                             std::optional<uint32_t> value = {});
   Rule& Mark(uint32_t mark);
+  // Single bits of the packet's mark; the others are left as they are.
+  Rule& SetMarkBits(uint32_t bits);
+  Rule& ClearMarkBits(uint32_t bits);
+  Rule& MarkLacks(uint32_t bits);
   // The packet's mark becomes what the map holds for the input interface, if it holds it.
   Rule& MarkByIn(const std::string& map);
   // (mark, destination) is in the set. (Not the map's value directly: nft(8) 1.0.6 aborts when it
@@ -166,6 +173,7 @@ class NftTransaction::Rule {
   void SetMark(uint32_t reg);
   void Immediate(uint32_t reg, std::span<const uint8_t> bytes);
   void BitsSet(uint32_t key, uint32_t mask);
+  void Bitwise(uint32_t mask, uint32_t bits);  // register 1 = register 1 & mask ^ bits
   template <typename F>
   void UpdateSet(const std::string& set, uint32_t operation, const char* name, const F& put_data);
   void Verdict(int32_t code, const std::string& chain);

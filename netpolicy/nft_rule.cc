@@ -241,6 +241,27 @@ NftTransaction::Rule& NftTransaction::Rule::Mark(uint32_t mark) {
   return *this;
 }
 
+NftTransaction::Rule& NftTransaction::Rule::SetMarkBits(uint32_t bits) {
+  Meta(NFT_META_MARK, NFT_REG_1);
+  Bitwise(~bits, bits);
+  SetMark(NFT_REG_1);
+  return *this;
+}
+
+NftTransaction::Rule& NftTransaction::Rule::ClearMarkBits(uint32_t bits) {
+  Meta(NFT_META_MARK, NFT_REG_1);
+  Bitwise(~bits, 0);
+  SetMark(NFT_REG_1);
+  return *this;
+}
+
+NftTransaction::Rule& NftTransaction::Rule::MarkLacks(uint32_t bits) {
+  Meta(NFT_META_MARK, NFT_REG_1);
+  Bitwise(bits, 0);
+  Compare(NFT_CMP_EQ, std::array<uint8_t, 4>{});
+  return *this;
+}
+
 NftTransaction::Rule& NftTransaction::Rule::MarkByIn(const std::string& map) {
   Meta(NFT_META_IIF, NFT_REG_1);
   LookupValue(map, NFT_REG_1, NFT_REG_1);
@@ -286,25 +307,27 @@ NftTransaction::Rule& NftTransaction::Rule::IcmpType(uint8_t type) {
   return *this;
 }
 
+void NftTransaction::Rule::Bitwise(uint32_t mask, uint32_t bits) {
+  const auto put = [&](uint16_t attribute, const uint32_t& value) {
+    auto nest = batch_->OpenNest(attribute);
+    batch_->Put(NFTA_DATA_VALUE, {reinterpret_cast<const uint8_t*>(&value), sizeof value});
+  };
+  Expression("bitwise", [&] {
+    batch_->PutBe32(NFTA_BITWISE_SREG, NFT_REG_1);
+    batch_->PutBe32(NFTA_BITWISE_DREG, NFT_REG_1);
+    batch_->PutBe32(NFTA_BITWISE_LEN, sizeof mask);
+    put(NFTA_BITWISE_MASK, mask);
+    put(NFTA_BITWISE_XOR, bits);
+  });
+}
+
 void NftTransaction::Rule::BitsSet(uint32_t key, uint32_t mask) {
   Expression("ct", [&] {
     batch_->PutBe32(NFTA_CT_KEY, key);
     batch_->PutBe32(NFTA_CT_DREG, NFT_REG_1);
   });
-  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(&mask), sizeof mask);
-  constexpr std::array<uint8_t, 4> kZero{};
-  Expression("bitwise", [&] {
-    batch_->PutBe32(NFTA_BITWISE_SREG, NFT_REG_1);
-    batch_->PutBe32(NFTA_BITWISE_DREG, NFT_REG_1);
-    batch_->PutBe32(NFTA_BITWISE_LEN, sizeof mask);
-    {
-      auto nest = batch_->OpenNest(NFTA_BITWISE_MASK);
-      batch_->Put(NFTA_DATA_VALUE, bytes);
-    }
-    auto nest = batch_->OpenNest(NFTA_BITWISE_XOR);
-    batch_->Put(NFTA_DATA_VALUE, kZero);
-  });
-  Compare(NFT_CMP_NEQ, kZero);
+  Bitwise(mask, 0);
+  Compare(NFT_CMP_NEQ, std::array<uint8_t, 4>{});
 }
 
 NftTransaction::Rule& NftTransaction::Rule::ConnectionState(uint32_t mask) {

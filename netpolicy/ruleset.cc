@@ -12,6 +12,7 @@
 #include <string>
 
 #include "netpolicy/addresses.h"
+#include "netpolicy/barrier.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy_sets.h"
 #include "netpolicy/ports.h"
@@ -134,7 +135,7 @@ void AddHost(NftTransaction& t) {
   t.AddRule("host", "no policy").InNotIn(kPolicedSet).Goto("refuse");
   for (const bool ipv6 : {false, true}) {
     for (const Place place : kPlaces) {
-      AddPlaceRules(t, "host", "named", place, ipv6, RangeAction::kNamed, nullptr);
+      AddPlaceRules(t, "host", "named", place, ipv6, RangeAction::kNamed, "pass");
       AddPlaceRules(t, "host", "not named", place, ipv6, std::nullopt, "refuse");
     }
   }
@@ -203,15 +204,15 @@ void AddInput(NftTransaction& t, const std::string& links, const RulesetConfig& 
       .ConnectionState(kCtNew)
       .InConnectionsOver(kGatewayConnectionSet, kGatewayConnections)
       .Goto("refuse");
-  t.AddRule("gateway", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Accept();
-  t.AddRule("gateway", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Accept();
+  t.AddRule("gateway", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Goto("pass");
+  t.AddRule("gateway", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Goto("pass");
   t.AddRule("gateway", "proxy")
       .Protocol(IPPROTO_TCP)
       .DestinationPort(config.proxy_port)
       .DestinationTranslated()
-      .Accept();
-  t.AddRule("gateway", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Accept();
-  t.AddRule("gateway", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Accept();
+      .Goto("pass");
+  t.AddRule("gateway", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Goto("pass");
+  t.AddRule("gateway", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Goto("pass");
   t.AddRule("gateway", "other service").Goto("refuse");
 }
 
@@ -251,15 +252,15 @@ void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig
       .ConnectionState(kCtNew)
       .InConnectionsOver(kConnectionSet, config.max_connections)
       .Goto("refuse");
-  t.AddRule("protocols", "TCP").Protocol(IPPROTO_TCP).Accept();
-  t.AddRule("protocols", "UDP").Protocol(IPPROTO_UDP).Accept();
-  t.AddRule("protocols", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Accept();
-  t.AddRule("protocols", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Accept();
+  t.AddRule("protocols", "TCP").Protocol(IPPROTO_TCP).Goto("pass");
+  t.AddRule("protocols", "UDP").Protocol(IPPROTO_UDP).Goto("pass");
+  t.AddRule("protocols", "ping").Protocol(IPPROTO_ICMP).IcmpType(ICMP_ECHO).Goto("pass");
+  t.AddRule("protocols", "ping").Protocol(IPPROTO_ICMPV6).IcmpType(ICMP6_ECHO_REQUEST).Goto("pass");
   t.AddRule("protocols", "other protocol").Drop();
 
-  t.AddRule("inbound", "replies").ConnectionState(kCtEstablished).Accept();
-  t.AddRule("inbound", "errors").ConnectionState(kCtRelated).Protocol(IPPROTO_ICMP).Accept();
-  t.AddRule("inbound", "errors").ConnectionState(kCtRelated).Protocol(IPPROTO_ICMPV6).Accept();
+  t.AddRule("inbound", "replies").ConnectionState(kCtEstablished).Goto("pass");
+  t.AddRule("inbound", "errors").ConnectionState(kCtRelated).Protocol(IPPROTO_ICMP).Goto("pass");
+  t.AddRule("inbound", "errors").ConnectionState(kCtRelated).Protocol(IPPROTO_ICMPV6).Goto("pass");
   t.AddRule("inbound", "new connection").Drop();
 }
 
@@ -307,6 +308,11 @@ void AddPoliced(NftTransaction& t) {
   }
 }
 
+// Every packet that may pass leaves the table here.
+void AddPass(NftTransaction& t) {
+  t.AddRule("pass", "for the barrier").SetMarkBits(kPassedBit).Accept();
+}
+
 void AddPostrouting(NftTransaction& t, const std::string& links, uint32_t instance) {
   const Ipv4Bytes gateway4 = GatewayIpv4(instance);
   const Ipv6Bytes gateway6 = GatewayIpv6(instance);
@@ -340,7 +346,7 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
   t.AddBaseChain("postrouting", {"nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC});
   for (const char* chain :
        {"refuse", "local", "host", "gateway", "name_server", "web", "outbound", "inbound",
-        "siblings", "unguarded", "protocols", "policed", "policed4", "policed6"}) {
+        "siblings", "unguarded", "protocols", "policed", "policed4", "policed6", "pass"}) {
     t.AddChain(chain);
   }
   t.FlushRules();
@@ -351,6 +357,7 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
   AddInput(t, links, config);
   AddForward(t, links, config);
   AddPoliced(t);
+  AddPass(t);
   AddPostrouting(t, links, config.instance);
 }
 

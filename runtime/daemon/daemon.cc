@@ -96,7 +96,7 @@ Status Daemon::Open() {
   network_->OnDenied([this](const std::string& sandbox, const netpolicy::Denial& denial) {
     denials_->Report(sandbox, denial);
   });
-  ATOLL_TRY(network_->Start(*loop_));
+  ATOLL_TRY(network_->Start(*loop_, health_));
 
   sandbox::SlotPool::Config pool;
   pool.ready = config_.pool_size;

@@ -177,6 +177,7 @@ class Lifecycle {
   Volumes* volumes() const { return volumes_; }
   EntrypointLogs& logs() { return logs_; }
   netpolicy::Network& network() { return network_; }
+  const netpolicy::Network& network() const { return network_; }
   // What has happened to a sandbox that is still found. Oldest first.
   Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
   // Its IPv4 and IPv6 address; empty if it has none (any more).

@@ -50,6 +50,7 @@ std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
     Line("differences_total", "kind=\"" + std::string(DifferenceName(i)) + "\"",
          stats.differences[static_cast<size_t>(i)], &out);
   }
+  Line("network_repairs_total", "", lifecycle.network().repairs(), &out);
   Line("troubles", "", health.troubles().size(), &out);
   for (const auto& [subject, trouble] : health.troubles()) {
     Line("trouble", "subject=\"" + subject + "\"", 1, &out);

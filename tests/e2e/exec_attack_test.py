@@ -1,5 +1,7 @@
 """Attacks on the real execd from inside a real sandbox, and on the host through it."""
 import json
+import pathlib
+import re
 import socket
 import struct
 import unittest
@@ -202,6 +204,13 @@ class Terminal(Attack):
             self.s.call('DELETE', f'/pty/{terminal}')
 
 
+def socket_memory():
+    """Bytes that the host's TCP and UDP sockets hold, those of all network namespaces."""
+    stat = pathlib.Path('/proc/net/sockstat').read_text()
+    return [int(re.search(rf'^{kind}: .*\bmem (\d+)', stat, re.M)[1]) * 4096
+            for kind in ('TCP', 'UDP')]
+
+
 class Exhaustion(Attack):
     def small(self, **fields):
         box = Box(self.daemon, self.image, resourceLimits={'memory': '64Mi', 'pids': '40'}, **fields)
@@ -219,6 +228,17 @@ class Exhaustion(Attack):
         box.call('DELETE', f'/command?id={bomb}')
         until(lambda: box.processes() == before, 10 * SLOWNESS, 'the bomb is gone')
         self.assertEqual(box.out('echo alive'), 'alive')
+
+    def test_sockets_that_nobody_reads(self):
+        """What they hold is the kernel's memory; neither layout of cgroups lets it grow past the limit."""
+        for number, protocol in enumerate(('tcp', 'udp')):
+            with self.subTest(protocol):
+                box = self.small()
+                before = socket_memory()[number]
+                box.background(f'attack queue {protocol} > /tmp/said; echo ended >> /tmp/said')
+                until(lambda: box.out('cat /tmp/said 2>/dev/null || :'), 60 * SLOWNESS, 'no more goes in')
+                self.assertLess(socket_memory()[number] - before, 64 << 20)
+                self.assertEqual(box.out('echo alive'), 'alive')
 
     def test_entrypoint_that_floods_its_log(self):
         box = self.small(entrypoint=['yes', 'x' * 200])

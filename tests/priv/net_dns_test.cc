@@ -15,13 +15,14 @@ using netpolicy::Endpoint;
 struct World {
   NetLab lab;
   TestLoop loop;
+  Health health;
   std::unique_ptr<Guest> guest;
   UniqueFd upstream_udp;
 
   World() {
     // The first one does not exist.
     lab.OpenNetwork({"203.0.113.2:5353", "203.0.113.2"});
-    EXPECT_TRUE(lab.network().Start(loop).has_value());
+    EXPECT_TRUE(lab.network().Start(loop, health).has_value());
     guest = lab.AddGuest(1);
     EXPECT_TRUE(lab.network().ClaimSlot(1, {}));
     lab.outside().Run([&] { upstream_udp = Listen(SOCK_DGRAM, "203.0.113.2", 53); });

@@ -75,6 +75,7 @@ TEST_P(NetAttack, FailsBecauseOfTheRules) {
     EXPECT_FALSE(attack.succeeds(world)) << "under the rules";
     world.limit_ms = kPatienceMs;
     for (const char* chain : attack.defence) Nft(std::string("flush chain inet atoll7 ") + chain);
+    OpenBarrier();
     EXPECT_TRUE(attack.succeeds(world)) << "without the rules: the attack itself does not work";
     // The elements of live sandboxes are kept: traffic that is allowed still flows.
     world.lab.OpenNetwork();

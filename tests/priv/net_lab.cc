@@ -15,6 +15,7 @@
 
 #include <cstdio>
 
+#include "netpolicy/barrier.h"
 #include "netpolicy/link.h"
 #include "netpolicy/netlink.h"
 #include "runtime/base/sys.h"
@@ -207,6 +208,14 @@ std::string Nft(const std::string& commands) {
   const int result = nft_run_cmd_from_buffer(context.get(), commands.c_str());
   EXPECT_EQ(result, 0) << commands << ": " << nft_ctx_get_error_buffer(context.get());
   return nft_ctx_get_output_buffer(context.get());
+}
+
+void OpenBarrier() {
+  for (const char* hook : {"input", "forward"}) {
+    Nft(std::string("add table inet open; add chain inet open ") + hook + " { type filter hook " +
+        hook + " priority 0; }; add rule inet open " + hook + " meta mark set meta mark or " +
+        std::to_string(netpolicy::kPassedBit));
+  }
 }
 
 void AddAddress(const std::string& link, const std::string& address, int prefix) {

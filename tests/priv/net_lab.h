@@ -61,6 +61,8 @@ class NetLab {
 
 // Runs nft(8) commands through libnftables, the oracle; its output.
 std::string Nft(const std::string& commands);
+// Says to the barrier that the table has passed every packet, as no one but root of the host can.
+void OpenBarrier();
 
 void AddAddress(const std::string& link, const std::string& address, int prefix);
 void AddNeighbour(const std::string& link, const std::string& address,

@@ -245,7 +245,8 @@ TEST(NetLifecycle, FlowsAreCutBeforeTheSlotIsFree) {
     NetLab lab;
     lab.OpenNetwork();
     TestLoop loop;
-    ASSERT_TRUE(lab.network().Start(loop).has_value());
+    Health health;
+    ASSERT_TRUE(lab.network().Start(loop, health).has_value());
     EXPECT_TRUE(lab.network().SlotLinkGone(1));
     auto guest = lab.AddGuest(1);
     guest->ns.Run([] { EXPECT_TRUE(SendDatagram("", "203.0.113.2", kPort, "hello")); });

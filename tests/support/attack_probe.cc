@@ -29,6 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
@@ -360,9 +361,41 @@ int RunAs(char** argv) {
   return 1;
 }
 
+// Fills sockets on the loopback that nobody reads, with the largest buffers that the kernel gives;
+// tells when no more goes in, and keeps them.
+int QueueAll(bool tcp) {
+  constexpr int kPairs = 30;
+  constexpr int kLargest = 1 << 30;
+  static const std::array<char, 60000> data{};
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const int receiver = ::socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+    const int sender = ::socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+    ::setsockopt(receiver, SOL_SOCKET, SO_RCVBUF, &kLargest, sizeof kLargest);
+    ::setsockopt(sender, SOL_SOCKET, SO_SNDBUF, &kLargest, sizeof kLargest);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (::bind(receiver, reinterpret_cast<sockaddr*>(&address), size) != 0) break;
+    ::getsockname(receiver, reinterpret_cast<sockaddr*>(&address), &size);
+    if (tcp && ::listen(receiver, 1) != 0) break;
+    if (::connect(sender, reinterpret_cast<sockaddr*>(&address), size) != 0) break;
+    // Datagrams that find no room are dropped without a word.
+    for (int i = 0; i < 400; ++i) {
+      if (::send(sender, data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) break;
+    }
+  }
+  std::puts("queued");
+  std::fflush(stdout);
+  return ::pause();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "queue") {
+    return QueueAll(std::string_view(argv[2]) == "tcp");
+  }
   if (argc > 3 && std::string_view(argv[1]) == "as") return RunAs(argv);
   for (int i = 1; i < argc; ++i) {
     bool known = false;

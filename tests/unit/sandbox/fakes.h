@@ -242,7 +242,8 @@ class FakeSpawner final : public launch::SpawnerClient {
 
 class FakeNetwork final : public netpolicy::Network {
  public:
-  Status Start(Loop&) override { return {}; }
+  Status Start(Loop&, Health&) override { return {}; }
+  uint64_t repairs() const override { return 0; }
   Status AttachSlot(uint32_t slot, int) override {
     if (attach_error) return Fail(*attach_error);
     attached.insert(slot);

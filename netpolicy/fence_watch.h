@@ -1,0 +1,64 @@
+// Hears of what others do to the fence: to our table, to the links and routes of sandboxes, to the
+// gateway's addresses and to forwarding.
+//
+// Two netlink sockets in the kernel's multicast groups. A socket filter passes only what others
+// change in the rules, and only what takes something away in the network: what the daemon does for
+// a create never wakes it.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+struct nlmsghdr;
+
+namespace atl::netpolicy {
+
+// What may not be any more as it was.
+struct FenceChanges {
+  bool table = false;
+  std::string by;            // who changed the rules, "nft (pid 12)", if the kernel said it
+  bool host = false;         // the gateway's addresses, or forwarding
+  std::set<uint32_t> slots;  // whose link, route, neighbour or rate
+  bool all_slots = false;    // too much at once: some of it was not heard
+
+  bool any() const { return table || host || all_slots || !slots.empty(); }
+};
+
+class FenceWatch {
+ public:
+  // `own_portid`: of the socket that commits our own changes of the rules. Needs CAP_NET_ADMIN.
+  static Result<std::unique_ptr<FenceWatch>> Open(uint32_t instance, uint32_t own_portid);
+  FenceWatch(const FenceWatch&) = delete;
+  FenceWatch& operator=(const FenceWatch&) = delete;
+  ~FenceWatch();
+
+  using OnChange = std::function<void(const FenceChanges&)>;
+  void Start(Loop& loop, OnChange on_change);
+
+ private:
+  FenceWatch(uint32_t instance, UniqueFd rules, UniqueFd links)
+      : instance_(instance), rules_(std::move(rules)), links_(std::move(links)) {}
+  void ReadRules();
+  void ReadLinks();
+  void AddRuleMessage(const nlmsghdr* message, FenceChanges* changes) const;
+  void AddLinkMessage(const nlmsghdr* message, FenceChanges* changes) const;
+
+  const uint32_t instance_;
+  UniqueFd rules_;
+  UniqueFd links_;
+  Loop* loop_ = nullptr;
+  Loop::Id rules_watch_ = 0, links_watch_ = 0;
+  OnChange on_change_;
+};
+
+}  // namespace atl::netpolicy
