@@ -93,7 +93,8 @@ void RemoveFiles(benchmark::State& state) {
     const std::string directory = Must(spawner.MakeVolume("files"));
     const int64_t began_us = SystemClock().BootMicros();
     for (int i = 0; i < count; ++i) {
-      Must(sys::Open(directory + "/" + std::to_string(i), O_WRONLY | O_CREAT | O_EXCL, 0600));
+      const UniqueFd made_file =
+          Must(sys::Open(directory + "/" + std::to_string(i), O_WRONLY | O_CREAT | O_EXCL, 0600));
     }
     const int64_t full_us = SystemClock().BootMicros();
     Must(spawner.RemoveVolume("files"));
