@@ -94,7 +94,7 @@ class Change(unittest.TestCase):
         self.post(box, 'resume')
         box.out('echo two >/tmp/go')
         rest = response.read().decode()
-        self.assertIn('"two"', rest)
+        self.assertIn(r'"two\n"', rest)
         self.assertIn('"5"', rest)
 
     def test_a_fork_bomb_is_paused_too(self):

@@ -113,7 +113,8 @@ class More(unittest.TestCase):
             self.cli('cp', 'box:/srv/evil', str(top / 'copy'))
             self.cli('exec', 'box', '--', 'sh', '-c',
                      'rm /srv/evil/out; mkdir /srv/evil/out; echo gotcha >/srv/evil/out/file')
-            self.cli('cp', 'box:/srv/evil/.', str(top / 'copy'))
+            self.cli('cp', 'box:/srv/evil/.', str(top / 'copy'), expect=1)
+            self.assertIn('is a link', self.stderr)
             self.assertEqual(list((top / 'victim').iterdir()), [])
 
     def test_a_planted_link_is_not_followed(self):

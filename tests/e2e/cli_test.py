@@ -36,7 +36,7 @@ class Cli(unittest.TestCase):
         out = self.cli('run', '-e', 'A=x y', 'box:1', '--', 'sh', '-c',
                        'echo "$A"; echo err >&2; printf "<%s>" "$@"; exit 7', 'sh', *words,
                        expect=7)
-        self.assertEqual(out, 'x y\n' + ''.join(f'<{word}>' for word in words) + '\n')
+        self.assertEqual(out, 'x y\n' + ''.join(f'<{word}>' for word in words))
         self.assertEqual(self.stderr, 'err\n')
         self.assertEqual(self.sandboxes(), [])
 

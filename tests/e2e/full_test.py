@@ -182,8 +182,8 @@ class Other(Full):
         free = os.statvfs(self.daemon.data_dir)
         # Room for the upload, none for its parts beside it.
         leave = archive.stat().st_size + (4 << 20)
-        os.posix_fallocate(os.open(filler, os.O_CREAT | os.O_WRONLY), 0,
-                           free.f_bavail * free.f_frsize - leave)
+        with open(filler, 'wb') as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - leave)
         for name, said in (('again', 'inodes were left when it stopped'), ('more', 'are free')):
             with self.assertRaises(atoll.ApiError) as refused:
                 self.daemon.import_image(archive, name)
@@ -214,8 +214,9 @@ class Other(Full):
             atoll.until(lambda: '<run_dir>' in self.trouble(), UNTIL, 'health tells')
             self.daemon.delete(deleted)
             self.daemon.kill()
-            os.kill(self.daemon.spawner_pid(), 9)
-            atoll.until(lambda: self.daemon.spawner_pid() is None, UNTIL, 'its end')
+            spawner = self.daemon.spawner_pid()
+            os.kill(spawner, 9)
+            atoll.until(lambda: self.daemon.spawner_pid() not in (None, spawner), UNTIL, 'the next')
             self.daemon.start()
             self.gone(deleted)
             for box in (kept, *made):

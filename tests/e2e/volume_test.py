@@ -12,7 +12,7 @@ UNTIL = 20 * atoll.SLOWNESS
 def named(claim, path='/data', **fields):
     claim_fields = {key: fields.pop(key) for key in ('createIfNotExists',
                                                      'deleteOnSandboxTermination') if key in fields}
-    return {'name': 'v' + path.replace('/', '-').rstrip('-'), 'mountPath': path,
+    return {'name': 'v' + path.replace('/', '-').replace('.', '-').rstrip('-'), 'mountPath': path,
             'pvc': {'claimName': claim, **claim_fields}, **fields}
 
 
