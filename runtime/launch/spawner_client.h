@@ -51,6 +51,7 @@ class SpawnerClient {
                                                         wire::Reply* hello,
                                                         int patience_ms = kPatienceMs);
   // Connects and no more: a stopped spawner does not block it. Start and Hello come next.
+  // kDeadlineExceeded: it is there, and has not accepted those before us.
   static Result<std::unique_ptr<SpawnerClient>> Open(const std::string& run_dir);
   // Ends the spawner and all that it holds, over a connection of its own, blocking likewise.
   static Status StopNow(const std::string& run_dir);

@@ -43,19 +43,26 @@ void SpawnerLink::Lost() {
   if (!std::exchange(greeted_, false)) return Retry(kRetryUs);
   why_ = gone_;
   on_lost_();
-  Retry(kFirstRetryUs);
+  // At once: one that is stopped takes connections, and whoever is refused from now on hears that.
+  Look(kFirstRetryUs);
 }
 
 void SpawnerLink::Retry(int64_t delay_us) {
   timer_ = loop_->After(delay_us, [this, delay_us] {
     timer_ = 0;
-    auto client = connect_();
-    why_ = client ? kSilent : gone_;
-    if (!client) return Retry(std::min(delay_us * 2, kRetryUs));
-    client_ = std::move(*client);
-    StartClient();
-    Greet();
+    Look(std::min(delay_us * 2, kRetryUs));
   });
+}
+
+void SpawnerLink::Look(int64_t again_us) {
+  auto client = connect_();
+  // A stopped one accepts nobody: its queue is full in the end.
+  const bool there = client || client.error().code() == Code::kDeadlineExceeded;
+  why_ = there ? kSilent : gone_;
+  if (!client) return Retry(again_us);
+  client_ = std::move(*client);
+  StartClient();
+  Greet();
 }
 
 void SpawnerLink::Greet() {

@@ -57,6 +57,8 @@ class SpawnerLink final : public launch::SpawnerClient {
   void StartClient();
   void Greet();
   void Lost();
+  // Looks for another one, and if there is none again after `again_us`.
+  void Look(int64_t again_us);
   void Retry(int64_t delay_us);
   // Answers `done` with kUnavailable from the loop.
   template <typename Callback>

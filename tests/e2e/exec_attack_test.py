@@ -308,16 +308,16 @@ class Peers(Attack):
         self.assertEqual(self.s.out('echo alive'), 'alive')
 
     def test_half_and_malformed_requests(self):
-        for data in (b'', b'G', b'GET /ping HTTP/1.1\r\n', b'\x16\x03\x01\x02\0\x01\0',
-                     b'POST /command HTTP/1.1\r\nContent-Length: 9\r\n\r\n{',
-                     b'POST /command HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n',
-                     b'GET /ping HTTP/1.1\r\nA: ' + b'x' * 100000 + b'\r\n\r\n',
-                     b'GET /ping HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n'):
+        for data in (b'', b'G', b'GET /ping HTTP/1.1\r\nHost: x\r\n', b'\x16\x03\x01\x02\0\x01\0',
+                     b'POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{',
+                     b'POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nA: ' + b'x' * 100000 + b'\r\n\r\n',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n'):
             self.assertNotIn(b'200 OK', self.raw(data), data[:60])
 
     def test_no_token_no_answer(self):
         for path in ('/ping', '/command', '/proxy/1/', '/files/info', '/metrics'):
-            self.assertIn(b' 401 ', self.raw(b'GET %s HTTP/1.1\r\n\r\n' % path.encode()))
+            self.assertIn(b' 401 ', self.raw(b'GET %s HTTP/1.1\r\nHost: x\r\n\r\n' % path.encode()))
 
     def test_many_connections_and_slow_ones(self):
         peers = [self.descriptor() for _ in range(300)]

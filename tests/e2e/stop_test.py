@@ -56,13 +56,15 @@ def ended(pid):
 
 
 def children(pid):
-    """{name of the program: pid}."""
+    """{name of the program: pid}; not what is about to become a sandbox's process 1."""
     found = {}
+    own = os.readlink(f'/proc/{pid}/ns/pid')
     for child in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text(
             encoding='ascii').split():
         with contextlib.suppress(OSError):
             comm = pathlib.Path('/proc', child, 'comm').read_text(encoding='utf-8').strip()
-            found[comm] = int(child)
+            if os.readlink(f'/proc/{child}/ns/pid') == own:
+                found[comm] = int(child)
     return found
 
 

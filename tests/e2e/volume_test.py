@@ -17,7 +17,7 @@ def named(claim, path='/data', **fields):
 
 
 def host(path, mount='/data', **fields):
-    return {'name': 'h' + mount.replace('/', '-').rstrip('-'), 'mountPath': mount,
+    return {'name': 'h' + mount.replace('/', '-').replace('.', '-').rstrip('-'), 'mountPath': mount,
             'host': {'path': str(path)}, **fields}
 
 

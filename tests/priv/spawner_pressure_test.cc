@@ -49,6 +49,9 @@ PRIV_TEST(SpawnerPressure, EveryRequestIsAnsweredOnceHoweverSlowTheDaemon) {
     ASSERT_TRUE(answered.insert(reply->number).second) << "twice";
   }
   EXPECT_EQ(answered.size(), asked);
+  // The raw connection has replaced the fixture's own, over which it ends the spawner.
+  spawner.AwaitLost();
+  spawner.Connect();
 }
 
 PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {

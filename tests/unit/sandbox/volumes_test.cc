@@ -1,3 +1,4 @@
+#include "runtime/sandbox/store.h"
 #include "runtime/sandbox/volumes.h"
 
 #include <gtest/gtest.h>
@@ -41,6 +42,7 @@ class VolumesTest : public testing::Test {
   ~VolumesTest() override {
     volumes.reset();
     store.reset();
+    records.reset();
     std::filesystem::remove_all(directory);
   }
 
@@ -49,6 +51,8 @@ class VolumesTest : public testing::Test {
   void Boot(const std::map<std::string, std::vector<VolumeMount>>& sandboxes) {
     volumes.reset();
     spawner.volume_calls.clear();
+    // Whose file it is, and who keeps room in it.
+    records = std::move(*Store::Open(directory + "/v.db"));
     store = std::move(*VolumeStore::Open(directory + "/v.db"));
     volumes = std::move(*Volumes::Open(loop, clock, spawner, *store, config));
     for (const auto& [id, mounts] : sandboxes) {
@@ -89,6 +93,7 @@ class VolumesTest : public testing::Test {
   FakeClock clock;
   FakeLoop loop{clock};
   FakeSpawner spawner{loop};
+  std::unique_ptr<Store> records;
   std::unique_ptr<VolumeStore> store;
   std::unique_ptr<Volumes> volumes;
 };
@@ -97,7 +102,7 @@ TEST_F(VolumesTest, MadeBeforeItIsTold) {
   bool told = false;
   volumes->Create("data", 0, [&](Result<Volumes::View> view) {
     told = true;
-    ASSERT_TRUE(view);
+    ASSERT_TRUE(view) << view.error().message();
     EXPECT_EQ(view->name, "data");
     EXPECT_EQ(view->created_at_ms, clock.unix_ms);
   });
