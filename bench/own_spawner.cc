@@ -1,6 +1,7 @@
 #include "bench/own_spawner.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -107,9 +108,9 @@ Status OwnSpawner::Await(const bool& done) {
 Status OwnSpawner::AwaitTrash(const std::string& name) const {
   const std::string path = top_ + "/data/store/trash/" + name;
   std::error_code error;
-  for (int64_t waited_us = 0; waited_us < kPatienceUs * 6; waited_us += 100) {
+  for (int64_t waited_us = 0; waited_us < kPatienceUs * 6; waited_us += 1000) {
     if (name.empty() ? fs::is_empty(path, error) : !fs::exists(path, error)) return {};
-    ::usleep(100);
+    ::poll(nullptr, 0, 1);
   }
   return Fail(Code::kDeadlineExceeded, path + " is still there");
 }

@@ -1,5 +1,5 @@
-// What is wrong with this daemon right now, by subject. `GET /health` and the metrics show it; whoever
-// watches over a thing sets and clears its subject, and nobody keeps a second list.
+// What is wrong with this daemon right now, by subject. `GET /health` and the metrics show it;
+// whoever watches over a thing sets and clears its subject, and nobody keeps a second list.
 //
 // Thread rule: on the loop.
 #pragma once

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +75,9 @@ void RaiseTerminals() {
   constexpr uint64_t kEnough = uint64_t{kMaxSlot} * kMaxInstances * kMaxTerminals;
   constexpr const char* kFile = "/proc/sys/kernel/pty/max";
   const auto text = sys::ReadFileAt(AT_FDCWD, kFile, 64);
-  if (text && std::strtoull(text->c_str(), nullptr, 10) >= kEnough) return;
+  uint64_t now = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), now);
+  if (now >= kEnough) return;
   const Status raised = sys::WriteFileAt(AT_FDCWD, kFile, std::to_string(kEnough));
   if (raised) return;
   LogLine(LogLevel::kWarning, "sandboxes share few pseudo-terminals; raise kernel.pty.max")

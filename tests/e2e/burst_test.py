@@ -140,7 +140,9 @@ class Many(unittest.TestCase):
         self.daemon.process.send_signal(signal.SIGSTOP)
         try:
             for pid in groups(self.daemon):
-                entrypoint = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text('ascii')
+                children = pathlib.Path(f'/proc/{pid}/task/{pid}/children')
+                # The create is answered before the entrypoint is there.
+                entrypoint = until(lambda children=children: children.read_text('ascii').strip(), 20 * SLOWNESS, 'entrypoint')
                 os.kill(int(entrypoint), signal.SIGKILL)
             until(lambda: not groups(self.daemon), PATIENCE, 'all have ended')
         finally:

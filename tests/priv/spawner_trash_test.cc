@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ bool Until(const std::function<bool()>& condition) {
   const int64_t deadline = SystemClock().BootMicros() + 60'000'000;
   while (!condition()) {
     if (SystemClock().BootMicros() > deadline) return false;
-    ::usleep(1000);
+    ::poll(nullptr, 0, 1);
   }
   return true;
 }

@@ -1,5 +1,5 @@
-// Reads what execd says of a running command: JSON objects, each followed by an empty line. Output is
-// asked for as base64 (?encoding=base64), so that it arrives byte for byte.
+// Reads what execd says of a running command: JSON objects, each followed by an empty line. Output
+// is asked for as base64 (?encoding=base64), so that it arrives byte for byte.
 //
 // The stream comes out of a sandbox: lines have a limit, and what is not understood is skipped.
 #pragma once

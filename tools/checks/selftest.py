@@ -87,7 +87,7 @@ def layout_cases(verdict):
             ('a tree as it should be', {}, None),
             ('a stray folder', {'misc/a.txt': ''}, 'misc/a.txt'),
             ('a folder without README', {'images/a.cc': ''}, 'images/README.md'),
-            ('a long README', {'cgroup/README.md': '\n' * 81}, '81 lines'),
+            ('a long README', {'cgroup/README.md': '\n' * 111}, '111 lines'),
             ('a long source file', {'cgroup/a.cc': '\n' * 901}, '901 lines')):
         expect(verdict, name, layout.check, {**readme, **extra}, text)
 

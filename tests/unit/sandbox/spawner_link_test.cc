@@ -13,7 +13,8 @@ class SpawnerLinkTest : public testing::Test {
     auto first = std::make_unique<FakeSpawner>(loop);
     current = first.get();
     link = std::make_unique<SpawnerLink>(
-        std::move(first), [this]() -> Result<std::unique_ptr<launch::SpawnerClient>> {
+        std::move(first),
+        [this]() -> Result<std::unique_ptr<launch::SpawnerClient>> {
           ++attempts;
           if (!answers) return Fail(Code::kUnavailable, "connection refused");
           auto next = std::make_unique<FakeSpawner>(loop);

@@ -31,8 +31,9 @@ TEST(EventStream, PassesOutputOnAndKnowsTheEnd) {
 
 TEST(EventStream, PassesBytesOnAsTheyWere) {
   Heard heard;
-  EXPECT_TRUE(heard.stream.Feed("{\"type\":\"stdout\",\"base64\":\"AP8KDQ==\"}\n\n"
-                                "{\"type\":\"stderr\",\"base64\":\"ZQ==\"}\n\n"));
+  EXPECT_TRUE(
+      heard.stream.Feed("{\"type\":\"stdout\",\"base64\":\"AP8KDQ==\"}\n\n"
+                        "{\"type\":\"stderr\",\"base64\":\"ZQ==\"}\n\n"));
   EXPECT_EQ(heard.out, std::string("\0\xFF\n\r", 4));
   EXPECT_EQ(heard.err, "e");
 }

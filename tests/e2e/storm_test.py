@@ -1,0 +1,310 @@
+"""A storm of kills under load: after each round record, spawner, kernel and disk agree, and hold what
+was acknowledged.
+
+Four clients create, use, pause, resume and delete sandboxes, each with a model of what it was told.
+Meanwhile processes of Atoll die at random moments. Then everybody rests, and the whole is compared.
+
+ATOLL_STORM_SECONDS (60) of it, from ATOLL_STORM_SEED (1); a failure names round and seed.
+"""
+import collections
+import http.client
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import threading
+import time
+import unittest
+import uuid
+
+import atoll
+from atoll import SLOWNESS, until
+from host_state import HostState
+
+SECONDS = float(os.environ.get('ATOLL_STORM_SECONDS', '60'))
+SEED = int(os.environ.get('ATOLL_STORM_SEED', '1'))
+CLIENTS = 4
+MOST = 6  # sandboxes of one client
+PATIENCE = 30 * SLOWNESS
+LOST = (OSError, http.client.HTTPException, ValueError)  # the connection, at any place
+
+
+class Client:
+    """One client, and its model: {sandbox: (state, marker)} of what it was told."""
+
+    def __init__(self, storm, number):
+        self.storm, self.daemon = storm, storm.daemon
+        self.random = random.Random(SEED * 100 + number)
+        self.boxes = {}
+        self.acknowledged = collections.Counter()
+        self.error = None
+
+    def run(self):
+        try:
+            while not self.storm.resting.is_set():
+                self.random.choice([self.create, self.create, self.use, self.pause_or_resume,
+                                    self.delete])()
+        except Exception as error:  # pylint: disable=broad-except
+            self.error = error
+
+    def insist(self, method, path, body=None, headers=None, done=()):
+        """Repeats a request until it is answered for good: a cut connection and 503 say nothing.
+
+        The answer, or None for a status in `done`, which says that an earlier try was carried out."""
+        def answered():
+            try:
+                return (self.daemon.request(method, path, body, headers),)
+            except atoll.ApiError as error:
+                if error.status in done:
+                    return (None,)
+                if error.status != 503:
+                    raise
+            except LOST:
+                pass
+            return None
+        return until(answered, PATIENCE, f'{method} {path} is answered')[0]
+
+    def any_box(self):
+        return self.random.choice(sorted(self.boxes)) if self.boxes else None
+
+    def create(self):
+        if len(self.boxes) >= MOST:
+            return
+        marker = str(uuid.UUID(int=self.random.getrandbits(128)))
+        told = self.insist('POST', '/v1/sandboxes', {
+            'image': {'uri': self.storm.image}, 'entrypoint': ['sleep', '100000'],
+            'resourceLimits': {}, 'metadata': {'marker': marker}}, {'Idempotency-Key': marker})
+        self.boxes[told['id']] = ('Running', None)
+        self.acknowledged['creates'] += 1
+
+    def use(self):
+        box = self.any_box()
+        if not box or self.boxes[box][0] != 'Running':
+            return
+        marker = self.boxes[box][1] or str(self.random.getrandbits(60))
+        try:
+            done = self.daemon.run(box, f'echo {marker} >/marker; cat /marker')
+        except (atoll.ApiError, *LOST):
+            return  # cut off, which a command may be
+        if done.stdout == marker:
+            self.boxes[box] = ('Running', marker)
+            self.acknowledged['commands'] += 1
+
+    def pause_or_resume(self):
+        box = self.any_box()
+        if not box:
+            return
+        state, marker = self.boxes[box]
+        verb, then = ('pause', 'Paused') if state == 'Running' else ('resume', 'Running')
+        # 409: an earlier try did it, or a process 1 of the sandbox was killed; the state will tell.
+        self.insist('POST', f'/v1/sandboxes/{box}/{verb}', done=(409,))
+        self.boxes[box] = (then, marker)
+        self.acknowledged[verb + 's'] += 1
+
+    def delete(self):
+        box = self.any_box()
+        if not box:
+            return
+        self.insist('DELETE', f'/v1/sandboxes/{box}', done=(404, 410))
+        del self.boxes[box]
+        self.acknowledged['deletes'] += 1
+
+
+class Storm(unittest.TestCase):
+    def setUp(self):
+        self.random = random.Random(SEED)
+        self.resting = threading.Event()
+        self.slain = set()  # pids of process 1s
+        self.kills = collections.Counter()
+
+    def test_what_was_acknowledged_survives_and_nothing_is_left(self):
+        with atoll.Daemon() as daemon:
+            daemon.delete(daemon.create(daemon.import_busybox()))
+        before = HostState.capture()
+        with atoll.Daemon() as daemon:
+            self.daemon = daemon
+            self.image = daemon.import_busybox()
+            self.clients = [Client(self, number) for number in range(CLIENTS)]
+            end, rounds = time.monotonic() + SECONDS, 0
+            while time.monotonic() < end:
+                rounds += 1
+                try:
+                    self.rage()
+                    self.compare()
+                except Exception as error:
+                    raise AssertionError(f'round {rounds}, seed {SEED}, after {dict(self.kills)}: '
+                                         f'{error}') from error
+            told = sum((client.acknowledged for client in self.clients), collections.Counter())
+            print(f'# {rounds} rounds, kills: {dict(self.kills)}, acknowledged: {dict(told)}',
+                  flush=True)
+        self.assertEqual(before.await_same(10 * SLOWNESS), [])
+
+    def rage(self):
+        """One round: clients at work, one to four kills at random moments among them."""
+        self.resting.clear()
+        threads = [threading.Thread(target=client.run) for client in self.clients]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(self.random.randint(1, 4)):
+                # The moment is the input that is varied, not a wait for something.
+                self.resting.wait(self.random.random() * 0.4 * SLOWNESS)
+                blow = self.random.choices(
+                    [self.kill_daemon, self.kill_spawner, self.kill_both, self.kill_execd,
+                     self.restart, self.upgrade], [4, 3, 2, 3, 1, 2])[0]
+                blow()
+                self.kills[blow.__name__] += 1
+        finally:
+            self.resting.set()
+            for thread in threads:
+                thread.join()
+        for client in self.clients:
+            if client.error:
+                raise client.error
+
+    # ---- what happens to processes
+
+    def kill_daemon(self):
+        self.daemon.kill()
+        self.daemon.start()
+
+    def kill_spawner(self):
+        spawner = self.daemon.spawner_pid()
+        if spawner:
+            os.kill(spawner, signal.SIGKILL)
+
+    def kill_both(self):
+        self.kill_spawner()
+        self.kill_daemon()
+
+    def kill_execd(self):
+        execds = self.execds()
+        if execds:
+            victim = self.random.choice(sorted(execds))
+            self.slain.add(victim)
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def restart(self):
+        self.daemon.stop()
+        self.daemon.start()
+
+    def upgrade(self):
+        spawner = self.daemon.spawner_pid()
+        if spawner:
+            os.kill(spawner, signal.SIGHUP)
+
+    # ---- what the host holds
+
+    def instance(self):
+        for path in pathlib.Path('/run/atoll-instances').iterdir():
+            if str(self.daemon.run_dir) in path.read_text(encoding='utf-8'):
+                return path.name
+        raise AssertionError('no instance of this run directory')
+
+    def execds(self):
+        """{pid} of every process 1 of ours, in stock or in use."""
+        group = f'/atoll{self.instance()}/'
+        found = set()
+        for process in pathlib.Path('/proc').iterdir():
+            try:
+                if (process.name.isdigit() and (process / 'comm').read_text() == 'execd\n'
+                        and group in (process / 'cgroup').read_text()
+                        and (process / 'status').read_text().find('\nState:\tZ') < 0):
+                    found.add(int(process.name))
+            except OSError:
+                continue
+        return found
+
+    def groups(self):
+        name = f'atoll{self.instance()}'
+        return {path.name for top in pathlib.Path('/sys/fs/cgroup').glob('**/' + name)
+                for path in top.iterdir() if path.is_dir() and re.fullmatch(r's\d+', path.name)}
+
+    def links(self):
+        return {name for _, name in socket.if_nameindex()
+                if name.startswith(f'atl{self.instance()}-')}
+
+    def uppers(self):
+        return {path.name for path in (self.daemon.data_dir / 'store/fs/uppers').iterdir()
+                if re.fullmatch(r's\d+', path.name)}
+
+    def ready_slots(self):
+        response = self.daemon.send('GET', '/metrics')
+        return int(re.search(rb'atoll_slots\{state="ready"\} (\d+)', response.read())[1])
+
+    def told(self):
+        found, page = {}, 1
+        while True:
+            answer = self.daemon.request('GET', f'/v1/sandboxes?pageSize=200&page={page}')
+            found |= {item['id']: item['status']['state'] for item in answer['items']}
+            if not answer['pagination']['hasNextPage']:
+                return found
+            page += 1
+
+    # ---- what must hold
+
+    def compare(self):
+        """At rest: the records are what was acknowledged, and the host is what the records say."""
+        until(self.daemon.spawner_pid, PATIENCE, 'a spawner is back')
+        told = {}
+
+        def known():
+            nonlocal told
+            told = self.told()
+            wanted = {box for client in self.clients for box in client.boxes}
+            if set(told) != wanted:
+                raise AssertionError(f'lost: {sorted(wanted - set(told))}; '
+                                     f'there, but not acknowledged: {sorted(set(told) - wanted)}')
+            return all(self.fits(box, told[box], *client.boxes[box])
+                       for client in self.clients for box in client.boxes)
+
+        until(known, PATIENCE, 'states are those acknowledged')
+        ended = sum(state in ('Failed', 'Terminated') for state in told.values())
+        if ended > len(self.slain):
+            raise AssertionError(f'{ended} sandboxes ended, {len(self.slain)} process 1s were killed')
+        self.slain.clear()
+        for client in self.clients:
+            for box in [box for box in client.boxes if told[box] in ('Failed', 'Terminated')]:
+                client.insist('DELETE', f'/v1/sandboxes/{box}')
+                del client.boxes[box]
+                del told[box]
+        self.agree(told)
+        for client in self.clients:
+            for box, (state, marker) in client.boxes.items():
+                if state == 'Running' and marker:
+                    answer = self.daemon.run(box, 'cat /marker').stdout
+                    if answer != marker:
+                        raise AssertionError(f'{box} holds {answer!r} for {marker}')
+
+    def fits(self, box, told, state, _marker):
+        del box
+        return told == state or (self.slain and told in ('Failed', 'Terminated'))
+
+    def agree(self, told):
+        """Each kind of thing on the host: one for each live sandbox, one for each slot in stock."""
+        last = ''
+
+        def same():
+            nonlocal last
+            wanted = len(told) + self.ready_slots()
+            found = {'process 1s': len(self.execds()), 'cgroups': len(self.groups()),
+                     'links': len(self.links()), 'uppers': len(self.uppers())}
+            records = {path.name for path in (self.daemon.run_dir / 'spawner/records').iterdir()}
+            trash = os.listdir(self.daemon.data_dir / 'store/trash')
+            last = (f'{wanted} wanted, found {found}; records beyond {sorted(records - set(told))}, '
+                    f'missing {sorted(set(told) - records)}; trash {trash}')
+            return set(found.values()) == {wanted} and records == set(told) and not trash
+
+        try:
+            until(same, PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(f'record, spawner, kernel and disk differ: {last}') from error
+
+
+if __name__ == '__main__':
+    unittest.main()
