@@ -96,7 +96,6 @@ class DaemonStops(unittest.TestCase):
             self.assertIn(b'init', stream.readline())
             began = time.monotonic()
             daemon.stop()
-            # Measured: 0.07 s. It was 5 s.
             self.assertLess(time.monotonic() - began, 2 * SLOWNESS)
             daemon.start()
             self.assertEqual(daemon.run(box, 'echo on').stdout, 'on')
@@ -217,7 +216,6 @@ class SpawnerDies(unittest.TestCase):
     def kill(self, daemon):
         pid = daemon.spawner_pid()
         os.kill(pid, signal.SIGKILL)
-        # Measured: 0.03 s. Promised: 0.5 s.
         until(lambda: daemon.spawner_pid() not in (None, pid), 20 * SLOWNESS, 'another spawner')
 
     def test_it_is_back_by_itself_each_time(self):
