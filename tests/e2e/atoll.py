@@ -118,9 +118,10 @@ class Daemon:
         if told['pid'] != self.process.pid:
             return False  # of the one before
         self.url = told['url']
-        self.key = self.configured_key or ''
-        if 'key_file' in told:
-            self.key = pathlib.Path(told['key_file']).read_text(encoding='utf-8').strip()
+        # At once: other threads may be using it.
+        self.key = self.configured_key or (
+            pathlib.Path(told['key_file']).read_text(encoding='utf-8').strip()
+            if 'key_file' in told else '')
         try:
             return self.request('GET', '/health')['status'] in ('healthy', 'degraded')
         except OSError:

@@ -207,14 +207,16 @@ class Storm(unittest.TestCase):
         raise AssertionError('no instance of this run directory')
 
     def execds(self):
-        """{pid} of every process 1 of ours, in stock or in use."""
+        """{pid} of every process 1 of ours, in stock or in use. A command that is not yet executed has
+        the same name, and stays so in a paused sandbox."""
         group = f'/atoll{self.instance()}/'
         found = set()
         for process in pathlib.Path('/proc').iterdir():
             try:
                 if (process.name.isdigit() and (process / 'comm').read_text() == 'execd\n'
                         and group in (process / 'cgroup').read_text()
-                        and (process / 'status').read_text().find('\nState:\tZ') < 0):
+                        and re.search(r'\nState:\t[^ZX](?:.|\n)*\nNSpid:.*\t1\n',
+                                      (process / 'status').read_text())):
                     found.add(int(process.name))
             except OSError:
                 continue
