@@ -58,6 +58,8 @@ class Fence {
   Status PutTableBack();
   void RestoreHost();
   void RestoreSlot(uint32_t slot);
+  void RestoreUnheard();
+  void Missing(uint32_t slot);
   Status PutSlotBack(uint32_t slot, uint64_t bytes_per_second);
   void ReportLost();
   void Repaired(std::string what);

@@ -26,7 +26,9 @@ namespace {
 constexpr uint32_t kLoIfindex = 1;
 // A ruleset of others that is flushed and loaded again fits; if not, everything is looked at.
 constexpr int kReceiveBuffer = 1 << 20;
-constexpr int kBatch = 256;  // datagrams a wake-up
+// Datagrams a wake-up: more than the buffer holds, so that what a link's deletion takes with it and
+// the deletion are read together.
+constexpr int kBatch = 8192;
 
 constexpr uint32_t kPass = ~0U, kStop = 0;
 
@@ -123,21 +125,25 @@ Result<UniqueFd> Listen(int protocol, std::vector<sock_filter> filter,
   return socket;
 }
 
-// Calls back for each message that waits. False if the kernel had to leave some out.
+// Calls back for each message that waits, also for those beside what the kernel had to leave out;
+// false if it had to.
 bool Drain(int socket, const std::function<void(const nlmsghdr*)>& on_message) {
   alignas(nlmsghdr) std::array<uint8_t, 16384> buffer;
+  bool complete = true;
   for (int i = 0; i < kBatch; ++i) {
     const ssize_t n = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC);
-    if (n < 0 && errno == ENOBUFS) return false;
-    if (n <= 0) return true;
-    if (static_cast<size_t>(n) > buffer.size()) return false;
+    if ((n < 0 && errno == ENOBUFS) || n > static_cast<ssize_t>(buffer.size())) {
+      complete = false;
+      continue;
+    }
+    if (n <= 0) break;
     auto left = static_cast<size_t>(n);
     for (auto* m = reinterpret_cast<const nlmsghdr*>(buffer.data()); NLMSG_OK(m, left);
          m = NLMSG_NEXT(m, left)) {
       on_message(m);
     }
   }
-  return true;
+  return complete;
 }
 
 // The link's index is where ifinfomsg has it, see LinksFilter.
@@ -204,7 +210,12 @@ void FenceWatch::ReadLinks() {
   FenceChanges changes;
   const bool complete =
       Drain(links_.get(), [&](const nlmsghdr* message) { AddLinkMessage(message, &changes); });
-  if (!complete) changes.host = changes.all_slots = true;
+  if (!complete) {
+    // Of a link that went and is there again, half may be left.
+    changes.slots.clear();
+    changes.gone.clear();
+    changes.host = changes.all_slots = true;
+  }
   if (changes.any()) on_change_(changes);
 }
 
@@ -222,7 +233,15 @@ void FenceWatch::AddLinkMessage(const nlmsghdr* message, FenceChanges* changes) 
     index = IndexOf(message);
   }
   if (index == kLoIfindex) changes->host = true;
-  if (const auto slot = SlotOfIfindex(instance_, index)) changes->slots.insert(*slot);
+  const auto slot = SlotOfIfindex(instance_, index);
+  if (!slot) return;
+  if (message->nlmsg_type != RTM_DELLINK) {
+    changes->slots.insert(*slot);
+    return;
+  }
+  // What was heard of it before went with it, and a link that is there by now is the slot's next.
+  changes->slots.erase(*slot);
+  changes->gone.insert(*slot);
 }
 
 }  // namespace atl::netpolicy

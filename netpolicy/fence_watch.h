@@ -29,9 +29,10 @@ struct FenceChanges {
   std::string by;            // who changed the rules, "nft (pid 12)", if the kernel said it
   bool host = false;         // the gateway's addresses, or forwarding
   std::set<uint32_t> slots;  // whose link, route, neighbour or rate
+  std::set<uint32_t> gone;   // whose link was deleted, and perhaps made anew since
   bool all_slots = false;    // too much at once: some of it was not heard
 
-  bool any() const { return table || host || all_slots || !slots.empty(); }
+  bool any() const { return table || host || all_slots || !slots.empty() || !gone.empty(); }
 };
 
 class FenceWatch {

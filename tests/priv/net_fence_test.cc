@@ -248,6 +248,27 @@ void WriteSysctl(const std::string& path, const std::string& value) {
   std::ofstream("/proc/sys/net/" + path) << value;
 }
 
+// What is heard of a link that went is not taken for the slot's next one, be it heard late or, when
+// so many have gone that the socket could not hold it all, in part.
+TEST(NetFence, ASlotsNextLinkIsAnother) {
+  for (const int lives : {1, 200}) {
+    RunInOwnNetns([&] {
+      World world;
+      for (int i = 0; i < lives; ++i) {
+        const auto guest = world.lab.AddGuest(10);
+        ASSERT_TRUE(world.lab.network().ClaimSlot(10, {}));
+        ASSERT_TRUE(world.lab.network().DetachSlot(10));
+      }
+      const auto next = world.lab.AddGuest(10);
+      world.loop.RunUntil([] { return false; }, kBackMs);
+      EXPECT_EQ(world.lab.network().repairs(), 0U) << lives;
+      EXPECT_TRUE(world.health.troubles().empty()) << lives;
+      SetDown(netpolicy::HostIfindex(kLabInstance, 10));
+      world.ExpectRepair();
+    });
+  }
+}
+
 TEST(NetFence, WhatIsTakenFromALinkIsPutBack) {
   RunInOwnNetns([] {
     World world;
