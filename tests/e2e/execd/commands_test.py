@@ -281,7 +281,8 @@ class Flood(unittest.TestCase):
     def test_reader_gets_everything_in_order(self):
         with Sandbox() as s:
             out, _, last = s.run('seq 200000')
-            self.assertEqual(out, [str(i) for i in range(1, 200001)])
+            # Not assertEqual: of long lists that differ it computes the difference for ever.
+            self.assertTrue(out == [f'{i}\n' for i in range(1, 200001)], out[:3])
             self.assertEqual(last['type'], 'execution_complete')
 
     def test_client_that_does_not_read_costs_bounded_memory(self):
@@ -316,7 +317,7 @@ class Flood(unittest.TestCase):
             while piece := client.recv(65536):
                 out += piece
             events = parse_events(out.split(b'\r\n\r\n', 1)[1])
-            self.assertEqual(texts(events, 'stdout'), [f'{i}\n' for i in range(1, 100001)])
+            self.assertTrue(texts(events, 'stdout') == [f'{i}\n' for i in range(1, 100001)])
 
     def test_background_log_of_any_size(self):
         with Sandbox(tmp_size='256m') as s:

@@ -187,21 +187,21 @@ class Hostile(unittest.TestCase):
             return out
 
     def test_half_requests(self):
-        for data in (b'', b'G', b'GET /ping', b'GET /ping HTTP/1.1\r\n', b'\r\n\r\n\r\n',
-                     b'POST /command HTTP/1.1\r\nContent-Length: 100\r\n\r\n{',
-                     b'POST /command HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab'):
+        for data in (b'', b'G', b'GET /ping', b'GET /ping HTTP/1.1\r\nHost: x\r\n', b'\r\n\r\n\r\n',
+                     b'POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{',
+                     b'POST /command HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab'):
             with self.subTest(data=data):
                 self.assertNotIn(b'200 OK', self.raw(data))
 
     def test_malformed(self):
-        for data in (b'GARBAGE\r\n\r\n', b'GET  /ping HTTP/1.1\r\n\r\n', b'GET /ping HTTP/3.0\r\n\r\n',
-                     b'GET /ping HTTP/1.1\r\nA b: c\r\n\r\n', b'GET /ping HTTP/1.1\r\n: c\r\n\r\n',
-                     b'GET /ping HTTP/1.1\r\nA: \0\r\n\r\n', b'G\0T / HTTP/1.1\r\n\r\n',
-                     b'GET /ping HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab',
-                     b'GET /ping HTTP/1.1\r\nContent-Length: -1\r\n\r\n',
-                     b'GET /ping HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n',
-                     b'POST /command HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n'
-                     b'\r\n0\r\n\r\n', b'POST /command HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n'
+        for data in (b'GARBAGE\r\n\r\n', b'GET  /ping HTTP/1.1\r\nHost: x\r\n\r\n', b'GET /ping HTTP/3.0\r\n\r\n',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nA b: c\r\n\r\n', b'GET /ping HTTP/1.1\r\nHost: x\r\n: c\r\n\r\n',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n', b'G\0T / HTTP/1.1\r\nHost: x\r\n\r\n',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n',
+                     b'GET /ping HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n',
+                     b'POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n'
+                     b'\r\n0\r\n\r\n', b'POST /command HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n'
                      b'zz\r\n', b'\x16\x03\x01\x02\0\x01\0'):
             with self.subTest(data=data):
                 out = self.raw(data, finish=False)
@@ -209,13 +209,13 @@ class Hostile(unittest.TestCase):
                 self.assertNotIn(b'200 OK', out)
 
     def test_huge_headers(self):
-        self.assertIn(b' 431 ', self.raw(b'GET /ping HTTP/1.1\r\nA: ' + b'x' * 100000 + b'\r\n\r\n',
+        self.assertIn(b' 431 ', self.raw(b'GET /ping HTTP/1.1\r\nHost: x\r\nA: ' + b'x' * 100000 + b'\r\n\r\n',
                                          finish=False))
-        self.assertIn(b' 431 ', self.raw(b'GET /' + b'x' * 100000 + b' HTTP/1.1\r\n\r\n',
+        self.assertIn(b' 431 ', self.raw(b'GET /' + b'x' * 100000 + b' HTTP/1.1\r\nHost: x\r\n\r\n',
                                          finish=False))
-        self.assertIn(b'200 OK', self.raw(b'GET /ping HTTP/1.1\r\nA: ' + b'x' * 60000 + b'\r\n'
+        self.assertIn(b'200 OK', self.raw(b'GET /ping HTTP/1.1\r\nHost: x\r\nA: ' + b'x' * 60000 + b'\r\n'
                                           b'Connection: close\r\n\r\n', finish=False))
-        self.assertIn(b' 431 ', self.raw(b'GET /ping HTTP/1.1\r\n' + b'A: b\r\n' * 20000 + b'\r\n',
+        self.assertIn(b' 431 ', self.raw(b'GET /ping HTTP/1.1\r\nHost: x\r\n' + b'A: b\r\n' * 20000 + b'\r\n',
                                          finish=False))
 
     def test_large_bodies(self):
@@ -249,7 +249,7 @@ class Hostile(unittest.TestCase):
 
     def test_slow_body_is_served_beside_others(self):
         with self.s.raw() as slow:
-            slow.sendall(b'POST /command HTTP/1.1\r\nContent-Length: 21\r\n\r\n')
+            slow.sendall(b'POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 21\r\n\r\n')
             for byte in b'{"command":"echo ok"}':
                 slow.sendall(bytes([byte]))
                 self.assertEqual(self.s.call('GET', '/ping').status, 200)
@@ -257,7 +257,7 @@ class Hostile(unittest.TestCase):
 
     def test_expect_continue(self):
         with self.s.raw() as client:
-            client.sendall(b'POST /command HTTP/1.1\r\nContent-Length: 18\r\n'
+            client.sendall(b'POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 18\r\n'
                            b'Expect: 100-continue\r\n\r\n')
             self.assertIn(b'100 Continue', client.recv(4096))
             client.sendall(b'{"command":"true"}')
