@@ -114,7 +114,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     const std::string_view flag = argv[i];
     if (i + 1 >= argc) return Fail(Code::kInvalidArgument, std::string(flag) + " needs a value");
     const std::string_view value = argv[i + 1];
-    if (flag != "--ready-fd" && flag != "--trial") {
+    if (flag != "--ready-fd" && flag != "--successor" && flag != "--trial") {
       config.arguments.insert(config.arguments.end(), {argv[i], argv[i + 1]});
     }
     if (flag == "--data-dir") {
@@ -134,6 +134,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       std::from_chars(value.data(), value.data() + value.size(), config.ready_fd);
     } else if (flag == "--respawn") {
       ATOLL_ASSIGN(config.respawn, ParseSwitch(flag, value));
+    } else if (flag == "--successor") {
+      ATOLL_ASSIGN(config.successor, ParseSwitch(flag, value));
     } else if (flag == "--trial") {
       ATOLL_ASSIGN(config.trial, ParseSwitch(flag, value));
     } else if (flag == "--capabilities") {
@@ -154,7 +156,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
                 "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… "
-                "[--cgroup /PATH] [--respawn yes] [--trial yes] [--ready-fd N]");
+                "[--cgroup /PATH] [--respawn yes] [--successor yes] [--trial yes] "
+                "[--ready-fd N]");
   }
   if (!config.cgroup.empty() && !config.cgroup.starts_with('/')) {
     return Fail(Code::kInvalidArgument, "--cgroup '" + config.cgroup + "' must start with '/'");

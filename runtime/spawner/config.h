@@ -49,16 +49,17 @@ struct Config {
   std::string unpack;
   int ready_fd = -1;          // one byte is written here once requests are answered
   bool respawn = false;       // no systemd starts it again, should it die: it has a successor
+  bool successor = false;     // of one that died: only if that one's place is still to be taken
   bool trial = false;         // only find out whether it could serve
   uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
-  // What the next program at the same path is to be told: our own flags, without --ready-fd, which
-  // is of one start only.
+  // What the next program at the same path is to be told: our own flags, without those of one start
+  // only: --ready-fd, --successor, --trial.
   std::vector<std::string> arguments;
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH] [--respawn yes]
-//        [--trial yes]
+//        [--successor yes] [--trial yes]
 Result<Config> ParseCommandLine(int argc, char** argv);
 
 }  // namespace atl::spawner

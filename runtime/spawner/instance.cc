@@ -77,13 +77,17 @@ Status HandOver(const Instance& instance) {
   return {};
 }
 
-Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base) {
+Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base,
+                               bool inherits) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
   if (auto handed_over = TakeHandedOver(run_dir)) return std::move(*handed_over);
   // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
   // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
   enum class Pass { kOurs, kUnowned, kLeft };
   for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
+    if (inherits && pass != Pass::kOurs) {
+      return Fail(Code::kNotFound, "the last spawner of " + run_dir + " was ended in order");
+    }
     for (uint32_t number = 0; number < kMaxInstances; ++number) {
       const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
       ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
@@ -100,6 +104,10 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
         }
         continue;
       }
+      // Its owner may have ended, or another come, between the look and the lock.
+      char now[PATH_MAX];
+      const ssize_t size = ::pread(file.get(), now, sizeof now, 0);
+      if (size < 0 || std::string_view(now, static_cast<size_t>(size)) != owner) continue;
       // What is right is not written again: a spawner that died between the two calls would leave
       // the next one, and with it the sandboxes of this one, without their number.
       if (owner == run_dir) return Instance{number, std::move(file)};

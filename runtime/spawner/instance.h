@@ -28,7 +28,8 @@ std::string GroupName(uint32_t instance);
 // boot; else one that nobody holds and whose sandboxes are dead, or can never be adopted again
 // because their run directory is gone. What the last owner left in cgroups (below `cgroup_base`,
 // where groups are called as GroupName says) is for Sandboxes::Adopt. kAlreadyExists: another
-// spawner serves `run_dir`.
-Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base);
+// spawner serves `run_dir`. `inherits`: only the number that `run_dir` had before, or kNotFound.
+Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base,
+                               bool inherits);
 
 }  // namespace atl::spawner

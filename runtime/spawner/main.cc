@@ -171,8 +171,10 @@ int Serve(const Config& config) {
   if (!base) return failed(base.error());
   const auto host_mounts = sys::Open("/proc/self/ns/mnt", O_RDONLY);
   if (!host_mounts) return failed(host_mounts.error());
-  const auto instance = ClaimInstance(config.run_dir, *base);
+  const auto instance = ClaimInstance(config.run_dir, *base, config.successor);
   if (!instance) {
+    // While it waited another was started, and perhaps ended, by a daemon.
+    if (instance.error().code() == Code::kNotFound) return kServedByAnother;
     const int status = failed(instance.error());
     return instance.error().code() == Code::kAlreadyExists ? kServedByAnother : status;
   }

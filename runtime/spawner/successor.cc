@@ -37,7 +37,8 @@ bool StartSpawner(const Config& config) {
   }
   if (pid == 0) {
     std::vector<std::string> arguments = config.arguments;
-    arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
+    arguments.insert(arguments.end(),
+                     {"--ready-fd", std::to_string(kReadyFd), "--successor", "yes"});
     Execute(config.program, arguments, ready->write.get());
   }
   ready->write.reset();
