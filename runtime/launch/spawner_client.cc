@@ -83,7 +83,11 @@ Result<Reply> Ask(int socket, RequestType type, int patience_ms) {
   request.type = type;
   request.number = 1;
   ATOLL_TRY(sys::SendMessage(socket, request.Encode()));
-  return Receive(socket, patience_ms);
+  for (;;) {
+    ATOLL_ASSIGN(Reply reply, Receive(socket, patience_ms));
+    // Else an exit; one that comes before the hello is in it.
+    if (reply.number == request.number) return reply;
+  }
 }
 
 std::string Prefix(wire::Step step) {
@@ -120,6 +124,15 @@ void Append(Reply* whole, Reply part) {
                           std::make_move_iterator(part.sandboxes.end()));
 }
 
+// An exit between two parts: the record may stand in the first.
+void AddExits(Reply* hello, const Reply& event) {
+  for (const wire::SandboxRecord& exited : event.sandboxes) {
+    for (wire::SandboxRecord& record : hello->sandboxes) {
+      if (record.id == exited.id) record = exited;
+    }
+  }
+}
+
 class Client final : public SpawnerClient {
  public:
   explicit Client(UniqueFd socket) : socket_(std::move(socket)) {}
@@ -134,7 +147,7 @@ class Client final : public SpawnerClient {
     ATOLL_ASSIGN(*hello, Ask(socket_.get(), RequestType::kHello, patience_ms));
     while (hello->more) {
       ATOLL_ASSIGN(Reply part, Receive(socket_.get(), patience_ms));
-      if (part.number == hello->number) Append(hello, std::move(part));
+      part.number == hello->number ? Append(hello, std::move(part)) : AddExits(hello, part);
     }
     ATOLL_TRY(CheckProtocol(*hello));
     if (::fcntl(socket_.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");

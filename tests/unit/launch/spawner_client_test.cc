@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "runtime/base/sys.h"
@@ -30,7 +31,7 @@ class ClientTest : public testing::Test {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     (directory + "/spawner.sock").copy(address.sun_path, sizeof address.sun_path - 1);
-    const UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    listener.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::listen(listener.get(), 1), 0);
     client = std::move(*SpawnerClient::Open(directory));
@@ -66,6 +67,7 @@ class ClientTest : public testing::Test {
   }
 
   std::string directory;
+  UniqueFd listener;
   FakeClock clock;
   FakeLoop loop{clock};
   UniqueFd spawner;
@@ -126,6 +128,35 @@ TEST_F(ClientTest, DescriptorsTravelWithALetterThatHadToWait) {
     loop.Pass(10'000);
   }
   EXPECT_EQ(fds, 2U);
+}
+
+TEST_F(ClientTest, ExitsAroundTheFirstHelloAreHeard) {
+  std::thread others([this] {
+    const UniqueFd taken(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const auto asked = sys::ReceiveMessage(taken.get(), wire::kMaxSpawnerMessage);
+    const auto send = [&](uint64_t number, bool more, const std::string& id, bool exited) {
+      wire::Reply reply;
+      reply.number = number;
+      reply.protocol = wire::kSpawnerProtocol;
+      reply.more = more;
+      reply.sandboxes.emplace_back();
+      reply.sandboxes.back().id = id;
+      reply.sandboxes.back().exited = exited;
+      ASSERT_TRUE(sys::SendMessage(taken.get(), reply.Encode()));
+    };
+    const uint64_t number = wire::DecodeRequest(asked->bytes)->number;
+    send(0, false, "before", true);
+    send(number, true, "first", false);
+    send(0, false, "first", true);
+    send(number, false, "second", false);
+  });
+  wire::Reply hello;
+  const auto connected = SpawnerClient::Connect(directory, &hello);
+  others.join();
+  ASSERT_TRUE(connected) << connected.error().message();
+  ASSERT_EQ(hello.sandboxes.size(), 2U);
+  EXPECT_TRUE(hello.sandboxes[0].exited);
+  EXPECT_FALSE(hello.sandboxes[1].exited);
 }
 
 TEST_F(ClientTest, AListOfSandboxesComesInSeveralPackets) {
