@@ -86,7 +86,7 @@ while True:
 def make():
  s = socket.socket()
  s.setblocking(False)
- try: s.connect(('192.0.2.1', 80))
+ try: s.connect(('198.51.100.1', 80))
  except BlockingIOError: pass
  return s
 hold(make)''',
