@@ -67,6 +67,23 @@ def image_archive(recipe):
     return archive
 
 
+def children(pid):
+    """Pids, or none if it has ended."""
+    try:
+        text = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text(encoding='ascii')
+    except OSError:
+        return []
+    return [int(child) for child in text.split()]
+
+
+def comm(pid):
+    """What a process calls itself; '' once it has ended."""
+    try:
+        return pathlib.Path(f'/proc/{pid}/comm').read_text(encoding='utf-8').strip()
+    except OSError:
+        return ''
+
+
 class Daemon:
     """atolld with directories of its own; see the module's text."""
 
@@ -147,21 +164,13 @@ class Daemon:
                     # Its janitor and its slot builders have the same command line.
                     of_run_dir = (os.fsencode(self.run_dir) in
                                   (process / 'cmdline').read_bytes().split(b'\0'))
-                    comm = (process / 'comm').read_text(encoding='utf-8').strip()
                     parent = (process / 'stat').read_text(encoding='utf-8').rpartition(')')[2]
                 except OSError:
                     continue
-                if of_run_dir and comm == 'atoll-spawner' and not self._is_spawner(
-                        parent.split()[1]):
+                if (of_run_dir and comm(name) == 'atoll-spawner'
+                        and comm(parent.split()[1]) != 'atoll-spawner'):
                     return int(name)
         return None
-
-    @staticmethod
-    def _is_spawner(pid):
-        try:
-            return pathlib.Path('/proc', pid, 'comm').read_text(encoding='utf-8') == 'atoll-spawner\n'
-        except OSError:
-            return False
 
     def shutdown(self):
         """Ends everything, as a user would."""

@@ -4,7 +4,6 @@ out, once, and what was refused has no effect.
 ATOLL_BURST sandboxes (400: more than a socket holds requests).
 """
 import concurrent.futures
-import contextlib
 import http.client
 import os
 import pathlib
@@ -16,7 +15,7 @@ import unittest
 import uuid
 
 import atoll
-from atoll import SLOWNESS, until
+from atoll import SLOWNESS, children, comm, until
 
 MANY = int(os.environ.get('ATOLL_BURST', '400')) // SLOWNESS
 SMALL = {'memory': '24Mi', 'pids': '16'}
@@ -40,15 +39,13 @@ class Stopped:
 def groups(daemon):
     """Of sandboxes that hold processes, as the kernel tells; the stock's have one process each."""
     # Its janitor sits in no group of ours: the sandboxes' process 1 do.
-    spawner = str(daemon.spawner_pid())
     found = []
-    for pid in pathlib.Path(f'/proc/{spawner}/task/{spawner}/children').read_text('ascii').split():
+    for pid in children(daemon.spawner_pid()):
         try:
-            cgroup = pathlib.Path('/proc', pid, 'cgroup').read_text('ascii')
-            children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text('ascii')
+            cgroup = pathlib.Path(f'/proc/{pid}/cgroup').read_text('ascii')
         except OSError:  # ended since
             continue
-        if '/atoll' in cgroup and children.strip():
+        if '/atoll' in cgroup and children(pid):
             found.append(pid)
     return found
 
@@ -140,10 +137,9 @@ class Many(unittest.TestCase):
         self.daemon.process.send_signal(signal.SIGSTOP)
         try:
             for pid in groups(self.daemon):
-                children = pathlib.Path(f'/proc/{pid}/task/{pid}/children')
                 # The create is answered before the entrypoint is there.
-                entrypoint = until(lambda children=children: children.read_text('ascii').strip(), 20 * SLOWNESS, 'entrypoint')
-                os.kill(int(entrypoint), signal.SIGKILL)
+                [entrypoint] = until(lambda pid=pid: children(pid), 20 * SLOWNESS, 'entrypoint')
+                os.kill(entrypoint, signal.SIGKILL)
             until(lambda: not groups(self.daemon), PATIENCE, 'all have ended')
         finally:
             self.daemon.process.send_signal(signal.SIGCONT)
@@ -197,11 +193,7 @@ class Many(unittest.TestCase):
 def kill_for_good(daemon):
     """The spawner, and the child of it that would start the next one."""
     spawner = daemon.spawner_pid()
-    for child in pathlib.Path(f'/proc/{spawner}/task/{spawner}/children').read_text(
-            encoding='ascii').split():
-        with contextlib.suppress(OSError):
-            if pathlib.Path('/proc', child, 'comm').read_text(encoding='utf-8') == 'atoll-successor\n':
-                successor = int(child)
+    [successor] = [child for child in children(spawner) if comm(child) == 'atoll-successor']
     os.kill(spawner, signal.SIGSTOP)  # or it would replace the other
     os.kill(successor, signal.SIGKILL)
     os.kill(spawner, signal.SIGKILL)
@@ -259,10 +251,8 @@ class Differences(unittest.TestCase):
             daemon.delete(daemon.create(daemon.import_busybox()))
             upper = daemon.data_dir / 'store/fs/uppers/s4000'
             (upper / 'upper').mkdir(parents=True)
-            spawner = daemon.spawner_pid()
-            child = pathlib.Path(f'/proc/{spawner}/task/{spawner}/children').read_text('ascii').split()
-            group = next(line.split(':', 2)[2] for pid in child
-                         for line in pathlib.Path('/proc', pid, 'cgroup').read_text('ascii').splitlines()
+            group = next(line.split(':', 2)[2] for pid in children(daemon.spawner_pid())
+                         for line in pathlib.Path(f'/proc/{pid}/cgroup').read_text('ascii').splitlines()
                          if line.startswith('0::/') and '/s' in line)
             unified = next(point for point in ('/sys/fs/cgroup', '/sys/fs/cgroup/unified')
                            if pathlib.Path(point, 'cgroup.procs').exists())

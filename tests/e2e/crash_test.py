@@ -1,6 +1,5 @@
 """What holds when a process of Atoll dies at the worst moment."""
 import os
-import pathlib
 import signal
 import threading
 import unittest
@@ -113,17 +112,9 @@ class SlotsDie(unittest.TestCase):
             image = daemon.import_busybox()
             daemon.delete(daemon.create(image))
             spawner = daemon.spawner_pid()
-            children = pathlib.Path(f'/proc/{spawner}/task/{spawner}/children')
 
             def parked():
-                found = []
-                for pid in children.read_text(encoding='ascii').split():
-                    try:
-                        name = pathlib.Path('/proc', pid, 'comm').read_text(encoding='ascii')
-                    except OSError:  # ended since
-                        continue
-                    found += [int(pid)] if name == 'execd\n' else []
-                return found
+                return [pid for pid in atoll.children(spawner) if atoll.comm(pid) == 'execd']
             atoll.until(lambda: len(parked()) >= 8, 20 * SLOWNESS)
             for pid in parked():
                 os.kill(pid, signal.SIGKILL)

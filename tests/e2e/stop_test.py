@@ -12,7 +12,7 @@ import time
 import unittest
 
 import atoll
-from atoll import SLOWNESS
+from atoll import SLOWNESS, children, comm
 from host_state import HostState, INSTANCES, processes
 from until import until
 
@@ -55,16 +55,14 @@ def ended(pid):
         return True
 
 
-def children(pid):
+def named_children(pid):
     """{name of the program: pid}; not what is about to become a sandbox's process 1."""
     found = {}
     own = os.readlink(f'/proc/{pid}/ns/pid')
-    for child in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text(
-            encoding='ascii').split():
+    for child in children(pid):
         with contextlib.suppress(OSError):
-            comm = pathlib.Path('/proc', child, 'comm').read_text(encoding='utf-8').strip()
             if os.readlink(f'/proc/{child}/ns/pid') == own:
-                found[comm] = int(child)
+                found[comm(child)] = child
     return found
 
 
@@ -209,7 +207,7 @@ class SpawnerDies(unittest.TestCase):
     def successor(self, daemon, other_than=None):
         def found():
             spawner = daemon.spawner_pid()
-            pid = spawner and children(spawner).get('atoll-successor')
+            pid = spawner and named_children(spawner).get('atoll-successor')
             return pid if pid != other_than else None
         return until(found, 20 * SLOWNESS, 'a successor')
 
@@ -399,8 +397,8 @@ class ServantsDie(unittest.TestCase):
             for name in ('atoll-janitor', 'atoll-slots', 'atoll-successor'):
                 for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP):
                     with self.subTest(name=name, signal=number):
-                        pid = until(lambda name=name: children(spawner).get(name), 20 * SLOWNESS,
-                                    name)
+                        pid = until(lambda name=name: named_children(spawner).get(name),
+                                    20 * SLOWNESS, name)
                         os.kill(pid, number)
                         until(lambda pid=pid: ended(pid), 20 * SLOWNESS, 'its end')
                         until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes are built')

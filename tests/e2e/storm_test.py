@@ -116,7 +116,8 @@ class Storm(unittest.TestCase):
     def setUp(self):
         self.random = random.Random(SEED)
         self.resting = threading.Event()
-        self.slain = set()  # pids of process 1s
+        self.slain = set()  # pids of process 1s, this round
+        self.ended = 0  # sandboxes that ended with them
         self.kills = collections.Counter()
 
     def test_what_was_acknowledged_survives_and_nothing_is_left(self):
@@ -207,32 +208,35 @@ class Storm(unittest.TestCase):
         raise AssertionError('no instance of this run directory')
 
     def execds(self):
-        """{pid} of every process 1 of ours, in stock or in use. A command that is not yet executed has
-        the same name, and stays so in a paused sandbox."""
-        group = f'/atoll{self.instance()}/'
-        found = set()
+        """{pid: slot} of every process 1 of ours, in stock or in use. A command that is not yet
+        executed has the same name, and stays so in a paused sandbox."""
+        group = re.compile(f'/atoll{self.instance()}/s(\\d+)')
+        found = {}
         for process in pathlib.Path('/proc').iterdir():
             try:
-                if (process.name.isdigit() and (process / 'comm').read_text() == 'execd\n'
-                        and group in (process / 'cgroup').read_text()
-                        and re.search(r'\nState:\t[^ZX](?:.|\n)*\nNSpid:.*\t1\n',
+                if not process.name.isdigit() or (process / 'comm').read_text() != 'execd\n':
+                    continue
+                slot = group.search((process / 'cgroup').read_text())
+                if (slot and re.search(r'\nState:\t[^ZX](?:.|\n)*\nNSpid:.*\t1\n',
                                       (process / 'status').read_text())):
-                    found.add(int(process.name))
+                    found[int(process.name)] = int(slot[1])
             except OSError:
                 continue
         return found
 
     def groups(self):
-        name = f'atoll{self.instance()}'
-        return {path.name for top in pathlib.Path('/sys/fs/cgroup').glob('**/' + name)
-                for path in top.iterdir() if path.is_dir() and re.fullmatch(r's\d+', path.name)}
+        top = f'atoll{self.instance()}'
+        return {int(path.name[1:]) for group in pathlib.Path('/sys/fs/cgroup').glob('*')
+                for path in [*(group / top).glob('s*'), *(group.iterdir() if group.name == top else ())]
+                if re.fullmatch(r's\d+', path.name) and path.is_dir()}
 
     def links(self):
-        return {name for _, name in socket.if_nameindex()
+        return {int(name.partition('-')[2]) for _, name in socket.if_nameindex()
                 if name.startswith(f'atl{self.instance()}-')}
 
     def uppers(self):
-        return {path.name for path in (self.daemon.data_dir / 'store/fs/uppers').iterdir()
+        return {int(path.name[1:])
+                for path in (self.daemon.data_dir / 'store/fs/uppers').iterdir()
                 if re.fullmatch(r's\d+', path.name)}
 
     def ready_slots(self):
@@ -253,29 +257,21 @@ class Storm(unittest.TestCase):
     def compare(self):
         """At rest: the records are what was acknowledged, and the host is what the records say."""
         until(self.daemon.spawner_pid, PATIENCE, 'a spawner is back')
-        told = {}
+        last = ''
 
-        def known():
-            nonlocal told
+        def same():
+            nonlocal last
+            # Anew each time: of a process 1 that was killed last, the end is told a moment later.
             told = self.told()
-            wanted = {box for client in self.clients for box in client.boxes}
-            if set(told) != wanted:
-                raise AssertionError(f'lost: {sorted(wanted - set(told))}; '
-                                     f'there, but not acknowledged: {sorted(set(told) - wanted)}')
-            return all(self.fits(box, told[box], *client.boxes[box])
-                       for client in self.clients for box in client.boxes)
+            last = self.difference(told) or self.difference_on_host(told)
+            return not last
 
-        until(known, PATIENCE, 'states are those acknowledged')
-        ended = sum(state in ('Failed', 'Terminated') for state in told.values())
-        if ended > len(self.slain):
-            raise AssertionError(f'{ended} sandboxes ended, {len(self.slain)} process 1s were killed')
+        try:
+            until(same, PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(last) from error
         self.slain.clear()
-        for client in self.clients:
-            for box in [box for box in client.boxes if told[box] in ('Failed', 'Terminated')]:
-                client.insist('DELETE', f'/v1/sandboxes/{box}')
-                del client.boxes[box]
-                del told[box]
-        self.agree(told)
+        self.ended = 0
         for client in self.clients:
             for box, (state, marker) in client.boxes.items():
                 if state == 'Running' and marker:
@@ -283,29 +279,39 @@ class Storm(unittest.TestCase):
                     if answer != marker:
                         raise AssertionError(f'{box} holds {answer!r} for {marker}')
 
-    def fits(self, box, told, state, _marker):
-        del box
-        return told == state or (self.slain and told in ('Failed', 'Terminated'))
+    def difference(self, told):
+        """Between the API and what clients were told. What ended with its process 1 is deleted."""
+        wanted = {box: state for client in self.clients
+                  for box, (state, _) in client.boxes.items()}
+        if set(told) != set(wanted):
+            return (f'lost: {sorted(set(wanted) - set(told))}; '
+                    f'there, but not acknowledged: {sorted(set(told) - set(wanted))}')
+        ended = [box for box, state in told.items() if state in ('Failed', 'Terminated')]
+        if self.ended + len(ended) > len(self.slain):
+            return f'{ended} ended, and {self.ended} before; {len(self.slain)} process 1s were killed'
+        for client in self.clients:
+            for box in set(ended) & set(client.boxes):
+                client.insist('DELETE', f'/v1/sandboxes/{box}')
+                del client.boxes[box]
+                del told[box]
+                self.ended += 1
+        other = {box: (state, wanted[box]) for box, state in told.items() if state != wanted[box]}
+        return f'(told, acknowledged): {other}' if other else ''
 
-    def agree(self, told):
-        """Each kind of thing on the host: one for each live sandbox, one for each slot in stock."""
-        last = ''
-
-        def same():
-            nonlocal last
-            wanted = len(told) + self.ready_slots()
-            found = {'process 1s': len(self.execds()), 'cgroups': len(self.groups()),
-                     'links': len(self.links()), 'uppers': len(self.uppers())}
-            records = {path.name for path in (self.daemon.run_dir / 'spawner/records').iterdir()}
-            trash = os.listdir(self.daemon.data_dir / 'store/trash')
-            last = (f'{wanted} wanted, found {found}; records beyond {sorted(records - set(told))}, '
-                    f'missing {sorted(set(told) - records)}; trash {trash}')
-            return set(found.values()) == {wanted} and records == set(told) and not trash
-
-        try:
-            until(same, PATIENCE)
-        except AssertionError as error:
-            raise AssertionError(f'record, spawner, kernel and disk differ: {last}') from error
+    def difference_on_host(self, told):
+        """Each kind of thing: one for each live sandbox, one for each slot in stock."""
+        wanted = len(told) + self.ready_slots()
+        found = {'process 1s': set(self.execds().values()), 'cgroups': self.groups(),
+                 'links': self.links(), 'uppers': self.uppers()}
+        slots = set().union(*found.values())
+        records = {path.name for path in (self.daemon.run_dir / 'spawner/records').iterdir()}
+        trash = os.listdir(self.daemon.data_dir / 'store/trash')
+        if all(slots == those for those in found.values()) and len(slots) == wanted and records == set(told) and not trash:
+            return ''
+        lacking = {what: sorted(slots - those) for what, those in found.items() if slots != those}
+        return (f'record, spawner, kernel and disk differ: {wanted} slots wanted, {len(slots)} '
+                f'found, lacking {lacking}; records beyond {sorted(records - set(told))}, '
+                f'missing {sorted(set(told) - records)}; trash {trash}')
 
 
 if __name__ == '__main__':
