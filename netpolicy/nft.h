@@ -141,8 +141,10 @@ class NftTransaction::Rule {
   Rule& ConnectionState(uint32_t mask);
   // Its destination is not the one that its sender wrote.
   Rule& DestinationTranslated();
-  // At most so often for each input interface, remembered in the dynamic set.
+  // At most so often for each input interface, remembered in the dynamic set; and only what is
+  // more.
   Rule& InRate(const std::string& set, uint32_t per_second, uint32_t burst);
+  Rule& InRateOver(const std::string& set, uint32_t per_second, uint32_t burst);
   // The input interface has more than `connections`, counted in the dynamic set.
   Rule& InConnectionsOver(const std::string& set, uint32_t connections);
   // The packet's first bytes go to the nfnetlink_log group.
@@ -174,6 +176,7 @@ class NftTransaction::Rule {
   void Immediate(uint32_t reg, std::span<const uint8_t> bytes);
   void BitsSet(uint32_t key, uint32_t mask);
   void Bitwise(uint32_t mask, uint32_t bits);  // register 1 = register 1 & mask ^ bits
+  Rule& Limit(const std::string& set, uint32_t per_second, uint32_t burst, uint32_t flags);
   template <typename F>
   void UpdateSet(const std::string& set, uint32_t operation, const char* name, const F& put_data);
   void Verdict(int32_t code, const std::string& chain);

@@ -357,12 +357,22 @@ void NftTransaction::Rule::UpdateSet(const std::string& set, uint32_t operation,
 
 NftTransaction::Rule& NftTransaction::Rule::InRate(const std::string& set, uint32_t per_second,
                                                    uint32_t burst) {
+  return Limit(set, per_second, burst, 0);
+}
+
+NftTransaction::Rule& NftTransaction::Rule::InRateOver(const std::string& set, uint32_t per_second,
+                                                       uint32_t burst) {
+  return Limit(set, per_second, burst, NFT_LIMIT_F_INV);
+}
+
+NftTransaction::Rule& NftTransaction::Rule::Limit(const std::string& set, uint32_t per_second,
+                                                  uint32_t burst, uint32_t flags) {
   UpdateSet(set, NFT_DYNSET_OP_UPDATE, "limit", [&] {
     batch_->PutBe64(NFTA_LIMIT_RATE, per_second);
     batch_->PutBe64(NFTA_LIMIT_UNIT, 1);
     batch_->PutBe32(NFTA_LIMIT_BURST, burst);
     batch_->PutBe32(NFTA_LIMIT_TYPE, NFT_LIMIT_PKTS);
-    batch_->PutBe32(NFTA_LIMIT_FLAGS, 0);
+    batch_->PutBe32(NFTA_LIMIT_FLAGS, flags);
   });
   return *this;
 }

@@ -228,19 +228,19 @@ void AddPolicySets(NftTransaction& t) {
             .key_size = 4,
             .capacity = kMaxSlots,
             .data_size = 4});
-  t.AddSet({.name = kLogRateSet,
-            .key_type = kTypeLink,
-            .key_size = 4,
-            .capacity = kMaxSlots,
-            .expires = true,
-            .dynamic = true});
-  for (const char* name : {kConnectionSet, kGatewayConnectionSet}) {
+  for (const char* name : {kLogRateSet, kFlowRateSet, kGatewayFlowRateSet}) {
     t.AddSet({.name = name,
               .key_type = kTypeLink,
               .key_size = 4,
               .capacity = kMaxSlots,
+              .expires = true,
               .dynamic = true});
   }
+  t.AddSet({.name = kConnectionSet,
+            .key_type = kTypeLink,
+            .key_size = 4,
+            .capacity = kMaxSlots,
+            .dynamic = true});
 }
 
 void FlushPolicySets(NftTransaction& t) {

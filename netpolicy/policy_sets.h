@@ -43,8 +43,9 @@ inline constexpr char kMemberSet6[] = "members6";
 inline constexpr char kDeniedSet[] = "denied";
 // Kept by rules: how often a link's refusals are logged, and its connections.
 inline constexpr char kLogRateSet[] = "log_rate";
+inline constexpr char kFlowRateSet[] = "flow_rate";
+inline constexpr char kGatewayFlowRateSet[] = "gateway_flow_rate";
 inline constexpr char kConnectionSet[] = "connections";
-inline constexpr char kGatewayConnectionSet[] = "gateway_connections";
 
 void AddPolicySets(NftTransaction& transaction);
 

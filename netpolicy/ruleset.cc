@@ -27,9 +27,11 @@ constexpr uint32_t LinkKeyType(uint32_t address) {
 }
 constexpr uint32_t kMacRegisterSize = 8;  // padded to whole registers
 
-// Tracked flows of one sandbox to the gateway. A question from a port of its own is one for 30
-// seconds: 270 of them a second.
-constexpr uint32_t kGatewayConnections = 8192;
+// New flows of one sandbox. The kernel counts those that it has by looking for each of them, with
+// every new one: at the limit of some thousands each further try is half a millisecond of a CPU
+// that is on nobody's account. What is too much is dropped, and TCP tries it again a second later.
+// To the gateway nothing else bounds them: a question from a port of its own is one for 30 seconds.
+constexpr uint32_t kFlowsPerSecond = 250, kFlowBurst = 4000;
 // Of one sandbox: enough to see what it wants, and no work for the daemon that it could make grow.
 constexpr uint32_t kLoggedPerSecond = 10, kLoggedBurst = 50;
 
@@ -86,11 +88,14 @@ void AddSets(NftTransaction& t, const RulesetConfig& config) {
 // once instead of after minutes of retries. TCP gets a reset, because the kernel forgets an ICMP
 // error that arrives while connect(2) still holds the socket, as it does on a veth.
 void AddRefuse(NftTransaction& t, const RulesetConfig& config) {
-  t.AddRule("refuse", "count").InIn(kDeniedSet).Continue();
-  t.AddRule("refuse", "log")
-      .InRate(kLogRateSet, kLoggedPerSecond, kLoggedBurst)
-      .Log(config.log_group)
-      .Continue();
+  for (const char* chain : {"refuse", "too_fast"}) {
+    t.AddRule(chain, "count").InIn(kDeniedSet).Continue();
+    t.AddRule(chain, "log")
+        .InRate(kLogRateSet, kLoggedPerSecond, kLoggedBurst)
+        .Log(config.log_group)
+        .Continue();
+  }
+  t.AddRule("too_fast", "again later").Drop();
   t.AddRule("refuse", "TCP").Protocol(IPPROTO_TCP).Reset();
   t.AddRule("refuse", "others").Reject();
 }
@@ -200,10 +205,10 @@ void AddInput(NftTransaction& t, const std::string& links, const RulesetConfig& 
   // By another table's redirection as well.
   t.AddRule("input", "this host").Goto("host");
 
-  t.AddRule("gateway", "connections")
+  t.AddRule("gateway", "too fast")
       .ConnectionState(kCtNew)
-      .InConnectionsOver(kGatewayConnectionSet, kGatewayConnections)
-      .Goto("refuse");
+      .InRateOver(kGatewayFlowRateSet, kFlowsPerSecond, kFlowBurst)
+      .Goto("too_fast");
   t.AddRule("gateway", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Goto("pass");
   t.AddRule("gateway", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Goto("pass");
   t.AddRule("gateway", "proxy")
@@ -248,6 +253,10 @@ void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig
   AddGuard(t, "unguarded", true);
   t.AddRule("unguarded", "protocols").Goto("protocols");
 
+  t.AddRule("protocols", "too fast")
+      .ConnectionState(kCtNew)
+      .InRateOver(kFlowRateSet, kFlowsPerSecond, kFlowBurst)
+      .Goto("too_fast");
   t.AddRule("protocols", "connections")
       .ConnectionState(kCtNew)
       .InConnectionsOver(kConnectionSet, config.max_connections)
@@ -344,9 +353,9 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
   t.AddBaseChain("input", {"filter", NF_INET_LOCAL_IN, NF_IP_PRI_FILTER});
   t.AddBaseChain("forward", {"filter", NF_INET_FORWARD, NF_IP_PRI_FILTER});
   t.AddBaseChain("postrouting", {"nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC});
-  for (const char* chain :
-       {"refuse", "local", "host", "gateway", "name_server", "web", "outbound", "inbound",
-        "siblings", "unguarded", "protocols", "policed", "policed4", "policed6", "pass"}) {
+  for (const char* chain : {"refuse", "too_fast", "local", "host", "gateway", "name_server", "web",
+                            "outbound", "inbound", "siblings", "unguarded", "protocols", "policed",
+                            "policed4", "policed6", "pass"}) {
     t.AddChain(chain);
   }
   t.FlushRules();

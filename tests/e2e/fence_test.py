@@ -10,7 +10,7 @@ from egress import FAMILIES, V4, EgressTest, policy
 
 ROUNDS = 100
 # Rules write into these themselves.
-OWN = ('log_rate', 'connections', 'gateway_connections')
+OWN = ('log_rate', 'flow_rate', 'gateway_flow_rate', 'connections')
 
 
 def nft(*command):
