@@ -4,6 +4,7 @@
 #include <net/if.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -222,21 +223,34 @@ void Fence::RestoreUnheard() {
 }
 
 void Fence::Missing(uint32_t slot) {
-  missing_.insert(slot);
-  if (lost_timer_ != 0) return;
-  lost_timer_ = loop_->After(kLostAfterUs, [this] {
+  missing_.emplace(slot, SystemClock().BootMicros());
+  if (lost_timer_ == 0) ReportLostLater(kLostAfterUs);
+}
+
+void Fence::ReportLostLater(int64_t delay_us) {
+  lost_timer_ = loop_->After(delay_us, [this] {
     lost_timer_ = 0;
     ReportLost();
   });
 }
 
 void Fence::ReportLost() {
-  for (const uint32_t slot : std::exchange(missing_, {})) {
+  const int64_t now_us = SystemClock().BootMicros();
+  int64_t next_us = 0;
+  for (auto one = missing_.begin(); one != missing_.end();) {
+    const auto [slot, since_us] = *one;
+    if (const int64_t left_us = since_us + kLostAfterUs - now_us; left_us > 0) {
+      next_us = next_us == 0 ? left_us : std::min(next_us, left_us);
+      ++one;
+      continue;
+    }
+    one = missing_.erase(one);
     if (PutSlotBack(slot, slots_.at(slot))) continue;
     lost_.insert(slot);
     LogLine(LogLevel::kError, "a sandbox's link was deleted; the sandbox has no network")
         .Add("link", LinkName(ruleset_.instance, slot));
   }
+  if (next_us != 0) ReportLostLater(next_us);
   Report();
 }
 

@@ -61,6 +61,7 @@ class Fence {
   void RestoreUnheard();
   void Missing(uint32_t slot);
   Status PutSlotBack(uint32_t slot, uint64_t bytes_per_second);
+  void ReportLostLater(int64_t delay_us);
   void ReportLost();
   void Repaired(std::string what);
   void Report();
@@ -79,7 +80,8 @@ class Fence {
   std::map<uint32_t, uint64_t> slots_;  // attached, with their rates
   // What could not be put back, and is tried again.
   std::string table_trouble_, host_trouble_;
-  std::set<uint32_t> missing_;  // links that were not there: of sandboxes that end, or deleted
+  // Links that are not there since, of sandboxes that end or deleted.
+  std::map<uint32_t, int64_t> missing_;
   std::set<uint32_t> lost_;     // deleted, as their sandboxes live on
   std::string repaired_;        // told for a while
   uint64_t repairs_ = 0;

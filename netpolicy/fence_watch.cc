@@ -61,7 +61,9 @@ std::vector<sock_filter> RulesFilter(uint32_t own_portid) {
 
 // What takes something away from a link of ours or from lo: a link set down (and not one that is
 // being made, where the kernel tells of all flags as changed), or something deleted. Routes tell
-// their link in an attribute that is found later; of switches, those that hold for all links.
+// their link in an attribute that is found later; of switches, those that hold for all links. The
+// kernel forgets its own neighbours, of multicast addresses, whenever the table is full, which a
+// sandbox can make it (NUD_NOARP; ours are permanent, and failed once somebody has deleted them).
 std::vector<sock_filter> LinksFilter(uint32_t instance) {
   constexpr size_t kBody = NLMSG_HDRLEN;
   constexpr size_t kIndex = kBody + offsetof(ifinfomsg, ifi_index);
@@ -73,26 +75,28 @@ std::vector<sock_filter> LinksFilter(uint32_t instance) {
   const uint32_t ours = Loaded(static_cast<uint32_t>(HostIfindex(instance, 0)));
   return {
       /* 0 */ Load16(offsetof(nlmsghdr, nlmsg_type)),
-      /* 1 */ Jump(BPF_JEQ, Loaded16(RTM_DELROUTE), 18, 0),
+      /* 1 */ Jump(BPF_JEQ, Loaded16(RTM_DELROUTE), 20, 0),
       /* 2 */ Jump(BPF_JEQ, Loaded16(RTM_NEWNETCONF), 5, 0),
       /* 3 */ Jump(BPF_JEQ, Loaded16(RTM_NEWLINK), 6, 0),
-      /* 4 */ Jump(BPF_JEQ, Loaded16(RTM_DELLINK), 10, 0),
-      /* 5 */ Jump(BPF_JEQ, Loaded16(RTM_DELADDR), 9, 0),
+      /* 4 */ Jump(BPF_JEQ, Loaded16(RTM_DELLINK), 12, 0),
+      /* 5 */ Jump(BPF_JEQ, Loaded16(RTM_DELADDR), 11, 0),
       /* 6 */ Jump(BPF_JEQ, Loaded16(RTM_DELNEIGH), 8, 0),
-      /* 7 */ Jump(BPF_JEQ, Loaded16(RTM_DELQDISC), 7, 11),
+      /* 7 */ Jump(BPF_JEQ, Loaded16(RTM_DELQDISC), 9, 13),
       /* 8 */ Load(kNetconfIndex),
-      /* 9 */ Jump(BPF_JEQ, static_cast<uint32_t>(NETCONFA_IFINDEX_ALL), 10, 9),
+      /* 9 */ Jump(BPF_JEQ, static_cast<uint32_t>(NETCONFA_IFINDEX_ALL), 12, 11),
       /* 10 */ Load(kBody + offsetof(ifinfomsg, ifi_flags)),
-      /* 11 */ Jump(BPF_JSET, Loaded(IFF_UP), 7, 0),
+      /* 11 */ Jump(BPF_JSET, Loaded(IFF_UP), 9, 0),
       /* 12 */ Load(kBody + offsetof(ifinfomsg, ifi_change)),
-      /* 13 */ Jump(BPF_JEQ, ~0U, 5, 0),
-      /* 14 */ Jump(BPF_JSET, Loaded(IFF_UP), 0, 4),
-      /* 15 */ Load(kIndex),
-      /* 16 */ Jump(BPF_JEQ, Loaded(kLoIfindex), 3, 0),
-      /* 17 */ BPF_STMT(BPF_ALU | BPF_AND | BPF_K, Loaded(~0xffffU)),
-      /* 18 */ Jump(BPF_JEQ, ours, 1, 0),
-      /* 19 */ Return(kStop),
-      /* 20 */ Return(kPass),
+      /* 13 */ Jump(BPF_JEQ, ~0U, 7, 0),
+      /* 14 */ Jump(BPF_JSET, Loaded(IFF_UP), 2, 6),
+      /* 15 */ Load16(kBody + offsetof(ndmsg, ndm_state)),
+      /* 16 */ Jump(BPF_JSET, Loaded16(NUD_NOARP), 4, 0),
+      /* 17 */ Load(kIndex),
+      /* 18 */ Jump(BPF_JEQ, Loaded(kLoIfindex), 3, 0),
+      /* 19 */ BPF_STMT(BPF_ALU | BPF_AND | BPF_K, Loaded(~0xffffU)),
+      /* 20 */ Jump(BPF_JEQ, ours, 1, 0),
+      /* 21 */ Return(kStop),
+      /* 22 */ Return(kPass),
   };
 }
 

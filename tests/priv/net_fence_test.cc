@@ -4,6 +4,7 @@
 #include <linux/if.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -267,6 +268,32 @@ TEST(NetFence, ASlotsNextLinkIsAnother) {
       world.ExpectRepair();
     });
   }
+}
+
+// A sandbox fills the neighbour table, which all namespaces share, and the kernel makes room.
+TEST(NetFence, AFullNeighbourTableIsNoChange) {
+  RunInOwnNetns([] {
+    World world;
+    world.open->ns.Run([] {
+      const UniqueFd socket(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      const int interface = netpolicy::kInsideIfindex;
+      ASSERT_EQ(
+          ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface, sizeof interface),
+          0);
+      for (int i = 0; i < 6000; ++i) {
+        sockaddr_in6 group{};
+        group.sin6_family = AF_INET6;
+        group.sin6_port = htons(kPort);
+        group.sin6_addr = {{{0xff, 2}}};
+        group.sin6_addr.s6_addr[14] = static_cast<uint8_t>(i >> 8);
+        group.sin6_addr.s6_addr[15] = static_cast<uint8_t>(i);
+        (void)::sendto(socket.get(), "x", 1, 0, reinterpret_cast<sockaddr*>(&group), sizeof group);
+      }
+    });
+    world.loop.RunUntil([] { return false; }, kBackMs);
+    EXPECT_EQ(world.lab.network().repairs(), 0U);
+    EXPECT_TRUE(world.health.troubles().empty());
+  });
 }
 
 TEST(NetFence, WhatIsTakenFromALinkIsPutBack) {
