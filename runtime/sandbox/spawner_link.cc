@@ -10,7 +10,8 @@ namespace {
 
 // An upgraded spawner answers after some 20 ms.
 constexpr int64_t kFirstRetryUs = 10 * 1000;
-constexpr int64_t kRetryUs = 200 * 1000;
+// A look is one connect(2).
+constexpr int64_t kRetryUs = 40 * 1000;
 
 constexpr char kSilent[] =
     "the spawner does not answer: is it stopped? kill -CONT lets it go on; killed, it is started "

@@ -62,20 +62,24 @@ Status Sandboxes::Adopt() {
         if (sandboxes_.at(id).doomed) TryRemove(id);
       }));
     }
-    LogLine(LogLevel::kInfo, "sandbox adopted").Add("sandbox", id).Add("pid", record.sandbox.pid);
+  }
+  if (!records.empty()) {
+    LogLine(LogLevel::kInfo, "sandboxes adopted")
+        .Add("records", static_cast<uint64_t>(records.size()));
   }
   ATOLL_ASSIGN(const std::vector<std::string> groups, host_.cgroups.Groups());
+  const SlotSet known = SlotsInUse();
+  std::vector<std::string> strays;
   for (const std::string& group : groups) {
-    bool known = false;
-    for (const auto& [id, sandbox] : sandboxes_) {
-      known = known || SlotGroup(sandbox.record.sandbox.slot) == group;
-    }
-    if (known) continue;
+    if (known.test(SlotOf(group))) continue;
     // Died between clone and record, or a slot in stock. Prepare removes the group before it makes
     // it anew.
     LogLine(LogLevel::kWarning, "stray group killed").Add("group", group);
     ATOLL_TRY(host_.cgroups.Kill(group));
-    // Else the slot could not be prepared again for as long as they take to die.
+    strays.push_back(group);
+  }
+  // Else the slots could not be prepared again for as long as they take to die; all at once.
+  for (const std::string& group : strays) {
     ATOLL_TRY(host_.cgroups.AwaitEmpty(group, kStrayPatienceMs));
   }
   return {};
