@@ -4,7 +4,6 @@ import concurrent.futures
 import os
 import pathlib
 import signal
-import socket
 import statistics
 import sys
 import time
@@ -15,11 +14,6 @@ import atoll  # pylint: disable=wrong-import-position
 
 PROMISES = {'daemon, SIGTERM': 0.25, 'spawner, SIGKILL': 0.5}
 SMALL = {'memory': '24Mi', 'pids': '16'}
-
-
-def closed(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(('127.0.0.1', port)) != 0
 
 
 def daemon_gap(daemon, number):
@@ -34,8 +28,9 @@ def daemon_gap(daemon, number):
 
 def spawner_gap(daemon, image):
     """From the kill to the end of the first create that is not refused."""
+    spawner = daemon.spawner_pid()
     began = time.perf_counter()
-    os.kill(daemon.spawner_pid(), signal.SIGKILL)
+    os.kill(spawner, signal.SIGKILL)
     while True:
         try:
             box = daemon.create(image, resourceLimits=SMALL)
