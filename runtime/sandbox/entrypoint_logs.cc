@@ -16,6 +16,8 @@ namespace {
 
 // One read, and with it one write. See execd/output_feed.cc: what is read and not yet written must
 // fit what execd keeps beside what is in the socket.
+// A daemon that starts with a thousand sandboxes answers requests meanwhile.
+constexpr int kAdoptionsAtOnce = 2;
 constexpr size_t kReadSize = 32 << 10;
 // 13 MB a second over all sandboxes: some percent of a core.
 constexpr size_t kTickBudget = 64 << 10;
@@ -103,10 +105,21 @@ void EntrypointLogs::Adopt(const std::string& id, const std::string& execd_socke
   if (!stream) return;
   // Until its end is known nothing else may be done with its files.
   stream->writing = true;
+  adoptions_.push_back({stream, execd_socket, access_token});
+  AdoptNext();
+}
+
+void EntrypointLogs::AdoptNext() {
+  if (adopting_ == kAdoptionsAtOnce || adoptions_.empty()) return;
+  ++adopting_;
+  auto [stream, execd_socket, access_token] = std::move(adoptions_.front());
+  adoptions_.pop_front();
   auto end = std::make_shared<Result<LogStore::End>>();
-  loop_.RunBlocking([store = store_, id, end] { *end = store->FindEnd(id); },
+  loop_.RunBlocking([store = store_, id = stream->id, end] { *end = store->FindEnd(id); },
                     [this, alive = std::weak_ptr(alive_), stream, end, execd_socket, access_token] {
                       if (alive.expired()) return;
+                      --adopting_;
+                      AdoptNext();
                       stream->writing = false;
                       if (stream->removed) return RemoveFiles(stream->id);
                       if (!*end) {

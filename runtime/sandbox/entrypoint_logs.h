@@ -107,7 +107,14 @@ class EntrypointLogs {
   using StreamPtr = std::shared_ptr<Stream>;
   enum class Arrival { kSome, kNone, kEnd };
 
+  struct Adoption {
+    StreamPtr stream;
+    std::string execd_socket;
+    std::string access_token;
+  };
+
   StreamPtr Find(const std::string& id) const;
+  void AdoptNext();
   // The stream of `id`, which nobody feeds yet; null if somebody does.
   StreamPtr Begin(const std::string& id);
   void Connect(const StreamPtr& stream, const std::string& execd_socket,
@@ -141,6 +148,8 @@ class EntrypointLogs {
     Loop::Id timer = 0;
   };
   std::unordered_map<std::string, Kept> removed_;
+  std::deque<Adoption> adoptions_;
+  int adopting_ = 0;
   std::deque<StreamPtr> queue_;
   Loop::Id tick_ = 0;
   int64_t tick_began_us_ = 0;
