@@ -2,6 +2,7 @@
 import argparse
 import http.client
 import json
+import os
 import pathlib
 import sys
 import time
@@ -164,6 +165,8 @@ def main():
     with atoll.Daemon() as daemon:
         daemon.import_image(options.image, 'python:bench')
         timed = Timed(daemon, daemon.create('python:bench'))
+        # Its own waits for a CPU are not what is measured; the daemon and all sandboxes have none of it.
+        os.nice(-20)
         timed.measure(1)
         for name, code in ATTACKS.items():
             if options.only not in (None, name):
