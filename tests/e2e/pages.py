@@ -16,7 +16,7 @@ echo "$method $path $origin [$cookie]" >>/tmp/seen
 fields= type=text/plain body=ok status='200 OK'
 case ${path%%\?*} in
   /page) type=text/html body=$(cat /tmp/page) fields='Set-Cookie: tossed=1; Path=/; Domain=localhost\r\n' ;;
-  /lib.js) type=text/javascript body='window.lib = true; self.onfetch = () => {};' ;;
+  /lib.js) type=text/javascript body='self.lib = true; self.onfetch = () => {};' ;;
   /open) fields="Access-Control-Allow-Origin: $origin\r\n" ;;
   /evil) fields='Set-Cookie: a=b; Path=/\r\nSet-Cookie: c=d; Domain=localhost\r\nService-Worker-Allowed: /\r\n'
     fields=$fields'Strict-Transport-Security: max-age=99999\r\nClear-Site-Data: "*"\r\nPublic-Key-Pins: x\r\n'
@@ -46,11 +46,11 @@ const create = JSON.stringify({image: {uri: 'IMAGE'}, resourceLimits: {}, entryp
   await tried('own', () => read('open'));
   await tried('cookie', () => { document.cookie = 'mine=1; path=/'; return document.cookie.includes('mine'); });
   await tried('storage', () => { localStorage.x = 1; });
-  await tried('worker', () => navigator.serviceWorker.register('lib.js'));
+  await tried('worker', () => navigator.serviceWorker.register('lib.js').then(() => true));
   try { document.cookie = 'tossed=2; domain=localhost; path=/'; } catch (e) {}
   await tried('api', () => read('API/v1/sandboxes'));
   await tried('preflighted', () => read('API/v1/sandboxes', {headers: {'OPEN-SANDBOX-API-KEY': ''}}));
-  await tried('posted', () => fetch('API/v1/sandboxes', {method: 'POST', mode: 'no-cors', body: create}).then(() => false));
+  await tried('posted', () => fetch('API/v1/sandboxes', {method: 'POST', mode: 'no-cors', body: create}).then(() => { throw 'opaque'; }));
   await tried('neighbour', () => read('NEIGHBOUR/page'));
   await tried('socket', () => new Promise((yes, no) => {
     const socket = new WebSocket('API/v1/sandboxes'.replace('http', 'ws'));
