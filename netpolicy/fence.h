@@ -82,8 +82,8 @@ class Fence {
   std::string table_trouble_, host_trouble_;
   // Links that are not there since, of sandboxes that end or deleted.
   std::map<uint32_t, int64_t> missing_;
-  std::set<uint32_t> lost_;     // deleted, as their sandboxes live on
-  std::string repaired_;        // told for a while
+  std::set<uint32_t> lost_;  // deleted, as their sandboxes live on
+  std::string repaired_;     // told for a while
   uint64_t repairs_ = 0;
   std::string changed_by_;
   int64_t restored_us_ = 0;
