@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/base/sys.h"
-
 namespace atl::execd {
 namespace {
 
@@ -70,15 +68,6 @@ void TouchEnvsFile(const Sandbox& sandbox) {
                                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
 }
 
-// The spawner has raised the score of everything in here (wire::kOomScore): in a sandbox full of
-// processes of one size the kernel would otherwise take any of them, the entrypoint too, and with
-// it the sandbox. Not by the child itself: as long as it shares our memory its /proc files belong
-// to the host's root. Fails for a program that nobody may read, which is then an equal.
-void KeepFromMemoryKiller(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/oom_score_adj";
-  [[maybe_unused]] const auto written = sys::WriteFileAt(AT_FDCWD, path, "0");
-}
-
 }  // namespace
 
 std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv) {
@@ -135,6 +124,7 @@ Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
   // Without the EXECD_ENVS file: that one is for what comes later.
   spec.env = sandbox->env.entries();
   spec.identity = &sandbox->user;
+  spec.spared = true;
   spec.stdio[0] = null_.get();
   spec.stdio[1] = out_write_.get();
   spec.stdio[2] = err_write_.get();
@@ -143,7 +133,6 @@ Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
                  Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
                }));
   for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
-  KeepFromMemoryKiller(job_->pid());
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
   sandbox->loop.Later([sandbox] {

@@ -73,6 +73,7 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
   spec.leaf = job->leaf_.get();
   spec.tasks = sandbox->tasks_fds;
   spec.pass = sandbox->pass;
+  spec.score = sandbox->score_fd;
   spec.cpus = static_cast<int>(std::ceil(CpuLimit(*sandbox)));
   job->oom_kills_before_ = sandbox->accounts.OomKills();
   auto pid = Spawn(spec);

@@ -85,12 +85,16 @@ void MapProgram() {
   ::madvise(reinterpret_cast<void*>(start), end - start, MADV_POPULATE_READ);
 }
 
+bool IsRegular(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 std::vector<int> TasksFds() {
   std::vector<int> fds;
   for (int i = 0; i < wire::kExecdMaxTasksFds; ++i) {
     const int fd = wire::kExecdFirstTasksFd + i;
-    struct stat info;
-    if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) break;
+    if (!IsRegular(fd)) break;
     fds.push_back(fd);
   }
   return fds;
@@ -181,12 +185,14 @@ int Run(const Options& options) {
   // First: what is opened from here on takes the free numbers between.
   const std::vector<int> tasks_fds = TasksFds();
   const Accounts accounts = Accounts::Inherited();
+  const int score_fd = IsRegular(wire::kExecdScoreFd) ? wire::kExecdScoreFd : -1;
   auto loop = EventLoop::Create();
   UniqueFd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!loop || !signals) return kCannotStart;
   Sandbox sandbox(&*loop, IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
   sandbox.tasks_fds = tasks_fds;
   sandbox.accounts = accounts;
+  sandbox.score_fd = score_fd;
   sandbox.leaves.Prepare(2);
   Daemon daemon(&sandbox);
   if (auto prepared = daemon.Prepare(); !prepared) {

@@ -30,6 +30,7 @@ struct Sandbox {
   LeafPool leaves;
   std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
   int cgroup_fd;
+  int score_fd = -1;      // wire::kExecdScoreFd
   uint64_t pass = 0;      // see PassGate
   time_t started_at = 0;  // when it got its root
   Accounts accounts;      // hybrid hosts only

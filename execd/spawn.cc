@@ -10,10 +10,13 @@
 
 #include <cerrno>
 
+#include "runtime/base/sys.h"
+#include "runtime/wire/start.h"
+
 namespace atl::execd {
 namespace {
 
-enum class Step { kNone, kTasks, kStdio, kTty, kIdentity, kCwd, kExec };
+enum class Step { kNone, kScore, kTasks, kStdio, kTty, kIdentity, kCwd, kExec };
 
 // Everything the child needs, prepared before the clone: it may not allocate.
 struct ChildPlan {
@@ -79,9 +82,15 @@ void Exec(ChildPlan* plan) {
   Give(plan, Step::kExec);
 }
 
+bool HasScore(const SpawnSpec& spec) {
+  return spec.score >= 0 && !spec.spared;
+}
+
 // Runs in the child, on memory shared with the parent, which waits. Only system calls from here.
 [[noreturn]] __attribute__((noinline)) void Child(ChildPlan* plan) {
   const SpawnSpec& spec = *plan->spec;
+  // execd's, whose file this is; ours stays.
+  if (HasScore(spec) && ::write(spec.score, "0", 1) != 1) Give(plan, Step::kScore);
   if (spec.controlling_tty) {
     ::setsid();
   } else {
@@ -149,6 +158,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
 Error ChildError(const ChildPlan& plan) {
   const SpawnSpec& spec = *plan.spec;
   switch (plan.failed_step) {
+    case Step::kScore:
+      return SysError("write oom_score_adj of process 1", plan.failed_errno);
     case Step::kTasks:
       return SysError("enter cgroup", plan.failed_errno);
     case Step::kStdio:
@@ -187,7 +198,11 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<uint64_t>(spec.leaf->dir.get());
   }
+  // Inherited: what /proc has of the child is the host's until its program runs, which may be after
+  // we do.
+  if (HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, wire::kOomScore));
   const long pid = CloneAndRun(&args, &plan);
+  if (pid < 0 && HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, "0"));
   if (pid < 0) return Fail(SysError("clone3", static_cast<int>(-pid)));
   if (plan.failed_step == Step::kNone) return static_cast<pid_t>(pid);
   // It has ended already; nobody else may see its exit.

@@ -28,6 +28,8 @@ struct SpawnSpec {
   std::span<const int> tasks;    // v1 "tasks" files to enter
   uint64_t pass = 0;             // of the gate: the filter lets clone3 through with it
   int cpus = 0;                  // how many it may run on; 0: all
+  int score = -1;                // execd's own oom_score_adj (wire::kExecdScoreFd); -1: none
+  bool spared = false;           // the kernel takes others first when memory is short
   bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
 };
 

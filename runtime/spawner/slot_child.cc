@@ -51,6 +51,7 @@ struct SlotState {
   // namespace leaves a dentry of the same name behind, and with a thousand sandboxes each look-up
   // goes through a thousand of them (8 ms for a slot, 0.2 here).
   UniqueFd sysctls;
+  UniqueFd score;  // /proc/self/oom_score_adj, for execd
 };
 
 Status FurnishNamespaces(SlotState& state) {
@@ -117,9 +118,10 @@ Status SetCapabilities(uint64_t mask) {
 }
 
 Status EnterUserNamespace(SlotState& state) {
-  // Opened as long as it is ours, written when CAP_SYS_RESOURCE is gone: the value would become the
-  // lowest that anybody in the sandbox can go back to, and execd gives the entrypoint a lower one.
-  ATOLL_ASSIGN(const UniqueFd score, sys::Open("/proc/self/oom_score_adj", O_WRONLY));
+  // As long as it is ours. What is written with CAP_SYS_RESOURCE becomes the lowest that anybody in
+  // the sandbox can go back to, whatever we were started with.
+  ATOLL_ASSIGN(state.score, sys::Open("/proc/self/oom_score_adj", O_WRONLY));
+  ATOLL_TRY(sys::WriteAll(state.score.get(), "0"));
   // Not readable from inside while it turns into the sandbox's root (CVE-2016-9962); execve of a
   // program that the caller may not read keeps it so.
   if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("PR_SET_DUMPABLE");
@@ -130,7 +132,6 @@ Status EnterUserNamespace(SlotState& state) {
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(0, 0, 0) != 0) return FailSys("setresgid 0");
   if (::setresuid(0, 0, 0) != 0) return FailSys("setresuid 0");
-  ATOLL_TRY(sys::WriteAll(score.get(), wire::kOomScore));
   // Entering the namespace has filled every set, the bounding set too (user_namespaces(7)).
   ATOLL_TRY(SealNamespaceLimits(state.sysctls.get()));
   return SetCapabilities(state.input.host->config.capabilities);
@@ -177,7 +178,8 @@ constexpr SlotStep kSteps[] = {
 
 // Descriptors land on the numbers of wire/start.h; everything else closes at execve. Sources are
 // first lifted above the targets, so that no target overwrites a source. Returns execd's own.
-Result<int> PlaceDescriptors(const SlotChildInput& input) {
+Result<int> PlaceDescriptors(const SlotState& state) {
+  const SlotChildInput& input = state.input;
   constexpr int kAbove = 64;
   std::vector<std::pair<int, int>> moves;
   const auto lift = [&](int from, int to) -> Status {
@@ -197,6 +199,7 @@ Result<int> PlaceDescriptors(const SlotChildInput& input) {
   for (int tasks : input.command_tasks) ATOLL_TRY(lift(tasks, next++));
   int account = wire::kExecdAccountsFd;
   for (int file : input.accounts) ATOLL_TRY(lift(file, account++));
+  ATOLL_TRY(lift(state.score.get(), wire::kExecdScoreFd));
   const int execd = ::fcntl(input.host->execd.get(), F_DUPFD_CLOEXEC, kAbove);
   if (execd < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
   for (const auto& [from, to] : moves) {
@@ -204,7 +207,8 @@ Result<int> PlaceDescriptors(const SlotChildInput& input) {
   }
   for (const auto& [first, last] :
        {std::pair{static_cast<unsigned>(next), unsigned{wire::kExecdAccountsFd} - 1},
-        {static_cast<unsigned>(account), ~0u}}) {
+        {static_cast<unsigned>(account), unsigned{wire::kExecdScoreFd} - 1},
+        {unsigned{wire::kExecdScoreFd} + 1, ~0u}}) {
     if (first > last) continue;
     if (::close_range(first, last, CLOSE_RANGE_CLOEXEC) != 0) return FailSys("close_range");
   }
@@ -217,7 +221,7 @@ Result<int> RunSteps(const SlotChildInput& input, SlotChildReport* report) {
   int64_t then = clock.BootMicros();
   report->micros[static_cast<size_t>(Step::kClone)] =
       static_cast<uint32_t>(then - report->done_at_us);
-  SlotState state{.input = input, .sysctls = {}};
+  SlotState state{.input = input, .sysctls = {}, .score = {}};
   for (const SlotStep& step : kSteps) {
     report->step = step.step;
     ATOLL_TRY(step.run(state));
@@ -226,7 +230,7 @@ Result<int> RunSteps(const SlotChildInput& input, SlotChildReport* report) {
     then = now;
   }
   report->step = Step::kExec;
-  return PlaceDescriptors(input);
+  return PlaceDescriptors(state);
 }
 
 struct Start {

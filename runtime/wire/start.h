@@ -51,8 +51,14 @@ enum class ExecdAccount : uint8_t {
   kCount,
 };
 
-// oom_score_adj of everything in a sandbox but its entrypoint: a third of the limit in favour of
-// the entrypoint, and no use to one that needs more than a command and that.
+// Its own oom_score_adj, writable: "0" when execd starts, the lowest that anybody in the sandbox
+// can go back to. Process 1 and its entrypoint keep it, because the sandbox ends with either; execd
+// has kOomScore while it clones a command, which is born with it. By name it cannot be written: the
+// files of a process that nobody may trace are the host's.
+inline constexpr int kExecdScoreFd = kExecdAccountsFd + static_cast<int>(ExecdAccount::kCount);
+
+// oom_score_adj of commands: a third of the limit in favour of process 1 and the entrypoint, and no
+// use to one that needs more than a command and that.
 inline constexpr std::string_view kOomScore = "300";
 
 struct StartMessage {

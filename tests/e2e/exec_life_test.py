@@ -1,5 +1,6 @@
 """Process 1 of a real sandbox: what images without a shell get, switches, limits, its own end."""
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -194,16 +195,48 @@ class Memory(Life):
         last = box.events(f'/session/{session}/run', {'command': 'exec tail /dev/zero'})[-1]
         self.assertIn('out of memory', last['error']['traceback'][0])
 
-    def test_many_small_processes_in_a_full_sandbox(self):
-        # The entrypoint is the largest of them: without a word to the kernel it would be the first.
+    def box_of_a_large_entrypoint(self):
+        """A box whose entrypoint is larger than any of its commands, and rests."""
         box = self.box(entrypoint=['sh', '-c', 'x=$(head -c 3000000 /dev/zero | tr "\\0" x); '
                                    'mkfifo /tmp/hold; read y </tmp/hold'])
+        # A growing one in a sandbox without commands is what the kernel takes, and rightly.
+        until(lambda: box.get('/files/info', path='/tmp/hold').status == 200, 10 * SLOWNESS,
+              'the entrypoint rests')
+        return box
+
+    def test_commands_go_before_what_the_sandbox_ends_with(self):
+        for _ in range(10):
+            box = self.box()
+            self.assertEqual(box.out('cat /proc/self/oom_score_adj'), '300')
+            scores = {name: pathlib.Path(f'/proc/{pid}/oom_score_adj').read_text(encoding='ascii')
+                      for pid, name in box.pids().items() if name in ('execd', 'sleep')}
+            self.assertEqual(scores, {'execd': '0\n', 'sleep': '0\n'})
+        # They can be as good as these, but no better.
+        self.assertEqual(box.out('cd /proc/self; for n in 0 -1; do echo $n >oom_score_adj; done '
+                                 '2>/dev/null; cat oom_score_adj'), '0')
+
+    def test_many_small_processes_in_a_full_sandbox(self):
+        box = self.box_of_a_large_entrypoint()
         for _ in range(3):
             # Whether the shell is among the victims is the kernel's choice; the sandbox is not.
-            box.run('dd if=/dev/zero of=/dev/shm/full bs=1M count=62 2>/dev/null; '
-                    'for i in $(seq 300); do sleep 2 & done; wait', timeout=20000)
+            box.run('dd if=/dev/zero of=/dev/shm/full bs=1M count=45 2>/dev/null; '
+                    f'for i in $(seq 300); do sleep {2 * SLOWNESS} & done; wait',
+                    timeout=20000 * SLOWNESS)
             self.assertEqual(box.state()['state'], 'Running')
             self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
+        self.assertEqual(box.out('echo alive'), 'alive')
+
+    def test_many_small_commands_and_more_than_process_1_may_take(self):
+        """Part of what a command needs is charged to execd: it is over its reserve."""
+        box = self.box_of_a_large_entrypoint()
+        for _ in range(300):
+            box.background('exec sleep 9999')
+        box.run('dd if=/dev/zero of=/dev/shm/full bs=4k 2>/dev/null')
+        for number in range(4):
+            # The kernel asks for a victim while execd writes, and no command is as large.
+            box.upload(({'path': f'/dev/shm/more{number}'}, bytes(1 << 20)))
+        self.assertEqual(box.state()['state'], 'Running')
+        self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
         self.assertEqual(box.out('echo alive'), 'alive')
 
     def test_everything_works(self):

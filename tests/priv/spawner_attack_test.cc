@@ -200,11 +200,12 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
                   "case $t in socket:*) t=socket;; pipe:*) t=pipe;; */atoll*/s1/run) t=directory;; "
                   "*/memory/atoll*/s1/run/tasks) t=memory;; "
                   "*/pids/atoll*/s1/run/tasks) t=pids;; "
-                  "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; esac; "
+                  "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; "
+                  "/proc/1/oom_score_adj) t=score;; esac; "
                   "test ${f##*/} = " +
                   own + " || echo ${f##*/} $t; done"),
-      "0 socket\n1 socket\n" + accounts + "2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" +
-          tasks);
+      "0 socket\n1 socket\n" + accounts +
+          "15 score\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {
