@@ -11,9 +11,6 @@ namespace atl::execd {
 namespace {
 
 constexpr int64_t kGraceUs = 3'000'000;
-// How often a killed command is looked at, and how long its end is kept back at most.
-constexpr int64_t kDyingUs = 5'000;
-constexpr int64_t kMostDyingUs = 10'000'000;
 
 // strsignal() would bring the C library's message tables and locale in.
 const char* SignalName(int signal) {
@@ -95,10 +92,6 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
 }
 
 Job::~Job() {
-  if (dying_ != 0) {
-    sandbox_.loop.Cancel(dying_);
-    sandbox_.leaves.Return(std::move(leaf_));
-  }
   if (!running_) return;
   Kill();
   sandbox_.loop.Cancel(timeout_);
@@ -145,41 +138,19 @@ void Job::Ended(int wait_status) {
     exit.code = WEXITSTATUS(wait_status);
   }
   if (leaf_) {
-    bool dying = false;
     // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
     if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
       // On a hybrid host the count is of all commands together: the best that can be told.
-      dying = LeafPool::OutOfMemory(*leaf_);
-      exit.out_of_memory = dying || sandbox_.accounts.OomKills() > oom_kills_before_;
+      exit.out_of_memory =
+          LeafPool::OutOfMemory(*leaf_) || sandbox_.accounts.OomKills() > oom_kills_before_;
     }
     if (killed_) LeafPool::Kill(leaf_.get());
-    if (dying) return TellWhenGone(exit, sandbox_.loop.now_us() + kMostDyingUs);
     sandbox_.leaves.Return(std::move(leaf_));
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);
   }
-  Tell(exit);
-}
-
-void Job::Tell(const JobExit& exit) {
   OnExit on_exit = std::move(on_exit_);
   on_exit(exit);
-}
-
-// A command that went over the memory limit is killed whole, but holds its memory until the last of
-// its processes is gone, which takes a while for hundreds on a busy host. Whoever is told of the
-// end starts the next command, in a sandbox that is still full; and of a command that is being
-// started the kernel kills nothing (it shares our memory until it executes), nor of one that is
-// dying already: it would take the entrypoint, and with it the sandbox.
-void Job::TellWhenGone(JobExit exit, int64_t deadline_us) {
-  dying_ = 0;
-  if (!LeafPool::Empty(*leaf_) && sandbox_.loop.now_us() < deadline_us) {
-    dying_ = sandbox_.loop.After(kDyingUs,
-                                 [this, exit, deadline_us] { TellWhenGone(exit, deadline_us); });
-    return;
-  }
-  sandbox_.leaves.Return(std::move(leaf_));
-  Tell(exit);
 }
 
 }  // namespace atl::execd

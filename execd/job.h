@@ -50,14 +50,12 @@ class Job {
  private:
   Job(Sandbox* sandbox, OnExit on_exit) : sandbox_(*sandbox), on_exit_(std::move(on_exit)) {}
   void Ended(int wait_status);
-  void TellWhenGone(JobExit exit, int64_t deadline_us);
-  void Tell(const JobExit& exit);
 
   Sandbox& sandbox_;
   OnExit on_exit_;
   std::unique_ptr<Leaf> leaf_;
   pid_t pid_ = -1;
-  EventLoop::Id timeout_ = 0, grace_ = 0, dying_ = 0;
+  EventLoop::Id timeout_ = 0, grace_ = 0;
   int64_t oom_kills_before_ = 0;
   bool running_ = true;
   bool timed_out_ = false;

@@ -46,11 +46,10 @@ class LeafPool {
   // True if a process of the leaf was killed for memory since Take. Only where the v2 memory
   // controller is on.
   static bool OutOfMemory(const Leaf& leaf);
-  // True if no process is in it any more.
-  static bool Empty(const Leaf& leaf);
 
  private:
   std::unique_ptr<Leaf> Make();
+  static bool Empty(const Leaf& leaf);
   void Watch();
 
   EventLoop& loop_;
