@@ -223,7 +223,7 @@ class EgressBox(Box):
         if not tcp:
             return self.udp(server, 53, query, **options)
         outcome = self.tcp(server, 53, send=len(query).to_bytes(2, 'big') + query, **{
-            'want': 14, **options})
+            'prefixed': 1, **options})
         return Outcome(outcome.word, outcome.data[2:])
 
     def dig(self, name, kind='A', server=None, tcp=False, **query):

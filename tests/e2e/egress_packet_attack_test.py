@@ -337,7 +337,8 @@ class Exhaustion(PacketTest):
                 self.assert_echo(other.tcp(net.at(1), 7777, send=b'hello', want=5))
                 self.assertEqual(other.out(f"/bin/net-probe 'many {net.at(1)} 7777 count=40'"),
                                  'ok 40')
-            self.assertLess(self.tracked() - before, 64 + 40 + 30)
+            # Far from the 300 that were tried.
+            self.assertLess(self.tracked() - before, 64 + 40 + 60)
             box.call('DELETE', f'/command?id={command}')
             until(lambda: box.tcp(net.at(1), 7777, send=b'hello', want=5).word == 'ok',
                   20 * SLOWNESS)

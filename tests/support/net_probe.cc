@@ -14,9 +14,10 @@
 //   poke SOCKET             sends over that connection and receives
 //
 // Options: send=HEX, fill=N (so many zero bytes after it), split=N (`send` in two segments),
-// then=HEX (sent when something has come), want=N (bytes that are enough; default 1), all=1 (until
-// the other side closes), wait=MS (for each step), from=ADDRESS, port=N (own), options=HEX (of
-// IPv4), count=N, hold=1 (does not end), length=1 (the number of bytes instead of them).
+// then=HEX (sent when something has come), want=N (bytes that are enough; default 1), prefixed=1
+// (as many as the first two tell), all=1 (until the other side closes), wait=MS (for each step),
+// from=ADDRESS, port=N (own), options=HEX (of IPv4), count=N, hold=1 (does not end), length=1 (the
+// number of bytes instead of them).
 //
 // What came of it: ok, refused, reset, closed, unreachable, prohibited, timeout, eperm, or the
 // error's name.
@@ -218,7 +219,8 @@ Outcome Talk(int fd, const Action& action, bool stream) {
   std::string to_send = action.Payload(), then = action.Bytes("then"), received;
   const auto split = static_cast<size_t>(action.Number("split", 0));
   const bool all = action.Number("all", 0) != 0;
-  auto want = static_cast<size_t>(action.Number("want", 1));
+  const bool prefixed = action.Number("prefixed", 0) != 0;
+  auto want = static_cast<size_t>(action.Number("want", prefixed ? 2 : 1));
   size_t sent = 0;
   int64_t deadline = NowMs() + action.wait();
   while (all || received.size() < want || !then.empty()) {
@@ -242,6 +244,9 @@ Outcome Talk(int fd, const Action& action, bool stream) {
     if (n == 0 && stream) return {all ? "ok" : "closed", received};
     received.append(buffer, static_cast<size_t>(n));
     deadline = NowMs() + action.wait();
+    if (prefixed && received.size() >= 2) {
+      want = 2 + (static_cast<uint8_t>(received[0]) << 8 | static_cast<uint8_t>(received[1]));
+    }
     if (received.size() >= want && !then.empty()) {
       to_send.append(then);
       then.clear();
