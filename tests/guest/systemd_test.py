@@ -171,7 +171,7 @@ class Services(unittest.TestCase):
         # The spawner's protection is not for what it starts, nor to be had back.
         score = pathlib.Path(f'/proc/{box.pid}/oom_score_adj').read_text(encoding='utf-8')
         self.assertGreaterEqual(int(score), 0)
-        done = box.run('echo -1 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj')
+        done = self.daemon.run(box.id, 'echo -1 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj')
         self.assertEqual(done.stdout, '300')
         self.assertEqual(CONFIG.stat().st_mode & 0o777, 0o640)
         self.assertEqual(CONFIG.group(), 'atoll')
