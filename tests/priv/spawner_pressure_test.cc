@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <filesystem>
 #include <set>
@@ -59,6 +60,8 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox);
   ASSERT_EQ(::kill(spawner.pid(), SIGSTOP), 0);
+  // The call returns before it stands still.
+  ASSERT_EQ(::waitpid(spawner.pid(), nullptr, WUNTRACED), spawner.pid());
   {
     const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
     ASSERT_TRUE(
@@ -67,17 +70,17 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
         sys::SendMessage(socket.get(), Encoded(2, wire::RequestType::kDestroy, sandbox->plan.id)));
   }
   ASSERT_EQ(::kill(spawner.pid(), SIGCONT), 0);
-  // Our own connection, the first, was replaced by that one.
+  // Our own connection, the first, was replaced by that one. The next waits until all of that one
+  // has been read: it takes its place too, and what is unread then is dropped.
   spawner.AwaitLost();
-  spawner.Connect();
-  EXPECT_FALSE(std::filesystem::exists(spawner.data_dir() + "/store/volumes/unwanted"));
-  // It may still be at it.
   const int64_t deadline = SystemClock().BootMicros() + 10'000'000;
   const std::string group = spawner.hello().cgroup_path + "/s1";
   while (std::filesystem::exists(group) && SystemClock().BootMicros() < deadline) {
     ::poll(nullptr, 0, 5);
   }
   EXPECT_FALSE(std::filesystem::exists(group));
+  spawner.Connect();
+  EXPECT_FALSE(std::filesystem::exists(spawner.data_dir() + "/store/volumes/unwanted"));
 }
 
 PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
