@@ -11,6 +11,17 @@ namespace atl::execd {
 namespace {
 
 constexpr int64_t kGraceUs = 3'000'000;
+// More than execve takes beside its arguments before the old memory is let go: page tables, a
+// stack, and what the kernel charges ahead on each processor.
+constexpr int64_t kExecBytes = 2 << 20;
+
+int64_t TextBytes(const SpawnSpec& spec) {
+  size_t bytes = 0;
+  for (const auto* texts : {&spec.argv, &spec.env}) {
+    for (const std::string& text : *texts) bytes += text.size() + 1;
+  }
+  return static_cast<int64_t>(bytes);
+}
 
 // strsignal() would bring the C library's message tables and locale in.
 const char* SignalName(int signal) {
@@ -71,6 +82,7 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
   spec.tasks = sandbox->tasks_fds;
   spec.pass = sandbox->pass;
   spec.score = sandbox->score_fd;
+  spec.own_memory = MemoryRoom(*sandbox) < kExecBytes + TextBytes(spec);
   spec.cpus = static_cast<int>(std::ceil(CpuLimit(*sandbox)));
   job->oom_kills_before_ = sandbox->accounts.OomKills();
   auto pid = Spawn(spec);

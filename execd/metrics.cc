@@ -41,17 +41,29 @@ double CpuQuota(std::string_view text) {
                                         : 0;
 }
 
+// From v1's files on hybrid hosts, else from the directory that execd holds.
+std::optional<int64_t> Counted(const Sandbox& sandbox, wire::ExecdAccount account,
+                               const char* file) {
+  const auto v1 = sandbox.accounts.Number(account);
+  return v1 ? v1 : FileNumber(sandbox.cgroup_fd, file);
+}
+
+std::optional<int64_t> CommandsUse(const Sandbox& sandbox) {
+  return Counted(sandbox, wire::ExecdAccount::kMemoryUsage, "memory.current");
+}
+
+std::optional<int64_t> CommandsMayUse(const Sandbox& sandbox) {
+  return Counted(sandbox, wire::ExecdAccount::kMemoryLimit, "memory.max");
+}
+
 struct Memory {
   int64_t used = 0, total = 0;
 };
 
-// From the directory that execd holds, from v1's files on hybrid hosts, else from the sandbox's own
-// view of cgroup v2.
+// What commands use, else what the sandbox's own view of cgroup v2 shows.
 Memory SandboxMemory(const Sandbox& sandbox) {
-  std::optional<int64_t> used = sandbox.accounts.Number(wire::ExecdAccount::kMemoryUsage);
-  std::optional<int64_t> limit = sandbox.accounts.Number(wire::ExecdAccount::kMemoryLimit);
-  if (!used) used = FileNumber(sandbox.cgroup_fd, "memory.current");
-  if (!limit) limit = FileNumber(sandbox.cgroup_fd, "memory.max");
+  std::optional<int64_t> used = CommandsUse(sandbox);
+  std::optional<int64_t> limit = CommandsMayUse(sandbox);
   if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.current");
   if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.max");
   const auto info = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384);
@@ -140,6 +152,11 @@ double CpuLimit(const Sandbox& sandbox) {
   if (quota > 0) return quota;
   const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
   return seen ? CpuQuota(*seen) : 0;
+}
+
+int64_t MemoryRoom(const Sandbox& sandbox) {
+  const auto limit = CommandsMayUse(sandbox), used = CommandsUse(sandbox);
+  return limit && used ? *limit - *used : INT64_MAX;
 }
 
 Metrics::CpuSample Metrics::SampleCpu() const {

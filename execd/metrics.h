@@ -14,6 +14,10 @@ namespace atl::execd {
 // How many processors' worth of time the sandbox may use, as of now; 0: no limit.
 double CpuLimit(const Sandbox& sandbox);
 
+// Bytes that commands may still use before the kernel has to take something back; INT64_MAX: no
+// limit.
+int64_t MemoryRoom(const Sandbox& sandbox);
+
 class Metrics {
  public:
   explicit Metrics(Sandbox* sandbox) : sandbox_(*sandbox) {}

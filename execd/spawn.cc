@@ -4,11 +4,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 
 #include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
@@ -18,19 +20,30 @@ namespace {
 
 enum class Step { kNone, kScore, kTasks, kStdio, kTty, kIdentity, kCwd, kExec };
 
+struct Failure {
+  Step step = Step::kNone;
+  int error = 0;
+  size_t program = 0;
+};
+
 // Everything the child needs, prepared before the clone: it may not allocate.
 struct ChildPlan {
   const SpawnSpec* spec;
   std::vector<char*> argv, env;
-  Step failed_step = Step::kNone;
-  int failed_errno = 0;
-  size_t failed_program = 0;
+  Failure* failure;
 };
 
 [[noreturn]] void Give(ChildPlan* plan, Step step) {
-  plan->failed_step = step;
-  plan->failed_errno = errno;
+  plan->failure->step = step;
+  plan->failure->error = errno;
   ::_exit(127);
+}
+
+// Where a child with memory of its own can leave it; null if there is no memory.
+Failure* SharedFailure() {
+  static void* const page =
+      ::mmap(nullptr, sizeof(Failure), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return page == MAP_FAILED ? nullptr : new (page) Failure;
 }
 
 // Programs size themselves by the processors that they may run on: as many as the limit amounts to.
@@ -78,7 +91,7 @@ void Exec(ChildPlan* plan) {
     if (errno != EACCES) break;
   }
   errno = error;
-  plan->failed_program = which;
+  plan->failure->program = which;
   Give(plan, Step::kExec);
 }
 
@@ -86,7 +99,8 @@ bool HasScore(const SpawnSpec& spec) {
   return spec.score >= 0 && !spec.spared;
 }
 
-// Runs in the child, on memory shared with the parent, which waits. Only system calls from here.
+// Runs in the child, mostly on memory shared with the parent, which waits. Only system calls from
+// here.
 [[noreturn]] __attribute__((noinline)) void Child(ChildPlan* plan) {
   const SpawnSpec& spec = *plan->spec;
   // execd's, whose file this is; ours stays.
@@ -157,29 +171,29 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
 
 Error ChildError(const ChildPlan& plan) {
   const SpawnSpec& spec = *plan.spec;
-  switch (plan.failed_step) {
+  switch (plan.failure->step) {
     case Step::kScore:
-      return SysError("write oom_score_adj of process 1", plan.failed_errno);
+      return SysError("write oom_score_adj of process 1", plan.failure->error);
     case Step::kTasks:
-      return SysError("enter cgroup", plan.failed_errno);
+      return SysError("enter cgroup", plan.failure->error);
     case Step::kStdio:
-      return SysError("dup2", plan.failed_errno);
+      return SysError("dup2", plan.failure->error);
     case Step::kTty:
-      return SysError("ioctl TIOCSCTTY", plan.failed_errno);
+      return SysError("ioctl TIOCSCTTY", plan.failure->error);
     case Step::kIdentity:
       return SysError("become uid " + std::to_string(spec.identity->uid) + " gid " +
                           std::to_string(spec.identity->gid),
-                      plan.failed_errno);
+                      plan.failure->error);
     case Step::kCwd:
-      return SysError("chdir", plan.failed_errno);
+      return SysError("chdir", plan.failure->error);
     case Step::kExec:
     case Step::kNone:
       break;
   }
-  const bool searched = spec.programs.size() > 1 && plan.failed_errno == ENOENT;
+  const bool searched = spec.programs.size() > 1 && plan.failure->error == ENOENT;
   const std::string& name =
-      searched || spec.programs.empty() ? spec.argv.front() : spec.programs[plan.failed_program];
-  return SysError("exec " + name, plan.failed_errno);
+      searched || spec.programs.empty() ? spec.argv.front() : spec.programs[plan.failure->program];
+  return SysError("exec " + name, plan.failure->error);
 }
 
 }  // namespace
@@ -191,8 +205,12 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
   plan.argv = Pointers(spec.argv);
   plan.env = Pointers(spec.env);
 
+  Failure failure;
+  plan.failure = spec.own_memory ? SharedFailure() : &failure;
+  if (plan.failure == nullptr) return Fail(SysError("mmap for a child's failure", ENOMEM));
+
   clone_args args{};
-  args.flags = CLONE_VM | CLONE_VFORK;
+  args.flags = CLONE_VFORK | (spec.own_memory ? 0 : CLONE_VM);
   args.exit_signal = SIGCHLD;
   if (spec.leaf) {
     args.flags |= CLONE_INTO_CGROUP;
@@ -204,7 +222,7 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
   const long pid = CloneAndRun(&args, &plan);
   if (pid < 0 && HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, "0"));
   if (pid < 0) return Fail(SysError("clone3", static_cast<int>(-pid)));
-  if (plan.failed_step == Step::kNone) return static_cast<pid_t>(pid);
+  if (plan.failure->step == Step::kNone) return static_cast<pid_t>(pid);
   // It has ended already; nobody else may see its exit.
   while (::waitpid(static_cast<pid_t>(pid), nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -1,6 +1,8 @@
 // Starting a program: clone3 with CLONE_VM | CLONE_VFORK straight into its cgroup leaf, so that the
 // cost does not grow with execd and nothing is copied; the child borrows our memory and stack until
-// it executes.
+// it executes. As long as it does the kernel does not kill it for memory (it would kill us), though
+// it is the one that asks for it: arguments, a stack. In a sandbox full of files in memory that
+// would leave the entrypoint; with memory of its own the child is the victim.
 #pragma once
 
 #include <sys/types.h>
@@ -30,6 +32,7 @@ struct SpawnSpec {
   int cpus = 0;                  // how many it may run on; 0: all
   int score = -1;                // execd's own oom_score_adj (wire::kExecdScoreFd); -1: none
   bool spared = false;           // the kernel takes others first when memory is short
+  bool own_memory = false;       // a copy of execd's: for a sandbox that is nearly full
   bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
 };
 

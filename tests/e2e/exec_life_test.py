@@ -226,6 +226,33 @@ class Memory(Life):
             self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
         self.assertEqual(box.out('echo alive'), 'alive')
 
+    def test_many_small_commands_and_more_than_process_1_may_take(self):
+        """Part of what a command needs is charged to execd: it is over its reserve."""
+        box = self.box_of_a_large_entrypoint()
+        for _ in range(300):
+            box.background('exec sleep 9999')
+        box.run('dd if=/dev/zero of=/dev/shm/full bs=4k 2>/dev/null')
+        for number in range(4):
+            # The kernel asks for a victim while execd writes, and no command is as large.
+            box.upload(({'path': f'/dev/shm/more{number}'}, bytes(1 << 20)))
+        self.assertEqual(box.state()['state'], 'Running')
+        self.assertEqual(box.delete('/files', path='/dev/shm/full').status, 200)
+        self.assertEqual(box.out('echo alive'), 'alive')
+
+    def test_a_command_too_large_to_start_is_the_one_that_goes(self):
+        """Until its program runs its memory is execd's, which the kernel must not take either."""
+        box = self.box_of_a_large_entrypoint()
+        files = [f'/dev/shm/full{number}' for number in range(5)]
+        for file in files:
+            box.run(f'dd if=/dev/zero of={file} bs=4k 2>/dev/null')
+        for _ in range(5):
+            last = box.run('true', envs={f'N{number}': 'x' * 30000 for number in range(40)})[2]
+            self.assertIn('out of memory', last['error']['traceback'][0])
+        self.assertEqual(box.state()['state'], 'Running')
+        for file in files:
+            self.assertEqual(box.delete('/files', path=file).status, 200)
+        self.assertEqual(box.out('echo alive'), 'alive')
+
     def test_everything_works(self):
         box = self.box()
         data = os.urandom(8 << 20)
