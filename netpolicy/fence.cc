@@ -93,6 +93,12 @@ void Fence::Detached(uint32_t slot) {
   if (lost_.erase(slot) > 0) Report();
 }
 
+void Fence::Recovered(std::map<uint32_t, uint64_t> slots) {
+  slots_ = std::move(slots);
+  std::erase_if(missing_, [this](const auto& one) { return !slots_.contains(one.first); });
+  if (std::erase_if(lost_, [this](uint32_t slot) { return !slots_.contains(slot); }) > 0) Report();
+}
+
 void Fence::OnChange(const FenceChanges& changes) {
   if (changes.table && restore_timer_ == 0) {
     changed_by_ = changes.by.empty() ? "somebody" : changes.by;

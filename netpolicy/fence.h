@@ -45,6 +45,8 @@ class Fence {
   void Attached(uint32_t slot) { slots_[slot] = 0; }
   void Claimed(uint32_t slot, uint64_t bytes_per_second) { slots_[slot] = bytes_per_second; }
   void Detached(uint32_t slot);
+  // Only these have links, with their rates; what else was attached went with its spawner.
+  void Recovered(std::map<uint32_t, uint64_t> slots);
   // Somebody has deleted the slot's link, which cannot be put back.
   bool IsLost(uint32_t slot) const { return lost_.contains(slot); }
   const std::map<uint32_t, uint64_t>& slots() const { return slots_; }

@@ -456,10 +456,10 @@ Status HostNetwork::RemoveLinks(const std::vector<uint32_t>& slots) {
 }
 
 Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
-  std::set<uint32_t> slots;
+  std::map<uint32_t, uint64_t> slots;  // with their rates
   for (const LiveSlot& one : live) {
     ATOLL_TRY(CheckSlot(one.slot));
-    slots.insert(one.slot);
+    slots[one.slot] = one.request.bytes_per_second;
   }
   // What was ready is not used any more; the sockets would keep its namespaces.
   unclaimed_.clear();
@@ -467,10 +467,10 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
   NftTransaction transaction(TableName(instance_));
   transaction.FlushSet(kLinkSet4);
   transaction.FlushSet(kLinkSet6);
-  for (const uint32_t slot : slots) AddSlotElements(transaction, instance_, slot);
+  for (const auto& [slot, rate] : slots) AddSlotElements(transaction, instance_, slot);
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
   ATOLL_TRY(enforcer_->Recover(live));
-  for (const LiveSlot& one : live) fence_->Claimed(one.slot, one.request.bytes_per_second);
+  fence_->Recovered(slots);
 
   ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
   std::erase_if(dead, [&](uint32_t slot) { return slots.contains(slot); });
@@ -479,7 +479,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
   for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {
     if (!slots.contains(slot)) uncut_.insert(slot);
   }
-  for (const uint32_t slot : slots) unjudged_[slot] = enforcer_->JudgeOfOldFlows(slot);
+  for (const auto& [slot, rate] : slots) unjudged_[slot] = enforcer_->JudgeOfOldFlows(slot);
   return CutFlowsNow();
 }
 

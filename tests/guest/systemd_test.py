@@ -81,7 +81,7 @@ class Service(atoll.Daemon):
         try:
             told = json.loads((RUN / 'daemon.json').read_text(encoding='utf-8'))
             self.key = pathlib.Path(told['key_file']).read_text(encoding='utf-8').strip()
-            return self.request('GET', '/health')['status'] in ('healthy', 'degraded')
+            return self.request('GET', '/health')['status'] == 'healthy'
         except (OSError, ValueError, atoll.ApiError):
             return False
 

@@ -396,5 +396,27 @@ TEST(NetFence, ALinkThatGoesWithItsSandboxIsNot) {
   });
 }
 
+// A spawner takes its stock with it, and may be away for longer than a link may be missing. The
+// numbers are used again.
+TEST(NetFence, LinksThatWentWithTheirSpawnerAreNotLost) {
+  RunInOwnNetns([] {
+    World world;
+    const auto stock = world.lab.AddGuest(10);
+    Rtnetlink(RTM_DELLINK, [](NetlinkBatch& batch) {
+      ifinfomsg header{};
+      header.ifi_index = netpolicy::HostIfindex(kLabInstance, 10);
+      batch.Header(header);
+    });
+    EXPECT_TRUE(world.loop.RunUntil([&] { return world.health.troubles().contains("network"); }));
+    ASSERT_TRUE(world.lab.network().Recover({{.slot = 1, .request = {}}}));
+    EXPECT_TRUE(world.health.troubles().empty());
+    const auto next = world.lab.AddGuest(10);
+    EXPECT_TRUE(world.lab.network().ClaimSlot(10, {}));
+    // The live one is watched as before.
+    SetDown(netpolicy::HostIfindex(kLabInstance, 1));
+    world.ExpectRepair();
+  });
+}
+
 }  // namespace
 }  // namespace atl::testing
