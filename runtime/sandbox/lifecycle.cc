@@ -219,7 +219,10 @@ void Lifecycle::Built(const std::string& id, Result<BuiltSandbox> result) {
 void Lifecycle::BuildFailed(Entry& entry, Error error) {
   ++stats_.create_failed;
   entry.building = false;
-  LogLine(LogLevel::kWarning, "cannot create a sandbox")
+  // That the spawner is away has been logged once, and each client is told: one that tries again
+  // at once must not fill the log.
+  const bool away = error.code() == Code::kUnavailable;
+  LogLine(away ? LogLevel::kDebug : LogLevel::kWarning, "cannot create a sandbox")
       .Add("sandbox", entry.sandbox.id)
       .Add("request", entry.request_id)
       .Add(error);
