@@ -102,6 +102,19 @@ uint64_t KeyedNumber(std::string_view text, std::string_view key) {
   return 0;
 }
 
+// Of the memory controller, dying ones included, on the whole host (proc_cgroups(5): name,
+// hierarchy, groups).
+uint64_t MemoryGroups() {
+  const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/cgroups", kFileLimit);
+  if (!text) return 0;
+  constexpr std::string_view kName = "\nmemory\t";
+  const size_t line = text->find(kName);
+  if (line == std::string::npos) return 0;
+  const size_t hierarchy_end = text->find('\t', line + kName.size());
+  if (hierarchy_end == std::string::npos) return 0;
+  return ParseNumber(std::string_view(*text).substr(hierarchy_end + 1));
+}
+
 uint64_t ReadNumber(int dir, const std::string& path, std::string_view key = {}) {
   auto text = sys::ReadFileAt(dir, path, kFileLimit);
   if (!text) return 0;
@@ -322,6 +335,23 @@ Status Tree::AwaitEmpty(const std::string& group, int timeout_ms) const {
                   "processes of " + group + " are still there after their end was asked for");
     }
   }
+}
+
+uint64_t Tree::Dying() const {
+  if (host_.v2) return ReadNumber(unified_.get(), "cgroup.stat", "nr_dying_descendants");
+  const auto memory = v1_.find("memory");
+  struct stat info {};
+  if (memory == v1_.end() || ::fstat(memory->second.get(), &info) != 0) return 0;
+  // kernfs counts the directories in a directory as links; each of ours has its run/.
+  const uint64_t alive = 2 * static_cast<uint64_t>(info.st_nlink);
+  return std::max(MemoryGroups(), alive) - alive;
+}
+
+Result<UniqueFd> Tree::OpenReclaim(const std::string& group) const {
+  if (host_.v2) return sys::OpenAt(unified_.get(), group + "/memory.reclaim", O_WRONLY);
+  const auto memory = v1_.find("memory");
+  if (memory == v1_.end()) return Fail(Code::kUnimplemented, "no memory controller");
+  return sys::OpenAt(memory->second.get(), group + "/memory.force_empty", O_WRONLY);
 }
 
 Result<Usage> Tree::ReadUsage(const std::string& group) const {

@@ -34,6 +34,9 @@ namespace atl::cgroup {
 inline constexpr uint64_t kReserveMemory = 8 << 20;
 inline constexpr uint32_t kReservePids = 16;
 
+// An amount for memory.reclaim that nobody has; memory.force_empty does not read it.
+inline constexpr const char kReclaimAll[] = "1T";
+
 struct Usage {
   uint64_t memory_bytes = 0;
   uint64_t cpu_micros = 0;
@@ -109,6 +112,14 @@ class Tree {
   // Blocks until no process is left in the group; kDeadlineExceeded after `timeout_ms`.
   Status AwaitEmpty(const std::string& group, int timeout_ms) const;
   Result<Usage> ReadUsage(const std::string& group) const;
+  // How many groups have been removed and still take kernel memory (a quarter of a MiB on two
+  // processors), because pages or inodes in the host's caches are charged to them. Hybrid: about,
+  // and of the whole host, whose v1 hierarchies do not tell.
+  uint64_t Dying() const;
+  // Writing kReclaimAll to it evicts everything of the group that is in caches, and takes from
+  // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
+  // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
+  Result<UniqueFd> OpenReclaim(const std::string& group) const;
 
  private:
   Tree() = default;

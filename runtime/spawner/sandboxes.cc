@@ -26,6 +26,8 @@ constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
 // Nor does one such sandbox keep the daemon from having others destroyed.
 constexpr int64_t kDestroyPatienceUs = 10 * 1000 * 1000;
+// Of that, what a group may wait for its turn to be emptied: removal comes first.
+constexpr int64_t kReclaimPatienceUs = 2 * 1000 * 1000;
 
 uint32_t& At(wire::StepMicros& micros, Step step) {
   return micros[static_cast<size_t>(step)];
@@ -223,6 +225,7 @@ void Sandboxes::DestroyAll(Gone done) {
 }
 
 bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
+  if (reclaims_.OnChildExit(pid)) return true;  // Sweep goes on with the removal
   const auto found = by_pid_.find(pid);
   if (found == by_pid_.end()) return false;
   const std::string id = found->second;
@@ -281,8 +284,26 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   exited_(record);
 }
 
+bool Sandboxes::Reclaiming(Sandbox& sandbox) {
+  if (sandbox.reclaimed) return false;
+  if (sandbox.reclaim > 0) {
+    sandbox.reclaimed = !reclaims_.Runs(sandbox.reclaim);
+    return !sandbox.reclaimed;
+  }
+  const int64_t waited_us = SystemClock().BootMicros() + kDestroyPatienceUs - sandbox.gone_by_us;
+  if (!reclaims_.Wanted() || waited_us > kReclaimPatienceUs) {
+    sandbox.reclaimed = true;
+    return false;
+  }
+  if (reclaims_.Full()) return true;
+  sandbox.reclaim = reclaims_.Start(SlotGroup(sandbox.record.sandbox.slot));
+  sandbox.reclaimed = sandbox.reclaim == 0;
+  return !sandbox.reclaimed;
+}
+
 void Sandboxes::TryRemove(const std::string& id) {
   Sandbox& sandbox = sandboxes_.at(id);
+  if (Reclaiming(sandbox)) return;  // Sweep comes back
   const uint32_t slot = sandbox.record.sandbox.slot;
   Status removed = slots_->Dismantle(slot);
   // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)), but the last may

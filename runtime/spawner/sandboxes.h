@@ -13,6 +13,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/poller.h"
+#include "runtime/spawner/reclaims.h"
 #include "runtime/spawner/record.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/wire/plan.h"
@@ -34,7 +35,11 @@ class Sandboxes {
 
   // `records`: the directory of the record files. Everything is borrowed and outlives it.
   Sandboxes(const Host& host, Poller& poller, UniqueFd records, Exited exited)
-      : host_(host), poller_(poller), records_(std::move(records)), exited_(std::move(exited)) {}
+      : host_(host),
+        poller_(poller),
+        records_(std::move(records)),
+        exited_(std::move(exited)),
+        reclaims_(host.cgroups) {}
 
   void SetSlots(Slots* slots) { slots_ = slots; }
 
@@ -52,7 +57,7 @@ class Sandboxes {
   void Destroy(const std::string& id, Gone done);
   void DestroyAll(Gone done);
 
-  // A child of ours has ended. True if it was a sandbox's process 1.
+  // A child of ours has ended. True if it was a sandbox's process 1, or empties one's group.
   bool OnChildExit(pid_t pid, int wait_status);
   // A child of ours was stopped. No process inside can do that to process 1, and one that serves
   // nobody is as good as dead: its sandbox is ended, and its record says why.
@@ -82,7 +87,9 @@ class Sandboxes {
     bool doomed = false;     // it is to be destroyed
     std::vector<Gone> gone;  // wait for that
     int64_t gone_by_us = 0;
-    Gone frozen;  // somebody waits until it stands still
+    bool reclaimed = false;  // its group has been emptied, or need not be
+    pid_t reclaim = 0;       // the process that empties it
+    Gone frozen;             // somebody waits until it stands still
     int64_t frozen_by_us = 0;
   };
 
@@ -91,6 +98,8 @@ class Sandboxes {
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);
+  // Empties the group of one that is to be removed, if that is wanted. True: not yet done.
+  bool Reclaiming(Sandbox& sandbox);
   // Answers who waits for the freeze, if there is something to say. True: not yet.
   bool LookAtFreeze(Sandbox& sandbox);
 
@@ -102,6 +111,7 @@ class Sandboxes {
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;
   size_t adopted_ = 0;  // with a pidfd
+  Reclaims reclaims_;
 };
 
 }  // namespace atl::spawner

@@ -1,0 +1,53 @@
+#include "runtime/spawner/reclaims.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "runtime/base/unique_fd.h"
+
+namespace atl::spawner {
+namespace {
+
+// Then it stays a dying group like others; a disk that is busy with what the sandbox has written
+// keeps nobody's slot.
+constexpr unsigned kPatienceSeconds = 1;
+
+[[noreturn]] void Child(int file) {
+  constexpr int kFile = 3, kAbove = 64;
+  ::prctl(PR_SET_NAME, "atoll-reclaim");
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpriority(PRIO_PROCESS, 0, 5);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int lifted = ::fcntl(file, F_DUPFD_CLOEXEC, kAbove);
+  ::dup3(lifted, kFile, O_CLOEXEC);
+  // The daemon's connection among them: it must end when the spawner's does.
+  ::close_range(kFile + 1, ~0u, 0);
+  ::alarm(kPatienceSeconds);
+  [[maybe_unused]] const ssize_t n =
+      ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
+  ::_exit(0);
+}
+
+}  // namespace
+
+bool Reclaims::Wanted() const {
+  return cgroups_.Dying() > kMost;
+}
+
+pid_t Reclaims::Start(const std::string& group) {
+  const auto file = cgroups_.OpenReclaim(group);
+  if (!file) return 0;
+  const pid_t pid = ::fork();
+  if (pid == 0) Child(file->get());
+  if (pid < 0) return 0;
+  pids_.insert(pid);
+  return pid;
+}
+
+}  // namespace atl::spawner
