@@ -156,7 +156,9 @@ void Job::Ended(int wait_status) {
       exit.out_of_memory =
           LeafPool::OutOfMemory(*leaf_) || sandbox_.accounts.OomKills() > oom_kills_before_;
     }
-    if (killed_) LeafPool::Kill(leaf_.get());
+    // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
+    // would go on asking for memory, and the kernel to take other commands for it.
+    if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());
     sandbox_.leaves.Return(std::move(leaf_));
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);
