@@ -66,18 +66,24 @@ void Spool::Trim() {
   if (size - start_ < kKeep + kKeep / 4) return;
   const int64_t start = (size - kKeep) & ~int64_t{4095};
   // Not every file system can; then the log just stays.
-  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, start) == 0) {
+  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start_, start - start_) ==
+      0) {
     start_ = start;
   }
 }
 
-// Processes that the command left behind may go on writing after it, so this never stops; it looks
-// often at a log that grows and rarely at one that does not.
+// Processes that the command left behind may go on writing after it, so this never stops. It looks
+// again when the file will have grown by kStep, if it grows as it did: what is trimmed in time is
+// never written to the disk. At a fixed interval of 250 ms a command that floods filled the
+// sandbox's memory with unwritten pages, and the kernel wrote them at the disk's full speed. More
+// often is no better: each call waits for the writer's lock, on a processor that others need.
 void Spool::Watch() {
-  constexpr int64_t kShortest = 250'000, kLongest = 60'000'000;
+  constexpr int64_t kStep = kKeep / 2;
+  constexpr int64_t kShortest = 5'000, kLongest = 60'000'000;
   const int64_t size = Size();
-  const bool fast = size - seen_ > kKeep / 64;
-  period_us_ = fast ? kShortest : std::clamp(period_us_ * 2, kShortest, kLongest);
+  const int64_t grown = std::max<int64_t>(size - seen_, 1);
+  const int64_t step_us = std::max(period_us_, kShortest) * kStep / grown;
+  period_us_ = std::clamp(std::min(step_us, period_us_ * 2), kShortest, kLongest);
   seen_ = size;
   timer_ = loop_.After(period_us_, [this] {
     Trim();
