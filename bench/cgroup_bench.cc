@@ -9,7 +9,7 @@ namespace atl::bench {
 namespace {
 
 constexpr uid_t kOwner = 0x78000000;
-const wire::Limits kDefaults{512ULL << 20, 0, 512, 1000, 0, 0, 0, 0};
+const cgroup::Limits kDefaults{.memory_bytes = 512ULL << 20, .pids = 512, .cpu_millis = 1000};
 
 const std::string& BaseName() {
   static const std::string name = "atoll-bench-" + std::to_string(::getpid());
@@ -36,7 +36,7 @@ void SetAllLimits(benchmark::State& state) {
   const cgroup::Tree& tree = TheTree();
   Must(tree.CreateGroup("s1"));
   Must(tree.DelegateGroup("s1", kOwner));
-  wire::Limits other = kDefaults;
+  cgroup::Limits other = kDefaults;
   other.memory_bytes /= 2;
   other.pids /= 2;
   other.cpu_millis /= 2;

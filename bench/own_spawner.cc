@@ -25,7 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kPatienceUs = 10'000'000;
-const wire::Limits kLimits{512ULL << 20, 0, 512, 1000, 0, 0, 0, 0};
+const cgroup::Limits kLimits = [] {
+  cgroup::Limits limits = cgroup::UsualLimits();
+  limits.disk_bytes = 0;  // needs a store with quotas
+  return limits;
+}();
 
 Result<UniqueFd> Listener() {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,57 +1,121 @@
-// What a create request may say about resources, and the limits that follow. A request's words are
-// a stranger's; what cannot be understood or cannot be enforced is refused, never ignored.
-//
-//   cpu     "1", "0.5", "500m"             cores, or thousandths of one
-//   memory  "512Mi", "1g", "1048576"       bytes; Ki Mi Gi Ti are binary, k m g t decimal, any case
-//   swap    as memory, "0" for none        swap on top of memory; none unless asked for
-//   pids    "512"                          processes and threads
-//   io      "rbps=10Mi,wbps=…,riops=…,wiops=…"   on the device of the data directory
-//   disk    as memory                      what the sandbox may write, where the store has quotas
-//   gpu     refused with kUnimplemented
-//
-// Thread rule: pure functions.
+// The limits of a sandbox, and their one description: what each is called, how it is written, what
+// may be asked for. Requests, configuration, wire, store, diagnostics and tests walk kLimitFields;
+// none of them names a limit that it has nothing of its own to do with.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "runtime/base/result.h"
-#include "runtime/wire/plan.h"
 
 namespace atl::cgroup {
 
-// What a request that says nothing gets.
-struct LimitDefaults {
-  uint32_t cpu_millis = 1000;
-  uint64_t memory_bytes = 512ULL << 20;
-  uint32_t pids = 512;
-  uint64_t disk_bytes = 10ULL << 30;
+// 0 means "no limit of its own" in every field.
+struct Limits {
+  uint64_t memory_bytes = 0;  // memory.max of the sandbox's commands; execd has a reserve beside it
+  uint64_t swap_bytes = 0;    // with memory_bytes: swap allowed on top; 0 then means no swap
+  uint64_t pids = 0;
+  uint64_t cpu_millis = 0;   // 1000 = one core
+  uint64_t io_read_bps = 0;  // on the device that holds the data directory
+  uint64_t io_write_bps = 0;
+  uint64_t io_read_iops = 0;
+  uint64_t io_write_iops = 0;
+  uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
+
+  bool operator==(const Limits&) const = default;
+  // For encoders: io(value) for each.
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io);
 };
 
-// The bounds of what may be asked for. Below the minima nothing useful runs, and an OOM kill or a
-// failed fork in the first millisecond would be the only answer.
-inline constexpr uint64_t kMinMemoryBytes = 6ULL << 20;
-inline constexpr uint64_t kMaxMemoryBytes = 64ULL << 40;
-inline constexpr uint32_t kMinCpuMillis = 10;  // the kernel's smallest quota is 1 ms in 100 ms
-inline constexpr uint32_t kMaxCpuMillis = 1024 * 1000;
-inline constexpr uint32_t kMinPids = 8;
-inline constexpr uint32_t kMaxPids = 4194304;  // PID_MAX_LIMIT
-inline constexpr uint64_t kMinIoBps = 64ULL << 10;
-inline constexpr uint64_t kMinDiskBytes = 1ULL << 20;
+enum class LimitKind : uint8_t {
+  kBytes,  // "512Mi"
+  kCount,  // "512"
+  kCpu,    // "1", "0.5", "500m"; in thousandths
+};
 
-// `available` is what the host can enforce: some of "memory", "swap", "pids", "cpu", "io", "disk"
-// (the spawner's hello). A limit that the request names and that is not in it is kInvalidArgument,
-// "disk" kUnimplemented; a default that is not in it is left out, because the operator of such a
-// host has been told at start.
-Result<wire::Limits> ParseLimits(const std::map<std::string, std::string>& requested,
-                                 const LimitDefaults& defaults,
-                                 const std::vector<std::string>& available);
+enum class LimitNeed : uint8_t {
+  kOptional,  // a sandbox may be without
+  kRequired,  // where the host can keep it, no sandbox is without
+};
 
-// One quantity, for other users of the same units (configuration). Errors name only the text.
-Result<uint64_t> ParseBytes(std::string_view text);
-Result<uint32_t> ParseCpuMillis(std::string_view text);
+enum class LimitKeeper : uint8_t {
+  kController,  // a cgroup controller, where the host has it (Host::limits)
+  kQuota,       // project quotas, where the store has them
+};
+
+struct LimitField {
+  uint64_t Limits::*value;
+  const char* key;   // in resourceLimits, and in the list of what a host can keep
+  const char* name;  // in the store and in configuration; the key, or an item of the key's list
+  LimitKind kind;
+  LimitKeeper keeper;
+  LimitNeed need;
+  // Of what may be asked for. Below the smallest nothing useful runs, and an OOM kill or a failed
+  // fork in the first millisecond would be the only answer.
+  uint64_t smallest;
+  uint64_t largest;
+  uint64_t usual;    // what a request gets that says nothing, unless the operator says otherwise
+  const char* what;  // for people
+};
+
+inline constexpr uint64_t kMaxLimitBytes = uint64_t{64} << 40;
+
+// In the order in which people are shown them.
+inline constexpr auto kLimitFields = [] {
+  using L = Limits;
+  using enum LimitKind;
+  using enum LimitKeeper;
+  using enum LimitNeed;
+  constexpr uint64_t kMax = kMaxLimitBytes;
+  constexpr uint64_t kCpus = 1024 * 1000;
+  constexpr uint64_t kPids = 4194304;  // PID_MAX_LIMIT
+  constexpr uint64_t kUsualDisk = uint64_t{10} << 30;
+  return std::to_array<LimitField>({
+      // The kernel's smallest quota of processor time is 1 ms in 100 ms.
+      {&L::cpu_millis, "cpu", "cpu", kCpu, kController, kRequired, 10, kCpus, 1000, "cores"},
+      {&L::memory_bytes, "memory", "memory", kBytes, kController, kRequired, 6 << 20, kMax,
+       512 << 20, "memory"},
+      {&L::swap_bytes, "swap", "swap", kBytes, kController, kOptional, 0, kMax, 0, "swap"},
+      {&L::pids, "pids", "pids", kCount, kController, kRequired, 8, kPids, 512, "processes"},
+      {&L::io_read_bps, "io", "rbps", kBytes, kController, kOptional, 64 << 10, kMax, 0,
+       "bytes read a second"},
+      {&L::io_write_bps, "io", "wbps", kBytes, kController, kOptional, 64 << 10, kMax, 0,
+       "bytes written a second"},
+      {&L::io_read_iops, "io", "riops", kCount, kController, kOptional, 1, UINT32_MAX, 0,
+       "reads a second"},
+      {&L::io_write_iops, "io", "wiops", kCount, kController, kOptional, 1, UINT32_MAX, 0,
+       "writes a second"},
+      {&L::disk_bytes, "disk", "disk", kBytes, kQuota, kOptional, 1 << 20, kMax, kUsualDisk,
+       "disk"},
+  });
+}();
+
+template <typename Self, typename Io>
+void Limits::Fields(Self& self, Io& io) {
+  for (const LimitField& field : kLimitFields) io(self.*field.value);
+}
+
+// Each to another value, beginning at `first`.
+constexpr Limits DistinctLimits(uint64_t first) {
+  Limits limits;
+  for (const LimitField& field : kLimitFields) limits.*field.value = first++;
+  return limits;
+}
+
+constexpr Limits UsualLimits() {
+  Limits limits;
+  for (const LimitField& field : kLimitFields) limits.*field.value = field.usual;
+  return limits;
+}
+
+// As many entries as values, and no value twice: so none is left out.
+static_assert(sizeof(Limits) == kLimitFields.size() * sizeof(uint64_t));
+static_assert([] {
+  const Limits limits = DistinctLimits(1);
+  for (size_t i = 0; i < kLimitFields.size(); ++i) {
+    if (limits.*kLimitFields[i].value != i + 1) return false;
+  }
+  return true;
+}());
 
 }  // namespace atl::cgroup

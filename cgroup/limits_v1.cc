@@ -26,8 +26,7 @@ Status Tree::WriteV1(const std::string& controller, const std::string& path,
   return sys::WriteFileAt(base->second.get(), path, value);
 }
 
-Status Tree::SetLimitsV1(const std::string& group, const wire::Limits& now,
-                         const wire::Limits& next) const {
+Status Tree::SetLimitsV1(const std::string& group, const Limits& now, const Limits& next) const {
   if (now.memory_bytes != next.memory_bytes || now.swap_bytes != next.swap_bytes) {
     const bool swap =
         std::find(host_.limits.begin(), host_.limits.end(), "swap") != host_.limits.end();

@@ -31,8 +31,7 @@ Status Tree::LimitLeaves(const std::string& run, const std::string& memory) cons
   return {};
 }
 
-Status Tree::SetLimitsV2(const std::string& group, const wire::Limits& now,
-                         const wire::Limits& next) const {
+Status Tree::SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const {
   const int base = unified_.get();
   const auto write = [&](const char* file, const std::string& value) {
     return sys::WriteFileAt(base, group + file, value);

@@ -290,8 +290,7 @@ Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const
   return files;
 }
 
-Status Tree::SetLimits(const std::string& group, const wire::Limits& now,
-                       const wire::Limits& next) const {
+Status Tree::SetLimits(const std::string& group, const Limits& now, const Limits& next) const {
   return host_.v2 ? SetLimitsV2(group, now, next) : SetLimitsV1(group, now, next);
 }
 

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "cgroup/host.h"
+#include "cgroup/limits.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/wire/plan.h"
 
 namespace atl::cgroup {
 
@@ -100,8 +100,7 @@ class Tree {
   Result<std::vector<UniqueFd>> OpenAccounts(const std::string& group) const;
 
   // Writes what differs between `now` and `next`. A refused value names file and value.
-  Status SetLimits(const std::string& group, const wire::Limits& now,
-                   const wire::Limits& next) const;
+  Status SetLimits(const std::string& group, const Limits& now, const Limits& next) const;
   // Asks for it: a process that is on its way through the kernel stops a little later (Frozen).
   Status Freeze(const std::string& group, bool frozen) const;
   // Whether it has been asked for.
@@ -123,10 +122,8 @@ class Tree {
 
  private:
   Tree() = default;
-  Status SetLimitsV2(const std::string& group, const wire::Limits& now,
-                     const wire::Limits& next) const;
-  Status SetLimitsV1(const std::string& group, const wire::Limits& now,
-                     const wire::Limits& next) const;
+  Status SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const;
+  Status SetLimitsV1(const std::string& group, const Limits& now, const Limits& next) const;
   Status LimitLeaves(const std::string& run, const std::string& memory) const;
   Status WriteV1(const std::string& controller, const std::string& path,
                  const std::string& value) const;

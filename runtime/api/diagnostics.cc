@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "cgroup/limits_text.h"
 #include "runtime/api/json.h"
 #include "runtime/api/validation.h"
 #include "runtime/http/query.h"
@@ -75,21 +76,15 @@ std::string Variables(const std::map<std::string, std::string>& variables) {
   return text.empty() ? "  (none)\n" : text;
 }
 
-std::string LimitsText(const wire::Limits& limits) {
+// Written as a request would.
+std::string LimitsText(const cgroup::Limits& limits) {
   std::string text;
-  const auto add = [&](const char* name, uint64_t value, const char* unit) {
-    if (value == 0) return;
-    text.append("  ").append(name).append("=").append(std::to_string(value)).append(unit);
-    text.append("\n");
-  };
-  add("cpu", limits.cpu_millis, "m");
-  add("memory", limits.memory_bytes, "");
-  add("swap", limits.swap_bytes, "");
-  add("pids", limits.pids, "");
-  add("io.read", limits.io_read_bps, "B/s");
-  add("io.write", limits.io_write_bps, "B/s");
-  add("io.read", limits.io_read_iops, "/s");
-  add("io.write", limits.io_write_iops, "/s");
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    const uint64_t value = limits.*field.value;
+    if (value == 0) continue;
+    text.append("  ").append(field.name).append("=");
+    text.append(cgroup::LimitText(field, value)).append("\n");
+  }
   return text.empty() ? "  (no limits)\n" : text;
 }
 

@@ -72,7 +72,7 @@ struct Config {
   uint32_t max_connections = 4096;
   std::string denial_webhook;  // URL; empty: none
   // [limits]: what a sandbox gets that asks for nothing
-  cgroup::LimitDefaults limits;
+  cgroup::Limits limits = cgroup::UsualLimits();
   uint32_t max_sandboxes = 0;  // 0: as many as there are slots
   // [logs]: of entrypoints
   uint64_t log_max_bytes = 2ULL << 20;  // for each sandbox

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cgroup/limits_text.h"
 #include "netpolicy/endpoint.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy.h"
@@ -63,24 +64,13 @@ Result<std::string> HostPath(const std::string& text) {
   return path;
 }
 
-// "16Mi" for what divides by it.
-std::string BytesText(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"", "Ki", "Mi", "Gi", "Ti"};
-  size_t unit = 0;
-  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return std::to_string(bytes) + kUnits[unit];
-}
-
 Result<uint64_t> Bytes(const std::string& text, uint64_t min, uint64_t max) {
   const auto bytes = cgroup::ParseBytes(text);
   if (!bytes || *bytes < min || *bytes > max) {
     return Fail(Bad(text,
                     "use a number of bytes with an optional unit (k, m, g, t, Ki, Mi, Gi, "
                     "Ti), from " +
-                        BytesText(min) + " to " + BytesText(max)));
+                        cgroup::BytesText(min) + " to " + cgroup::BytesText(max)));
   }
   return *bytes;
 }
@@ -162,7 +152,26 @@ Key BytesKey(const char* section, const char* name, uint64_t Config::*member, ui
             ATOLL_ASSIGN(c->*member, Bytes(v[0], min, max));
             return {};
           },
-          [=](const Config& c) { return Values{BytesText(c.*member)}; }};
+          [=](const Config& c) { return Values{cgroup::BytesText(c.*member)}; }};
+}
+
+// What a sandbox gets that asks for none.
+Key LimitKey(const cgroup::LimitField& field) {
+  const bool optional = field.need == cgroup::LimitNeed::kOptional;
+  return {"limits",
+          field.name,
+          field.kind == cgroup::LimitKind::kCount ? Kind::kNumber : Kind::kQuantity,
+          std::string(field.what) + " of a sandbox that asks for none" +
+              (optional ? "; 0: no limit of its own" : ""),
+          [=](const Values& v, Config* c) -> Status {
+            if (optional && v[0] == "0") {
+              c->limits.*field.value = 0;
+              return {};
+            }
+            ATOLL_ASSIGN(c->limits.*field.value, cgroup::ParseLimit(field, v[0]));
+            return {};
+          },
+          [=](const Config& c) { return Values{cgroup::LimitText(field, c.limits.*field.value)}; }};
 }
 
 Key Live(Key key) {
@@ -322,32 +331,8 @@ Values GetOvercommit(const Config& c) {
   return {std::string(digits, end)};
 }
 
-Status SetCpu(const Values& v, Config* c) {
-  const auto millis = cgroup::ParseCpuMillis(v[0]);
-  if (!millis) return Fail(Bad(v[0], millis.error().message()));
-  c->limits.cpu_millis = *millis;
-  return {};
-}
-
-Status SetMemory(const Values& v, Config* c) {
-  ATOLL_ASSIGN(c->limits.memory_bytes,
-               Bytes(v[0], cgroup::kMinMemoryBytes, cgroup::kMaxMemoryBytes));
-  return {};
-}
-
-Status SetDisk(const Values& v, Config* c) {
-  ATOLL_ASSIGN(c->limits.disk_bytes, Bytes(v[0], 0, cgroup::kMaxMemoryBytes));
-  return {};
-}
-
 Status SetVolumeSize(const Values& v, Config* c) {
-  ATOLL_ASSIGN(c->volume_default_bytes, Bytes(v[0], 0, cgroup::kMaxMemoryBytes));
-  return {};
-}
-
-Status SetPids(const Values& v, Config* c) {
-  ATOLL_ASSIGN(const uint64_t pids, Number(v[0], cgroup::kMinPids, cgroup::kMaxPids));
-  c->limits.pids = static_cast<uint32_t>(pids);
+  ATOLL_ASSIGN(c->volume_default_bytes, Bytes(v[0], 0, cgroup::kMaxLimitBytes));
   return {};
 }
 
@@ -435,7 +420,8 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        {"storage", "volume_default_size", Kind::kQuantity,
         "what a named volume may hold that was made without a size, where the store has quotas; 0: "
         "no limit",
-        SetVolumeSize, [](const Config& c) { return Values{BytesText(c.volume_default_bytes)}; }},
+        SetVolumeSize,
+        [](const Config& c) { return Values{cgroup::BytesText(c.volume_default_bytes)}; }},
        ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, HostPath,
                "directories of the host that sandboxes may mount, with everything below them; "
                "none: no host directory can be mounted"),
@@ -485,23 +471,22 @@ void AddNetworkKeys(std::vector<Key>* keys) {
 }
 
 void AddLimitKeys(std::vector<Key>* keys) {
-  keys->insert(
-      keys->end(),
-      {// Before limits.pids, which counts if both are there.
-       Live({"docker", "pids_limit", Kind::kNumber, "another name for limits.pids", SetPids}),
-       Live({"limits", "cpu", Kind::kQuantity,
-             "cores of a sandbox that asks for none: 1, 0.5 or \"500m\"", SetCpu,
-             [](const Config& c) { return Values{std::to_string(c.limits.cpu_millis) + "m"}; }}),
-       Live({"limits", "memory", Kind::kQuantity, "memory of a sandbox that asks for none",
-             SetMemory, [](const Config& c) { return Values{BytesText(c.limits.memory_bytes)}; }}),
-       Live({"limits", "pids", Kind::kNumber, "processes of a sandbox that asks for none", SetPids,
-             [](const Config& c) { return Values{std::to_string(c.limits.pids)}; }}),
-       Live({"limits", "disk", Kind::kQuantity,
-             "disk of a sandbox that asks for none, where the store can enforce it; 0: none",
-             SetDisk, [](const Config& c) { return Values{BytesText(c.limits.disk_bytes)}; }}),
-       NumberKey("limits", "max_sandboxes", &Config::max_sandboxes, 0, 4096,
-                 "sandboxes at once, past which creates are refused; 0: as many as there are "
-                 "addresses")});
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (field.value == &cgroup::Limits::pids) {
+      // Before limits.pids, which counts if both are there.
+      Key docker = Live(LimitKey(field));
+      docker.section = "docker";
+      docker.name = "pids_limit";
+      docker.help = "another name for limits.pids";
+      docker.get = nullptr;
+      keys->push_back(docker);
+    }
+    keys->push_back(Live(LimitKey(field)));
+  }
+  keys->push_back(
+      NumberKey("limits", "max_sandboxes", &Config::max_sandboxes, 0, 4096,
+                "sandboxes at once, past which creates are refused; 0: as many as there are "
+                "addresses"));
 }
 
 void AddFeatureKeys(std::vector<Key>* keys) {

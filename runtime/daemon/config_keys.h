@@ -24,7 +24,7 @@ struct Key {
   const char* section;  // of nested tables: "ingress.secure_access"
   const char* name;
   Kind kind;
-  const char* help;
+  std::string help;
   // `values`: one, or for kList and kRows any number, as text.
   std::function<Status(const std::vector<std::string>& values, Config*)> set;
   // The same way back: set(get(config)) changes nothing. Null for another name of a key that has

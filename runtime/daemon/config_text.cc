@@ -96,7 +96,7 @@ std::string ExampleConfig() {
              "change it, then 'atolld --check-config', then 'systemctl reload atolld' for keys "
              "marked (reload), 'systemctl restart atolld' for the others.") +
          Sections([&defaults](const Key& key) {
-           const std::string help = std::string(key.help) + (key.live ? " (reload)" : "");
+           const std::string help = key.help + (key.live ? " (reload)" : "");
            return Comment(help) + "#" + key.name + " = " + Value(key, key.get(defaults)) + "\n";
          });
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "cgroup/limits_text.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
@@ -195,12 +196,15 @@ api::ApiConfig Daemon::MakeApiConfig() const {
 
 void Daemon::WarnAboutLimits() const {
   const auto& available = opened_.hello.limits_available;
-  for (const char* limit : {"memory", "pids", "cpu"}) {
-    if (std::find(available.begin(), available.end(), limit) != available.end()) continue;
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (field.need == cgroup::LimitNeed::kOptional ||
+        std::find(available.begin(), available.end(), field.key) != available.end()) {
+      continue;
+    }
     LogLine(LogLevel::kWarning,
             "this host cannot enforce a limit: sandboxes run without it, requests for it are "
             "refused ('atoll doctor' says why)")
-        .Add("limit", limit);
+        .Add("limit", field.key);
   }
   if (std::find(available.begin(), available.end(), "disk") == available.end()) {
     LogLine(LogLevel::kWarning,

@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "cgroup/limits.h"
+#include "cgroup/limits_text.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 #include "runtime/daemon/directories.h"

@@ -174,7 +174,7 @@ class Client final : public SpawnerClient {
     });
   }
 
-  void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
+  void PrepareSlot(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
                    Done<PreparedSlot> done) override {
     Request request;
     request.type = RequestType::kPrepareSlot;
@@ -207,7 +207,7 @@ class Client final : public SpawnerClient {
     });
   }
 
-  void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) override {
+  void SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) override {
     Request request;
     request.type = RequestType::kLimits;
     request.id = id;

@@ -71,7 +71,7 @@ class SpawnerClient {
   // slot's cgroup gets ahead of time; a build writes only what its plan has different. Prepared
   // slots live as long as this connection.
   // `control` and `listener` are borrowed until the call returns: execd's ends, see wire/start.h.
-  virtual void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
+  virtual void PrepareSlot(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
                            Done<PreparedSlot> done) = 0;
   virtual void DropSlot(uint32_t slot, Finished done) = 0;
 
@@ -79,7 +79,7 @@ class SpawnerClient {
   // of its `control`; it may have been written before.
   virtual void Build(const wire::Plan& plan, Done<Built> done) = 0;
 
-  virtual void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) = 0;
+  virtual void SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) = 0;
   virtual void Freeze(const std::string& id, bool frozen, Finished done) = 0;
   // Answers when processes, cgroup, mounts and files are gone. An unknown id is not an error.
   virtual void Destroy(const std::string& id, Finished done) = 0;

@@ -92,7 +92,7 @@ HostBudget BudgetOfHost(double overcommit) {
   return budget;
 }
 
-Status CheckBudget(const HostBudget& budget, const Held& held, const wire::Limits& asked) {
+Status CheckBudget(const HostBudget& budget, const Held& held, const cgroup::Limits& asked) {
   if (budget.memory_total != 0 && asked.memory_bytes > budget.memory_total) {
     return Fail(Code::kInvalidArgument, "resourceLimits.memory of " + Mib(asked.memory_bytes) +
                                             " is more than this host has (" +

@@ -37,6 +37,6 @@ struct Held {
 };
 
 // kInvalidArgument: it could never be had here. kResourceExhausted with ENOMEM: not now.
-Status CheckBudget(const HostBudget& budget, const Held& held, const wire::Limits& asked);
+Status CheckBudget(const HostBudget& budget, const Held& held, const cgroup::Limits& asked);
 
 }  // namespace atl::sandbox

@@ -44,7 +44,7 @@ namespace atl::sandbox {
 struct LifecycleConfig {
   std::string socket_directory;  // <run_dir>/sandboxes
   uint32_t instance = 0;
-  cgroup::LimitDefaults defaults;
+  cgroup::Limits defaults = cgroup::UsualLimits();
   std::vector<std::string> limits_available;  // from the spawner's hello
   size_t builds_at_once = 2;
   size_t build_queue = 1024;
@@ -134,7 +134,7 @@ class Lifecycle {
   void ImportEnds(PendingImports::Id id, const Status& status);
 
   // For creates from now on.
-  void SetDefaultLimits(const cgroup::LimitDefaults& defaults) { config_.defaults = defaults; }
+  void SetDefaultLimits(const cgroup::Limits& defaults) { config_.defaults = defaults; }
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;

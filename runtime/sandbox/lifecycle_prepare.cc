@@ -1,6 +1,7 @@
 // From a request to the record of the sandbox that it asks for.
 #include <utility>
 
+#include "cgroup/limits_text.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/sandbox/access_token.h"
 #include "runtime/sandbox/lifecycle.h"

@@ -60,7 +60,7 @@ struct Sandbox {
   std::vector<std::string> entrypoint;
   std::map<std::string, std::string> env;  // the request's own, not the image's
   std::optional<Platform> platform;
-  wire::Limits limits;
+  cgroup::Limits limits;
   std::vector<wire::Volume> volumes;
   bool readonly_root = false;
   std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing

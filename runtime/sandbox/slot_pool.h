@@ -39,7 +39,7 @@ class SlotPool {
     int64_t refill_delay_us = 20 * 1000;
     std::string socket_directory;  // see slot_sockets.h
     // What a slot's cgroup gets ahead of time: the defaults, so that most builds write no limit.
-    wire::Limits limits;
+    cgroup::Limits limits;
   };
   struct Ready {
     uint32_t number = 0;

@@ -95,8 +95,8 @@ void SpawnerLink::Refuse(Callback done) {
       [done = std::move(done), error = Error(Code::kUnavailable, why_)] { done(Fail(error)); });
 }
 
-void SpawnerLink::PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
-                              Done<launch::PreparedSlot> done) {
+void SpawnerLink::PrepareSlot(uint32_t slot, const cgroup::Limits& limits, int control,
+                              int listener, Done<launch::PreparedSlot> done) {
   if (!usable()) return Refuse(std::move(done));
   client_->PrepareSlot(slot, limits, control, listener, std::move(done));
 }
@@ -111,7 +111,7 @@ void SpawnerLink::Build(const wire::Plan& plan, Done<launch::Built> done) {
   client_->Build(plan, std::move(done));
 }
 
-void SpawnerLink::SetLimits(const std::string& id, const wire::Limits& limits, Finished done) {
+void SpawnerLink::SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) {
   if (!usable()) return Refuse(std::move(done));
   client_->SetLimits(id, limits, std::move(done));
 }

@@ -34,11 +34,11 @@ class SpawnerLink final : public launch::SpawnerClient {
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
   void Hello(Done<wire::Reply> done) override;
-  void PrepareSlot(uint32_t slot, const wire::Limits& limits, int control, int listener,
+  void PrepareSlot(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
                    Done<launch::PreparedSlot> done) override;
   void DropSlot(uint32_t slot, Finished done) override;
   void Build(const wire::Plan& plan, Done<launch::Built> done) override;
-  void SetLimits(const std::string& id, const wire::Limits& limits, Finished done) override;
+  void SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) override;
   void Freeze(const std::string& id, bool frozen, Finished done) override;
   void Destroy(const std::string& id, Finished done) override;
   void SplitArchive(int archive, int directory, Done<std::string> done) override;

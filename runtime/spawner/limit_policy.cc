@@ -1,29 +1,45 @@
 #include "runtime/spawner/limit_policy.h"
 
 #include <algorithm>
-#include <string>
 
 namespace atl::spawner {
 namespace {
 
-constexpr uint64_t kMinMemoryBytes = 4 << 20;
-constexpr uint32_t kMinPids = 4;
-constexpr uint32_t kMinCpuMillis = 1;
+bool Keeps(const Host& host, const cgroup::LimitField& field) {
+  const auto& controllers = host.cgroups.host().limits;
+  switch (field.keeper) {
+    case cgroup::LimitKeeper::kController:
+      return std::find(controllers.begin(), controllers.end(), field.key) != controllers.end();
+    case cgroup::LimitKeeper::kQuota:
+      return host.store.HasQuota();
+  }
+  return false;
+}
 
 }  // namespace
 
-Status CheckLimits(const Host& host, const wire::Limits& limits) {
-  const auto check = [&](const char* name, uint64_t value, uint64_t least) -> Status {
-    const auto& kept = host.cgroups.host().limits;
-    if (value >= least) return {};
-    if (value == 0 && std::find(kept.begin(), kept.end(), name) == kept.end()) return {};
-    return Fail(Code::kInvalidArgument, std::string("limits: ") + name + " " +
-                                            std::to_string(value) + " is below " +
-                                            std::to_string(least));
-  };
-  ATOLL_TRY(check("memory", limits.memory_bytes, kMinMemoryBytes));
-  ATOLL_TRY(check("pids", limits.pids, kMinPids));
-  return check("cpu", limits.cpu_millis, kMinCpuMillis);
+std::vector<std::string> KeptLimits(const Host& host) {
+  std::vector<std::string> kept;
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (Keeps(host, field) && (kept.empty() || kept.back() != field.key)) {
+      kept.emplace_back(field.key);
+    }
+  }
+  return kept;
+}
+
+Status CheckLimits(const Host& host, const cgroup::Limits& limits) {
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    const uint64_t value = limits.*field.value;
+    if (value >= field.smallest && value <= field.largest) continue;
+    const bool needed = field.need == cgroup::LimitNeed::kRequired && Keeps(host, field);
+    if (value == 0 && !needed) continue;
+    return Fail(Code::kInvalidArgument, std::string("limits: ") + field.name + " " +
+                                            std::to_string(value) + " is not from " +
+                                            std::to_string(field.smallest) + " to " +
+                                            std::to_string(field.largest));
+  }
+  return {};
 }
 
 }  // namespace atl::spawner

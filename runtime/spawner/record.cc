@@ -15,25 +15,17 @@ namespace {
 
 constexpr size_t kMaxRecord = 8192;
 
-// Not a message: the next program reads it, of whatever version. Fields are only ever appended.
-std::string EncodeRecord(const Record& record) {
-  wire::Writer writer;
-  wire::Encode(writer, record.sandbox);
-  writer.U64(record.start_time);
-  return writer.Take();
-}
-
 Status WriteNewFile(int directory, const std::string& name, const Record& record) {
   ATOLL_ASSIGN(const UniqueFd file,
                sys::OpenAt(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-  return sys::WriteAll(file.get(), EncodeRecord(record));
+  return sys::WriteAll(file.get(), wire::EncodeFields(record));
 }
 
 // Into the page that it has: what is new about a sandbox never makes its record longer, and so
 // small a write is not cut in two.
 Status OverwriteFile(int directory, const std::string& name, const Record& record) {
   ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(directory, name, O_WRONLY | O_NOFOLLOW));
-  return sys::WriteAll(file.get(), EncodeRecord(record));
+  return sys::WriteAll(file.get(), wire::EncodeFields(record));
 }
 
 }  // namespace
@@ -71,7 +63,8 @@ Result<std::vector<Record>> ReadRecords(int directory) {
   for (const std::string& name : names) {
     const auto bytes = sys::ReadFileAt(directory, name, kMaxRecord);
     wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
-    Record record{wire::DecodeRecord(reader), reader.U64()};
+    Record record;
+    reader(record);
     if (!ValidSandboxId(name) || !reader.ok() || record.sandbox.id != name) {
       ::unlinkat(directory, name.c_str(), 0);
       continue;

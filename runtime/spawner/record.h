@@ -15,6 +15,12 @@ namespace atl::spawner {
 struct Record {
   wire::SandboxRecord sandbox;
   uint64_t start_time = 0;  // of process 1, sys::ProcessStartTime: with the pid it names a process
+
+  // Not a message: the next program reads it, of whatever version. Fields are only ever appended.
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.sandbox, self.start_time);
+  }
 };
 
 // `directory`: an open directory descriptor.

@@ -135,15 +135,15 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   done(outcome);
 }
 
-Status Sandboxes::ChangeLimits(uint32_t slot, const wire::Limits& now,
-                               const wire::Limits& next) const {
+Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
+                               const cgroup::Limits& next) const {
   if (now.disk_bytes != next.disk_bytes) {
     ATOLL_TRY(host_.store.LimitUpper(slot, next.disk_bytes));
   }
   return host_.cgroups.SetLimits(SlotGroup(slot), now, next);
 }
 
-Status Sandboxes::SetLimits(const std::string& id, const wire::Limits& limits) {
+Status Sandboxes::SetLimits(const std::string& id, const cgroup::Limits& limits) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
   ATOLL_TRY(CheckLimits(host_, limits));

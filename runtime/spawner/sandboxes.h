@@ -48,7 +48,7 @@ class Sandboxes {
   Status Adopt();
 
   void Build(const wire::Plan& plan, Built done);
-  Status SetLimits(const std::string& id, const wire::Limits& limits);
+  Status SetLimits(const std::string& id, const cgroup::Limits& limits);
   // `done` when every process stands still, or goes on. One that does neither within ten seconds
   // is kDeadlineExceeded, and the group stays as it is.
   void Freeze(const std::string& id, bool frozen, Gone done);
@@ -80,7 +80,7 @@ class Sandboxes {
  private:
   struct Sandbox {
     Record record;
-    wire::Limits limits;
+    cgroup::Limits limits;
     UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
@@ -94,7 +94,7 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
-  Status ChangeLimits(uint32_t slot, const wire::Limits& now, const wire::Limits& next) const;
+  Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
   void TryRemove(const std::string& id);

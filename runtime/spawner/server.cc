@@ -18,6 +18,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/limit_policy.h"
 
 namespace atl::spawner {
 namespace {
@@ -395,8 +396,7 @@ void Server::SendHello(uint64_t connection, uint64_t number) {
   reply.protocol = wire::kSpawnerProtocol;
   reply.instance = host_.instance;
   reply.cgroup_v2 = host_.cgroups.host().v2;
-  reply.limits_available = host_.cgroups.host().limits;
-  if (host_.store.HasQuota()) reply.limits_available.emplace_back("disk");
+  reply.limits_available = KeptLimits(host_);
   reply.cgroup_path = host_.cgroups.path();
   reply.prepared_slots = slots_.Stock();
   reply.frozen_slots = sandboxes_.FrozenSlots();

@@ -58,7 +58,7 @@ class Build {
     built_.number = number;
   }
 
-  Status Run(const wire::Limits& limits, int control, int listener) {
+  Status Run(const cgroup::Limits& limits, int control, int listener) {
     ATOLL_TRY(Timed(Step::kCgroup, [&] { return MakeGroup(limits); }));
     ATOLL_TRY(Timed(Step::kUpper, [&] {
       return host_.store.CreateUpper(host_.instance, number_, limits.disk_bytes);
@@ -78,7 +78,7 @@ class Build {
     return done;
   }
 
-  Status MakeGroup(const wire::Limits& limits) {
+  Status MakeGroup(const cgroup::Limits& limits) {
     ATOLL_TRY(host_.cgroups.CreateGroup(group_));
     ATOLL_ASSIGN(const UniqueFd directory, host_.cgroups.OpenDir(group_, ""));
     ATOLL_ASSIGN(made_.tasks, host_.cgroups.OpenTasks(group_));
@@ -208,7 +208,7 @@ Result<SlotBuilder> SlotBuilder::Start(const Host& host, const std::function<voi
   return SlotBuilder(pid, std::move(pair.a));
 }
 
-Status SlotBuilder::Ask(uint32_t slot, const wire::Limits& limits, int control,
+Status SlotBuilder::Ask(uint32_t slot, const cgroup::Limits& limits, int control,
                         int listener) const {
   wire::Request request;
   request.type = wire::RequestType::kPrepareSlot;

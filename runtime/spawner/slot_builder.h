@@ -31,7 +31,7 @@ class SlotBuilder {
   static Result<SlotBuilder> Start(const Host& host, const std::function<void()>& in_child);
 
   // `control` and `listener`: execd's, see wire/start.h; borrowed until it returns.
-  Status Ask(uint32_t slot, const wire::Limits& limits, int control, int listener) const;
+  Status Ask(uint32_t slot, const cgroup::Limits& limits, int control, int listener) const;
   // Blocks until a slot is done, in the order of asking. An error: the process has ended.
   Result<BuiltSlot> Receive() const;
 

@@ -63,8 +63,8 @@ Status Slots::Start() {
   return poller_.Add(builder_->channel(), [this] { Receive(); });
 }
 
-void Slots::Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control, UniqueFd listener,
-                    Done done) {
+void Slots::Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd control,
+                    UniqueFd listener, Done done) {
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }

@@ -26,7 +26,7 @@ struct Slot {
   pid_t execd = -1;
   uint64_t start_time = 0;  // sys::ProcessStartTime of execd
   UniqueFd gate;
-  wire::Limits limits;  // what the cgroup has now
+  cgroup::Limits limits;  // what the cgroup has now
 };
 
 class Slots {
@@ -51,7 +51,7 @@ class Slots {
 
   // `control` and `listener` become execd's. kPermissionDenied: they are not the sockets that they
   // should be.
-  void Prepare(uint32_t slot, const wire::Limits& limits, UniqueFd control, UniqueFd listener,
+  void Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd control, UniqueFd listener,
                Done done);
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
@@ -77,7 +77,7 @@ class Slots {
 
  private:
   struct Pending {
-    wire::Limits limits;
+    cgroup::Limits limits;
     Done done;
   };
   // What an earlier spawner or builder has left of a slot.

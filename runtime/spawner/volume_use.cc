@@ -78,11 +78,7 @@ class Walk {
   // The daemon's connection among them: it must end when the spawner's does.
   ::close_range(kDirectory + 1, ~0u, 0);
   const wire::VolumeUse use = CountTree(kDirectory);
-  wire::Writer writer;
-  writer.U64(use.bytes);
-  writer.U64(use.entries);
-  writer.U8(use.complete ? 1 : 0);
-  ::_exit(sys::WriteAll(kResult, writer.Take()) ? 0 : 1);
+  ::_exit(sys::WriteAll(kResult, wire::EncodeFields(use)) ? 0 : 1);
 }
 
 }  // namespace
@@ -115,12 +111,8 @@ bool VolumeUses::OnChildExit(pid_t pid) {
   runs_.erase(found);
   // It has ended, and with it the other end of the pipe: this does not block.
   const auto bytes = sys::ReadAll(run.result.get(), 64);
-  wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
   wire::VolumeUse use;
-  use.bytes = reader.U64();
-  use.entries = reader.U64();
-  use.complete = reader.U8() != 0;
-  if (reader.complete()) {
+  if (bytes && wire::DecodeFields(*bytes, &use)) {
     run.done(use);
   } else {
     run.done(Fail(Code::kInternal, "the process that counts died"));

@@ -6,24 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "cgroup/limits.h"
 #include "runtime/base/result.h"
 #include "runtime/wire/bytes.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
-
-// 0 means "no limit of its own" in every field.
-struct Limits {
-  uint64_t memory_bytes = 0;  // memory.max of the sandbox's commands; execd has a reserve beside it
-  uint64_t swap_bytes = 0;    // with memory_bytes: swap allowed on top; 0 then means no swap
-  uint32_t pids = 0;
-  uint32_t cpu_millis = 0;   // 1000 = one core
-  uint64_t io_read_bps = 0;  // on the device that holds the data directory
-  uint64_t io_write_bps = 0;
-  uint32_t io_read_iops = 0;
-  uint32_t io_write_iops = 0;
-  uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
-};
 
 // Layers are numbered directories in the store.
 using LayerId = uint32_t;
@@ -39,13 +27,20 @@ struct Plan {
   std::string hosts;        // content of /etc/hosts, at most kMaxEtcFile
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
   uint64_t shm_bytes = 64 << 20;
-  Limits limits;
+  cgroup::Limits limits;
   std::vector<Volume> volumes;  // at most kMaxVolumes
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.slot);
+    io.List(self.layers, kMaxLayers);
+    io(self.readonly_root, self.hostname, self.hosts, self.resolv_conf, self.shm_bytes);
+    io(self.limits);
+    io.List(self.volumes, kMaxVolumes);
+  }
 };
 inline constexpr size_t kMaxEtcFile = 8192;
 
-void Encode(Writer& writer, const Limits& limits);
-Limits DecodeLimits(Reader& reader);
 std::string EncodePlan(const Plan& plan);
 // Checks form only; the spawner decides about content.
 Result<Plan> DecodePlan(std::string_view bytes);

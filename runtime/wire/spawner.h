@@ -27,7 +27,7 @@
 
 namespace atl::wire {
 
-inline constexpr uint32_t kSpawnerProtocol = 4;
+inline constexpr uint32_t kSpawnerProtocol = 5;
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
 // Replies may be larger: a list of layers.
@@ -60,15 +60,21 @@ enum class RequestType : uint8_t {
 struct Request {
   uint64_t number = 0;
   RequestType type = RequestType::kHello;
-  uint32_t slot = 0;   // kPrepareSlot, kDropSlot
-  std::string id;      // kLimits, kFreeze, kDestroy; of a volume its name
-  std::string plan;    // kBuild: an encoded Plan
-  Limits limits;       // kPrepareSlot, kLimits, kMakeVolume
-  bool flag = false;   // kFreeze: true freezes. kUnpack: false splits, true extracts
-  LayerId layer = 0;   // kPublishLayer, kRemoveLayer, kUnpack when it extracts
-  std::string volume;  // kCheckVolume: an encoded Volume
+  uint32_t slot = 0;      // kPrepareSlot, kDropSlot
+  std::string id;         // kLimits, kFreeze, kDestroy; of a volume its name
+  std::string plan;       // kBuild: an encoded Plan
+  cgroup::Limits limits;  // kPrepareSlot, kLimits, kMakeVolume
+  bool flag = false;      // kFreeze: true freezes. kUnpack: false splits, true extracts
+  LayerId layer = 0;      // kPublishLayer, kRemoveLayer, kUnpack when it extracts
+  std::string volume;     // kCheckVolume: an encoded Volume
 
-  std::string Encode() const;
+  std::string Encode() const { return EncodeFields(*this); }
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.number, self.type, self.slot, self.id, self.plan, self.limits, self.flag, self.layer);
+    io(self.volume);
+  }
 };
 Result<Request> DecodeRequest(std::string_view bytes);
 
@@ -114,9 +120,14 @@ struct SandboxRecord {
   int wait_status = 0;  // as waitpid(2) gives it; WIFSTOPPED: it was killed because it was stopped
   bool oom_killed = false;
   std::vector<LayerId> layers;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.slot, self.pid, self.exited, self.code_known, self.wait_status);
+    io(self.oom_killed);
+    io.List(self.layers, kMaxLayers);
+  }
 };
-void Encode(Writer& writer, const SandboxRecord& record);
-SandboxRecord DecodeRecord(Reader& reader);
 
 struct Reply {
   uint64_t number = 0;
@@ -131,7 +142,7 @@ struct Reply {
   uint32_t protocol = 0;
   uint32_t instance = 0;
   bool cgroup_v2 = false;                     // false: the hybrid backend
-  std::vector<std::string> limits_available;  // "memory", "swap", "pids", "cpu", "io", "disk"
+  std::vector<std::string> limits_available;  // keys of cgroup::kLimitFields
   std::vector<SandboxRecord> sandboxes;
   std::vector<uint32_t> prepared_slots;
   std::vector<uint32_t> frozen_slots;  // of sandboxes: the kernel has been asked to hold them
@@ -149,7 +160,23 @@ struct Reply {
   // kVolumeUse
   VolumeUse volume_use;
 
-  std::string Encode() const;
+  std::string Encode() const { return EncodeFields(*this); }
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    constexpr size_t kMaxRecords = 8192;
+    io(self.number, self.ok, self.code, self.error_number, self.message, self.step, self.protocol);
+    io(self.instance, self.cgroup_v2);
+    io.List(self.limits_available, 64);
+    io.List(self.sandboxes, kMaxRecords);
+    io.List(self.prepared_slots, kMaxRecords);
+    io(self.cgroup_path, self.pid, self.micros, self.text);
+    io.List(self.layers, 1 << 20);
+    io(self.volume_use);
+    io.List(self.frozen_slots, kMaxRecords);
+    io.List(self.stray_slots, kMaxRecords);
+    io(self.more);
+  }
 };
 // Also decodes an event: number 0, one entry in `sandboxes`.
 Result<Reply> DecodeReply(std::string_view bytes);

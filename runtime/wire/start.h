@@ -18,10 +18,12 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/wire/bytes.h"
 
 namespace atl::wire {
 
 inline constexpr uint32_t kMaxStartFrame = 1 << 20;
+inline constexpr size_t kMaxStartStrings = 65536;
 
 // The descriptors that execd finds open when it starts; it sets close-on-exec on all of them first.
 //
@@ -72,7 +74,14 @@ struct StartMessage {
   // What X-EXECD-ACCESS-TOKEN must hold; empty turns the check off.
   std::string access_token;
 
-  std::string Encode() const;
+  std::string Encode() const { return EncodeFields(*this); }
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.sandbox_id);
+    io.List(self.argv, kMaxStartStrings);
+    io.List(self.env, kMaxStartStrings);
+    io(self.cwd, self.user, self.access_token);
+  }
 };
 Result<StartMessage> DecodeStartMessage(std::string_view bytes);
 
@@ -83,7 +92,11 @@ struct StartReport {
   // Written by a process inside the sandbox: hostile, show it but never parse it.
   std::string message;
 
-  std::string Encode() const;
+  std::string Encode() const { return EncodeFields(*this); }
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.kind, self.message);
+  }
 };
 Result<StartReport> DecodeStartReport(std::string_view bytes);
 

@@ -18,34 +18,13 @@ Error Bad(const Volume& volume, const std::string& why) {
 
 }  // namespace
 
-void Encode(Writer& writer, const Volume& volume) {
-  writer.U8(static_cast<uint8_t>(volume.kind));
-  writer.Text(volume.source);
-  writer.Text(volume.sub_path);
-  writer.Text(volume.target);
-  writer.U8(volume.read_only ? 1 : 0);
-}
-
-Volume DecodeVolume(Reader& reader) {
-  Volume volume;
-  volume.kind = static_cast<Volume::Kind>(reader.U8());
-  volume.source = reader.Text();
-  volume.sub_path = reader.Text();
-  volume.target = reader.Text();
-  volume.read_only = reader.U8() != 0;
-  return volume;
-}
-
 std::string EncodeVolume(const Volume& volume) {
-  Writer writer;
-  Encode(writer, volume);
-  return writer.Take();
+  return EncodeFields(volume);
 }
 
 Result<Volume> DecodeVolume(std::string_view bytes) {
-  Reader reader(bytes);
-  Volume volume = DecodeVolume(reader);
-  if (!reader.complete()) return Fail(Code::kInvalidArgument, "volume: malformed");
+  Volume volume;
+  if (!DecodeFields(bytes, &volume)) return Fail(Code::kInvalidArgument, "volume: malformed");
   ATOLL_TRY(CheckForm(volume));
   return volume;
 }

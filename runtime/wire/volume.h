@@ -22,6 +22,10 @@ struct Volume {
   bool read_only = false;
 
   bool operator==(const Volume&) const = default;
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.kind, self.source, self.sub_path, self.target, self.read_only);
+  }
 };
 inline constexpr size_t kMaxVolumes = 64;
 // Of all texts of all volumes of a sandbox together: with the rest of the plan it must fit into one
@@ -33,10 +37,13 @@ struct VolumeUse {
   uint64_t bytes = 0;    // blocks in use, metadata of the file system aside
   uint64_t entries = 0;  // files, directories, links
   bool complete = true;  // false: there is more, the count was cut off at a limit
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.bytes, self.entries, self.complete);
+  }
 };
 
-void Encode(Writer& writer, const Volume& volume);
-Volume DecodeVolume(Reader& reader);
 std::string EncodeVolume(const Volume& volume);
 // kInvalidArgument: malformed, or not WellFormed.
 Result<Volume> DecodeVolume(std::string_view bytes);

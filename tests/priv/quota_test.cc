@@ -45,8 +45,8 @@ class LimitedSpawner : public SpawnerFixture {
           return std::make_shared<QuotaStore>(type, data_dir);
         }) {}
 
-  static wire::Limits WithDisk(uint64_t disk_bytes) {
-    wire::Limits limits = UsualLimits();
+  static cgroup::Limits WithDisk(uint64_t disk_bytes) {
+    cgroup::Limits limits = UsualLimits();
     limits.disk_bytes = disk_bytes;
     return limits;
   }
@@ -326,7 +326,7 @@ QUOTA_TEST(ALivingSandboxTakesAnotherLimit) {
   ASSERT_TRUE(sandbox) << sandbox.error().message();
   char line = 0;
   ASSERT_EQ(::read(sandbox->control.get(), &line, 1), 1);
-  wire::Limits more = SpawnerFixture::UsualLimits();
+  cgroup::Limits more = SpawnerFixture::UsualLimits();
   more.disk_bytes = 2 * kLimit;
   Status changed = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;

@@ -168,15 +168,13 @@ SpawnerFixture::~SpawnerFixture() {
   ::rmdir(hello_.cgroup_path.c_str());
 }
 
-wire::Limits SpawnerFixture::UsualLimits() {
-  wire::Limits limits;
-  limits.memory_bytes = 512 << 20;
-  limits.pids = 512;
-  limits.cpu_millis = 1000;
+cgroup::Limits SpawnerFixture::UsualLimits() {
+  cgroup::Limits limits = cgroup::UsualLimits();
+  limits.disk_bytes = 0;  // most stores have no quotas
   return limits;
 }
 
-Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits) {
+Status SpawnerFixture::Prepare(uint32_t slot, const cgroup::Limits& limits) {
   const int64_t deadline = SystemClock().BootMicros() + 20'000'000;
   for (;;) {
     Status prepared = TryPrepare(slot, limits);
@@ -188,7 +186,7 @@ Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits) {
   }
 }
 
-Status SpawnerFixture::TryPrepare(uint32_t slot, const wire::Limits& limits) {
+Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits) {
   ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
   ATOLL_ASSIGN(const UniqueFd listener, Listener());
   ATOLL_TRY(Prepare(slot, limits, control.b.get(), listener.get()));
@@ -196,7 +194,7 @@ Status SpawnerFixture::TryPrepare(uint32_t slot, const wire::Limits& limits) {
   return {};
 }
 
-Status SpawnerFixture::Prepare(uint32_t slot, const wire::Limits& limits, int control,
+Status SpawnerFixture::Prepare(uint32_t slot, const cgroup::Limits& limits, int control,
                                int listener) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;

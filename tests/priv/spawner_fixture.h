@@ -44,12 +44,12 @@ class SpawnerFixture {
   void AwaitLost();
 
   // What a daemon sends when nobody asks for anything.
-  static wire::Limits UsualLimits();
+  static cgroup::Limits UsualLimits();
   // Once, and until what the slot's last sandbox has left is deleted.
-  Status TryPrepare(uint32_t slot, const wire::Limits& limits = UsualLimits());
-  Status Prepare(uint32_t slot, const wire::Limits& limits = UsualLimits());
+  Status TryPrepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
+  Status Prepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
   // With these descriptors for execd.
-  Status Prepare(uint32_t slot, const wire::Limits& limits, int control, int listener);
+  Status Prepare(uint32_t slot, const cgroup::Limits& limits, int control, int listener);
   static wire::Plan PlanFor(uint32_t slot);
 
   struct Sandbox {

@@ -60,7 +60,7 @@ PRIV_TEST(HostileDaemon, LimitsAreNotLeftOut) {
   ASSERT_TRUE(spawner.Prepare(1));
   auto sandbox = spawner.Build(2);
   ASSERT_TRUE(sandbox);
-  const auto set = [&](const wire::Limits& limits) {
+  const auto set = [&](const cgroup::Limits& limits) {
     Status changed = Fail(Code::kDeadlineExceeded, "no answer");
     bool answered = false;
     spawner.client().SetLimits(sandbox->plan.id, limits, [&](Status status) {
@@ -70,16 +70,18 @@ PRIV_TEST(HostileDaemon, LimitsAreNotLeftOut) {
     spawner.loop().RunUntil([&] { return answered; });
     return changed;
   };
-  const std::function<void(wire::Limits&)> wrongs[] = {
-      [](wire::Limits& limits) { limits.memory_bytes = 0; },
-      [](wire::Limits& limits) { limits.memory_bytes = 4096; },
-      [](wire::Limits& limits) { limits.pids = 0; },
-      [](wire::Limits& limits) { limits.pids = 1; },
-      [](wire::Limits& limits) { limits.cpu_millis = 0; },
+  std::vector<cgroup::Limits> wrongs;
+  const auto wrong = [&](const cgroup::LimitField& field, uint64_t value) {
+    wrongs.push_back(SpawnerFixture::UsualLimits());
+    wrongs.back().*field.value = value;
   };
-  for (size_t i = 0; i < std::size(wrongs); ++i) {
-    wire::Limits limits = SpawnerFixture::UsualLimits();
-    wrongs[i](limits);
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (field.need == cgroup::LimitNeed::kRequired) wrong(field, 0);
+    if (field.smallest > 1) wrong(field, field.smallest - 1);
+    wrong(field, field.largest + 1);
+  }
+  for (size_t i = 0; i < wrongs.size(); ++i) {
+    const cgroup::Limits& limits = wrongs[i];
     const Status prepared = spawner.TryPrepare(3, limits);
     EXPECT_TRUE(!prepared && prepared.error().code() == Code::kInvalidArgument) << "slot " << i;
     EXPECT_EQ(CodeName(BuildError(spawner, [&](wire::Plan& plan) { plan.limits = limits; }).code()),

@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "cgroup/limits.h"
 #include "runtime/base/cleanup.h"
 #include "tools/atoll/api.h"
 #include "tools/atoll/command.h"
@@ -22,8 +24,7 @@ struct RunOptions {
   std::vector<std::string> env;
   std::vector<std::string> metadata;
   std::string name;
-  std::string memory;
-  std::string cpu;
+  std::map<std::string, std::string> limits;  // as in resourceLimits; empty: not asked for
   std::string cwd;
   // A day: a sandbox whose client was killed goes away by itself.
   int timeout_seconds = 86400;
@@ -40,8 +41,9 @@ Result<std::string> CreateBody(const RunOptions& options) {
                {"resourceLimits", json::object()},
                {"timeout", options.timeout_seconds}};
   if (!env.empty()) body["env"] = json::parse(EnvironmentJson(env));
-  if (!options.memory.empty()) body["resourceLimits"]["memory"] = options.memory;
-  if (!options.cpu.empty()) body["resourceLimits"]["cpu"] = options.cpu;
+  for (const auto& [key, text] : options.limits) {
+    if (!text.empty()) body["resourceLimits"][key] = text;
+  }
   if (!options.name.empty()) body["metadata"]["name"] = options.name;
   for (const std::string& entry : options.metadata) {
     const size_t equals = entry.find('=');
@@ -84,6 +86,21 @@ Result<int> Run(const Settings& settings, const RunOptions& options, const Words
   return code;
 }
 
+// One for each key of resourceLimits, two of them with a letter.
+void AddLimitOptions(CLI::App* run, RunOptions* options) {
+  std::map<std::string, std::string> texts;
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    std::string& text = texts[field.key];
+    if (!text.empty()) text += ", ";
+    text += std::string(field.key) == field.name ? "" : std::string(field.name) + "=";
+    text += field.what;
+  }
+  for (const auto& [key, text] : texts) {
+    const std::string letter = key == "memory" ? "-m," : key == "cpu" ? "-c," : "";
+    run->add_option(letter + "--" + key, options->limits[key], "Limit: " + text);
+  }
+}
+
 }  // namespace
 
 void AddRunVerb(CLI::App& app, const Settings& settings, const Words& command, int* exit_code) {
@@ -94,8 +111,7 @@ void AddRunVerb(CLI::App& app, const Settings& settings, const Words& command, i
   run->add_option("-e,--env", options->env, "NAME=VALUE, or NAME to pass our own on; repeatable")
       ->allow_extra_args(false);
   run->add_option("-w,--workdir", options->cwd, "Directory to run in (default: the image's)");
-  run->add_option("-m,--memory", options->memory, "Memory limit, such as 256Mi or 1Gi");
-  run->add_option("-c,--cpu", options->cpu, "CPU limit, such as 500m or 2");
+  AddLimitOptions(run, options.get());
   run->add_option("--timeout", options->timeout_seconds,
                   "Seconds until the sandbox is removed whatever runs in it")
       ->capture_default_str()

@@ -1,12 +1,11 @@
 #include <algorithm>
 
 #include "cgroup/host.h"
+#include "cgroup/limits.h"
 #include "tools/doctor/checks.h"
 
 namespace atl::doctor {
 namespace {
-
-constexpr const char* kLimits[] = {"memory", "swap", "pids", "cpu", "io"};
 
 std::string Join(const std::vector<std::string>& words) {
   std::string out;
@@ -23,10 +22,12 @@ std::vector<Finding> CheckCgroups() {
         Missing("cgroups", host.error().message(), "boot with systemd.unified_cgroup_hierarchy=1")};
   }
   std::vector<std::string> missing;
-  for (const char* limit : kLimits) {
-    if (std::find(host->limits.begin(), host->limits.end(), limit) == host->limits.end()) {
-      missing.emplace_back(limit);
-    }
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (field.keeper != cgroup::LimitKeeper::kController) continue;
+    const auto has = [&](const auto& in) {
+      return std::find(in.begin(), in.end(), field.key) != in.end();
+    };
+    if (!has(host->limits) && !has(missing)) missing.emplace_back(field.key);
   }
   std::vector<Finding> found;
   const std::string backend = host->v2 ? "v2 backend at " : "hybrid backend, v2 at ";

@@ -572,6 +572,15 @@ TEST_F(ApiTest, TheServedDocumentHasEveryRouteAndNoOther) {
     routed.insert(method + " " + std::regex_replace(pattern, std::regex("\\{\\+\\}"), "{}"));
   }
   EXPECT_EQ(described, routed);
+  const std::string limits = document.at("components")
+                                 .at("schemas")
+                                 .at("CreateSandbox")
+                                 .at("properties")
+                                 .at("resourceLimits")
+                                 .at("description");
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    EXPECT_NE(limits.find(field.key), std::string::npos) << field.key;
+  }
 }
 
 TEST_F(ApiTest, Images) {

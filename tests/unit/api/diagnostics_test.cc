@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cgroup/limits_text.h"
+
 namespace atl::api {
 namespace {
 
@@ -107,6 +109,16 @@ TEST_F(TextTest, Events) {
   // Without a history the record still says something.
   history.clear();
   EXPECT_NE(EventsText(Subject(), "all")->find("CONTAINER_RUNNING"), std::string::npos);
+}
+
+TEST_F(TextTest, EveryLimit) {
+  sandbox.limits = cgroup::DistinctLimits(7001);
+  const std::string text = InspectText(Subject());
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    const std::string line = "  " + std::string(field.name) + "=" +
+                             cgroup::LimitText(field, sandbox.limits.*field.value) + "\n";
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
 }
 
 }  // namespace

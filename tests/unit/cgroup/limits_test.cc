@@ -1,26 +1,49 @@
-#include "cgroup/limits.h"
+#include "cgroup/limits_text.h"
 
 #include <gtest/gtest.h>
 
 namespace atl::cgroup {
 namespace {
 
-const std::vector<std::string> kAll = {"memory", "swap", "pids", "cpu", "io", "disk"};
+const std::vector<std::string> kAll = [] {
+  std::vector<std::string> keys;
+  for (const LimitField& field : kLimitFields) keys.emplace_back(field.key);
+  return keys;
+}();
 
-Result<wire::Limits> Parse(const std::map<std::string, std::string>& requested,
-                           const std::vector<std::string>& available = kAll) {
-  return ParseLimits(requested, LimitDefaults(), available);
+Result<Limits> Parse(const std::map<std::string, std::string>& requested,
+                     const std::vector<std::string>& available = kAll) {
+  return ParseLimits(requested, UsualLimits(), available);
 }
 
 TEST(Limits, NothingAskedGivesTheDefaults) {
   const auto limits = Parse({});
   ASSERT_TRUE(limits);
+  EXPECT_EQ(*limits, UsualLimits());
+  EXPECT_EQ(*ParseLimits({}, DistinctLimits(7), kAll), DistinctLimits(7));
   EXPECT_EQ(limits->cpu_millis, 1000U);
   EXPECT_EQ(limits->memory_bytes, 512ULL << 20);
   EXPECT_EQ(limits->pids, 512U);
   EXPECT_EQ(limits->disk_bytes, 10ULL << 30);
-  EXPECT_EQ(limits->swap_bytes, 0U);
-  EXPECT_EQ(limits->io_read_bps, 0U);
+}
+
+TEST(Limits, EachIsTakenWithinItsBoundsAndWrittenBack) {
+  for (const LimitField& field : kLimitFields) {
+    const auto ask = [&](uint64_t value) {
+      const bool item = std::string(field.key) != field.name;
+      return Parse(
+          {{field.key, (item ? std::string(field.name) + "=" : "") + LimitText(field, value)}});
+    };
+    for (const uint64_t value : {field.smallest, field.smallest + 1, field.largest}) {
+      const auto limits = ask(value);
+      ASSERT_TRUE(limits) << limits.error().message();
+      Limits expected = UsualLimits();
+      expected.*field.value = value;
+      EXPECT_EQ(*limits, expected) << field.name;
+    }
+    EXPECT_FALSE(ask(field.largest + 1)) << field.name;
+    EXPECT_TRUE(field.smallest == 0 || !ask(field.smallest - 1)) << field.name;
+  }
 }
 
 TEST(Limits, CpuVectors) {

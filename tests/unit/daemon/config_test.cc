@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "cgroup/limits_text.h"
 #include "runtime/daemon/config_keys.h"
 #include "runtime/daemon/config_text.h"
 
@@ -135,6 +136,13 @@ key = "/+8"
 }
 
 TEST(Config, QuantitiesAreNumbersOrTextsWithAUnit) {
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    const std::string key = std::string("[limits]\n") + field.name + " = ";
+    EXPECT_EQ(Parsed("").limits.*field.value, field.usual) << key;
+    const char* quote = field.kind == cgroup::LimitKind::kCount ? "" : "\"";
+    const Config c = Parsed(key + quote + cgroup::LimitText(field, field.largest) + quote);
+    EXPECT_EQ(c.limits.*field.value, field.largest) << key;
+  }
   EXPECT_EQ(Parsed("[limits]\ncpu = 2").limits.cpu_millis, 2000U);
   EXPECT_EQ(Parsed("[limits]\ncpu = \"250m\"").limits.cpu_millis, 250U);
   EXPECT_EQ(Parsed("[limits]\nmemory = 16777216").limits.memory_bytes, 16U << 20);

@@ -140,7 +140,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     lost = std::move(on_lost);
   }
   void Hello(Done<wire::Reply> done) override { hellos.push_back(std::move(done)); }
-  void PrepareSlot(uint32_t slot, const wire::Limits&, int control, int,
+  void PrepareSlot(uint32_t slot, const cgroup::Limits&, int control, int,
                    Done<launch::PreparedSlot> done) override {
     controls[slot].reset(::fcntl(control, F_DUPFD_CLOEXEC, 3));
     prepares.push_back({slot, std::move(done)});
@@ -153,7 +153,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Build(const wire::Plan& plan, Done<launch::Built> done) override {
     builds.push_back({plan, std::move(controls[plan.slot]), std::move(done)});
   }
-  void SetLimits(const std::string&, const wire::Limits&, Finished done) override { done({}); }
+  void SetLimits(const std::string&, const cgroup::Limits&, Finished done) override { done({}); }
   void Freeze(const std::string& id, bool frozen, Finished done) override {
     freezes.push_back({(frozen ? "freeze " : "thaw ") + id, std::move(done)});
   }
