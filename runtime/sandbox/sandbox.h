@@ -20,6 +20,8 @@ inline constexpr size_t kMaxMetadata = 256;
 struct Platform {
   std::string os;    // "linux"
   std::string arch;  // "amd64", "arm64"
+
+  bool operator==(const Platform&) const = default;
 };
 
 // A volume that a client asks for.

@@ -1,8 +1,10 @@
 #include "runtime/sandbox/store.h"
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "netpolicy/policy_json.h"
+#include "runtime/sandbox/record_fields.h"
 
 namespace atl::sandbox {
 namespace {
@@ -37,106 +39,98 @@ constexpr char kKeySchema[] =
 constexpr int kWritesPerCheckpoint = 500;
 constexpr sqlite::Options kOptions = {.log_bytes = Store::kLogBytes};
 
+// Writes what is const and reads what is not. Throws what nlohmann/json throws.
+class SpecJson {
+ public:
+  // Both borrowed. `status`: what is wrong besides.
+  SpecJson(json* object, Status* status) : object_(*object), status_(*status) {}
+
+  template <typename T>
+  void Required(const char* name, T& value) {
+    if constexpr (std::is_const_v<T>) {
+      used_ = used_ || value != T{};
+      Value(object_[name], value);
+    } else {
+      Value(object_.at(name), value);
+    }
+  }
+  template <typename T>
+  void Added(const char* name, T& value) {
+    if (std::is_const_v<T> || object_.contains(name)) Required(name, value);
+  }
+  template <typename T>
+  void Optional(const char* name, T& value) {
+    if (!std::is_const_v<T> || value != T{}) Added(name, value);
+  }
+  template <typename T, typename Visit>
+  void Group(const char* name, T& value, Visit visit) {
+    json object = object_.value(name, json::object());
+    if (!std::is_const_v<T> && object.empty()) return;
+    SpecJson group(&object, &status_);
+    visit(group, value);
+    if (group.used_) object_[name] = std::move(object);
+  }
+
+ private:
+  template <typename T>
+  void Value(json& node, T& value) {
+    constexpr bool kWrites = std::is_const_v<T>;
+    using Plain = std::remove_const_t<T>;
+    if constexpr (requires { VisitMembers(value, *this); }) {
+      SpecJson members(&node, &status_);
+      VisitMembers(value, members);
+    } else if constexpr (requires { value.has_value(); }) {
+      if constexpr (!kWrites) value.emplace();
+      Value(node, *value);
+    } else if constexpr (std::is_same_v<Plain, std::vector<wire::Volume>>) {
+      if constexpr (!kWrites) value.resize(node.size());
+      for (size_t i = 0; i < value.size(); ++i) Value(node[i], value[i]);
+    } else if constexpr (std::is_same_v<Plain, wire::Volume::Kind>) {
+      using enum wire::Volume::Kind;
+      if constexpr (kWrites) node = value == kHost;
+      if constexpr (!kWrites) value = node.get<bool>() ? kHost : kNamed;
+    } else if constexpr (std::is_same_v<Plain, netpolicy::SharedPolicy>) {
+      if constexpr (kWrites) node = netpolicy::PolicyToJson(*value);
+      if constexpr (!kWrites) ReadPolicy(node.get<std::string>(), value);
+    } else if constexpr (kWrites) {
+      node = value;
+    } else {
+      node.get_to(value);
+    }
+  }
+  void ReadPolicy(const std::string& text, netpolicy::SharedPolicy& policy) {
+    auto parsed = netpolicy::ParsePolicy(text);
+    if (parsed) {
+      policy = netpolicy::Share(*std::move(parsed));
+    } else {
+      status_ = Fail(std::move(parsed).error());
+    }
+  }
+
+  json& object_;
+  Status& status_;
+  bool used_ = false;  // something but defaults was written
+};
+
 std::string EncodeSpec(const Sandbox& s) {
-  json spec = {
-      {"image", s.image},
-      {"digest", s.image_digest},
-      {"layers", s.layers},
-      {"entrypoint", s.entrypoint},
-      {"env", s.env},
-      {"metadata", s.metadata},
-      {"token", s.access_token},
-      {"limits",
-       {{"memory", s.limits.memory_bytes},
-        {"swap", s.limits.swap_bytes},
-        {"pids", s.limits.pids},
-        {"cpu", s.limits.cpu_millis},
-        {"rbps", s.limits.io_read_bps},
-        {"wbps", s.limits.io_write_bps},
-        {"riops", s.limits.io_read_iops},
-        {"wiops", s.limits.io_write_iops},
-        {"disk", s.limits.disk_bytes}}},
-  };
-  for (const wire::Volume& volume : s.volumes) {
-    spec["volumes"].push_back({{"host", volume.kind == wire::Volume::Kind::kHost},
-                               {"source", volume.source},
-                               {"sub", volume.sub_path},
-                               {"target", volume.target},
-                               {"ro", volume.read_only}});
-  }
-  if (s.readonly_root) spec["readonly_root"] = true;
-  if (!s.secure_token.empty()) spec["secure_token"] = s.secure_token;
-  if (s.renew_by_seconds) spec["renew_by"] = *s.renew_by_seconds;
-  // As text within the text: taking it apart and together again is most of what a large one costs.
-  if (s.network.policy) spec["policy"] = netpolicy::PolicyToJson(*s.network.policy);
-  if (!s.network.network.empty()) {
-    spec["network"] = {{"name", s.network.network}, {"hostname", s.network.hostname}};
-  }
-  if (s.network.bytes_per_second != 0) spec["bandwidth"] = s.network.bytes_per_second;
-  if (s.platform) spec["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
+  json spec;
+  Status written;
+  SpecJson io(&spec, &written);
+  VisitSpec(s, io);
   return spec.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-Status DecodeNetwork(const json& spec, Sandbox* s) {
-  s->network.sandbox = s->id;
-  if (const auto policy = spec.find("policy"); policy != spec.end()) {
-    auto parsed = netpolicy::ParsePolicy(policy->get<std::string>());
-    if (!parsed) {
-      return Fail(std::move(parsed).error().Wrap("record of sandbox " + s->id));
-    }
-    s->network.policy = netpolicy::Share(*std::move(parsed));
-  }
-  if (const auto network = spec.find("network"); network != spec.end()) {
-    network->at("name").get_to(s->network.network);
-    network->at("hostname").get_to(s->network.hostname);
-  }
-  s->network.bytes_per_second = spec.value("bandwidth", uint64_t{0});
-  return {};
-}
-
 Status DecodeSpec(const std::string& text, Sandbox* s) {
+  Status read;
   try {
-    const json spec = json::parse(text);
-    spec.at("image").get_to(s->image);
-    spec.at("digest").get_to(s->image_digest);
-    spec.at("layers").get_to(s->layers);
-    spec.at("entrypoint").get_to(s->entrypoint);
-    spec.at("env").get_to(s->env);
-    spec.at("metadata").get_to(s->metadata);
-    spec.at("token").get_to(s->access_token);
-    const json& limits = spec.at("limits");
-    limits.at("memory").get_to(s->limits.memory_bytes);
-    limits.at("swap").get_to(s->limits.swap_bytes);
-    limits.at("pids").get_to(s->limits.pids);
-    limits.at("cpu").get_to(s->limits.cpu_millis);
-    limits.at("rbps").get_to(s->limits.io_read_bps);
-    limits.at("wbps").get_to(s->limits.io_write_bps);
-    limits.at("riops").get_to(s->limits.io_read_iops);
-    limits.at("wiops").get_to(s->limits.io_write_iops);
-    // Absent in records of before there was one.
-    s->limits.disk_bytes = limits.value("disk", uint64_t{0});
-    s->readonly_root = spec.value("readonly_root", false);
-    s->secure_token = spec.value("secure_token", std::string());
-    ATOLL_TRY(DecodeNetwork(spec, s));
-    if (const auto volumes = spec.find("volumes"); volumes != spec.end()) {
-      for (const json& item : *volumes) {
-        wire::Volume& volume = s->volumes.emplace_back();
-        if (item.at("host").get<bool>()) volume.kind = wire::Volume::Kind::kHost;
-        item.at("source").get_to(volume.source);
-        item.at("sub").get_to(volume.sub_path);
-        item.at("target").get_to(volume.target);
-        item.at("ro").get_to(volume.read_only);
-      }
-    }
-    if (const auto by = spec.find("renew_by"); by != spec.end()) {
-      s->renew_by_seconds = by->get<int64_t>();
-    }
-    if (const auto platform = spec.find("platform"); platform != spec.end()) {
-      s->platform = Platform{platform->at("os"), platform->at("arch")};
-    }
+    json spec = json::parse(text);
+    SpecJson io(&spec, &read);
+    VisitSpec(*s, io);
   } catch (const json::exception& e) {
-    return Fail(Code::kInternal, "record of sandbox " + s->id + ": " + e.what());
+    read = Fail(Code::kInternal, e.what());
   }
+  if (!read) return Fail(std::move(read).error().Wrap("record of sandbox " + s->id));
+  s->network.sandbox = s->id;
   return {};
 }
 

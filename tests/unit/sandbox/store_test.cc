@@ -6,70 +6,138 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "netpolicy/policy_json.h"
+#include "runtime/sandbox/record_fields.h"
+#include "tests/support/members.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
 namespace {
 
+// The columns of their own. Every other field is in VisitSpec.
+template <typename S, typename Io>
+void VisitColumns(S& s, Io& io) {
+  io.Required("id", s.id);
+  io.Required("state", s.state);
+  io.Required("reason", s.reason);
+  io.Required("message", s.message);
+  io.Required("transition_ms", s.transition_at_ms);
+  io.Required("slot", s.slot);
+  io.Required("expires_ms", s.expires_at_ms);
+  io.Required("created_ms", s.created_at_ms);
+}
+
+// What does the same with each field, whatever its need.
+template <typename Derived>
+struct EachField {
+  template <typename T>
+  void Required(const std::string& name, T& value) {
+    static_cast<Derived*>(this)->Field(name, value);
+  }
+  template <typename T>
+  void Added(const std::string& name, T& value) {
+    static_cast<Derived*>(this)->Field(name, value);
+  }
+  template <typename T>
+  void Optional(const std::string& name, T& value) {
+    static_cast<Derived*>(this)->Field(name, value);
+  }
+  template <typename T, typename Visit>
+  void Group(const char*, T& value, Visit visit) {
+    visit(*static_cast<Derived*>(this), value);
+  }
+};
+
+// Gives each field a value that no other has.
+struct Fill : EachField<Fill> {
+  template <typename T>
+  void Field(const std::string&, T& value) {
+    Set(value);
+  }
+  void Set(std::string& text) { text = "\"'\\ \xc3\xa9" + std::to_string(++last); }
+  void Set(uint32_t& number) { number = ++last; }
+  void Set(uint64_t& number) { number = (uint64_t{1} << 40) + ++last; }
+  void Set(int64_t& number) { number = 1'700'000'000'000 + ++last; }
+  void Set(bool& flag) { flag = true; }
+  void Set(State& state) { state = State::kPaused; }
+  void Set(wire::Volume::Kind& kind) { kind = wire::Volume::Kind::kHost; }
+  void Set(std::map<std::string, std::string>& map) { Set(map["key"]); }
+  void Set(netpolicy::SharedPolicy& policy) {
+    policy = netpolicy::Share(*netpolicy::ParsePolicy(
+        R"({"defaultAction":"deny","egress":[{"action":"allow","target":"example.com"}]})"));
+  }
+  template <typename T>
+  void Set(std::vector<T>& list) {
+    Set(list.emplace_back());
+    Set(list.emplace_back());
+  }
+  template <typename T>
+  void Set(std::optional<T>& value) {
+    Set(value.emplace());
+  }
+  template <typename T>
+  requires requires(T& value, Fill& io) { VisitMembers(value, io); }
+  void Set(T& value) { VisitMembers(value, *this); }
+  uint32_t last = 0;
+};
+
+// The fields as text, by name.
+struct Show : EachField<Show> {
+  template <typename T>
+  void Field(const std::string& name, const T& value) {
+    texts[prefix + name] = Text(value);
+  }
+  template <typename T>
+  static std::string Text(const T& value) {
+    if constexpr (requires(Show io) { VisitMembers(value, io); }) {
+      Show members;
+      VisitMembers(value, members);
+      return testing::PrintToString(members.texts);
+    } else {
+      return testing::PrintToString(value);
+    }
+  }
+  static std::string Text(const netpolicy::SharedPolicy& policy) {
+    return policy ? netpolicy::PolicyToJson(*policy) : "";
+  }
+  static std::string Text(const std::optional<Platform>& platform) {
+    return platform ? Text(*platform) : "";
+  }
+  static std::string Text(const std::vector<wire::Volume>& volumes) {
+    std::string text;
+    for (const wire::Volume& volume : volumes) text += Text(volume);
+    return text;
+  }
+  std::string prefix;
+  std::map<std::string, std::string> texts;
+};
+
+std::map<std::string, std::string> FieldsOf(const Sandbox& s) {
+  Show show;
+  VisitColumns(s, show);
+  show.prefix = "spec.";
+  VisitSpec(s, show);
+  return show.texts;
+}
+
 Sandbox Sample() {
   Sandbox s;
-  s.id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
-  s.image = "python:3.11";
-  s.image_digest = "sha256:ab";
-  s.layers = {9, 4, 1};
-  s.entrypoint = {"tail", "-f", "/dev/null"};
-  s.env = {{"A", "1"}, {"QUOTE", "\"'\\ \xc3\xa9"}};
-  s.metadata = {{"team", "ml"}};
-  s.platform = Platform{"linux", "amd64"};
-  s.limits.memory_bytes = 1ULL << 40;
-  s.limits.swap_bytes = 7;
-  s.limits.pids = 64;
-  s.limits.cpu_millis = 1500;
-  s.limits.io_read_bps = 1;
-  s.limits.io_write_bps = 2;
-  s.limits.io_read_iops = 3;
-  s.limits.io_write_iops = 4;
-  s.limits.disk_bytes = 10ULL << 30;
-  s.access_token = "secret";
-  s.created_at_ms = 1700000000123;
-  s.expires_at_ms = 1700000600123;
-  s.state = State::kRunning;
-  s.reason = "CONTAINER_RUNNING";
-  s.message = "fine";
-  s.transition_at_ms = 1700000000456;
-  s.slot = 17;
+  Fill fill;
+  VisitColumns(s, fill);
+  VisitSpec(s, fill);
   return s;
 }
 
 void ExpectSame(const Sandbox& a, const Sandbox& b) {
-  EXPECT_EQ(a.id, b.id);
-  EXPECT_EQ(a.image, b.image);
-  EXPECT_EQ(a.image_digest, b.image_digest);
-  EXPECT_EQ(a.layers, b.layers);
-  EXPECT_EQ(a.entrypoint, b.entrypoint);
-  EXPECT_EQ(a.env, b.env);
-  EXPECT_EQ(a.metadata, b.metadata);
-  ASSERT_EQ(a.platform.has_value(), b.platform.has_value());
-  if (a.platform) {
-    EXPECT_EQ(a.platform->os, b.platform->os);
-    EXPECT_EQ(a.platform->arch, b.platform->arch);
-  }
-  EXPECT_EQ(a.limits.memory_bytes, b.limits.memory_bytes);
-  EXPECT_EQ(a.limits.swap_bytes, b.limits.swap_bytes);
-  EXPECT_EQ(a.limits.pids, b.limits.pids);
-  EXPECT_EQ(a.limits.cpu_millis, b.limits.cpu_millis);
-  EXPECT_EQ(a.limits.io_read_bps, b.limits.io_read_bps);
-  EXPECT_EQ(a.limits.io_write_bps, b.limits.io_write_bps);
-  EXPECT_EQ(a.limits.io_read_iops, b.limits.io_read_iops);
-  EXPECT_EQ(a.limits.io_write_iops, b.limits.io_write_iops);
-  EXPECT_EQ(a.access_token, b.access_token);
-  EXPECT_EQ(a.created_at_ms, b.created_at_ms);
-  EXPECT_EQ(a.expires_at_ms, b.expires_at_ms);
-  EXPECT_EQ(a.state, b.state);
-  EXPECT_EQ(a.reason, b.reason);
-  EXPECT_EQ(a.message, b.message);
-  EXPECT_EQ(a.transition_at_ms, b.transition_at_ms);
-  EXPECT_EQ(a.slot, b.slot);
+  EXPECT_EQ(FieldsOf(a), FieldsOf(b));
+}
+
+TEST(Store, EveryFieldIsVisited) {
+  // Not counted: the request for a network as a whole, and the id in it.
+  EXPECT_EQ(FieldsOf(Sandbox()).size(),
+            Members<Sandbox>() - 1 + Members<netpolicy::SlotRequest>() - 1);
+  const auto empty = FieldsOf(Sandbox());
+  for (const auto& [name, text] : FieldsOf(Sample())) EXPECT_NE(text, empty.at(name)) << name;
 }
 
 TEST(Store, KeepsEveryField) {
@@ -176,6 +244,52 @@ TEST(Store, TheLogIsMovedByThePoolAndStaysSmall) {
   // Room is kept through the log, too.
   EXPECT_LT(std::filesystem::file_size(path + "-wal"), 12U << 20);
   EXPECT_EQ((*Store::Open(path))->Load()->at(0).slot, 9999U);
+  std::filesystem::remove_all(name);
+}
+
+// As the first release wrote it.
+TEST(Store, ReadsARecordOfBeforeThereWereSomeFields) {
+  char name[] = "/tmp/store_test_XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string path = std::string(name) + "/atoll.db";
+  auto store = Store::Open(path);
+  ASSERT_TRUE(store);
+  ASSERT_TRUE((*store)->Insert(Sample()));
+  auto db = sqlite::Db::Open(path);
+  ASSERT_TRUE(db);
+  ASSERT_TRUE(db->Exec(
+      R"(UPDATE sandboxes SET spec = '{"image":"python:3.11","digest":"sha256:ab","layers":[9,4],)"
+      R"("entrypoint":["sh"],"env":{"A":"1"},"metadata":{"team":"ml"},"token":"t","limits":)"
+      R"({"memory":1,"swap":2,"pids":3,"cpu":4,"rbps":5,"wbps":6,"riops":7,"wiops":8},)"
+      R"("volumes":[{"host":true,"source":"/srv","sub":"","target":"/v","ro":true}],)"
+      R"("network":{"name":"n","hostname":""},"platform":{"os":"linux","arch":"arm64"}}')"));
+  const auto loaded = (*store)->Load();
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  Sandbox plain;
+  plain.image = "python:3.11";
+  plain.image_digest = "sha256:ab";
+  plain.layers = {9, 4};
+  plain.entrypoint = {"sh"};
+  plain.env = {{"A", "1"}};
+  plain.metadata = {{"team", "ml"}};
+  plain.access_token = "t";
+  plain.limits = {.memory_bytes = 1,
+                  .swap_bytes = 2,
+                  .pids = 3,
+                  .cpu_millis = 4,
+                  .io_read_bps = 5,
+                  .io_write_bps = 6,
+                  .io_read_iops = 7,
+                  .io_write_iops = 8};
+  plain.volumes = {{wire::Volume::Kind::kHost, "/srv", "", "/v", true}};
+  plain.network.network = "n";
+  plain.platform = Platform{"linux", "arm64"};
+  const auto spec = [](const Sandbox& s) {
+    Show show;
+    VisitSpec(s, show);
+    return show.texts;
+  };
+  EXPECT_EQ(spec(loaded->at(0)), spec(plain));
   std::filesystem::remove_all(name);
 }
 

@@ -1,0 +1,63 @@
+// What the store keeps of a sandbox: one list, which writing (a const one), reading and tests
+// visit.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::sandbox {
+
+template <typename T, typename Plain>
+concept MaybeConst = std::same_as<std::remove_const_t<T>, Plain>;
+
+// The fields that have no column of their own: one JSON object. Required: in every record. Added:
+// in every record since there is such a field; absent, it has its default. Optional: likewise, and
+// left out while it has its default. Group: an object within the object, left out while all of it
+// has its default.
+template <MaybeConst<Sandbox> S, typename Io>
+void VisitSpec(S& s, Io& io) {
+  io.Required("image", s.image);
+  io.Required("digest", s.image_digest);
+  io.Required("layers", s.layers);
+  io.Required("entrypoint", s.entrypoint);
+  io.Required("env", s.env);
+  io.Required("metadata", s.metadata);
+  io.Required("token", s.access_token);
+  io.Required("limits", s.limits);
+  io.Optional("volumes", s.volumes);
+  io.Optional("readonly_root", s.readonly_root);
+  io.Optional("secure_token", s.secure_token);
+  io.Optional("renew_by", s.renew_by_seconds);
+  // As text within the text: taking it apart and together again is most of what a large one costs.
+  io.Optional("policy", s.network.policy);
+  io.Group("network", s.network, [](auto& in, auto& network) {
+    in.Required("name", network.network);
+    in.Required("hostname", network.hostname);
+  });
+  io.Optional("bandwidth", s.network.bytes_per_second);
+  io.Optional("platform", s.platform);
+}
+
+template <MaybeConst<Platform> P, typename Io>
+void VisitMembers(P& platform, Io& io) {
+  io.Required("os", platform.os);
+  io.Required("arch", platform.arch);
+}
+
+template <MaybeConst<wire::Volume> V, typename Io>
+void VisitMembers(V& volume, Io& io) {
+  io.Required("host", volume.kind);
+  io.Required("source", volume.source);
+  io.Required("sub", volume.sub_path);
+  io.Required("target", volume.target);
+  io.Required("ro", volume.read_only);
+}
+
+template <MaybeConst<cgroup::Limits> L, typename Io>
+void VisitMembers(L& limits, Io& io) {
+  for (const auto& field : cgroup::kLimitFields) io.Added(field.name, limits.*field.value);
+}
+
+}  // namespace atl::sandbox
