@@ -20,6 +20,7 @@ struct Limits {
   uint64_t io_read_iops = 0;
   uint64_t io_write_iops = 0;
   uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
+  uint64_t nofile = 0;      // RLIMIT_NOFILE, soft and hard; 0: 16384, raised by who wants more
 
   bool operator==(const Limits&) const = default;
   // For encoders: io(value) for each.
@@ -41,6 +42,7 @@ enum class LimitNeed : uint8_t {
 enum class LimitKeeper : uint8_t {
   kController,  // a cgroup controller, where the host has it (Host::limits)
   kQuota,       // project quotas, where the store has them
+  kSpawner,     // the spawner, on every host, when it builds
 };
 
 struct LimitField {
@@ -87,6 +89,8 @@ inline constexpr auto kLimitFields = [] {
        "writes a second"},
       {&L::disk_bytes, "disk", "disk", kBytes, kQuota, kOptional, 1 << 20, kMax, kUsualDisk,
        "disk"},
+      {&L::nofile, "nofile", "nofile", kCount, kSpawner, kOptional, 256, 1 << 20, 0,
+       "open files of each process"},
   });
 }();
 

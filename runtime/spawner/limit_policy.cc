@@ -12,6 +12,8 @@ bool Keeps(const Host& host, const cgroup::LimitField& field) {
       return std::find(controllers.begin(), controllers.end(), field.key) != controllers.end();
     case cgroup::LimitKeeper::kQuota:
       return host.store.HasQuota();
+    case cgroup::LimitKeeper::kSpawner:
+      return true;
   }
   return false;
 }

@@ -26,13 +26,15 @@ struct RootStep {
   Status (*run)(RootState&);
 };
 constexpr RootStep kSteps[] = {
-    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
-    {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes}, {Step::kCover, CoverRoot},
+    {Step::kLimits, LimitFiles},    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},
+    {Step::kOverlay, MountOverlay}, {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes},
+    {Step::kCover, CoverRoot},
 };
 
 struct Start {
   const Host* host;
   const wire::Plan* plan;
+  const Slot* slot;
   const std::vector<VolumeSource>* volumes;
   int execd;
   RootReport* report;
@@ -42,6 +44,7 @@ struct Start {
 Status RunSteps(const Start& start) {
   RootState state{.host = start.host,
                   .plan = start.plan,
+                  .slot = start.slot,
                   .volumes = start.volumes,
                   .execd = start.execd,
                   .root = {}};
@@ -66,16 +69,16 @@ void RunChild(void* argument) {
 }  // namespace
 
 RootReport MountRoot(const Host& host, const wire::Plan& plan,
-                     const std::vector<VolumeSource>& volumes, pid_t execd) {
+                     const std::vector<VolumeSource>& volumes, const Slot& slot) {
   RootReport report;
-  report.step = Step::kEnter;
+  report.step = Step::kLimits;
   const int64_t began_us = SystemClock().BootMicros();
-  const auto pidfd = sys::PidfdOpen(execd);
+  const auto pidfd = sys::PidfdOpen(slot.execd);
   if (!pidfd) {
     report.status = Fail(pidfd.error());
     return report;
   }
-  Start start{&host, &plan, &volumes, pidfd->get(), &report, began_us};
+  Start start{&host, &plan, &slot, &volumes, pidfd->get(), &report, began_us};
   const auto child = Vfork(0, -1, RunChild, &start);
   if (!child) report.status = Fail(child.error());
   return report;

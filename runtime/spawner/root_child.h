@@ -11,6 +11,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
+#include "runtime/spawner/slots.h"
 #include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
@@ -23,9 +24,9 @@ struct RootReport {
   wire::StepMicros micros{};             // durations of its own steps
 };
 
-// `execd`: process 1 of the slot. `volumes`: of the plan's volumes, borrowed. Returns when the
-// steps have ended; the child's exit is the caller's to reap.
+// `volumes`: of the plan's volumes, borrowed. Returns when the steps have ended; the child's exit
+// is the caller's to reap.
 RootReport MountRoot(const Host& host, const wire::Plan& plan,
-                     const std::vector<VolumeSource>& volumes, pid_t execd);
+                     const std::vector<VolumeSource>& volumes, const Slot& slot);
 
 }  // namespace atl::spawner

@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/securebits.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -53,6 +56,28 @@ Status MoveOnto(int root, const char* name) {
 }
 
 }  // namespace
+
+Status LimitFiles(RootState& state) {
+  const uint64_t nofile = state.plan->limits.nofile;
+  if (nofile == 0) return {};
+  // As the owner of the sandbox's user namespace, who has every capability in it: a spawner without
+  // CAP_SYS_RESOURCE can do it too, to as many as execd has now. No uid would do: execd's saved one
+  // is another than its real one, so that nobody inside can do the same. Capabilities stay.
+  constexpr uid_t kSame = static_cast<uid_t>(-1);
+  const rlimit files{nofile, nofile};
+  if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
+  const uid_t owner = state.host->IdBase(state.plan->slot);
+  if (::setresuid(kSame, owner, kSame) != 0) {
+    return FailSys("setresuid, effective " + std::to_string(owner));
+  }
+  if (::prlimit(state.slot->execd, RLIMIT_NOFILE, &files, nullptr) != 0) {
+    return FailSys(
+        "prlimit of execd, NOFILE " + std::to_string(nofile) +
+        " (more than the spawner's own needs CAP_SYS_RESOURCE, or a higher LimitNOFILE)");
+  }
+  if (::setresuid(kSame, 0, kSame) != 0) return FailSys("setresuid, effective 0");
+  return {};
+}
 
 Status WriteEtc(RootState& state) {
   const wire::Plan& plan = *state.plan;

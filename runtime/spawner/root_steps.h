@@ -7,6 +7,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
+#include "runtime/spawner/slots.h"
 #include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/plan.h"
 
@@ -16,11 +17,13 @@ namespace atl::spawner {
 struct RootState {
   const Host* host = nullptr;
   const wire::Plan* plan = nullptr;
+  const Slot* slot = nullptr;
   const std::vector<VolumeSource>* volumes = nullptr;  // one for each of the plan's
   int execd = -1;                                      // pidfd
   UniqueFd root;                                       // the mounted root, O_PATH
 };
 
+Status LimitFiles(RootState& state);    // open files of execd and all that it starts; first
 Status WriteEtc(RootState& state);      // host name; hostname, hosts, resolv.conf
 Status MountOverlay(RootState& state);  // the root
 Status MoveMounts(RootState& state);    // /proc, /sys, /dev onto it

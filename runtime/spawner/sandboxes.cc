@@ -118,7 +118,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
     if (!opened) return fail(Fail(std::move(opened).error()), Step::kVolumes);
     volumes = std::move(*opened);
   }
-  RootReport report = MountRoot(host_, plan, volumes, slot->execd);
+  RootReport report = MountRoot(host_, plan, volumes, *slot);
   for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
   if (!report.status) return fail(std::move(report.status), report.step);
   then = clock.BootMicros();
@@ -148,7 +148,14 @@ Status Sandboxes::SetLimits(const std::string& id, const cgroup::Limits& limits)
   if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
   ATOLL_TRY(CheckLimits(host_, limits));
   Sandbox& sandbox = found->second;
-  ATOLL_TRY(ChangeLimits(sandbox.record.sandbox.slot, sandbox.limits, limits));
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (field.keeper != cgroup::LimitKeeper::kSpawner || !sandbox.limits) continue;
+    if ((*sandbox.limits).*field.value == limits.*field.value) continue;
+    return Fail(Code::kFailedPrecondition, "limits: " + std::string(field.name) + " of sandbox " +
+                                               id + " stays as it was built; make another sandbox");
+  }
+  const cgroup::Limits now = sandbox.limits.value_or(cgroup::Limits());
+  ATOLL_TRY(ChangeLimits(sandbox.record.sandbox.slot, now, limits));
   sandbox.limits = limits;
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,7 +81,7 @@ class Sandboxes {
  private:
   struct Sandbox {
     Record record;
-    cgroup::Limits limits;
+    std::optional<cgroup::Limits> limits;  // none: an earlier program built it
     UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped

@@ -29,8 +29,9 @@ class LimitsSeen(unittest.TestCase):
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.image = shell_image(cls.daemon, host_programs=['/usr/bin/nproc', '/usr/bin/taskset'])
 
-    def box(self, cpu='1', memory='512Mi', **members):
-        box = Box(self.daemon, self.image, resourceLimits={'cpu': cpu, 'memory': memory}, **members)
+    def box(self, entrypoint=('sleep', '1000'), **limits):
+        box = Box(self.daemon, self.image, entrypoint=entrypoint,
+                  resourceLimits={'cpu': '1', 'memory': '512Mi', **limits})
         self.addCleanup(self.daemon.delete, box.id)
         return box
 
@@ -77,6 +78,38 @@ class LimitsSeen(unittest.TestCase):
             v1 = 'memory' in mounts(box.out('cat /proc/self/mountinfo'))
             file = 'memory.limit_in_bytes' if v1 else 'memory.max'
             self.assertEqual(int(self.seen(box, 'memory', file)), wanted)
+
+    def test_open_files(self):
+        """Of every process, soft and hard, and one file more is refused."""
+        both = 'ulimit -Sn; ulimit -Hn'
+        soft, hard = map(int, self.box().out(both).split())
+        self.assertEqual(soft, min(hard, 16384))
+        self.assertLessEqual(hard, 1 << 20)
+        for limit in (512, hard):
+            box = self.box(nofile=str(limit),
+                           entrypoint=['sh', '-c', f'{{ {both}; }} >/tmp/entrypoint; sleep 1000'])
+            box.out('until [ "$(wc -l </tmp/entrypoint)" = 2 ]; do sleep 0.01; done')
+            with self.subTest(limit=limit):
+                self.assertEqual(box.out(f'{both}; cat /tmp/entrypoint').split(), [str(limit)] * 4)
+                said = box.out(f"bash -c 'exec {limit - 1}</dev/null && echo open; "
+                               f"exec {limit}</dev/null && echo more' 2>&1; "
+                               f'ulimit -n {limit + 1} 2>&1 || echo kept')
+                self.assertIn('open', said)
+                self.assertNotIn('more', said)
+                self.assertIn('kept', said)
+
+    def test_the_operators_defaults(self):
+        with atoll.Daemon(limits_nofile=300) as daemon:
+            image = shell_image(daemon)
+            for limits, wanted in (({}, '300'), ({'nofile': '400'}, '400')):
+                self.assertEqual(Box(daemon, image, resourceLimits=limits).out('ulimit -n'), wanted)
+
+    def test_what_no_sandbox_gets(self):
+        for key, texts in (('nofile', ('255', '1048577', '0', '1k')),):
+            for text in texts:
+                with self.subTest(key=key, text=text), \
+                        self.assertRaisesRegex(atoll.ApiError, f'resourceLimits.{key} .*{text}'):
+                    self.box(**{key: text})
 
     def test_every_hierarchy_that_the_jvm_insists_on(self):
         """Without one of them it takes the whole host to be its own; where it looks for v1 is told

@@ -328,13 +328,7 @@ QUOTA_TEST(ALivingSandboxTakesAnotherLimit) {
   ASSERT_EQ(::read(sandbox->control.get(), &line, 1), 1);
   cgroup::Limits more = SpawnerFixture::UsualLimits();
   more.disk_bytes = 2 * kLimit;
-  Status changed = Fail(Code::kDeadlineExceeded, "no answer");
-  bool answered = false;
-  spawner.client().SetLimits(sandbox->plan.id, more, [&](Status status) {
-    changed = std::move(status);
-    answered = true;
-  });
-  ASSERT_TRUE(spawner.loop().RunUntil([&] { return answered; }));
+  const Status changed = spawner.SetLimits(sandbox->plan.id, more);
   ASSERT_TRUE(changed) << changed.error().message();
   struct statfs info {};
   ASSERT_EQ(::statfs((spawner.store() + "/fs/uppers/s1/upper").c_str(), &info), 0);
