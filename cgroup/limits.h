@@ -20,6 +20,7 @@ struct Limits {
   uint64_t io_read_iops = 0;
   uint64_t io_write_iops = 0;
   uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
+  uint64_t shm_bytes = 0;   // of /dev/shm; what is in it counts as memory too
   uint64_t nofile = 0;      // RLIMIT_NOFILE, soft and hard; 0: 16384, raised by who wants more
 
   bool operator==(const Limits&) const = default;
@@ -91,6 +92,8 @@ inline constexpr auto kLimitFields = [] {
        "disk"},
       {&L::nofile, "nofile", "nofile", kCount, kSpawner, kOptional, 256, 1 << 20, 0,
        "open files of each process"},
+      {&L::shm_bytes, "shm", "shm", kBytes, kSpawner, kRequired, 4 << 10, kMax, 64 << 20,
+       "/dev/shm"},
   });
 }();
 

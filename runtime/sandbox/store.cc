@@ -122,6 +122,10 @@ std::string EncodeSpec(const Sandbox& s) {
 
 Status DecodeSpec(const std::string& text, Sandbox* s) {
   Status read;
+  // What every host keeps was so before records told of it.
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (field.keeper == cgroup::LimitKeeper::kSpawner) s->limits.*field.value = field.usual;
+  }
   try {
     json spec = json::parse(text);
     SpecJson io(&spec, &read);

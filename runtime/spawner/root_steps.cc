@@ -123,8 +123,8 @@ Status MountOverlay(RootState& state) {
 
 Status MoveMounts(RootState& state) {
   for (const char* name : {"proc", "sys", "dev"}) ATOLL_TRY(MoveOnto(state.root.get(), name));
-  const uint64_t shm_bytes = state.plan->shm_bytes;
-  if (shm_bytes == kDefaultShmBytes) return {};
+  const uint64_t shm_bytes = state.plan->limits.shm_bytes;
+  if (shm_bytes == state.slot->limits.shm_bytes) return {};
   ATOLL_ASSIGN(const UniqueFd target,
                sys::OpenInRoot(state.root.get(), "dev/shm", O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(

@@ -21,7 +21,6 @@ namespace {
 
 using wire::Step;
 
-constexpr uint64_t kMaxShmBytes = uint64_t{1} << 40;
 // A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
 // Nor does one such sandbox keep the daemon from having others destroyed.
@@ -60,11 +59,7 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan) const {
       return Fail(Code::kNotFound, "plan: no layer " + std::to_string(layer));
     }
   }
-  ATOLL_TRY(CheckLimits(host_, plan.limits));
-  if (plan.shm_bytes == 0 || plan.shm_bytes > kMaxShmBytes) {
-    return Fail(Code::kInvalidArgument, "plan: bad size for /dev/shm");
-  }
-  return {};
+  return CheckLimits(host_, plan.limits);
 }
 
 void Sandboxes::Build(const wire::Plan& plan, Built done) {

@@ -64,7 +64,7 @@ class Build {
       return host_.store.CreateUpper(host_.instance, number_, limits.disk_bytes);
     }));
     ATOLL_TRY(Timed(Step::kIds, [&] { return MakeUserNamespaces(); }));
-    return StartExecd(control, listener);
+    return StartExecd(limits.shm_bytes, control, listener);
   }
 
  private:
@@ -94,7 +94,7 @@ class Build {
     return {};
   }
 
-  Status StartExecd(int control, int listener) {
+  Status StartExecd(uint64_t shm_bytes, int control, int listener) {
     built_.reply.step = Step::kClone;
     ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
     uint64_t pass = 0;
@@ -107,6 +107,7 @@ class Build {
     ATOLL_ASSIGN(const std::vector<UniqueFd> accounts, host_.cgroups.OpenAccounts(group_));
     SlotChildInput input;
     input.host = &host_;
+    input.shm_bytes = shm_bytes;
     input.base = host_.IdBase(number_);
     input.pass = pass;
     input.group = leaf.get();

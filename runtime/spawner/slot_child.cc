@@ -77,7 +77,8 @@ Status FurnishNetwork(const SlotState& state) {
 }
 
 Status MountTree(SlotState& state) {
-  return AssembleMounts(*state.input.host, state.input.base, state.input.id_map, state.input.views);
+  const SlotChildInput& input = state.input;
+  return AssembleMounts(*input.host, input.base, input.id_map, input.shm_bytes, input.views);
 }
 
 Status MountProcOfSlot(SlotState& state) {

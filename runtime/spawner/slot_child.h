@@ -23,6 +23,7 @@ namespace atl::spawner {
 struct SlotChildInput {
   const Host* host = nullptr;
   uid_t base = 0;                   // the slot's first id
+  uint64_t shm_bytes = 0;           // the size of /dev/shm
   uint64_t pass = 0;                // for the filter (seccomp.h)
   int group = -1;                   // its leaf of the cgroup, for clone3
   int cgroup_namespace = -1;        // whose root is the slot's group

@@ -64,7 +64,7 @@ Status MountTerminals(int dev, gid_t group) {
   return {};
 }
 
-Status MountDevices(const Host& host, int top, uid_t base, int id_map) {
+Status MountDevices(const Host& host, int top, uid_t base, int id_map, uint64_t shm_bytes) {
   ATOLL_ASSIGN(const UniqueFd dev, CloneMount(AT_FDCWD, host.devices.c_str(), false));
   // Before Linux 6.3 a tmpfs cannot be id-mapped: /dev then shows "nobody" as its owner, no more.
   if (!SetMountAttributes(dev.get(), MOUNT_ATTR_RDONLY, id_map, false)) {
@@ -74,8 +74,7 @@ Status MountDevices(const Host& host, int top, uid_t base, int id_map) {
   // Group 5 is tty in Debian, Alpine and Fedora alike.
   ATOLL_TRY(MountTerminals(dev.get(), base + 5));
   ATOLL_TRY(MountAt(dev.get(), "shm", "tmpfs",
-                    {{"mode", "1777"}, {"size", std::to_string(kDefaultShmBytes)}},
-                    kNoSuidDevExec));
+                    {{"mode", "1777"}, {"size", std::to_string(shm_bytes)}}, kNoSuidDevExec));
   ATOLL_TRY(MountAt(dev.get(), "mqueue", "mqueue", {}, kNoSuidDevExec));
   return {};
 }
@@ -137,7 +136,7 @@ Status ActAs(uid_t base) {
   return {};
 }
 
-Status AssembleMounts(const Host& host, uid_t base, int id_map,
+Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_bytes,
                       const std::vector<cgroup::View>& views) {
   ATOLL_TRY(ActAs(base));
   ATOLL_ASSIGN(const UniqueFd staging, sys::Open(host.staging, O_PATH | O_DIRECTORY));
@@ -157,7 +156,7 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map,
                                              {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
                                              kNoSuidDevExec | MOUNT_ATTR_RDONLY));
   ATOLL_TRY(MountStore(host, top.get(), id_map));
-  ATOLL_TRY(MountDevices(host, top.get(), base, id_map));
+  ATOLL_TRY(MountDevices(host, top.get(), base, id_map, shm_bytes));
   ATOLL_TRY(MountSysfs(top.get(), empty.get(), views));
   if (::fchdir(top.get()) != 0) return FailSys("fchdir");
   // pivot_root(".", "."): the old root ends up on top of the new one and is taken off by the next

@@ -21,17 +21,14 @@
 
 namespace atl::spawner {
 
-// The size of a sandbox's /dev/shm, unless its plan has another.
-inline constexpr uint64_t kDefaultShmBytes = 64 << 20;
-
 // The files of /own/etc.
 inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
 
 // For a process that is already in the slot's network, ipc and cgroup namespaces and in a new mount
 // namespace, which it turns into the above, but for what is mounted on /proc. `base`: the slot's
 // first id, which will own what is created. `id_map`: a user namespace that maps the store's ids to
-// the slot's.
-Status AssembleMounts(const Host& host, uid_t base, int id_map,
+// the slot's. `shm_bytes`: the size of /dev/shm.
+Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_bytes,
                       const std::vector<cgroup::View>& views);
 
 // From here on this process creates files as `base`, with its capabilities kept. overlayfs must be

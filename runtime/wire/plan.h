@@ -26,7 +26,6 @@ struct Plan {
   std::string hostname;     // at most 64 bytes of [a-z0-9-]
   std::string hosts;        // content of /etc/hosts, at most kMaxEtcFile
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
-  uint64_t shm_bytes = 64 << 20;
   cgroup::Limits limits;
   std::vector<Volume> volumes;  // at most kMaxVolumes
 
@@ -34,7 +33,7 @@ struct Plan {
   static void Fields(Self& self, Io& io) {
     io(self.id, self.slot);
     io.List(self.layers, kMaxLayers);
-    io(self.readonly_root, self.hostname, self.hosts, self.resolv_conf, self.shm_bytes);
+    io(self.readonly_root, self.hostname, self.hosts, self.resolv_conf);
     io(self.limits);
     io.List(self.volumes, kMaxVolumes);
   }

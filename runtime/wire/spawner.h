@@ -42,7 +42,7 @@ enum class RequestType : uint8_t {
                       // the slot's network namespace
   kDropSlot = 3,      // slot: an unused prepared slot is dismantled
   kBuild = 4,         // Plan → BuildReply
-  kLimits = 5,        // id, Limits
+  kLimits = 5,        // id, Limits. What only a build sets (nofile, shm) must be as it was
   kFreeze = 6,        // id, flag
   kDestroy = 7,       // id: kill and remove everything → answered when all of it is gone
   kUnpack = 8,        // UnpackRequest, fds → text: the unpacker's report

@@ -98,14 +98,28 @@ class LimitsSeen(unittest.TestCase):
                 self.assertNotIn('more', said)
                 self.assertIn('kept', said)
 
+    def test_shared_memory(self):
+        """/dev/shm is as large as was asked for, and holds not a page more."""
+        for limits, size in (({}, 64 * MIB), ({'shm': '1Mi'}, MIB), ({'shm': '80Mi'}, 80 * MIB)):
+            box = self.box(**limits)
+            with self.subTest(size=size):
+                self.assertEqual(box.out("df -k /dev/shm | awk 'END {print $2}'"), str(size >> 10))
+                said = box.out('dd if=/dev/zero of=/dev/shm/f bs=64k 2>&1; wc -c </dev/shm/f')
+                self.assertIn('No space left', said)
+                self.assertEqual(said.split()[-1], str(size))
+
     def test_the_operators_defaults(self):
-        with atoll.Daemon(limits_nofile=300) as daemon:
+        with atoll.Daemon(limits_nofile=300, limits_shm='2Mi') as daemon:
             image = shell_image(daemon)
-            for limits, wanted in (({}, '300'), ({'nofile': '400'}, '400')):
-                self.assertEqual(Box(daemon, image, resourceLimits=limits).out('ulimit -n'), wanted)
+            seen = "ulimit -n; df -k /dev/shm | awk 'END {print $2}'"
+            for limits, wanted in (({}, ['300', '2048']),
+                                   ({'nofile': '400', 'shm': '3Mi'}, ['400', '3072'])):
+                box = Box(daemon, image, resourceLimits=limits)
+                self.assertEqual(box.out(seen).split(), wanted)
 
     def test_what_no_sandbox_gets(self):
-        for key, texts in (('nofile', ('255', '1048577', '0', '1k')),):
+        for key, texts in (('nofile', ('255', '1048577', '0', '1k')),
+                           ('shm', ('0', '4095', '65Ti', 'much'))):
             for text in texts:
                 with self.subTest(key=key, text=text), \
                         self.assertRaisesRegex(atoll.ApiError, f'resourceLimits.{key} .*{text}'):

@@ -42,7 +42,6 @@ PRIV_TEST(HostileDaemon, PlansAreChecked) {
             "invalid_argument");
   EXPECT_EQ(code([](wire::Plan& plan) { plan.hosts = std::string(9000, '#'); }),
             "invalid_argument");
-  EXPECT_EQ(code([](wire::Plan& plan) { plan.shm_bytes = ~uint64_t{0}; }), "invalid_argument");
   EXPECT_EQ(code([](wire::Plan& plan) { plan.layers = std::vector<wire::LayerId>(200, 1); }),
             "invalid_argument");
   // Refused plans have cost nothing: the slot is still there.

@@ -280,7 +280,8 @@ TEST(Store, ReadsARecordOfBeforeThereWereSomeFields) {
                   .io_read_bps = 5,
                   .io_write_bps = 6,
                   .io_read_iops = 7,
-                  .io_write_iops = 8};
+                  .io_write_iops = 8,
+                  .shm_bytes = 64 << 20};
   plain.volumes = {{wire::Volume::Kind::kHost, "/srv", "", "/v", true}};
   plain.network.network = "n";
   plain.platform = Platform{"linux", "arm64"};
