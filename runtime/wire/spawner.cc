@@ -17,6 +17,9 @@ std::string_view StepName(Step step) {
 
 Result<Request> DecodeRequest(std::string_view bytes) {
   Request request;
+  Reader head(bytes);
+  head(request.number, request.type);
+  if (head.ok() && request.type == RequestType::kHello) return request;
   const bool whole = DecodeFields(bytes, &request);
   if (!whole || request.type < RequestType::kHello || request.type > RequestType::kPing) {
     return Fail(Code::kInvalidArgument, "spawner request: malformed");

@@ -27,7 +27,9 @@
 
 namespace atl::wire {
 
+// Raised with every change of a message.
 inline constexpr uint32_t kSpawnerProtocol = 5;
+static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
 // Replies may be larger: a list of layers.
@@ -37,7 +39,8 @@ inline constexpr size_t kSandboxesPerReply = 128;
 
 enum class RequestType : uint8_t {
   kHello = 1,  // → HelloReply, in as many packets as it takes. Asked again later it compares
-               // what the spawner holds with what the kernel has, and mends that
+               // what the spawner holds with what the kernel has, and mends that. One of whatever
+               // protocol is read, as the reply tells ours
   kPrepareSlot = 2,   // slot, Limits, fds {control, listener} → fd: a NETLINK_ROUTE socket inside
                       // the slot's network namespace
   kDropSlot = 3,      // slot: an unused prepared slot is dismantled

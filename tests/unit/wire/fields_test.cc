@@ -79,5 +79,24 @@ TYPED_TEST(Fields, Travel) {
   EXPECT_FALSE(DecodeFields(bytes + '\0', &longer));
 }
 
+// So that it can be told which protocol is spoken here. Nothing else is taken from it.
+TEST(Request, AHelloOfAnyProtocolIsRead) {
+  Request request;
+  request.number = 7;
+  request.slot = 3;
+  const std::string bytes = request.Encode();
+  for (const std::string& other : {bytes, bytes + "more", bytes.substr(0, 9)}) {
+    const auto read = DecodeRequest(other);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->number, 7U);
+    EXPECT_EQ(read->type, RequestType::kHello);
+    EXPECT_EQ(read->slot, 0U);
+  }
+  EXPECT_FALSE(DecodeRequest(bytes.substr(0, 8)));
+  request.type = RequestType::kPing;
+  EXPECT_TRUE(DecodeRequest(request.Encode()));
+  EXPECT_FALSE(DecodeRequest(request.Encode() + "more"));
+}
+
 }  // namespace
 }  // namespace atl::wire
