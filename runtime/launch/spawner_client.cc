@@ -207,14 +207,6 @@ class Client final : public SpawnerClient {
     });
   }
 
-  void SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) override {
-    Request request;
-    request.type = RequestType::kLimits;
-    request.id = id;
-    request.limits = limits;
-    Order(std::move(request), std::move(done));
-  }
-
   void Freeze(const std::string& id, bool frozen, Finished done) override {
     Request request;
     request.type = RequestType::kFreeze;

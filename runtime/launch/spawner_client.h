@@ -79,7 +79,6 @@ class SpawnerClient {
   // of its `control`; it may have been written before.
   virtual void Build(const wire::Plan& plan, Done<Built> done) = 0;
 
-  virtual void SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) = 0;
   virtual void Freeze(const std::string& id, bool frozen, Finished done) = 0;
   // Answers when processes, cgroup, mounts and files are gone. An unknown id is not an error.
   virtual void Destroy(const std::string& id, Finished done) = 0;

@@ -111,11 +111,6 @@ void SpawnerLink::Build(const wire::Plan& plan, Done<launch::Built> done) {
   client_->Build(plan, std::move(done));
 }
 
-void SpawnerLink::SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->SetLimits(id, limits, std::move(done));
-}
-
 void SpawnerLink::Freeze(const std::string& id, bool frozen, Finished done) {
   if (!usable()) return Refuse(std::move(done));
   client_->Freeze(id, frozen, std::move(done));

@@ -38,7 +38,6 @@ class SpawnerLink final : public launch::SpawnerClient {
                    Done<launch::PreparedSlot> done) override;
   void DropSlot(uint32_t slot, Finished done) override;
   void Build(const wire::Plan& plan, Done<launch::Built> done) override;
-  void SetLimits(const std::string& id, const cgroup::Limits& limits, Finished done) override;
   void Freeze(const std::string& id, bool frozen, Finished done) override;
   void Destroy(const std::string& id, Finished done) override;
   void SplitArchive(int archive, int directory, Done<std::string> done) override;

@@ -84,7 +84,6 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
 
   // From here on it is a sandbox, and what fails is destroyed as one.
   Sandbox& sandbox = sandboxes_[plan.id];
-  sandbox.limits = plan.limits;
   sandbox.record.sandbox.id = plan.id;
   sandbox.record.sandbox.slot = plan.slot;
   sandbox.record.sandbox.pid = static_cast<uint32_t>(slot->execd);
@@ -136,23 +135,6 @@ Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
     ATOLL_TRY(host_.store.LimitUpper(slot, next.disk_bytes));
   }
   return host_.cgroups.SetLimits(SlotGroup(slot), now, next);
-}
-
-Status Sandboxes::SetLimits(const std::string& id, const cgroup::Limits& limits) {
-  const auto found = sandboxes_.find(id);
-  if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
-  ATOLL_TRY(CheckLimits(host_, limits));
-  Sandbox& sandbox = found->second;
-  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
-    if (field.keeper != cgroup::LimitKeeper::kSpawner || !sandbox.limits) continue;
-    if ((*sandbox.limits).*field.value == limits.*field.value) continue;
-    return Fail(Code::kFailedPrecondition, "limits: " + std::string(field.name) + " of sandbox " +
-                                               id + " stays as it was built; make another sandbox");
-  }
-  const cgroup::Limits now = sandbox.limits.value_or(cgroup::Limits());
-  ATOLL_TRY(ChangeLimits(sandbox.record.sandbox.slot, now, limits));
-  sandbox.limits = limits;
-  return {};
 }
 
 void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +48,6 @@ class Sandboxes {
   Status Adopt();
 
   void Build(const wire::Plan& plan, Built done);
-  Status SetLimits(const std::string& id, const cgroup::Limits& limits);
   // `done` when every process stands still, or goes on. One that does neither within ten seconds
   // is kDeadlineExceeded, and the group stays as it is.
   void Freeze(const std::string& id, bool frozen, Gone done);
@@ -81,7 +79,6 @@ class Sandboxes {
  private:
   struct Sandbox {
     Record record;
-    std::optional<cgroup::Limits> limits;  // none: an earlier program built it
     UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped

@@ -290,8 +290,6 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
       return done(slots_.Drop(request.slot));
     case wire::RequestType::kBuild:
       return HandleBuild(request);
-    case wire::RequestType::kLimits:
-      return done(sandboxes_.SetLimits(request.id, request.limits));
     case wire::RequestType::kFreeze:
       return sandboxes_.Freeze(request.id, request.flag, done);
     case wire::RequestType::kDestroy:

@@ -45,28 +45,27 @@ enum class RequestType : uint8_t {
                       // the slot's network namespace
   kDropSlot = 3,      // slot: an unused prepared slot is dismantled
   kBuild = 4,         // Plan → BuildReply
-  kLimits = 5,        // id, Limits. What only a build sets (nofile, shm) must be as it was
-  kFreeze = 6,        // id, flag
-  kDestroy = 7,       // id: kill and remove everything → answered when all of it is gone
-  kUnpack = 8,        // UnpackRequest, fds → text: the unpacker's report
-  kPublishLayer = 9,  // layer
-  kRemoveLayer = 10,  // layer
-  kListLayers = 11,   // → layers (of published and unpublished ones)
-  kStop = 12,         // destroy everything, answer, exit
-  kMakeVolume = 13,   // id: the name; limits: disk_bytes. An existing one is an error
-  kRemoveVolume = 14,  // id: the name. An absent one is not an error
-  kVolumeUse = 15,     // id: the name → volume_use
-  kCheckVolume = 16,   // volume: whether a build could open it; makes nothing
-  kPing = 17,          // answered at once: the spawner is not stopped, and reads
+  kFreeze = 5,        // id, flag
+  kDestroy = 6,       // id: kill and remove everything → answered when all of it is gone
+  kUnpack = 7,        // UnpackRequest, fds → text: the unpacker's report
+  kPublishLayer = 8,  // layer
+  kRemoveLayer = 9,   // layer
+  kListLayers = 10,   // → layers (of published and unpublished ones)
+  kStop = 11,         // destroy everything, answer, exit
+  kMakeVolume = 12,   // id: the name; limits: disk_bytes. An existing one is an error
+  kRemoveVolume = 13,  // id: the name. An absent one is not an error
+  kVolumeUse = 14,     // id: the name → volume_use
+  kCheckVolume = 15,   // volume: whether a build could open it; makes nothing
+  kPing = 16,          // answered at once: the spawner is not stopped, and reads
 };
 
 struct Request {
   uint64_t number = 0;
   RequestType type = RequestType::kHello;
   uint32_t slot = 0;      // kPrepareSlot, kDropSlot
-  std::string id;         // kLimits, kFreeze, kDestroy; of a volume its name
+  std::string id;         // kFreeze, kDestroy; of a volume its name
   std::string plan;       // kBuild: an encoded Plan
-  cgroup::Limits limits;  // kPrepareSlot, kLimits, kMakeVolume
+  cgroup::Limits limits;  // kPrepareSlot, kMakeVolume
   bool flag = false;      // kFreeze: true freezes. kUnpack: false splits, true extracts
   LayerId layer = 0;      // kPublishLayer, kRemoveLayer, kUnpack when it extracts
   std::string volume;     // kCheckVolume: an encoded Volume

@@ -320,22 +320,6 @@ QUOTA_TEST(APlanMayDifferFromItsSlot) {
   EXPECT_EQ(Number(spawner.Output(script, 4, kLimit, 0)), 48 * kMi);
 }
 
-QUOTA_TEST(ALivingSandboxTakesAnotherLimit) {
-  LimitedSpawner spawner(on);
-  auto sandbox = spawner.Start(std::string(kFill) + "echo; exec busybox sleep 1000");
-  ASSERT_TRUE(sandbox) << sandbox.error().message();
-  char line = 0;
-  ASSERT_EQ(::read(sandbox->control.get(), &line, 1), 1);
-  cgroup::Limits more = SpawnerFixture::UsualLimits();
-  more.disk_bytes = 2 * kLimit;
-  const Status changed = spawner.SetLimits(sandbox->plan.id, more);
-  ASSERT_TRUE(changed) << changed.error().message();
-  struct statfs info {};
-  ASSERT_EQ(::statfs((spawner.store() + "/fs/uppers/s1/upper").c_str(), &info), 0);
-  EXPECT_EQ(uint64_t{info.f_blocks} * static_cast<uint64_t>(info.f_bsize), 2 * kLimit);
-  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
-}
-
 // What `atolld storage init` leaves: an image that the spawner mounts, for all to see, keeps over
 // its own death, and takes down when it is stopped.
 PRIV_TEST(QuotaImage, IsMountedByTheSpawner) {

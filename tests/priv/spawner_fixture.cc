@@ -235,17 +235,6 @@ Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(const wire::Plan& plan) {
   return Sandbox{plan, std::move(controls_[plan.slot]), *built};
 }
 
-Status SpawnerFixture::SetLimits(const std::string& id, const cgroup::Limits& limits) {
-  Status result = Fail(Code::kDeadlineExceeded, "no answer");
-  bool answered = false;
-  client_->SetLimits(id, limits, [&](Status status) {
-    answered = true;
-    result = std::move(status);
-  });
-  loop_.RunUntil([&] { return answered; });
-  return result;
-}
-
 Status SpawnerFixture::Destroy(const std::string& id) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;

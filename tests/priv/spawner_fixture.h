@@ -60,7 +60,6 @@ class SpawnerFixture {
   // Prepares the slot and builds. The other end of execd's control socket is in the result.
   Result<Sandbox> Build(uint32_t slot);
   Result<Sandbox> Build(const wire::Plan& plan);
-  Status SetLimits(const std::string& id, const cgroup::Limits& limits);
   Status Destroy(const std::string& id);
 
   // Claims: runs `script` with busybox sh as the entrypoint.

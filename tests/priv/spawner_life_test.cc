@@ -176,25 +176,6 @@ PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
   for (uint32_t slot : {1u, 2u, 3u}) EXPECT_EQ(spawner.Run("echo again", slot), "again\n");
 }
 
-// What only a build sets is not taken for changed.
-PRIV_TEST(SpawnerLife, LimitsOfTheLivingChange) {
-  SpawnerFixture spawner;
-  auto sandbox = spawner.Build(1);
-  ASSERT_TRUE(sandbox) << sandbox.error().message();
-  const std::string& id = sandbox->plan.id;
-  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
-    if (field.keeper != cgroup::LimitKeeper::kSpawner) continue;
-    cgroup::Limits limits = sandbox->plan.limits;
-    limits.*field.value = 2 * field.smallest;
-    const Status refused = spawner.SetLimits(id, limits);
-    EXPECT_TRUE(!refused && refused.error().code() == Code::kFailedPrecondition) << field.name;
-  }
-  cgroup::Limits more = sandbox->plan.limits;
-  more.pids *= 2;
-  EXPECT_TRUE(spawner.SetLimits(id, more));
-  EXPECT_TRUE(spawner.Destroy(id));
-}
-
 PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
@@ -207,10 +188,6 @@ PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   spawner.Connect();
   ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
   EXPECT_FALSE(spawner.hello().sandboxes[0].exited);
-  cgroup::Limits more = sandbox->plan.limits;
-  more.pids *= 2;
-  const Status changed = spawner.SetLimits(sandbox->plan.id, more);
-  EXPECT_TRUE(changed) << changed.error().message();
   SpawnerFixture::Claim(*sandbox, "exit 5");
   ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
   EXPECT_TRUE(spawner.exits[0].code_known);

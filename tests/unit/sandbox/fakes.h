@@ -153,7 +153,6 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Build(const wire::Plan& plan, Done<launch::Built> done) override {
     builds.push_back({plan, std::move(controls[plan.slot]), std::move(done)});
   }
-  void SetLimits(const std::string&, const cgroup::Limits&, Finished done) override { done({}); }
   void Freeze(const std::string& id, bool frozen, Finished done) override {
     freezes.push_back({(frozen ? "freeze " : "thaw ") + id, std::move(done)});
   }
