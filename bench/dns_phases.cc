@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "netpolicy/dns_lookup.h"
+#include "netpolicy/dns/dns_lookup.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::bench {

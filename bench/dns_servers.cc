@@ -9,7 +9,7 @@
 #include <array>
 #include <ctime>
 
-#include "netpolicy/dns_answer.h"
+#include "netpolicy/dns/dns_answer.h"
 
 namespace atl::bench {
 namespace {

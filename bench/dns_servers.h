@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "netpolicy/dns_forwarder.h"
+#include "netpolicy/dns/dns_forwarder.h"
 #include "netpolicy/endpoint.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "netpolicy/conntrack.h"
 #include "netpolicy/guards.h"
-#include "netpolicy/netlink.h"
+#include "netpolicy/link/netlink.h"
 #include "netpolicy/network.h"
-#include "netpolicy/nft.h"
-#include "netpolicy/ruleset.h"
+#include "netpolicy/rules/conntrack.h"
+#include "netpolicy/rules/nft.h"
+#include "netpolicy/rules/ruleset.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {

@@ -19,7 +19,7 @@
 #include "bench/relay.h"
 #include "bench/samples.h"
 #include "netpolicy/endpoint.h"
-#include "netpolicy/splice_proxy.h"
+#include "netpolicy/splice/splice_proxy.h"
 #include "runtime/base/sys.h"
 #include "runtime/http/server.h"
 

@@ -11,10 +11,10 @@
 #include <cstring>
 
 #include "netpolicy/addresses.h"
-#include "netpolicy/forwarding.h"
 #include "netpolicy/guards.h"
-#include "netpolicy/netlink.h"
-#include "netpolicy/ruleset.h"
+#include "netpolicy/link/forwarding.h"
+#include "netpolicy/link/netlink.h"
+#include "netpolicy/rules/ruleset.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {

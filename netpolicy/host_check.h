@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "netpolicy/nft.h"
+#include "netpolicy/rules/nft.h"
 #include "runtime/base/result.h"
 
 namespace atl::netpolicy {

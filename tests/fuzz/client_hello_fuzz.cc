@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "netpolicy/client_hello.h"
-#include "netpolicy/host_name.h"
-#include "netpolicy/tls_records.h"
+#include "netpolicy/splice/client_hello.h"
+#include "netpolicy/splice/host_name.h"
+#include "netpolicy/splice/tls_records.h"
 #include "runtime/base/result.h"
 
 namespace {

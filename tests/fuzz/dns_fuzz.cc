@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "netpolicy/dns_answer.h"
-#include "netpolicy/dns_lookup.h"
-#include "netpolicy/dns_message.h"
+#include "netpolicy/dns/dns_answer.h"
+#include "netpolicy/dns/dns_lookup.h"
+#include "netpolicy/dns/dns_message.h"
 #include "runtime/base/result.h"
 
 namespace atl::netpolicy {

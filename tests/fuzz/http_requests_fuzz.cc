@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "netpolicy/host_name.h"
-#include "netpolicy/http_requests.h"
+#include "netpolicy/splice/host_name.h"
+#include "netpolicy/splice/http_requests.h"
 #include "runtime/base/result.h"
 
 namespace {

@@ -2,7 +2,7 @@
 // side of the host.
 #include <gtest/gtest.h>
 
-#include "netpolicy/dns_message.h"
+#include "netpolicy/dns/dns_message.h"
 #include "tests/priv/net_lab.h"
 #include "tests/unit/netpolicy/dns_bytes.h"
 #include "tests/unit/netpolicy/test_loop.h"

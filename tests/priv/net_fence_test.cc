@@ -11,8 +11,8 @@
 #include <chrono>
 #include <fstream>
 
-#include "netpolicy/link.h"
-#include "netpolicy/netlink.h"
+#include "netpolicy/link/link.h"
+#include "netpolicy/link/netlink.h"
 #include "netpolicy/policy_json.h"
 #include "tests/priv/net_lab.h"
 #include "tests/unit/netpolicy/test_loop.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "netpolicy/host_check.h"
-#include "netpolicy/netlink.h"
+#include "netpolicy/link/netlink.h"
 #include "tests/priv/net_lab.h"
 
 namespace atl::testing {

@@ -15,9 +15,9 @@
 
 #include <cstdio>
 
-#include "netpolicy/barrier.h"
-#include "netpolicy/link.h"
-#include "netpolicy/netlink.h"
+#include "netpolicy/link/link.h"
+#include "netpolicy/link/netlink.h"
+#include "netpolicy/rules/barrier.h"
 #include "runtime/base/sys.h"
 
 namespace atl::testing {

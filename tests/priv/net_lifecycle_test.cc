@@ -15,11 +15,11 @@
 #include <cstdio>
 #include <set>
 
-#include "netpolicy/conntrack.h"
-#include "netpolicy/link.h"
-#include "netpolicy/netlink.h"
-#include "netpolicy/nft.h"
-#include "netpolicy/ruleset.h"
+#include "netpolicy/link/link.h"
+#include "netpolicy/link/netlink.h"
+#include "netpolicy/rules/conntrack.h"
+#include "netpolicy/rules/nft.h"
+#include "netpolicy/rules/ruleset.h"
 #include "tests/priv/net_lab.h"
 #include "tests/unit/netpolicy/test_loop.h"
 
@@ -80,7 +80,7 @@ TEST(NetLifecycle, BothEndsHaveTheirAddressesAndNoOther) {
   });
 }
 
-// Not only when the kernel's work queue gets to it: see AddLocalRoute in netpolicy/link.cc.
+// Not only when the kernel's work queue gets to it: see AddLocalRoute in netpolicy/link/link.cc.
 TEST(NetLifecycle, Ipv6AddressReceivesAtOnce) {
   RunInOwnNetns([] {
     NetLab lab;

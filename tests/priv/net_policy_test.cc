@@ -9,10 +9,10 @@
 #include <fstream>
 #include <random>
 
-#include "netpolicy/netlink.h"
-#include "netpolicy/nft.h"
+#include "netpolicy/link/netlink.h"
 #include "netpolicy/policy_json.h"
-#include "netpolicy/policy_sets.h"
+#include "netpolicy/rules/nft.h"
+#include "netpolicy/rules/policy_sets.h"
 #include "tests/priv/net_lab.h"
 
 namespace atl::testing {

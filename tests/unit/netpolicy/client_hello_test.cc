@@ -1,4 +1,4 @@
-#include "netpolicy/client_hello.h"
+#include "netpolicy/splice/client_hello.h"
 
 #include <gtest/gtest.h>
 

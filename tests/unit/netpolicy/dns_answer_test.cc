@@ -1,4 +1,4 @@
-#include "netpolicy/dns_answer.h"
+#include "netpolicy/dns/dns_answer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "netpolicy/dns_cache.h"
+#include "netpolicy/dns/dns_cache.h"
 
 #include <gtest/gtest.h>
 

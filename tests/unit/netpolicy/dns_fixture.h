@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "netpolicy/dns_forwarder.h"
+#include "netpolicy/dns/dns_forwarder.h"
 #include "tests/unit/netpolicy/dns_bytes.h"
 #include "tests/unit/netpolicy/test_loop.h"
 

@@ -1,4 +1,4 @@
-#include "netpolicy/dns_forwarder.h"
+#include "netpolicy/dns/dns_forwarder.h"
 
 #include <algorithm>
 #include <optional>

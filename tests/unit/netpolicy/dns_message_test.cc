@@ -1,4 +1,4 @@
-#include "netpolicy/dns_message.h"
+#include "netpolicy/dns/dns_message.h"
 
 #include <gtest/gtest.h>
 

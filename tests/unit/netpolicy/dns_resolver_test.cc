@@ -1,5 +1,5 @@
 // The cache and the exchanges behind it, as the forwarder and its owner use them.
-#include "netpolicy/dns_resolver.h"
+#include "netpolicy/dns/dns_resolver.h"
 
 #include "tests/unit/netpolicy/dns_fixture.h"
 

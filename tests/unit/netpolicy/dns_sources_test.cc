@@ -1,4 +1,4 @@
-#include "netpolicy/dns_sources.h"
+#include "netpolicy/dns/dns_sources.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "netpolicy/dns_upstreams.h"
+#include "netpolicy/dns/dns_upstreams.h"
 
 namespace atl::netpolicy {
 namespace {

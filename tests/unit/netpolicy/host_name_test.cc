@@ -1,4 +1,4 @@
-#include "netpolicy/host_name.h"
+#include "netpolicy/splice/host_name.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "netpolicy/http_head.h"
+#include "netpolicy/splice/http_head.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "netpolicy/http_requests.h"
+#include "netpolicy/splice/http_requests.h"
 
 #include <gtest/gtest.h>
 

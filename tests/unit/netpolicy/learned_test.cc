@@ -1,4 +1,4 @@
-#include "netpolicy/learned.h"
+#include "netpolicy/rules/learned.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "netpolicy/named_networks.h"
+#include "netpolicy/rules/named_networks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "netpolicy/netlink.h"
+#include "netpolicy/link/netlink.h"
 
 #include <gtest/gtest.h>
 #include <linux/rtnetlink.h>

@@ -1,5 +1,5 @@
 // The headers of refused packets: hostile bytes of any length.
-#include "netpolicy/packet_log.h"
+#include "netpolicy/rules/packet_log.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "netpolicy/splice_dial.h"
+#include "netpolicy/splice/splice_dial.h"
 
 #include <gtest/gtest.h>
 #include <sys/epoll.h>

@@ -1,7 +1,7 @@
 // HTTP through the splice proxy: every request is judged.
 #include <gtest/gtest.h>
 
-#include "netpolicy/splice_proxy.h"
+#include "netpolicy/splice/splice_proxy.h"
 #include "tests/unit/netpolicy/splice_lab.h"
 
 namespace atl::netpolicy {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "netpolicy/splice_proxy.h"
+#include "netpolicy/splice/splice_proxy.h"
 #include "runtime/base/sys.h"
 #include "tests/unit/netpolicy/test_loop.h"
 #include "tests/unit/netpolicy/tls_bytes.h"

@@ -1,9 +1,9 @@
-#include "netpolicy/splice_proxy.h"
+#include "netpolicy/splice/splice_proxy.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
-#include "netpolicy/client_hello.h"
+#include "netpolicy/splice/client_hello.h"
 #include "tests/unit/netpolicy/splice_lab.h"
 
 namespace atl::netpolicy {

@@ -1,4 +1,4 @@
-#include "netpolicy/splice_pump.h"
+#include "netpolicy/splice/splice_pump.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "netpolicy/tls_records.h"
+#include "netpolicy/splice/tls_records.h"
 
 #include <gtest/gtest.h>
 

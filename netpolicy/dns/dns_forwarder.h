@@ -1,0 +1,146 @@
+// The name server of the sandboxes, on the gateway addresses. Each source has a view of its own:
+// the gate says which names exist for it, and hears of every address before the answer leaves.
+// Nothing passes through unseen: questions and answers are taken apart and written anew.
+//
+// A source is told apart by its address, which the rules guarantee. All that a sandbox can make
+// grow has a limit, per source and in total, and no number of sources can take the total.
+//
+// Thread rule: on the loop. Not to be destroyed, and no source to be forgotten, from within a call
+// to the gate.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "netpolicy/dns/dns_datagrams.h"
+#include "netpolicy/dns/dns_gate.h"
+#include "netpolicy/dns/dns_resolver.h"
+#include "netpolicy/dns/dns_sources.h"
+#include "netpolicy/dns/dns_tcp_client.h"
+#include "netpolicy/endpoint.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::netpolicy {
+
+class DnsForwarder {
+ public:
+  struct Limits {
+    size_t queries = 1024;  // that wait for an upstream; an exchange holds one or two descriptors
+    size_t tcp_clients = 256;
+    int64_t tcp_idle_us = 10'000'000;
+    DnsSources::Limits source;
+    size_t policed_name_bytes = kPolicedNameBytes;
+    size_t policed_name_labels = kPolicedNameLabels;
+    DnsCache::Limits cache;
+    DnsTimeouts timeouts;
+  };
+  struct Config {
+    std::vector<std::string> listen;  // addresses
+    uint16_t port = 53;               // 0: any, see `endpoints`
+    std::vector<std::string> upstreams;
+    std::string resolv_conf = "/etc/resolv.conf";
+    Limits limits;
+    SourceName source_of = &Endpoint::AddressBytes;
+    const Clock* clock = &SystemClock();  // borrowed
+  };
+
+  // Binds UDP and TCP sockets, which may need CAP_NET_BIND_SERVICE. Nothing is answered yet.
+  static Result<std::unique_ptr<DnsForwarder>> Open(Config config);
+  DnsForwarder(const DnsForwarder&) = delete;
+  DnsForwarder& operator=(const DnsForwarder&) = delete;
+  ~DnsForwarder();
+
+  // Begins to answer; `loop` and `gate` must outlive this object. Without a gate every source sees
+  // all names.
+  Status Start(Loop& loop, DnsGate* gate = nullptr);
+
+  // What it listens on, in the order of Config::listen; UDP and TCP have the same port.
+  const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+
+  // The source has ended: what it asked is not answered, its connections are
+  // closed, its limits begin anew for the next one with the address.
+  void Forget(std::string_view source);
+
+  // After Start, for a connection of `source` that the gate lets pass by `name`: the addresses of
+  // the name, of both families; none if there are none, or if the source asks for too many names.
+  // A question of the source like any other. `resolved` is called once, unless cancelled, and
+  // never from within the call.
+  using Resolved = std::function<void(std::vector<IpAddress>)>;
+  uint64_t Resolve(std::string_view source, std::string_view name, bool under_policy,
+                   Resolved resolved);
+  void CancelResolve(uint64_t id);
+
+ private:
+  struct Listener {
+    UniqueFd udp;
+    UniqueFd tcp;
+  };
+  // Whom an answer goes to.
+  struct Client {
+    std::string source;
+    uint64_t tcp_id = 0;  // 0: over UDP
+    size_t listener = 0;  // over UDP
+    Endpoint from;        // over UDP
+  };
+  struct Pending {
+    Client client;
+    std::vector<uint8_t> query;  // as it came
+    DnsResolver::Id ask = 0;
+  };
+  struct Resolving {
+    std::string source;
+    bool counted = false;  // among the queries of the source
+    std::vector<DnsResolver::Id> asks;
+    size_t open = 0;
+    std::vector<IpAddress> addresses;
+    Resolved resolved;
+  };
+  struct Connection {
+    std::string source;
+    std::unique_ptr<DnsTcpClient> client;
+  };
+
+  DnsForwarder(const Config& config, DnsUpstreams upstreams);
+  void OnUdpReadable(size_t listener);
+  void OnConnection(size_t listener);
+  void OnQuery(std::span<const uint8_t> message, const Client& client);
+  std::optional<DnsAnswer> OwnAnswer(const DnsLookup& lookup,
+                                     const DnsGate::Judgement& judgement) const;
+  void LookUp(const DnsLookup& lookup, bool under_policy, const DnsQuery& query,
+              std::span<const uint8_t> message, const Client& client);
+  std::optional<DnsRcode> Refuse(bool leaves, std::string_view source);
+  void OnResolved(uint64_t id, std::vector<IpAddress> addresses);
+  Resolving EndResolve(uint64_t id);
+  void OnAnswer(uint64_t id, const DnsAnswer& answer);
+  void Answer(const Client& client, const DnsQuery& query, const DnsAnswer& answer, uint32_t age);
+  void Reply(const Client& client, std::vector<uint8_t> message);
+  void CloseConnection(uint64_t id);
+
+  Limits limits_;
+  const SourceName source_of_;
+  const Clock& clock_;
+  DnsGate* gate_ = nullptr;
+  Loop* loop_ = nullptr;
+  std::vector<Endpoint> endpoints_;
+  std::vector<Listener> listeners_;
+  std::vector<Loop::Id> watches_;
+  DnsDatagrams datagrams_;
+  DnsResolver resolver_;
+  DnsSources sources_;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, Pending> pending_;
+  std::map<uint64_t, Resolving> resolving_;
+  std::map<uint64_t, Connection> connections_;
+};
+
+}  // namespace atl::netpolicy

@@ -1,0 +1,378 @@
+#include "netpolicy/rules/enforcer.h"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "netpolicy/addresses.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/ports.h"
+
+namespace atl::netpolicy {
+namespace {
+
+constexpr uint64_t kLeastBytesPerSecond = 1024;
+constexpr uint64_t kMostBytesPerSecond = uint64_t{100} << 30;
+// Netlink's buffer holds twice as much.
+constexpr size_t kBatchBytes = 4 << 20;
+
+std::string ProtocolName(uint8_t protocol) {
+  switch (protocol) {
+    case IPPROTO_TCP:
+      return "tcp";
+    case IPPROTO_UDP:
+      return "udp";
+    case IPPROTO_ICMP:
+    case IPPROTO_ICMPV6:
+      return "icmp";
+    case IPPROTO_SCTP:
+      return "sctp";
+    default:
+      return std::to_string(protocol);
+  }
+}
+
+// Name server and proxy see to theirs; siblings are no matter of policy.
+bool IsOthersMatter(const Flow& flow) {
+  return flow.to_gateway || AnyContains(NeverReachable(), flow.destination);
+}
+
+PortKey PortOf(const Flow& flow) {
+  PortKey port{Transport::kAny, flow.port};
+  if (flow.protocol == IPPROTO_TCP) port.transport = Transport::kTcp;
+  if (flow.protocol == IPPROTO_UDP) port.transport = Transport::kUdp;
+  return port;
+}
+
+// Whether the flow has to end for what is said of its address; nothing if nothing is.
+std::optional<bool> EndsByAddress(const Egress* egress, const std::vector<IpPrefix>& guarded,
+                                  const Flow& flow, PortKey port) {
+  const bool is_guarded = AnyContains(guarded, flow.destination);
+  if (const auto said = egress ? egress->JudgeAddress(flow.destination, port) : std::nullopt) {
+    return *said == RangeAction::kDeny || (*said == RangeAction::kAllow && is_guarded);
+  }
+  if (is_guarded) return true;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Egress>> Enforcer::MakeReady(SharedPolicy policy) const {
+  return Egress::Make(std::move(policy), config_.rules, config_.guarded);
+}
+
+Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
+  Slot slot;
+  slot.sandbox = request.sandbox;
+  slot.policy = request.policy;
+  if (!slot.policy && config_.deny_unless_asked) slot.policy = Share({});
+  SharedPolicy enforced = slot.policy;
+  if (!enforced && !config_.rules.deny_always.empty()) {
+    // What the operator denies to all is denied to those without a policy too.
+    enforced = Share({.default_action = Action::kAllow, .rules = {}});
+  }
+  if (enforced) {
+    ATOLL_ASSIGN(slot.egress, MakeReady(std::move(enforced)));
+  }
+  if (!request.network.empty()) ATOLL_TRY(CheckLabel("network", request.network));
+  if (!request.hostname.empty()) {
+    ATOLL_TRY(CheckLabel("network.hostname", request.hostname));
+    if (request.network.empty()) {
+      return Fail(Code::kInvalidArgument, "network.hostname '" + request.hostname +
+                                              "' needs a network; name one with network");
+    }
+  }
+  slot.network = request.network;
+  slot.hostname = request.hostname;
+  if (request.bytes_per_second != 0 && (request.bytes_per_second < kLeastBytesPerSecond ||
+                                        request.bytes_per_second > kMostBytesPerSecond)) {
+    return Fail(Code::kInvalidArgument, "network.bandwidth " +
+                                            std::to_string(request.bytes_per_second * 8) +
+                                            " bits a second: use 8K to 800G");
+  }
+  return slot;
+}
+
+Status Enforcer::Check(const SlotRequest& request) const {
+  if (auto made = Make(request); !made) return Fail(std::move(made).error());
+  return {};
+}
+
+void Enforcer::JoinNetwork(Slot& slot, uint32_t number) {
+  if (slot.network.empty()) return;
+  if (!slot.hostname.empty()) networks_.Join(slot.network, slot.hostname, number);
+  slot.network_number = networks_.Join(slot.network, slot.sandbox, number);
+}
+
+Status Enforcer::Claim(uint32_t number, const SlotRequest& request) {
+  ATOLL_ASSIGN(Slot slot, Make(request));
+  JoinNetwork(slot, number);
+  Slot& kept = slots_.insert_or_assign(number, std::move(slot)).first->second;
+  NftTransaction transaction(TableName(config_.instance));
+  ChangePolicyElements(transaction, config_.instance, number, nullptr, kept.egress.get());
+  if (kept.network_number != 0) {
+    AddMember(transaction, config_.instance, number, kept.network_number);
+  }
+  if (transaction.empty()) return {};
+  Status committed = Commit(transaction);
+  if (!committed) {
+    // The transaction has left nothing in the kernel.
+    kept.egress = nullptr;
+    kept.network_number = 0;
+    (void)Release(number);
+  }
+  return committed;
+}
+
+Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress) {
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) {
+    return Fail(Code::kNotFound, "network slot " + std::to_string(number) + " is not claimed");
+  }
+  Slot& slot = found->second;
+
+  // What was learned by names that are not allowed any more goes first: if the rest fails, too
+  // little is allowed, not too much.
+  std::vector<LearnedKey> stale;
+  for (const auto& [key, entry] : slot.learned.entries()) {
+    const NameScope scope = entry.name.empty() ? NameScope{} : egress->JudgeName(entry.name);
+    const bool stays = key.port ? !scope.any_port && scope.Allows(*key.port) : scope.any_port;
+    if (!stays) stale.push_back(key);
+  }
+  ForgetLearned(number, stale);
+  for (const LearnedKey& key : stale) slot.learned.Remove(key);
+
+  ATOLL_TRY(ChangeElements(number, slot, egress.get(), false));
+  slot.policy = egress->policy();
+  slot.egress = std::move(egress);
+  return {};
+}
+
+// From the slot's elements to those of another policy. `leaves`: its membership goes too.
+Status Enforcer::ChangeElements(uint32_t number, const Slot& slot, const Egress* after,
+                                bool leaves) {
+  const uint32_t instance = config_.instance;
+  const bool is_member = leaves && slot.network_number != 0;
+  const auto commit = [&](bool restore) {
+    NftTransaction transaction(TableName(instance));
+    if (restore) {
+      ChangePolicyElements(transaction, instance, number, nullptr, slot.egress.get());
+      if (is_member) AddMember(transaction, instance, number, slot.network_number);
+    }
+    ChangePolicyElements(transaction, instance, number, slot.egress.get(), after);
+    if (is_member) DeleteMember(transaction, instance, number, slot.network_number);
+    return transaction.empty() ? Status() : Commit(transaction);
+  };
+  Status done = commit(false);
+  // Somebody has taken an element away, which fails the deletion of all others: then they are all
+  // put there first, within the same transaction.
+  if (!done && done.error().error_number() == ENOENT) done = commit(true);
+  return done;
+}
+
+void Enforcer::ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys) {
+  if (keys.empty()) return;
+  NftTransaction all(TableName(config_.instance));
+  for (const LearnedKey& key : keys) DeleteLearned(all, config_.instance, number, key);
+  if (Commit(all)) return;
+  // One by one: an element that has expired meanwhile fails them all.
+  for (const LearnedKey& key : keys) {
+    NftTransaction transaction(TableName(config_.instance));
+    DeleteLearned(transaction, config_.instance, number, key);
+    (void)Commit(transaction);
+  }
+}
+
+Status Enforcer::Release(uint32_t number) {
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return {};
+  Slot& slot = found->second;
+  std::vector<LearnedKey> keys;
+  for (const auto& [key, entry] : slot.learned.entries()) keys.push_back(key);
+  ForgetLearned(number, keys);
+  Status done = ChangeElements(number, slot, nullptr, true);
+  if (!slot.network.empty()) {
+    if (!slot.hostname.empty()) networks_.Leave(slot.network, slot.hostname, number);
+    networks_.Leave(slot.network, slot.sandbox, number);
+  }
+  slot.network.clear();
+  // What is left is remembered, for another attempt.
+  if (!done) return done;
+  slots_.erase(found);
+  return {};
+}
+
+void Enforcer::AddSlotAnew(NftTransaction& transaction, uint32_t number) const {
+  const uint32_t instance = config_.instance;
+  AddDeniedElement(transaction, instance, number);
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return;
+  const Slot& slot = found->second;
+  ChangePolicyElements(transaction, instance, number, nullptr, slot.egress.get());
+  if (slot.network_number != 0) AddMember(transaction, instance, number, slot.network_number);
+  const int64_t now = clock_.BootMicros();
+  for (const auto& [key, entry] : slot.learned.entries()) {
+    const int64_t seconds = (entry.expires_us - now) / 1'000'000;
+    if (seconds > 0) {
+      AddLearned(transaction, instance, number, key, static_cast<uint32_t>(seconds));
+    }
+  }
+}
+
+Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
+  slots_.clear();
+  networks_ = {};
+  const std::string table = TableName(config_.instance);
+  std::vector<std::pair<uint32_t, Slot*>> policed;
+  for (const LiveSlot& one : live) {
+    // What an earlier daemon took and this one does not: nothing may be reached.
+    auto made = Make(one.request);
+    if (!made) {
+      SlotRequest denied;
+      denied.sandbox = one.request.sandbox;
+      denied.policy = Share({});
+      made = Make(denied);
+    }
+    ATOLL_ASSIGN(Slot slot, std::move(made));
+    JoinNetwork(slot, one.slot);
+    Slot& kept = slots_.insert_or_assign(one.slot, std::move(slot)).first->second;
+    policed.emplace_back(one.slot, &kept);
+  }
+  // Policed links stay policed while their addresses are put back, so that in between too little
+  // is allowed.
+  auto transaction = std::make_unique<NftTransaction>(table);
+  FlushPolicySets(*transaction);
+  for (const auto& [number, slot] : policed) {
+    AddDeniedElement(*transaction, config_.instance, number);
+    AddPolicyFlags(*transaction, config_.instance, number, slot->egress.get());
+  }
+  for (const auto& [number, slot] : policed) {
+    AddPolicyRanges(*transaction, config_.instance, number, slot->egress.get());
+    if (slot->network_number != 0) {
+      AddMember(*transaction, config_.instance, number, slot->network_number);
+    }
+    if (transaction->size() < kBatchBytes) continue;
+    ATOLL_TRY(Commit(*transaction));
+    transaction = std::make_unique<NftTransaction>(table);
+  }
+  ATOLL_TRY(ListDenied(nfnetlink_, config_.instance, [&](uint32_t number, uint64_t) {
+    if (!slots_.contains(number)) DeleteDeniedElement(*transaction, config_.instance, number);
+  }));
+  if (!transaction->empty()) ATOLL_TRY(Commit(*transaction));
+  return AdoptLearned();
+}
+
+Status Enforcer::AdoptLearned() {
+  const int64_t now = clock_.BootMicros();
+  std::vector<std::pair<uint32_t, LearnedKey>> dead;
+  ATOLL_TRY(ListLearned(
+      nfnetlink_, config_.instance, [&](uint32_t number, const LearnedKey& key, int64_t left_us) {
+        const auto found = slots_.find(number);
+        if (found == slots_.end() || !found->second.egress ||
+            found->second.egress->default_action() == Action::kAllow) {
+          dead.emplace_back(number, key);
+          return;
+        }
+        if (const auto gone = found->second.learned.Add(key, {{}, now + left_us})) {
+          dead.emplace_back(number, *gone);
+        }
+      }));
+  for (const auto& [number, key] : dead) ForgetLearned(number, {key});
+  return {};
+}
+
+SharedPolicy Enforcer::PolicyOf(uint32_t number) const {
+  const auto found = slots_.find(number);
+  return found == slots_.end() ? nullptr : found->second.policy;
+}
+
+const Denials* Enforcer::DenialsOf(uint32_t number) const {
+  const auto found = slots_.find(number);
+  return found == slots_.end() ? nullptr : &found->second.denials;
+}
+
+std::vector<LearnedName> Enforcer::LearnedBy(uint32_t number) const {
+  std::vector<LearnedName> names;
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return names;
+  const int64_t now = clock_.BootMicros();
+  for (const auto& [key, entry] : found->second.learned.entries()) {
+    if (entry.expires_us <= now) continue;
+    LearnedName name{entry.name, key.address.ToString(), {}, 0, 0};
+    if (key.port) {
+      name.protocol = key.port->transport == Transport::kTcp ? "tcp" : "udp";
+      name.port = key.port->port;
+    }
+    name.expires_in_seconds = (entry.expires_us - now) / 1'000'000;
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
+  const auto found = slots_.find(number);
+  if (found == slots_.end() || !found->second.egress) return JudgeOfOldFlows(number);
+  std::set<LearnedKey> learned;
+  for (const auto& [key, entry] : found->second.learned.entries()) learned.insert(key);
+  return [egress = found->second.egress, learned = std::move(learned),
+          guarded = config_.guarded](const Flow& flow) {
+    if (IsOthersMatter(flow)) return false;
+    const PortKey port = PortOf(flow);
+    if (const auto ends = EndsByAddress(egress.get(), guarded, flow, port)) return *ends;
+    if (learned.contains({flow.destination, port})) return false;
+    if (flow.port == kDnsOverTlsPort) return true;
+    if (egress->has_names() && IsWebPort(flow.port)) return true;
+    if (learned.contains({flow.destination, PortKey{port.transport, 0}})) return false;
+    if (learned.contains({flow.destination, std::nullopt})) return false;
+    return egress->default_action() == Action::kDeny;
+  };
+}
+
+std::function<bool(const Flow&)> Enforcer::JudgeOfOldFlows(uint32_t number) const {
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return [](const Flow&) { return false; };
+  return [egress = found->second.egress, guarded = config_.guarded](const Flow& flow) {
+    return !IsOthersMatter(flow) &&
+           EndsByAddress(egress.get(), guarded, flow, PortOf(flow)).value_or(false);
+  };
+}
+
+const Enforcer::Slot* Enforcer::Find(std::string_view source, uint32_t* number) const {
+  const auto slot = SlotOfAddress(config_.instance,
+                                  {reinterpret_cast<const uint8_t*>(source.data()), source.size()});
+  if (!slot) return nullptr;
+  *number = *slot;
+  const auto found = slots_.find(*slot);
+  return found == slots_.end() ? nullptr : &found->second;
+}
+
+void Enforcer::Deny(Slot& slot, Denial denial) {
+  denial.time_ms = clock_.UnixMillis();
+  if (slot.denials.Add(denial, clock_.BootMicros()) && on_denial_) {
+    on_denial_(slot.sandbox, denial);
+  }
+}
+
+void Enforcer::Deny(std::string_view source, Denial denial) {
+  uint32_t number = 0;
+  if (Slot* slot = Find(source, &number); slot != nullptr) Deny(*slot, std::move(denial));
+}
+
+void Enforcer::OnPacket(const LoggedPacket& packet) {
+  const auto number = SlotOfIfindex(config_.instance, packet.ifindex);
+  if (!number) return;
+  const auto found = slots_.find(*number);
+  if (found == slots_.end()) return;
+  Denial denial;
+  denial.hostname = found->second.learned.NameOf(packet.destination);
+  denial.address = packet.destination.ToString();
+  denial.port = packet.port;
+  denial.protocol = ProtocolName(packet.protocol);
+  denial.reason = found->second.egress ? "policy" : "guarded address";
+  denial.by_rules = true;
+  Deny(found->second, std::move(denial));
+}
+
+}  // namespace atl::netpolicy

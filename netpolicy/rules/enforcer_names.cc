@@ -1,0 +1,209 @@
+// The enforcer's answers to name server and proxy.
+#include <algorithm>
+#include <utility>
+
+#include "netpolicy/addresses.h"
+#include "netpolicy/dns/dns_message.h"
+#include "netpolicy/guards.h"
+#include "netpolicy/link/own_address.h"
+#include "netpolicy/ports.h"
+#include "netpolicy/rules/enforcer.h"
+
+namespace atl::netpolicy {
+namespace {
+
+// Programs keep an address for a little longer than they should, and a connection takes a moment to
+// begin; an address of no use is none the longer.
+constexpr uint32_t kGraceSeconds = 60, kShortestSeconds = 60, kLongestSeconds = 360;
+
+// Asking the kernel for its own addresses takes some microseconds each, an answer can hold 256
+// addresses, and a sandbox can ask for the same one thousands of times a second.
+constexpr int64_t kGuardsKeptUs = 1'000'000;
+constexpr size_t kMostGuards = 16384;
+
+// What has to stand in the kernel for the addresses of a name. 80 and 443 are the proxy's; what it
+// does not see there (UDP) no name opens.
+std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddress>& addresses) {
+  std::vector<LearnedKey> keys;
+  for (const IpAddress& address : addresses) {
+    if (scope.any_port) {
+      keys.push_back({address, std::nullopt});
+      continue;
+    }
+    for (const PortKey& port : scope.ports) {
+      if (!IsWebPort(port.port)) keys.push_back({address, port});
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+Enforcer::Guard Enforcer::GuardOf(const IpAddress& address) const {
+  const int64_t now = clock_.BootMicros();
+  if (now - guards_since_us_ > kGuardsKeptUs || guards_.size() >= kMostGuards) {
+    guards_.clear();
+    guards_since_us_ = now;
+  }
+  const auto [known, is_new] = guards_.try_emplace(address, Guard::kNone);
+  if (!is_new) return known->second;
+  if (AnyContains(NeverReachable(), address)) {
+    known->second = Guard::kNever;
+  } else if (AnyContains(config_.guarded, address) || IsOwnAddress(address)) {
+    known->second = Guard::kUnlessNamed;
+  }
+  return known->second;
+}
+
+bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
+  const Guard guard = GuardOf(address);
+  if (guard != Guard::kUnlessNamed) return guard == Guard::kNever;
+  return !slot.egress || !slot.egress->NamesAddress(address);
+}
+
+// What the proxy connects to passes none of the rules that a sandbox's own packets pass: a guarded
+// address that is named for one port only is none for the others.
+bool Enforcer::MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const {
+  if (!slot.egress) return false;
+  const Guard guard = GuardOf(address);
+  if (guard == Guard::kNever) return false;
+  const auto said = slot.egress->JudgeAddress(address, {Transport::kTcp, port});
+  if (said == RangeAction::kDeny) return false;
+  if (said == RangeAction::kNamed) return true;
+  return guard == Guard::kNone;
+}
+
+std::shared_ptr<const Egress> Enforcer::EgressOf(std::string_view source) const {
+  uint32_t number = 0;
+  const Slot* slot = Find(source, &number);
+  return slot == nullptr ? nullptr : slot->egress;
+}
+
+std::vector<IpAddress> Enforcer::Reachable(std::string_view source, uint16_t port,
+                                           const std::vector<IpAddress>& addresses) const {
+  uint32_t number = 0;
+  const Slot* slot = Find(source, &number);
+  std::vector<IpAddress> reachable;
+  if (slot == nullptr || !slot->egress) return reachable;
+  std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(reachable),
+               [&](const IpAddress& address) { return MayDial(*slot, address, port); });
+  return reachable;
+}
+
+bool Enforcer::AllowsUnnamed(std::string_view source, const IpAddress& address,
+                             uint16_t port) const {
+  uint32_t number = 0;
+  const Slot* slot = Find(source, &number);
+  if (slot == nullptr || !MayDial(*slot, address, port)) return false;
+  if (slot->egress->default_action() == Action::kAllow) return true;
+  const auto learned = slot->learned.entries().find({address, std::nullopt});
+  return learned != slot->learned.entries().end() &&
+         learned->second.expires_us > clock_.BootMicros();
+}
+
+DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view name, uint16_t type) {
+  uint32_t number = 0;
+  Slot* slot = Find(source, &number);
+  if (slot == nullptr) {
+    // Not a sandbox: a process of the host. A slot that nobody has claimed asks nothing.
+    return {number == 0 ? Verdict::kForward : Verdict::kNxDomain, {}, false};
+  }
+  if (!slot->network.empty()) {
+    if (const auto* members = networks_.Find(slot->network, name)) {
+      Judgement local{Verdict::kLocal, {}, false};
+      for (const uint32_t member : *members) {
+        if (type == kDnsTypeA) {
+          local.addresses.push_back(IpAddress::FromBytes(SlotIpv4(config_.instance, member)));
+        } else if (type == kDnsTypeAaaa) {
+          local.addresses.push_back(IpAddress::FromBytes(SlotIpv6(config_.instance, member)));
+        }
+      }
+      return local;
+    }
+  }
+  if (!slot->egress) return {};
+  if (slot->egress->JudgeName(name).allowed()) {
+    return {Verdict::kForward, {}, slot->egress->default_action() == Action::kDeny};
+  }
+  Deny(*slot, {.hostname = std::string(name), .protocol = "dns", .reason = "policy"});
+  return {Verdict::kNxDomain, {}, true};
+}
+
+bool Enforcer::Learn(std::string_view source, std::string_view name,
+                     const std::vector<std::string>& aliases,
+                     const std::vector<IpAddress>& addresses, uint32_t ttl_seconds) {
+  uint32_t number = 0;
+  Slot* slot = Find(source, &number);
+  if (slot == nullptr) return number == 0;
+  const auto barred = std::find_if(addresses.begin(), addresses.end(),
+                                   [&](const IpAddress& a) { return IsBarred(*slot, a); });
+  if (barred != addresses.end()) {
+    Deny(*slot, {.hostname = std::string(name),
+                 .address = barred->ToString(),
+                 .protocol = "dns",
+                 .reason = "private answer"});
+    return false;
+  }
+  if (!slot->egress) return true;
+  const auto denied = std::find_if(aliases.begin(), aliases.end(), [&](const std::string& alias) {
+    return slot->egress->DeniesName(alias);
+  });
+  if (denied != aliases.end()) {
+    Deny(*slot, {.hostname = *denied, .protocol = "dns", .reason = "alias"});
+    return false;
+  }
+  if (slot->egress->default_action() == Action::kAllow) return true;
+  const NameScope scope = slot->egress->JudgeName(name);
+  std::vector<LearnedKey> keys = KeysFor(scope, addresses);
+  // More than is kept of one sandbox would push each other out, for every answer.
+  if (keys.size() > Learned::kMost) keys.resize(Learned::kMost);
+  return TellKernel(number, *slot, name, keys, ttl_seconds);
+}
+
+bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
+                          const std::vector<LearnedKey>& keys, uint32_t ttl_seconds) {
+  const int64_t now = clock_.BootMicros();
+  const uint32_t seconds = std::clamp(std::min(ttl_seconds, kLongestSeconds) + kGraceSeconds,
+                                      kShortestSeconds, kLongestSeconds);
+  const int64_t needed =
+      now + int64_t{std::min(ttl_seconds, kLongestSeconds - kGraceSeconds)} * 1'000'000;
+  std::vector<LearnedKey> due;
+  for (const LearnedKey& key : keys) {
+    if (slot.learned.IsDue(key, needed)) due.push_back(key);
+  }
+  if (due.empty()) return true;
+  // An element's time-out cannot be moved before kernel 6.12: it goes and comes again. What is
+  // still there is only asked to go if it should be there, because one that is not fails them all.
+  const auto commit = [&](bool replace) {
+    NftTransaction transaction(TableName(config_.instance));
+    for (const LearnedKey& key : due) {
+      if (replace && slot.learned.Has(key)) {
+        DeleteLearned(transaction, config_.instance, number, key);
+      }
+      AddLearned(transaction, config_.instance, number, key, seconds);
+    }
+    return Commit(transaction);
+  };
+  Status told = commit(true);
+  if (!told && told.error().error_number() == ENOENT) {
+    ForgetLearned(number, due);  // those that expired meanwhile are gone already
+    told = commit(false);
+  }
+  if (!told) {
+    // Whatever the kernel has of it: what nobody remembers here nobody would take back.
+    ForgetLearned(number, due);
+    for (const LearnedKey& key : due) slot.learned.Remove(key);
+    return false;
+  }
+  std::vector<LearnedKey> gone;
+  for (const LearnedKey& key : due) {
+    if (const auto one =
+            slot.learned.Add(key, {std::string(name), now + int64_t{seconds} * 1'000'000})) {
+      gone.push_back(*one);
+    }
+  }
+  ForgetLearned(number, gone);
+  return true;
+}
+
+}  // namespace atl::netpolicy

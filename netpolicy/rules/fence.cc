@@ -1,0 +1,302 @@
+#include "netpolicy/rules/fence.h"
+
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "netpolicy/addresses.h"
+#include "netpolicy/link/forwarding.h"
+#include "netpolicy/link/link.h"
+#include "netpolicy/link/netlink.h"
+#include "netpolicy/link/own_address.h"
+#include "netpolicy/rules/barrier.h"
+#include "runtime/base/log.h"
+
+namespace atl::netpolicy {
+namespace {
+
+// Somebody who flushes in a loop gets no more of the daemon's time than this; the barrier holds
+// meanwhile.
+constexpr int64_t kRestoreIntervalUs = 50'000;
+constexpr int64_t kRetryUs = 500'000;
+// A link goes before the daemon hears that its sandbox has ended.
+constexpr int64_t kLostAfterUs = 3'000'000;
+// How long a repair shows in the health, for those who ask now and then.
+constexpr int64_t kShownUs = 10'000'000;
+// Netlink's buffer holds twice as much.
+constexpr size_t kBatchBytes = 4 << 20;
+
+bool Exists(int ifindex) {
+  std::array<char, IF_NAMESIZE> name;
+  return ::if_indextoname(static_cast<unsigned>(ifindex), name.data()) != nullptr;
+}
+
+Result<uint32_t> PortId(int netlink) {
+  sockaddr_nl address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(netlink, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return FailSys("getsockname of the nfnetlink socket");
+  }
+  return address.nl_pid;
+}
+
+}  // namespace
+
+Fence::~Fence() {
+  Stop();
+}
+
+Status Fence::Install() {
+  // Rules before forwarding: there is no moment at which sandboxes are routed without them. And
+  // before the barrier: those of an earlier release do not know it.
+  NftTransaction table(TableName(ruleset_.instance));
+  AddRuleset(table, ruleset_);
+  ATOLL_TRY(table.Commit(nfnetlink_));
+  NftTransaction barrier(BarrierName(ruleset_.instance));
+  AddBarrier(barrier, ruleset_.instance);
+  ATOLL_TRY(barrier.Commit(nfnetlink_));
+  NetlinkBatch gateway;
+  AddGatewayMessages(gateway, ruleset_.instance, ipv6_);
+  ATOLL_TRY(Exchange(route_, gateway));
+  ATOLL_TRY(EnableForwarding());
+  ATOLL_ASSIGN(const uint32_t own, PortId(nfnetlink_));
+  ATOLL_ASSIGN(watch_, FenceWatch::Open(ruleset_.instance, own));
+  return {};
+}
+
+Status Fence::Start(Loop& loop, Health& health, const Enforcer& enforcer,
+                    std::function<void()> on_restored) {
+  loop_ = &loop;
+  health_ = &health;
+  enforcer_ = &enforcer;
+  on_restored_ = std::move(on_restored);
+  watch_->Start(loop, [this](const FenceChanges& changes) { OnChange(changes); });
+  return {};
+}
+
+void Fence::Stop() {
+  watch_.reset();
+  if (!loop_) return;
+  for (const Loop::Id timer : {restore_timer_, retry_timer_, lost_timer_, report_timer_}) {
+    loop_->Cancel(timer);
+  }
+}
+
+void Fence::Detached(uint32_t slot) {
+  slots_.erase(slot);
+  missing_.erase(slot);
+  if (lost_.erase(slot) > 0) Report();
+}
+
+void Fence::Recovered(std::map<uint32_t, uint64_t> slots) {
+  slots_ = std::move(slots);
+  std::erase_if(missing_, [this](const auto& one) { return !slots_.contains(one.first); });
+  if (std::erase_if(lost_, [this](uint32_t slot) { return !slots_.contains(slot); }) > 0) Report();
+}
+
+void Fence::OnChange(const FenceChanges& changes) {
+  if (changes.table && restore_timer_ == 0) {
+    changed_by_ = changes.by.empty() ? "somebody" : changes.by;
+    const int64_t wait = restored_us_ + kRestoreIntervalUs - SystemClock().BootMicros();
+    if (wait <= 0) {
+      RestoreTable();
+    } else {
+      restore_timer_ = loop_->After(wait, [this] {
+        restore_timer_ = 0;
+        RestoreTable();
+      });
+    }
+  }
+  if (changes.host || changes.all_slots) RestoreHost();
+  if (changes.all_slots) RestoreUnheard();
+  for (const uint32_t slot : changes.gone) {
+    if (slots_.contains(slot) && !Exists(HostIfindex(ruleset_.instance, slot))) Missing(slot);
+  }
+  for (const uint32_t slot : changes.slots) {
+    if (slots_.contains(slot)) RestoreSlot(slot);
+  }
+}
+
+// From nothing, whatever somebody has made of it.
+Status Fence::PutTableBack() {
+  auto transaction = std::make_unique<NftTransaction>(TableName(ruleset_.instance));
+  transaction->AddTable();  // or there may be none to delete
+  transaction->DeleteTable();
+  AddRuleset(*transaction, ruleset_);
+  for (const auto& [slot, rate] : slots_) {
+    if (transaction->size() > kBatchBytes) {
+      ATOLL_TRY(transaction->Commit(nfnetlink_));
+      transaction = std::make_unique<NftTransaction>(TableName(ruleset_.instance));
+    }
+    // In one transaction, whatever the number of slots: nothing passes without the last.
+    enforcer_->AddSlotAnew(*transaction, slot);
+    AddSlotElements(*transaction, ruleset_.instance, slot);
+  }
+  return transaction->Commit(nfnetlink_);
+}
+
+void Fence::RestoreTable() {
+  const int64_t begun = SystemClock().BootMicros();
+  Status restored = PutTableBack();
+  restored_us_ = SystemClock().BootMicros();
+  if (!restored) {
+    LogLine(LogLevel::kError, "cannot put the network rules back; sandboxes have no network")
+        .Add("changed_by", changed_by_)
+        .Add(restored.error());
+    table_trouble_ = "the nftables table " + TableName(ruleset_.instance) +
+                     " was changed and cannot be put back: " + restored.error().message() +
+                     "; sandboxes have no network until it can";
+    TryAgain();
+    return Report();
+  }
+  table_trouble_.clear();
+  LogLine(LogLevel::kWarning, "network rules were changed, and put back")
+      .Add("changed_by", changed_by_)
+      .Add("micros", restored_us_ - begun);
+  Repaired("the nftables table " + TableName(ruleset_.instance) +
+           " was changed by somebody else and has been put back; sandboxes had no network "
+           "meanwhile. Let firewall reloads leave it alone");
+  on_restored_();
+}
+
+void Fence::RestoreHost() {
+  const auto has = [](const auto& address) { return IsOwnAddress(IpAddress::FromBytes(address)); };
+  const bool gateway =
+      has(GatewayIpv4(ruleset_.instance)) && (!ipv6_ || has(GatewayIpv6(ruleset_.instance)));
+  const Forwarding forwarding = ReadForwarding();
+  if (gateway && forwarding.ipv4 && (forwarding.ipv6 || !ipv6_)) {
+    if (!host_trouble_.empty()) {
+      host_trouble_.clear();
+      Report();
+    }
+    return;
+  }
+  const std::string what =
+      gateway ? "forwarding was switched off" : "the gateway's addresses were removed from lo";
+  NetlinkBatch batch;
+  AddGatewayMessages(batch, ruleset_.instance, ipv6_);
+  Status restored = Exchange(route_, batch);
+  if (restored) restored = EnableForwarding();
+  if (!restored) {
+    LogLine(LogLevel::kError, "cannot put the host's side of the network back")
+        .Add("what", what)
+        .Add(restored.error());
+    host_trouble_ = what + " and cannot be put back: " + restored.error().message();
+    TryAgain();
+    return Report();
+  }
+  host_trouble_.clear();
+  LogLine(LogLevel::kWarning, "the host's side of the network was changed, and put back")
+      .Add("what", what);
+  Repaired(what + " and put back");
+}
+
+Status Fence::PutSlotBack(uint32_t slot, uint64_t bytes_per_second) {
+  NetlinkBatch batch;
+  AddHostMessages(batch, {ruleset_.instance, slot, 0, ipv6_});
+  ATOLL_TRY(Exchange(route_, batch));
+  if (bytes_per_second == 0) return {};
+  return LimitRate(route_, HostIfindex(ruleset_.instance, slot), bytes_per_second);
+}
+
+void Fence::RestoreSlot(uint32_t slot) {
+  const Status restored = PutSlotBack(slot, slots_.at(slot));
+  const std::string name = LinkName(ruleset_.instance, slot);
+  if (restored) {
+    LogLine(LogLevel::kWarning, "a sandbox's link was changed, and put back").Add("link", name);
+    return Repaired("links of sandboxes were changed and have been put back");
+  }
+  if (restored.error().error_number() != ENODEV) {
+    LogLine(LogLevel::kError, "cannot put a sandbox's link back")
+        .Add("link", name)
+        .Add(restored.error());
+  }
+  Missing(slot);
+}
+
+// Hundreds of sandboxes that end while the daemon is busy are more than the socket holds. Whether
+// one of the others was changed nobody knows, so none is reported.
+void Fence::RestoreUnheard() {
+  LogLine(LogLevel::kInfo, "not every change of a link was heard; all are put as they have to be");
+  for (const auto& [slot, rate] : slots_) {
+    if (!PutSlotBack(slot, rate)) Missing(slot);
+  }
+}
+
+void Fence::Missing(uint32_t slot) {
+  missing_.emplace(slot, SystemClock().BootMicros());
+  if (lost_timer_ == 0) ReportLostLater(kLostAfterUs);
+}
+
+void Fence::ReportLostLater(int64_t delay_us) {
+  lost_timer_ = loop_->After(delay_us, [this] {
+    lost_timer_ = 0;
+    ReportLost();
+  });
+}
+
+void Fence::ReportLost() {
+  const int64_t now_us = SystemClock().BootMicros();
+  int64_t next_us = 0;
+  for (auto one = missing_.begin(); one != missing_.end();) {
+    const auto [slot, since_us] = *one;
+    if (const int64_t left_us = since_us + kLostAfterUs - now_us; left_us > 0) {
+      next_us = next_us == 0 ? left_us : std::min(next_us, left_us);
+      ++one;
+      continue;
+    }
+    one = missing_.erase(one);
+    if (PutSlotBack(slot, slots_.at(slot))) continue;
+    lost_.insert(slot);
+    LogLine(LogLevel::kError, "a sandbox's link was deleted; the sandbox has no network")
+        .Add("link", LinkName(ruleset_.instance, slot));
+  }
+  if (next_us != 0) ReportLostLater(next_us);
+  Report();
+}
+
+void Fence::TryAgain() {
+  if (retry_timer_ != 0) return;
+  retry_timer_ = loop_->After(kRetryUs, [this] {
+    retry_timer_ = 0;
+    if (!table_trouble_.empty()) RestoreTable();
+    if (!host_trouble_.empty()) RestoreHost();
+  });
+}
+
+void Fence::Repaired(std::string what) {
+  ++repairs_;
+  repaired_ = std::move(what);
+  loop_->Cancel(report_timer_);
+  report_timer_ = loop_->After(kShownUs, [this] {
+    report_timer_ = 0;
+    repaired_.clear();
+    Report();
+  });
+  Report();
+}
+
+void Fence::Report() {
+  std::string trouble;
+  const auto add = [&](const std::string& one) {
+    if (one.empty()) return;
+    if (!trouble.empty()) trouble += "; ";
+    trouble += one;
+  };
+  add(table_trouble_);
+  add(host_trouble_);
+  if (!lost_.empty()) {
+    add("the links of " + std::to_string(lost_.size()) +
+        " sandboxes were deleted: they have no network; delete these sandboxes (the log names the "
+        "links)");
+  }
+  add(repaired_);
+  health_->Set("network", trouble);
+}
+
+}  // namespace atl::netpolicy

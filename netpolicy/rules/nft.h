@@ -1,0 +1,204 @@
+// nf_tables transactions as netlink messages: tables, chains, sets, elements and rules, of the few
+// kinds that our table consists of.
+//
+// Thread rule: builds a batch, no shared state.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "netpolicy/link/netlink.h"
+#include "runtime/base/result.h"
+
+namespace atl::netpolicy {
+
+// One transaction on a table of family inet. It takes effect as a whole in Commit, or not at all.
+class NftTransaction {
+ public:
+  explicit NftTransaction(std::string table);
+
+  struct BaseChain {
+    const char* type;  // "filter" or "nat"
+    uint32_t hook;     // NF_INET_…
+    int32_t priority;
+  };
+  struct SetSpec {
+    std::string name;
+    uint32_t key_type;  // as nft(8) numbers data types; only for its listings
+    uint32_t key_size;
+    bool interval = false;
+    uint32_t capacity = 0;   // 0: no limit
+    uint32_t data_size = 0;  // not 0: a map
+    bool expires = false;    // elements may have a time-out
+    bool dynamic = false;    // rules add elements
+    bool counts = false;     // what is found in it is counted, element by element
+  };
+  // All of them leave alone what exists already.
+  void AddTable();
+  // A table of the socket that commits this: no other socket can change, delete or flush it, and it
+  // goes when the socket is closed.
+  void AddOwnedTable();
+  void AddChain(const std::string& chain);
+  void AddBaseChain(const std::string& chain, const BaseChain& base);
+  void AddSet(const SetSpec& set);
+
+  void DeleteTable();
+  void FlushRules();  // of all chains of the table
+  void FlushSet(const std::string& set);
+  void AddElement(const std::string& set, std::span<const uint8_t> key);
+  void DeleteElement(const std::string& set, std::span<const uint8_t> key);
+
+  struct Element {
+    std::vector<uint8_t> key;
+    std::vector<uint8_t> data;     // of a map
+    bool interval_end = false;     // the first key after an interval
+    uint32_t timeout_seconds = 0;  // 0: none
+  };
+  // As many messages as it takes.
+  void AddElements(const std::string& set, std::span<const Element> elements);
+  void DeleteElements(const std::string& set, std::span<const Element> elements);
+
+  // Appends a rule; `comment` shows in `nft list`.
+  class Rule;
+  Rule AddRule(const std::string& chain, std::string_view comment);
+
+  // Nothing was added to it.
+  bool empty() const { return batch_.message_count() == 1; }
+  size_t size() const { return batch_.size(); }  // bytes
+
+  Status Commit(int nfnetlink);
+  // Lets the kernel check everything, then forget it.
+  Status Check(int nfnetlink);
+
+ private:
+  friend class Rule;
+  void Begin(uint16_t type, uint16_t flags, const std::string& what);
+  void PutElement(const Element& element);
+  void PutElements(uint16_t type, uint16_t flags, const std::string& what, const std::string& set,
+                   std::span<const Element> elements);
+
+  std::string table_;
+  uint32_t next_set_id_ = 1;
+  NetlinkBatch batch_;
+};
+
+// The statements of a rule, in order; each returns the rule so that they read like one. It ends
+// when the object dies.
+class NftTransaction::Rule {
+ public:
+  Rule(NetlinkBatch* batch, std::string_view comment);
+  Rule(const Rule&) = delete;
+  Rule& operator=(const Rule&) = delete;
+  ~Rule();
+
+  // Matches on the interface that the packet came in by or goes out by; `prefix` as "atl0-".
+  Rule& InFrom(std::string_view prefix);
+  Rule& InNotFrom(std::string_view prefix);
+  Rule& OutTo(std::string_view prefix);
+  Rule& OutNotTo(std::string_view prefix);
+
+  Rule& IsIpv4();
+  Rule& IsIpv6();
+  // After IsIpv4 or IsIpv6: the whole address, or its leading `prefix_bytes`.
+  Rule& Source(std::span<const uint8_t> leading, bool ipv6);
+  Rule& Destination(std::span<const uint8_t> leading, bool ipv6);
+  Rule& DestinationIn(const std::string& set, bool ipv6);
+  // (input interface, source address, source MAC) is in the set.
+  Rule& LinkSourceIn(const std::string& set, bool ipv6);
+  // Any address of this host, wherever it is.
+  Rule& DestinationIsLocal();
+
+  // Where the key of a lookup stands, in 4-byte registers: (input interface, …).
+  Rule& InIn(const std::string& set);
+  Rule& InNotIn(const std::string& set);
+  // (input interface, destination) is in the set; in a map: with this value, 0 is any. (Kernel 6.1
+  // looks for nothing in a map without taking its value.)
+  Rule& InDestinationIn(const std::string& set, bool ipv6, std::optional<uint32_t> value = {});
+  // (input interface, protocol, destination port, destination) is in the set; `any_port`: the port
+  // is taken for 0.
+  Rule& InPortDestinationIn(const std::string& set, bool ipv6, bool any_port,
+                            std::optional<uint32_t> value = {});
+  Rule& Mark(uint32_t mark);
+  // Single bits of the packet's mark; the others are left as they are.
+  Rule& SetMarkBits(uint32_t bits);
+  Rule& ClearMarkBits(uint32_t bits);
+  Rule& MarkLacks(uint32_t bits);
+  // The packet's mark becomes what the map holds for the input interface, if it holds it.
+  Rule& MarkByIn(const std::string& map);
+  // (mark, destination) is in the set. (Not the map's value directly: nft(8) 1.0.6 aborts when it
+  // lists a lookup with a map in its key.)
+  Rule& MarkDestinationIn(const std::string& set, bool ipv6);
+
+  Rule& Protocol(uint8_t l4proto);
+  Rule& DestinationPort(uint16_t port);
+  Rule& IcmpType(uint8_t type);
+  // A mask of kCt….
+  Rule& ConnectionState(uint32_t mask);
+  // Its destination is not the one that its sender wrote.
+  Rule& DestinationTranslated();
+  // At most so often for each input interface, remembered in the dynamic set; and only what is
+  // more.
+  Rule& InRate(const std::string& set, uint32_t per_second, uint32_t burst);
+  Rule& InRateOver(const std::string& set, uint32_t per_second, uint32_t burst);
+  // The input interface has more than `connections`, counted in the dynamic set.
+  Rule& InConnectionsOver(const std::string& set, uint32_t connections);
+  // The packet's first bytes go to the nfnetlink_log group.
+  Rule& Log(uint16_t group);
+
+  void Accept();
+  void Drop();
+  // ICMP "administratively prohibited".
+  void Reject();
+  // For TCP.
+  void Reset();
+  void Jump(const std::string& chain);
+  void Goto(const std::string& chain);
+  void Masquerade();
+  void TranslateDestination(std::span<const uint8_t> address, bool ipv6, uint16_t port);
+  void Continue() {}
+
+ private:
+  template <typename F>
+  void Expression(const char* name, const F& put_data);
+  void Meta(uint32_t key, uint32_t reg);
+  void Compare(uint32_t op, std::span<const uint8_t> value);
+  void InterfaceName(uint32_t key, uint32_t op, std::string_view prefix);
+  void Payload(uint32_t base, uint32_t offset, uint32_t size, uint32_t reg);
+  void Lookup(const std::string& set, uint32_t reg, bool inverted = false);
+  void LookupValue(const std::string& map, uint32_t reg, uint32_t value_reg);
+  void LookupOrCompare(const std::string& set, std::optional<uint32_t> value);
+  void SetMark(uint32_t reg);
+  void Immediate(uint32_t reg, std::span<const uint8_t> bytes);
+  void BitsSet(uint32_t key, uint32_t mask);
+  void Bitwise(uint32_t mask, uint32_t bits);  // register 1 = register 1 & mask ^ bits
+  Rule& Limit(const std::string& set, uint32_t per_second, uint32_t burst, uint32_t flags);
+  template <typename F>
+  void UpdateSet(const std::string& set, uint32_t operation, const char* name, const F& put_data);
+  void Verdict(int32_t code, const std::string& chain);
+
+  NetlinkBatch* batch_;
+  std::string comment_;
+  std::optional<NetlinkBatch::Nest> expressions_;
+};
+
+// An element as the kernel lists it; the key is borrowed for the call.
+struct ListedElement {
+  std::span<const uint8_t> key;
+  uint64_t expires_in_ms = 0;  // 0: never
+  uint64_t packets = 0;        // that were counted
+};
+Status ListElements(int nfnetlink, const std::string& table, const std::string& set,
+                    const std::function<void(const ListedElement&)>& on_element);
+
+// Connection states, bits of the kernel's ct state register.
+inline constexpr uint32_t kCtInvalid = 1;
+inline constexpr uint32_t kCtEstablished = 2;
+inline constexpr uint32_t kCtRelated = 4;
+inline constexpr uint32_t kCtNew = 8;
+
+}  // namespace atl::netpolicy

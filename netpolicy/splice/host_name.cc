@@ -1,0 +1,69 @@
+#include "netpolicy/splice/host_name.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+
+namespace atl::netpolicy {
+namespace {
+
+constexpr size_t kMaxLabel = 63;
+
+bool IsDigit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+char Lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool IsLabel(std::string_view label) {
+  if (label.empty() || label.size() > kMaxLabel) return false;
+  if (label.front() == '-' || label.back() == '-') return false;
+  return std::all_of(label.begin(), label.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || IsDigit(c) || c == '-' || c == '_';
+  });
+}
+
+bool IsNumber(std::string_view label) {
+  if (label.starts_with("0x")) {
+    return std::all_of(label.begin() + 2, label.end(),
+                       [](char c) { return IsDigit(c) || (c >= 'a' && c <= 'f'); });
+  }
+  return std::all_of(label.begin(), label.end(), IsDigit);
+}
+
+}  // namespace
+
+std::optional<std::string> NormalHostName(std::string_view text) {
+  if (text.ends_with('.')) text.remove_suffix(1);
+  if (text.empty() || text.size() > kMaxHostName) return std::nullopt;
+  std::string name(text);
+  std::transform(name.begin(), name.end(), name.begin(), Lower);
+  for (size_t at = 0;;) {
+    const size_t dot = std::min(name.find('.', at), name.size());
+    const std::string_view label = std::string_view(name).substr(at, dot - at);
+    if (!IsLabel(label)) return std::nullopt;
+    if (dot == name.size()) {
+      if (IsNumber(label)) return std::nullopt;
+      return name;
+    }
+    at = dot + 1;
+  }
+}
+
+std::optional<std::string> HostAddressBytes(std::string_view text) {
+  const bool ipv6 = text.size() > 2 && text.front() == '[' && text.back() == ']';
+  if (ipv6) text = text.substr(1, text.size() - 2);
+  std::array<char, sizeof(in6_addr)> bytes{};
+  const std::string terminated(text);
+  // A NUL within would end the text sooner than it ends.
+  if (terminated.find('\0') != std::string::npos) return std::nullopt;
+  if (::inet_pton(ipv6 ? AF_INET6 : AF_INET, terminated.c_str(), bytes.data()) != 1) {
+    return std::nullopt;
+  }
+  return std::string(bytes.data(), ipv6 ? sizeof(in6_addr) : sizeof(in_addr));
+}
+
+}  // namespace atl::netpolicy

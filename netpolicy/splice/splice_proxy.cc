@@ -1,0 +1,277 @@
+#include "netpolicy/splice/splice_proxy.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "netpolicy/fair_share.h"
+#include "runtime/base/descriptors.h"
+
+namespace atl::netpolicy {
+namespace {
+
+// <linux/netfilter_ipv4.h> and <linux/netfilter_ipv6/ip6_tables.h>, which do not go together with
+// <netinet/in.h>. Both have the same number.
+constexpr int kOriginalDestination = 80;
+constexpr int kBacklog = 512;
+// Connections taken in one go from one address.
+constexpr int kAcceptBatch = 32;
+constexpr int kEventBatch = 128;
+// What is done in one turn before the loop serves others: bytes of one connection in each
+// direction, bytes of all, connections. At two gigabytes a second a turn takes half a millisecond.
+constexpr size_t kTurnBytes = 256 * 1024;
+constexpr uint64_t kTurnBytesOfAll = 1024 * 1024;
+constexpr size_t kTurnConnections = 64;
+// How long nobody is taken in after descriptors ran out.
+constexpr int64_t kPauseUs = 100'000;
+
+// Tags of what is in the epoll set: those of connections end in 0 and 1.
+constexpr uint64_t kListenerTag = 2;
+constexpr uint64_t kWakeTag = 3;
+
+Result<UniqueFd> ListenOn(Endpoint& endpoint) {
+  const std::string what = "splice proxy socket " + endpoint.ToString();
+  UniqueFd fd(::socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return FailSys("socket for " + what);
+  const int on = 1;
+  // After a restart connections of the former daemon may still be in TIME_WAIT.
+  if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
+    return FailSys("setsockopt SO_REUSEADDR on " + what);
+  }
+  ATOLL_TRY(SetRelayOptions(fd.get()));
+  if (::bind(fd.get(), endpoint.get(), endpoint.size) != 0) return FailSys("bind " + what);
+  if (::listen(fd.get(), kBacklog) != 0) return FailSys("listen " + what);
+  if (::getsockname(fd.get(), endpoint.get(), &endpoint.size) != 0) return FailSys("getsockname");
+  return fd;
+}
+
+void SetPort(Endpoint& endpoint, const Endpoint& like) {
+  // The port is at the same place in both families.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  reinterpret_cast<sockaddr_in*>(&endpoint.address)->sin_port =
+      reinterpret_cast<const sockaddr_in*>(&like.address)->sin_port;
+}
+
+void Reset(UniqueFd socket) {
+  const linger reset{.l_onoff = 1, .l_linger = 0};
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+}  // namespace
+
+std::optional<Endpoint> OriginalDestination(int socket) {
+  Endpoint local;
+  if (::getsockname(socket, local.get(), &local.size) != 0) return std::nullopt;
+  Endpoint original;
+  const int level = local.family() == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
+  if (::getsockopt(socket, level, kOriginalDestination, original.get(), &original.size) != 0) {
+    return std::nullopt;
+  }
+  return original;
+}
+
+Result<std::unique_ptr<SpliceProxy>> SpliceProxy::Open(Config config) {
+  std::unique_ptr<SpliceProxy> proxy(new SpliceProxy(std::move(config)));
+  proxy->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!proxy->epoll_) return FailSys("epoll_create1 for the splice proxy");
+  proxy->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!proxy->wake_) return FailSys("eventfd for the splice proxy");
+  ATOLL_TRY(proxy->AddToEpoll(proxy->wake_.get(), kWakeTag));
+  ATOLL_TRY(proxy->Listen());
+  return proxy;
+}
+
+Status SpliceProxy::AddToEpoll(int fd, uint64_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    return FailSys("epoll_ctl of the splice proxy");
+  }
+  return {};
+}
+
+Status SpliceProxy::Listen() {
+  for (const std::string& address : config_.listen) {
+    ATOLL_ASSIGN(Endpoint endpoint, ParseEndpoint(address, config_.port));
+    if (config_.port == 0 && !endpoints_.empty()) SetPort(endpoint, endpoints_[0]);
+    ATOLL_ASSIGN(UniqueFd socket, ListenOn(endpoint));
+    ATOLL_TRY(AddToEpoll(socket.get(), listeners_.size() << 2 | kListenerTag));
+    endpoints_.push_back(endpoint);
+    listeners_.push_back(std::move(socket));
+  }
+  return {};
+}
+
+SpliceProxy::~SpliceProxy() {
+  connections_.clear();
+  if (!loop_) return;
+  loop_->Unwatch(watch_);
+  loop_->Cancel(resume_);
+}
+
+Status SpliceProxy::Start(Loop& loop, ProxyGate& gate) {
+  if (loop_) return Fail(Code::kFailedPrecondition, "splice proxy: started already");
+  watch_ = loop.WatchReadable(epoll_.get(), [this] { OnReady(); });
+  if (watch_ == 0) return Fail(Code::kInternal, "splice proxy: its epoll set cannot be watched");
+  loop_ = &loop;
+  gate_ = &gate;
+  return {};
+}
+
+bool SpliceProxy::IsOwn(const Endpoint& endpoint) const {
+  return std::any_of(endpoints_.begin(), endpoints_.end(), [&](const Endpoint& own) {
+    return own.AddressBytes() == endpoint.AddressBytes();
+  });
+}
+
+void SpliceProxy::OnReady() {
+  std::array<epoll_event, kEventBatch> events;
+  const int n = ::epoll_wait(epoll_.get(), events.data(), kEventBatch, 0);
+  in_turn_ = true;
+  for (const epoll_event& event : std::span(events).first(static_cast<size_t>(std::max(n, 0)))) {
+    OnEvent(event.data.u64, event.events);
+  }
+  RunScheduled();
+  for (const uint64_t id : std::exchange(dead_, {})) connections_.erase(id);
+  in_turn_ = false;
+  Wake(!scheduled_.empty());
+}
+
+void SpliceProxy::OnEvent(uint64_t tag, uint32_t events) {
+  if (tag == kWakeTag) return;
+  if ((tag & 3) == kListenerTag) return Accept(static_cast<size_t>(tag >> 2));
+  const auto found = connections_.find(tag >> 2);
+  if (found == connections_.end()) return;
+  if (tag == SpliceConnection::ClientTag(tag >> 2)) {
+    found->second->OnClientEvents(events);
+  } else {
+    found->second->OnServerEvents(events);
+  }
+}
+
+void SpliceProxy::RunScheduled() {
+  // Those that are scheduled again meanwhile come after all others.
+  uint64_t moved = 0;
+  for (size_t n = std::min(scheduled_.size(), kTurnConnections); n > 0 && moved < kTurnBytesOfAll;
+       --n) {
+    const auto found = connections_.find(scheduled_.front());
+    scheduled_.pop_front();
+    if (found != connections_.end()) moved += found->second->Run(kTurnBytes);
+  }
+}
+
+void SpliceProxy::Wake(bool on) {
+  if (awake_ == on) return;
+  uint64_t count = 1;
+  const ssize_t n =
+      on ? ::write(wake_.get(), &count, sizeof count) : ::read(wake_.get(), &count, sizeof count);
+  if (n == sizeof count) awake_ = on;
+}
+
+void SpliceProxy::Accept(size_t listener) {
+  for (int i = 0; i < kAcceptBatch; ++i) {
+    Endpoint from;
+    UniqueFd socket(::accept4(listeners_[listener].get(), from.get(), &from.size,
+                              SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      Admit(std::move(socket), from);
+      continue;
+    }
+    // The connection stays in the queue and would be reported for ever.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseListening();
+    // ECONNABORTED and the like are of that one connection.
+    if (errno == EAGAIN || resume_ != 0) return;
+  }
+}
+
+void SpliceProxy::PauseListening() {
+  if (resume_ != 0) return;
+  WatchListeners(false);
+  resume_ = loop_->After(kPauseUs, [this] {
+    resume_ = 0;
+    WatchListeners(true);
+  });
+}
+
+void SpliceProxy::WatchListeners(bool on) {
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    epoll_event event{};
+    event.events = on ? uint32_t{EPOLLIN} : 0;
+    event.data.u64 = i << 2 | kListenerTag;
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listeners_[i].get(), &event);
+  }
+}
+
+void SpliceProxy::Admit(UniqueFd socket, const Endpoint& from) {
+  std::string source = config_.source_of(from);
+  const auto known = sources_.find(source);
+  const size_t held = known == sources_.end() ? 0 : known->second.connections.size();
+  const size_t undialled = known == sources_.end() ? 0 : known->second.undialled;
+  const Limits& limits = config_.limits;
+  if (IsSpare(socket.get()) ||
+      held >=
+          std::min(limits.connections_per_source, FairShare(limits.connections, connections())) ||
+      undialled >= limits.undialled_per_source) {
+    ++stats_.over_limit;
+    return Reset(std::move(socket));
+  }
+  const auto original = config_.original_destination(socket.get());
+  if (!original || IsOwn(*original)) {
+    // Somebody speaks to the proxy itself.
+    ++stats_.refused;
+    gate_->Denied(source, original.value_or(Endpoint{}), "", "connection to the proxy itself");
+    return Reset(std::move(socket));
+  }
+  const uint64_t id = next_id_++;
+  auto connection = std::make_unique<SpliceConnection>(static_cast<SpliceConnections&>(*this), id,
+                                                       source, *original, std::move(socket));
+  if (!connection->Start()) return;
+  ++stats_.accepted;
+  Source& entry = sources_[std::move(source)];
+  entry.connections.insert(id);
+  ++entry.undialled;
+  connections_.emplace(id, std::move(connection));
+}
+
+void SpliceProxy::OnOpen(uint64_t id) {
+  --sources_[connections_[id]->source()].undialled;
+}
+
+void SpliceProxy::OnClosed(uint64_t id) {
+  const SpliceConnection& connection = *connections_[id];
+  const auto source = sources_.find(connection.source());
+  source->second.connections.erase(id);
+  if (!connection.opened()) --source->second.undialled;
+  if (source->second.connections.empty()) sources_.erase(source);
+  dead_.push_back(id);
+  if (!in_turn_) Wake(true);
+}
+
+void SpliceProxy::Schedule(uint64_t id) {
+  scheduled_.push_back(id);
+  if (!in_turn_) Wake(true);
+}
+
+void SpliceProxy::Rejudge(std::string_view source) {
+  const auto found = sources_.find(std::string(source));
+  if (found == sources_.end()) return;
+  // A copy: connections that end leave the set.
+  for (const uint64_t id : std::set(found->second.connections)) connections_[id]->Rejudge();
+}
+
+void SpliceProxy::Forget(std::string_view source) {
+  const auto found = sources_.find(std::string(source));
+  if (found == sources_.end()) return;
+  for (const uint64_t id : std::set(found->second.connections)) connections_[id]->Abort();
+}
+
+}  // namespace atl::netpolicy

@@ -1,0 +1,139 @@
+// The transparent proxy for connections that a policy allows by name only. The rules bring them
+// here instead of to the address that the client chose; the proxy reads the name (TLS server name,
+// HTTP Host), asks the gate, resolves the name itself and connects to that: which address the
+// client believed in does not matter. Nothing is decrypted; after the head, bytes go from socket to
+// socket within the kernel (splice(2)).
+//
+// A source is told apart by its address, which the rules guarantee. All that a client can make grow
+// has a limit, per source and in total, and no number of sources can take the total.
+//
+// Thread rule: on the loop. No call blocks, and each wake-up does a bounded amount of work.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "netpolicy/endpoint.h"
+#include "netpolicy/splice/pipe_pool.h"
+#include "netpolicy/splice/proxy_gate.h"
+#include "netpolicy/splice/splice_connection.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::netpolicy {
+
+// Where a connection that the rules have redirected was going (SO_ORIGINAL_DST); nothing if they
+// have not.
+std::optional<Endpoint> OriginalDestination(int socket);
+
+class SpliceProxy final : private SpliceConnections {
+ public:
+  struct Limits {
+    // Each holds two descriptors, and up to four more while bytes wait in it.
+    size_t connections = 4096;
+    size_t connections_per_source = 256;
+    // Of these, without a server yet.
+    size_t undialled_per_source = 64;
+    size_t pipe_bytes = 256 * 1024;
+    size_t idle_pipes = 64;
+    SpliceTimeouts timeouts;
+  };
+  struct Config {
+    std::vector<std::string> listen;  // addresses
+    uint16_t port = 0;                // the same for all; 0: any, see `endpoints`
+    Limits limits;
+    SourceName source_of = &Endpoint::AddressBytes;
+    // The system's, and for tests others.
+    std::function<std::optional<Endpoint>(int socket)> original_destination = OriginalDestination;
+    SpliceDial::Connect connect = [](int socket, const Endpoint& to) {
+      return ::connect(socket, to.get(), to.size);
+    };
+  };
+
+  // Listens; connections wait until Start.
+  static Result<std::unique_ptr<SpliceProxy>> Open(Config config);
+  SpliceProxy(const SpliceProxy&) = delete;
+  SpliceProxy& operator=(const SpliceProxy&) = delete;
+  ~SpliceProxy() override;
+
+  // Both must outlive this object.
+  Status Start(Loop& loop, ProxyGate& gate);
+
+  // What it listens on, in the order of Config::listen.
+  const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+
+  // The policy of a source has changed: ends those of its connections that it would not get now.
+  void Rejudge(std::string_view source);
+  // The source is gone: ends all of its connections.
+  void Forget(std::string_view source);
+
+  const SpliceStats& totals() const { return stats_; }
+  size_t connections() const { return connections_.size() - dead_.size(); }
+  size_t sources() const { return sources_.size(); }
+
+ private:
+  struct Source {
+    std::set<uint64_t> connections;
+    size_t undialled = 0;
+  };
+
+  explicit SpliceProxy(Config config)
+      : config_(std::move(config)), pipes_(config_.limits.pipe_bytes, config_.limits.idle_pipes) {}
+  Status Listen();
+  Status AddToEpoll(int fd, uint64_t tag);
+
+  Loop& loop() override { return *loop_; }
+  ProxyGate& gate() override { return *gate_; }
+  PipePool& pipes() override { return pipes_; }
+  int epoll() const override { return epoll_.get(); }
+  const SpliceTimeouts& timeouts() const override { return config_.limits.timeouts; }
+  const SpliceDial::Connect& connect() const override { return config_.connect; }
+  SpliceStats& stats() override { return stats_; }
+  bool IsOwn(const Endpoint& endpoint) const override;
+  void OnOpen(uint64_t id) override;
+  void OnClosed(uint64_t id) override;
+  void Schedule(uint64_t id) override;
+
+  void OnReady();
+  void OnEvent(uint64_t tag, uint32_t events);
+  void Accept(size_t listener);
+  void Admit(UniqueFd socket, const Endpoint& from);
+  void PauseListening();
+  void WatchListeners(bool on);
+  void RunScheduled();
+  void Wake(bool on);
+
+  Config config_;
+  PipePool pipes_;
+  SpliceStats stats_;
+  Loop* loop_ = nullptr;
+  ProxyGate* gate_ = nullptr;
+  Loop::Id watch_ = 0;
+  Loop::Id resume_ = 0;  // listening is paused
+  UniqueFd epoll_;
+  // Readable while something is scheduled or dead: the loop comes back, after others had their
+  // turn.
+  UniqueFd wake_;
+  bool awake_ = false;
+  bool in_turn_ = false;
+  std::vector<Endpoint> endpoints_;
+  std::vector<UniqueFd> listeners_;
+  uint64_t next_id_ = 1;
+  std::unordered_map<std::string, Source> sources_;  // only of those that have connections
+  std::unordered_map<uint64_t, std::unique_ptr<SpliceConnection>> connections_;
+  std::deque<uint64_t> scheduled_;
+  std::vector<uint64_t> dead_;  // closed, to be destroyed when none of their calls is under way
+};
+
+}  // namespace atl::netpolicy
