@@ -5,10 +5,10 @@
 
 #include <charconv>
 
-#include "execd/proxy.h"
-#include "execd/tar.h"
-#include "execd/upload.h"
-#include "execd/watch.h"
+#include "execd/files/tar.h"
+#include "execd/files/upload.h"
+#include "execd/files/watch.h"
+#include "execd/http/proxy.h"
 #include "runtime/wire/output.h"
 
 namespace atl::execd {

@@ -4,16 +4,16 @@
 #include <functional>
 #include <memory>
 
-#include "execd/code.h"
-#include "execd/command.h"
-#include "execd/connection.h"
-#include "execd/entrypoint.h"
-#include "execd/files.h"
-#include "execd/metrics.h"
-#include "execd/router.h"
+#include "execd/files/files.h"
+#include "execd/http/connection.h"
+#include "execd/http/router.h"
+#include "execd/run/code.h"
+#include "execd/run/command.h"
+#include "execd/run/entrypoint.h"
+#include "execd/run/metrics.h"
+#include "execd/run/session.h"
+#include "execd/run/terminal.h"
 #include "execd/sandbox.h"
-#include "execd/session.h"
-#include "execd/terminal.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {

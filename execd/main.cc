@@ -17,8 +17,8 @@
 #include <memory>
 #include <optional>
 
-#include "execd/connection.h"
 #include "execd/daemon.h"
+#include "execd/http/connection.h"
 #include "execd/options.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"

@@ -14,8 +14,8 @@
 namespace atl::sandbox {
 namespace {
 
-// One read, and with it one write. See execd/output_feed.cc: what is read and not yet written must
-// fit what execd keeps beside what is in the socket.
+// One read, and with it one write. See execd/run/output_feed.cc: what is read and not yet written
+// must fit what execd keeps beside what is in the socket.
 // A daemon that starts with a thousand sandboxes answers requests meanwhile.
 constexpr int kAdoptionsAtOnce = 2;
 constexpr size_t kReadSize = 32 << 10;

@@ -20,7 +20,7 @@ inline constexpr uid_t kStoreIdBase = 0x70000000;
 inline constexpr uint32_t kIdsPerSandbox = 65536;
 inline constexpr uint32_t kMaxInstances = 8;
 inline constexpr uint32_t kMaxSlot = 4095;
-// Pseudo-terminals of a sandbox. execd hands out as many (execd/terminal.h).
+// Pseudo-terminals of a sandbox. execd hands out as many (execd/run/terminal.h).
 inline constexpr uint32_t kMaxTerminals = 64;
 
 // A slot's name in the cgroup tree and among the upper directories, and back; 0: it is no such

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/multipart.h"
+#include "execd/files/multipart.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "execd/command_request.h"
-#include "execd/glob.h"
-#include "execd/json.h"
+#include "execd/files/glob.h"
+#include "execd/http/json.h"
+#include "execd/run/command_request.h"
 #include "runtime/http/query.h"
 
 namespace {

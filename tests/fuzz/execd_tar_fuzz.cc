@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/tar_format.h"
+#include "execd/files/tar_format.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/websocket.h"
+#include "execd/http/websocket.h"
 
 namespace {
 

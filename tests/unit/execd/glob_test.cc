@@ -1,4 +1,4 @@
-#include "execd/glob.h"
+#include "execd/files/glob.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "execd/json.h"
+#include "execd/http/json.h"
 
 #include <gtest/gtest.h>
 
-#include "execd/command_request.h"
+#include "execd/run/command_request.h"
 
 namespace atl::execd {
 namespace {

@@ -1,4 +1,4 @@
-#include "execd/multipart.h"
+#include "execd/files/multipart.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "execd/output_events.h"
+#include "execd/run/output_events.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "execd/output_ring.h"
+#include "execd/run/output_ring.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "execd/tar_format.h"
+#include "execd/files/tar_format.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "execd/timed_output.h"
+#include "execd/run/timed_output.h"
 
 #include <gtest/gtest.h>
 

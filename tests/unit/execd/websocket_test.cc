@@ -1,4 +1,4 @@
-#include "execd/websocket.h"
+#include "execd/http/websocket.h"
 
 #include <gtest/gtest.h>
 

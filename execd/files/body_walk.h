@@ -1,0 +1,22 @@
+// Request bodies that are long lists: worked through without holding up everybody else.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "execd/event_loop.h"
+#include "execd/http/exchange.h"
+#include "execd/http/json.h"
+#include "execd/http/request_json.h"
+#include "runtime/base/result.h"
+
+namespace atl::execd {
+
+// Calls `each` for every member of the body's root (element, if it is an array), a few milliseconds
+// a round, until one fails; then `done` with the first failure. The exchange's body is read here,
+// and a malformed one answered.
+using EachMember = std::function<Status(const JsonValue& member)>;
+void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, JsonType root,
+                   EachMember each, std::function<void(const Status&)> done);
+
+}  // namespace atl::execd

@@ -1,0 +1,348 @@
+#include "execd/files/files.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base/sys.h"
+#include "runtime/http/ascii.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr int64_t kSliceUs = 3000;
+constexpr size_t kWholeAnswer = 64 << 10;
+
+const char* TypeName(mode_t mode) {
+  if (S_ISREG(mode)) return "file";
+  if (S_ISDIR(mode)) return "directory";
+  if (S_ISLNK(mode)) return "symlink";
+  return "other";
+}
+
+// 0755 as the number 755.
+int64_t SpellOctal(mode_t mode) {
+  int64_t out = 0;
+  for (int shift = 9; shift >= 0; shift -= 3) out = out * 10 + ((mode >> shift) & 7);
+  return out;
+}
+
+// One answer in progress; holds itself by the slices and the exchange's callbacks.
+class Production : public std::enable_shared_from_this<Production> {
+ public:
+  Production(EventLoop* loop, std::shared_ptr<Exchange> exchange,
+             std::unique_ptr<Producer> producer, HeaderList headers)
+      : loop_(*loop),
+        exchange_(std::move(exchange)),
+        producer_(std::move(producer)),
+        headers_(std::move(headers)) {}
+
+  void Begin() {
+    exchange_->OnClosed([self = shared_from_this()] { self->producer_.reset(); });
+    exchange_->OnWritable([self = shared_from_this()] {
+      if (!self->queued_) self->Queue();
+    });
+    if (Step()) Queue();
+  }
+
+ private:
+  void Queue() {
+    queued_ = true;
+    loop_.Slice([self = shared_from_this()] {
+      self->queued_ = self->Step();
+      return self->queued_;
+    });
+  }
+
+  // True while it wants to be called again right away.
+  bool Step() {
+    if (!producer_) return false;
+    const int64_t end = MonotonicMicros() + kSliceUs;
+    bool more = true;
+    while (more && out_.size() < kWholeAnswer && MonotonicMicros() < end) {
+      more = producer_->Produce(&out_);
+    }
+    if (!more && !exchange_->started()) {
+      std::string_view type;
+      HeaderList rest;
+      for (const auto& [name, value] : headers_) {
+        if (http::EqualNoCase(name, "content-type")) {
+          type = value;
+        } else {
+          rest.emplace_back(name, value);
+        }
+      }
+      exchange_->Respond(200, type, out_, rest);
+    } else if (!more || out_.size() >= kWholeAnswer) {
+      exchange_->StartStream(200, headers_);
+      exchange_->Write(out_);
+      out_.clear();
+      if (!more) exchange_->Finish();
+    }
+    if (!more) {
+      producer_.reset();
+      return false;
+    }
+    return exchange_->backlog() <= Exchange::kHighWater;
+  }
+
+  EventLoop& loop_;
+  std::shared_ptr<Exchange> exchange_;
+  std::unique_ptr<Producer> producer_;
+  HeaderList headers_;
+  std::string out_;
+  bool queued_ = false;
+};
+
+}  // namespace
+
+Result<UniqueFd> OpenNoMagic(const std::string& path, int flags, mode_t mode) {
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.mode = mode;
+  how.resolve = RESOLVE_NO_MAGICLINKS;
+  const long fd =
+      TEMP_FAILURE_RETRY(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how));
+  if (fd < 0) return FailSys("open " + path);
+  return UniqueFd(static_cast<int>(fd));
+}
+
+std::string AbsolutePath(const Sandbox& sandbox, std::string_view path) {
+  std::string joined;
+  if (path.empty() || path[0] != '/') joined.append(sandbox.cwd).append("/");
+  joined.append(path);
+  std::string out;
+  std::string_view rest = joined;
+  while (!rest.empty()) {
+    const size_t end = rest.find('/');
+    const std::string_view part = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    if (part.empty() || part == ".") continue;
+    if (part == "..") {
+      out.resize(out.empty() ? 0 : out.rfind('/'));
+    } else {
+      out.append("/").append(part);
+    }
+  }
+  return out.empty() ? "/" : out;
+}
+
+std::string_view BaseName(std::string_view absolute_path) {
+  return absolute_path.substr(absolute_path.rfind('/') + 1);
+}
+
+Result<Place> FindPlace(const std::string& absolute_path) {
+  Place place;
+  const size_t slash = absolute_path.rfind('/');
+  const std::string parent = slash == 0 ? "/" : absolute_path.substr(0, slash);
+  place.name = absolute_path.substr(slash + 1);
+  if (place.name.empty()) place.name = ".";
+  ATOLL_ASSIGN(place.dir, OpenNoMagic(parent, O_PATH | O_DIRECTORY));
+  return place;
+}
+
+Result<UniqueFd> OpenRegular(const std::string& path, int flags, struct stat* info) {
+  // First by O_PATH, which has no side effects on devices and FIFOs (opening some does things, and
+  // O_TRUNC would). The name may lead elsewhere the second time: checked again.
+  ATOLL_ASSIGN(const UniqueFd look, OpenNoMagic(path, O_PATH));
+  if (::fstat(look.get(), info) != 0) return FailSys("fstat " + path);
+  UniqueFd file;
+  if (S_ISREG(info->st_mode)) {
+    ATOLL_ASSIGN(file, OpenNoMagic(path, flags | O_NONBLOCK | O_NOCTTY));
+    if (::fstat(file.get(), info) != 0) return FailSys("fstat " + path);
+  }
+  if (S_ISDIR(info->st_mode)) return Fail(SysError("open " + path, EISDIR));
+  if (!S_ISREG(info->st_mode)) {
+    return Fail(Code::kInvalidArgument, path + ": is not a regular file");
+  }
+  return file;
+}
+
+Result<struct stat> Attributes(const std::string& path) {
+  ATOLL_ASSIGN(const UniqueFd fd, OpenNoMagic(path, O_PATH | O_NOFOLLOW));
+  struct stat info;
+  if (::fstat(fd.get(), &info) != 0) return FailSys("lstat " + path);
+  return info;
+}
+
+void AppendFileInfo(std::string* out, NameTable* names, std::string_view path,
+                    const struct stat& info) {
+  out->append("{\"path\":");
+  AppendJsonString(out, path);
+  out->append(",\"type\":\"").append(TypeName(info.st_mode)).append("\",\"size\":");
+  AppendJsonInteger(out, info.st_size);
+  out->append(",\"modified_at\":");
+  AppendJsonTime(out, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+  // Upstream's choice: the inode's change time.
+  out->append(",\"created_at\":");
+  AppendJsonTime(out, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+  out->append(",\"owner\":");
+  AppendJsonString(out, names->UserName(info.st_uid));
+  out->append(",\"group\":");
+  AppendJsonString(out, names->GroupName(info.st_gid));
+  out->append(",\"mode\":");
+  AppendJsonInteger(out, SpellOctal(info.st_mode & 07777));
+  out->push_back('}');
+}
+
+Result<Permission> ParsePermission(const JsonValue& object) {
+  Permission permission;
+  if (object.is(JsonType::kNull)) return permission;
+  if (!object.is(JsonType::kObject)) {
+    return Fail(Code::kInvalidArgument, "must be an object with owner, group and mode");
+  }
+  ATOLL_ASSIGN(permission.owner, TextMember(object, "owner"));
+  ATOLL_ASSIGN(permission.group, TextMember(object, "group"));
+  ATOLL_ASSIGN(int64_t digits, IntegerMember(object, "mode", 0, 7777, 0));
+  for (int shift = 0; digits > 0; shift += 3, digits /= 10) {
+    if (digits % 10 > 7) {
+      return Fail(Code::kInvalidArgument, "mode: must spell octal digits, as 644 or 755");
+    }
+    permission.mode |= static_cast<mode_t>(digits % 10) << shift;
+  }
+  return permission;
+}
+
+Status ApplyPermission(int fd, const Permission& permission, NameTable* names) {
+  const auto uid = permission.owner.empty() ? Result<uid_t>(static_cast<uid_t>(-1))
+                                            : names->UserId(permission.owner);
+  const auto gid = permission.group.empty() ? Result<gid_t>(static_cast<gid_t>(-1))
+                                            : names->GroupId(permission.group);
+  const uid_t owner = uid ? *uid : static_cast<uid_t>(-1);
+  const gid_t group = gid ? *gid : static_cast<gid_t>(-1);
+  if ((owner != static_cast<uid_t>(-1) || group != static_cast<gid_t>(-1)) &&
+      ::fchownat(fd, "", owner, group, AT_EMPTY_PATH) != 0) {
+    return FailSys("chown to '" + permission.owner + "', '" + permission.group + "'");
+  }
+  if (permission.mode == 0) return {};
+  // After chown, which clears set-id bits. By name: chmod of an O_PATH descriptor is only in 6.6.
+  const std::string name = "/proc/self/fd/" + std::to_string(fd);
+  if (::chmod(name.c_str(), permission.mode) != 0) return FailSys("chmod");
+  return {};
+}
+
+void RespondFileError(Exchange* exchange, const Error& error) {
+  if (error.code() == Code::kNotFound) {
+    exchange->RespondError(404, "FILE_NOT_FOUND", error.message());
+  } else {
+    exchange->RespondError(500, "RUNTIME_ERROR", error.message());
+  }
+}
+
+void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
+                 std::unique_ptr<Producer> producer, HeaderList headers) {
+  std::make_shared<Production>(loop, exchange, std::move(producer), std::move(headers))->Begin();
+}
+
+void FileRoutes::Info(const Ptr& exchange) {
+  const FileIdentity as(sandbox_.user);
+  sandbox_.names.Refresh();
+  std::string body = "{";
+  for (const auto& [name, value] : exchange->query()) {
+    if (name != "path") continue;
+    const auto path = sandbox_.Path(value);
+    const auto info = path ? Attributes(*path) : Fail(path.error());
+    if (!info) {
+      RespondFileError(exchange.get(), info.error());
+      return;
+    }
+    if (body.size() > 1) body.push_back(',');
+    AppendJsonString(&body, value);
+    body.push_back(':');
+    AppendFileInfo(&body, &sandbox_.names, AbsolutePath(sandbox_, *path), *info);
+  }
+  body.push_back('}');
+  exchange->Respond(200, "application/json; charset=utf-8", body);
+}
+
+void FileRoutes::Delete(const Ptr& exchange) {
+  const FileIdentity as(sandbox_.user);
+  for (const auto& [name, value] : exchange->query()) {
+    if (name != "path") continue;
+    const auto path = sandbox_.Path(value);
+    const auto place = path ? FindPlace(AbsolutePath(sandbox_, *path)) : Fail(path.error());
+    Status status;
+    if (!place) {
+      // What is not there need not be deleted.
+      if (place.error().code() == Code::kNotFound) continue;
+      status = Fail(place.error());
+    } else if (::unlinkat(place->dir.get(), place->name.c_str(), 0) != 0 && errno != ENOENT) {
+      status = FailSys("delete " + value);
+    }
+    if (!status) {
+      exchange->RespondError(500, "RUNTIME_ERROR", status.error().message());
+      return;
+    }
+  }
+  exchange->RespondEmpty();
+}
+
+void FileRoutes::Permissions(const Ptr& exchange) {
+  sandbox_.names.Refresh();
+  ForEachInBody(
+      &sandbox_.loop, exchange, JsonType::kObject,
+      [this](const JsonValue& member) -> Status {
+        const std::string named(member.name());
+        auto permission = ParsePermission(member);
+        if (!permission) return Fail(std::move(permission).error().Wrap(named));
+        ATOLL_ASSIGN(const std::string path, sandbox_.Path(named));
+        const FileIdentity as(sandbox_.user);
+        ATOLL_ASSIGN(const UniqueFd fd, OpenNoMagic(path, O_PATH));
+        auto applied = ApplyPermission(fd.get(), *permission, &sandbox_.names);
+        if (!applied) return Fail(std::move(applied).error().Wrap(named));
+        return {};
+      },
+      [x = exchange.get()](const Status& status) {
+        if (status) {
+          x->RespondEmpty();
+        } else if (status.error().code() == Code::kInvalidArgument &&
+                   status.error().error_number() == 0) {
+          x->RespondError(400, "INVALID_REQUEST_BODY", status.error().message());
+        } else {
+          x->RespondError(500, "RUNTIME_ERROR", status.error().message());
+        }
+      });
+}
+
+void FileRoutes::Move(const Ptr& exchange) {
+  ForEachInBody(
+      &sandbox_.loop, exchange, JsonType::kArray,
+      [this](const JsonValue& item) -> Status {
+        ATOLL_ASSIGN(const std::string src, TextMember(item, "src"));
+        ATOLL_ASSIGN(const std::string dest, TextMember(item, "dest"));
+        ATOLL_ASSIGN(const std::string from_path, sandbox_.Path(src));
+        ATOLL_ASSIGN(const std::string to_path, sandbox_.Path(dest));
+        const FileIdentity as(sandbox_.user);
+        ATOLL_ASSIGN(const Place from, FindPlace(AbsolutePath(sandbox_, from_path)));
+        struct stat info;
+        if (::fstatat(from.dir.get(), from.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+          return FailSys("move " + src);
+        }
+        const std::string to = AbsolutePath(sandbox_, to_path);
+        const size_t slash = to.rfind('/');
+        ATOLL_ASSIGN(const UniqueFd parent,
+                     MakeDirectory(slash == 0 ? "/" : to.substr(0, slash), sandbox_.user));
+        // One step, so that a destination that appears in between is not overwritten either.
+        if (::renameat2(from.dir.get(), from.name.c_str(), parent.get(), to.c_str() + slash + 1,
+                        RENAME_NOREPLACE) != 0) {
+          // A missing source is the only kNotFound that clients hear of.
+          Error error = SysError("move " + src + " to " + dest);
+          return Fail(Code::kFailedPrecondition, error.message());
+        }
+        return {};
+      },
+      [x = exchange.get()](const Status& status) {
+        if (status) {
+          x->RespondEmpty();
+        } else if (status.error().code() == Code::kInvalidArgument) {
+          x->RespondError(400, "INVALID_REQUEST_BODY", status.error().message());
+        } else {
+          RespondFileError(x, status.error());
+        }
+      });
+}
+
+}  // namespace atl::execd

@@ -1,0 +1,111 @@
+// Files of the sandbox, for its clients: names, attributes, and safe ways to open, replace and
+// walk.
+//
+// Whatever a path leads to was made by the sandbox, and execd must not be turned against itself:
+// every path is resolved by openat2 without magic links (so /proc/self/fd/5/… is no way to what
+// execd holds open), nothing but a regular file is ever read or written (a FIFO would block, a
+// device would act), nothing is read beyond the size that stat gave (procfs files have none), and
+// every call runs with the identity of the image's user.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "execd/files/body_walk.h"
+#include "execd/http/exchange.h"
+#include "execd/sandbox.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::execd {
+
+// --- Paths.
+
+// Absolute, without ".", ".." and double slashes, by text alone (Go's filepath.Abs).
+std::string AbsolutePath(const Sandbox& sandbox, std::string_view path);
+std::string_view BaseName(std::string_view absolute_path);
+
+// open(2) by openat2 with RESOLVE_NO_MAGICLINKS.
+Result<UniqueFd> OpenNoMagic(const std::string& path, int flags, mode_t mode = 0);
+
+// A directory and a name in it that is not followed.
+struct Place {
+  UniqueFd dir;
+  std::string name;
+};
+// The parent must exist.
+Result<Place> FindPlace(const std::string& absolute_path);
+// Regular files only: anything else is an error that says what it is. Links in the path are
+// followed, magic links are not.
+Result<UniqueFd> OpenRegular(const std::string& path, int flags, struct stat* info);
+// lstat.
+Result<struct stat> Attributes(const std::string& path);
+
+// --- Attributes.
+
+// {"path": …, "type": …, …}
+void AppendFileInfo(std::string* out, NameTable* names, std::string_view path,
+                    const struct stat& info);
+
+struct Permission {
+  std::string owner, group;  // names or numbers; empty: leave
+  mode_t mode = 0;           // 0: leave
+};
+// `mode` in JSON is a decimal number that spells octal digits: 755 is 0755.
+Result<Permission> ParsePermission(const JsonValue& object);
+// To an O_PATH or other descriptor. Unknown names are ignored, as upstream does.
+Status ApplyPermission(int fd, const Permission& permission, NameTable* names);
+
+// --- Answers.
+
+// 404 FILE_NOT_FOUND for what is not there, else 500 RUNTIME_ERROR.
+void RespondFileError(Exchange* exchange, const Error& error);
+
+// Produces an answer piece by piece, a few milliseconds a round, never far ahead of the client.
+class Producer {
+ public:
+  virtual ~Producer() = default;
+  // Appends something to `out`; false if there is no more. Called again soon, so brief.
+  virtual bool Produce(std::string* out) = 0;
+};
+// Streams what `producer` makes; an answer below 64 KiB gets a Content-Length.
+void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
+                 std::unique_ptr<Producer> producer, HeaderList headers);
+
+// --- Lines of a file (files_lines.cc).
+
+// Whether a download's query asks for lines: offset (from 1), limit.
+bool WantsLines(const Exchange& exchange);
+// Streams them, or answers why not. `size` bytes of the file are looked at.
+void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd file,
+               int64_t size);
+
+// The routes of /files and /directories that read or change attributes and names.
+class FileRoutes {
+ public:
+  explicit FileRoutes(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  using Ptr = std::shared_ptr<Exchange>;
+
+  void Info(const Ptr& exchange);               // GET /files/info
+  void Delete(const Ptr& exchange);             // DELETE /files
+  void Permissions(const Ptr& exchange);        // POST /files/permissions
+  void Move(const Ptr& exchange);               // POST /files/mv
+  void Search(const Ptr& exchange);             // GET /files/search
+  void Grep(const Ptr& exchange);               // GET /files/grep (ours)
+  void Replace(const Ptr& exchange);            // POST /files/replace
+  void Download(const Ptr& exchange);           // GET /files/download
+  void MakeDirectories(const Ptr& exchange);    // POST /directories
+  void DeleteDirectories(const Ptr& exchange);  // DELETE /directories
+  void ListDirectory(const Ptr& exchange);      // GET /directories/list
+
+ private:
+  Sandbox& sandbox_;
+};
+
+}  // namespace atl::execd

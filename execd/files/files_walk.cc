@@ -1,0 +1,374 @@
+// The routes that walk a tree: list, search, grep, and recursive delete.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "execd/files/files.h"
+#include "execd/files/glob.h"
+#include "execd/files/tree_walk.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+const HeaderList& JsonHeaders() {
+  static const HeaderList headers = {{"Content-Type", "application/json; charset=utf-8"}};
+  return headers;
+}
+
+std::string Join(const std::string& root, const std::string& relative) {
+  return root == "/" ? root + relative : root + "/" + relative;
+}
+
+// Opens the tree's root and answers the exchange if it cannot. `not_a_directory` is the status for
+// that case; links to directories are followed or refused.
+Result<UniqueFd> OpenRoot(const std::string& path, bool follow) {
+  ATOLL_ASSIGN(const struct stat info, Attributes(path));
+  if (S_ISLNK(info.st_mode) && !follow) {
+    return Fail(Code::kInvalidArgument, path + ": is a symbolic link, give the directory itself");
+  }
+  auto dir = OpenDirectory(path, Identity());
+  if (!dir && dir.error().error_number() == ENOTDIR) {
+    return Fail(Code::kInvalidArgument, path + ": is not a directory");
+  }
+  if (!dir) return dir;
+  return sys::OpenAt(dir->get(), ".", O_RDONLY | O_DIRECTORY);
+}
+
+// An array of FileInfo: all entries, or those whose name matches.
+class InfoList : public Producer {
+ public:
+  InfoList(Sandbox* sandbox, UniqueFd root, std::string path, int max_depth,
+           std::optional<Glob> glob)
+      : sandbox_(*sandbox),
+        walk_(std::move(root), max_depth),
+        path_(std::move(path)),
+        glob_(std::move(glob)) {}
+
+  bool Produce(std::string* out) override {
+    const FileIdentity as(sandbox_.user);
+    if (first_) out->push_back('[');
+    for (int i = 0; i < 32; ++i) {
+      if (!walk_.Next(&entry_)) {
+        first_ = false;
+        out->push_back(']');
+        return false;
+      }
+      if (glob_ && (S_ISDIR(entry_.info.st_mode) || !glob_->Matches(entry_.name))) continue;
+      if (any_) out->push_back(',');
+      any_ = true;
+      AppendFileInfo(out, &sandbox_.names, Join(path_, entry_.path), entry_.info);
+    }
+    first_ = false;
+    return true;
+  }
+
+ private:
+  Sandbox& sandbox_;
+  TreeWalk walk_;
+  std::string path_;
+  std::optional<Glob> glob_;
+  TreeWalk::Entry entry_;
+  bool first_ = true;
+  bool any_ = false;
+};
+
+// One JSON object a line for each matching line of a regular file.
+class GrepLines : public Producer {
+ public:
+  struct Query {
+    std::string needle;
+    bool ignore_case = false;
+    std::optional<Glob> include;
+    int64_t max_matches = 10000;
+  };
+  GrepLines(Sandbox* sandbox, UniqueFd root, std::string path, Query query)
+      : sandbox_(*sandbox),
+        walk_(std::move(root), 0),
+        path_(std::move(path)),
+        query_(std::move(query)) {
+    if (query_.ignore_case) Lower(&query_.needle);
+  }
+
+  bool Produce(std::string* out) override {
+    const FileIdentity as(sandbox_.user);
+    if (file_) return ReadPart(out);
+    if (!walk_.Next(&entry_)) return false;
+    // Bytes beyond what stat says are not read, so procfs files, which say 0, have none.
+    if (!S_ISREG(entry_.info.st_mode) || entry_.info.st_size == 0) return true;
+    if (query_.include && !query_.include->Matches(entry_.name)) return true;
+    auto file = sys::OpenAt(walk_.dir(), std::string(entry_.name),
+                            O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (!file) return true;
+    file_ = std::move(*file);
+    left_ = entry_.info.st_size;
+    line_ = 1;
+    pending_.clear();
+    return true;
+  }
+
+ private:
+  static constexpr size_t kPart = 128 << 10;
+  static constexpr size_t kMaxText = 1024;
+
+  static void Lower(std::string* text) {
+    for (char& c : *text) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    }
+  }
+
+  // Looks through complete lines; what follows the last newline waits for the next part. A line
+  // longer than a part is looked at in pieces.
+  bool ReadPart(std::string* out) {
+    const size_t start = pending_.size();
+    const size_t wanted = static_cast<size_t>(std::min<int64_t>(kPart, left_));
+    pending_.resize(start + wanted);
+    const ssize_t n = wanted == 0 ? 0 : ::read(file_.get(), pending_.data() + start, wanted);
+    pending_.resize(start + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    // Text files have no NUL: the rest of a binary is not worth looking at.
+    const bool binary = pending_.find('\0', start) != std::string::npos;
+    left_ -= std::max<ssize_t>(n, 0);
+    const bool last = n <= 0 || left_ == 0;
+    if (binary) {
+      file_.reset();
+      return true;
+    }
+    size_t end = last ? pending_.size() : pending_.rfind('\n');
+    if (end == std::string::npos) end = pending_.size() > 2 * kPart ? pending_.size() : 0;
+    if (end > 0) Search(std::string_view(pending_).substr(0, end), out);
+    const size_t used = std::min(pending_.size(), end + (last ? 0 : 1));
+    pending_.erase(0, end == 0 ? 0 : used);
+    if (last) file_.reset();
+    return matches_ < query_.max_matches;
+  }
+
+  void Search(std::string_view lines, std::string* out) {
+    std::string lowered;
+    std::string_view in = lines;
+    if (query_.ignore_case) {
+      lowered = lines;
+      Lower(&lowered);
+      in = lowered;
+    }
+    size_t counted = 0;
+    for (size_t at = in.find(query_.needle); at != std::string_view::npos;) {
+      line_ += std::count(lines.begin() + static_cast<std::ptrdiff_t>(counted),
+                          lines.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+      counted = at;
+      const size_t newline = lines.rfind('\n', at);
+      const size_t line_start = at == 0 || newline == std::string_view::npos ? 0 : newline + 1;
+      const size_t line_end = std::min(lines.find('\n', at), lines.size());
+      if (++matches_ > query_.max_matches) return;
+      Emit(lines.substr(line_start, line_end - line_start), at - line_start, out);
+      at = line_end == lines.size() ? std::string_view::npos : in.find(query_.needle, line_end + 1);
+    }
+    line_ +=
+        std::count(lines.begin() + static_cast<std::ptrdiff_t>(counted), lines.end(), '\n') + 1;
+  }
+
+  void Emit(std::string_view text, size_t column, std::string* out) {
+    out->append("{\"path\":");
+    AppendJsonString(out, Join(path_, entry_.path));
+    out->append(",\"line\":");
+    AppendJsonInteger(out, line_);
+    out->append(",\"column\":");
+    AppendJsonInteger(out, static_cast<int64_t>(column) + 1);
+    out->append(",\"text\":");
+    AppendJsonString(out, text.substr(0, kMaxText));
+    out->append("}\n");
+  }
+
+  Sandbox& sandbox_;
+  TreeWalk walk_;
+  std::string path_;
+  Query query_;
+  TreeWalk::Entry entry_;
+  UniqueFd file_;
+  int64_t left_ = 0, line_ = 1, matches_ = 0;
+  std::string pending_;
+};
+
+// Deletes one path after the other.
+class Removal : public std::enable_shared_from_this<Removal> {
+ public:
+  Removal(Sandbox* sandbox, std::shared_ptr<Exchange> exchange)
+      : sandbox_(*sandbox), exchange_(std::move(exchange)) {
+    for (const auto& [name, value] : exchange_->query()) {
+      if (name == "path") paths_.push_back(value);
+    }
+  }
+
+  // False when finished and answered.
+  bool Step() {
+    const FileIdentity as(sandbox_.user);
+    const int64_t end = MonotonicMicros() + 3000;
+    while (MonotonicMicros() < end) {
+      if (!removal_ && !NextPath()) {
+        exchange_->RespondEmpty();
+        return false;
+      }
+      if (!removal_) continue;
+      const auto more = removal_->Step();
+      if (!more) return Failed(more.error());
+      if (!*more) removal_.reset();
+    }
+    return true;
+  }
+
+ private:
+  bool Failed(const Error& error) {
+    exchange_->RespondError(500, "RUNTIME_ERROR", error.message());
+    return false;
+  }
+  bool NextPath() {
+    if (at_ == paths_.size()) return false;
+    const auto path = sandbox_.Path(paths_[at_++]);
+    auto place = path ? FindPlace(AbsolutePath(sandbox_, *path)) : Fail(path.error());
+    if (place) removal_.emplace(std::move(place->dir), std::move(place->name));
+    return true;
+  }
+
+  Sandbox& sandbox_;
+  std::shared_ptr<Exchange> exchange_;
+  std::vector<std::string> paths_;
+  size_t at_ = 0;
+  std::optional<TreeRemoval> removal_;
+};
+
+// A tree's root from the `path` parameter; answers and returns an invalid fd if that fails.
+UniqueFd RootOf(Sandbox* sandbox, Exchange* exchange, bool follow, std::string* absolute) {
+  const std::string* given = exchange->QueryValue("path");
+  if (!given || given->empty()) {
+    exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
+    return {};
+  }
+  const auto path = sandbox->Path(*given);
+  if (path) *absolute = AbsolutePath(*sandbox, *path);
+  auto root = path ? OpenRoot(*absolute, follow) : Fail(path.error());
+  if (root) return std::move(*root);
+  if (root.error().code() == Code::kInvalidArgument) {
+    exchange->RespondError(400, "INVALID_REQUEST_BODY", root.error().message());
+  } else {
+    RespondFileError(exchange, root.error());
+  }
+  return {};
+}
+
+}  // namespace
+
+void FileRoutes::ListDirectory(const Ptr& exchange) {
+  const FileIdentity as(sandbox_.user);
+  int depth = 1;
+  if (const std::string* text = exchange->QueryValue("depth"); text && !text->empty()) {
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), depth);
+    if (error != std::errc() || end != text->data() + text->size() || depth < 0) {
+      exchange->RespondError(400, "INVALID_REQUEST_BODY",
+                             "depth '" + *text + "': must be an integer of 0 or more");
+      return;
+    }
+  }
+  std::string path;
+  UniqueFd root = RootOf(&sandbox_, exchange.get(), false, &path);
+  if (!root) return;
+  if (depth == 0) {
+    exchange->Respond(200, "application/json; charset=utf-8", "[]");
+    return;
+  }
+  sandbox_.names.Refresh();
+  RunProducer(
+      &sandbox_.loop, exchange,
+      std::make_unique<InfoList>(&sandbox_, std::move(root), std::move(path), depth, std::nullopt),
+      JsonHeaders());
+}
+
+void FileRoutes::Search(const Ptr& exchange) {
+  const FileIdentity as(sandbox_.user);
+  std::string path;
+  UniqueFd root = RootOf(&sandbox_, exchange.get(), true, &path);
+  if (!root) return;
+  const std::string* pattern = exchange->QueryValue("pattern");
+  auto glob = Glob::Parse(pattern && !pattern->empty() ? *pattern : "**");
+  if (!glob) {
+    exchange->RespondError(500, "RUNTIME_ERROR", glob.error().message());
+    return;
+  }
+  sandbox_.names.Refresh();
+  RunProducer(
+      &sandbox_.loop, exchange,
+      std::make_unique<InfoList>(&sandbox_, std::move(root), std::move(path), 0, std::move(*glob)),
+      JsonHeaders());
+}
+
+void FileRoutes::Grep(const Ptr& exchange) {
+  const FileIdentity as(sandbox_.user);
+  GrepLines::Query query;
+  const std::string* needle = exchange->QueryValue("query");
+  if (!needle || needle->empty()) {
+    exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'query'");
+    return;
+  }
+  if (needle->find('\n') != std::string::npos) {
+    exchange->RespondError(400, "INVALID_REQUEST_BODY", "query: must be within one line");
+    return;
+  }
+  query.needle = *needle;
+  const std::string* ignore_case = exchange->QueryValue("ignore_case");
+  query.ignore_case = ignore_case && *ignore_case == "true";
+  if (const std::string* include = exchange->QueryValue("include"); include && !include->empty()) {
+    auto glob = Glob::Parse(*include);
+    if (!glob) {
+      exchange->RespondError(400, "INVALID_REQUEST_BODY", glob.error().message());
+      return;
+    }
+    query.include = std::move(*glob);
+  }
+  if (const std::string* limit = exchange->QueryValue("max_matches")) {
+    std::from_chars(limit->data(), limit->data() + limit->size(), query.max_matches);
+  }
+  std::string path;
+  UniqueFd root = RootOf(&sandbox_, exchange.get(), true, &path);
+  if (!root) return;
+  RunProducer(
+      &sandbox_.loop, exchange,
+      std::make_unique<GrepLines>(&sandbox_, std::move(root), std::move(path), std::move(query)),
+      {{"Content-Type", "application/x-ndjson"}});
+}
+
+void FileRoutes::DeleteDirectories(const Ptr& exchange) {
+  auto removal = std::make_shared<Removal>(&sandbox_, exchange);
+  if (removal->Step()) sandbox_.loop.Slice([removal] { return removal->Step(); });
+}
+
+void FileRoutes::MakeDirectories(const Ptr& exchange) {
+  sandbox_.names.Refresh();
+  ForEachInBody(
+      &sandbox_.loop, exchange, JsonType::kObject,
+      [this](const JsonValue& member) -> Status {
+        const std::string named(member.name());
+        auto permission = ParsePermission(member);
+        if (!permission) return Fail(std::move(permission).error().Wrap(named));
+        ATOLL_ASSIGN(const std::string path, sandbox_.Path(named));
+        const FileIdentity as(sandbox_.user);
+        ATOLL_ASSIGN(const UniqueFd dir,
+                     MakeDirectory(AbsolutePath(sandbox_, path), sandbox_.user));
+        auto applied = ApplyPermission(dir.get(), *permission, &sandbox_.names);
+        if (!applied) return Fail(std::move(applied).error().Wrap(named));
+        return {};
+      },
+      [x = exchange.get()](const Status& status) {
+        if (status) {
+          x->RespondEmpty();
+        } else if (status.error().code() == Code::kInvalidArgument &&
+                   status.error().error_number() == 0) {
+          x->RespondError(400, "INVALID_REQUEST_BODY", status.error().message());
+        } else {
+          x->RespondError(500, "RUNTIME_ERROR", status.error().message());
+        }
+      });
+}
+
+}  // namespace atl::execd

@@ -1,0 +1,303 @@
+#include "execd/files/tar.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "execd/files/files.h"
+#include "execd/files/tar_format.h"
+#include "execd/files/tree_walk.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+class TarOutput : public Producer {
+ public:
+  TarOutput(Sandbox* sandbox, UniqueFd root) : sandbox_(*sandbox), walk_(std::move(root), 0) {}
+
+  bool Produce(std::string* out) override {
+    const FileIdentity as(sandbox_.user);
+    if (file_) {
+      Data(out);
+      return true;
+    }
+    if (!walk_.Next(&entry_)) {
+      out->append(2 * kTarBlock, '\0');
+      return false;
+    }
+    Begin(out);
+    return true;
+  }
+
+ private:
+  static constexpr size_t kPart = 64 << 10;
+
+  void Begin(std::string* out) {
+    const struct stat& info = entry_.info;
+    TarEntry entry;
+    entry.name = entry_.path;
+    entry.mode = info.st_mode & 07777;
+    entry.uid = info.st_uid;
+    entry.gid = info.st_gid;
+    entry.mtime = info.st_mtim.tv_sec;
+    const std::string name(entry_.name);
+    if (S_ISDIR(info.st_mode)) {
+      entry.type = '5';
+      entry.name.push_back('/');
+    } else if (S_ISLNK(info.st_mode)) {
+      char target[4096];
+      const ssize_t n = ::readlinkat(walk_.dir(), name.c_str(), target, sizeof target);
+      if (n <= 0) return;
+      entry.type = '2';
+      entry.link.assign(target, static_cast<size_t>(n));
+    } else if (S_ISREG(info.st_mode)) {
+      auto file = sys::OpenAt(walk_.dir(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+      struct stat now;
+      if (!file || ::fstat(file->get(), &now) != 0 || !S_ISREG(now.st_mode)) return;
+      entry.size = left_ = static_cast<uint64_t>(now.st_size);
+      padding_ = (kTarBlock - left_ % kTarBlock) % kTarBlock;
+      if (left_ > 0) file_ = std::move(*file);
+    } else {
+      return;
+    }
+    AppendTarHeader(out, entry);
+  }
+
+  // A file that shrinks meanwhile is filled up with zeros, as tar does it: the size is promised.
+  void Data(std::string* out) {
+    const size_t start = out->size();
+    const size_t wanted = static_cast<size_t>(std::min<uint64_t>(kPart, left_));
+    out->resize(start + wanted);
+    const ssize_t n = ::read(file_.get(), out->data() + start, wanted);
+    if (n > 0) {
+      out->resize(start + static_cast<size_t>(n));
+      left_ -= static_cast<uint64_t>(n);
+    } else {
+      left_ -= wanted;
+    }
+    if (left_ > 0) return;
+    out->append(static_cast<size_t>(padding_), '\0');
+    file_.reset();
+  }
+
+  Sandbox& sandbox_;
+  TreeWalk walk_;
+  TreeWalk::Entry entry_;
+  UniqueFd file_;
+  uint64_t left_ = 0, padding_ = 0;
+};
+
+// "a/./b//c" as "a/b/c"; absent for what leads out, is absolute, or is nothing.
+std::optional<std::string> CleanName(std::string_view name) {
+  std::string out;
+  while (!name.empty()) {
+    const size_t end = name.find('/');
+    const std::string_view part = name.substr(0, end);
+    name = end == std::string_view::npos ? std::string_view() : name.substr(end + 1);
+    if (part.empty() || part == ".") continue;
+    if (part == "..") return {};
+    if (!out.empty()) out.push_back('/');
+    out.append(part);
+  }
+  return out;
+}
+
+// Unpacks beneath one directory: every name is resolved by openat2 RESOLVE_BENEATH without
+// following any link, so that a link in the archive (or put there meanwhile) leads nowhere.
+class TarInput : private TarReader::Sink {
+ public:
+  TarInput(Sandbox* sandbox, UniqueFd root) : sandbox_(*sandbox), root_(std::move(root)) {}
+
+  Status Feed(std::string_view bytes) {
+    const FileIdentity as(sandbox_.user);
+    return reader_.Feed(bytes);
+  }
+  bool complete() const { return reader_.complete(); }
+  uint64_t entries() const { return entries_; }
+
+ private:
+  Result<UniqueFd> Beneath(const std::string& path, int flags) {
+    return path.empty() ? sys::OpenAt(root_.get(), ".", flags)
+                        : sys::OpenBeneath(root_.get(), path, flags);
+  }
+
+  // The directory that `name` belongs in, made as needed, and the last part of the name.
+  Result<Place> Parent(const std::string& name) {
+    const size_t slash = name.rfind('/');
+    const std::string parent = slash == std::string::npos ? "" : name.substr(0, slash);
+    auto dir = Beneath(parent, O_PATH | O_DIRECTORY);
+    for (size_t at = 0; !dir && dir.error().error_number() == ENOENT && at != std::string::npos;) {
+      at = parent.find('/', at + 1);
+      const std::string piece = parent.substr(0, at);
+      ATOLL_ASSIGN(const Place place, Parent(piece));
+      if (::mkdirat(place.dir.get(), place.name.c_str(), 0755) != 0 && errno != EEXIST) {
+        return FailSys("mkdir " + piece);
+      }
+      dir = Beneath(parent, O_PATH | O_DIRECTORY);
+    }
+    if (!dir) return Fail(std::move(dir).error());
+    return Place{std::move(*dir), slash == std::string::npos ? name : name.substr(slash + 1)};
+  }
+
+  Status OnEntry(const TarEntry& entry) override {
+    ++entries_;
+    const auto name = CleanName(entry.name);
+    if (!name || entry.name.starts_with('/') || entry.name.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument, "tar: name '" + entry.name + "' leads out");
+    }
+    if (name->empty()) return {};  // the directory itself
+    switch (entry.type) {
+      case '0':
+        return BeginFile(*name, entry);
+      case '1':
+        return HardLink(*name, entry);
+      case '2':
+        return SymbolicLink(*name, entry);
+      case '5':
+        return Directory(*name, entry);
+      default:
+        return Fail(Code::kInvalidArgument, "tar: '" + entry.name + "': type '" +
+                                                std::string(1, entry.type) + "' is not taken");
+    }
+  }
+
+  Status BeginFile(const std::string& name, const TarEntry& entry) {
+    ATOLL_ASSIGN(const Place place, Parent(name));
+    // A fresh file in any case: what stood there may be a link, a FIFO or a running program.
+    if (::unlinkat(place.dir.get(), place.name.c_str(), 0) != 0 && errno != ENOENT) {
+      return FailSys("replace " + name);
+    }
+    file_.reset(::openat(place.dir.get(), place.name.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file_) return FailSys("create " + name);
+    mode_ = entry.mode;
+    mtime_ = entry.mtime;
+    return {};
+  }
+  Status OnData(std::string_view bytes) override {
+    return file_ ? sys::WriteAll(file_.get(), bytes) : Status();
+  }
+  Status OnEntryEnd() override {
+    if (!file_) return {};
+    // Set-id bits do not travel by archive.
+    if (::fchmod(file_.get(), mode_ & 0777) != 0) return FailSys("chmod");
+    const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(mtime_), 0}};
+    ::futimens(file_.get(), times);
+    file_.reset();
+    return {};
+  }
+
+  Status HardLink(const std::string& name, const TarEntry& entry) {
+    const auto target = CleanName(entry.link);
+    if (!target || target->empty() || entry.link.starts_with('/')) {
+      return Fail(Code::kInvalidArgument, "tar: link to '" + entry.link + "' leads out");
+    }
+    ATOLL_ASSIGN(const Place from, Parent(*target));
+    ATOLL_ASSIGN(const Place to, Parent(name));
+    ::unlinkat(to.dir.get(), to.name.c_str(), 0);
+    if (::linkat(from.dir.get(), from.name.c_str(), to.dir.get(), to.name.c_str(), 0) != 0) {
+      return FailSys("link " + name);
+    }
+    return {};
+  }
+  Status SymbolicLink(const std::string& name, const TarEntry& entry) {
+    ATOLL_ASSIGN(const Place place, Parent(name));
+    ::unlinkat(place.dir.get(), place.name.c_str(), 0);
+    if (::symlinkat(entry.link.c_str(), place.dir.get(), place.name.c_str()) != 0) {
+      return FailSys("symlink " + name);
+    }
+    return {};
+  }
+  Status Directory(const std::string& name, const TarEntry& entry) {
+    ATOLL_ASSIGN(const Place place, Parent(name));
+    if (::mkdirat(place.dir.get(), place.name.c_str(), (entry.mode & 0777) | 0700) != 0 &&
+        errno != EEXIST) {
+      return FailSys("mkdir " + name);
+    }
+    return {};
+  }
+
+  Sandbox& sandbox_;
+  UniqueFd root_;
+  TarReader reader_{this};
+  UniqueFd file_;
+  uint32_t mode_ = 0;
+  int64_t mtime_ = 0;
+  uint64_t entries_ = 0;
+};
+
+// The `path` parameter, expanded and absolute; answers and returns nothing if there is none.
+std::optional<std::string> PathOf(Sandbox* sandbox, Exchange* exchange) {
+  const std::string* given = exchange->QueryValue("path");
+  if (!given || given->empty()) {
+    exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
+    return {};
+  }
+  const auto path = sandbox->Path(*given);
+  if (!path) {
+    exchange->RespondError(400, "INVALID_REQUEST_BODY", path.error().message());
+    return {};
+  }
+  return AbsolutePath(*sandbox, *path);
+}
+
+}  // namespace
+
+void DownloadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+  const auto path = PathOf(sandbox, exchange.get());
+  if (!path) return;
+  const FileIdentity as(sandbox->user);
+  auto dir = OpenDirectory(*path, sandbox->user);
+  auto root = dir ? sys::OpenAt(dir->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(dir);
+  if (!root) {
+    if (root.error().error_number() == ENOTDIR) {
+      exchange->RespondError(400, "INVALID_REQUEST_BODY", *path + ": is not a directory");
+    } else {
+      RespondFileError(exchange.get(), root.error());
+    }
+    return;
+  }
+  RunProducer(&sandbox->loop, exchange, std::make_unique<TarOutput>(sandbox, std::move(*root)),
+              {{"Content-Type", "application/x-tar"}});
+}
+
+void UploadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+  const auto path = PathOf(sandbox, exchange.get());
+  if (!path) return;
+  auto made = MakeDirectory(*path, sandbox->user);
+  auto root = made ? sys::OpenAt(made->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(made);
+  if (!root) {
+    exchange->RespondError(500, "RUNTIME_ERROR", root.error().message());
+    return;
+  }
+  auto input = std::make_shared<TarInput>(sandbox, std::move(*root));
+  Exchange* x = exchange.get();
+  exchange->StreamBody(
+      [input, x](std::string_view bytes) {
+        if (x->started()) return;
+        const Status fed = input->Feed(bytes);
+        if (fed) return;
+        const bool theirs = fed.error().error_number() == 0;
+        x->RespondError(theirs ? 400 : 500, theirs ? "INVALID_FILE_CONTENT" : "RUNTIME_ERROR",
+                        fed.error().message());
+      },
+      [input, x] {
+        if (x->started()) return;
+        if (!input->complete()) {
+          x->RespondError(400, "INVALID_FILE_CONTENT", "tar: ends in the middle of an entry");
+          return;
+        }
+        std::string body = "{\"entries\":";
+        AppendJsonInteger(&body, static_cast<int64_t>(input->entries()));
+        body.push_back('}');
+        x->Respond(200, "application/json; charset=utf-8", body);
+      });
+}
+
+}  // namespace atl::execd

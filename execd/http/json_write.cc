@@ -1,0 +1,138 @@
+#include <time.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "execd/http/json.h"
+
+namespace atl::execd {
+namespace {
+
+// Length of the valid UTF-8 sequence at `text`, 0 if there is none (overlong, surrogate, cut off).
+size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto tail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead < 0xF0) {
+    if (!tail(1) || !tail(2)) return 0;
+    if (lead == 0xE0 && byte(1) < 0xA0) return 0;
+    if (lead == 0xED && byte(1) >= 0xA0) return 0;
+    return 3;
+  }
+  if (lead >= 0xF0 && lead < 0xF5) {
+    if (!tail(1) || !tail(2) || !tail(3)) return 0;
+    if (lead == 0xF0 && byte(1) < 0x90) return 0;
+    if (lead == 0xF4 && byte(1) >= 0x90) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+bool Plain(unsigned char c) {
+  return c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
+}
+
+void AppendEscapedAscii(std::string* out, char c) {
+  switch (c) {
+    case '"':
+      out->append("\\\"");
+      return;
+    case '\\':
+      out->append("\\\\");
+      return;
+    case '\n':
+      out->append("\\n");
+      return;
+    case '\r':
+      out->append("\\r");
+      return;
+    case '\t':
+      out->append("\\t");
+      return;
+    default:
+      break;
+  }
+  static constexpr char kHex[] = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(c);
+  const char escape[6] = {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
+  out->append(escape, sizeof escape);
+}
+
+}  // namespace
+
+void AppendJsonString(std::string* out, std::string_view text) {
+  out->push_back('"');
+  AppendJsonText(out, text);
+  out->push_back('"');
+}
+
+void AppendJsonText(std::string* out, std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t run = at;
+    while (run < text.size() && Plain(static_cast<unsigned char>(text[run]))) ++run;
+    out->append(text.substr(at, run - at));
+    at = run;
+    if (at == text.size()) break;
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      AppendEscapedAscii(out, text[at++]);
+      continue;
+    }
+    const size_t length = Utf8Length(text.substr(at));
+    const std::string_view sequence = text.substr(at, length == 0 ? 1 : length);
+    if (length == 0) {
+      out->append("\\ufffd");
+    } else if (sequence == "\xE2\x80\xA8") {
+      out->append("\\u2028");
+    } else if (sequence == "\xE2\x80\xA9") {
+      out->append("\\u2029");
+    } else {
+      out->append(sequence);
+    }
+    at += sequence.size();
+  }
+}
+
+void AppendJsonInteger(std::string* out, int64_t value) {
+  char digits[24];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  out->append(digits, static_cast<size_t>(end - digits));
+}
+
+void AppendJsonDecimal(std::string* out, double value) {
+  // By integers: printf's and to_chars' floating point would be the only use of either in here.
+  if (!(value > -9e15 && value < 9e15)) value = 0;
+  const int64_t thousandths = static_cast<int64_t>(std::lround(value * 1000));
+  if (thousandths < 0) out->push_back('-');
+  const int64_t magnitude = thousandths < 0 ? -thousandths : thousandths;
+  AppendJsonInteger(out, magnitude / 1000);
+  const int64_t fraction = magnitude % 1000;
+  if (fraction == 0) return;
+  const char digits[4] = {'.', static_cast<char>('0' + fraction / 100),
+                          static_cast<char>('0' + fraction / 10 % 10),
+                          static_cast<char>('0' + fraction % 10)};
+  size_t size = 4;
+  while (digits[size - 1] == '0') --size;
+  out->append(digits, size);
+}
+
+void AppendJsonTime(std::string* out, int64_t unix_seconds, int64_t nanoseconds) {
+  const time_t seconds = static_cast<time_t>(unix_seconds);
+  tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[80];
+  int size = std::snprintf(text, sizeof text, "\"%04d-%02d-%02dT%02d:%02d:%02d.%09d",
+                           utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                           utc.tm_sec, static_cast<int>(nanoseconds));
+  if (size <= 0 || size >= static_cast<int>(sizeof text)) size = 0;
+  std::string_view view(text, static_cast<size_t>(size));
+  while (!view.empty() && view.back() == '0') view.remove_suffix(1);
+  if (!view.empty() && view.back() == '.') view.remove_suffix(1);
+  out->append(view);
+  out->append("Z\"");
+}
+
+}  // namespace atl::execd

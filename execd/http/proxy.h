@@ -1,0 +1,15 @@
+// The reverse proxy: /proxy/{port}/… to a server in the sandbox, HTTP and WebSocket, streamed both
+// ways. The port is tried on 127.0.0.1, then ::1, then the sandbox's own addresses: development
+// servers listen on any of these.
+#pragma once
+
+#include <memory>
+
+#include "execd/http/exchange.h"
+#include "execd/sandbox.h"
+
+namespace atl::execd {
+
+void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+
+}  // namespace atl::execd

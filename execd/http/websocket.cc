@@ -1,0 +1,209 @@
+#include "execd/http/websocket.h"
+
+#include <cstring>
+
+#include "runtime/http/ascii.h"
+
+namespace atl::execd {
+namespace {
+
+// SHA-1 (FIPS 180-4) of a short text: the handshake demands it, nothing rests on its strength.
+void Sha1(std::string message, unsigned char digest[20]) {
+  const auto rotate = [](uint32_t value, int by) { return (value << by) | (value >> (32 - by)); };
+  const uint64_t bits = message.size() * 8;
+  message.push_back('\x80');
+  while (message.size() % 64 != 56) message.push_back('\0');
+  for (int i = 7; i >= 0; --i) message.push_back(static_cast<char>(bits >> (8 * i)));
+  uint32_t h[5] = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
+  for (size_t block = 0; block < message.size(); block += 64) {
+    uint32_t w[80];
+    for (size_t i = 0; i < 16; ++i) {
+      w[i] = 0;
+      for (size_t j = 0; j < 4; ++j) {
+        w[i] = (w[i] << 8) | static_cast<unsigned char>(message[block + i * 4 + j]);
+      }
+    }
+    for (size_t i = 16; i < 80; ++i) {
+      w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+    }
+    uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
+    for (size_t i = 0; i < 80; ++i) {
+      const uint32_t f = i < 20   ? (b & c) | (~b & d)
+                         : i < 40 ? b ^ c ^ d
+                         : i < 60 ? (b & c) | (b & d) | (c & d)
+                                  : b ^ c ^ d;
+      const uint32_t k = i < 20   ? 0x5A827999
+                         : i < 40 ? 0x6ED9EBA1
+                         : i < 60 ? 0x8F1BBCDC
+                                  : 0xCA62C1D6;
+      const uint32_t next = rotate(a, 5) + f + e + k + w[i];
+      e = d;
+      d = c;
+      c = rotate(b, 30);
+      b = a;
+      a = next;
+    }
+    h[0] += a;
+    h[1] += b;
+    h[2] += c;
+    h[3] += d;
+    h[4] += e;
+  }
+  for (size_t i = 0; i < 20; ++i) {
+    digest[i] = static_cast<unsigned char>(h[i / 4] >> (24 - 8 * (i % 4)));
+  }
+}
+
+std::string Base64(const unsigned char* bytes, size_t size) {
+  static constexpr char kAlphabet[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < size; i += 3) {
+    uint32_t group = 0;
+    for (size_t j = 0; j < 3; ++j) group = (group << 8) | (i + j < size ? bytes[i + j] : 0U);
+    for (size_t j = 0; j < 4; ++j) {
+      out.push_back(i + j > size ? '=' : kAlphabet[(group >> (18 - 6 * j)) & 63]);
+    }
+  }
+  return out;
+}
+
+bool HasToken(const std::string* header, std::string_view token) {
+  if (!header) return false;
+  std::string_view rest = *header;
+  while (!rest.empty()) {
+    const size_t end = rest.find(',');
+    std::string_view item = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
+    while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
+    if (http::EqualNoCase(item, token)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::string> WebSocketHandshake(const http::Head& head) {
+  const std::string* key = head.Find("sec-websocket-key");
+  const std::string* version = head.Find("sec-websocket-version");
+  if (!HasToken(head.Find("upgrade"), "websocket") ||
+      !HasToken(head.Find("connection"), "upgrade")) {
+    return Fail(Code::kInvalidArgument, "not a WebSocket upgrade request");
+  }
+  if (!version || *version != "13" || !key || key->size() != 24) {
+    return Fail(Code::kInvalidArgument, "WebSocket upgrade: version 13 and a key are needed");
+  }
+  unsigned char digest[20];
+  Sha1(*key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11", digest);
+  return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+         "Sec-WebSocket-Accept: " +
+         Base64(digest, sizeof digest) + "\r\n\r\n";
+}
+
+Status WebSocketReader::Feed(std::string_view bytes, Sink* sink) {
+  if (closed_) return {};
+  buffer_.append(bytes);
+  while (!closed_) {
+    ATOLL_ASSIGN(const bool more, Frame(sink));
+    if (!more) break;
+  }
+  return {};
+}
+
+// One whole frame from the buffer; false if there is none yet.
+Result<bool> WebSocketReader::Frame(Sink* sink) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(buffer_[i]); };
+  if (buffer_.size() < 2) return false;
+  const bool final = (byte(0) & 0x80) != 0;
+  const uint8_t opcode = byte(0) & 0x0F;
+  if ((byte(0) & 0x70) != 0) return Fail(Code::kInvalidArgument, "frame: reserved bits are set");
+  if ((byte(1) & 0x80) == 0) return Fail(Code::kInvalidArgument, "frame: not masked");
+  uint64_t length = byte(1) & 0x7F;
+  size_t head = 2;
+  const size_t extra = length == 126 ? 2 : length == 127 ? 8 : 0;
+  if (buffer_.size() < head + extra + 4) return false;
+  if (extra > 0) {
+    length = 0;
+    for (size_t i = 0; i < extra; ++i) length = (length << 8) | byte(head + i);
+    head += extra;
+  }
+  const bool control = opcode >= 8;
+  if (control && (!final || length > 125)) {
+    return Fail(Code::kInvalidArgument, "frame: bad control frame");
+  }
+  if (length > kMaxMessage || message_.size() + length > kMaxMessage) {
+    return Fail(Code::kResourceExhausted, "message over 1 MiB");
+  }
+  if (buffer_.size() < head + 4 + length) return false;
+  char mask[4];
+  std::memcpy(mask, buffer_.data() + head, 4);
+  head += 4;
+  const size_t size = static_cast<size_t>(length);
+  for (size_t i = 0; i < size; ++i)
+    buffer_[head + i] = static_cast<char>(buffer_[head + i] ^ mask[i & 3]);
+  const std::string_view payload = std::string_view(buffer_).substr(head, size);
+
+  Status status;
+  if (control) {
+    status = Control(opcode, payload, sink);
+  } else if (opcode == 0 ? message_opcode_ == 0 : (message_opcode_ != 0 || opcode > 2)) {
+    return Fail(Code::kInvalidArgument, "frame: unexpected opcode");
+  } else if (final && opcode != 0) {
+    sink->OnMessage(opcode == 1, payload);
+  } else {
+    if (opcode != 0) message_opcode_ = opcode;
+    message_.append(payload);
+    if (final) {
+      std::string whole;
+      whole.swap(message_);
+      const bool text = message_opcode_ == 1;
+      message_opcode_ = 0;
+      sink->OnMessage(text, whole);
+    }
+  }
+  if (!status) return Fail(std::move(status).error());
+  buffer_.erase(0, head + size);
+  return true;
+}
+
+Status WebSocketReader::Control(uint8_t opcode, std::string_view payload, Sink* sink) {
+  switch (static_cast<Opcode>(opcode)) {
+    case Opcode::kPing:
+      sink->OnPing(payload);
+      return {};
+    case Opcode::kPong:
+      sink->OnPong();
+      return {};
+    case Opcode::kClose: {
+      closed_ = true;
+      if (payload.size() == 1) return Fail(Code::kInvalidArgument, "frame: bad close frame");
+      const auto byte = [&](size_t i) { return static_cast<unsigned char>(payload[i]); };
+      sink->OnClose(payload.empty() ? uint16_t{1005}
+                                    : static_cast<uint16_t>(byte(0) << 8 | byte(1)));
+      return {};
+    }
+    default:
+      return Fail(Code::kInvalidArgument, "frame: unknown opcode");
+  }
+}
+
+void AppendFrame(std::string* out, Opcode opcode, std::string_view first, std::string_view second) {
+  const uint64_t size = first.size() + second.size();
+  out->push_back(static_cast<char>(0x80 | static_cast<uint8_t>(opcode)));
+  if (size < 126) {
+    out->push_back(static_cast<char>(size));
+  } else {
+    const int bytes = size < 65536 ? 2 : 8;
+    out->push_back(static_cast<char>(bytes == 2 ? 126 : 127));
+    for (int i = bytes - 1; i >= 0; --i) out->push_back(static_cast<char>(size >> (8 * i)));
+  }
+  out->append(first).append(second);
+}
+
+void AppendCloseFrame(std::string* out, uint16_t code, std::string_view reason) {
+  const char head[2] = {static_cast<char>(code >> 8), static_cast<char>(code & 0xFF)};
+  AppendFrame(out, Opcode::kClose, {head, 2}, reason.substr(0, 120));
+}
+
+}  // namespace atl::execd

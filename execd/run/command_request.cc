@@ -1,0 +1,56 @@
+#include "execd/run/command_request.h"
+
+#include "execd/http/request_json.h"
+
+namespace atl::execd {
+namespace {
+
+Status ParseEnvs(const JsonValue& envs, CommandRequest* request) {
+  if (!envs.present() || envs.is(JsonType::kNull)) return {};
+  if (!envs.is(JsonType::kObject)) return Fail(Code::kInvalidArgument, "envs: must be an object");
+  for (JsonValue member = envs.first(); member.present(); member = member.next()) {
+    const std::string_view name = member.name();
+    const bool null = member.is(JsonType::kNull);
+    if (name.empty() || name.find('=') != std::string_view::npos ||
+        name.find('\0') != std::string_view::npos) {
+      return Fail(Code::kInvalidArgument,
+                  "envs: '" + std::string(name) + "' is not a variable's name");
+    }
+    if ((!null && !member.is(JsonType::kString)) ||
+        member.text().find('\0') != std::string_view::npos) {
+      return Fail(Code::kInvalidArgument,
+                  "envs: the value of " + std::string(name) + " must be a string without NUL");
+    }
+    request->envs.emplace_back(name, member.text());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CommandRequest> ParseCommandRequest(std::string body) {
+  ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
+  const JsonValue root = document.root();
+  CommandRequest request;
+  ATOLL_ASSIGN(request.command, TextMember(root, "command"));
+  if (request.command.empty()) return Fail(Code::kInvalidArgument, "command: is empty or missing");
+  ATOLL_ASSIGN(request.cwd, TextMember(root, "cwd"));
+  const JsonValue background = root.Find("background");
+  if (background.present() && !background.is(JsonType::kNull) && !background.is(JsonType::kBool)) {
+    return Fail(Code::kInvalidArgument, "background: must be true or false");
+  }
+  request.background = background.boolean();
+  // A thousand years: what fits in microseconds and means "none" as well.
+  ATOLL_ASSIGN(request.timeout_ms, IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0));
+  ATOLL_ASSIGN(const int64_t uid, IntegerMember(root, "uid", 0, 0xFFFFFFFELL, -1));
+  ATOLL_ASSIGN(const int64_t gid, IntegerMember(root, "gid", 0, 0xFFFFFFFELL, -1));
+  request.has_uid = uid >= 0;
+  request.has_gid = gid >= 0;
+  if (request.has_gid && !request.has_uid) return Fail(Code::kInvalidArgument, "gid: needs a uid");
+  if (request.has_uid) request.uid = static_cast<uid_t>(uid);
+  if (request.has_gid) request.gid = static_cast<gid_t>(gid);
+  ATOLL_TRY(ParseEnvs(root.Find("envs"), &request));
+  return request;
+}
+
+}  // namespace atl::execd

@@ -1,0 +1,223 @@
+#include "execd/run/entrypoint.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace atl::execd {
+namespace {
+
+constexpr const char* kDefaultEnvsFile = "/opt/opensandbox/.env";
+
+// Between the first and what is kept there is room for the reads of one round.
+constexpr uint64_t kHoldBack = 24 << 10;
+constexpr uint64_t kGoOn = 8 << 10;
+// How long the program waits for a daemon that takes nothing.
+constexpr int64_t kPatienceUs = 250'000;
+// After the program's end: for a daemon that is there, and for one that is being restarted. Nobody
+// sees the second delay: whoever could is away.
+constexpr int64_t kFlushUs = 1'000'000;
+constexpr int64_t kAwaitDaemonUs = 10'000'000;
+
+std::string BootstrapShell(const Sandbox& sandbox) {
+  const char* chosen = sandbox.env.Get("BOOTSTRAP_SHELL");
+  if (chosen && *chosen) return chosen;
+  const std::string shell = sandbox.Shell();
+  return shell.empty() ? "/bin/sh" : shell;
+}
+
+Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
+  sandbox->id = message.sandbox_id;
+  sandbox->started_at = ::time(nullptr);
+  sandbox->access_token = message.access_token;
+  sandbox->env = Environment(message.env);
+  ATOLL_ASSIGN(sandbox->user, ResolveUser(message.user));
+  // Docker sets these two when the image does not, and shells behave oddly without.
+  if (!sandbox->env.Get("PATH")) sandbox->env.Set("PATH", kDefaultPath);
+  if (!sandbox->env.Get("HOME")) sandbox->env.Set("HOME", sandbox->user.home);
+  const char* envs = sandbox->env.Get("EXECD_ENVS");
+  if (!envs || !*envs) sandbox->env.Set("EXECD_ENVS", kDefaultEnvsFile);
+  if (!message.cwd.empty()) {
+    if (message.cwd[0] != '/' || message.cwd.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument,
+                  "working directory '" + message.cwd + "': must be absolute");
+    }
+    sandbox->cwd = message.cwd;
+    if (message.cwd == "/") return {};  // where process 1 stands
+    // As root, not as the image's user: OCI runtimes create it before they drop privileges.
+    auto directory = MakeDirectory(message.cwd, Identity());
+    if (!directory) return Fail(std::move(directory).error().Wrap("working directory"));
+    if (::fchdir(directory->get()) != 0) return FailSys("chdir " + message.cwd);
+  }
+  return {};
+}
+
+// Programs append to this file to reach later commands; it exists from the start, as upstream's
+// script makes it. Best effort: a read-only image has none.
+void TouchEnvsFile(const Sandbox& sandbox) {
+  const std::string path = sandbox.env.Get("EXECD_ENVS");
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
+  const size_t slash = path.rfind('/');
+  if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
+  const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), sandbox.user);
+  if (!directory) return;
+  const FileIdentity as(sandbox.user);
+  const UniqueFd file(::openat(directory->get(), path.c_str() + slash + 1,
+                               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+}
+
+}  // namespace
+
+std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv) {
+  const char* command = sandbox.env.Get("BOOTSTRAP_CMD");
+  if (command && *command) {
+    argv = {BootstrapShell(sandbox), "-c", command};
+  } else if (argv.size() > 1 && argv[0] == "-c") {
+    std::string joined = argv[1];
+    for (size_t i = 2; i < argv.size(); ++i) joined.append(" ").append(argv[i]);
+    argv = {BootstrapShell(sandbox), "-c", std::move(joined)};
+  } else if (argv.empty()) {
+    argv = {BootstrapShell(sandbox)};
+  }
+  const char* script = sandbox.env.Get("EXECD_BOOTSTRAP_PRE_SCRIPT");
+  if (script && *script) {
+    // The shell's own "$@" carries the words unharmed.
+    std::vector<std::string> wrapped = {BootstrapShell(sandbox), "-c",
+                                        ". \"$EXECD_BOOTSTRAP_PRE_SCRIPT\" && exec \"$@\"",
+                                        "bootstrap"};
+    wrapped.insert(wrapped.end(), argv.begin(), argv.end());
+    argv = std::move(wrapped);
+  }
+  return argv;
+}
+
+Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
+  auto entrypoint = std::make_unique<Entrypoint>();
+  Entrypoint* raw = entrypoint.get();
+  raw->loop_ = loop;
+  raw->feed_.emplace(loop, &raw->output_, [raw] {
+    raw->patient_ = true;
+    raw->Balance();
+    raw->Settle();
+  });
+  ATOLL_ASSIGN(raw->null_, OpenNull());
+  const auto open = [raw, loop](Source* source, UniqueFd* write_end) -> Status {
+    ATOLL_ASSIGN(source->pipe,
+                 OutputPipe::Open(loop, write_end, [raw, source](std::string_view bytes) {
+                   raw->Keep(source, bytes);
+                 }));
+    return {};
+  };
+  ATOLL_TRY(open(&raw->out_, &raw->out_write_));
+  ATOLL_TRY(open(&raw->err_, &raw->err_write_));
+  return entrypoint;
+}
+
+Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
+                         std::function<void(int)> on_exit) {
+  ATOLL_TRY(FillSandbox(sandbox, message));
+  SpawnSpec spec;
+  spec.argv = BootstrapArgv(*sandbox, message.argv);
+  spec.programs = PathCandidates(spec.argv[0], sandbox->env);
+  // Without the EXECD_ENVS file: that one is for what comes later.
+  spec.env = sandbox->env.entries();
+  spec.identity = &sandbox->user;
+  spec.spared = true;
+  spec.stdio[0] = null_.get();
+  spec.stdio[1] = out_write_.get();
+  spec.stdio[2] = err_write_.get();
+  on_exit_ = std::move(on_exit);
+  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0, [this](const JobExit& exit) {
+                 Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
+               }));
+  for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
+  // While the first command is still on its way: what it will look for is then in the kernel's
+  // caches.
+  sandbox->loop.Later([sandbox] {
+    TouchEnvsFile(*sandbox);
+    [[maybe_unused]] const std::string shell = sandbox->Shell();
+  });
+  return {};
+}
+
+void Entrypoint::Feed(UniqueFd daemon, uint64_t offset, std::string first) {
+  feed_->Connect(std::move(daemon), offset, std::move(first));
+  patient_ = true;
+  Balance();
+  Settle();
+}
+
+void Entrypoint::Keep(Source* source, std::string_view bytes) {
+  source->read += bytes.size();
+  output_.Append(source->stream, UnixMicros(), bytes);
+  feed_->Send();
+  Balance();
+  Settle();
+}
+
+void Entrypoint::Balance() {
+  const uint64_t unsent = feed_->unsent();
+  if (!feed_->connected() || unsent <= kGoOn) {
+    HoldBack(false);
+  } else if (unsent >= kHoldBack && patient_) {
+    HoldBack(true);
+  }
+}
+
+void Entrypoint::HoldBack(bool held) {
+  if (held_ == held) return;
+  held_ = held;
+  for (const Source* source : {&out_, &err_}) {
+    held ? source->pipe->Pause() : source->pipe->Resume();
+  }
+  loop_->Cancel(patience_);
+  patience_ = held ? loop_->After(kPatienceUs, [this] { LosePatience(); }) : 0;
+}
+
+void Entrypoint::LosePatience() {
+  const int64_t left = feed_->progress_us() + kPatienceUs - loop_->now_us();
+  if (left > 0) {
+    patience_ = loop_->After(left, [this] { LosePatience(); });
+    return;
+  }
+  patient_ = false;
+  HoldBack(false);
+}
+
+void Entrypoint::Ended(int code) {
+  exit_code_ = code;
+  uint64_t left = 0;
+  for (Source* source : {&out_, &err_}) {
+    source->wanted = source->read + source->pipe->Waiting();
+    left += source->wanted - source->read;
+  }
+  // More than that goes the way of all output, so that nothing of it is overwritten.
+  if (!feed_->connected() || left + feed_->unsent() < kHoldBack) {
+    for (const Source* source : {&out_, &err_}) source->pipe->Drain();
+  }
+  Settle();
+}
+
+void Entrypoint::Settle() {
+  if (!exit_code_) return;
+  const bool read = out_.read >= out_.wanted && err_.read >= err_.wanted;
+  // Where nothing was ever written there is nothing to wait for.
+  if (read && (output_.end() == 0 || (feed_->connected() && feed_->idle()))) on_exit_(*exit_code_);
+  SetEndTimer();
+}
+
+void Entrypoint::SetEndTimer() {
+  if (end_timer_ != 0 && end_connected_ == feed_->connected()) return;
+  end_connected_ = feed_->connected();
+  loop_->Cancel(end_timer_);
+  end_timer_ =
+      loop_->After(end_connected_ ? kFlushUs : kAwaitDaemonUs, [this] { on_exit_(*exit_code_); });
+}
+
+void Entrypoint::Forward(int signal) {
+  if (job_->running()) ::kill(job_->pid(), signal);
+}
+
+}  // namespace atl::execd

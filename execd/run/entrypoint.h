@@ -1,0 +1,78 @@
+// The sandbox's own program: started from the start message, with the environment switches of the
+// upstream bootstrap script. Its output goes to the daemon; the last of it is kept here for a
+// daemon that was restarted, and for whoever asks inside the exec API.
+//
+// While the daemon takes output, though slowly, the program waits for it as for any full pipe. It
+// never waits for a daemon that is away or stuck: then the oldest output is overwritten.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "execd/run/job.h"
+#include "execd/run/output.h"
+#include "execd/run/output_feed.h"
+#include "execd/run/timed_output.h"
+#include "execd/sandbox.h"
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+
+class Entrypoint {
+ public:
+  // What can be had before it is known which program: its standard streams.
+  static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
+  // Fills `sandbox` from the message (user, cwd, environment), then starts the program. `on_exit`
+  // gets what execd should exit with. Once.
+  Status Start(Sandbox* sandbox, const wire::StartMessage& message,
+               std::function<void(int code)> on_exit);
+  bool started() const { return job_ != nullptr; }
+  // To the program itself, as an init does.
+  void Forward(int signal);
+  // Sends the output from `offset` on to a daemon, after `first`. Whoever came before is let go.
+  void Feed(UniqueFd daemon, uint64_t offset, std::string first = {});
+  const TimedOutput& output() const { return output_; }
+
+ private:
+  // One of the two streams.
+  struct Source {
+    OutputStream stream;
+    std::unique_ptr<OutputPipe> pipe;
+    uint64_t read = 0;    // bytes so far
+    uint64_t wanted = 0;  // once the program has ended: what it had written by then
+  };
+  void Keep(Source* source, std::string_view bytes);
+  // Holds the program back, or lets it go on.
+  void Balance();
+  void LosePatience();
+  void HoldBack(bool held);
+  // The program has ended: what it has written goes out before execd does, in bounded time.
+  void Ended(int code);
+  void Settle();
+  void SetEndTimer();
+
+  EventLoop* loop_ = nullptr;
+  TimedOutput output_{64 << 10};
+  std::optional<OutputFeed> feed_;
+  Source out_{OutputStream::kStdout, {}}, err_{OutputStream::kStderr, {}};
+  bool held_ = false;
+  bool patient_ = true;  // the daemon has taken something since it was last given up
+  EventLoop::Id patience_ = 0;
+  std::function<void(int)> on_exit_;
+  std::optional<int> exit_code_;  // set: the program has ended
+  bool end_connected_ = false;    // what end_timer_ was set for
+  EventLoop::Id end_timer_ = 0;
+  UniqueFd null_, out_write_, err_write_;  // the program's ends, until it has them
+  std::unique_ptr<Job> job_;
+};
+
+// The program and arguments that the switches make of `argv`:
+//   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh);
+//   no argv at all: that shell;
+//   EXECD_BOOTSTRAP_PRE_SCRIPT: sourced by the shell, which then becomes the program.
+std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv);
+
+}  // namespace atl::execd

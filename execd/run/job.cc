@@ -1,0 +1,170 @@
+#include "execd/run/job.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cmath>
+
+#include "execd/run/metrics.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr int64_t kGraceUs = 3'000'000;
+// More than execve takes beside its arguments before the old memory is let go: page tables, a
+// stack, and what the kernel charges ahead on each processor.
+constexpr int64_t kExecBytes = 2 << 20;
+
+int64_t TextBytes(const SpawnSpec& spec) {
+  size_t bytes = 0;
+  for (const auto* texts : {&spec.argv, &spec.env}) {
+    for (const std::string& text : *texts) bytes += text.size() + 1;
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+// strsignal() would bring the C library's message tables and locale in.
+const char* SignalName(int signal) {
+  switch (signal) {
+    case SIGHUP:
+      return "hangup";
+    case SIGINT:
+      return "interrupt";
+    case SIGQUIT:
+      return "quit";
+    case SIGILL:
+      return "illegal instruction";
+    case SIGABRT:
+      return "aborted";
+    case SIGBUS:
+      return "bus error";
+    case SIGFPE:
+      return "floating point exception";
+    case SIGKILL:
+      return "killed";
+    case SIGSEGV:
+      return "segmentation fault";
+    case SIGPIPE:
+      return "broken pipe";
+    case SIGALRM:
+      return "alarm clock";
+    case SIGTERM:
+      return "terminated";
+    case SIGSYS:
+      return "bad system call";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+std::string JobExit::Describe() const {
+  std::string text;
+  if (signal == 0) {
+    text = "exit status " + std::to_string(code);
+  } else {
+    const char* name = SignalName(signal);
+    text = "signal: " + (name ? std::string(name) : "signal " + std::to_string(signal));
+  }
+  if (timed_out) text += " (timeout)";
+  if (out_of_memory) {
+    text += " (out of memory: the command went over the sandbox's memory limit and was ended)";
+  }
+  return text;
+}
+
+Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_t timeout_us,
+                                        OnExit on_exit) {
+  std::unique_ptr<Job> job(new Job(sandbox, std::move(on_exit)));
+  job->leaf_ = sandbox->leaves.Take();
+  spec.leaf = job->leaf_.get();
+  spec.tasks = sandbox->tasks_fds;
+  spec.pass = sandbox->pass;
+  spec.score = sandbox->score_fd;
+  spec.own_memory = MemoryRoom(*sandbox) < kExecBytes + TextBytes(spec);
+  spec.cpus = static_cast<int>(std::ceil(CpuLimit(*sandbox)));
+  job->oom_kills_before_ = sandbox->accounts.OomKills();
+  auto pid = Spawn(spec);
+  if (!pid) {
+    job->running_ = false;
+    sandbox->leaves.Return(std::move(job->leaf_));
+    return Fail(std::move(pid).error());
+  }
+  job->pid_ = *pid;
+  Job* raw = job.get();
+  sandbox->ExpectExit(*pid, [raw](int wait_status) { raw->Ended(wait_status); });
+  if (timeout_us > 0) {
+    job->timeout_ = sandbox->loop.After(timeout_us, [raw] {
+      raw->timed_out_ = true;
+      raw->Kill();
+    });
+  }
+  return job;
+}
+
+Job::~Job() {
+  if (!running_) return;
+  Kill();
+  sandbox_.loop.Cancel(timeout_);
+  sandbox_.loop.Cancel(grace_);
+  // Still to be reaped, but nobody cares any more.
+  auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
+  Sandbox* sandbox = &sandbox_;
+  sandbox_.ExpectExit(pid_, [leaf, sandbox](int) { sandbox->leaves.Return(std::move(*leaf)); });
+}
+
+void Job::Signal(int signal) {
+  // The group's number is the child's pid, which cannot be given to anybody else before it is
+  // reaped.
+  if (running_) ::kill(-pid_, signal);
+}
+
+void Job::Interrupt() {
+  if (!running_ || grace_ != 0) return;
+  killed_ = true;
+  Signal(SIGTERM);
+  grace_ = sandbox_.loop.After(kGraceUs, [this] { Kill(); });
+}
+
+void Job::Kill() {
+  if (!running_) return;
+  killed_ = true;
+  if (leaf_) {
+    LeafPool::Kill(leaf_.get());
+  }
+  // Without a leaf, at least the group; with one, harmless.
+  Signal(SIGKILL);
+}
+
+void Job::Ended(int wait_status) {
+  running_ = false;
+  sandbox_.loop.Cancel(timeout_);
+  sandbox_.loop.Cancel(grace_);
+  JobExit exit;
+  exit.timed_out = timed_out_;
+  if (WIFSIGNALED(wait_status)) {
+    exit.code = -1;
+    exit.signal = WTERMSIG(wait_status);
+  } else {
+    exit.code = WEXITSTATUS(wait_status);
+  }
+  if (leaf_) {
+    // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
+    if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
+      // On a hybrid host the count is of all commands together: the best that can be told.
+      exit.out_of_memory =
+          LeafPool::OutOfMemory(*leaf_) || sandbox_.accounts.OomKills() > oom_kills_before_;
+    }
+    // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
+    // would go on asking for memory, and the kernel to take other commands for it.
+    if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());
+    sandbox_.leaves.Return(std::move(leaf_));
+  } else if (killed_) {
+    ::kill(-pid_, SIGKILL);
+  }
+  OnExit on_exit = std::move(on_exit_);
+  on_exit(exit);
+}
+
+}  // namespace atl::execd

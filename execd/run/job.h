@@ -1,0 +1,65 @@
+// A job is one program that execd runs for somebody (a command, a run in a session, a terminal, the
+// entrypoint) in a leaf of its own, with what all of them need: a time limit, an interrupt that
+// ends in a kill, and an exit that says why. When a job is killed nothing of it stays; when it ends
+// by itself, processes that it left in the background go on, as in a shell.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "execd/run/spawn.h"
+#include "execd/sandbox.h"
+
+namespace atl::execd {
+
+struct JobExit {
+  int code = 0;    // exit status; -1 if a signal ended it
+  int signal = 0;  // 0 if it exited
+  bool timed_out = false;
+  bool out_of_memory = false;
+  // "exit status 3", "signal: killed (out of memory …)": one line.
+  std::string Describe() const;
+};
+
+class Job {
+ public:
+  using OnExit = std::function<void(const JobExit&)>;
+  // `spec`'s leaf and tasks are filled in here. `on_exit` is called once, from the loop, after the
+  // program itself has been reaped; never if this fails.
+  static Result<std::unique_ptr<Job>> Start(Sandbox* sandbox, SpawnSpec spec, int64_t timeout_us,
+                                            OnExit on_exit);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  // A running job is killed.
+  ~Job();
+
+  bool running() const { return running_; }
+  pid_t pid() const { return pid_; }
+  // SIGTERM to the process group; what is left of the job after 3 s is killed.
+  void Interrupt();
+  // To the process group.
+  void Signal(int signal);
+  // The whole leaf, at once.
+  void Kill();
+
+ private:
+  Job(Sandbox* sandbox, OnExit on_exit) : sandbox_(*sandbox), on_exit_(std::move(on_exit)) {}
+  void Ended(int wait_status);
+
+  Sandbox& sandbox_;
+  OnExit on_exit_;
+  std::unique_ptr<Leaf> leaf_;
+  pid_t pid_ = -1;
+  EventLoop::Id timeout_ = 0, grace_ = 0;
+  int64_t oom_kills_before_ = 0;
+  bool running_ = true;
+  bool timed_out_ = false;
+  bool killed_ = false;
+};
+
+}  // namespace atl::execd

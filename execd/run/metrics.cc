@@ -1,0 +1,232 @@
+#include "execd/run/metrics.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "execd/http/json.h"
+#include "execd/numbers.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr int64_t kShortSampleUs = 200'000;
+constexpr int64_t kStaleSampleUs = 10'000'000;
+constexpr int64_t kWatchUs = 2'000'000;
+constexpr double kMib = 1024.0 * 1024.0;
+
+// A whole file that is one number; absent for "max" as well.
+std::optional<int64_t> FileNumber(int dir, const char* name) {
+  const auto text = sys::ReadFileAt(dir, name, 4096);
+  return text ? ToNumber(*text) : std::nullopt;
+}
+
+int OnlineCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+// "max 100000" or "50000 100000": cores, 0 for no limit.
+double CpuQuota(std::string_view text) {
+  const size_t space = text.find(' ');
+  if (space == std::string_view::npos) return 0;
+  const auto quota = ToNumber(text.substr(0, space)), period = ToNumber(text.substr(space + 1));
+  return quota && period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period)
+                                        : 0;
+}
+
+// From v1's files on hybrid hosts, else from the directory that execd holds.
+std::optional<int64_t> Counted(const Sandbox& sandbox, wire::ExecdAccount account,
+                               const char* file) {
+  const auto v1 = sandbox.accounts.Number(account);
+  return v1 ? v1 : FileNumber(sandbox.cgroup_fd, file);
+}
+
+std::optional<int64_t> CommandsUse(const Sandbox& sandbox) {
+  return Counted(sandbox, wire::ExecdAccount::kMemoryUsage, "memory.current");
+}
+
+std::optional<int64_t> CommandsMayUse(const Sandbox& sandbox) {
+  return Counted(sandbox, wire::ExecdAccount::kMemoryLimit, "memory.max");
+}
+
+struct Memory {
+  int64_t used = 0, total = 0;
+};
+
+// What commands use, else what the sandbox's own view of cgroup v2 shows.
+Memory SandboxMemory(const Sandbox& sandbox) {
+  std::optional<int64_t> used = CommandsUse(sandbox);
+  std::optional<int64_t> limit = CommandsMayUse(sandbox);
+  if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.current");
+  if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.max");
+  const auto info = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384);
+  const int64_t host = info ? KeyNumber(*info, "MemTotal:").value_or(0) * 1024 : 0;
+  const int64_t host_free = info ? KeyNumber(*info, "MemAvailable:").value_or(0) * 1024 : 0;
+  Memory memory;
+  memory.total = limit && *limit < host ? *limit : host;
+  memory.used = used ? *used : host - host_free;
+  memory.used = std::clamp<int64_t>(memory.used, 0, memory.total);
+  return memory;
+}
+
+double CpuCount(const Sandbox& sandbox) {
+  const double limit = CpuLimit(sandbox), online = OnlineCpus();
+  return limit > 0 && limit < online ? limit : online;
+}
+
+struct Network {
+  int64_t received = 0, sent = 0;
+};
+
+// All interfaces but loopback.
+Network NetworkTotals() {
+  Network total;
+  const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/net/dev", 1 << 20);
+  if (!text) return total;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    std::string_view name = line.substr(0, colon);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    if (name == "lo") continue;
+    line.remove_prefix(colon + 1);
+    for (int column = 0; column < 9 && !line.empty(); ++column) {
+      const size_t start = std::min(line.find_first_not_of(' '), line.size());
+      line.remove_prefix(start);
+      const size_t size = std::min(line.find(' '), line.size());
+      const int64_t value = ToNumber(line.substr(0, size)).value_or(0);
+      line.remove_prefix(size);
+      if (column == 0) total.received += value;
+      if (column == 8) total.sent += value;
+    }
+  }
+  return total;
+}
+
+void AppendMember(std::string* out, std::string_view name, double value) {
+  out->append(out->size() > 1 ? ",\"" : "\"").append(name).append("\":");
+  AppendJsonDecimal(out, value);
+}
+void AppendMember(std::string* out, std::string_view name, int64_t value) {
+  out->append(out->size() > 1 ? ",\"" : "\"").append(name).append("\":");
+  AppendJsonInteger(out, value);
+}
+
+// Bytes read from and written to all devices, where the io controller counts them (v2 only): lines
+// "8:0 rbytes=1 wbytes=2 …".
+void AppendDiskTraffic(int cgroup_fd, std::string* out) {
+  const auto text = sys::ReadFileAt(cgroup_fd, "io.stat", 64 << 10);
+  if (!text) return;
+  const auto total = [&](std::string_view key) {
+    int64_t sum = 0;
+    for (size_t at = text->find(key); at != std::string::npos; at = text->find(key, at + 1)) {
+      const std::string_view rest = std::string_view(*text).substr(at + key.size());
+      sum += ToNumber(rest.substr(0, rest.find_first_of(" \n"))).value_or(0);
+    }
+    return sum;
+  };
+  AppendMember(out, "disk_read_bytes", total(" rbytes="));
+  AppendMember(out, "disk_written_bytes", total(" wbytes="));
+}
+
+}  // namespace
+
+double CpuLimit(const Sandbox& sandbox) {
+  constexpr double kV1PeriodUs = 100'000;
+  if (const auto v1 = sandbox.accounts.Number(wire::ExecdAccount::kCpuQuota)) {
+    return std::max(static_cast<double>(*v1), 0.0) / kV1PeriodUs;
+  }
+  const auto own = sys::ReadFileAt(sandbox.cgroup_fd, "cpu.max", 256);
+  const double quota = own ? CpuQuota(*own) : 0;
+  if (quota > 0) return quota;
+  const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
+  return seen ? CpuQuota(*seen) : 0;
+}
+
+int64_t MemoryRoom(const Sandbox& sandbox) {
+  const auto limit = CommandsMayUse(sandbox), used = CommandsUse(sandbox);
+  return limit && used ? *limit - *used : INT64_MAX;
+}
+
+Metrics::CpuSample Metrics::SampleCpu() const {
+  CpuSample sample;
+  sample.at_us = MonotonicMicros();
+  // cpu.stat's usage is there on v2 even without the cpu controller.
+  auto text = sandbox_.cgroup_fd >= 0 ? sys::ReadFileAt(sandbox_.cgroup_fd, "cpu.stat", 4096)
+                                      : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
+  if (text) sample.used_us = KeyNumber(*text, "usage_usec").value_or(0);
+  return sample;
+}
+
+std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
+  const double cores = CpuCount(sandbox_);
+  const double elapsed = static_cast<double>(std::max<int64_t>(to.at_us - from.at_us, 1));
+  const double used = static_cast<double>(to.used_us - from.used_us);
+  const Memory memory = SandboxMemory(sandbox_);
+  std::string out = "{";
+  AppendMember(&out, "cpu_count", cores);
+  AppendMember(&out, "cpu_used_pct", std::clamp(100.0 * used / elapsed / cores, 0.0, 100.0));
+  AppendMember(&out, "mem_total_mib", static_cast<double>(memory.total) / kMib);
+  AppendMember(&out, "mem_used_mib", static_cast<double>(memory.used) / kMib);
+  AppendMember(&out, "timestamp", UnixMillis());
+  struct statvfs disk;
+  if (::statvfs("/", &disk) == 0) {
+    const double block = static_cast<double>(disk.f_frsize) / kMib;
+    AppendMember(&out, "disk_total_mib", static_cast<double>(disk.f_blocks) * block);
+    AppendMember(&out, "disk_used_mib", static_cast<double>(disk.f_blocks - disk.f_bfree) * block);
+  }
+  AppendDiskTraffic(sandbox_.cgroup_fd, &out);
+  const Network network = NetworkTotals();
+  AppendMember(&out, "net_received_bytes", network.received);
+  AppendMember(&out, "net_sent_bytes", network.sent);
+  out.push_back('}');
+  return out;
+}
+
+// Upstream sleeps a second to measure. Here the last sample serves if it is recent; else two are
+// taken a short while apart.
+void Metrics::Get(const std::shared_ptr<Exchange>& exchange) {
+  const CpuSample now = SampleCpu();
+  const int64_t age = now.at_us - last_.at_us;
+  if (last_.at_us != 0 && age >= kShortSampleUs && age <= kStaleSampleUs) {
+    exchange->Respond(200, "application/json; charset=utf-8", Json(last_, now));
+    last_ = now;
+    return;
+  }
+  sandbox_.loop.After(kShortSampleUs, [this, exchange, now] {
+    last_ = SampleCpu();
+    exchange->Respond(200, "application/json; charset=utf-8", Json(now, last_));
+  });
+}
+
+void Metrics::Watch(const std::shared_ptr<Exchange>& exchange) {
+  exchange->StartStream(200, {{"Content-Type", "text/event-stream"},
+                              {"Cache-Control", "no-cache"},
+                              {"Connection", "keep-alive"},
+                              {"X-Accel-Buffering", "no"}});
+  WatchTick(exchange, SampleCpu(), kShortSampleUs);
+}
+
+void Metrics::WatchTick(const std::shared_ptr<Exchange>& exchange, CpuSample last,
+                        int64_t delay_us) {
+  sandbox_.loop.After(delay_us, [this, exchange, last] {
+    if (exchange->closed()) return;
+    const CpuSample now = SampleCpu();
+    // A client that does not read gets no more until it does.
+    if (exchange->backlog() < 4096) exchange->Write(Json(last, now) + "\n");
+    WatchTick(exchange, now, kWatchUs);
+  });
+}
+
+}  // namespace atl::execd

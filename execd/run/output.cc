@@ -1,0 +1,109 @@
+#include "execd/run/output.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace atl::execd {
+namespace {
+
+// Small, because short lines become events of twenty times their size, and what has been read must
+// be kept when the client does not take it; a few of them a round.
+constexpr size_t kReadSize = 8 << 10;
+constexpr int kReadsARound = 4;
+char g_buffer[kReadSize];
+
+}  // namespace
+
+Result<std::unique_ptr<OutputPipe>> OutputPipe::Open(EventLoop* loop, UniqueFd* write_end,
+                                                     Sink sink) {
+  int fds[2];
+  // Only our end is non-blocking: the flag belongs to the open file, and commands do not expect it.
+  if (::pipe2(fds, O_CLOEXEC) != 0) return FailSys("pipe2");
+  UniqueFd read_end(fds[0]);
+  write_end->reset(fds[1]);
+  if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
+  std::unique_ptr<OutputPipe> pipe(new OutputPipe(loop, std::move(read_end), std::move(sink)));
+  OutputPipe* raw = pipe.get();
+  ATOLL_ASSIGN(pipe->watch_, loop->Watch(fds[0], EPOLLIN, [raw](uint32_t) { raw->OnReadable(); }));
+  return pipe;
+}
+
+OutputPipe::~OutputPipe() {
+  Close();
+}
+
+void OutputPipe::Close() {
+  if (!fd_) return;
+  loop_.Unwatch(watch_);
+  fd_.reset();
+}
+
+void OutputPipe::OnReadable() {
+  ssize_t n = 0;
+  for (int i = 0; i < kReadsARound && fd_ && !paused_; ++i) {
+    n = ::read(fd_.get(), g_buffer, kReadSize);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) break;
+    if (!self_) sink_({g_buffer, static_cast<size_t>(n)});
+    if (static_cast<size_t>(n) < kReadSize) return;
+  }
+  if (n <= 0 && fd_) {
+    Close();
+    if (self_) {
+      // Destroyed after this round: this is one of its member functions.
+      const std::shared_ptr<OutputPipe> last(std::move(self_));
+      loop_.Later([last] {});
+    }
+  }
+}
+
+// A paused pipe leaves the set altogether: epoll reports a hang-up whatever is asked for, and a
+// child that has closed its end would keep the loop spinning.
+void OutputPipe::Pause() {
+  if (paused_ || !fd_) return;
+  paused_ = true;
+  loop_.Unwatch(watch_);
+  watch_ = 0;
+}
+
+void OutputPipe::Resume() {
+  if (!paused_ || !fd_) return;
+  paused_ = false;
+  auto watch = loop_.Watch(fd_.get(), EPOLLIN, [this](uint32_t) { OnReadable(); });
+  if (watch) {
+    watch_ = *watch;
+  } else {
+    fd_.reset();
+  }
+}
+
+size_t OutputPipe::Waiting() const {
+  int left = 0;
+  if (!fd_ || ::ioctl(fd_.get(), FIONREAD, &left) != 0 || left < 0) return 0;
+  return static_cast<size_t>(left);
+}
+
+void OutputPipe::Drain() {
+  size_t left = Waiting();
+  while (left > 0 && fd_) {
+    const ssize_t n = ::read(fd_.get(), g_buffer, std::min(kReadSize, left));
+    if (n <= 0) return;
+    left -= static_cast<size_t>(n);
+    sink_({g_buffer, static_cast<size_t>(n)});
+  }
+}
+
+void OutputPipe::Abandon(std::unique_ptr<OutputPipe> pipe) {
+  if (!pipe || !pipe->fd_) return;
+  OutputPipe* raw = pipe.get();
+  raw->self_ = std::move(pipe);
+  raw->Resume();
+  if (!raw->fd_) raw->self_.reset();
+}
+
+}  // namespace atl::execd

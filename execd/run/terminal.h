@@ -1,0 +1,37 @@
+// Terminals: /pty… and their WebSocket. A terminal is a shell on a pseudo-terminal (or on pipes)
+// that outlives the client attached to it: its last 1 MiB of output is kept and replayed from
+// whatever offset the next client asks for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "execd/http/exchange.h"
+#include "execd/sandbox.h"
+
+namespace atl::execd {
+
+class Terminal;
+
+class Terminals {
+ public:
+  static constexpr size_t kMaxTerminals = 64;
+
+  explicit Terminals(Sandbox* sandbox);
+  Terminals(const Terminals&) = delete;
+  Terminals& operator=(const Terminals&) = delete;
+  ~Terminals();
+
+  void Create(const std::shared_ptr<Exchange>& exchange);  // POST /pty
+  void Get(const std::shared_ptr<Exchange>& exchange);     // GET /pty/{id}
+  void Delete(const std::shared_ptr<Exchange>& exchange);  // DELETE /pty/{id}
+  void Attach(const std::shared_ptr<Exchange>& exchange);  // GET /pty/{id}/ws
+
+ private:
+  std::shared_ptr<Terminal> Find(const std::shared_ptr<Exchange>& exchange);
+  Sandbox& sandbox_;
+  std::map<std::string, std::shared_ptr<Terminal>> terminals_;
+};
+
+}  // namespace atl::execd
