@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "runtime/base/unique_fd.h"
 
@@ -14,7 +17,10 @@ namespace {
 
 // Then it stays a dying group like others; a disk that is busy with what the sandbox has written
 // keeps nobody's slot.
-constexpr unsigned kPatienceSeconds = 1;
+constexpr unsigned kPatienceSeconds = 2;
+// v2 has pages that are not on the disk yet written, and does not wait for it.
+constexpr int kTries = 4;
+constexpr int kWriteMs = 50;
 
 [[noreturn]] void Child(int file) {
   constexpr int kFile = 3, kAbove = 64;
@@ -29,8 +35,11 @@ constexpr unsigned kPatienceSeconds = 1;
   // The daemon's connection among them: it must end when the spawner's does.
   ::close_range(kFile + 1, ~0u, 0);
   ::alarm(kPatienceSeconds);
-  [[maybe_unused]] const ssize_t n =
-      ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
+  for (int i = 0; i < kTries; ++i) {
+    const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
+    if (n >= 0 || errno != EAGAIN) break;
+    ::poll(nullptr, 0, kWriteMs);
+  }
   ::_exit(0);
 }
 

@@ -25,7 +25,7 @@ class Reclaims {
   bool Wanted() const;
   // Whether as many run as may at once.
   bool Full() const { return pids_.size() >= kMostAtOnce; }
-  // Empties the group in a process of its own, which ends by itself within a second. 0: it could
+  // Empties the group in a process of its own, which ends by itself within two seconds. 0: it could
   // not be started.
   pid_t Start(const std::string& group);
   // True if `pid` was one of them.
