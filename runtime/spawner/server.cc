@@ -171,7 +171,7 @@ void Server::CloseConnection() {
   outgoing_.clear();
   full_ = false;
   ++connection_number_;
-  slots_.DropAll();
+  slots_.Abandon();
 }
 
 void Server::OnConnection() {

@@ -75,6 +75,11 @@ void Slots::Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd contro
                      "slot " + std::to_string(slot) +
                          ": the files of its last sandbox are still being deleted"));
   }
+  if (const auto found = pending_.find(slot); found != pending_.end() && !found->second.done) {
+    return done(Fail(
+        Code::kFailedPrecondition,
+        "slot " + std::to_string(slot) + ": it is still being made for a daemon that has gone"));
+  }
   if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_().test(slot)) {
     return done(Fail(Code::kAlreadyExists, "slot " + std::to_string(slot) + ": in use"));
   }
@@ -118,11 +123,12 @@ void Slots::Receive() {
             .limits = pending.limits};
   auto started = built->reply.ok ? sys::ProcessStartTime(slot.execd)
                                  : Result<uint64_t>(Fail(AsError(built->reply)));
-  if (!started) {
+  if (!started || !pending.done) {
     if (slot.execd > 0) End(slot);
     const Status cleaned = Dismantle(built->number);
     if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
-    return pending.done(Fail(std::move(started).error()));
+    if (pending.done) pending.done(Fail(std::move(started).error()));
+    return;
   }
   slot.start_time = *started;
   prepared_[built->number] = std::move(slot);
@@ -137,7 +143,9 @@ void Slots::BuilderDied(const Error& error) {
   builder_.reset();
   const auto pending = std::move(pending_);
   pending_.clear();
-  for (const auto& [slot, waiting] : pending) waiting.done(Fail(error));
+  for (const auto& [slot, waiting] : pending) {
+    if (waiting.done) waiting.done(Fail(error));
+  }
 }
 
 Result<Slot> Slots::Take(uint32_t slot) {
@@ -156,9 +164,8 @@ Status Slots::Drop(uint32_t slot) {
   return Dismantle(slot);
 }
 
-void Slots::DropAll() {
-  // A builder that is at work would make its group after we had looked.
-  while (!pending_.empty()) Receive();
+void Slots::Abandon() {
+  for (auto& [number, pending] : pending_) pending.done = nullptr;
   // All at once, then each is waited for.
   for (const auto& [number, slot] : prepared_) ::kill(slot.execd, SIGKILL);
   const auto prepared = std::move(prepared_);
@@ -170,6 +177,11 @@ void Slots::DropAll() {
       LogLine(LogLevel::kError, "cannot drop slot").Add("slot", number).Add(dropped.error());
     }
   }
+}
+
+void Slots::DropAll() {
+  Abandon();
+  while (!pending_.empty()) Receive();
 }
 
 void Slots::StopBuilder() {

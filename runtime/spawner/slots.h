@@ -57,7 +57,10 @@ class Slots {
   Result<Slot> Take(uint32_t slot);
   // Ends its execd and waits for that: a millisecond.
   Status Drop(uint32_t slot);
-  // The daemon has gone: what it had in stock is dismantled. Waits for slots that are being built.
+  // The daemon has gone: what it had in stock is dismantled, and what is being built for it when
+  // that is done. Does not wait for the builder, which may itself wait for a disk.
+  void Abandon();
+  // The same, and waits.
   void DropAll();
   // Ends the builder and waits for that: its copies of our descriptors are closed then.
   void StopBuilder();
@@ -78,7 +81,7 @@ class Slots {
  private:
   struct Pending {
     cgroup::Limits limits;
-    Done done;
+    Done done;  // null: abandoned
   };
   // What an earlier spawner or builder has left of a slot.
   Status ClearStray(uint32_t slot);

@@ -108,6 +108,19 @@ void SpawnerFixture::StartProcess() {
   ASSERT_EQ(::read(ready->read.get(), &byte, 1), 1) << "the spawner did not start";
 }
 
+std::vector<pid_t> SpawnerFixture::Builders() const {
+  std::vector<pid_t> pids;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    const auto comm = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/comm", 64);
+    const auto line = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/cmdline", 4096);
+    if (comm && *comm == "atoll-slots\n" && line && line->find(run_dir()) != std::string::npos) {
+      pids.push_back(std::stoi(name));
+    }
+  }
+  return pids;
+}
+
 void SpawnerFixture::Connect() {
   auto client = launch::SpawnerClient::Connect(run_dir(), &hello_);
   // While a spawner executes its new self, nobody listens.
@@ -191,6 +204,18 @@ Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits) {
   ATOLL_ASSIGN(const UniqueFd listener, Listener());
   ATOLL_TRY(Prepare(slot, limits, control.b.get(), listener.get()));
   controls_[slot] = std::move(control.a);
+  return {};
+}
+
+Status SpawnerFixture::BeginPrepare(uint32_t slot) {
+  ATOLL_ASSIGN(const sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(const UniqueFd listener, Listener());
+  client_->PrepareSlot(slot, UsualLimits(), control.b.get(), listener.get(),
+                       [](const Result<launch::PreparedSlot>&) {});
+  // Requests are read in their order.
+  bool read = false;
+  client_->ListLayers([&](const Result<std::vector<wire::LayerId>>&) { read = true; });
+  if (!loop_.RunUntil([&] { return read; })) return Fail(Code::kDeadlineExceeded, "no answer");
   return {};
 }
 

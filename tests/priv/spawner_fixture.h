@@ -30,6 +30,8 @@ class SpawnerFixture {
   testing::PollLoop& loop() { return loop_; }
   const wire::Reply& hello() const { return hello_; }
   pid_t pid() const { return pid_; }
+  // The builders of slots that it has, or has left.
+  std::vector<pid_t> Builders() const;
   std::string data_dir() const { return scratch_ / "data"; }
   std::string run_dir() const { return scratch_ / "run"; }
 
@@ -50,6 +52,8 @@ class SpawnerFixture {
   Status Prepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
   // With these descriptors for execd.
   Status Prepare(uint32_t slot, const cgroup::Limits& limits, int control, int listener);
+  // Only asks; returns when the spawner has passed it on to its builder.
+  Status BeginPrepare(uint32_t slot);
   static wire::Plan PlanFor(uint32_t slot);
 
   struct Sandbox {

@@ -37,20 +37,6 @@ std::set<std::string> Children(const std::string& directory) {
   return names;
 }
 
-// The builders of slots that the spawner of this run directory has, or has left, by pid.
-std::vector<pid_t> Builders(const SpawnerFixture& spawner) {
-  std::vector<pid_t> pids;
-  for (const std::string& name : Children("/proc")) {
-    const auto comm = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/comm", 64);
-    const auto line = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/cmdline", 4096);
-    if (comm && *comm == "atoll-slots\n" && line &&
-        line->find(spawner.run_dir()) != std::string::npos) {
-      pids.push_back(std::stoi(name));
-    }
-  }
-  return pids;
-}
-
 PRIV_TEST(SpawnerLife, RunsTheEntrypointUnderItsHostname) {
   SpawnerFixture spawner;
   EXPECT_EQ(spawner.Run("echo hello from $(busybox hostname); busybox cat /etc/hosts"),
@@ -308,7 +294,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
   for (int i = 0; i < 100; ++i) {
     // The first may go to the builder that has just died.
     for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
-    const std::vector<pid_t> builders = Builders(spawner);
+    const std::vector<pid_t> builders = spawner.Builders();
     for (uint32_t slot : {2u, 3u, 4u}) {
       spawner.client().PrepareSlot(slot, SpawnerFixture::UsualLimits(), control->a.get(),
                                    listener.get(), [](const Result<launch::PreparedSlot>&) {});
@@ -322,15 +308,15 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
   }
   EXPECT_GT(killed.size(), 80u);
   for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
-  EXPECT_EQ(Builders(spawner).size(), 1u);
+  EXPECT_EQ(spawner.Builders().size(), 1u);
 }
 
 // The next builder is a fork of a spawner that has a connection: it must not keep it open.
 PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
   SpawnerFixture spawner;
-  for (pid_t builder : Builders(spawner)) ::kill(builder, SIGKILL);
+  for (pid_t builder : spawner.Builders()) ::kill(builder, SIGKILL);
   for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
-  ASSERT_EQ(Builders(spawner).size(), 1u);
+  ASSERT_EQ(spawner.Builders().size(), 1u);
   const auto sockets = [](pid_t pid) {
     std::set<std::string> links;
     std::error_code error;
@@ -342,7 +328,7 @@ PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
     return links;
   };
   const std::set<std::string> own = sockets(spawner.pid());
-  for (const std::string& link : sockets(Builders(spawner)[0])) EXPECT_EQ(own.count(link), 0u);
+  for (const std::string& link : sockets(spawner.Builders()[0])) EXPECT_EQ(own.count(link), 0u);
 }
 
 }  // namespace

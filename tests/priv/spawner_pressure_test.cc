@@ -83,6 +83,36 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
   EXPECT_FALSE(std::filesystem::exists(spawner.data_dir() + "/store/volumes/unwanted"));
 }
 
+// A builder that waits, for a disk for instance, keeps nobody else waiting: the next daemon is
+// greeted, and what was made for the last one is dismantled when it comes.
+PRIV_TEST(SpawnerPressure, ABuilderThatWaitsDoesNotKeepTheNextDaemonWaiting) {
+  SpawnerFixture spawner;
+  const std::string base = spawner.hello().cgroup_path;
+  ASSERT_TRUE(spawner.Prepare(2));
+  const std::vector<pid_t> builders = spawner.Builders();
+  ASSERT_EQ(builders.size(), 1U);
+  // By a signal it would be stopped for all to see, and replaced.
+  const std::string freezer = base + "-freezer";
+  const auto write = [&](const std::string& file, const std::string& value) {
+    return sys::WriteFileAt(AT_FDCWD, file, value).has_value();
+  };
+  ASSERT_EQ(::mkdir(freezer.c_str(), 0755), 0);
+  ASSERT_TRUE(write(freezer + "/cgroup.procs", std::to_string(builders[0])));
+  ASSERT_TRUE(write(freezer + "/cgroup.freeze", "1"));
+  ASSERT_TRUE(spawner.BeginPrepare(1));
+  spawner.Connect();
+  EXPECT_TRUE(spawner.hello().prepared_slots.empty());
+  const Status again = spawner.TryPrepare(1);
+  EXPECT_TRUE(!again && again.error().code() == Code::kFailedPrecondition);
+  ASSERT_TRUE(write(freezer + "/cgroup.freeze", "0"));
+  // Its builder makes one after the other.
+  EXPECT_TRUE(spawner.Build(3));
+  EXPECT_FALSE(std::filesystem::exists(base + "/s1"));
+  EXPECT_TRUE(spawner.Build(1));
+  ASSERT_TRUE(write(base + "/../cgroup.procs", std::to_string(builders[0])));
+  EXPECT_EQ(::rmdir(freezer.c_str()), 0);
+}
+
 PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
