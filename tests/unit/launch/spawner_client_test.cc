@@ -213,6 +213,28 @@ TEST_F(ClientTest, OneThatIsAtWorkForLongIsNot) {
   EXPECT_TRUE(Read().empty());
 }
 
+// Whoever closes with something unread resets the connection, and the error comes before what it
+// has said.
+TEST_F(ClientTest, TheLastAnswerIsHeardThoughTheNextRequestWasNotRead) {
+  bool stopped = false;
+  bool refused = false;
+  client->Stop([&](const Status& status) { stopped = status.has_value(); });
+  const auto requests = Read();
+  ASSERT_EQ(requests.size(), 1U);
+  client->DropSlot(1, [&](const Status& status) { refused = !status.has_value(); });
+  wire::Reply reply;
+  reply.number = requests[0].number;
+  ASSERT_TRUE(sys::SendMessage(spawner.get(), reply.Encode()));
+  spawner.reset();
+  for (int i = 0; i < 3; ++i) {
+    loop.Poll();
+    loop.Run();
+  }
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(lost, 1);
+}
+
 TEST_F(ClientTest, AllThatWaitHearOfTheEnd) {
   int failed = 0;
   for (int i = 0; i < 1000; ++i) {
