@@ -172,6 +172,14 @@ class Daemon:
                     return int(name)
         return None
 
+    def upgrade_spawner(self):
+        """Returns when it executes its program anew."""
+        log = self.run_dir / 'spawner.log'
+        executed = lambda: log.read_bytes().count(b'executing the new program')
+        before = executed()
+        os.kill(self.spawner_pid(), signal.SIGHUP)
+        until(lambda: executed() > before, 20 * SLOWNESS, 'the spawner executes the new program')
+
     def shutdown(self):
         """Ends everything, as a user would."""
         subprocess.run([BUILD / 'atoll', 'shutdown', '--all'], check=True, env=self.client_env(),

@@ -75,7 +75,8 @@ class Endurance(EgressTest):
 
     def test_upgraded_spawner(self):
         def upgrade():
-            os.kill(self.daemon.spawner_pid(), signal.SIGHUP)
+            # The old one goes on until the new program has been tried.
+            self.daemon.upgrade_spawner()
             until(self.creates, 20 * SLOWNESS, 'the new spawner answers')
 
         self.through(upgrade)

@@ -62,6 +62,9 @@ class Random(unittest.TestCase):
                         f'step {step}, seed {SEED}: {error}\n  ' + '\n  '.join(self.recent)) from error
             for box in list(self.boxes):
                 daemon.delete(box)
+            # An upgrade that is still being tried would come in the middle of the end.
+            until(daemon.spawner_pid, 20 * SLOWNESS, 'a spawner is there')
+            daemon.upgrade_spawner()
             # The spawner answers: what it was asked to end it can end.
             self.persistently('POST', '/v1/volumes', {'name': 'last'})
             until(self.no_volume_is_used, 20 * SLOWNESS, 'nobody uses a volume any more')
