@@ -134,11 +134,13 @@ class Many(unittest.TestCase):
 
     def test_exits_while_the_daemon_does_not_read(self):
         boxes = self.create_many()
+        # The create is answered before the entrypoint is there, which a daemon that is stopped then
+        # may not have asked for yet.
+        entrypoints = [until(lambda pid=pid: children(pid), 20 * SLOWNESS, 'entrypoint')[0]
+                       for pid in groups(self.daemon)]
         self.daemon.process.send_signal(signal.SIGSTOP)
         try:
-            for pid in groups(self.daemon):
-                # The create is answered before the entrypoint is there.
-                [entrypoint] = until(lambda pid=pid: children(pid), 20 * SLOWNESS, 'entrypoint')
+            for entrypoint in entrypoints:
                 os.kill(entrypoint, signal.SIGKILL)
             until(lambda: not groups(self.daemon), PATIENCE, 'all have ended')
         finally:
