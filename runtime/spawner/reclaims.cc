@@ -18,7 +18,8 @@ namespace {
 // Then it stays a dying group like others; a disk that is busy with what the sandbox has written
 // keeps nobody's slot.
 constexpr unsigned kPatienceSeconds = 2;
-// v2 has pages that are not on the disk yet written, and does not wait for it.
+// A pass has pages that are not on the disk yet written, and waits for that briefly (v1) or not at
+// all (v2); neither tells whether some are left.
 constexpr int kTries = 4;
 constexpr int kWriteMs = 50;
 
@@ -36,9 +37,9 @@ constexpr int kWriteMs = 50;
   ::close_range(kFile + 1, ~0u, 0);
   ::alarm(kPatienceSeconds);
   for (int i = 0; i < kTries; ++i) {
+    if (i > 0) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
-    if (n >= 0 || errno != EAGAIN) break;
-    ::poll(nullptr, 0, kWriteMs);
+    if (n < 0 && errno != EAGAIN) break;
   }
   ::_exit(0);
 }

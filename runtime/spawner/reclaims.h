@@ -34,7 +34,7 @@ class Reclaims {
 
  private:
   static constexpr uint64_t kMost = 256;
-  static constexpr size_t kMostAtOnce = 2;
+  static constexpr size_t kMostAtOnce = 8;
 
   const cgroup::Tree& cgroups_;
   std::set<pid_t> pids_;
