@@ -1,11 +1,7 @@
 #include "runtime/spawner/janitor.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/trash.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
 namespace {
@@ -24,20 +21,11 @@ namespace {
 constexpr size_t kThreads = 4;
 
 [[noreturn]] void Run(int trash_directory, int wake_pipe) {
-  constexpr int kWake = 3, kDirectory = 4, kAbove = 64;
-  ::prctl(PR_SET_NAME, "atoll-janitor");
+  constexpr int kWake = 3, kDirectory = 4;
   // The next spawner's janitor goes on: two of them in one directory would trip over each other.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int lifted[] = {::fcntl(wake_pipe, F_DUPFD_CLOEXEC, kAbove),
-                        ::fcntl(trash_directory, F_DUPFD_CLOEXEC, kAbove)};
-  ::dup3(lifted[0], kWake, O_CLOEXEC);
-  ::dup3(lifted[1], kDirectory, O_CLOEXEC);
-  // One that replaces a janitor that died finds everything of the spawner's open: the daemon's
-  // connection and the gates of slots tell by their end that the spawner's copy has ended.
-  ::close_range(kDirectory + 1, ~0u, 0);
   // Behind a build, but not far: at 10, and with one thread, it had a tenth of a core beside two
   // busy sandboxes, and they made files faster than it could delete them.
-  ::setpriority(PRIO_PROCESS, 0, 5);
+  BecomeWorker("atoll-janitor", 5, {wake_pipe, trash_directory});
   Trash trash(kDirectory, kThreads);
   for (;;) {
     trash.Look();
@@ -58,12 +46,7 @@ Result<Janitor> Janitor::Start(int store) {
   ATOLL_ASSIGN(sys::Pipe wake, sys::MakePipe());
   const pid_t pid = ::fork();
   if (pid < 0) return FailSys("fork janitor");
-  if (pid == 0) {
-    sigset_t none;
-    sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    Run(trash.get(), wake.read.get());
-  }
+  if (pid == 0) Run(trash.get(), wake.read.get());
   // A full pipe means that the janitor has enough to do and will look again anyway.
   ::fcntl(wake.write.get(), F_SETFL, O_NONBLOCK);
   return Janitor(pid, std::move(wake.write));

@@ -1,16 +1,12 @@
 #include "runtime/spawner/reclaims.h"
 
-#include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "runtime/base/unique_fd.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
 namespace {
@@ -24,17 +20,8 @@ constexpr int kTries = 4;
 constexpr int kWriteMs = 50;
 
 [[noreturn]] void Child(int file) {
-  constexpr int kFile = 3, kAbove = 64;
-  ::prctl(PR_SET_NAME, "atoll-reclaim");
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::setpriority(PRIO_PROCESS, 0, 5);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int lifted = ::fcntl(file, F_DUPFD_CLOEXEC, kAbove);
-  ::dup3(lifted, kFile, O_CLOEXEC);
-  // The daemon's connection among them: it must end when the spawner's does.
-  ::close_range(kFile + 1, ~0u, 0);
+  constexpr int kFile = 3;
+  BecomeWorker("atoll-reclaim", 5, {file});
   ::alarm(kPatienceSeconds);
   for (int i = 0; i < kTries; ++i) {
     if (i > 0) ::poll(nullptr, 0, kWriteMs);

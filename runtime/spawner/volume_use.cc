@@ -1,10 +1,6 @@
 #include "runtime/spawner/volume_use.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +12,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/bytes.h"
 
 namespace atl::spawner {
@@ -64,19 +61,8 @@ class Walk {
 };
 
 [[noreturn]] void Child(int directory, int result) {
-  constexpr int kResult = 3, kDirectory = 4, kAbove = 64;
-  ::prctl(PR_SET_NAME, "atoll-volumes");
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::setpriority(PRIO_PROCESS, 0, 10);  // never ahead of a build
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int lifted[] = {::fcntl(result, F_DUPFD_CLOEXEC, kAbove),
-                        ::fcntl(directory, F_DUPFD_CLOEXEC, kAbove)};
-  ::dup3(lifted[0], kResult, O_CLOEXEC);
-  ::dup3(lifted[1], kDirectory, O_CLOEXEC);
-  // The daemon's connection among them: it must end when the spawner's does.
-  ::close_range(kDirectory + 1, ~0u, 0);
+  constexpr int kResult = 3, kDirectory = 4;
+  BecomeWorker("atoll-volumes", 10, {result, directory});  // never ahead of a build
   const wire::VolumeUse use = CountTree(kDirectory);
   ::_exit(sys::WriteAll(kResult, wire::EncodeFields(use)) ? 0 : 1);
 }
