@@ -242,9 +242,22 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
   return {};
 }
 
+namespace {
+
+// ECONNRESET is told once, when the other end has closed with something of ours unread, and before
+// what it had sent.
+template <typename Receive>
+ssize_t PastReset(const Receive& receive) {
+  const ssize_t n = TEMP_FAILURE_RETRY(receive());
+  if (n >= 0 || errno != ECONNRESET) return n;
+  return TEMP_FAILURE_RETRY(receive());
+}
+
+}  // namespace
+
 Result<Message> ReceiveMessage(int socket, size_t limit) {
   // The size first: a buffer of `limit` bytes for every message would cost more than the message.
-  const ssize_t size = TEMP_FAILURE_RETRY(::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC));
+  const ssize_t size = PastReset([&] { return ::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC); });
   if (size < 0) return FailSys("recv");
   Message message;
   message.bytes.resize(std::min(limit, static_cast<size_t>(size)));
@@ -255,7 +268,7 @@ Result<Message> ReceiveMessage(int socket, size_t limit) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)];
   header.msg_control = control;
   header.msg_controllen = sizeof control;
-  const ssize_t n = TEMP_FAILURE_RETRY(::recvmsg(socket, &header, MSG_CMSG_CLOEXEC));
+  const ssize_t n = PastReset([&] { return ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC); });
   if (n < 0) return FailSys("recvmsg");
   message.bytes.resize(static_cast<size_t>(n));
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c; c = CMSG_NXTHDR(&header, c)) {

@@ -393,11 +393,6 @@ class Client final : public SpawnerClient {
 
   void OnReadable() {
     auto message = sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply);
-    if (!message && message.error().error_number() == ECONNRESET) {
-      // A spawner that ends with a request unread resets the connection. That is told once, and
-      // before what it has said: the answer to Stop, for instance.
-      message = sys::ReceiveMessage(socket_.get(), wire::kMaxSpawnerReply);
-    }
     if (!message && message.error().error_number() == EAGAIN) return;
     if (!message || message->bytes.empty()) return Lose("the spawner is gone");
     auto reply = wire::DecodeReply(message->bytes);

@@ -168,9 +168,7 @@ void SpawnerLink::CheckVolume(const wire::Volume& volume, Finished done) {
 
 void SpawnerLink::Stop(Finished done) {
   if (!usable()) return Refuse(std::move(done));
-  // Nothing may be sent behind it: what a closing Unix socket has not read makes the kernel throw
-  // away, with ECONNRESET, the answers that we have not read.
-  stopping_ = true;
+  stopping_ = true;  // what came behind it would end with the spawner
   client_->Stop(std::move(done));
 }
 

@@ -188,9 +188,7 @@ void Server::OnMessage() {
   const bool given_up = HungUp(connection_.get());
   auto message = sys::ReceiveMessage(connection_.get(), wire::kMaxSpawnerMessage);
   if (!message) {
-    // ECONNRESET comes once, when the daemon has closed with replies unread; its requests follow.
-    const int number = message.error().error_number();
-    if (number == EAGAIN || number == ECONNRESET) return;
+    if (message.error().error_number() == EAGAIN) return;
     LogLine(LogLevel::kWarning, "daemon connection closed").Add(message.error());
     return CloseConnection();
   }
