@@ -37,14 +37,19 @@ bool Reclaims::Wanted() const {
   return cgroups_.Dying() > kMost;
 }
 
-pid_t Reclaims::Start(const std::string& group) {
+bool Reclaims::Start(const std::string& group, const std::string& id) {
   const auto file = cgroups_.OpenReclaim(group);
-  if (!file) return 0;
+  if (!file) return false;
   const pid_t pid = ::fork();
   if (pid == 0) Child(file->get());
-  if (pid < 0) return 0;
-  pids_.insert(pid);
-  return pid;
+  if (pid > 0) runs_[pid] = id;
+  return pid > 0;
+}
+
+std::optional<std::string> Reclaims::OnChildExit(pid_t pid) {
+  const auto run = runs_.extract(pid);
+  if (!run) return std::nullopt;
+  return run.mapped();
 }
 
 }  // namespace atl::spawner

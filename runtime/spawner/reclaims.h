@@ -11,7 +11,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <set>
+#include <map>
+#include <optional>
+#include <string>
 
 #include "cgroup/tree.h"
 
@@ -24,20 +26,19 @@ class Reclaims {
   // Whether there are so many dying groups that those that end now are to be emptied.
   bool Wanted() const;
   // Whether as many run as may at once.
-  bool Full() const { return pids_.size() >= kMostAtOnce; }
-  // Empties the group in a process of its own, which ends by itself within two seconds. 0: it could
-  // not be started.
-  pid_t Start(const std::string& group);
-  // True if `pid` was one of them.
-  bool OnChildExit(pid_t pid) { return pids_.erase(pid) > 0; }
-  bool Runs(pid_t pid) const { return pids_.count(pid) > 0; }
+  bool Full() const { return runs_.size() >= kMostAtOnce; }
+  // Empties the group of this sandbox in a process of its own, which ends by itself within two
+  // seconds. False: it could not be started.
+  bool Start(const std::string& group, const std::string& id);
+  // The sandbox whose group `pid` has emptied, if it was one of them.
+  std::optional<std::string> OnChildExit(pid_t pid);
 
  private:
   static constexpr uint64_t kMost = 256;
   static constexpr size_t kMostAtOnce = 8;
 
   const cgroup::Tree& cgroups_;
-  std::set<pid_t> pids_;
+  std::map<pid_t, std::string> runs_;
 };
 
 }  // namespace atl::spawner

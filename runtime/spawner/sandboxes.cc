@@ -209,7 +209,11 @@ void Sandboxes::DestroyAll(Gone done) {
 }
 
 bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
-  if (reclaims_.OnChildExit(pid)) return true;  // Sweep goes on with the removal
+  if (const auto emptied = reclaims_.OnChildExit(pid)) {
+    sandboxes_.at(*emptied).caches = Caches::kEmptied;
+    TryRemove(*emptied);
+    return true;
+  }
   const auto found = by_pid_.find(pid);
   if (found == by_pid_.end()) return false;
   const std::string id = found->second;
@@ -269,20 +273,14 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
 }
 
 bool Sandboxes::Reclaiming(Sandbox& sandbox) {
-  if (sandbox.reclaimed) return false;
-  if (sandbox.reclaim > 0) {
-    sandbox.reclaimed = !reclaims_.Runs(sandbox.reclaim);
-    return !sandbox.reclaimed;
-  }
+  if (sandbox.caches != Caches::kLeft) return sandbox.caches == Caches::kBeingEmptied;
   const int64_t waited_us = SystemClock().BootMicros() + kDestroyPatienceUs - sandbox.gone_by_us;
-  if (!reclaims_.Wanted() || waited_us > kReclaimPatienceUs) {
-    sandbox.reclaimed = true;
-    return false;
-  }
-  if (reclaims_.Full()) return true;
-  sandbox.reclaim = reclaims_.Start(SlotGroup(sandbox.record.sandbox.slot));
-  sandbox.reclaimed = sandbox.reclaim == 0;
-  return !sandbox.reclaimed;
+  const bool wanted = reclaims_.Wanted() && waited_us <= kReclaimPatienceUs;
+  if (wanted && reclaims_.Full()) return true;
+  const wire::SandboxRecord& record = sandbox.record.sandbox;
+  const bool begun = wanted && reclaims_.Start(SlotGroup(record.slot), record.id);
+  sandbox.caches = begun ? Caches::kBeingEmptied : Caches::kEmptied;
+  return begun;
 }
 
 void Sandboxes::TryRemove(const std::string& id) {

@@ -77,6 +77,8 @@ class Sandboxes {
   bool LayerInUse(wire::LayerId layer) const;
 
  private:
+  // What its group holds in the host's caches, when it is to be removed.
+  enum class Caches : uint8_t { kLeft, kBeingEmptied, kEmptied /* or may stay */ };
   struct Sandbox {
     Record record;
     UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
@@ -85,9 +87,8 @@ class Sandboxes {
     bool doomed = false;     // it is to be destroyed
     std::vector<Gone> gone;  // wait for that
     int64_t gone_by_us = 0;
-    bool reclaimed = false;  // its group has been emptied, or need not be
-    pid_t reclaim = 0;       // the process that empties it
-    Gone frozen;             // somebody waits until it stands still
+    Caches caches = Caches::kLeft;
+    Gone frozen;  // somebody waits until it stands still
     int64_t frozen_by_us = 0;
   };
 
