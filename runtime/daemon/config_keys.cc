@@ -331,11 +331,6 @@ Values GetOvercommit(const Config& c) {
   return {std::string(digits, end)};
 }
 
-Status SetVolumeSize(const Values& v, Config* c) {
-  ATOLL_ASSIGN(c->volume_default_bytes, Bytes(v[0], 0, cgroup::kMaxLimitBytes));
-  return {};
-}
-
 bool IsSigningKeyId(std::string_view id) {
   return id.size() == 1 && ((id[0] >= '0' && id[0] <= '9') || (id[0] >= 'a' && id[0] <= 'z'));
 }
@@ -417,11 +412,10 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
       keys->end(),
       {TextKey("storage", "data_dir", &Config::data_dir, AbsolutePath,
                "images, upper layers, state"),
-       {"storage", "volume_default_size", Kind::kQuantity,
-        "what a named volume may hold that was made without a size, where the store has quotas; 0: "
-        "no limit",
-        SetVolumeSize,
-        [](const Config& c) { return Values{cgroup::BytesText(c.volume_default_bytes)}; }},
+       BytesKey("storage", "volume_default_size", &Config::volume_default_bytes, 0,
+                cgroup::kMaxLimitBytes,
+                "what a named volume may hold that was made without a size, where the store has "
+                "quotas; 0: no limit"),
        ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, HostPath,
                "directories of the host that sandboxes may mount, with everything below them; "
                "none: no host directory can be mounted"),
