@@ -155,6 +155,13 @@ class Daemon:
         if self.process.wait(20 * SLOWNESS) != 0:
             raise AssertionError(f'atolld ended with {self.process.returncode} after SIGTERM')
 
+    def instance(self):
+        """The number that cgroups and links of this run directory carry."""
+        for path in pathlib.Path('/run/atoll-instances').iterdir():
+            if str(self.run_dir) in path.read_text(encoding='utf-8'):
+                return path.name
+        raise AssertionError('no instance of this run directory')
+
     def spawner_pid(self):
         """The spawner of this run directory, or None."""
         for name in os.listdir('/proc'):

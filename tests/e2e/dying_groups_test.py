@@ -23,8 +23,7 @@ def memory_groups():
 
 def memory_base(daemon):
     """Of the daemon's groups in the hierarchy that has the memory controller, and whether that is v2."""
-    name = 'atoll' + next(path.name for path in pathlib.Path('/run/atoll-instances').iterdir()
-                          if str(daemon.run_dir) in path.read_text(encoding='utf-8'))
+    name = f'atoll{daemon.instance()}'
     v1 = pathlib.Path('/sys/fs/cgroup/memory', name)
     return (v1, False) if v1.is_dir() else (next(pathlib.Path('/sys/fs/cgroup').rglob(name)), True)
 

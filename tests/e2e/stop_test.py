@@ -243,9 +243,7 @@ class SpawnerDies(unittest.TestCase):
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
             spawner, old = daemon.spawner_pid(), self.successor(daemon)
-            os.kill(spawner, signal.SIGHUP)
-            until(lambda: 'executing the new program' in
-                  (daemon.run_dir / 'spawner.log').read_text(encoding='utf-8'), 20 * SLOWNESS)
+            daemon.upgrade_spawner()
             until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
             self.assertEqual((daemon.spawner_pid(), self.successor(daemon)), (spawner, old))
             self.kill(daemon)

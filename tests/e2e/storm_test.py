@@ -201,16 +201,10 @@ class Storm(unittest.TestCase):
 
     # ---- what the host holds
 
-    def instance(self):
-        for path in pathlib.Path('/run/atoll-instances').iterdir():
-            if str(self.daemon.run_dir) in path.read_text(encoding='utf-8'):
-                return path.name
-        raise AssertionError('no instance of this run directory')
-
     def execds(self):
         """{pid: slot} of every process 1 of ours, in stock or in use. Not known by its name: that
         of execd comes late, and a sandbox that is paused at once stays without it."""
-        group = re.compile(f'/atoll{self.instance()}/s(\\d+)')
+        group = re.compile(f'/atoll{self.daemon.instance()}/s(\\d+)')
         found = {}
         for process in pathlib.Path('/proc').iterdir():
             try:
@@ -225,14 +219,14 @@ class Storm(unittest.TestCase):
         return found
 
     def groups(self):
-        top = f'atoll{self.instance()}'
+        top = f'atoll{self.daemon.instance()}'
         return {int(path.name[1:]) for group in pathlib.Path('/sys/fs/cgroup').glob('*')
                 for path in [*(group / top).glob('s*'), *(group.iterdir() if group.name == top else ())]
                 if re.fullmatch(r's\d+', path.name) and path.is_dir()}
 
     def links(self):
         return {int(name.partition('-')[2]) for _, name in socket.if_nameindex()
-                if name.startswith(f'atl{self.instance()}-')}
+                if name.startswith(f'atl{self.daemon.instance()}-')}
 
     def uppers(self):
         return {int(path.name[1:])
