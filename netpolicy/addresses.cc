@@ -80,8 +80,8 @@ std::string TableName(uint32_t instance) {
   return "atoll" + std::to_string(instance);
 }
 
-std::string BarrierName(uint32_t instance) {
-  return TableName(instance) + "_barrier";
+std::array<std::string, 2> BarrierNames(uint32_t instance) {
+  return {TableName(instance) + "_barrier", TableName(instance) + "_barrier2"};
 }
 
 std::string LinkPrefix(uint32_t instance) {

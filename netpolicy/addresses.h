@@ -38,8 +38,8 @@ MacBytes InsideMac(uint32_t instance, uint32_t slot);
 
 // "atoll0"
 std::string TableName(uint32_t instance);
-// "atoll0_barrier"
-std::string BarrierName(uint32_t instance);
+// "atoll0_barrier" and "atoll0_barrier2", see rules/barrier.h.
+std::array<std::string, 2> BarrierNames(uint32_t instance);
 // "atl0-": what all host ends of an instance's links begin with, and nothing else.
 std::string LinkPrefix(uint32_t instance);
 // "atl0-7"

@@ -88,6 +88,7 @@ class HostNetwork final : public Network {
   void OnDenied(OnDenial on_denial) override { enforcer_->OnDenied(std::move(on_denial)); }
   Status RemoveLinks(const std::vector<uint32_t>& slots) override;
   Status Recover(const std::vector<LiveSlot>& live) override;
+  int rules_socket() const override { return netfilter_.get(); }
   Status RemoveAll() override;
 
  private:
@@ -463,17 +464,25 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
   }
   // What was ready is not used any more; the sockets would keep its namespaces.
   unclaimed_.clear();
+  ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
+  std::erase_if(dead, [&](uint32_t slot) { return slots.contains(slot); });
+  // Elements let a link's packets through, and policies hold them back. So those that have no
+  // policy any more lose the first before the second, and in a table that was flushed the live ones
+  // get the second before the first.
+  NftTransaction closed(TableName(instance_));
+  for (const uint32_t slot : dead) {
+    AddSlotElements(closed, instance_, slot);  // or there may be none to delete
+    DeleteSlotElements(closed, instance_, slot);
+  }
+  if (!closed.empty()) ATOLL_TRY(closed.Commit(netfilter_.get()));
+  ATOLL_TRY(enforcer_->Recover(live));
   // One transaction: the live ones are never without their elements.
   NftTransaction transaction(TableName(instance_));
   transaction.FlushSet(kLinkSet4);
   transaction.FlushSet(kLinkSet6);
   for (const auto& [slot, rate] : slots) AddSlotElements(transaction, instance_, slot);
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
-  ATOLL_TRY(enforcer_->Recover(live));
   fence_->Recovered(slots);
-
-  ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
-  std::erase_if(dead, [&](uint32_t slot) { return slots.contains(slot); });
   ATOLL_TRY(RemoveLinks(dead));
   // Also of those whose link went before this daemon came.
   for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {
@@ -497,10 +506,14 @@ Status HostNetwork::RemoveAll() {
   if (Status deleted = table.Commit(netfilter_.get()); !deleted && !IsAbsent(deleted.error())) {
     return deleted;
   }
-  NftTransaction barrier(BarrierName(instance_));
-  barrier.DeleteTable();
-  if (Status deleted = barrier.Commit(netfilter_.get()); !deleted && !IsAbsent(deleted.error())) {
-    return deleted;
+  for (const std::string& name : BarrierNames(instance_)) {
+    NftTransaction barrier(name);
+    barrier.DeleteTable();
+    // EPERM: of an earlier daemon's socket, with which it will go.
+    if (Status deleted = barrier.Commit(netfilter_.get());
+        !deleted && !IsAbsent(deleted.error()) && deleted.error().error_number() != EPERM) {
+      return deleted;
+    }
   }
   NetlinkBatch gateway;
   AddGatewayRemoval(gateway, instance_, ipv6_);

@@ -153,6 +153,10 @@ class Network {
   // After a restart: detaches every slot of this instance that is not in `live`, links included.
   virtual Status Recover(const std::vector<LiveSlot>& live) = 0;
 
+  // What the barrier belongs to: closed, that goes too. Whoever keeps a duplicate keeps links of
+  // sandboxes behind rules while no daemon runs. Borrowed.
+  virtual int rules_socket() const = 0;
+
   // Removes the table, the gateway addresses and every link of this instance: for `atoll shutdown
   // --all`.
   virtual Status RemoveAll() = 0;

@@ -9,18 +9,20 @@ namespace atl::netpolicy {
 
 void AddBarrier(NftTransaction& t, uint32_t instance) {
   const std::string links = LinkPrefix(instance);
-  // Right after the table's own chains.
-  constexpr int32_t kPriority = NF_IP_PRI_FILTER + 1;
+  // Right after the table's own chains. The bit is taken back when every barrier has seen it.
+  constexpr int32_t kJudge = NF_IP_PRI_FILTER + 1, kDone = kJudge + 1;
   t.AddOwnedTable();
-  t.AddBaseChain("input", {"filter", NF_INET_LOCAL_IN, kPriority});
-  t.AddBaseChain("forward", {"filter", NF_INET_FORWARD, kPriority});
-  t.AddChain("passed");
+  t.AddBaseChain("input", {"filter", NF_INET_LOCAL_IN, kJudge});
+  t.AddBaseChain("forward", {"filter", NF_INET_FORWARD, kJudge});
+  t.AddBaseChain("input_done", {"filter", NF_INET_LOCAL_IN, kDone});
+  t.AddBaseChain("forward_done", {"filter", NF_INET_FORWARD, kDone});
   t.FlushRules();
-  t.AddRule("input", "from a sandbox").InFrom(links).Goto("passed");
-  t.AddRule("forward", "from a sandbox").InFrom(links).Goto("passed");
-  t.AddRule("forward", "to a sandbox").OutTo(links).Goto("passed");
-  t.AddRule("passed", "not judged").MarkLacks(kPassedBit).Drop();
-  t.AddRule("passed", "judged").ClearMarkBits(kPassedBit).Continue();
+  t.AddRule("input", "from a sandbox").InFrom(links).MarkLacks(kPassedBit).Drop();
+  t.AddRule("forward", "from a sandbox").InFrom(links).MarkLacks(kPassedBit).Drop();
+  t.AddRule("forward", "to a sandbox").OutTo(links).MarkLacks(kPassedBit).Drop();
+  t.AddRule("input_done", "from a sandbox").InFrom(links).ClearMarkBits(kPassedBit).Continue();
+  t.AddRule("forward_done", "from a sandbox").InFrom(links).ClearMarkBits(kPassedBit).Continue();
+  t.AddRule("forward_done", "to a sandbox").OutTo(links).ClearMarkBits(kPassedBit).Continue();
 }
 
 }  // namespace atl::netpolicy

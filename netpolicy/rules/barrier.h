@@ -3,8 +3,9 @@
 // first closes the links by it, at once and for as long as it takes to put it back.
 //
 // The second belongs to the socket that made it, as nftables has it since Linux 5.12: nobody else
-// can delete or change it, and `nft flush ruleset` leaves it alone. It goes when the socket is
-// closed, so it is there while a daemon is.
+// can delete or change it, and `nft flush ruleset` leaves it alone. It goes when the last duplicate
+// of the socket is closed. The spawner holds one, so it is there while no daemon is, too. The next
+// daemon makes its own beside it, under the other of two names, before it hands over its socket.
 //
 // Thread rule: pure functions that append to a transaction.
 #pragma once
@@ -19,7 +20,7 @@ namespace atl::netpolicy {
 // barrier, so that nobody else sees it; the other bits belong to others.
 inline constexpr uint32_t kPassedBit = 1U << 29;
 
-// For a transaction on the table BarrierName(instance). Replaces what the socket has there.
+// For a transaction on one of the tables BarrierNames(instance).
 void AddBarrier(NftTransaction& transaction, uint32_t instance);
 
 }  // namespace atl::netpolicy

@@ -57,9 +57,7 @@ Status Fence::Install() {
   NftTransaction table(TableName(ruleset_.instance));
   AddRuleset(table, ruleset_);
   ATOLL_TRY(table.Commit(nfnetlink_));
-  NftTransaction barrier(BarrierName(ruleset_.instance));
-  AddBarrier(barrier, ruleset_.instance);
-  ATOLL_TRY(barrier.Commit(nfnetlink_));
+  ATOLL_TRY(InstallBarrier());
   NetlinkBatch gateway;
   AddGatewayMessages(gateway, ruleset_.instance, ipv6_);
   ATOLL_TRY(Exchange(route_, gateway));
@@ -67,6 +65,18 @@ Status Fence::Install() {
   ATOLL_ASSIGN(const uint32_t own, PortId(nfnetlink_));
   ATOLL_ASSIGN(watch_, FenceWatch::Open(ruleset_.instance, own));
   return {};
+}
+
+Status Fence::InstallBarrier() {
+  Status made;
+  for (const std::string& name : BarrierNames(ruleset_.instance)) {
+    NftTransaction barrier(name);
+    AddBarrier(barrier, ruleset_.instance);
+    made = barrier.Commit(nfnetlink_);
+    // EPERM: that of the daemon before, whose socket the spawner keeps until it has ours.
+    if (made || made.error().error_number() != EPERM) break;
+  }
+  return made;
 }
 
 Status Fence::Start(Loop& loop, Health& health, const Enforcer& enforcer,

@@ -57,6 +57,7 @@ class Fence {
  private:
   void OnChange(const FenceChanges& changes);
   void RestoreTable();
+  Status InstallBarrier();
   Status PutTableBack();
   void RestoreHost();
   void RestoreSlot(uint32_t slot);

@@ -293,6 +293,12 @@ class Client final : public SpawnerClient {
     Order(std::move(request), std::move(done));
   }
 
+  void KeepRules(int nfnetlink, Finished done) override {
+    Request request;
+    request.type = RequestType::kKeepRules;
+    Order(std::move(request), std::move(done), {&nfnetlink, 1});
+  }
+
   void Stop(Finished done) override {
     Request request;
     request.type = RequestType::kStop;
@@ -377,8 +383,8 @@ class Client final : public SpawnerClient {
     loop_->Post([done = std::move(done), error = std::move(error)] { done(Fail(error)); });
   }
 
-  void Order(Request request, Finished done) {
-    Call(std::move(request), {}, [done = std::move(done)](Result<Answer> answer) {
+  void Order(Request request, Finished done, std::span<const int> fds = {}) {
+    Call(std::move(request), fds, [done = std::move(done)](Result<Answer> answer) {
       if (!answer) return done(Fail(std::move(answer).error()));
       done({});
     });

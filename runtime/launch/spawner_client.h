@@ -99,6 +99,10 @@ class SpawnerClient {
   // does not allow it; kNotFound: no such named volume; kInvalidArgument: the sub path.
   virtual void CheckVolume(const wire::Volume& volume, Finished done) = 0;
 
+  // The spawner keeps this NETLINK_NETFILTER socket open, whatever becomes of us, and no longer the
+  // one that it was given before. Borrowed until the call returns.
+  virtual void KeepRules(int nfnetlink, Finished done) = 0;
+
   // Destroys everything and ends the spawner.
   virtual void Stop(Finished done) = 0;
 };

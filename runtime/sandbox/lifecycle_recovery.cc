@@ -53,6 +53,12 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
   if (auto recovered = network_.Recover(LiveSlots(plan.live_slots)); !recovered) {
     LogLine(LogLevel::kError, "cannot clean up the network").Add(recovered.error());
   }
+  spawner_.KeepRules(network_.rules_socket(), [](const Status& kept) {
+    // Unavailable: the next spawner is asked.
+    if (!kept && kept.error().code() != Code::kUnavailable) {
+      LogLine(LogLevel::kError, "the spawner does not keep the network rules").Add(kept.error());
+    }
+  });
   slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
   slots_.Reset(slots, hello.prepared_slots);
   for (const std::string& id : plan.adopted) {

@@ -166,6 +166,11 @@ void SpawnerLink::CheckVolume(const wire::Volume& volume, Finished done) {
   client_->CheckVolume(volume, std::move(done));
 }
 
+void SpawnerLink::KeepRules(int nfnetlink, Finished done) {
+  if (!usable()) return Refuse(std::move(done));
+  client_->KeepRules(nfnetlink, std::move(done));
+}
+
 void SpawnerLink::Stop(Finished done) {
   if (!usable()) return Refuse(std::move(done));
   stopping_ = true;  // what came behind it would end with the spawner

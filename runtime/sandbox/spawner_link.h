@@ -49,6 +49,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   void RemoveVolume(const std::string& name, Finished done) override;
   void VolumeUse(const std::string& name, Done<wire::VolumeUse> done) override;
   void CheckVolume(const wire::Volume& volume, Finished done) override;
+  void KeepRules(int nfnetlink, Finished done) override;
   void Stop(Finished done) override;
 
  private:

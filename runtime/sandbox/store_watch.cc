@@ -1,5 +1,6 @@
 #include "runtime/sandbox/store_watch.h"
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -28,6 +29,12 @@ std::string TroubleOf(const StoreWatch::Place& place) {
   if (::statvfs(place.path.c_str(), &info) != 0) {
     return where + " cannot be asked: " + SysError("statvfs").message();
   }
+  struct stat file {};
+  if (place.device != 0 && ::stat(place.path.c_str(), &file) == 0 && file.st_dev != place.device) {
+    return where +
+           " is not the one that atolld was started with: it was unmounted, or another was mounted "
+           "over it. Put it back, or restart atolld and its spawner";
+  }
   if ((info.f_flag & ST_RDONLY) != 0) return where + " is read-only; see the kernel's log for why";
   const uint64_t bytes = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t all_bytes = uint64_t{info.f_blocks} * info.f_frsize;
@@ -46,7 +53,12 @@ std::string TroubleOf(const StoreWatch::Place& place) {
 }
 
 StoreWatch::StoreWatch(Loop& loop, Health& health, Store& store, std::vector<Place> places)
-    : loop_(loop), health_(health), store_(store), places_(std::move(places)) {}
+    : loop_(loop), health_(health), store_(store), places_(std::move(places)) {
+  for (Place& place : places_) {
+    struct stat file {};
+    if (::stat(place.path.c_str(), &file) == 0) place.device = file.st_dev;
+  }
+}
 
 StoreWatch::~StoreWatch() {
   loop_.Cancel(timer_);

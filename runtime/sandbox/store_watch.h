@@ -1,10 +1,12 @@
 // Says under `store` in /health what keeps sandboxes' records and files from being written: a file
-// system that is full or read-only, or a store that fails for any other reason. Nobody has to
-// create a sandbox to find out.
+// system that is full, read-only or taken away, or a store that fails for any other reason. Nobody
+// has to create a sandbox to find out.
 //
 // Thread rule: on the loop; file systems are asked on the pool, where one that hangs holds up
 // nobody.
 #pragma once
+
+#include <sys/types.h>
 
 #include <memory>
 #include <string>
@@ -21,6 +23,7 @@ class StoreWatch {
   struct Place {
     std::string name;  // for people, and for everybody: "<data_dir>/state"
     std::string path;
+    dev_t device = 0;  // the file system that is to be there; 0: any
   };
 
   // All outlive it.
@@ -39,15 +42,15 @@ class StoreWatch {
   Loop& loop_;
   Health& health_;
   Store& store_;
-  const std::vector<Place> places_;
+  std::vector<Place> places_;
   Loop::Id timer_ = 0;
   bool troubled_ = false;
   int looks_ = 0;
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
-// What is wrong with the file system of `place`: nothing (empty), it is read-only, or it has next
-// to no room or inodes left. Blocks.
+// What is wrong with the file system of `place`: nothing (empty), it is another one, read-only, or
+// has next to no room or inodes left. Blocks.
 std::string TroubleOf(const StoreWatch::Place& place);
 
 }  // namespace atl::sandbox

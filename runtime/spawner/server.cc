@@ -1,6 +1,7 @@
 #include "runtime/spawner/server.h"
 
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -79,9 +80,10 @@ Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
       slots_(
           host, poller, janitor_, [this] { return sandboxes_.SlotsInUse(); },
           [this] {
-            // A copy of either would keep the daemon from seeing that we have closed ours.
+            // A copy of one would keep the daemon from seeing that we have closed ours.
             connection_.reset();
             listener_.reset();
+            rules_.reset();
           }),
       unpacks_(host, poller),
       volume_uses_(host),
@@ -202,6 +204,20 @@ void Server::OnMessage() {
   Handle(*request, std::move(message->fds));
 }
 
+Status Server::KeepRules(std::vector<UniqueFd> fds) {
+  // Of anything else the close might wait for somebody.
+  int domain = 0, protocol = 0;
+  socklen_t size = sizeof domain;
+  if (fds.size() != 1 ||
+      ::getsockopt(fds[0].get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
+      ::getsockopt(fds[0].get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0 ||
+      domain != AF_NETLINK || protocol != NETLINK_NETFILTER) {
+    return Fail(Code::kPermissionDenied, "rules: needs one NETLINK_NETFILTER socket");
+  }
+  rules_ = std::move(fds[0]);
+  return {};
+}
+
 void Server::OnSignal() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) > 0) {
@@ -320,6 +336,8 @@ void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
     case wire::RequestType::kVolumeUse:
     case wire::RequestType::kCheckVolume:
       return HandleVolume(request);
+    case wire::RequestType::kKeepRules:
+      return done(KeepRules(std::move(fds)));
     case wire::RequestType::kStop:
       ending_ = true;
       return sandboxes_.DestroyAll([this, done](const Status& status) {

@@ -41,6 +41,7 @@ class Server {
   void CloseConnection();
   void Handle(const wire::Request& request, std::vector<UniqueFd> fds);
   void HandleBuild(const wire::Request& request);
+  Status KeepRules(std::vector<UniqueFd> fds);
   void HandleVolume(const wire::Request& request);
   void HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds);
   void SendHello(uint64_t connection, uint64_t number);
@@ -63,6 +64,7 @@ class Server {
   UniqueFd listener_;
   UniqueFd signals_;
   UniqueFd connection_;
+  UniqueFd rules_;  // the daemon's, or of the one before: never used, only open
   struct Outgoing {
     std::string bytes;
     UniqueFd fd;

@@ -21,7 +21,7 @@ Result<Request> DecodeRequest(std::string_view bytes) {
   head(request.number, request.type);
   if (head.ok() && request.type == RequestType::kHello) return request;
   const bool whole = DecodeFields(bytes, &request);
-  if (!whole || request.type < RequestType::kHello || request.type > RequestType::kPing) {
+  if (!whole || request.type < RequestType::kHello || request.type > RequestType::kKeepRules) {
     return Fail(Code::kInvalidArgument, "spawner request: malformed");
   }
   return request;

@@ -28,7 +28,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 5;
+inline constexpr uint32_t kSpawnerProtocol = 6;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 // net.core.wmem_default bounds a packet; far below it.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
@@ -57,6 +57,8 @@ enum class RequestType : uint8_t {
   kVolumeUse = 14,     // id: the name → volume_use
   kCheckVolume = 15,   // volume: whether a build could open it; makes nothing
   kPing = 16,          // answered at once: the spawner is not stopped, and reads
+  kKeepRules = 17,     // fd: the daemon's NETLINK_NETFILTER socket. Kept open when the daemon has
+                       // gone, and with it the rules that are the socket's, until the next comes
 };
 
 struct Request {

@@ -73,6 +73,36 @@ class Fence(EgressTest):
             self.daemon.delete(box.id)
         until(lambda: self.health()['status'] == 'healthy', 30 * SLOWNESS, 'well again')
 
+    def test_without_a_daemon_it_stays_shut(self):
+        """However the daemon ended, and the daemons after it."""
+        denied = self.box(policy())
+        allowed = self.box(policy(V4.at(20)))
+        actions = [denied.action(protocol, net.at(2), port, wait=1, send=b'out')
+                   for net in FAMILIES for protocol, port in (('udp', 9), ('tcp', 7777))]
+        # It tells of each round.
+        attack = denied.background('while :; do /bin/net-probe ' +
+                                   ' '.join(map(shlex.quote, actions)) +
+                                   ' >/dev/null; echo >>/rounds; done')
+        rounds = lambda: sum(path.stat().st_size for path in (
+            self.daemon.data_dir / 'store/fs/uppers').glob('s*/upper/rounds'))
+        for end in (self.daemon.stop, self.daemon.kill, self.daemon.stop):
+            self.assert_echo(allowed.udp(V4.at(20), 9))
+            end()
+            nft('flush', 'ruleset')
+            seen = rounds()
+            until(lambda seen=seen: rounds() > seen + 2, 30 * SLOWNESS, 'it goes on trying')
+            self.assertIsNone(re.search(r'^table inet atoll\d+$', nft('list', 'tables'), re.M))
+            self.daemon.start()
+        self.assert_echo(allowed.udp(V4.at(20), 9))
+        for net in FAMILIES:
+            self.assert_nothing_reached(destination=net.at(2))
+        nft('flush', 'ruleset')
+        until(lambda: self.health()['troubles'].get('network'), 10 * SLOWNESS, 'put back')
+        denied.call('DELETE', f'/command?id={attack}')
+        for box in (denied, allowed):
+            self.daemon.delete(box.id)
+        until(lambda: self.health()['status'] == 'healthy', 30 * SLOWNESS, 'well again')
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -243,6 +243,18 @@ class Other(Full):
         if self.daemon.process.poll() is None:
             self.daemon.kill()
 
+    def test_a_disk_that_is_taken_away_is_noticed(self):
+        self.mount_disk()
+        image = self.start()
+        box = self.daemon.create(image)
+        state = self.daemon.data_dir / 'state'
+        subprocess.run(['mount', '-t', 'tmpfs', 'none', state], check=True)
+        atoll.until(lambda: 'is not the one' in self.trouble(), UNTIL, 'health tells')
+        self.assertEqual(self.daemon.run(box, 'echo here').stdout, 'here')
+        subprocess.run(['umount', state], check=True)
+        atoll.until(lambda: self.health()['status'] == 'healthy', UNTIL, 'healthy')
+        self.daemon.delete(box)
+
 
 class Descriptors(Full):
     """A daemon that may open 256 files."""

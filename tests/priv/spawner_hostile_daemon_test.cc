@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/netlink.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,6 +97,25 @@ PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   EXPECT_TRUE(refused(packets->a.get(), stream->b.get()));
   // Refused requests have cost nothing: the slot is still there to be had.
   EXPECT_TRUE(spawner.Build(1));
+}
+
+PRIV_TEST(HostileDaemon, OnlyRulesAreKept) {
+  SpawnerFixture spawner;
+  const UniqueFd rules(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+  const UniqueFd routes(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  auto directory = sys::Open("/", O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(rules && routes && directory);
+  const auto keep = [&](int fd) {
+    std::optional<Status> kept;
+    spawner.client().KeepRules(fd, [&](Status status) { kept = std::move(status); });
+    spawner.loop().RunUntil([&] { return kept.has_value(); });
+    return *kept;
+  };
+  for (const int fd : {routes.get(), directory->get()}) {
+    const Status kept = keep(fd);
+    EXPECT_TRUE(!kept && kept.error().code() == Code::kPermissionDenied);
+  }
+  EXPECT_TRUE(keep(rules.get()));
 }
 
 PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {

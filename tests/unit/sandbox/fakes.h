@@ -177,12 +177,17 @@ class FakeSpawner final : public launch::SpawnerClient {
   void CheckVolume(const wire::Volume& volume, Finished done) override {
     volume_calls.push_back({"check " + volume.source, std::move(done)});
   }
+  void KeepRules(int nfnetlink, Finished done) override {
+    rules_kept = nfnetlink;
+    done({});
+  }
   void Stop(Finished done) override {
     stopped = true;
     done({});
   }
 
   // What was asked.
+  int rules_kept = -1;
   std::string AnswerVolume(Status status = {}) {
     auto [what, done] = std::move(volume_calls.front());
     volume_calls.pop_front();
@@ -296,6 +301,7 @@ class FakeNetwork final : public netpolicy::Network {
     }
     return {};
   }
+  int rules_socket() const override { return 77; }
   Status RemoveAll() override {
     removed_all = true;
     return {};
