@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "runtime/base/notify.h"
+
 namespace atl::daemon {
 namespace {
 
@@ -34,35 +36,81 @@ Address AddressOf(const Config& config) {
   return address;
 }
 
+// In the store of systemd, across restarts of the unit: clients that come meanwhile wait in the
+// socket's queue instead of being refused.
+constexpr char kStored[] = "api";
+
+sockaddr* Generic(sockaddr_storage& storage) {
+  return reinterpret_cast<sockaddr*>(&storage);
+}
+
+uint16_t PortOf(const sockaddr_storage& storage) {
+  return ntohs(storage.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+}
+
+// Whether it listens where a new socket would.
+bool ListensOn(int socket, const Address& wanted) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  Address address;
+  address.size = sizeof address.storage;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0 ||
+      ::getsockname(socket, Generic(address.storage), &address.size) != 0 ||
+      address.storage.ss_family != wanted.storage.ss_family) {
+    return false;
+  }
+  if (PortOf(wanted.storage) != 0 && PortOf(address.storage) != PortOf(wanted.storage)) {
+    return false;
+  }
+  if (wanted.storage.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(wanted.storage).sin_addr.s_addr;
+  }
+  return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr,
+                            &reinterpret_cast<const sockaddr_in6&>(wanted.storage).sin6_addr);
+}
+
+Result<UniqueFd> Bind(const Address& address, const std::string& where) {
+  UniqueFd listener(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener) return FailSys("socket");
+  const int one = 1;
+  // A restart must not wait for connections of the last daemon to time out.
+  if (::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0) {
+    return FailSys("setsockopt SO_REUSEADDR");
+  }
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address.storage);
+  if (::bind(listener.get(), generic, address.size) != 0 ||
+      ::listen(listener.get(), kBacklog) != 0) {
+    Error error = SysError(where);
+    if (error.error_number() != EADDRINUSE) return Fail(std::move(error));
+    return Fail(Code::kFailedPrecondition,
+                error.message() + "; stop what listens there, or choose another: --server-port");
+  }
+  return listener;
+}
+
 }  // namespace
 
 Result<Listener> BindListener(const Config& config) {
   const std::string where = "listen on " + config.host + " port " + std::to_string(config.port);
   Address address = AddressOf(config);
   Listener listener;
-  listener.socket =
-      UniqueFd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener.socket) return FailSys("socket");
-  const int one = 1;
-  // A restart must not wait for connections of the last daemon to time out.
-  if (::setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0) {
-    return FailSys("setsockopt SO_REUSEADDR");
+  listener.socket = TakeStored(kStored);
+  if (listener.socket && !ListensOn(listener.socket.get(), address)) {
+    NotifySystemd(std::string("FDSTOREREMOVE=1\nFDNAME=") + kStored);
+    listener.socket.reset();
   }
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::bind(listener.socket.get(), generic, address.size) != 0 ||
-      ::listen(listener.socket.get(), kBacklog) != 0) {
-    Error error = SysError(where);
-    if (error.error_number() != EADDRINUSE) return Fail(std::move(error));
-    return Fail(Code::kFailedPrecondition,
-                error.message() + "; stop what listens there, or choose another: --server-port");
+  if (!listener.socket) {
+    ATOLL_ASSIGN(listener.socket, Bind(address, where));
+    NotifySystemd(std::string("FDSTORE=1\nFDNAME=") + kStored, listener.socket.get());
   }
-  if (::getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&address.storage),
-                    &address.size) != 0) {
+  if (::getsockname(listener.socket.get(), Generic(address.storage), &address.size) != 0) {
     return FailSys("getsockname");
   }
-  listener.port = address.storage.ss_family == AF_INET
-                      ? ntohs(reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port)
-                      : ntohs(reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port);
+  listener.port = PortOf(address.storage);
   return listener;
 }
 

@@ -4,6 +4,8 @@ Runs in a guest with systemd as process 1, which is thrown away afterwards: the 
 its places are those of a real host. tests/guest/run has put what 'meson install' installs into
 BUILD_DIR/installed.
 """
+import contextlib
+import http.client
 import itertools
 import json
 import os
@@ -13,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
@@ -183,10 +186,52 @@ class Services(unittest.TestCase):
 
     def test_a_restart_of_the_daemon(self):
         box, before = self.box(), main_pid('atolld')
-        call('systemctl', 'restart', 'atolld')
-        until(self.daemon.answers, SECONDS, 'the daemon answers')
+        with self.clients_all_served():
+            call('systemctl', 'restart', 'atolld')
         self.assertNotEqual(main_pid('atolld'), before)
         box.check(self)
+
+    def test_a_crash_of_the_daemon(self):
+        box, before = self.box(), main_pid('atolld')
+        with self.clients_all_served((ConnectionResetError, http.client.RemoteDisconnected)):
+            os.kill(before, signal.SIGKILL)
+            until(lambda: main_pid('atolld') not in (0, before), SECONDS, 'it is started again')
+        box.check(self)
+
+    @contextlib.contextmanager
+    def clients_all_served(self, cut_off=()):
+        """Those who ask meanwhile, again and again, each time anew. `cut_off`: what may happen to
+        whom the old daemon had already accepted."""
+        served, failures, over = [], [], threading.Event()
+
+        def ask():
+            while not over.is_set():
+                client = http.client.HTTPConnection('127.0.0.1', 8080, timeout=SECONDS)
+                try:
+                    client.request('GET', '/health', headers={'Connection': 'close'})
+                    served.append(client.getresponse().status)
+                except cut_off:
+                    pass
+                except (OSError, http.client.HTTPException) as failure:
+                    failures.append(repr(failure))
+                finally:
+                    client.close()
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for client in clients:
+            client.start()
+        try:
+            until(lambda: served, SECONDS, 'a first answer')
+            yield
+            until(self.daemon.answers, SECONDS, 'the daemon answers')
+            before = len(served)
+            until(lambda: len(served) > before, SECONDS, 'they are served')
+        finally:
+            over.set()
+            for client in clients:
+                client.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(set(served), {200})
 
     def test_a_restart_of_the_spawner(self):
         box, before, daemon = self.box(), main_pid('atoll-spawner'), main_pid('atolld')
