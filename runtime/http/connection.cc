@@ -1,5 +1,6 @@
 #include "runtime/http/connection.h"
 
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -27,6 +28,8 @@ constexpr uint64_t kMaxDrain = 64 << 10;
 // After the last response the socket is read until the client closes it, this long and this much:
 // closing with unread input makes the kernel send a reset, which can overtake the response.
 constexpr seconds kLingerTime{2};
+// Of a server that stops: for the request of a client that has connected just before.
+constexpr std::chrono::milliseconds kLastRequestTime{100};
 constexpr size_t kLingerBytes = 16 << 20;
 
 }  // namespace
@@ -116,6 +119,7 @@ void Connection::Dispatch() {
   body_ = BodyDecoder(head_.body);
   continue_pending_ = head_.expect_continue;
   state_ = State::kHandling;
+  asked_ = true;
   ClearDeadline();
   auto exchange = std::make_shared<ExchangeImpl>(shared_from_this(), std::move(head_.request));
   try {
@@ -311,7 +315,13 @@ void Connection::Linger(size_t budget) {
 
 void Connection::FinishSoon() {
   const bool idle = state_ == State::kIdle || state_ == State::kHandshake;
-  if (idle && input_.empty()) Close();
+  if (!idle || !input_.empty()) return;
+  // Closed with a request unread, or before the first that is on its way, it would be reset, and a
+  // client turned away that has done nothing wrong.
+  int unread = 0;
+  (void)ioctl(stream_.native_handle(), FIONREAD, &unread);
+  if (asked_ && unread == 0) return Close();
+  SetDeadline(kLastRequestTime);
 }
 
 void Connection::Abort(bool reset) {

@@ -114,6 +114,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   State state_ = State::kIdle;
   bool closed_ = false;
+  bool asked_ = false;  // a request of it was read
   bool reading_ = false;
   bool eof_ = false;
   OnRead on_read_;

@@ -445,6 +445,25 @@ TEST(Server, StopLetsWorkInProgressFinish) {
   stopped.get_future().wait();
 }
 
+TEST(Server, StopServesWhoHasJustConnected) {
+  std::promise<std::shared_ptr<Exchange>> arrived;
+  RunningServer server([&](std::shared_ptr<Exchange> exchange) {
+    if (exchange->request().target == "/first") return exchange->Respond({200, {}, "served"});
+    arrived.set_value(std::move(exchange));
+  });
+  Peer early = server.Connect();
+  Peer busy = server.Connect();
+  busy.Send(Get("/"));
+  std::shared_ptr<Exchange> exchange = arrived.get_future().get();
+  std::promise<void> stopped;
+  server.OnLoop([&] { server.server().Stop(60'000, [&] { stopped.set_value(); }); });
+  early.Send(Get("/first"));
+  EXPECT_EQ(BodyOf(early.ReadToEnd()), "served");
+  server.OnLoop([&] { std::exchange(exchange, nullptr)->Respond({200, {}, "done"}); });
+  EXPECT_EQ(BodyOf(busy.ReadToEnd()), "done");
+  stopped.get_future().wait();
+}
+
 TEST(Server, StopEndsWhatDoesNotFinish) {
   std::promise<std::shared_ptr<Exchange>> arrived;
   RunningServer server(
