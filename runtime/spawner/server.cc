@@ -208,8 +208,7 @@ Status Server::KeepRules(std::vector<UniqueFd> fds) {
   // Of anything else the close might wait for somebody.
   int domain = 0, protocol = 0;
   socklen_t size = sizeof domain;
-  if (fds.size() != 1 ||
-      ::getsockopt(fds[0].get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
+  if (fds.size() != 1 || ::getsockopt(fds[0].get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
       ::getsockopt(fds[0].get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0 ||
       domain != AF_NETLINK || protocol != NETLINK_NETFILTER) {
     return Fail(Code::kPermissionDenied, "rules: needs one NETLINK_NETFILTER socket");
