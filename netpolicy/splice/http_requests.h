@@ -1,5 +1,6 @@
 // Where one HTTP/1 request ends and the next begins, in what a client sends on a connection that is
-// kept alive: each head is seen, no byte of a body is taken for one, and the other way round.
+// kept alive: each head is seen, no byte of a body is taken for one, and the other way round. What
+// it lets through, whoever reads with runtime/http cuts at the same places.
 //
 // Thread rule: values.
 #pragma once
@@ -8,13 +9,14 @@
 #include <string_view>
 
 #include "netpolicy/splice/http_head.h"
+#include "runtime/http/body.h"
 
 namespace atl::netpolicy {
 
 class HttpRequests {
  public:
   enum class Kind : uint8_t {
-    kMore,     // what is there ends within something that has to be seen whole
+    kMore,     // what is there ends within a head, which has to be seen whole
     kHead,     // `size` bytes are a head; see head()
     kBody,     // `size` bytes of a body, or of what frames it
     kRefused,  // see `reason`; nothing more can be read
@@ -34,27 +36,17 @@ class HttpRequests {
 
   // How many bytes from here are a body as they stand, whoever carries them; Skip takes note of
   // those that did not come through Take.
-  uint64_t body_left() const {
-    return state_ == State::kData || state_ == State::kChunkData ? left_ : 0;
-  }
-  void Skip(uint64_t bytes);
+  uint64_t body_left() const { return body_.body_left(); }
+  void Skip(uint64_t bytes) { body_.Skip(bytes); }
 
  private:
-  enum class State : uint8_t { kHead, kData, kChunkSize, kChunkData, kChunkEnd, kTrailers, kBad };
-
   Piece TakeHead(std::string_view bytes);
-  Piece TakeData(std::string_view bytes);
-  Piece TakeChunkSize(std::string_view bytes);
-  Piece TakeChunkEnd(std::string_view bytes);
-  Piece TakeTrailer(std::string_view bytes);
   Piece Refuse(const char* reason);
 
-  State state_ = State::kHead;
+  bool refused_ = false;
   HttpHead head_;
-  uint64_t left_ = 0;
-  // Of an unfinished head: how far it was looked at, and where its last line begins.
-  size_t scanned_ = 0, line_ = 0;
-  size_t trailer_bytes_ = 0;
+  http::HeadScanner scanner_;
+  http::BodyDecoder body_;  // done: a head is next
 };
 
 // Looks for the status line that answers a request to change the protocol.

@@ -58,4 +58,11 @@ void ForEachElement(std::string_view list, F visit) {
   }
 }
 
+// Whether one of the list's elements is `wanted`, compared without case.
+inline bool HasElement(std::string_view list, std::string_view wanted) {
+  bool found = false;
+  ForEachElement(list, [&](std::string_view one) { found = found || EqualNoCase(one, wanted); });
+  return found;
+}
+
 }  // namespace atl::http

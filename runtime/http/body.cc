@@ -13,6 +13,13 @@ constexpr size_t kMaxTrailerBytes = 8192;
 // 15 hexadecimal digits: 60 bits, so that no sum can wrap.
 constexpr size_t kMaxSizeDigits = 15;
 
+// Where a message ends and whom it is for is not said behind it (RFC 9110 section 6.5.1): whoever
+// merges trailers into the head would be led astray.
+bool OnlyInHead(std::string_view name) {
+  return EqualNoCase(name, "content-length") || EqualNoCase(name, "transfer-encoding") ||
+         EqualNoCase(name, "host");
+}
+
 }  // namespace
 
 BodyDecoder::BodyDecoder(const Framing& framing) {
@@ -32,23 +39,37 @@ BodyDecoder::BodyDecoder(const Framing& framing) {
   }
 }
 
+Result<BodyDecoder::Run> BodyDecoder::Next(std::string_view bytes) {
+  if (state_ == State::kUntilClose) return Run{bytes.size(), true};
+  if (const uint64_t left = body_left(); left > 0) {
+    const auto size = static_cast<size_t>(std::min<uint64_t>(left, bytes.size()));
+    Skip(size);
+    return Run{size, true};
+  }
+  Run run;
+  while (run.size < bytes.size() && body_left() == 0 && !done()) {
+    if (!StepFraming(bytes[run.size++])) {
+      return Fail(Code::kInvalidArgument, "malformed chunked body");
+    }
+  }
+  return run;
+}
+
+void BodyDecoder::Skip(uint64_t bytes) {
+  remaining_ -= bytes;
+  if (remaining_ > 0) return;
+  state_ = state_ == State::kLength ? State::kDone : State::kChunkDataCr;
+}
+
 Result<BodyDecoder::Decoded> BodyDecoder::Decode(char* data, size_t size) {
   Decoded out;
   while (out.consumed < size && !done()) {
-    if (state_ == State::kUntilClose) {
-      out = {size, size};
-    } else if (state_ == State::kLength || state_ == State::kChunkData) {
-      const auto run = static_cast<size_t>(std::min<uint64_t>(remaining_, size - out.consumed));
-      if (out.size != out.consumed) std::memmove(data + out.size, data + out.consumed, run);
-      out.size += run;
-      out.consumed += run;
-      remaining_ -= run;
-      if (remaining_ == 0) {
-        state_ = state_ == State::kLength ? State::kDone : State::kChunkDataCr;
-      }
-    } else if (!StepFraming(data[out.consumed++])) {
-      return Fail(Code::kInvalidArgument, "malformed chunked body");
+    ATOLL_ASSIGN(const Run run, Next({data + out.consumed, size - out.consumed}));
+    if (run.body) {
+      if (out.size != out.consumed) std::memmove(data + out.size, data + out.consumed, run.size);
+      out.size += run.size;
     }
+    out.consumed += run.size;
   }
   return out;
 }
@@ -103,9 +124,17 @@ bool BodyDecoder::StepTrailer(char c) {
         state_ = State::kLastLf;
         return true;
       }
-      state_ = State::kTrailer;
+      trailer_name_.clear();
+      state_ = State::kTrailerName;
+      return StepTrailer(c);
+    case State::kTrailerName:
+      if (c == ':') {
+        state_ = State::kTrailerValue;
+        return !trailer_name_.empty() && !OnlyInHead(trailer_name_);
+      }
+      trailer_name_.push_back(c);
       return IsTokenChar(c) && ++framing_bytes_ <= kMaxTrailerBytes;
-    case State::kTrailer:
+    case State::kTrailerValue:
       if (c == '\r') {
         state_ = State::kTrailerLf;
         return true;

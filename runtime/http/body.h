@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "runtime/base/result.h"
 #include "runtime/http/head.h"
@@ -15,12 +17,27 @@ class BodyDecoder {
   BodyDecoder() = default;
   explicit BodyDecoder(const Framing& framing);
 
+  // The bytes in front that are of one kind.
+  struct Run {
+    size_t size = 0;
+    bool body = false;  // else what frames it
+  };
+  // Takes the next run off `bytes`, which is not empty; the body is not done. Malformed chunks are
+  // kInvalidArgument, also a trailer that says what only a head may say.
+  Result<Run> Next(std::string_view bytes);
+  // How many bytes from here are body as they stand, whoever carries them (0 within framing, and if
+  // the connection's end is the body's); Skip takes note of those that did not come through Next.
+  uint64_t body_left() const {
+    return state_ == State::kLength || state_ == State::kChunkData ? remaining_ : 0;
+  }
+  void Skip(uint64_t bytes);
+
   struct Decoded {
     size_t consumed = 0;  // of the input
     size_t size = 0;      // body bytes, moved to the start of the input
   };
   // Decodes in place: the body bytes of all chunks in `data` are moved together at its start. Stops
-  // at the end of the body; otherwise consumes everything. Malformed chunks are kInvalidArgument.
+  // at the end of the body; otherwise consumes everything. Errors are Next's.
   Result<Decoded> Decode(char* data, size_t size);
 
   bool done() const { return state_ == State::kDone; }
@@ -41,7 +58,8 @@ class BodyDecoder {
     kChunkDataCr,
     kChunkDataLf,
     kTrailerStart,
-    kTrailer,
+    kTrailerName,
+    kTrailerValue,
     kTrailerLf,
     kLastLf,
   };
@@ -54,6 +72,7 @@ class BodyDecoder {
   uint64_t remaining_ = 0;    // of the length, or of the chunk
   size_t size_digits_ = 0;    // of the present chunk size
   size_t framing_bytes_ = 0;  // of the present chunk's extension, or of all trailers
+  std::string trailer_name_;
 };
 
 }  // namespace atl::http

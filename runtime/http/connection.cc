@@ -73,7 +73,7 @@ void Connection::NextRequest() {
   if (closed_) return;
   if (core_->stopping && input_.empty()) return Close();
   scanner_.Reset();
-  skipped_blank_line_ = continue_pending_ = drop_after_response_ = slow_body_ = false;
+  continue_pending_ = drop_after_response_ = slow_body_ = false;
   read_size_ = kHeadReadSize;
   if (!reading_) input_.Shrink(kIdleBufferSize);
   state_ = State::kIdle;
@@ -82,14 +82,8 @@ void Connection::NextRequest() {
 }
 
 void Connection::TryParseHead() {
-  // One empty line before the request line is tolerated (RFC 9112 section 2.2).
-  if (!skipped_blank_line_ && input_.view().substr(0, 2) == "\r\n") {
-    input_.Consume(2);
-    skipped_blank_line_ = true;
-  }
   const std::string_view bytes = input_.view();
-  const bool only_cr = bytes == "\r" && !skipped_blank_line_;
-  const auto found = only_cr ? HeadScanner::State::kMore : scanner_.Scan(bytes);
+  const auto found = scanner_.Scan(bytes);
   const size_t limit = core_->config.max_header_bytes;
   if (found == HeadScanner::State::kBad) {
     return RespondToBadHead({400, "this is not an HTTP/1.1 request"});

@@ -130,7 +130,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool single_ = false;
   bool slow_body_ = false;
   bool is_head_ = false;
-  bool skipped_blank_line_ = false;
   size_t read_size_ = 0;
 
   std::string output_;

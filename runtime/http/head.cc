@@ -70,14 +70,6 @@ std::optional<uint64_t> ParseLength(std::string_view text) {
   return value;
 }
 
-void ReadConnection(std::string_view value, FieldFacts* facts) {
-  ForEachElement(value, [&](std::string_view option) {
-    if (EqualNoCase(option, "close")) facts->close = true;
-    if (EqualNoCase(option, "keep-alive")) facts->keep_alive = true;
-    if (EqualNoCase(option, "upgrade")) facts->connection_upgrade = true;
-  });
-}
-
 tl::expected<FieldFacts, HeadError> ReadFacts(const Headers& headers) {
   FieldFacts facts;
   for (const Header& header : headers.list) {
@@ -93,7 +85,9 @@ tl::expected<FieldFacts, HeadError> ReadFacts(const Headers& headers) {
       }
       facts.chunked = true;
     } else if (EqualNoCase(name, "connection")) {
-      ReadConnection(header.value, &facts);
+      facts.close = facts.close || HasElement(header.value, "close");
+      facts.keep_alive = facts.keep_alive || HasElement(header.value, "keep-alive");
+      facts.connection_upgrade = facts.connection_upgrade || HasElement(header.value, "upgrade");
     } else if (EqualNoCase(name, "upgrade")) {
       facts.has_upgrade = true;
     } else if (EqualNoCase(name, "expect")) {
@@ -109,11 +103,9 @@ tl::expected<FieldFacts, HeadError> ReadFacts(const Headers& headers) {
   return facts;
 }
 
-// "HTTP/1.x": sets whether x is 0. Higher minor versions are read as 1.1 (RFC 9110 section 2.5).
 bool ParseVersion(std::string_view text, bool* is_1_0) {
-  if (text.size() != 8 || text.substr(0, 7) != "HTTP/1." || !IsDigit(text[7])) return false;
-  *is_1_0 = text[7] == '0';
-  return true;
+  *is_1_0 = text == "HTTP/1.0";
+  return *is_1_0 || text == "HTTP/1.1";
 }
 
 bool ValidHost(std::string_view host) {
@@ -125,19 +117,20 @@ bool ValidHost(std::string_view host) {
 
 // Reduces an absolute target to its path and returns its authority (RFC 9112 section 3.2.2).
 std::optional<std::string> TakeAuthority(std::string* target) {
-  const auto starts_with = [target](std::string_view scheme) {
-    return EqualNoCase(std::string_view(*target).substr(0, scheme.size()), scheme);
-  };
-  size_t start = 0;
-  if (starts_with("http://")) start = std::string_view("http://").size();
-  if (starts_with("https://")) start = std::string_view("https://").size();
-  if (start == 0) return {};
-  const size_t end = std::min(target->find_first_of("/?", start), target->size());
-  std::string authority = target->substr(start, end - start);
-  if (authority.empty()) return {};
+  constexpr std::string_view kScheme = "http://";
+  if (!EqualNoCase(std::string_view(*target).substr(0, kScheme.size()), kScheme)) return {};
+  const size_t end = std::min(target->find_first_of("/?", kScheme.size()), target->size());
+  std::string authority = target->substr(kScheme.size(), end - kScheme.size());
   target->erase(0, end);
   if (target->empty() || target->front() != '/') target->insert(0, "/");
   return authority;
+}
+
+bool SameAuthority(std::string_view a, std::string_view b) {
+  constexpr std::string_view kDefaultPort = ":80";
+  if (a.ends_with(kDefaultPort)) a.remove_suffix(kDefaultPort.size());
+  if (b.ends_with(kDefaultPort)) b.remove_suffix(kDefaultPort.size());
+  return EqualNoCase(a, b);
 }
 
 HeadStatus ParseRequestLine(std::string_view line, RequestHead* out) {
@@ -148,9 +141,11 @@ HeadStatus ParseRequestLine(std::string_view line, RequestHead* out) {
   const std::string_view target = line.substr(first + 1, last - first - 1);
   const std::string_view version = line.substr(last + 1);
   if (!IsToken(method)) return Bad(400, "invalid character in the method");
+  // What follows would be no HTTP, and nobody here is a proxy that was asked to be one.
+  if (method == "CONNECT") return Bad(400, "CONNECT");
   if (!ValidTarget(target)) return Bad(400, "invalid character in the request target");
   if (!ParseVersion(version, &out->http_1_0)) {
-    return version.substr(0, 5) == "HTTP/" ? Bad(505, "only HTTP/1.0 and HTTP/1.1 are spoken here")
+    return version.substr(0, 5) == "HTTP/" ? Bad(505, "neither HTTP/1.0 nor HTTP/1.1")
                                            : Bad(400, "malformed request line");
   }
   out->request.method = method;
@@ -158,15 +153,21 @@ HeadStatus ParseRequestLine(std::string_view line, RequestHead* out) {
   return {};
 }
 
-HeadStatus CheckTarget(RequestHead* out, int* hosts) {
+// Which server is meant must not depend on which of two places is read.
+HeadStatus CheckTarget(int hosts, RequestHead* out) {
   Request& request = out->request;
-  if (request.target == "*" && request.method == "OPTIONS") return {};
+  if (hosts > 1) return Bad(400, "more than one Host");
+  if (hosts == 0 && !out->http_1_0) return Bad(400, "no Host");
   if (std::optional<std::string> authority = TakeAuthority(&request.target)) {
-    request.headers.Set("Host", std::move(*authority));
-    *hosts = 1;
+    if (hosts == 0) request.headers.Add("Host", *authority);
+    if (authority->empty() || !SameAuthority(*authority, request.headers.Get("host"))) {
+      return Bad(400, "Host is not the host of the request target");
+    }
   }
-  if (request.target.front() != '/') return Bad(400, "the request target must be a path");
-  return {};
+  if (!ValidHost(request.headers.Get("host"))) return Bad(400, "invalid character in Host");
+  if (request.target.front() == '/') return {};
+  if (request.target == "*" && request.method == "OPTIONS") return {};
+  return Bad(400, "the request target must be a path");
 }
 
 }  // namespace
@@ -197,12 +198,7 @@ tl::expected<RequestHead, HeadError> ParseRequestHead(std::string_view head) {
   }
   auto facts = ReadFacts(out.request.headers);
   if (!facts) return tl::unexpected<HeadError>(facts.error());
-  if (facts->hosts > 1) return Bad(400, "more than one Host");
-  if (auto ok = CheckTarget(&out, &facts->hosts); !ok) {
-    return tl::unexpected<HeadError>(ok.error());
-  }
-  if (facts->hosts == 0 && !out.http_1_0) return Bad(400, "no Host");
-  if (!ValidHost(out.request.headers.Get("host"))) return Bad(400, "invalid character in Host");
+  if (auto ok = CheckTarget(facts->hosts, &out); !ok) return tl::unexpected<HeadError>(ok.error());
   if (out.http_1_0 && facts->chunked) return Bad(400, "Transfer-Encoding in HTTP/1.0");
 
   if (facts->chunked) {
@@ -218,27 +214,32 @@ tl::expected<RequestHead, HeadError> ParseRequestHead(std::string_view head) {
   return out;
 }
 
-Result<ResponseHead> ParseResponseHead(std::string_view head, bool to_head) {
-  ResponseHead out;
-  bool is_1_0 = false;
-  const std::string_view line = TakeLine(&head);
+std::optional<StatusLine> ParseStatusLine(std::string_view line) {
+  StatusLine out;
   const std::string_view code = line.size() >= 12 ? line.substr(9, 3) : std::string_view();
-  if (code.empty() || !ParseVersion(line.substr(0, 8), &is_1_0) || line[8] != ' ' ||
+  if (code.empty() || !ParseVersion(line.substr(0, 8), &out.http_1_0) || line[8] != ' ' ||
       !std::all_of(code.begin(), code.end(), IsDigit) || code[0] == '0' ||
       (line.size() > 12 && line[12] != ' ')) {
-    return Fail(Code::kUnavailable, "malformed status line");
+    return std::nullopt;
   }
   std::from_chars(code.data(), code.data() + code.size(), out.status);
   if (line.size() > 13) out.reason = line.substr(13);
-  if (!std::all_of(out.reason.begin(), out.reason.end(), IsValueChar)) {
-    return Fail(Code::kUnavailable, "control character in the status line");
-  }
+  if (!std::all_of(out.reason.begin(), out.reason.end(), IsValueChar)) return std::nullopt;
+  return out;
+}
+
+Result<ResponseHead> ParseResponseHead(std::string_view head, bool to_head) {
+  ResponseHead out;
+  const auto line = ParseStatusLine(TakeLine(&head));
+  if (!line) return Fail(Code::kUnavailable, "malformed status line");
+  out.status = line->status;
+  out.reason = line->reason;
   if (auto ok = ParseFields(head, &out.headers); !ok) {
     return Fail(Code::kUnavailable, ok.error().message);
   }
   auto facts = ReadFacts(out.headers);
   if (!facts) return Fail(Code::kUnavailable, facts.error().message);
-  out.keep_alive = !facts->close && (!is_1_0 || facts->keep_alive);
+  out.keep_alive = !facts->close && (!line->http_1_0 || facts->keep_alive);
 
   const bool bodiless = to_head || out.status < 200 || out.status == 204 || out.status == 304;
   if (bodiless) {
@@ -264,6 +265,12 @@ bool ValidTarget(std::string_view target) {
          target.find('#') == std::string_view::npos;
 }
 
+bool Lists(const Headers& headers, std::string_view name, std::string_view element) {
+  return std::any_of(headers.list.begin(), headers.list.end(), [&](const Header& header) {
+    return EqualNoCase(header.name, name) && HasElement(header.value, element);
+  });
+}
+
 bool IsHopByHop(const Headers& headers, std::string_view name) {
   static constexpr std::array<std::string_view, 9> kFixed = {"connection",
                                                              "keep-alive",
@@ -279,14 +286,7 @@ bool IsHopByHop(const Headers& headers, std::string_view name) {
   }
   // Naming the length there would take the body's end away from the next reader.
   if (EqualNoCase(name, "content-length")) return false;
-  for (const Header& header : headers.list) {
-    if (!EqualNoCase(header.name, "connection")) continue;
-    bool named = false;
-    ForEachElement(header.value,
-                   [&](std::string_view option) { named = named || EqualNoCase(option, name); });
-    if (named) return true;
-  }
-  return false;
+  return Lists(headers, "connection", name);
 }
 
 }  // namespace atl::http

@@ -3,12 +3,14 @@
 // Two parties that disagree on where a message ends let a third one smuggle requests, so everything
 // that parsers are known to disagree on is refused, never mended: a line end other than CRLF, a
 // folded line, a blank before the colon, a second Content-Length, Content-Length beside
-// Transfer-Encoding, a transfer coding other than exactly "chunked", a second Host.
+// Transfer-Encoding, a transfer coding other than exactly "chunked", a second Host, a Host that
+// is not the target's. The daemon, execd and the splice proxy read with this and body.h alone.
 //
 // Thread rule: values and pure functions. Input is hostile on both sides.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -65,9 +67,17 @@ class HeadScanner {
   size_t next_ = 0;
 };
 
-// `head` ends with the blank line. An absolute target ("http://host/path") is reduced to its path,
-// its host replaces the Host field.
+// `head` ends with the blank line. An absolute target ("http://host/path") is reduced to its path;
+// its host is the one of the Host field, which HTTP/1.0 may leave out and then gets from it.
 tl::expected<RequestHead, HeadError> ParseRequestHead(std::string_view head);
+
+struct StatusLine {
+  int status = 0;  // 100 to 999
+  bool http_1_0 = false;
+  std::string_view reason;
+};
+// `line` without its end; nothing if it is malformed.
+std::optional<StatusLine> ParseStatusLine(std::string_view line);
 
 // `to_head` says that the request was a HEAD: the answer has no body whatever its fields say.
 Result<ResponseHead> ParseResponseHead(std::string_view head, bool to_head);
@@ -76,6 +86,9 @@ Result<ResponseHead> ParseResponseHead(std::string_view head, bool to_head);
 bool ValidField(std::string_view name, std::string_view value);
 // Visible ASCII without '#', not empty.
 bool ValidTarget(std::string_view target);
+
+// Whether a field `name`, however often it comes, lists `element`; compared without case.
+bool Lists(const Headers& headers, std::string_view name, std::string_view element);
 
 // Whether `name` concerns only one connection: the fixed hop-by-hop fields of RFC 9110 section
 // 7.6.1, and those that `headers` names in Connection.

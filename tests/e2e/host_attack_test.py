@@ -157,8 +157,9 @@ class Framing(HostAttack):
                 answer = self.raw(f'GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n')
                 self.assertRegex(answer, rb'^HTTP/1\.1 40[014] ', target)
             prefix, _ = self.forms(self.a, 8000)['proxy']
-            answer = self.raw(f'GET http://127.0.0.1:{victim.port}{prefix}/absolute HTTP/1.1\r\n'
-                              'Host: h\r\nConnection: close\r\n\r\n')
+            there = f'127.0.0.1:{victim.port}'
+            answer = self.raw(f'GET http://{there}{prefix}/absolute HTTP/1.1\r\n'
+                              f'Host: {there}\r\nConnection: close\r\n\r\n')
             self.assertIn(b'GET /absolute ', answer)
             self.assertEqual(victim.count, 0)
 

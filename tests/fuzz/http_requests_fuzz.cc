@@ -59,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Seen whole = Read(bytes, bytes.size() + 1);
   const Seen pieces = Read(bytes, size_t{data[0]} + 1);
-  ATOLL_CHECK(whole.kinds == pieces.kinds);
+  // Of a run that is refused for its end, the pieces before were taken.
+  ATOLL_CHECK(whole.refused ? pieces.kinds.starts_with(whole.kinds) : whole.kinds == pieces.kinds);
   ATOLL_CHECK(whole.refused == pieces.refused);
   atl::netpolicy::UpgradeAnswer answer;
   (void)answer.Feed(bytes);

@@ -48,5 +48,36 @@ TEST(BodyDecoder, EndsWithTheConnectionOnlyWhereThatIsTheFraming) {
   EXPECT_FALSE(BodyDecoder({Framing::Kind::kChunked, 0}).AcceptsClose());
 }
 
+TEST(BodyDecoder, TellsBodyFromFraming) {
+  BodyDecoder decoder({Framing::Kind::kChunked, 0});
+  const auto next = [&](std::string_view bytes) {
+    const auto run = decoder.Next(bytes);
+    return run ? std::pair(run->size, run->body) : std::pair(size_t{0}, false);
+  };
+  EXPECT_EQ(next("5;x=y\r\nabcde\r\n"), std::pair(size_t{7}, false));
+  EXPECT_EQ(decoder.body_left(), 5U);
+  EXPECT_EQ(next("ab"), std::pair(size_t{2}, true));
+  decoder.Skip(3);
+  EXPECT_EQ(decoder.body_left(), 0U);
+  EXPECT_EQ(next("\r\n1\r\nx"), std::pair(size_t{5}, false));
+  EXPECT_EQ(next("x\r\n0\r\n"), std::pair(size_t{1}, true));
+  EXPECT_EQ(next("\r\n0\r\nX: y\r\n\r\nGET"), std::pair(size_t{13}, false));
+  EXPECT_TRUE(decoder.done());
+}
+
+TEST(BodyDecoder, RefusesTrailersThatBelongIntoTheHead) {
+  for (const char* trailer :
+       {"Host: a", "CONTENT-length: 1", "transfer-Encoding: chunked", "X", "X y: z", ": y"}) {
+    const std::string wire = std::string("0\r\n") + trailer + "\r\n\r\n";
+    size_t left = 0;
+    EXPECT_EQ(DecodeIn(wire, wire.size(), {Framing::Kind::kChunked, 0}, &left), std::nullopt)
+        << trailer;
+  }
+  size_t left = 1;
+  EXPECT_EQ(DecodeIn("0\r\nHosts: a\r\nHos: a\r\n\r\n", 3, {Framing::Kind::kChunked, 0}, &left),
+            "");
+  EXPECT_EQ(left, 0U);
+}
+
 }  // namespace
 }  // namespace atl::http

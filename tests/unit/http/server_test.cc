@@ -362,7 +362,9 @@ TEST(Server, RefusesWhatParsersDisagreeOn) {
       {"400", "GET path HTTP/1.1\r\nHost: h\r\n\r\n"},
       {"400", "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n"},
       {"400", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"},
-      {"400", "\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"},
+      {"400", "\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"},
+      {"400", "GET http://other/ HTTP/1.1\r\nHost: h\r\n\r\n"},
+      {"505", "GET / HTTP/1.2\r\nHost: h\r\n\r\n"},
       {"400", "\x16\x03\x01\x02"},
       {"400", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
       {"505", "GET / HTTP/2.0\r\nHost: h\r\n\r\n"},
@@ -414,7 +416,7 @@ TEST(Server, RefusesMalformedChunks) {
   }
 }
 
-TEST(Server, TakesTheHostFromAnAbsoluteTarget) {
+TEST(Server, AnAbsoluteTargetIsItsPath) {
   RunningServer server([](const std::shared_ptr<Exchange>& exchange) {
     exchange->Respond(
         {200,
@@ -422,9 +424,9 @@ TEST(Server, TakesTheHostFromAnAbsoluteTarget) {
          std::string(exchange->request().headers.Get("host")) + " " + exchange->request().target});
   });
   Peer peer = server.Connect();
-  peer.Send("GET http://real:8080/x?y HTTP/1.1\r\nHost: other\r\n\r\n");
+  peer.Send("GET http://real:8080/x?y HTTP/1.1\r\nHost: real:8080\r\n\r\n");
   EXPECT_EQ(BodyOf(peer.ReadResponse()), "real:8080 /x?y");
-  peer.Send("GET http://real HTTP/1.1\r\nHost: other\r\n\r\n");
+  peer.Send("GET http://real HTTP/1.1\r\nHost: real\r\n\r\n");
   EXPECT_EQ(BodyOf(peer.ReadResponse()), "real /");
 }
 
