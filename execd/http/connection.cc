@@ -1,5 +1,4 @@
 #include "execd/http/connection.h"
-#include "runtime/http/ascii.h"
 
 #include <malloc.h>
 #include <sys/epoll.h>
@@ -8,6 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+
+#include "runtime/http/ascii.h"
+#include "runtime/http/serialize.h"
 
 namespace atl::execd {
 namespace {
@@ -221,11 +223,11 @@ void Connection::BadRequest(const Error& error) {
   keep_alive_ = false;
   close_after_flush_ = true;
   in_.clear();
-  const bool large = error.code() == Code::kResourceExhausted;
-  out_.append(large ? "HTTP/1.1 431 Request Header Fields Too Large\r\n"
-                    : "HTTP/1.1 400 Bad Request\r\n");
-  out_.append("Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: ");
-  out_.append(std::to_string(error.message().size())).append("\r\n\r\n").append(error.message());
+  const int status = error.code() == Code::kResourceExhausted ? 431 : 400;
+  http::AppendStatusLine(status, {}, &out_);
+  out_.append("Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n");
+  http::AppendNumberField("Content-Length", error.message().size(), &out_);
+  out_.append("\r\n").append(error.message());
   ScheduleFlush();
 }
 

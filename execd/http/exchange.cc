@@ -1,72 +1,12 @@
 #include "execd/http/exchange.h"
 
-#include <charconv>
-
 #include "execd/http/connection.h"
 #include "execd/http/json.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
+#include "runtime/http/serialize.h"
 
 namespace atl::execd {
-namespace {
-
-void AppendNumber(std::string* out, uint64_t value, int base) {
-  char digits[24];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, base).ptr;
-  out->append(digits, static_cast<size_t>(end - digits));
-}
-
-}  // namespace
-
-std::string_view StatusText(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 201:
-      return "Created";
-    case 206:
-      return "Partial Content";
-    case 301:
-      return "Moved Permanently";
-    case 304:
-      return "Not Modified";
-    case 307:
-      return "Temporary Redirect";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 404:
-      return "Not Found";
-    case 408:
-      return "Request Timeout";
-    case 409:
-      return "Conflict";
-    case 412:
-      return "Precondition Failed";
-    case 413:
-      return "Payload Too Large";
-    case 416:
-      return "Range Not Satisfiable";
-    case 426:
-      return "Upgrade Required";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 502:
-      return "Bad Gateway";
-    case 503:
-      return "Service Unavailable";
-    case 507:
-      return "Insufficient Storage";
-    default:
-      return "Status";
-  }
-}
-
 Exchange::Exchange(Connection* connection, http::Head head)
     : connection_(connection), head_(std::move(head)) {
   if (!http::PercentDecode(raw_path(), &path_)) path_.clear();
@@ -135,13 +75,8 @@ void Exchange::ResumeBody() {
 
 void Exchange::AppendHead(int status, const HeaderList& headers) {
   std::string& out = connection_->out_;
-  out.append("HTTP/1.1 ");
-  AppendNumber(&out, static_cast<uint64_t>(status), 10);
-  out.push_back(' ');
-  out.append(StatusText(status)).append("\r\n");
-  for (const auto& [name, value] : headers) {
-    out.append(name).append(": ").append(value).append("\r\n");
-  }
+  http::AppendStatusLine(status, {}, &out);
+  for (const auto& [name, value] : headers) http::AppendField(name, value, &out);
 }
 
 void Exchange::Respond(int status, std::string_view content_type, std::string_view body,
@@ -150,13 +85,9 @@ void Exchange::Respond(int status, std::string_view content_type, std::string_vi
   started_ = true;
   AppendHead(status, headers);
   std::string& out = connection_->out_;
-  if (!content_type.empty()) out.append("Content-Type: ").append(content_type).append("\r\n");
+  if (!content_type.empty()) http::AppendField("Content-Type", content_type, &out);
   if (!connection_->keep_alive_) out.append("Connection: close\r\n");
-  if (status != 304) {
-    out.append("Content-Length: ");
-    AppendNumber(&out, body.size(), 10);
-    out.append("\r\n");
-  }
+  if (status != 304) http::AppendNumberField("Content-Length", body.size(), &out);
   out.append("\r\n");
   if (head_.method != "HEAD" && status != 304) out.append(body);
   Finish();
@@ -194,11 +125,7 @@ void Exchange::StartStream(int status, const HeaderList& headers, const uint64_t
   if (length == nullptr && !chunked_ && !bodyless) connection_->keep_alive_ = false;
   AppendHead(status, headers);
   std::string& out = connection_->out_;
-  if (length) {
-    out.append("Content-Length: ");
-    AppendNumber(&out, *length, 10);
-    out.append("\r\n");
-  }
+  if (length) http::AppendNumberField("Content-Length", *length, &out);
   if (chunked_) out.append("Transfer-Encoding: chunked\r\n");
   bool says_connection = false;
   for (const auto& header : headers)
@@ -212,8 +139,8 @@ void Exchange::Write(std::string_view bytes) {
   if (closed() || finished_ || bytes.empty()) return;
   std::string& out = connection_->out_;
   if (chunked_) {
-    AppendNumber(&out, bytes.size(), 16);
-    out.append("\r\n").append(bytes).append("\r\n");
+    http::AppendChunkSize(bytes.size(), &out);
+    out.append(bytes).append("\r\n");
   } else {
     out.append(bytes);
   }

@@ -106,6 +106,4 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool body_paused_ = false;
 };
 
-std::string_view StatusText(int status);
-
 }  // namespace atl::execd

@@ -18,6 +18,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/parser.h"
+#include "runtime/http/serialize.h"
 
 namespace atl::execd {
 namespace {
@@ -89,35 +90,15 @@ void AddOwnAddresses(uint16_t port, std::vector<Address>* out) {
   }
 }
 
-bool HopByHop(std::string_view name) {
-  for (const std::string_view one :
-       {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-        "transfer-encoding", "upgrade", "proxy-connection", "content-length"}) {
-    if (http::EqualNoCase(name, one)) return true;
-  }
-  return false;
-}
-
-// Named by the Connection header: hop-by-hop as well.
-bool Listed(const http::Head& head, std::string_view name) {
-  for (const auto& [key, value] : head.headers) {
-    if (!http::EqualNoCase(key, "connection")) continue;
-    std::string_view rest = value;
-    while (!rest.empty()) {
-      const size_t end = rest.find(',');
-      std::string_view item = rest.substr(0, end);
-      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-      while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
-      while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
-      if (http::EqualNoCase(item, name)) return true;
-    }
-  }
-  return false;
+// Whether a field goes on as it came. The length is said anew, with the framing.
+bool PassesOn(const http::Headers& headers, std::string_view name) {
+  return !http::IsHopByHop(headers, name) && !http::EqualNoCase(name, "content-length");
 }
 
 bool IsUpgrade(const http::Head& head) {
   const std::string* upgrade = head.Find("upgrade");
-  return upgrade && http::EqualNoCase(*upgrade, "websocket") && Listed(head, "upgrade");
+  return upgrade && http::EqualNoCase(*upgrade, "websocket") &&
+         http::Lists(head.headers, "connection", "upgrade");
 }
 
 // One request on its way: connect, send, stream the answer back.
@@ -183,15 +164,15 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
 std::string Forward::RequestHead(const std::string& target) const {
   const http::Head& head = exchange_->head();
   std::string out = head.method + " " + target + " HTTP/1.1\r\n";
-  for (const auto& [name, value] : head.headers) {
+  for (const auto& [name, value] : head.headers.list) {
     // The token is between the daemon and us; a server in the sandbox has no business with it.
-    if (HopByHop(name) || Listed(head, name) || http::EqualNoCase(name, "x-execd-access-token") ||
+    if (!PassesOn(head.headers, name) || http::EqualNoCase(name, "x-execd-access-token") ||
         http::EqualNoCase(name, "x-forwarded-for") ||
         http::EqualNoCase(name, "x-forwarded-proto") ||
         http::EqualNoCase(name, "x-forwarded-host") || http::EqualNoCase(name, "expect")) {
       continue;
     }
-    out.append(name).append(": ").append(value).append("\r\n");
+    http::AppendField(name, value, &out);
   }
   const std::string* forwarded = head.Find("x-forwarded-for");
   const std::string* real = head.Find("x-real-ip");
@@ -207,9 +188,7 @@ std::string Forward::RequestHead(const std::string& target) const {
   } else {
     out.append("Connection: close\r\n");
     if (head.chunked) out.append("Transfer-Encoding: chunked\r\n");
-    if (head.content_length) {
-      out.append("Content-Length: ").append(std::to_string(*head.content_length)).append("\r\n");
-    }
+    if (head.content_length) http::AppendNumberField("Content-Length", *head.content_length, &out);
   }
   return out.append("\r\n");
 }
@@ -273,9 +252,8 @@ void Forward::FromClient(std::string_view bytes) {
   if (tunnel_ || !exchange_->head().chunked) {
     out_.append(bytes);
   } else {
-    char size[24];
-    const auto end = std::to_chars(size, size + sizeof size, bytes.size(), 16).ptr;
-    out_.append(size, static_cast<size_t>(end - size)).append("\r\n").append(bytes).append("\r\n");
+    http::AppendChunkSize(bytes.size(), &out_);
+    out_.append(bytes).append("\r\n");
   }
   if (out_.size() > kHighWater) exchange_->PauseBody();
   if (connected_) Flush();
@@ -375,9 +353,9 @@ void Forward::AnswerHead() {
   const bool bodyless = exchange_->head().method == "HEAD";
   if (head.status == 101 && upgrade_) {
     std::string raw = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n";
-    for (const auto& [name, value] : head.headers) {
+    for (const auto& [name, value] : head.headers.list) {
       if (http::EqualNoCase(name, "connection")) continue;
-      raw.append(name).append(": ").append(value).append("\r\n");
+      http::AppendField(name, value, &raw);
     }
     tunnel_ = true;
     exchange_->SwitchProtocol(raw + "\r\n");
@@ -389,8 +367,8 @@ void Forward::AnswerHead() {
     return;
   }
   HeaderList headers;
-  for (const auto& [name, value] : head.headers) {
-    if (!HopByHop(name) && !Listed(head, name)) headers.emplace_back(name, value);
+  for (const auto& [name, value] : head.headers.list) {
+    if (PassesOn(head.headers, name)) headers.emplace_back(name, value);
   }
   if (bodyless) {
     exchange_->RespondHead(head.status, headers, head.content_length);

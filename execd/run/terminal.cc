@@ -4,16 +4,19 @@
 #include <charconv>
 
 #include "execd/http/request_json.h"
-#include "execd/http/websocket.h"
 #include "execd/run/terminal_process.h"
+#include "runtime/http/websocket.h"
 
 namespace atl::execd {
 namespace {
 
+using http::Opcode;
+using http::WebSocketReader;
+
 constexpr int64_t kPingUs = 30'000'000;
 constexpr int64_t kSilenceUs = 60'000'000;
 constexpr size_t kRing = 1 << 20;
-constexpr size_t kMaxFrame = 32 << 10;
+constexpr size_t kMaxFrame = 32 << 10, kMaxMessage = 1 << 20;
 constexpr size_t kInputHigh = 64 << 10;
 constexpr char kStdin = 0, kStdout = 1, kStderr = 2, kReplay = 3;
 constexpr uint16_t kNormal = 1000, kProtocolError = 1002, kTooBig = 1009, kTakenOver = 4001;
@@ -48,7 +51,7 @@ class Attachment : public std::enable_shared_from_this<Attachment>, private WebS
   Sandbox& sandbox_;
   std::shared_ptr<Exchange> exchange_;
   std::weak_ptr<Terminal> terminal_;
-  WebSocketReader reader_;
+  WebSocketReader reader_{WebSocketReader::From::kClient, kMaxMessage};
   std::string frame_;
   EventLoop::Id ping_ = 0;
   int64_t heard_us_ = 0;
@@ -169,7 +172,7 @@ void Attachment::SendError(std::string_view code, std::string_view message) {
 void Attachment::Close(uint16_t code, std::string_view reason) {
   if (closed_) return;
   frame_.clear();
-  AppendCloseFrame(&frame_, code, reason);
+  http::AppendCloseFrame(&frame_, code, reason);
   exchange_->Write(frame_);
   exchange_->Finish();
   Gone();
@@ -394,7 +397,7 @@ void Terminals::Delete(const std::shared_ptr<Exchange>& exchange) {
 void Terminals::Attach(const std::shared_ptr<Exchange>& exchange) {
   const auto terminal = Find(exchange);
   if (!terminal) return;
-  const auto handshake = WebSocketHandshake(exchange->head());
+  const auto handshake = http::WebSocketHandshake(exchange->head());
   if (!handshake) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY", handshake.error().message());
     return;

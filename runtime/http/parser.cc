@@ -16,7 +16,7 @@ Error Refused(const HeadError& error) {
 }  // namespace
 
 const std::string* Head::Find(std::string_view name) const {
-  for (const Header& header : headers) {
+  for (const Header& header : headers.list) {
     if (EqualNoCase(header.name, name)) return &header.value;
   }
   return nullptr;
@@ -47,7 +47,6 @@ Result<size_t> Parser::FeedHead(std::string_view bytes) {
 }
 
 Status Parser::TakeHead(std::string_view bytes) {
-  Headers headers;
   Framing body;
   if (kind_ == Kind::kRequest) {
     auto read = ParseRequestHead(bytes);
@@ -56,19 +55,19 @@ Status Parser::TakeHead(std::string_view bytes) {
     head_.target = std::move(read->request.target);
     head_.http_1_0 = read->http_1_0;
     head_.keep_alive = read->keep_alive;
-    headers = std::move(read->request.headers);
+    head_.headers = std::move(read->request.headers);
     body = read->body;
   } else {
     ATOLL_ASSIGN(ResponseHead read, ParseResponseHead(bytes, to_head_));
     head_.status = read.status;
     head_.keep_alive = read.keep_alive;
-    headers = std::move(read.headers);
+    head_.headers = std::move(read.headers);
     body = read.body;
   }
-  if (const std::string_view length = headers.Get("content-length"); !length.empty()) {
-    std::from_chars(length.data(), length.data() + length.size(), head_.content_length.emplace());
+  if (const std::string* length = head_.Find("content-length")) {
+    std::from_chars(length->data(), length->data() + length->size(),
+                    head_.content_length.emplace());
   }
-  head_.headers = std::move(headers.list);
   head_.chunked = body.kind == Framing::Kind::kChunked;
   until_eof_ = body.kind == Framing::Kind::kUntilClose;
   decoder_ = BodyDecoder(body);

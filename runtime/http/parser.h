@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/http/body.h"
@@ -27,7 +26,7 @@ struct Head {
   // Of a response.
   int status = 0;
 
-  std::vector<Header> headers;
+  Headers headers;
   // As the field says it: the answer to a HEAD may have one, and no body.
   std::optional<uint64_t> content_length;
   bool chunked = false;

@@ -29,11 +29,13 @@ constexpr std::pair<int, std::string_view> kReasons[] = {
     {408, "Request Timeout"},
     {409, "Conflict"},
     {410, "Gone"},
+    {412, "Precondition Failed"},
     {413, "Content Too Large"},
     {415, "Unsupported Media Type"},
     {416, "Range Not Satisfiable"},
     {417, "Expectation Failed"},
     {422, "Unprocessable Content"},
+    {426, "Upgrade Required"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
     {500, "Internal Server Error"},
@@ -42,6 +44,7 @@ constexpr std::pair<int, std::string_view> kReasons[] = {
     {503, "Service Unavailable"},
     {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
 };
 
 }  // namespace

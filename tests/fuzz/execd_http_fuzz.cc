@@ -44,7 +44,7 @@ Seen Parse(std::string bytes, size_t step, Parser::Kind kind) {
   if (parser.head_done()) {
     const auto& head = parser.head();
     seen.head = head.method + " " + head.target + " " + std::to_string(head.status);
-    for (const auto& [name, value] : head.headers) seen.head += "\n" + name + ": " + value;
+    for (const auto& [name, value] : head.headers.list) seen.head += "\n" + name + ": " + value;
   }
   return seen;
 }

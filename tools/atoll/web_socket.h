@@ -8,6 +8,7 @@
 #include "runtime/base/result.h"
 #include "runtime/http/client_socket.h"
 #include "runtime/http/message.h"
+#include "runtime/http/websocket.h"
 
 namespace atl::cli {
 
@@ -20,27 +21,26 @@ class WebSocket {
 
   // Readable when Receive has something to do.
   int fd() const { return socket_.fd(); }
-  Status SendText(std::string_view text) { return Send(kText, text); }
-  Status SendBinary(std::string_view bytes) { return Send(kBinary, bytes); }
+  Status SendText(std::string_view text) { return Send(http::Opcode::kText, text); }
+  Status SendBinary(std::string_view bytes) { return Send(http::Opcode::kBinary, bytes); }
 
   // Takes what has arrived and hands on whole messages; there may be nothing. False at the end.
   using OnMessage = std::function<void(bool text, std::string_view message)>;
   Result<bool> Receive(const OnMessage& on_message);
 
  private:
-  enum Opcode : unsigned char { kContinuation, kText, kBinary, kClose = 8, kPing = 9, kPong = 10 };
+  struct Incoming;
   explicit WebSocket(http::ClientSocket socket) : socket_(std::move(socket)) {}
-  Status Handshake(const std::string& request);
-  Status Send(Opcode opcode, std::string_view payload);
-  // Takes one frame off what was read; false if it is not whole yet.
-  Result<bool> TakeFrame(const OnMessage& on_message);
-  Status Deliver(Opcode opcode, bool final, std::string_view payload, const OnMessage& on_message);
+  // What came behind the answer's head is left in pending_.
+  Status Handshake(const std::string& request, std::string_view key);
+  Status Send(http::Opcode opcode, std::string_view payload);
+
+  // What comes from a sandbox must not grow without end.
+  static constexpr size_t kMaxMessage = 4 << 20;
 
   http::ClientSocket socket_;
+  http::WebSocketReader reader_{http::WebSocketReader::From::kServer, kMaxMessage};
   std::string pending_;
-  std::string message_;
-  Opcode message_kind_ = kContinuation;
-  bool closed_ = false;
 };
 
 }  // namespace atl::cli

@@ -53,7 +53,7 @@ TEST(Parser, ChunksAtEveryCut) {
     ASSERT_TRUE(FeedAll(&parser, bytes, step, &body));
     EXPECT_TRUE(parser.done());
     EXPECT_EQ(body.bytes, "abcde");
-    EXPECT_EQ(parser.head().headers.size(), 2U);
+    EXPECT_EQ(parser.head().headers.list.size(), 2U);
   }
 }
 
@@ -62,16 +62,54 @@ TEST(Parser, RefusesWhatTwoPartiesCouldReadDifferently) {
        {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: h\r\nA : b\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nA\r\n\r\n",
-        "GET  / HTTP/1.1\r\nHost: h\r\n\r\n", "GET / HTTP/2.0\r\nHost: h\r\n\r\n",
-        "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", "GET / HTTP/1.1\nHost: h\n\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nA : b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nA\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET / HTTP/2.0\r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n",
+        "GET / HTTP/1.1\nHost: h\n\n",
         "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+        "GET / HTTP/1.2\r\nHost: h\r\n\r\n",
+        "CONNECT / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET http://other/ HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET http://h/ HTTP/1.1\r\n\r\n",
+        "GET https://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET http:/// HTTP/1.1\r\nHost:\r\n\r\n",
+        "GET http://h:81/ HTTP/1.1\r\nHost: h\r\n\r\n",
+        "\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"}) {
     Parser parser(Parser::Kind::kRequest, 4096);
     Body body;
     EXPECT_FALSE(FeedAll(&parser, bytes, bytes.size(), &body)) << bytes;
+  }
+}
+
+TEST(Parser, AbsoluteTargetsAgreeWithHost) {
+  for (const auto& [line, host, read] :
+       {std::tuple{"GET http://h/x?y HTTP/1.1", "Host: h\r\n", "h /x?y"},
+        {"GET HTTP://H:80 HTTP/1.1", "Host: h\r\n", "h /"},
+        {"GET http://h?y HTTP/1.1", "Host: h:80\r\n", "h:80 /?y"},
+        {"GET http://h/x HTTP/1.0", "", "h /x"}}) {
+    Parser parser(Parser::Kind::kRequest, 4096);
+    Body body;
+    ASSERT_TRUE(FeedAll(&parser, std::string(line) + "\r\n" + host + "\r\n", 4096, &body)) << line;
+    EXPECT_EQ(*parser.head().Find("host") + " " + parser.head().target, read);
+  }
+}
+
+TEST(Lists, ReadsEachFieldOfThatName) {
+  Headers headers;
+  headers.Add("Connection", "keep-alive ,\tX-Hop");
+  headers.Add("connection", ",, upgrade");
+  for (const char* one : {"KEEP-ALIVE", "x-hop", "upgrade"}) {
+    EXPECT_TRUE(Lists(headers, "connection", one)) << one;
+    EXPECT_TRUE(IsHopByHop(headers, one)) << one;
+  }
+  for (const char* none : {"", "x", "hop", "keep-alive ,\tX-Hop"}) {
+    EXPECT_FALSE(Lists(headers, "connection", none)) << none;
   }
 }
 

@@ -1,16 +1,18 @@
-// WebSocket frames from a terminal's client. The first byte says how the input is cut; the messages
-// must be the same however the bytes are cut.
+// WebSocket frames, from either end. The first byte says from which and how the input is cut; the
+// messages must be the same however the bytes are cut.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "execd/http/websocket.h"
+#include "runtime/http/websocket.h"
 
 namespace {
 
-struct Seen : atl::execd::WebSocketReader::Sink {
+using atl::http::WebSocketReader;
+
+struct Seen : WebSocketReader::Sink {
   void OnMessage(bool text, std::string_view message) override {
     log.append(text ? "t" : "b").append(message);
   }
@@ -21,9 +23,9 @@ struct Seen : atl::execd::WebSocketReader::Sink {
   bool failed = false;
 };
 
-Seen Read(std::string_view bytes, size_t step) {
+Seen Read(std::string_view bytes, size_t step, WebSocketReader::From from) {
   Seen seen;
-  atl::execd::WebSocketReader reader;
+  WebSocketReader reader(from, 1 << 20);
   for (size_t at = 0; at < bytes.size() && !seen.failed; at += step) {
     seen.failed = !reader.Feed(bytes.substr(at, step), &seen);
   }
@@ -35,8 +37,10 @@ Seen Read(std::string_view bytes, size_t step) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Seen whole = Read(bytes, std::max<size_t>(bytes.size(), 1));
-  const Seen pieces = Read(bytes, static_cast<size_t>(data[0]) + 1);
+  const auto from =
+      data[0] & 0x80 ? WebSocketReader::From::kServer : WebSocketReader::From::kClient;
+  const Seen whole = Read(bytes, std::max<size_t>(bytes.size(), 1), from);
+  const Seen pieces = Read(bytes, static_cast<size_t>(data[0] & 0x7f) + 1, from);
   if (whole.log != pieces.log || whole.failed != pieces.failed) __builtin_trap();
   return 0;
 }

@@ -1,14 +1,12 @@
-#include "execd/http/websocket.h"
+#include "runtime/http/websocket.h"
 
-#include <cstring>
+#include "runtime/base/base64.h"
 
-#include "runtime/http/ascii.h"
-
-namespace atl::execd {
+namespace atl::http {
 namespace {
 
 // SHA-1 (FIPS 180-4) of a short text: the handshake demands it, nothing rests on its strength.
-void Sha1(std::string message, unsigned char digest[20]) {
+std::string Sha1(std::string message) {
   const auto rotate = [](uint32_t value, int by) { return (value << by) | (value >> (32 - by)); };
   const uint64_t bits = message.size() * 8;
   message.push_back('\x80');
@@ -49,56 +47,45 @@ void Sha1(std::string message, unsigned char digest[20]) {
     h[3] += d;
     h[4] += e;
   }
+  std::string digest;
   for (size_t i = 0; i < 20; ++i) {
-    digest[i] = static_cast<unsigned char>(h[i / 4] >> (24 - 8 * (i % 4)));
+    digest.push_back(static_cast<char>(h[i / 4] >> (24 - 8 * (i % 4))));
   }
+  return digest;
 }
 
-std::string Base64(const unsigned char* bytes, size_t size) {
-  static constexpr char kAlphabet[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < size; i += 3) {
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) group = (group << 8) | (i + j < size ? bytes[i + j] : 0U);
-    for (size_t j = 0; j < 4; ++j) {
-      out.push_back(i + j > size ? '=' : kAlphabet[(group >> (18 - 6 * j)) & 63]);
-    }
-  }
-  return out;
+void AppendFrameHead(std::string* out, Opcode opcode, bool masked, uint64_t size) {
+  const uint8_t mask_bit = masked ? 0x80 : 0;
+  const int bytes = size < 126 ? 0 : size < 65536 ? 2 : 8;
+  const uint64_t length = bytes == 0 ? size : bytes == 2 ? 126 : 127;
+  out->push_back(static_cast<char>(0x80 | static_cast<uint8_t>(opcode)));
+  out->push_back(static_cast<char>(mask_bit | length));
+  for (int i = bytes - 1; i >= 0; --i) out->push_back(static_cast<char>(size >> (8 * i)));
 }
 
-bool HasToken(const std::string* header, std::string_view token) {
-  if (!header) return false;
-  std::string_view rest = *header;
-  while (!rest.empty()) {
-    const size_t end = rest.find(',');
-    std::string_view item = rest.substr(0, end);
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-    while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
-    while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
-    if (http::EqualNoCase(item, token)) return true;
-  }
-  return false;
+void Mask(char* bytes, size_t size, const char* mask) {
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(bytes[i] ^ mask[i & 3]);
 }
 
 }  // namespace
 
-Result<std::string> WebSocketHandshake(const http::Head& head) {
+std::string WebSocketAccept(std::string_view key) {
+  return EncodeBase64(Sha1(std::string(key) + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
+}
+
+Result<std::string> WebSocketHandshake(const Head& head) {
   const std::string* key = head.Find("sec-websocket-key");
   const std::string* version = head.Find("sec-websocket-version");
-  if (!HasToken(head.Find("upgrade"), "websocket") ||
-      !HasToken(head.Find("connection"), "upgrade")) {
+  if (!Lists(head.headers, "upgrade", "websocket") ||
+      !Lists(head.headers, "connection", "upgrade")) {
     return Fail(Code::kInvalidArgument, "not a WebSocket upgrade request");
   }
   if (!version || *version != "13" || !key || key->size() != 24) {
     return Fail(Code::kInvalidArgument, "WebSocket upgrade: version 13 and a key are needed");
   }
-  unsigned char digest[20];
-  Sha1(*key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11", digest);
   return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
          "Sec-WebSocket-Accept: " +
-         Base64(digest, sizeof digest) + "\r\n\r\n";
+         WebSocketAccept(*key) + "\r\n\r\n";
 }
 
 Status WebSocketReader::Feed(std::string_view bytes, Sink* sink) {
@@ -118,11 +105,15 @@ Result<bool> WebSocketReader::Frame(Sink* sink) {
   const bool final = (byte(0) & 0x80) != 0;
   const uint8_t opcode = byte(0) & 0x0F;
   if ((byte(0) & 0x70) != 0) return Fail(Code::kInvalidArgument, "frame: reserved bits are set");
-  if ((byte(1) & 0x80) == 0) return Fail(Code::kInvalidArgument, "frame: not masked");
+  const bool masked = (byte(1) & 0x80) != 0;
+  if (masked != (from_ == From::kClient)) {
+    return Fail(Code::kInvalidArgument, masked ? "frame: masked" : "frame: not masked");
+  }
+  const size_t mask_size = masked ? 4 : 0;
   uint64_t length = byte(1) & 0x7F;
   size_t head = 2;
   const size_t extra = length == 126 ? 2 : length == 127 ? 8 : 0;
-  if (buffer_.size() < head + extra + 4) return false;
+  if (buffer_.size() < head + extra + mask_size) return false;
   if (extra > 0) {
     length = 0;
     for (size_t i = 0; i < extra; ++i) length = (length << 8) | byte(head + i);
@@ -132,16 +123,14 @@ Result<bool> WebSocketReader::Frame(Sink* sink) {
   if (control && (!final || length > 125)) {
     return Fail(Code::kInvalidArgument, "frame: bad control frame");
   }
-  if (length > kMaxMessage || message_.size() + length > kMaxMessage) {
-    return Fail(Code::kResourceExhausted, "message over 1 MiB");
+  if (length > max_message_ || message_.size() + length > max_message_) {
+    return Fail(Code::kResourceExhausted,
+                "message over " + std::to_string(max_message_) + " bytes");
   }
-  if (buffer_.size() < head + 4 + length) return false;
-  char mask[4];
-  std::memcpy(mask, buffer_.data() + head, 4);
-  head += 4;
+  if (buffer_.size() < head + mask_size + length) return false;
   const size_t size = static_cast<size_t>(length);
-  for (size_t i = 0; i < size; ++i)
-    buffer_[head + i] = static_cast<char>(buffer_[head + i] ^ mask[i & 3]);
+  head += mask_size;
+  if (masked) Mask(buffer_.data() + head, size, buffer_.data() + head - mask_size);
   const std::string_view payload = std::string_view(buffer_).substr(head, size);
 
   Status status;
@@ -189,16 +178,15 @@ Status WebSocketReader::Control(uint8_t opcode, std::string_view payload, Sink* 
 }
 
 void AppendFrame(std::string* out, Opcode opcode, std::string_view first, std::string_view second) {
-  const uint64_t size = first.size() + second.size();
-  out->push_back(static_cast<char>(0x80 | static_cast<uint8_t>(opcode)));
-  if (size < 126) {
-    out->push_back(static_cast<char>(size));
-  } else {
-    const int bytes = size < 65536 ? 2 : 8;
-    out->push_back(static_cast<char>(bytes == 2 ? 126 : 127));
-    for (int i = bytes - 1; i >= 0; --i) out->push_back(static_cast<char>(size >> (8 * i)));
-  }
+  AppendFrameHead(out, opcode, false, first.size() + second.size());
   out->append(first).append(second);
+}
+
+void AppendMaskedFrame(std::string* out, Opcode opcode, std::string_view payload,
+                       const std::array<char, 4>& mask) {
+  AppendFrameHead(out, opcode, true, payload.size());
+  out->append(mask.data(), mask.size()).append(payload);
+  Mask(out->data() + out->size() - payload.size(), payload.size(), mask.data());
 }
 
 void AppendCloseFrame(std::string* out, uint16_t code, std::string_view reason) {
@@ -206,4 +194,4 @@ void AppendCloseFrame(std::string* out, uint16_t code, std::string_view reason) 
   AppendFrame(out, Opcode::kClose, {head, 2}, reason.substr(0, 120));
 }
 
-}  // namespace atl::execd
+}  // namespace atl::http

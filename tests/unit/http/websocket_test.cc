@@ -1,8 +1,8 @@
-#include "execd/http/websocket.h"
+#include "runtime/http/websocket.h"
 
 #include <gtest/gtest.h>
 
-namespace atl::execd {
+namespace atl::http {
 namespace {
 
 struct Log : WebSocketReader::Sink {
@@ -15,6 +15,12 @@ struct Log : WebSocketReader::Sink {
   void OnPong() override { log.append("pong "); }
   void OnClose(uint16_t code) override { log.append("close:" + std::to_string(code)); }
   std::string log;
+};
+
+constexpr size_t kMaxMessage = 1 << 20;
+
+struct FromClient : WebSocketReader {
+  FromClient() : WebSocketReader(From::kClient, kMaxMessage) {}
 };
 
 // A masked frame, as clients send it.
@@ -37,19 +43,19 @@ std::string Frame(uint8_t first, std::string_view payload) {
 }
 
 TEST(WebSocket, HandshakeOfTheStandard) {
-  http::Head head;
-  head.headers = {{"Upgrade", "WebSocket"},
-                  {"Connection", "keep-alive, Upgrade"},
-                  {"Sec-WebSocket-Version", "13"},
-                  {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}};
+  Head head;
+  head.headers.list = {{"Upgrade", "WebSocket"},
+                       {"Connection", "keep-alive, Upgrade"},
+                       {"Sec-WebSocket-Version", "13"},
+                       {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}};
   const auto answer = WebSocketHandshake(head);
   ASSERT_TRUE(answer);
   // RFC 6455, section 1.3.
   EXPECT_NE(answer->find("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"),
             std::string::npos);
-  for (size_t i = 0; i < head.headers.size(); ++i) {
-    http::Head less = head;
-    less.headers.erase(less.headers.begin() + static_cast<std::ptrdiff_t>(i));
+  for (size_t i = 0; i < head.headers.list.size(); ++i) {
+    Head less = head;
+    less.headers.list.erase(less.headers.list.begin() + static_cast<std::ptrdiff_t>(i));
     EXPECT_FALSE(WebSocketHandshake(less)) << i;
   }
 }
@@ -59,7 +65,7 @@ TEST(WebSocket, MessagesAtEveryCut) {
                             Frame(0x80, std::string(200, 'c')) + Frame(0x8A, "") +
                             Frame(0x88, std::string_view("\x03\xE8", 2));
   for (size_t step = 1; step <= bytes.size(); ++step) {
-    WebSocketReader reader;
+    FromClient reader;
     Log log;
     for (size_t at = 0; at < bytes.size(); at += step) {
       ASSERT_TRUE(reader.Feed(std::string_view(bytes).substr(at, step), &log));
@@ -74,7 +80,7 @@ TEST(WebSocket, RefusesBadFrames) {
        {unmasked, Frame(0xC1, "x"), Frame(0x83, ""), Frame(0x80, "x"), Frame(0x09, "x"),
         Frame(0x89, std::string(126, 'x')), Frame(0x8B, ""), Frame(0x88, "x"),
         Frame(0x01, "x") + Frame(0x81, "y")}) {
-    WebSocketReader reader;
+    FromClient reader;
     Log log;
     // Enough behind it for a whole head.
     EXPECT_FALSE(reader.Feed(bytes + std::string(8, '\0'), &log));
@@ -82,7 +88,7 @@ TEST(WebSocket, RefusesBadFrames) {
 }
 
 TEST(WebSocket, MessagesAreBounded) {
-  WebSocketReader reader;
+  FromClient reader;
   Log log;
   const auto fed = reader.Feed(std::string_view("\x82\xFF\0\0\0\0\0\x10\0\x01"
                                                 "abcd",
@@ -90,7 +96,7 @@ TEST(WebSocket, MessagesAreBounded) {
                                &log);
   ASSERT_FALSE(fed);
   EXPECT_EQ(fed.error().code(), Code::kResourceExhausted);
-  WebSocketReader fragments;
+  FromClient fragments;
   Status status = fragments.Feed(Frame(0x02, std::string(60000, 'x')), &log);
   for (int i = 0; i < 20 && status; ++i) {
     status = fragments.Feed(Frame(0x00, std::string(60000, 'x')), &log);
@@ -98,5 +104,24 @@ TEST(WebSocket, MessagesAreBounded) {
   EXPECT_FALSE(status);
 }
 
+TEST(WebSocket, BothEndsReadEachOther) {
+  for (const size_t size : {0U, 1U, 125U, 126U, 65535U, 65536U}) {
+    const std::string payload(size, 'x');
+    std::string masked, plain;
+    AppendMaskedFrame(&masked, Opcode::kText, payload, {1, 2, 3, 4});
+    AppendFrame(&plain, Opcode::kText, payload.substr(0, size / 2), payload.substr(size / 2));
+    EXPECT_EQ(masked.size(), plain.size() + 4);
+    for (const auto& [from, bytes, other] :
+         {std::tuple{WebSocketReader::From::kClient, masked, plain},
+          std::tuple{WebSocketReader::From::kServer, plain, masked}}) {
+      Log log;
+      WebSocketReader reader(from, kMaxMessage);
+      ASSERT_TRUE(reader.Feed(bytes, &log));
+      EXPECT_EQ(log.log, "text:" + payload + " ");
+      EXPECT_FALSE(WebSocketReader(from, kMaxMessage).Feed(other, &log)) << "of the wrong end";
+    }
+  }
+}
+
 }  // namespace
-}  // namespace atl::execd
+}  // namespace atl::http
