@@ -266,9 +266,20 @@ class Web(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):  # pylint: disable=arguments-differ
         pass
 
+    def _chunks(self):
+        """A body in chunks, as far as it came; trailers are dropped."""
+        body = b''
+        if self.headers.get('Transfer-Encoding'):
+            while size := int(self.rfile.readline().split(b';')[0] or b'0', 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            while self.rfile.readline().strip():
+                pass
+        return body
+
     def _answer(self):
         size = self.headers.get('Content-Length')
-        body = self.rfile.read(int(size)) if size else b''
+        body = self.rfile.read(int(size)) if size else self._chunks()
         entry = {'method': self.command, 'path': self.path, 'host': self.headers.get('Host'),
                  'address': _plain(self.connection.getsockname()[0]), 'tls': self.tls,
                  'sni': self.server_name, 'body': body[:4000].decode('latin-1')}

@@ -1,12 +1,17 @@
 """The reverse proxy and hostile HTTP."""
 import json
 import os
+import re
 import socket
+import sys
 import time
 import unittest
 
 from harness import Sandbox, until
 from websocket_client import Socket
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from odd_heads import REFUSED, TAKEN, message, next_request  # noqa: E402
 
 SERVER = r'''
 import base64, hashlib, http.server, socket, sys, threading, time
@@ -207,6 +212,14 @@ class Hostile(unittest.TestCase):
                 out = self.raw(data, finish=False)
                 self.assertIn(b'HTTP/1.1 400', out)
                 self.assertNotIn(b'200 OK', out)
+
+    def test_odd_heads(self):
+        """The verdicts of the daemon and of the splice proxy: see odd_heads_test.py."""
+        for verdict, table in ((False, REFUSED), (True, TAKEN)):
+            for name, text in table.items():
+                answer = self.raw(message(text, '/ping') + next_request('/ping'), finish=False)
+                statuses = re.findall(rb'HTTP/1\.1 (\d\d\d) ', answer)
+                self.assertEqual(len(statuses) == 2 and statuses[1] == b'200', verdict, (name, answer))
 
     def test_huge_headers(self):
         self.assertIn(b' 431 ', self.raw(b'GET /ping HTTP/1.1\r\nHost: x\r\nA: ' + b'x' * 100000 + b'\r\n\r\n',
