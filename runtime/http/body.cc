@@ -13,11 +13,14 @@ constexpr size_t kMaxTrailerBytes = 8192;
 // 15 hexadecimal digits: 60 bits, so that no sum can wrap.
 constexpr size_t kMaxSizeDigits = 15;
 
-// Where a message ends and whom it is for is not said behind it (RFC 9110 section 6.5.1): whoever
-// merges trailers into the head would be led astray.
+// Where a message ends, whom it is for and what follows it is not said behind it (RFC 9110 section
+// 6.5.1): who reads trailers as fields of the head, as llhttp does, would be led astray.
 bool OnlyInHead(std::string_view name) {
-  return EqualNoCase(name, "content-length") || EqualNoCase(name, "transfer-encoding") ||
-         EqualNoCase(name, "host");
+  for (const std::string_view one :
+       {"content-length", "transfer-encoding", "host", "connection", "upgrade"}) {
+    if (EqualNoCase(name, one)) return true;
+  }
+  return false;
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ REFUSED = {
     'length with a sign': START + 'Content-Length: +1\r\n\r\nx',
     'hexadecimal length': START + 'Content-Length: 0x1\r\n\r\nx',
     'empty length': START + 'Content-Length:\r\n\r\n',
-    'length beyond 64 bits': START + 'Content-Length: 18446744073709551617\r\n\r\nx',
+    'length beyond 64 bits': START + 'Content-Length: 18446744073709551617\r\n\r\n',
     'length before chunked': START + 'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
     'length behind chunked': START + 'Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n',
     'gzip': START + 'Transfer-Encoding: gzip\r\n\r\n0\r\n\r\n',
@@ -45,7 +45,8 @@ REFUSED = {
     'chunked and an empty element': START + 'Transfer-Encoding: chunked,\r\n\r\n0\r\n\r\n',
     'chunked behind a VT': START + 'Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n',
     'chunked in quotes': START + 'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n',
-    'chunked in HTTP/1.0': CHUNKED.replace('HTTP/1.1', 'HTTP/1.0') + '0\r\n\r\n',
+    'chunked in HTTP/1.0': CHUNKED.replace('HTTP/1.1\r\n', 'HTTP/1.0\r\n'
+                                           'Connection: keep-alive\r\n') + '0\r\n\r\n',
     # which server is meant
     'no Host': 'POST {path} HTTP/1.1\r\n{lines}' + END,
     'two Hosts': START + 'Host: evil.example\r\n' + END,
@@ -80,7 +81,7 @@ REFUSED = {
     'empty line in front': '\r\n' + START + END,
     'unknown expectation': START + 'Expect: miracle\r\n' + END,
     # chunks
-    'no size': CHUNKED + '\r\n0\r\n\r\n',
+    'no size': CHUNKED + '\r\n\r\n',
     'size with a sign': CHUNKED + '+1\r\nx\r\n0\r\n\r\n',
     'size with a prefix': CHUNKED + '0x1\r\nx\r\n0\r\n\r\n',
     'size with a blank': CHUNKED + '1 \r\nx\r\n0\r\n\r\n',
@@ -89,6 +90,11 @@ REFUSED = {
     'size that ends in LF': CHUNKED + '1\nx\r\n0\r\n\r\n',
     'chunk that is longer': CHUNKED + '1\r\nxy\r\n0\r\n\r\n',
     'chunk that ends in LF': CHUNKED + '1\r\nx\n0\r\n\r\n',
+    'no LF behind a size': CHUNKED + '1\r1x\r\n0\r\n\r\n',
+    'no CR behind a chunk': CHUNKED + '1\r\nxy\n0\r\n\r\n',
+    'no LF behind a chunk': CHUNKED + '1\r\nx\ry0\r\n\r\n',
+    'no LF behind a trailer': CHUNKED + '0\r\nX: y\rz\r\n',
+    'no LF at the end': CHUNKED + '0\r\n\rx',
     'control byte in an extension': CHUNKED + '1;a=\x01\r\nx\r\n0\r\n\r\n',
     'CR in an extension': CHUNKED + '1;a\rb\r\nx\r\n0\r\n\r\n',
     'LF in an extension': CHUNKED + '1;a\nx\r\n0\r\n\r\n',
@@ -100,6 +106,8 @@ REFUSED = {
     'folded trailer': CHUNKED + '0\r\nX: y\r\n z\r\n\r\n',
     'Host in a trailer': CHUNKED + '0\r\nHost: evil.example\r\n\r\n',
     'length in a trailer': CHUNKED + '0\r\nContent-Length: 5\r\n\r\n',
+    'Connection in a trailer': CHUNKED + '0\r\nConnection: upgrade\r\n\r\n',
+    'Upgrade in a trailer': CHUNKED + '0\r\nUpgrade: x\r\n\r\n',
     'chunked in a trailer': CHUNKED + '0\r\ntransfer-encoding: chunked\r\n\r\n',
 }
 

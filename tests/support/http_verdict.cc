@@ -49,7 +49,8 @@ int main() {
   while (std::fread(size.data(), 1, size.size(), stdin) == size.size()) {
     std::string bytes(size[0] | size_t{size[1]} << 8 | size_t{size[2]} << 16, '\0');
     if (std::fread(bytes.data(), 1, bytes.size(), stdin) != bytes.size()) return 1;
-    std::printf("%s\n", Verdict(std::move(bytes)).c_str());
+    const std::string line = Verdict(std::move(bytes)) + "\n";
+    (void)std::fwrite(line.data(), 1, line.size(), stdout);
     (void)std::fflush(stdout);
   }
 }

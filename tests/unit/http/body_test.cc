@@ -66,8 +66,8 @@ TEST(BodyDecoder, TellsBodyFromFraming) {
 }
 
 TEST(BodyDecoder, RefusesTrailersThatBelongIntoTheHead) {
-  for (const char* trailer :
-       {"Host: a", "CONTENT-length: 1", "transfer-Encoding: chunked", "X", "X y: z", ": y"}) {
+  for (const char* trailer : {"Host: a", "CONTENT-length: 1", "transfer-Encoding: chunked",
+                              "connection: close", "Upgrade: x", "X", "X y: z", ": y"}) {
     const std::string wire = std::string("0\r\n") + trailer + "\r\n\r\n";
     size_t left = 0;
     EXPECT_EQ(DecodeIn(wire, wire.size(), {Framing::Kind::kChunked, 0}, &left), std::nullopt)

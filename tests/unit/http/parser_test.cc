@@ -104,11 +104,12 @@ TEST(Lists, ReadsEachFieldOfThatName) {
   Headers headers;
   headers.Add("Connection", "keep-alive ,\tX-Hop");
   headers.Add("connection", ",, upgrade");
+  headers.Add("other", "none");
   for (const char* one : {"KEEP-ALIVE", "x-hop", "upgrade"}) {
     EXPECT_TRUE(Lists(headers, "connection", one)) << one;
     EXPECT_TRUE(IsHopByHop(headers, one)) << one;
   }
-  for (const char* none : {"", "x", "hop", "keep-alive ,\tX-Hop"}) {
+  for (const char* none : {"", "x", "hop", "none", "keep-alive ,\tX-Hop"}) {
     EXPECT_FALSE(Lists(headers, "connection", none)) << none;
   }
 }

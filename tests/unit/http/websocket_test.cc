@@ -82,8 +82,8 @@ TEST(WebSocket, RefusesBadFrames) {
         Frame(0x01, "x") + Frame(0x81, "y")}) {
     FromClient reader;
     Log log;
-    // Enough behind it for a whole head.
-    EXPECT_FALSE(reader.Feed(bytes + std::string(8, '\0'), &log));
+    // With a good frame behind it, so that enough is there for a whole head.
+    EXPECT_FALSE(reader.Feed(bytes + Frame(0x8A, ""), &log));
   }
 }
 
@@ -102,6 +102,9 @@ TEST(WebSocket, MessagesAreBounded) {
     status = fragments.Feed(Frame(0x00, std::string(60000, 'x')), &log);
   }
   EXPECT_FALSE(status);
+  FromClient wrapping;
+  EXPECT_TRUE(wrapping.Feed(Frame(0x02, "x"), &log));
+  EXPECT_FALSE(wrapping.Feed("\x80\xFF" + std::string(12, '\xFF'), &log)) << "2^64 in all";
 }
 
 TEST(WebSocket, BothEndsReadEachOther) {
