@@ -52,6 +52,7 @@ Result<BodyDecoder::Run> BodyDecoder::Next(std::string_view bytes) {
   Run run;
   while (run.size < bytes.size() && body_left() == 0 && !done()) {
     if (!StepFraming(bytes[run.size++])) {
+      state_ = State::kBad;
       return Fail(Code::kInvalidArgument, "malformed chunked body");
     }
   }

@@ -23,7 +23,8 @@ class BodyDecoder {
     bool body = false;  // else what frames it
   };
   // Takes the next run off `bytes`, which is not empty; the body is not done. Malformed chunks are
-  // kInvalidArgument, also a trailer that says what only a head may say.
+  // kInvalidArgument, also a trailer that says what only a head may say. An error is final: the
+  // body is never done then.
   Result<Run> Next(std::string_view bytes);
   // How many bytes from here are body as they stand, whoever carries them (0 within framing, and if
   // the connection's end is the body's); Skip takes note of those that did not come through Next.
@@ -62,6 +63,7 @@ class BodyDecoder {
     kTrailerValue,
     kTrailerLf,
     kLastLf,
+    kBad,
   };
   // One byte of framing; false if it is malformed.
   bool StepFraming(char c);

@@ -65,6 +65,18 @@ TEST(BodyDecoder, TellsBodyFromFraming) {
   EXPECT_TRUE(decoder.done());
 }
 
+TEST(BodyDecoder, AnErrorIsFinal) {
+  for (const char* wire : {"g", "1\r\nxy", "0\r\nX\r", "0\r\n\rx"}) {
+    BodyDecoder decoder({Framing::Kind::kChunked, 0});
+    std::string bytes = wire;
+    EXPECT_FALSE(decoder.Decode(bytes.data(), bytes.size())) << wire;
+    EXPECT_FALSE(decoder.done()) << wire;
+    EXPECT_FALSE(decoder.AcceptsClose()) << wire;
+    bytes = "\r\n0\r\n\r\n";
+    EXPECT_FALSE(decoder.Decode(bytes.data(), bytes.size())) << wire;
+  }
+}
+
 TEST(BodyDecoder, RefusesTrailersThatBelongIntoTheHead) {
   for (const char* trailer : {"Host: a", "CONTENT-length: 1", "transfer-Encoding: chunked",
                               "connection: close", "Upgrade: x", "X", "X y: z", ": y"}) {
