@@ -29,7 +29,8 @@ Seen Read(const std::string& bytes, size_t step) {
       if (piece.kind == Kind::kMore) break;
       if (piece.kind == Kind::kRefused) {
         seen.refusal = piece.reason;
-        EXPECT_EQ(requests.Take(buffer).kind, Kind::kRefused) << "stays refused";
+        const auto next = requests.Take("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        EXPECT_EQ(next.kind, Kind::kRefused) << "stays refused";
         return seen;
       }
       EXPECT_GT(piece.size, 0U);
@@ -124,6 +125,8 @@ TEST(HttpRequests, LimitsWhatIsSeenWhole) {
   const std::string fits =
       long_head + std::string(kMaxHttpHead - long_head.size() - 4, 'x') + "\r\n\r\n";
   EXPECT_EQ(Read(fits, 1000).heads.size(), 1U);
+  const std::string longer = long_head + "x" + fits.substr(long_head.size());
+  EXPECT_NE(Read(longer, longer.size()).refusal, "") << "also if it came whole";
 }
 
 TEST(UpgradeAnswer, SeesTheStatus) {
@@ -147,6 +150,7 @@ TEST(UpgradeAnswer, SeesTheStatus) {
     EXPECT_EQ(feed(interim, step), State::kMore);
     EXPECT_EQ(feed("HTTP/1.1 1o1 x\r\n", step), State::kBroken);
     EXPECT_EQ(feed("SSH-2.0-OpenSSH\r\n", step), State::kBroken);
+    EXPECT_EQ(feed("HTTP/1.1 101 x\n", step), State::kBroken);
     EXPECT_EQ(feed("HTTP/1.1 099 x\r\n", step), State::kBroken);
     EXPECT_EQ(feed(std::string(kMaxHttpHead + 1, 'x'), step), State::kBroken);
   }
