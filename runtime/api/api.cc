@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/api/auth.h"
+#include "runtime/api/client_event.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/openapi.h"
@@ -14,6 +15,8 @@
 
 namespace atl::api {
 namespace {
+
+constexpr size_t kMaxClientEvent = 64 << 10;
 
 // Framework-shaped answers, as upstream gives them, and beside that the {code, message} of ours.
 http::Response RouteRefusal(int status, const char* code, const std::string& message,
@@ -123,6 +126,13 @@ void Api::AddOperatorRoutes() {
         call.Respond(std::move(response));
       },
       Router::Access::kOpen);
+  router_.Add("POST", "/metrics/events", [](const Call& call) {
+    call.exchange().ReadBody(kMaxClientEvent, [call](Result<std::string> body) {
+      if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+      auto checked = CheckClientEvent(*body);
+      call.Respond(checked ? EmptyResponse(204) : std::move(checked).error());
+    });
+  });
   router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });
 }
 

@@ -114,6 +114,24 @@ class Api(unittest.TestCase):
         after = self.daemon.request('GET', '/v1/sandboxes')['pagination']['totalItems']
         self.assertEqual(after, before)
 
+    # ---- what released clients send besides
+
+    def test_a_clients_measurement_is_taken(self):
+        event = {'eventType': 'sandbox.create', 'createDurationMs': 3, 'success': True}
+        for path in ('/v1/metrics/events', '/metrics/events'):
+            for body in (event, {**event, 'sandboxId': 'b', 'image': 'busybox', 'later': [1]}):
+                response = self.daemon.send('POST', path, body)
+                self.assertEqual((response.status, response.read()), (204, b''))
+        for wrong in ({}, {'eventType': 'sandbox.delete'}, {'createDurationMs': -1},
+                      {'createDurationMs': None}, {'success': 'perhaps'}, {'image': 1}):
+            with self.subTest(wrong=wrong):
+                body = {**event, **wrong} if wrong else {}
+                self.assertEqual(self.refused('POST', '/v1/metrics/events', body)[0], 422)
+        large = {**event, 'image': 'x' * (64 << 10)}
+        self.assertEqual(self.refused('POST', '/v1/metrics/events', large)[0], 413)
+        self.assertEqual(self.refused('POST', '/v1/metrics/events', event,
+                                      {'OPEN-SANDBOX-API-KEY': ''}), (401, 'MISSING_API_KEY'))
+
     # ---- states
 
     def _ended(self, box):
