@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
 #include "execd/users.h"
 
@@ -11,6 +13,8 @@ namespace atl::execd {
 namespace {
 
 constexpr size_t kMaxEnvFile = 1 << 20;
+// Of what a file may add. execve takes no more on any host with the usual stack limit.
+constexpr size_t kMaxVariables = 6 << 20;
 
 bool NameChar(char c, bool first) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
@@ -39,6 +43,69 @@ size_t Reference(std::string_view text, size_t at, std::string_view* name) {
   if (i == start) return 0;
   *name = text.substr(start, i - start);
   return i - at;
+}
+
+// $NAME and ${NAME} replaced, an unset one by nothing. Nothing if that is longer than `limit`:
+// many references to a long variable make much of a short text.
+std::optional<std::string> Expand(std::string_view text, const Environment& env, size_t limit) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    std::string_view name;
+    const size_t size = text[i] == '$' ? Reference(text, i, &name) : 0;
+    if (size == 0) {
+      out.push_back(text[i++]);
+    } else {
+      const char* value = env.Get(name);
+      if (value) out.append(value);
+      i += size;
+    }
+    if (out.size() > limit) return std::nullopt;
+  }
+  return out;
+}
+
+// `text[at]` follows the opening quote: what stands before the closing one on this line, decoded;
+// `*close` is where that is.
+std::optional<std::string> ReadDoubleQuoted(std::string_view text, size_t at, size_t* close) {
+  constexpr std::string_view kEscapes = "\\\"nrt", kMeant = "\\\"\n\r\t";
+  std::string out;
+  for (; at < text.size() && text[at] != '\n'; ++at) {
+    if (text[at] == '"') {
+      *close = at;
+      return out;
+    }
+    const size_t escape =
+        text[at] == '\\' && at + 1 < text.size() ? kEscapes.find(text[at + 1]) : std::string::npos;
+    out.push_back(escape == std::string::npos ? text[at] : kMeant[escape]);
+    if (escape != std::string::npos) ++at;
+  }
+  return std::nullopt;
+}
+
+// The value that begins at `text[at]`; nothing if it is malformed. `*end` is the end of the line on
+// which it ends, if that is known.
+std::optional<std::string> ReadValue(std::string_view text, size_t at, const Environment& env,
+                                     size_t limit, size_t* end) {
+  const auto line_end = [text](size_t from) {
+    return std::min(text.find('\n', from), text.size());
+  };
+  const size_t begin = std::min(text.find_first_not_of(" \t", at), text.size());
+  const char quote = begin < text.size() ? text[begin] : '\0';
+  if (quote != '"' && quote != '\'') {
+    return Expand(Trim(text.substr(at, line_end(at) - at)), env, limit);
+  }
+  size_t close = text.find('\'', begin + 1);
+  std::optional<std::string> value;
+  if (quote == '"') {
+    value = ReadDoubleQuoted(text, begin + 1, &close);
+    if (value) value = Expand(*value, env, limit);
+  } else if (close != std::string_view::npos) {
+    value = text.substr(begin + 1, close - begin - 1);
+  }
+  if (!value) return std::nullopt;
+  *end = line_end(close);
+  if (!Trim(text.substr(close + 1, *end - close - 1)).empty()) return std::nullopt;
+  return value;
 }
 
 }  // namespace
@@ -93,40 +160,32 @@ void Environment::SetAll(const std::vector<std::pair<std::string, std::string>>&
   }
 }
 
-std::string Environment::Expand(std::string_view text) const {
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    std::string_view name;
-    const size_t size = text[i] == '$' ? Reference(text, i, &name) : 0;
-    if (size == 0) {
-      out.push_back(text[i++]);
-      continue;
-    }
-    const char* value = Get(name);
-    if (value) out.append(value);
-    i += size;
-  }
-  return out;
+void Environment::MergeFile(const std::string& path) {
+  if (const auto text = ReadSmallFile(path, kMaxEnvFile)) SetAll(ParseVariables(*text, *this));
 }
 
-void Environment::MergeFile(const std::string& path) {
-  const auto text = ReadSmallFile(path, kMaxEnvFile);
-  if (!text) return;
-  std::string_view rest = *text;
-  while (!rest.empty()) {
-    const size_t end = rest.find('\n');
-    std::string_view line = Trim(rest.substr(0, end));
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-    if (line.starts_with("export ")) line = Trim(line.substr(7));
-    const size_t equals = line.find('=');
-    if (line.empty() || line[0] == '#' || equals == std::string_view::npos || equals == 0) continue;
-    if (line.find('\0') != std::string_view::npos) continue;
-    std::string_view value = Trim(line.substr(equals + 1));
-    if (value.size() >= 2 && (value[0] == '"' || value[0] == '\'') && value.back() == value[0]) {
-      value = value.substr(1, value.size() - 2);
+Variables ParseVariables(std::string_view text, const Environment& env) {
+  Variables variables;
+  size_t room = kMaxVariables;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view name = Trim(text.substr(0, end));
+    if (name.starts_with("export ")) name = Trim(name.substr(7));
+    const size_t equals = name.find('=');
+    size_t taken = end;
+    if (!name.starts_with('#') && equals != std::string_view::npos && equals > 0) {
+      name = Trim(name.substr(0, equals));
+      std::optional<std::string> value = ReadValue(text, text.find('=') + 1, env, room, &taken);
+      const bool usable = value && !name.empty() && name.find('\0') == std::string_view::npos &&
+                          value->find('\0') == std::string::npos;
+      if (usable && name.size() + value->size() < room) {
+        room -= name.size() + value->size();
+        variables.emplace_back(name, *std::move(value));
+      }
     }
-    Set(Trim(line.substr(0, equals)), Expand(value));
+    text.remove_prefix(std::min(taken + 1, text.size()));
   }
+  return variables;
 }
 
 std::vector<std::string> PathCandidates(std::string_view name, const Environment& env) {

@@ -22,17 +22,24 @@ class Environment {
   void SetAll(const std::vector<std::pair<std::string, std::string>>& values);
   const std::vector<std::string>& entries() const { return entries_; }
 
-  // Lines NAME=value; '#' starts a comment line; "export " before a name and quotes around a value
-  // are dropped; $NAME and ${NAME} in a value are replaced by what is set so far. A file that is
-  // absent or cannot be read changes nothing (it is read for every command, and may appear later).
+  // What ParseVariables makes of a file. One that is absent or cannot be read changes nothing (it
+  // is read for every command, and may appear later).
   void MergeFile(const std::string& path);
-
-  // $NAME and ${NAME} replaced, an unset one by nothing.
-  std::string Expand(std::string_view text) const;
 
  private:
   std::vector<std::string> entries_;
 };
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// The format of the EXECD_ENVS file: lines NAME=value, of which the last for a name counts. '#'
+// starts a comment line, "export " before a name is dropped. A value is one of
+//   bare words    trimmed; $NAME and ${NAME} replaced from `env`, an unset one by nothing
+//   "text"        the same, its blanks kept; \\ \" \n \r \t are one character, on one line
+//   'text'        as it is, over several lines if need be
+// A line without "=", with a quote that is not closed, or with text after its closing quote is
+// passed over; so is what would make the whole larger than execve takes.
+Variables ParseVariables(std::string_view text, const Environment& env);
 
 // What images without PATH get, as in Docker.
 inline constexpr const char* kDefaultPath =

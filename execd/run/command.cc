@@ -15,6 +15,15 @@ namespace {
 constexpr int64_t kPingUs = 3'000'000;
 constexpr const char* kInvalidBody = "INVALID_REQUEST_BODY";
 
+std::string JsonListText(const std::vector<std::string>& items) {
+  std::string text = "[";
+  for (const std::string& item : items) {
+    if (text.size() > 1) text.push_back(',');
+    AppendJsonString(&text, item);
+  }
+  return text + "]";
+}
+
 timespec RealTime() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -174,9 +183,10 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
                                     UniqueFd* cwd) const {
   *identity = request.has_uid ? ResolveIds(request.uid, request.has_gid ? &request.gid : nullptr)
                               : sandbox_.user;
+  const Environment env = sandbox_.CommandEnvironment(request.envs);
   SpawnSpec spec;
   if (!request.cwd.empty()) {
-    ATOLL_ASSIGN(const std::string path, sandbox_.Path(request.cwd));
+    ATOLL_ASSIGN(const std::string path, ExpandPath(request.cwd, env, sandbox_.Home()));
     auto directory = OpenDirectory(path, *identity);
     if (!directory) {
       return Fail(std::move(directory).error().Wrap("cwd '" + request.cwd + "'"));
@@ -184,10 +194,19 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
     *cwd = std::move(*directory);
     spec.cwd = cwd->get();
   }
-  std::string shell = sandbox_.Shell();
-  spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c", request.command};
-  spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
-  spec.env = sandbox_.CommandEnvironment(request.envs).entries();
+  if (request.argv.empty()) {
+    std::string shell = sandbox_.Shell();
+    spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c", request.command};
+    spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
+  } else {
+    spec.argv = request.argv;
+    spec.programs = PathCandidates(spec.argv[0], env);
+    // A relative entry of PATH would mean something else in each cwd.
+    if (spec.argv[0].find('/') == std::string::npos) {
+      std::erase_if(spec.programs, [](const std::string& at) { return !at.starts_with('/'); });
+    }
+  }
+  spec.env = env.entries();
   spec.identity = identity;
   return spec;
 }
@@ -254,8 +273,9 @@ void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
 std::shared_ptr<Commands::Record> Commands::NewRecord(const CommandRequest& request) {
   auto record = std::make_shared<Record>();
   record->id = NewUuid(false);
+  record->content = request.argv.empty() ? request.command : JsonListText(request.argv);
   // Longer ones cannot be started: execve takes no such argument.
-  record->content = request.command.substr(0, 128 << 10);
+  record->content.resize(std::min<size_t>(record->content.size(), 128 << 10));
   record->background = request.background;
   record->started = RealTime();
   records_.emplace(record->id, record);

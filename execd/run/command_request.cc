@@ -26,14 +26,38 @@ Status ParseEnvs(const JsonValue& envs, CommandRequest* request) {
   return {};
 }
 
+// Exactly one of `command` and `argv` is there, and null is no value of either.
+Status ParseWhat(const JsonValue& root, CommandRequest* request) {
+  const JsonValue argv = root.Find("argv");
+  if (root.Find("command").present() == argv.present()) {
+    return Fail(Code::kInvalidArgument, "send one of command and argv");
+  }
+  if (!argv.present()) {
+    ATOLL_ASSIGN(request->command, TextMember(root, "command"));
+    if (!request->command.empty()) return {};
+    return Fail(Code::kInvalidArgument, "command: is empty");
+  }
+  if (!argv.is(JsonType::kArray)) return Fail(Code::kInvalidArgument, "argv: must be a list");
+  for (JsonValue item = argv.first(); item.present(); item = item.next()) {
+    if (!item.is(JsonType::kString) || item.text().find('\0') != std::string_view::npos) {
+      return Fail(Code::kInvalidArgument, "argv[" + std::to_string(request->argv.size()) +
+                                              "]: must be a string without NUL");
+    }
+    request->argv.emplace_back(item.text());
+  }
+  if (request->argv.empty() || request->argv[0].empty()) {
+    return Fail(Code::kInvalidArgument, "argv: needs a program as its first item");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<CommandRequest> ParseCommandRequest(std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
   const JsonValue root = document.root();
   CommandRequest request;
-  ATOLL_ASSIGN(request.command, TextMember(root, "command"));
-  if (request.command.empty()) return Fail(Code::kInvalidArgument, "command: is empty or missing");
+  ATOLL_TRY(ParseWhat(root, &request));
   ATOLL_ASSIGN(request.cwd, TextMember(root, "cwd"));
   const JsonValue background = root.Find("background");
   if (background.present() && !background.is(JsonType::kNull) && !background.is(JsonType::kBool)) {

@@ -13,7 +13,8 @@
 namespace atl::execd {
 
 struct CommandRequest {
-  std::string command;
+  std::string command;            // for the shell; empty if there is an argv
+  std::vector<std::string> argv;  // a program and its arguments, taken as they are
   std::string cwd;
   bool background = false;
   int64_t timeout_ms = 0;  // 0: none

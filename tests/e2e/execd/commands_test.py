@@ -206,6 +206,39 @@ class Commands(unittest.TestCase):
     def test_cwd_expansion(self):
         self.assertEqual(self.s.out('pwd', cwd='~'), '/root')
         self.assertEqual(self.s.out('pwd', cwd='${HOME}/../tmp'), '/tmp')
+        self.assertEqual(self.s.out('pwd', cwd='$WHERE/lib', envs={'WHERE': '/usr'}), '/usr/lib')
+
+    def test_argv(self):
+        run = lambda argv, **more: texts(self.s.events('/command', {'argv': argv, **more}), 'stdout')
+        self.assertEqual(run(['printf', '%s|', '$HOME *', '', 'a b']), ['$HOME *||a b|'])
+        self.assertEqual(run(['/bin/sh', '-c', 'echo $0 "$@"', 'zero', 'one']), ['zero one\n'])
+        self.s.out('printf "#!/bin/sh\\necho mine\\n" >/tmp/mine; chmod +x /tmp/mine; mkdir -p /tmp/d/dir')
+        self.assertEqual(run(['./mine'], cwd='/tmp'), ['mine\n'])
+        # The child's own PATH, of which only absolute entries count; what is no program is passed.
+        self.assertEqual(run(['mine'], envs={'PATH': '/nope:/tmp'}), ['mine\n'])
+        self.assertEqual(run(['mine'], envs={'PATH': '/tmp/d:/tmp'}), ['mine\n'])
+        self.s.out('mkdir /tmp/d/mine')
+        self.assertEqual(run(['mine'], envs={'PATH': '/tmp/d:/tmp'}), ['mine\n'])
+        for argv, more in ((['mine'], {'envs': {'PATH': '.::tmp'}, 'cwd': '/tmp'}), (['nosuch'], {}),
+                           (['./nosuch'], {'cwd': '/tmp'}), (['/tmp'], {})):
+            with self.subTest(argv=argv):
+                events = self.s.events('/command', {'argv': argv, **more})
+                self.assertEqual([e['type'] for e in events], ['init', 'ping', 'error'])
+        self.assertEqual(run(['id', '-u'], uid=1000), ['1000\n'])
+        events = self.s.events('/command', {'argv': ['echo', 'a"b', ''], 'background': True})
+        status = self.s.call('GET', f'/command/status/{events[0]["text"]}').json
+        self.assertEqual(json.loads(status['content']), ['echo', 'a"b', ''])
+
+    def test_argv_refused(self):
+        for body in ('{"argv":[]}', '{"argv":null}', '{"argv":"x"}', '{"argv":[""]}',
+                     '{"argv":["x",null]}', '{"argv":["x",1]}', '{"argv":["x","a\\u0000b"]}',
+                     '{"argv":["x"],"command":"x"}', '{"argv":["x"],"command":""}',
+                     '{"argv":null,"command":"x"}', '{"argv":["x"],"command":null}',
+                     '{"command":null}', '{"argv":["x"],"cwd":"$NOPE"}'):
+            with self.subTest(body=body):
+                answer = self.s.call('POST', '/command', body)
+                self.assertEqual((answer.status, answer.json['code']),
+                                 (400, 'INVALID_REQUEST_BODY'))
 
     def test_background(self):
         events = self.s.events('/command', {'command': 'echo a; sleep 0.2; echo b >&2; exit 3',

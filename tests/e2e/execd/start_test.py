@@ -109,10 +109,33 @@ class Start(unittest.TestCase):
 
     def test_envs_file_is_read_for_each_command(self):
         with Sandbox(env=['PATH=/usr/bin:/bin', 'EXECD_ENVS=/opt/x/env', 'BASE=b']) as s:
-            s.out('printf "# c\\nexport ONE=1\\nTWO=\\"$BASE-$ONE\\"\\nPATH=/mine:$PATH\\n" > /opt/x/env')
-            s.out("printf '%s\\n' 'THREE=${ONE}x' >> /opt/x/env")
+            s.out("printf '# c\\nexport ONE=1\\nTWO=2\\nPATH=/mine:$PATH\\n' > /opt/x/env")
+            # From execd's own environment, in which the file's are not.
+            s.out("printf '%s\\n' 'THREE=${BASE}x$ONE' >> /opt/x/env")
             self.assertEqual(s.out('echo $ONE $TWO $THREE $PATH', envs={'TWO': 'over'}),
-                             '1 over 1x /mine:/usr/bin:/bin')
+                             '1 over bx /mine:/usr/bin:/bin')
+
+    def test_what_the_envs_file_may_hold(self):
+        lines = (('A=  two words\t', 'two words'), ('A= $BASE/${BASE}x$NOPE', 'b/bx'),
+                 ('A="  $BASE  "', '  b  '), ('A="a\\\\b\\"c\\nd\\te\\$f"', 'a\\b"c\nd\te\\'),
+                 ("A='$BASE \"x\"'", '$BASE "x"'), ("A='one\ntwo\n\nB=3'\nC=4", 'one\ntwo\n\nB=3'),
+                 ("A='kept'  \r", 'kept'), ("A=1\nA=2", '2'), ("A=it's", "it's"), ('A=', ''),
+                 # Passed over: the line before counts.
+                 ("A=1\nA='x' y", '1'), ('A=1\nA="x" y', '1'), ('A=1\nA="x\n', '1'),
+                 ("A=1\nA='x\n", '1'), ('A=1\nA\n=2\n#A=3\n', '1'),
+                 ('A=1\nA="x\nB=5', '1'), ("A=1\nA=" + '$LONG' * 1000, '1'))
+        with Sandbox(env=['PATH=/usr/bin:/bin', 'EXECD_ENVS=/tmp/env', 'BASE=b',
+                          'LONG=' + 'x' * 100000]) as s:
+            for text, value in lines:
+                with self.subTest(text=text[:40]):
+                    s.out('printf %s "$TEXT" >/tmp/env', envs={'TEXT': text, 'A': ''})
+                    self.assertEqual(s.run('printf %s "$A"')[0],
+                                     value.splitlines(keepends=True))
+            s.out('printf %s "$TEXT" >/tmp/env', envs={'TEXT': 'A=1\nA="x\nB=5\nC=\'6\nD=7'})
+            self.assertEqual(s.out('echo $A $B $C $D'), '1 5 7')
+            # As the SDK's set_env writes them, a thousand times over.
+            s.out('i=0; while [ $i -lt 1000 ]; do echo "N$i=\'v\n\'"; i=$((i+1)); done >/tmp/env')
+            self.assertEqual(s.out('echo $N0 $N999 $EXECD_ENVS'), 'v v /tmp/env')
 
     def test_reaps_orphans(self):
         with Sandbox() as s:
