@@ -7,6 +7,7 @@
 
 #include "execd/http/json.h"
 #include "execd/http/request_json.h"
+#include "execd/run/notebook_probe.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
@@ -180,10 +181,11 @@ void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
 }
 
 Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* identity,
-                                    UniqueFd* cwd) const {
+                                    UniqueFd* cwd, UniqueFd* notebook) const {
   *identity = request.has_uid ? ResolveIds(request.uid, request.has_gid ? &request.gid : nullptr)
                               : sandbox_.user;
-  const Environment env = sandbox_.CommandEnvironment(request.envs);
+  Environment env = sandbox_.CommandEnvironment(request.envs);
+  ATOLL_ASSIGN(*notebook, AnswerNotebookProbe(request.command, &env));
   SpawnSpec spec;
   if (!request.cwd.empty()) {
     ATOLL_ASSIGN(const std::string path, ExpandPath(request.cwd, env, sandbox_.Home()));
@@ -214,9 +216,9 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
 void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange,
                           const CommandRequest& request) {
   Identity identity;
-  UniqueFd cwd;
+  UniqueFd cwd, notebook;
   const auto form = ParseOutputForm(exchange->QueryValue("encoding"), OutputForm::kText);
-  auto spec = form ? Prepare(request, &identity, &cwd) : Fail(form.error());
+  auto spec = form ? Prepare(request, &identity, &cwd, &notebook) : Fail(form.error());
   if (!spec) {
     exchange->RespondError(400, kInvalidBody, spec.error().message());
     return;
@@ -224,13 +226,16 @@ void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange,
   if (request.background) {
     StartBackground(exchange, request, std::move(*spec));
   } else {
-    StartForeground(exchange, request, std::move(*spec), *form);
+    StartForeground(exchange, request, std::move(*spec), std::move(notebook), *form);
   }
 }
 
 void Commands::StartForeground(const std::shared_ptr<Exchange>& exchange,
-                               const CommandRequest& request, SpawnSpec spec, OutputForm form) {
-  auto run = std::make_shared<Foreground>(this, NewRecord(request), exchange, form);
+                               const CommandRequest& request, SpawnSpec spec, UniqueFd notebook,
+                               OutputForm form) {
+  auto record = NewRecord(request);
+  record->notebook = std::move(notebook);
+  auto run = std::make_shared<Foreground>(this, std::move(record), exchange, form);
   Foreground::Start(run, std::move(spec), request.timeout_ms * 1000);
 }
 
@@ -287,6 +292,7 @@ void Commands::Finish(const std::shared_ptr<Record>& record, int exit_code, std:
   record->exit_code = exit_code;
   record->error = std::move(error);
   record->finished = RealTime();
+  record->notebook.reset();
   if (record->job) {
     // Not now: this is called from the job's own end.
     sandbox_.loop.Later([job = std::shared_ptr<Job>(std::move(record->job))] {});

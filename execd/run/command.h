@@ -51,13 +51,15 @@ class Commands {
     timespec started{}, finished{};
     std::unique_ptr<Job> job;
     std::unique_ptr<Spool> spool;                    // background only
+    UniqueFd notebook;                               // see AnswerNotebookProbe
     std::vector<std::shared_ptr<Exchange>> waiting;  // interrupts to answer at the end
   };
   class Foreground;
 
-  Result<SpawnSpec> Prepare(const CommandRequest& request, Identity* identity, UniqueFd* cwd) const;
+  Result<SpawnSpec> Prepare(const CommandRequest& request, Identity* identity, UniqueFd* cwd,
+                            UniqueFd* notebook) const;
   void StartForeground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
-                       SpawnSpec spec, OutputForm form);
+                       SpawnSpec spec, UniqueFd notebook, OutputForm form);
   void StartBackground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
                        SpawnSpec spec);
   std::shared_ptr<Record> NewRecord(const CommandRequest& request);

@@ -229,6 +229,22 @@ class Commands(unittest.TestCase):
         status = self.s.call('GET', f'/command/status/{events[0]["text"]}').json
         self.assertEqual(json.loads(status['content']), ['echo', 'a"b', ''])
 
+    def test_the_code_interpreter_does_not_wait_for_a_notebook_server(self):
+        probe = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/${JUPYTER_PORT:-44771}'"
+        listeners = lambda: self.s.out("grep -c ' 0A ' /proc/net/tcp || true")
+        self.assertEqual(self.s.run(probe)[2]['type'], 'execution_complete')
+        self.assertEqual(listeners(), '0')
+        # A server of the image's answers for itself, whether it listens or not.
+        self.assertEqual(self.s.run(probe, envs={'JUPYTER_PORT': '9'})[2]['type'], 'error')
+        says = 'echo "$JUPYTER_PORT" # /dev/tcp/127.0.0.1/${JUPYTER_PORT:-44771}'
+        self.assertRegex(self.s.out(says), '^[0-9]+$')
+        server = self.s.events('/command', {'background': True, 'command':
+            'python3 -c "import socket; s = socket.create_server((\'127.0.0.1\', 44771));'
+            ' open(\'/tmp/up\', \'w\').close(); s.accept(); s.accept()"'})[0]['text']
+        until(lambda: self.s.out('test -e /tmp/up && echo up || true') == 'up')
+        self.assertEqual(self.s.out(says), '')
+        self.s.call('DELETE', f'/command?id={server}')
+
     def test_argv_refused(self):
         for body in ('{"argv":[]}', '{"argv":null}', '{"argv":"x"}', '{"argv":[""]}',
                      '{"argv":["x",null]}', '{"argv":["x",1]}', '{"argv":["x","a\\u0000b"]}',
