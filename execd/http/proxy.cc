@@ -168,8 +168,7 @@ std::string Forward::RequestHead(const std::string& target) const {
     // The token is between the daemon and us; a server in the sandbox has no business with it.
     if (!PassesOn(head.headers, name) || http::EqualNoCase(name, "x-execd-access-token") ||
         http::EqualNoCase(name, "x-forwarded-for") ||
-        http::EqualNoCase(name, "x-forwarded-proto") ||
-        http::EqualNoCase(name, "x-forwarded-host") || http::EqualNoCase(name, "expect")) {
+        http::EqualNoCase(name, "x-forwarded-proto") || http::EqualNoCase(name, "expect")) {
       continue;
     }
     http::AppendField(name, value, &out);

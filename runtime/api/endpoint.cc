@@ -112,6 +112,8 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
   nlohmann::json body;
   switch (form) {
     case RouteForm::kProxy:
+      // A client that came by /v1 may be let through by that alone.
+      if (request.path().starts_with("/v1/")) base += "/v1";
       body["endpoint"] =
           base + "/sandboxes/" + sandbox.id + "/proxy/" + std::to_string(wanted.port);
       break;

@@ -29,9 +29,9 @@ struct EndpointConfig {
   std::string address;      // "127.0.0.1:8080", for requests without a usable Host
 };
 
-// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme; the form is
-// the one that `ingress` tells. With `expires` it is signed, and the proxy form becomes the uri
-// form. kSecureAccess goes into the headers of what is not signed.
+// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme, and below /v1
+// if the request is; the form is the one that `ingress` tells. With `expires` it is signed, and the
+// proxy form becomes the uri form. kSecureAccess goes into the headers of what is not signed.
 Parsed<http::Response> EndpointResponse(const http::Request& request,
                                         const sandbox::Sandbox& sandbox,
                                         const EndpointRequest& wanted, const EndpointConfig& config,

@@ -105,7 +105,7 @@ std::optional<Route> HostForm(const http::Request& request, std::string_view dom
 }
 
 tl::unexpected<http::Response> Unauthorised(const std::string& why) {
-  return Refuse(401, "SANDBOX::UNAUTHORIZED",
+  return Refuse(401, "MISSING_OR_INVALID_SECURE_ACCESS",
                 why +
                     "; ask the server for the endpoint and send what its 'headers' say, or for a "
                     "signed one with 'expires'");

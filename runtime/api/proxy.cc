@@ -9,17 +9,24 @@
 #include "runtime/api/proxied_answer.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
+#include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {
 
+// "skip": this access does not move the sandbox's deadline.
+constexpr char kAccessRenewHeader[] = "OpenSandbox-Access-Renew";
+
 // What the target of a request to our own port begins with, had it gone to execd.
 constexpr std::string_view kEgressPrefix = "/proxy/18080";
 
 // What opens the way in is not the business of who is behind it.
-constexpr const char* kNeverPassed[] = {kApiKeyHeader, kSecureAccessHeader, kIngressHeader,
-                                        sandbox::kExecdInternalHeader, kEgressTokenHeader};
+constexpr const char* kNeverPassed[] = {kApiKeyHeader,      kSecureAccessHeader,
+                                        kIngressHeader,     sandbox::kExecdInternalHeader,
+                                        kEgressTokenHeader, kAccessRenewHeader};
+constexpr const char* kForwarded[] = {"Forwarded",        "X-Forwarded-For",   "X-Forwarded-Host",
+                                      "X-Forwarded-Port", "X-Forwarded-Proto", "X-Real-IP"};
 // They belong to an origin, and a browser knows one for all sandboxes of this daemon: what one of
 // them set must not reach another. In the host form each port has an origin of its own.
 constexpr const char* kOfSharedOrigin[] = {"Authorization", "Cookie"};
@@ -81,15 +88,17 @@ bool TellsKey(std::string_view rest, const std::string& api_key) {
   return decoded.find(api_key) != std::string::npos;
 }
 
+// What a server in a sandbox believes about who asks. Only what we know of the connection ourselves
+// is told: a client's word would let it be anybody.
 void SetForwarded(const http::Request& request, http::Upstream* upstream) {
-  const auto set_if_absent = [&](const char* name, std::string value) {
-    if (!request.headers.Has(name) && !value.empty()) {
-      upstream->set_headers.push_back({name, std::move(value)});
-    }
+  upstream->drop_headers.insert(upstream->drop_headers.end(), std::begin(kForwarded),
+                                std::end(kForwarded));
+  const auto set = [&](const char* name, std::string value) {
+    if (!value.empty()) upstream->set_headers.push_back({name, std::move(value)});
   };
-  set_if_absent("X-Forwarded-Proto", request.tls ? "https" : "http");
-  set_if_absent("X-Forwarded-Host", std::string(request.headers.Get("Host")));
-  set_if_absent("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
+  set("X-Forwarded-Proto", request.tls ? "https" : "http");
+  set("X-Forwarded-Host", std::string(request.headers.Get("Host")));
+  set("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
 }
 
 }  // namespace
@@ -192,7 +201,9 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle, 
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
     return ServeEgress(call, lifecycle, rules.ingress.egress_secret, id, rest);
   }
-  lifecycle.Touch(id);
+  if (!http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip")) {
+    lifecycle.Touch(id);
+  }
   upstream->edit_response = [confine = std::move(upstream->edit_response),
                              ours = call.answering().headers](int status, http::Headers* fields) {
     confine(status, fields);

@@ -233,9 +233,41 @@ class Api(unittest.TestCase):
         box = self.create()
         host = urllib.parse.urlsplit(self.daemon.url).netloc
         for port in (44772, 18080, 8000):
-            answer = self.daemon.request('GET', f'/v1/sandboxes/{box}/endpoints/{port}')
-            self.assertEqual(answer['endpoint'], f'{host}/sandboxes/{box}/proxy/{port}')
-            self.assertEqual('headers' in answer, port in (44772, 18080))
+            for prefix in ('/v1', ''):
+                answer = self.daemon.request('GET', f'{prefix}/sandboxes/{box}/endpoints/{port}')
+                self.assertEqual(answer['endpoint'], f'{host}{prefix}/sandboxes/{box}/proxy/{port}')
+                self.assertEqual('headers' in answer, port in (44772, 18080))
+
+    def test_who_asks_is_not_the_clients_to_say(self):
+        box = self.create()
+        self.daemon.run(box, ECHO)
+        _, head = self.raw(
+            f'GET /v1/sandboxes/{box}/proxy/8000/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n'
+            'Forwarded: for=203.0.113.9\r\nX-Forwarded-For: 203.0.113.9\r\n'
+            'x-forwarded-host: 203.0.113.9\r\nX-Forwarded-Port: 2031\r\n'
+            'X-Forwarded-Proto: gopher\r\nX-Real-IP: 203.0.113.9\r\n'
+            'OpenSandbox-Access-Renew: skip\r\n\r\n')
+        told = dict(line.split(': ', 1) for line in head.lower().splitlines()[1:] if line)
+        self.assertEqual((told['x-forwarded-for'], told['x-forwarded-host'],
+                          told['x-forwarded-proto']), ('127.0.0.1', 'a.test', 'http'))
+        for name in ('forwarded', 'x-forwarded-port', 'x-real-ip', 'opensandbox-access-renew'):
+            self.assertNotIn(name, told)
+        self.assertNotIn('203.0.113.9', head)
+
+    def test_an_access_can_leave_the_deadline_alone(self):
+        daemon = atoll.Daemon()
+        with open(daemon.config, 'a', encoding='utf-8') as config:
+            config.write('[renew_intent]\nenabled = true\n')
+        with daemon:
+            box = daemon.create(daemon.import_busybox(), timeout=60,
+                                extensions={'access.renew.extend.seconds': '3600'})
+            ping = f'/sandboxes/{box}/proxy/44772/ping'
+            expires = lambda: daemon.request('GET', f'/v1/sandboxes/{box}')['expiresAt']
+            before = expires()
+            daemon.send('GET', ping, headers={'OpenSandbox-Access-Renew': 'Skip'}).read()
+            self.assertEqual(expires(), before)
+            daemon.send('GET', ping).read()
+            self.assertNotEqual(expires(), before)
 
     def test_one_stuck_stream_delays_nobody(self):
         box = self.create()

@@ -171,7 +171,7 @@ class Running(unittest.TestCase):
             box = daemon.create(image, timeout=100)
             path = f'/v1/sandboxes/{box}/endpoints/80?use_server_proxy=true'
             self.assertEqual(daemon.request('GET', path)['endpoint'],
-                             f'box.example/atoll/sandboxes/{box}/proxy/80')
+                             f'box.example/atoll/v1/sandboxes/{box}/proxy/80')
             with self.assertRaises(atoll.ApiError) as refused:
                 daemon.create(image, timeout=101)
             self.assertIn(refused.exception.status, (400, 422))

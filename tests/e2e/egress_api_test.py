@@ -17,7 +17,7 @@ class Endpoint(EgressTest):
     def test_shape(self):
         box = self.box(policy('good.example'))
         endpoint = box.find_endpoint()
-        self.assertRegex(endpoint['endpoint'], rf'^127\.0\.0\.1:\d+/sandboxes/{box.id}/proxy/18080$')
+        self.assertRegex(endpoint['endpoint'], rf'^127\.0\.0\.1:\d+/v1/sandboxes/{box.id}/proxy/18080$')
         self.assertEqual(list(endpoint['headers']), [TOKEN])
         self.assertGreaterEqual(len(endpoint['headers'][TOKEN]), 24)
         for query in ('?use_server_proxy=true', '?use_server_proxy=false'):

@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import unittest
+import urllib.parse
 
 from atoll import SLOWNESS, until
 from exec_contract_test import UUID, Contract
@@ -173,8 +174,10 @@ class Ports(Contract):
         self.assertEqual((lines[0], lines[-1]), ('POST /cgi-bin/show?a=b%20c', 'body 5'))
         self.assertIn('HTTP_X_MINE=kept', lines)
         self.assertIn('HTTP_X_FORWARDED_PROTO=http', lines)
-        self.assertIn('HTTP_X_FORWARDED_FOR=9.9.9.9', lines)
-        for absent in ('HOP', 'gone.test', self.s.headers['X-EXECD-ACCESS-TOKEN'], self.daemon.key):
+        self.assertIn('HTTP_X_FORWARDED_FOR=127.0.0.1', lines)
+        self.assertIn(f'HTTP_X_FORWARDED_HOST={urllib.parse.urlsplit(self.daemon.url).netloc}', lines)
+        for absent in ('HOP', 'gone.test', '9.9.9.9', self.s.headers['X-EXECD-ACCESS-TOKEN'],
+                       self.daemon.key):
             self.assertNotIn(absent, answer.text)
 
     def test_a_large_chunked_body(self):

@@ -125,7 +125,7 @@ class Ways(Reach):
         self.check(way(told), way(self.told(self.open, 8100)))
         self.assertEqual(self.told(self.open, 8001, '?use_server_proxy=true')['endpoint'],
                          f'{urllib.parse.urlsplit(self.daemon.url).netloc}'
-                         f'/sandboxes/{self.open.id}/proxy/8001')
+                         f'/v1/sandboxes/{self.open.id}/proxy/8001')
         # Commands go the same way.
         reach = way(self.told(self.open, 44772))
         answer = self.ask(reach, '/command', 'POST', json.dumps({'command': 'echo via $((6*7))'}))
@@ -208,7 +208,7 @@ class Forms(Reach):
         self.again(mode='direct')
         told = self.told(self.open, 8001)
         self.assertEqual(told['endpoint'], f'{urllib.parse.urlsplit(self.daemon.url).netloc}'
-                                           f'/sandboxes/{self.open.id}/proxy/8001')
+                                           f'/v1/sandboxes/{self.open.id}/proxy/8001')
         self.check(way(told), way(self.told(self.open, 8100)))
         self.check(*self.signed())
 

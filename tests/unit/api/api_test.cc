@@ -321,12 +321,15 @@ TEST_F(ApiTest, Endpoints) {
   const std::string id = Create();
   const std::string base = "/v1/sandboxes/" + id + "/endpoints/";
   const json execd = Get(base + "44772?use_server_proxy=true");
-  EXPECT_EQ(execd.at("endpoint"), "atoll.example:81/sandboxes/" + id + "/proxy/44772");
+  EXPECT_EQ(execd.at("endpoint"), "atoll.example:81/v1/sandboxes/" + id + "/proxy/44772");
+  EXPECT_EQ(Get(base.substr(3) + "44772").at("endpoint"),
+            "atoll.example:81/sandboxes/" + id + "/proxy/44772");
   EXPECT_EQ(execd.at("headers").at("X-EXECD-ACCESS-TOKEN"), lifecycle->Find(id)->access_token);
   EXPECT_EQ(Get(base + "44772"), execd);
   EXPECT_EQ(Get(base + "18080")["headers"]["OPENSANDBOX-EGRESS-AUTH"].get<std::string>().size(),
             32U);
-  EXPECT_EQ(Get(base + "8080").at("endpoint"), "atoll.example:81/sandboxes/" + id + "/proxy/8080");
+  EXPECT_EQ(Get(base + "8080").at("endpoint"),
+            "atoll.example:81/v1/sandboxes/" + id + "/proxy/8080");
   EXPECT_EQ(CodeOf(Send("GET", base + "0")), "DOCKER::INVALID_PORT");
   EXPECT_EQ(CodeOf(Send("GET", base + "65536")), "DOCKER::INVALID_PORT");
   EXPECT_EQ(Status("GET", base + "x"), 422);
@@ -348,7 +351,7 @@ TEST_F(ApiTest, EndpointsBehindAProxyAndWithSecureAccess) {
   const std::string id = Create({{"secureAccess", true}});
   const std::string base = "/v1/sandboxes/" + id + "/endpoints/";
   const json open = Get(base + "8080");
-  EXPECT_EQ(open.at("endpoint"), "box.example/atoll/sandboxes/" + id + "/proxy/8080");
+  EXPECT_EQ(open.at("endpoint"), "box.example/atoll/v1/sandboxes/" + id + "/proxy/8080");
   const std::string token = open.at("headers").at("OpenSandbox-Secure-Access");
   EXPECT_EQ(Get(base + "44772").at("headers").size(), 2U);
   const json signed_route = Get(base + "8080?expires=99999999999");
@@ -394,7 +397,7 @@ TEST_F(ApiTest, EndpointsOfAGateway) {
   EXPECT_EQ(CodeOf(Send("GET", base + "?expires=18446744073709551615")),
             "SANDBOX::INVALID_PARAMETER");
   EXPECT_EQ(Get(base + "?use_server_proxy=true").at("endpoint"),
-            "box.example/atoll/sandboxes/" + id + "/proxy/8080");
+            "box.example/atoll/v1/sandboxes/" + id + "/proxy/8080");
 
   told(RouteForm::kUri, "s.example");
   EXPECT_EQ(Get(base).at("endpoint"), "s.example/" + id + "/8080");

@@ -39,7 +39,7 @@ TEST(ErrorMap, UpstreamsCodes) {
   EXPECT_EQ(Map(Code::kInternal, Doing::kDelete), "500 DOCKER::SANDBOX_DELETE_FAILED");
   EXPECT_EQ(Map(Code::kInvalidArgument, Doing::kRenew), "400 DOCKER::INVALID_EXPIRATION");
   EXPECT_EQ(Map(Code::kFailedPrecondition, Doing::kRenew), "409 DOCKER::INVALID_EXPIRATION");
-  EXPECT_EQ(Map(Code::kUnavailable, Doing::kProxy), "502 GENERAL::UNKNOWN_ERROR");
+  EXPECT_EQ(Map(Code::kUnavailable, Doing::kProxy), "502 BACKEND_CONNECTION_FAILED");
 }
 
 TEST(ErrorMap, NoRoomHasManyFaces) {
