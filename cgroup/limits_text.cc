@@ -150,6 +150,10 @@ Status ParseList(const std::vector<const LimitField*>& fields, std::string_view 
 
 Status ParseOne(const std::string& key, const std::string& text, Limits* limits) {
   if (key == "gpu") {
+    if (text != "all" && !ParseNumber(text)) {
+      return Fail(
+          Bad(key, Error(Code::kInvalidArgument, Quote(text) + ": a whole number, or all")));
+    }
     return Fail(Code::kUnimplemented,
                 "resourceLimits.gpu " + Quote(text) + ": GPUs are not offered; leave the key out");
   }

@@ -111,6 +111,12 @@ void Api::AddOperatorRoutes() {
         call.Respond(JsonResponse(200, {{"status", "degraded"}, {"troubles", health_.troubles()}}));
       },
       Router::Access::kOpen);
+  router_.Add(
+      "GET", "/version",
+      [](const Call& call) {
+        call.Respond(JsonResponse(200, {{"version", ATOLL_VERSION}}));
+      },
+      Router::Access::kOpen);
   router_.Add("GET", "/metrics", [this](const Call& call) {
     http::Response response;
     response.headers.Set("Content-Type", "text/plain; version=0.0.4");
@@ -165,6 +171,12 @@ void Api::AddRefusals() {
   refuse("GET", "/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
   refuse("GET", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
   refuse("DELETE", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
+  for (const char* method : {"GET", "POST"}) {
+    refuse(method, "/templates", "FSB::API_NOT_SUPPORTED", "the template API");
+  }
+  for (const char* method : {"GET", "DELETE"}) {
+    refuse(method, "/templates/{}", "FSB::API_NOT_SUPPORTED", "the template API");
+  }
   for (const char* method : {"GET", "POST"}) {
     refuse(method, "/pools", "KUBERNETES::POOL_NOT_SUPPORTED", "the pool API");
   }

@@ -7,6 +7,10 @@
 #include "runtime/base/result.h"
 #include "runtime/http/message.h"
 
+namespace atl::sandbox {
+struct Sandbox;
+}
+
 namespace atl::api {
 
 struct ApiError {
@@ -21,6 +25,8 @@ http::Response ErrorResponse(const ApiError& error);
 
 // 404 for an id that nobody has, or has any more.
 ApiError NoSuchSandbox(const std::string& id);
+// 409 for what can be asked of a running sandbox only; 410 if it has ended, which never changes.
+ApiError NotRunning(const sandbox::Sandbox& sandbox);
 
 // No body: 202, 204.
 http::Response EmptyResponse(int status);

@@ -27,6 +27,8 @@ bool Blank(const std::string& text) {
 // What is only looked at for whether it is there.
 struct Extras {
   bool snapshot = false;
+  bool lifecycle = false;
+  bool from_template = false;
   std::optional<std::string> network_policy;  // as JSON
   bool credential_proxy = false;
   std::vector<VolumeRequest> volumes;
@@ -84,11 +86,23 @@ void ReadTimeout(const Field& body, sandbox::CreateSpec* spec) {
   spec->timeout_seconds = seconds;
 }
 
+void ReadEnv(const Field& env, sandbox::CreateSpec* spec) {
+  // Upstream's execd finds its hooks there: a client that means them must not believe they run.
+  constexpr char kLifecycle[] = "OPENSANDBOX_LIFECYCLE";
+  env.StringMap(true, &spec->env);
+  if (spec->env.contains(kLifecycle)) {
+    env.BreaksRule(std::string(kLifecycle) + " is reserved for the server.");
+  }
+}
+
 Extras ReadExtras(const Field& body) {
   Extras extras;
   std::string snapshot;
   body.At("snapshotId").String(&snapshot);
   extras.snapshot = !Blank(snapshot);
+  extras.lifecycle = body.At("lifecycle").IsObject();
+  std::string from_template;
+  extras.from_template = body.At("templateId").String(&from_template) && !Blank(from_template);
   const Field policy = body.At("networkPolicy");
   if (policy.IsObject()) extras.network_policy = Dump(policy.value());
   const Field proxy = body.At("credentialProxy");
@@ -98,10 +112,25 @@ Extras ReadExtras(const Field& body) {
   return extras;
 }
 
+// What a template says, so that a request for one must not.
+constexpr const char* kOfTheTemplate[] = {"image",        "snapshotId",     "entrypoint",
+                                          "env",          "resourceLimits", "resourceRequests",
+                                          "volumes",      "platform",       "credentialProxy",
+                                          "secureAccess", "lifecycle"};
+
 // Rules about the body as a whole; upstream answers 422 for them too.
 void CheckModel(const Field& body, const sandbox::CreateSpec& spec, const Extras& extras) {
   const bool pool = extras.extensions.contains("poolRef");
   const bool image = !Blank(spec.image);
+  if (extras.from_template) {
+    for (const char* name : kOfTheTemplate) {
+      if (body.At(name).present()) {
+        return body.BreaksRule(std::string(name) + " cannot be set together with templateId.");
+      }
+    }
+    if (!spec.timeout_seconds) body.BreaksRule("timeout is required with templateId.");
+    return;
+  }
   if (!pool && image == extras.snapshot) {
     return body.BreaksRule("Exactly one of image or snapshotId must be provided.");
   }
@@ -121,6 +150,13 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   const auto refuse = [](const char* code, const std::string& what) {
     return ApiError{501, code, what + "; create the sandbox without it"};
   };
+  if (extras.from_template) {
+    return refuse("FSB::API_NOT_SUPPORTED", "templateId: there are no templates here");
+  }
+  if (extras.lifecycle) {
+    return ApiError{400, "SANDBOX::INVALID_PARAMETER",
+                    "lifecycle: this runtime runs no hooks; create the sandbox without them"};
+  }
   if (extras.extensions.contains("poolRef")) {
     return refuse("KUBERNETES::POOL_NOT_SUPPORTED", "extensions.poolRef: there are no pools here");
   }
@@ -142,6 +178,13 @@ constexpr int64_t kMaxRenewSeconds = 86400;
 // "" if they are fine, else what is wrong.
 std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
                            sandbox::CreateSpec* spec) {
+  size_t bytes = 0;
+  for (const auto& [name, value] : extensions) bytes += name.size() + value.size();
+  if (bytes > sandbox::kMaxExtensions) {
+    return "extensions have " + std::to_string(bytes) + " bytes; at most " +
+           std::to_string(sandbox::kMaxExtensions) + " are kept";
+  }
+  spec->extensions = extensions;
   if (const auto found = extensions.find(kRenewOnAccess); found != extensions.end()) {
     std::string_view text = found->second;
     text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
@@ -220,7 +263,7 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   ReadPlatform(body, &spec);
   ReadTimeout(body, &spec);
   body.At("resourceLimits").StringMap(false, &spec.resource_limits);
-  body.At("env").StringMap(true, &spec.env);
+  ReadEnv(body.At("env"), &spec);
   body.At("metadata").StringMap(false, &spec.metadata);
   body.At("entrypoint").Strings(1, &request.entrypoint);
   body.At("secureAccess").Bool(&spec.secure_access);

@@ -7,6 +7,7 @@
 #include "cgroup/limits_text.h"
 #include "runtime/api/json.h"
 #include "runtime/api/validation.h"
+#include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
 #include "runtime/sandbox/log_reader.h"
 
@@ -116,7 +117,10 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
   asked.limit = limit;
   Problems problems;
   for (const auto& [name, value] : http::ParseQuery(query)) {
-    if (name == "scope") asked.scope = value;
+    if (name == "scope") {
+      asked.scope = value;
+      for (char& c : *asked.scope) c = http::ToLower(c);
+    }
     if (name == "tail") {
       ParseInteger(value, {"query", "tail"}, 1, kMaxTail, &problems, &asked.tail.emplace());
     } else if (name == "limit" || name == "event_limit") {

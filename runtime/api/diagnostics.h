@@ -16,7 +16,7 @@ namespace atl::api {
 
 // What the query of a diagnostics route asks for.
 struct DiagnosticsQuery {
-  std::optional<std::string> scope;  // present: the stable API
+  std::optional<std::string> scope;  // in lower case; present: the stable API
   std::optional<int64_t> tail;       // lines of the log
   int64_t since_ms = 0;              // length of time before now; 0: all
   int64_t limit = 0;                 // events

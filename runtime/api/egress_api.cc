@@ -114,6 +114,16 @@ std::string EgressToken(const std::string& secret, const std::string& sandbox_id
   return token;
 }
 
+void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id) {
+  if (call.request().method == "GET") {
+    return RespondPolicy(call, *PolicyOf(lifecycle, *lifecycle.Find(id)), {});
+  }
+  call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
+    if (!body) return RespondError(call, body.error());
+    ChangePolicy(call, lifecycle, id, *body);
+  });
+}
+
 void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& secret,
                  const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
@@ -129,17 +139,11 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
   if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(secret, id))) {
     return RespondText(call, 401, "unauthorized");
   }
-  if (request.method == "GET") {
-    return RespondPolicy(call, *PolicyOf(lifecycle, *lifecycle.Find(id)), {});
-  }
-  if (request.method != "POST" && request.method != "PUT" && request.method != "PATCH" &&
-      request.method != "DELETE") {
+  if (request.method != "GET" && request.method != "POST" && request.method != "PUT" &&
+      request.method != "PATCH" && request.method != "DELETE") {
     return RespondMethods(call, kMethods);
   }
-  call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
-    if (!body) return RespondError(call, body.error());
-    ChangePolicy(call, lifecycle, id, *body);
-  });
+  ServePolicy(call, lifecycle, id);
 }
 
 }  // namespace atl::api

@@ -24,6 +24,10 @@ inline constexpr char kEgressTokenHeader[] = "OPENSANDBOX-EGRESS-AUTH";
 // Follows from the sandbox's id and a secret of the daemon's; whoever has one learns no other.
 std::string EgressToken(const std::string& secret, const std::string& sandbox_id);
 
+// Answers a request about the policy of the running sandbox `id` from somebody who may ask. The
+// sandbox may end while the body is read.
+void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id);
+
 // Answers a request for the running sandbox `id`. `rest`: of its target, "/policy?…". The
 // sandbox may end while the body is read.
 void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& secret,

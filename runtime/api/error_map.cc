@@ -1,9 +1,11 @@
 #include "runtime/api/error_map.h"
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "runtime/api/json.h"
 #include "runtime/base/disk_full.h"
+#include "runtime/sandbox/sandbox.h"
 
 namespace atl::api {
 namespace {
@@ -93,6 +95,15 @@ ApiError NoSuchSandbox(const std::string& id) {
           "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
 }
 
+ApiError NotRunning(const sandbox::Sandbox& sandbox) {
+  // What has ended can still be read.
+  const bool ended =
+      sandbox.state == sandbox::State::kTerminated || sandbox.state == sandbox::State::kFailed;
+  return {ended ? 410 : 409, "DOCKER::SANDBOX_NOT_RUNNING",
+          "sandbox " + sandbox.id + " is " + std::string(sandbox::StateName(sandbox.state)) + ": " +
+              sandbox.message};
+}
+
 http::Response EmptyResponse(int status) {
   http::Response response;
   response.status = status;
@@ -116,6 +127,10 @@ ApiError MapError(const Error& error, Doing doing) {
       return {501, "SANDBOX::API_NOT_SUPPORTED", error.message()};
     case Code::kUnavailable:
       if (doing == Doing::kProxy) return {502, names.failed, error.message()};
+      // What this host lacks it will lack in a second too: 503 would have clients try again.
+      if (error.error_number() == ENOSYS || error.error_number() == EOPNOTSUPP) {
+        return {500, names.failed, error.message()};
+      }
       return {503, "GENERAL::UNAVAILABLE", error.message(), 1};
     case Code::kDeadlineExceeded:
       return {504, names.failed, error.message()};

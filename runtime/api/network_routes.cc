@@ -1,4 +1,5 @@
-// An extension of ours:
+// GET, PUT, PATCH and DELETE /v1/sandboxes/{id}/networkpolicy are what port 18080 of the sandbox
+// answers, with the API key in place of the sandbox's own token; and an extension of ours:
 //
 //   GET /v1/sandboxes/{id}/network   what the sandbox may reach, what names have led it to, what it
 //                                    has moved, and what was denied to it lately
@@ -6,6 +7,7 @@
 
 #include "netpolicy/policy_json.h"
 #include "runtime/api/api.h"
+#include "runtime/api/egress_api.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 
@@ -45,6 +47,14 @@ json DenialsJson(const std::vector<netpolicy::Denial>& denials) {
 
 void Api::AddNetworkRoutes() {
   router_.Add("GET", "/sandboxes/{}/network", [this](const Call& call) { GetNetwork(call); });
+  for (const char* method : {"GET", "PUT", "PATCH", "DELETE"}) {
+    router_.Add(method, "/sandboxes/{}/networkpolicy", [this](const Call& call) {
+      const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+      if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+      if (found->state != sandbox::State::kRunning) return call.Respond(NotRunning(*found));
+      ServePolicy(call, lifecycle_, found->id);
+    });
+  }
 }
 
 void Api::GetNetwork(const Call& call) {

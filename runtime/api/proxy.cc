@@ -124,12 +124,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   if (!admitted) return Refuse(std::move(admitted).error());
   const std::string_view rest = *admitted;
   if (sandbox->state != sandbox::State::kRunning) {
-    // What has ended never comes back, though its record can still be read.
-    const bool ended =
-        sandbox->state == sandbox::State::kTerminated || sandbox->state == sandbox::State::kFailed;
-    return Refuse(ended ? 410 : 409, "DOCKER::SANDBOX_NOT_RUNNING",
-                  "sandbox " + sandbox->id + " is " +
-                      std::string(sandbox::StateName(sandbox->state)) + ": " + sandbox->message);
+    return Refuse(ErrorResponse(NotRunning(*sandbox)));
   }
   if (*port != kExecdPort && HasDotSegment(rest)) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",

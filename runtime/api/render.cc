@@ -21,6 +21,7 @@ json Common(const sandbox::Sandbox& s, const std::vector<std::string>& entrypoin
               {"createdAt", FormatTime(s.created_at_ms)}};
   if (s.expires_at_ms) out["expiresAt"] = FormatTime(*s.expires_at_ms);
   if (!s.metadata.empty()) out["metadata"] = s.metadata;
+  if (!s.extensions.empty()) out["extensions"] = s.extensions;
   if (s.platform) out["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
   return out;
 }

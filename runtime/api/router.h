@@ -16,7 +16,7 @@ namespace atl::api {
 class Router {
  public:
   using Handle = std::function<void(Call)>;
-  // Without a key: health only.
+  // Without a key: health, version, the description.
   enum class Access { kKey, kOpen };
 
   void Add(std::string method, const std::string& pattern, Handle handle,

@@ -19,6 +19,10 @@ std::string HostnameOf(const std::string& id) {
   return name;
 }
 
+// What programs inside read to learn which sandbox they are in.
+constexpr char kIdVariable[] = "OPENSANDBOX_ID";
+
+// `request` beats `image`.
 std::vector<std::string> MergeEnvironment(const std::vector<std::string>& image,
                                           const std::map<std::string, std::string>& request) {
   std::vector<std::string> env;
@@ -61,7 +65,9 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox, const images::ImageCon
   wire::StartMessage message;
   message.sandbox_id = sandbox.id;
   message.argv = sandbox.entrypoint;
-  message.env = MergeEnvironment(config.env, sandbox.env);
+  auto env = sandbox.env;
+  env[kIdVariable] = sandbox.id;
+  message.env = MergeEnvironment(config.env, env);
   message.cwd = config.working_dir;
   message.user = config.user;
   message.access_token = sandbox.access_token;

@@ -103,6 +103,7 @@ Result<Lifecycle::Entry> Lifecycle::Prepare(const CreateSpec& spec) const {
   s.id = spec.id.empty() ? NewSandboxId() : spec.id;
   s.entrypoint = spec.entrypoint;
   s.env = spec.env;
+  s.extensions = spec.extensions;
   s.metadata = spec.metadata;
   for (const VolumeMount& mount : spec.volumes) s.volumes.push_back(mount.volume);
   s.readonly_root = spec.readonly_root;

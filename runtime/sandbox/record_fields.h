@@ -38,6 +38,7 @@ void VisitSpec(S& s, Io& io) {
   });
   io.Optional("bandwidth", s.network.bytes_per_second);
   io.Optional("platform", s.platform);
+  io.Optional("extensions", s.extensions);
 }
 
 template <MaybeConst<Platform> P, typename Io>

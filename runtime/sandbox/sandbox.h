@@ -16,6 +16,8 @@ namespace atl::sandbox {
 
 // Entries of a sandbox's metadata: each list shows them for each sandbox.
 inline constexpr size_t kMaxMetadata = 256;
+// Bytes of a request's extensions, for the same reason.
+inline constexpr size_t kMaxExtensions = 16 << 10;
 
 struct Platform {
   std::string os;    // "linux"
@@ -40,8 +42,9 @@ struct CreateSpec {
   std::map<std::string, std::string> env;
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> resource_limits;
-  std::optional<int64_t> timeout_seconds;  // none: lives until deleted
-  std::optional<Platform> platform;        // none: no constraint
+  std::map<std::string, std::string> extensions;  // as sent; those with a meaning stand below too
+  std::optional<int64_t> timeout_seconds;         // none: lives until deleted
+  std::optional<Platform> platform;               // none: no constraint
   std::vector<VolumeMount> volumes;
   bool readonly_root = false;
   bool secure_access = false;               // its ports ask for a token or a signed route
@@ -60,7 +63,8 @@ struct Sandbox {
   std::string image_digest;
   std::vector<wire::LayerId> layers;
   std::vector<std::string> entrypoint;
-  std::map<std::string, std::string> env;  // the request's own, not the image's
+  std::map<std::string, std::string> env;         // the request's own, not the image's
+  std::map<std::string, std::string> extensions;  // as sent
   std::optional<Platform> platform;
   cgroup::Limits limits;
   std::vector<wire::Volume> volumes;

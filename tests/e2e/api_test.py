@@ -132,6 +132,39 @@ class Api(unittest.TestCase):
         self.assertEqual(self.refused('POST', '/v1/metrics/events', event,
                                       {'OPEN-SANDBOX-API-KEY': ''}), (401, 'MISSING_API_KEY'))
 
+    def test_a_sandbox_knows_its_id_and_its_extensions(self):
+        extensions = {'readOnlyRootFilesystem': 'false', 'later.key': 'of nobody'}
+        box = self.create(extensions=extensions, env={'OPENSANDBOX_ID': 'another'},
+                          entrypoint=['sh', '-c', 'echo $OPENSANDBOX_ID >/id; sleep 100'])
+        self.assertEqual(self.daemon.run(box, 'echo $OPENSANDBOX_ID; until [ -s /id ]; do :; done;'
+                                              ' cat /id').stdout, f'{box}\n{box}')
+        self.assertEqual(self.daemon.request('GET', f'/v1/sandboxes/{box}')['extensions'], extensions)
+        mark = uuid.uuid4().hex
+        created = self.daemon.request('POST', '/v1/sandboxes', {
+            'image': {'uri': self.image}, 'entrypoint': ['sleep', '9'], 'resourceLimits': {},
+            'extensions': {'mark': mark}})
+        self.addCleanup(self._delete, created['id'])
+        self.assertEqual(created['extensions'], {'mark': mark})
+        plain = self.daemon.request('GET', f'/v1/sandboxes/{self.create()}')
+        self.assertNotIn('extensions', plain)
+
+    def test_what_other_runtimes_have(self):
+        for method, path in (('GET', '/templates'), ('POST', '/templates'), ('GET', '/templates/tpl-1'),
+                             ('DELETE', '/templates/tpl-1')):
+            self.assertEqual(self.refused(method, '/v1' + path), (501, 'FSB::API_NOT_SUPPORTED'))
+        body = {'templateId': 'tpl-1', 'timeout': 60}
+        self.assertEqual(self.refused('POST', '/v1/sandboxes', body), (501, 'FSB::API_NOT_SUPPORTED'))
+        self.assertEqual(self.refused_create(templateId='tpl-1', timeout=60)[0], 422)
+        hooks = {'preStart': {'command': ['true']}}
+        self.assertEqual(self.refused_create(lifecycle=hooks), (400, 'SANDBOX::INVALID_PARAMETER'))
+        self.assertEqual(self.refused_create(env={'OPENSANDBOX_LIFECYCLE': '{}'})[0], 422)
+        self.assertEqual(self.refused_create(resourceLimits={'gpu': 'many'}),
+                         (400, 'SANDBOX::INVALID_PARAMETER'))
+
+    def test_the_version_needs_no_key(self):
+        answer = self.daemon.send('GET', '/version', headers={'OPEN-SANDBOX-API-KEY': ''})
+        self.assertRegex(json.loads(answer.read())['version'], r'^\d+\.\d+\.\d+$')
+
     # ---- states
 
     def _ended(self, box):

@@ -13,6 +13,41 @@ def rules_of(answer):
     return [(item['action'], item['target']) for item in answer['policy']['egress'] or []]
 
 
+class WithTheKey(EgressTest):
+    """/sandboxes/{id}/networkpolicy: the same policy, for who has the API key."""
+
+    def ask(self, box, method, body=None, **headers):
+        response = self.daemon.send(method, f'/v1/sandboxes/{box.id}/networkpolicy', body, headers)
+        text = response.read().decode()
+        return response.status, json.loads(text) if text.startswith('{') else text
+
+    def test_it_is_the_policy_of_port_18080(self):
+        box = self.box(policy('good.example'))
+        self.assertEqual(self.ask(box, 'GET'), (200, box.policy()))
+        status, changed = self.ask(box, 'PATCH', [rule('other.example')])
+        self.assertEqual((status, changed['status']), (200, 'ok'))
+        self.assertEqual(changed['policy'], box.policy()['policy'])
+        self.assertEqual(rules_of(changed), [('allow', 'other.example'), ('allow', 'good.example')])
+        status, changed = self.ask(box, 'DELETE', ['good.example'])
+        self.assertEqual((status, rules_of(changed)), (200, [('allow', 'other.example')]))
+        status, changed = self.ask(box, 'PUT', DENY_ALL)
+        self.assertEqual((status, changed['mode']), (200, 'deny_all'))
+        self.assertEqual(box.policy()['policy'], DENY_ALL)
+        self.assertEqual(self.ask(box, 'PUT', {'defaultAction': 'perhaps'})[0], 400)
+        self.assertEqual(self.ask(box, 'PATCH', [rule('x.example', 'perhaps')])[0], 400)
+        self.assertEqual(box.policy()['policy'], DENY_ALL)
+
+    def test_it_needs_the_key(self):
+        box = self.box(policy('good.example'))
+        token = {TOKEN: box.find_endpoint()['headers'][TOKEN]}
+        for headers in ({'OPEN-SANDBOX-API-KEY': ''}, {'OPEN-SANDBOX-API-KEY': 'x', **token}):
+            self.assertEqual(self.ask(box, 'PUT', DENY_ALL, **headers)[0], 401)
+        self.assertEqual(box.policy()['policy'], policy('good.example'))
+        self.assertEqual(self.ask(box, 'POST', DENY_ALL)[0], 405)
+        self.daemon.delete(box.id)
+        self.assertEqual(self.ask(box, 'GET')[1]['code'], 'DOCKER::SANDBOX_NOT_FOUND')
+
+
 class Endpoint(EgressTest):
     def test_shape(self):
         box = self.box(policy('good.example'))

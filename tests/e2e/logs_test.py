@@ -166,6 +166,8 @@ class Reading(Logs):
         self.assertEqual((status, headers['Deprecation']), (200, None))
         self.assertEqual(self.get(box, 'logs')[1]['Deprecation'], 'true')
         self.assertEqual(json.loads(self.text(box, 'logs?scope=all'))['scope'], 'all')
+        self.assertEqual(json.loads(self.text(box, 'logs?scope=Container'))['scope'], 'container')
+        self.assertEqual(json.loads(self.text(box, 'events?scope=ALL'))['scope'], 'all')
 
     def test_refusals(self):
         box = self.box('exec sleep 99999')

@@ -278,6 +278,37 @@ TEST(CreateRequest, MetadataIsBounded) {
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_METADATA_LABEL");
 }
 
+TEST(CreateRequest, ExtensionsAreKeptAndBounded) {
+  json body = Good();
+  body["extensions"] = {{"a", "b"}, {"later", std::string(sandbox::kMaxExtensions - 7, 'x')}};
+  EXPECT_EQ(Parse(body)->spec.extensions.at("a"), "b");
+  body["extensions"]["a"] = "bc";
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+}
+
+TEST(CreateRequest, Templates) {
+  json body = {{"templateId", "tpl-x"}, {"timeout", 60}, {"metadata", json::object()}};
+  EXPECT_EQ(Refusal(Parse(body)), "501 FSB::API_NOT_SUPPORTED");
+  for (const char* name :
+       {"image", "snapshotId", "entrypoint", "env", "resourceLimits", "resourceRequests", "volumes",
+        "platform", "credentialProxy", "secureAccess", "lifecycle"}) {
+    json both = body;
+    both[name] = Good().value(name, json::object());
+    EXPECT_TRUE(Refusal(Parse(both)).starts_with("422 ")) << name;
+  }
+  body.erase("timeout");
+  EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
+}
+
+TEST(CreateRequest, HooksAreRefused) {
+  json body = Good();
+  body["lifecycle"] = {{"preStart", {{"command", {"true"}}}}};
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+  body.erase("lifecycle");
+  body["env"] = {{"OPENSANDBOX_LIFECYCLE", "{}"}};
+  EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
+}
+
 TEST(RenewRequest, Forms) {
   const std::pair<const char*, int64_t> good[] = {
       {R"({"expiresAt":"2025-11-16T14:30:45Z"})", 1763303445000},

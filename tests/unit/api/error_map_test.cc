@@ -42,6 +42,15 @@ TEST(ErrorMap, UpstreamsCodes) {
   EXPECT_EQ(Map(Code::kUnavailable, Doing::kProxy), "502 BACKEND_CONNECTION_FAILED");
 }
 
+TEST(ErrorMap, OnlyWhatPassesIs503) {
+  EXPECT_EQ(Map(Code::kUnavailable, Doing::kDelete), "503 GENERAL::UNAVAILABLE");
+  for (const int lacking : {ENOSYS, EOPNOTSUPP}) {
+    EXPECT_EQ(Map(Code::kUnavailable, Doing::kDelete, lacking),
+              "500 DOCKER::SANDBOX_DELETE_FAILED");
+    EXPECT_EQ(Map(Code::kUnavailable, Doing::kProxy, lacking), "502 BACKEND_CONNECTION_FAILED");
+  }
+}
+
 TEST(ErrorMap, NoRoomHasManyFaces) {
   EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kCreate), "429 SANDBOX::TOO_MANY");
   EXPECT_EQ(Map(Code::kResourceExhausted, Doing::kCreate, ENOSPC), "507 GENERAL::STORAGE_FULL");

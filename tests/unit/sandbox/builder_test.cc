@@ -42,13 +42,14 @@ TEST(Plan, SaysWhoTheSandboxIs) {
 
 TEST(StartMessage, RequestBeatsImage) {
   Sandbox s = Sample();
-  s.env = {{"LANG", "de"}, {"NEW", "1"}};
+  s.env = {{"LANG", "de"}, {"NEW", "1"}, {"OPENSANDBOX_ID", "mine"}};
   images::ImageConfig config;
   config.env = {"PATH=/image", "LANG=C", "malformed"};
   config.working_dir = "/srv";
   config.user = "app:app";
   const wire::StartMessage message = StartMessageOf(s, config);
-  EXPECT_EQ(message.env.size(), 3U);
+  EXPECT_EQ(message.env.size(), 4U);
+  EXPECT_TRUE(Holds(message.env, "OPENSANDBOX_ID=" + s.id));
   EXPECT_TRUE(Holds(message.env, "PATH=/image"));
   EXPECT_TRUE(Holds(message.env, "LANG=de"));
   EXPECT_TRUE(Holds(message.env, "NEW=1"));
@@ -60,8 +61,8 @@ TEST(StartMessage, RequestBeatsImage) {
 
 TEST(StartMessage, ThereIsAlwaysAPath) {
   const wire::StartMessage message = StartMessageOf(Sample(), {});
-  ASSERT_EQ(message.env.size(), 1U);
-  EXPECT_TRUE(message.env[0].starts_with("PATH=/usr/local/sbin:"));
+  ASSERT_EQ(message.env.size(), 2U);
+  EXPECT_TRUE(message.env[1].starts_with("PATH=/usr/local/sbin:"));
 }
 
 TEST(AccessToken, UrlSafeAndNeverTheSame) {
