@@ -15,6 +15,36 @@ namespace atl::execd {
 
 using ExchangePtr = const std::shared_ptr<Exchange>&;
 
+namespace {
+
+// -1 is no id; it would leave things as they are.
+bool ReadId(const std::string& text, uint32_t* id) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *id);
+  return error == std::errc() && rest == end && *id != UINT32_MAX;
+}
+
+// Whom /v1/filesystem/{uid}/{gid}/… names: these two ids and no group besides, whether or not
+// passwd knows them. Null after an error was answered.
+Actor ActorOf(Exchange* exchange) {
+  Identity identity;
+  if (!ReadId(exchange->parameters[0], &identity.uid) ||
+      !ReadId(exchange->parameters[1], &identity.gid)) {
+    exchange->RespondError(400, "INVALID_REQUEST_BODY",
+                           "uid and gid in the path: use whole numbers from 0 to 4294967294");
+    return nullptr;
+  }
+  if (!CanBe(identity)) {
+    exchange->RespondError(503, "FILESYSTEM_IDENTITY_UNAVAILABLE",
+                           "uid " + exchange->parameters[0] + " and gid " +
+                               exchange->parameters[1] + " are not both among this sandbox's ids");
+    return nullptr;
+  }
+  return std::make_shared<const Identity>(std::move(identity));
+}
+
+}  // namespace
+
 Daemon::Daemon(Sandbox* sandbox)
     : sandbox_(*sandbox),
       server_(&sandbox->loop,
@@ -125,20 +155,33 @@ void Daemon::AddRunRoutes() {
   router_.Add("DELETE", "/code/contexts/{}", [this](ExchangePtr x) { code_.OneContext(x); });
 }
 
+// The file calls that upstream knows: as the image's user, and as whom the path names.
 void Daemon::AddFileRoutes() {
-  router_.Add("GET", "/files/info", [this](ExchangePtr x) { files_.Info(x); });
-  router_.Add("DELETE", "/files", [this](ExchangePtr x) { files_.Delete(x); });
-  router_.Add("POST", "/files/permissions", [this](ExchangePtr x) { files_.Permissions(x); });
-  router_.Add("POST", "/files/mv", [this](ExchangePtr x) { files_.Move(x); });
-  router_.Add("GET", "/files/search", [this](ExchangePtr x) { files_.Search(x); });
+  const auto own = std::make_shared<const Identity>(sandbox_.user);
+  const auto add = [this, own](const char* method, const std::string& path,
+                               std::function<void(ExchangePtr, const Actor&)> handle) {
+    router_.Add(method, path, [own, handle](ExchangePtr x) { handle(x, own); });
+    router_.Add(method, "/v1/filesystem/{}/{}" + path, [handle = std::move(handle)](ExchangePtr x) {
+      if (const Actor actor = ActorOf(x.get())) handle(x, actor);
+    });
+  };
+  const auto route = [this](void (FileRoutes::*handle)(ExchangePtr, const Actor&)) {
+    return [this, handle](ExchangePtr x, const Actor& actor) { (files_.*handle)(x, actor); };
+  };
+  add("GET", "/files/info", route(&FileRoutes::Info));
+  add("DELETE", "/files", route(&FileRoutes::Delete));
+  add("POST", "/files/permissions", route(&FileRoutes::Permissions));
+  add("POST", "/files/mv", route(&FileRoutes::Move));
+  add("GET", "/files/search", route(&FileRoutes::Search));
+  add("POST", "/files/replace", route(&FileRoutes::Replace));
+  add("GET", "/files/download", route(&FileRoutes::Download));
+  add("POST", "/files/upload",
+      [this](ExchangePtr x, const Actor& actor) { Upload(&sandbox_, x, actor); });
+  add("POST", "/directories", route(&FileRoutes::MakeDirectories));
+  add("DELETE", "/directories", route(&FileRoutes::DeleteDirectories));
+  add("GET", "/directories/list", route(&FileRoutes::ListDirectory));
   router_.Add("GET", "/files/grep", [this](ExchangePtr x) { files_.Grep(x); });
-  router_.Add("POST", "/files/replace", [this](ExchangePtr x) { files_.Replace(x); });
-  router_.Add("GET", "/files/download", [this](ExchangePtr x) { files_.Download(x); });
-  router_.Add("POST", "/files/upload", [this](ExchangePtr x) { Upload(&sandbox_, x); });
   router_.Add("GET", "/files/watch", [this](ExchangePtr x) { WatchFiles(&sandbox_, x); });
-  router_.Add("POST", "/directories", [this](ExchangePtr x) { files_.MakeDirectories(x); });
-  router_.Add("DELETE", "/directories", [this](ExchangePtr x) { files_.DeleteDirectories(x); });
-  router_.Add("GET", "/directories/list", [this](ExchangePtr x) { files_.ListDirectory(x); });
   router_.Add("GET", "/directories/tar", [this](ExchangePtr x) { DownloadTar(&sandbox_, x); });
   router_.Add("POST", "/directories/tar", [this](ExchangePtr x) { UploadTar(&sandbox_, x); });
 }
@@ -149,7 +192,7 @@ void Daemon::AddOtherRoutes() {
   router_.Add("GET", "/metrics/watch", [this](ExchangePtr x) { metrics_.Watch(x); });
   router_.Add("GET", "/.atoll/entrypoint/logs",
               [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().All()); });
-  router_.Add("GET", wire::kOutputRoute, [this](ExchangePtr x) { ResumeOutput(x); });
+  router_.Add("GET", std::string(wire::kOutputRoute), [this](ExchangePtr x) { ResumeOutput(x); });
   router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&sandbox_, x); });
 }
 

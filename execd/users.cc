@@ -247,6 +247,18 @@ namespace {
 bool g_switched = false;
 }  // namespace
 
+bool CanBe(const Identity& identity) {
+  constexpr auto kUnchanged = static_cast<uid_t>(-1);
+  // They return what was before, whether or not it has changed.
+  ::setfsgid(identity.gid);
+  ::setfsuid(identity.uid);
+  const bool can = static_cast<uid_t>(::setfsuid(kUnchanged)) == identity.uid &&
+                   static_cast<gid_t>(::setfsgid(kUnchanged)) == identity.gid;
+  ::setfsuid(0);
+  ::setfsgid(0);
+  return can;
+}
+
 // The raw calls: the C library's setgroups would signal every thread.
 FileIdentity::FileIdentity(const Identity& identity)
     : switched_((identity.uid != 0 || identity.gid != 0) && !g_switched) {
@@ -255,6 +267,9 @@ FileIdentity::FileIdentity(const Identity& identity)
   ::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data());
   ::setfsgid(identity.gid);
   ::setfsuid(identity.uid);
+  constexpr auto kUnchanged = static_cast<uid_t>(-1);
+  ATOLL_CHECK(static_cast<uid_t>(::setfsuid(kUnchanged)) == identity.uid &&
+              static_cast<gid_t>(::setfsgid(kUnchanged)) == identity.gid);
 }
 
 FileIdentity::~FileIdentity() {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,10 +61,16 @@ class NameTable {
   Table groups_{"/etc/group"};
 };
 
+// Whoever work on files is done as; it outlives the request that asked for it.
+using Actor = std::shared_ptr<const Identity>;
+
+// Whether FileIdentity can be this one: not for ids that the sandbox's namespace does not have.
+bool CanBe(const Identity& identity);
+
 // For the time of a scope, file calls of this thread run with this identity: ownership of what they
 // create, and permission checks (a non-root fsuid has no CAP_DAC_OVERRIDE, see credentials(7),
 // capabilities(7)). Nothing is done if `identity` is root. The supplementary groups are changed as
-// well.
+// well. One that cannot be taken ends the process: nothing may go on as root instead.
 class FileIdentity {
  public:
   explicit FileIdentity(const Identity& identity);

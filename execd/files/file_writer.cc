@@ -16,22 +16,29 @@ constexpr uint64_t kFlushEvery = 8 << 20;
 
 }  // namespace
 
-Result<std::unique_ptr<FileWriter>> FileWriter::Open(Sandbox* sandbox, const std::string& path) {
-  const FileIdentity as(sandbox->user);
-  std::unique_ptr<FileWriter> writer(new FileWriter(sandbox));
+Result<std::unique_ptr<FileWriter>> FileWriter::Open(Sandbox* sandbox, Actor actor,
+                                                     const std::string& path) {
+  std::unique_ptr<FileWriter> writer(new FileWriter(sandbox, std::move(actor)));
+  const FileIdentity as(*writer->actor_);
   writer->path_ = AbsolutePath(*sandbox, path);
   if (path.back() == '/' || writer->path_ == "/") {
     return Fail(Code::kInvalidArgument, "'" + path + "': is a directory");
   }
   const size_t slash = writer->path_.rfind('/');
   const std::string parent = slash == 0 ? "/" : writer->path_.substr(0, slash);
-  ATOLL_ASSIGN(writer->place_.dir, MakeDirectory(parent, sandbox->user));
+  ATOLL_ASSIGN(writer->place_.dir, MakeDirectory(parent, *writer->actor_));
   writer->place_.name = writer->path_.substr(slash + 1);
   struct stat& before = writer->before_;
   writer->existed_ = ::fstatat(writer->place_.dir.get(), writer->place_.name.c_str(), &before,
                                AT_SYMLINK_NOFOLLOW) == 0;
   if (writer->existed_ && !S_ISREG(before.st_mode) && !S_ISLNK(before.st_mode)) {
     return Fail(Code::kInvalidArgument, "'" + path + "': exists and is not a regular file");
+  }
+  // The kernel's answer, by the present identity. Not by opening it, which copies a file of a lower
+  // layer up.
+  if (writer->existed_ && S_ISREG(before.st_mode) &&
+      ::faccessat(writer->place_.dir.get(), writer->place_.name.c_str(), W_OK, AT_EACCESS) != 0) {
+    return FailSys("write " + path);
   }
   writer->in_place_ = writer->existed_ && (S_ISLNK(before.st_mode) || before.st_nlink > 1);
   ATOLL_TRY(writer->OpenTemporary());
@@ -40,7 +47,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Open(Sandbox* sandbox, const std
 
 FileWriter::~FileWriter() {
   if (temporary_.empty()) return;
-  const FileIdentity as(sandbox_.user);
+  const FileIdentity as(*actor_);
   ::unlinkat(temporary_dir_.get(), temporary_.c_str(), 0);
 }
 
@@ -115,7 +122,7 @@ Result<bool> FileWriter::Exchange() {
 }
 
 Status FileWriter::Commit(const Permission& permission) {
-  const FileIdentity as(sandbox_.user);
+  const FileIdentity as(*actor_);
   if (in_place_) {
     ATOLL_TRY(CopyInPlace());
     return ApplyPermission(file_.get(), permission, &sandbox_.names);

@@ -23,8 +23,10 @@ namespace atl::execd {
 // No fsync: a sandbox dies with its host, and the call would hold up everybody else's requests.
 class FileWriter {
  public:
-  // Parents are created. Anything but a regular file in the place is an error.
-  static Result<std::unique_ptr<FileWriter>> Open(Sandbox* sandbox, const std::string& path);
+  // Parents are created. Anything but a regular file in the place is an error, and so is one that
+  // the actor may not write: a rename over it would need no more than its directory.
+  static Result<std::unique_ptr<FileWriter>> Open(Sandbox* sandbox, Actor actor,
+                                                  const std::string& path);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   // Without Commit nothing has happened.
@@ -37,12 +39,13 @@ class FileWriter {
   static constexpr std::string_view kTemporaryPrefix = ".execd-upload-";
 
  private:
-  explicit FileWriter(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  FileWriter(Sandbox* sandbox, Actor actor) : sandbox_(*sandbox), actor_(std::move(actor)) {}
   Status OpenTemporary();
   Status CopyInPlace();
   Result<bool> Exchange();
 
   Sandbox& sandbox_;
+  const Actor actor_;
   std::string path_;
   Place place_;
   UniqueFd temporary_dir_;

@@ -237,9 +237,10 @@ void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
   std::make_shared<Production>(loop, exchange, std::move(producer), std::move(headers))->Begin();
 }
 
-void FileRoutes::Info(const Ptr& exchange) {
-  const FileIdentity as(sandbox_.user);
+void FileRoutes::Info(const Ptr& exchange, const Actor& actor) {
+  // As ourselves: names are the sandbox's, whoever asks.
   sandbox_.names.Refresh();
+  const FileIdentity as(*actor);
   std::string body = "{";
   for (const auto& [name, value] : exchange->query()) {
     if (name != "path") continue;
@@ -258,8 +259,8 @@ void FileRoutes::Info(const Ptr& exchange) {
   exchange->Respond(200, "application/json; charset=utf-8", body);
 }
 
-void FileRoutes::Delete(const Ptr& exchange) {
-  const FileIdentity as(sandbox_.user);
+void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {
+  const FileIdentity as(*actor);
   for (const auto& [name, value] : exchange->query()) {
     if (name != "path") continue;
     const auto path = sandbox_.Path(value);
@@ -280,16 +281,16 @@ void FileRoutes::Delete(const Ptr& exchange) {
   exchange->RespondEmpty();
 }
 
-void FileRoutes::Permissions(const Ptr& exchange) {
+void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
   sandbox_.names.Refresh();
   ForEachInBody(
       &sandbox_.loop, exchange, JsonType::kObject,
-      [this](const JsonValue& member) -> Status {
+      [this, actor](const JsonValue& member) -> Status {
         const std::string named(member.name());
         auto permission = ParsePermission(member);
         if (!permission) return Fail(std::move(permission).error().Wrap(named));
         ATOLL_ASSIGN(const std::string path, sandbox_.Path(named));
-        const FileIdentity as(sandbox_.user);
+        const FileIdentity as(*actor);
         ATOLL_ASSIGN(const UniqueFd fd, OpenNoMagic(path, O_PATH));
         auto applied = ApplyPermission(fd.get(), *permission, &sandbox_.names);
         if (!applied) return Fail(std::move(applied).error().Wrap(named));
@@ -307,15 +308,15 @@ void FileRoutes::Permissions(const Ptr& exchange) {
       });
 }
 
-void FileRoutes::Move(const Ptr& exchange) {
+void FileRoutes::Move(const Ptr& exchange, const Actor& actor) {
   ForEachInBody(
       &sandbox_.loop, exchange, JsonType::kArray,
-      [this](const JsonValue& item) -> Status {
+      [this, actor](const JsonValue& item) -> Status {
         ATOLL_ASSIGN(const std::string src, TextMember(item, "src"));
         ATOLL_ASSIGN(const std::string dest, TextMember(item, "dest"));
         ATOLL_ASSIGN(const std::string from_path, sandbox_.Path(src));
         ATOLL_ASSIGN(const std::string to_path, sandbox_.Path(dest));
-        const FileIdentity as(sandbox_.user);
+        const FileIdentity as(*actor);
         ATOLL_ASSIGN(const Place from, FindPlace(AbsolutePath(sandbox_, from_path)));
         struct stat info;
         if (::fstatat(from.dir.get(), from.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -324,7 +325,7 @@ void FileRoutes::Move(const Ptr& exchange) {
         const std::string to = AbsolutePath(sandbox_, to_path);
         const size_t slash = to.rfind('/');
         ATOLL_ASSIGN(const UniqueFd parent,
-                     MakeDirectory(slash == 0 ? "/" : to.substr(0, slash), sandbox_.user));
+                     MakeDirectory(slash == 0 ? "/" : to.substr(0, slash), *actor));
         // One step, so that a destination that appears in between is not overwritten either.
         if (::renameat2(from.dir.get(), from.name.c_str(), parent.get(), to.c_str() + slash + 1,
                         RENAME_NOREPLACE) != 0) {

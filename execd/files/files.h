@@ -5,7 +5,7 @@
 // every path is resolved by openat2 without magic links (so /proc/self/fd/5/… is no way to what
 // execd holds open), nothing but a regular file is ever read or written (a FIFO would block, a
 // device would act), nothing is read beyond the size that stat gave (procfs files have none), and
-// every call runs with the identity of the image's user.
+// every call runs with the identity of the image's user, or of whom the route names.
 #pragma once
 
 #include <sys/stat.h>
@@ -83,8 +83,8 @@ void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
 // Whether a download's query asks for lines: offset (from 1), limit.
 bool WantsLines(const Exchange& exchange);
 // Streams them, or answers why not. `size` bytes of the file are looked at.
-void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd file,
-               int64_t size);
+void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, const Actor& actor,
+               UniqueFd file, int64_t size);
 
 // The routes of /files and /directories that read or change attributes and names.
 class FileRoutes {
@@ -92,17 +92,17 @@ class FileRoutes {
   explicit FileRoutes(Sandbox* sandbox) : sandbox_(*sandbox) {}
   using Ptr = std::shared_ptr<Exchange>;
 
-  void Info(const Ptr& exchange);               // GET /files/info
-  void Delete(const Ptr& exchange);             // DELETE /files
-  void Permissions(const Ptr& exchange);        // POST /files/permissions
-  void Move(const Ptr& exchange);               // POST /files/mv
-  void Search(const Ptr& exchange);             // GET /files/search
-  void Grep(const Ptr& exchange);               // GET /files/grep (ours)
-  void Replace(const Ptr& exchange);            // POST /files/replace
-  void Download(const Ptr& exchange);           // GET /files/download
-  void MakeDirectories(const Ptr& exchange);    // POST /directories
-  void DeleteDirectories(const Ptr& exchange);  // DELETE /directories
-  void ListDirectory(const Ptr& exchange);      // GET /directories/list
+  void Info(const Ptr& exchange, const Actor& actor);               // GET /files/info
+  void Delete(const Ptr& exchange, const Actor& actor);             // DELETE /files
+  void Permissions(const Ptr& exchange, const Actor& actor);        // POST /files/permissions
+  void Move(const Ptr& exchange, const Actor& actor);               // POST /files/mv
+  void Search(const Ptr& exchange, const Actor& actor);             // GET /files/search
+  void Grep(const Ptr& exchange);                                   // GET /files/grep (ours)
+  void Replace(const Ptr& exchange, const Actor& actor);            // POST /files/replace
+  void Download(const Ptr& exchange, const Actor& actor);           // GET /files/download
+  void MakeDirectories(const Ptr& exchange, const Actor& actor);    // POST /directories
+  void DeleteDirectories(const Ptr& exchange, const Actor& actor);  // DELETE /directories
+  void ListDirectory(const Ptr& exchange, const Actor& actor);      // GET /directories/list
 
  private:
   Sandbox& sandbox_;

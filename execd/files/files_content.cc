@@ -126,13 +126,17 @@ class Replacement {
  public:
   static constexpr size_t kPart = 256 << 10;
 
-  Replacement(Sandbox* sandbox, std::string path, std::string from, std::string to)
-      : sandbox_(*sandbox), path_(std::move(path)), from_(std::move(from)), to_(std::move(to)) {}
+  Replacement(Sandbox* sandbox, Actor actor, std::string path, std::string from, std::string to)
+      : sandbox_(*sandbox),
+        actor_(std::move(actor)),
+        path_(std::move(path)),
+        from_(std::move(from)),
+        to_(std::move(to)) {}
 
   int64_t count() const { return count_; }
   // False when done.
   Result<bool> Step() {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(*actor_);
     if (!file_) {
       ATOLL_ASSIGN(file_, OpenRegular(path_, O_RDONLY, &info_));
       left_ = info_.st_size;
@@ -189,7 +193,7 @@ class Replacement {
   }
 
   Status BeginWriting() {
-    ATOLL_ASSIGN(writer_, FileWriter::Open(&sandbox_, path_));
+    ATOLL_ASSIGN(writer_, FileWriter::Open(&sandbox_, actor_, path_));
     std::string part(kPart, '\0');
     for (int64_t at = 0; at < passed_;) {
       const size_t wanted = static_cast<size_t>(std::min<int64_t>(kPart, passed_ - at));
@@ -202,6 +206,7 @@ class Replacement {
   }
 
   Sandbox& sandbox_;
+  const Actor actor_;
   std::string path_, from_, to_;
   UniqueFd file_;
   struct stat info_ {};
@@ -213,10 +218,11 @@ class Replacement {
 // All members of a replace request, one after the other.
 class ReplaceRequest {
  public:
-  ReplaceRequest(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, JsonDocument document,
-                 bool verbose)
+  ReplaceRequest(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, Actor actor,
+                 JsonDocument document, bool verbose)
       : sandbox_(*sandbox),
         exchange_(std::move(exchange)),
+        actor_(std::move(actor)),
         document_(std::move(document)),
         verbose_(verbose) {
     at_ = document_.root().first();
@@ -250,7 +256,7 @@ class ReplaceRequest {
         }
         const auto path = sandbox_.Path(at_.name());
         if (!path) return Failed(path.error());
-        file_.emplace(&sandbox_, AbsolutePath(sandbox_, *path), *TextMember(at_, "old"),
+        file_.emplace(&sandbox_, actor_, AbsolutePath(sandbox_, *path), *TextMember(at_, "old"),
                       *TextMember(at_, "new"));
       }
       const auto more = file_->Step();
@@ -277,6 +283,7 @@ class ReplaceRequest {
 
   Sandbox& sandbox_;
   std::shared_ptr<Exchange> exchange_;
+  const Actor actor_;
   JsonDocument document_;
   JsonValue at_;
   bool verbose_;
@@ -286,13 +293,13 @@ class ReplaceRequest {
 
 }  // namespace
 
-void FileRoutes::Download(const Ptr& exchange) {
+void FileRoutes::Download(const Ptr& exchange, const Actor& actor) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
     return;
   }
-  const FileIdentity as(sandbox_.user);
+  const FileIdentity as(*actor);
   const auto path = sandbox_.Path(*given);
   struct stat info;
   auto file = path ? OpenRegular(*path, O_RDONLY, &info) : Fail(path.error());
@@ -301,7 +308,7 @@ void FileRoutes::Download(const Ptr& exchange) {
     return;
   }
   if (WantsLines(*exchange)) {
-    SendLines(&sandbox_, exchange, std::move(*file), info.st_size);
+    SendLines(&sandbox_, exchange, actor, std::move(*file), info.st_size);
     return;
   }
   const uint64_t size = static_cast<uint64_t>(info.st_size);
@@ -338,16 +345,17 @@ void FileRoutes::Download(const Ptr& exchange) {
   exchange->Finish();
 }
 
-void FileRoutes::Replace(const Ptr& exchange) {
-  exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
+void FileRoutes::Replace(const Ptr& exchange, const Actor& actor) {
+  exchange->ReadBody(kMaxJsonBody, [this, actor, x = exchange.get()](std::string body) {
     auto document = ParseObject(std::move(body), false);
     if (!document) {
       x->RespondError(400, "INVALID_REQUEST_BODY", document.error().message());
       return;
     }
     const std::string* verbose = x->QueryValue("verbose");
-    auto request = std::make_shared<ReplaceRequest>(
-        &sandbox_, x->shared_from_this(), std::move(*document), verbose && *verbose == "true");
+    auto request =
+        std::make_shared<ReplaceRequest>(&sandbox_, x->shared_from_this(), actor,
+                                         std::move(*document), verbose && *verbose == "true");
     if (const Status checked = request->Check(); !checked) {
       x->RespondError(400, "INVALID_REQUEST_BODY", checked.error().message());
       return;

@@ -22,11 +22,11 @@ struct LineRange {
 // line ("\n" with any "\r" before it) does not belong to the line, and so the last one has none.
 class LineCutter : public Producer {
  public:
-  LineCutter(Sandbox* sandbox, UniqueFd file, int64_t size, LineRange lines)
-      : sandbox_(*sandbox), file_(std::move(file)), left_(size), lines_(lines) {}
+  LineCutter(Actor actor, UniqueFd file, int64_t size, LineRange lines)
+      : actor_(std::move(actor)), file_(std::move(file)), left_(size), lines_(lines) {}
 
   bool Produce(std::string* out) override {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(*actor_);
     part_.resize(static_cast<size_t>(std::min<int64_t>(kPart, left_)));
     const ssize_t n = part_.empty() ? 0 : ::read(file_.get(), part_.data(), part_.size());
     if (n <= 0) return false;
@@ -68,7 +68,7 @@ class LineCutter : public Producer {
     }
   }
 
-  Sandbox& sandbox_;
+  const Actor actor_;
   UniqueFd file_;
   int64_t left_;
   const LineRange lines_;
@@ -104,8 +104,8 @@ bool WantsLines(const Exchange& exchange) {
   return given("offset") || given("limit");
 }
 
-void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd file,
-               int64_t size) {
+void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, const Actor& actor,
+               UniqueFd file, int64_t size) {
   if (const std::string* range = exchange->head().Find("range"); range && !range->empty()) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY",
                            "lines (offset, limit) and bytes (Range) exclude each other");
@@ -120,7 +120,7 @@ void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, Uniq
   lines.first = offset.value_or(1);
   if (limit && *limit <= lines.last - lines.first) lines.last = lines.first + *limit - 1;
   RunProducer(&sandbox->loop, exchange,
-              std::make_unique<LineCutter>(sandbox, std::move(file), size, lines),
+              std::make_unique<LineCutter>(actor, std::move(file), size, lines),
               {{"Content-Type", "text/plain; charset=utf-8"}});
 }
 

@@ -42,15 +42,16 @@ Result<UniqueFd> OpenRoot(const std::string& path, bool follow) {
 // An array of FileInfo: all entries, or those whose name matches.
 class InfoList : public Producer {
  public:
-  InfoList(Sandbox* sandbox, UniqueFd root, std::string path, int max_depth,
+  InfoList(Sandbox* sandbox, Actor actor, UniqueFd root, std::string path, int max_depth,
            std::optional<Glob> glob)
       : sandbox_(*sandbox),
+        actor_(std::move(actor)),
         walk_(std::move(root), max_depth),
         path_(std::move(path)),
         glob_(std::move(glob)) {}
 
   bool Produce(std::string* out) override {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(*actor_);
     if (first_) out->push_back('[');
     for (int i = 0; i < 32; ++i) {
       if (!walk_.Next(&entry_)) {
@@ -69,6 +70,7 @@ class InfoList : public Producer {
 
  private:
   Sandbox& sandbox_;
+  const Actor actor_;
   TreeWalk walk_;
   std::string path_;
   std::optional<Glob> glob_;
@@ -195,8 +197,8 @@ class GrepLines : public Producer {
 // Deletes one path after the other.
 class Removal : public std::enable_shared_from_this<Removal> {
  public:
-  Removal(Sandbox* sandbox, std::shared_ptr<Exchange> exchange)
-      : sandbox_(*sandbox), exchange_(std::move(exchange)) {
+  Removal(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, Actor actor)
+      : sandbox_(*sandbox), exchange_(std::move(exchange)), actor_(std::move(actor)) {
     for (const auto& [name, value] : exchange_->query()) {
       if (name == "path") paths_.push_back(value);
     }
@@ -204,7 +206,7 @@ class Removal : public std::enable_shared_from_this<Removal> {
 
   // False when finished and answered.
   bool Step() {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(*actor_);
     const int64_t end = MonotonicMicros() + 3000;
     while (MonotonicMicros() < end) {
       if (!removal_ && !NextPath()) {
@@ -234,6 +236,7 @@ class Removal : public std::enable_shared_from_this<Removal> {
 
   Sandbox& sandbox_;
   std::shared_ptr<Exchange> exchange_;
+  const Actor actor_;
   std::vector<std::string> paths_;
   size_t at_ = 0;
   std::optional<TreeRemoval> removal_;
@@ -260,8 +263,9 @@ UniqueFd RootOf(Sandbox* sandbox, Exchange* exchange, bool follow, std::string* 
 
 }  // namespace
 
-void FileRoutes::ListDirectory(const Ptr& exchange) {
-  const FileIdentity as(sandbox_.user);
+void FileRoutes::ListDirectory(const Ptr& exchange, const Actor& actor) {
+  sandbox_.names.Refresh();
+  const FileIdentity as(*actor);
   int depth = 1;
   if (const std::string* text = exchange->QueryValue("depth"); text && !text->empty()) {
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), depth);
@@ -278,15 +282,15 @@ void FileRoutes::ListDirectory(const Ptr& exchange) {
     exchange->Respond(200, "application/json; charset=utf-8", "[]");
     return;
   }
-  sandbox_.names.Refresh();
-  RunProducer(
-      &sandbox_.loop, exchange,
-      std::make_unique<InfoList>(&sandbox_, std::move(root), std::move(path), depth, std::nullopt),
-      JsonHeaders());
+  RunProducer(&sandbox_.loop, exchange,
+              std::make_unique<InfoList>(&sandbox_, actor, std::move(root), std::move(path), depth,
+                                         std::nullopt),
+              JsonHeaders());
 }
 
-void FileRoutes::Search(const Ptr& exchange) {
-  const FileIdentity as(sandbox_.user);
+void FileRoutes::Search(const Ptr& exchange, const Actor& actor) {
+  sandbox_.names.Refresh();
+  const FileIdentity as(*actor);
   std::string path;
   UniqueFd root = RootOf(&sandbox_, exchange.get(), true, &path);
   if (!root) return;
@@ -296,11 +300,10 @@ void FileRoutes::Search(const Ptr& exchange) {
     exchange->RespondError(500, "RUNTIME_ERROR", glob.error().message());
     return;
   }
-  sandbox_.names.Refresh();
-  RunProducer(
-      &sandbox_.loop, exchange,
-      std::make_unique<InfoList>(&sandbox_, std::move(root), std::move(path), 0, std::move(*glob)),
-      JsonHeaders());
+  RunProducer(&sandbox_.loop, exchange,
+              std::make_unique<InfoList>(&sandbox_, actor, std::move(root), std::move(path), 0,
+                                         std::move(*glob)),
+              JsonHeaders());
 }
 
 void FileRoutes::Grep(const Ptr& exchange) {
@@ -338,23 +341,22 @@ void FileRoutes::Grep(const Ptr& exchange) {
       {{"Content-Type", "application/x-ndjson"}});
 }
 
-void FileRoutes::DeleteDirectories(const Ptr& exchange) {
-  auto removal = std::make_shared<Removal>(&sandbox_, exchange);
+void FileRoutes::DeleteDirectories(const Ptr& exchange, const Actor& actor) {
+  auto removal = std::make_shared<Removal>(&sandbox_, exchange, actor);
   if (removal->Step()) sandbox_.loop.Slice([removal] { return removal->Step(); });
 }
 
-void FileRoutes::MakeDirectories(const Ptr& exchange) {
+void FileRoutes::MakeDirectories(const Ptr& exchange, const Actor& actor) {
   sandbox_.names.Refresh();
   ForEachInBody(
       &sandbox_.loop, exchange, JsonType::kObject,
-      [this](const JsonValue& member) -> Status {
+      [this, actor](const JsonValue& member) -> Status {
         const std::string named(member.name());
         auto permission = ParsePermission(member);
         if (!permission) return Fail(std::move(permission).error().Wrap(named));
         ATOLL_ASSIGN(const std::string path, sandbox_.Path(named));
-        const FileIdentity as(sandbox_.user);
-        ATOLL_ASSIGN(const UniqueFd dir,
-                     MakeDirectory(AbsolutePath(sandbox_, path), sandbox_.user));
+        const FileIdentity as(*actor);
+        ATOLL_ASSIGN(const UniqueFd dir, MakeDirectory(AbsolutePath(sandbox_, path), *actor));
         auto applied = ApplyPermission(dir.get(), *permission, &sandbox_.names);
         if (!applied) return Fail(std::move(applied).error().Wrap(named));
         return {};

@@ -13,8 +13,11 @@ constexpr size_t kMaxWaiting = 1024;
 
 class UploadRequest : private MultipartParser::Sink {
  public:
-  UploadRequest(Sandbox* sandbox, Exchange* exchange, std::string boundary)
-      : sandbox_(*sandbox), exchange_(*exchange), parser_(std::move(boundary), this) {}
+  UploadRequest(Sandbox* sandbox, Exchange* exchange, Actor actor, std::string boundary)
+      : sandbox_(*sandbox),
+        exchange_(*exchange),
+        actor_(std::move(actor)),
+        parser_(std::move(boundary), this) {}
 
   void OnBody(std::string_view bytes) {
     if (exchange_.started()) return;
@@ -58,6 +61,8 @@ class UploadRequest : private MultipartParser::Sink {
     }
   }
   Status FailAs(int status, const char* code, Error error) {
+    // Clients look for this word, which EPERM's text does not have.
+    if (error.code() == Code::kPermissionDenied) error = std::move(error).Wrap("no permission");
     failed_status_ = status;
     failure_ = code;
     return Fail(std::move(error));
@@ -85,7 +90,7 @@ class UploadRequest : private MultipartParser::Sink {
                     Error(Code::kInvalidArgument, "file part " + std::to_string(file_parts_) +
                                                       ": its metadata part must come before it"));
     }
-    auto writer = FileWriter::Open(&sandbox_, waiting_.front().path);
+    auto writer = FileWriter::Open(&sandbox_, actor_, waiting_.front().path);
     if (!writer) return FailAs(500, "RUNTIME_ERROR", std::move(writer).error());
     writer_ = std::move(*writer);
     return {};
@@ -137,6 +142,7 @@ class UploadRequest : private MultipartParser::Sink {
 
   Sandbox& sandbox_;
   Exchange& exchange_;
+  const Actor actor_;
   MultipartParser parser_;
   Part part_ = Part::kOther;
   std::string metadata_;
@@ -149,7 +155,7 @@ class UploadRequest : private MultipartParser::Sink {
 
 }  // namespace
 
-void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, Actor actor) {
   const std::string* type = exchange->head().Find("content-type");
   auto boundary = MultipartBoundary(type ? std::string_view(*type) : std::string_view());
   if (!boundary) {
@@ -157,7 +163,8 @@ void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
     return;
   }
   sandbox->names.Refresh();
-  auto request = std::make_shared<UploadRequest>(sandbox, exchange.get(), std::move(*boundary));
+  auto request = std::make_shared<UploadRequest>(sandbox, exchange.get(), std::move(actor),
+                                                 std::move(*boundary));
   exchange->StreamBody([request](std::string_view bytes) { request->OnBody(bytes); },
                        [request] { request->OnEnd(); });
 }

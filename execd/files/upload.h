@@ -8,6 +8,7 @@
 
 namespace atl::execd {
 
-void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+// Files are made and written by `actor`.
+void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, Actor actor);
 
 }  // namespace atl::execd

@@ -44,8 +44,8 @@ bool Match(std::string_view pattern, std::string_view path, std::vector<std::str
 
 }  // namespace
 
-void Router::Add(std::string_view method, std::string_view pattern, Handler handler) {
-  routes_.push_back({method, pattern, std::move(handler)});
+void Router::Add(std::string_view method, std::string pattern, Handler handler) {
+  routes_.push_back({method, std::move(pattern), std::move(handler)});
 }
 
 const Router::Route* Router::Find(std::string_view method, std::string_view path,

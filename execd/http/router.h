@@ -17,7 +17,7 @@ class Router {
 
   // `pattern` is a path whose parts may be "{}" (one part, not empty, becomes a parameter) and
   // whose last may be "**" (the rest, undecoded by us). `method` "*" is any.
-  void Add(std::string_view method, std::string_view pattern, Handler handler);
+  void Add(std::string_view method, std::string pattern, Handler handler);
   // Empty: no check.
   void RequireToken(std::string token) { token_ = std::move(token); }
 
@@ -25,7 +25,8 @@ class Router {
 
  private:
   struct Route {
-    std::string_view method, pattern;  // literals
+    std::string_view method;  // a literal
+    std::string pattern;
     Handler handler;
   };
   const Route* Find(std::string_view method, std::string_view path,

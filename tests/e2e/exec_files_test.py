@@ -323,6 +323,19 @@ class ImageUser(FileContract):
         self.s.out('mkdir /opt/shared; chgrp audio /opt/shared; chmod 770 /opt/shared', uid=0)
         self.write('/opt/shared/f')
 
+    def test_files_of_whom_the_path_names(self):
+        call = lambda who, method, route, body=None: self.s.call(
+            method, f'/v1/filesystem/{who}/{who}{route}', body)
+        self.assertEqual(call(4242, 'POST', '/directories', {'/tmp/theirs': {'mode': 700}}).status, 200)
+        self.assertEqual(self.info('/tmp/theirs')['owner'], '4242')
+        self.refused(self.s.get('/directories/list', path='/tmp/theirs'), 500, 'RUNTIME_ERROR')
+        listing = '/directories/list?path=/tmp/theirs'
+        self.refused(call(1000, 'GET', listing), 500, 'RUNTIME_ERROR')
+        for who in (4242, 0):
+            self.assertEqual(call(who, 'GET', listing).json, [])
+        self.refused(call(65536, 'GET', listing), 503, 'FILESYSTEM_IDENTITY_UNAVAILABLE')
+        self.assertEqual(self.s.out('id -u'), '1000')
+
 
 class Hostile(FileContract):
     def test_what_is_no_file(self):
