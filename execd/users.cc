@@ -172,12 +172,12 @@ Result<Identity> ResolveUser(std::string_view user) {
   return identity;
 }
 
-Identity ResolveIds(uid_t uid, const gid_t* gid) {
+Identity ResolveIds(const RequestIds& ids) {
   Identity identity;
-  identity.uid = uid;
-  identity.gid = uid;
-  if (FillFromPasswd(uid, {}, &identity)) identity.groups = SupplementaryGroups(identity.name);
-  if (gid) identity.gid = *gid;
+  identity.uid = ids.uid;
+  identity.gid = ids.uid;
+  if (FillFromPasswd(ids.uid, {}, &identity)) identity.groups = SupplementaryGroups(identity.name);
+  if (ids.gid) identity.gid = *ids.gid;
   return identity;
 }
 

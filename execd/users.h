@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,9 +29,14 @@ struct Identity {
 // supplementary groups, as Docker does it.
 Result<Identity> ResolveUser(std::string_view user);
 
-// For a request's uid and gid: the uid's passwd entry gives primary and supplementary groups; gid,
-// if not null, replaces the primary one. Without an entry the bare ids.
-Identity ResolveIds(uid_t uid, const gid_t* gid);
+// As whom a request wants something done.
+struct RequestIds {
+  uid_t uid = 0;
+  std::optional<gid_t> gid;
+};
+// The uid's passwd entry gives primary and supplementary groups; gid, if it is there, replaces the
+// primary one. Without an entry the bare ids.
+Identity ResolveIds(const RequestIds& ids);
 
 // Names for listings, and ids for owner/group members of requests. Reads the files again when they
 // have changed. Thread rule: one thread.

@@ -182,8 +182,7 @@ void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
 
 Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* identity,
                                     UniqueFd* cwd, UniqueFd* notebook) const {
-  *identity = request.has_uid ? ResolveIds(request.uid, request.has_gid ? &request.gid : nullptr)
-                              : sandbox_.user;
+  *identity = request.ids ? ResolveIds(*request.ids) : sandbox_.user;
   Environment env = sandbox_.CommandEnvironment(request.envs);
   ATOLL_ASSIGN(*notebook, AnswerNotebookProbe(request.command, &env));
   SpawnSpec spec;

@@ -53,6 +53,16 @@ Status ParseWhat(const JsonValue& root, CommandRequest* request) {
 
 }  // namespace
 
+Result<std::optional<RequestIds>> IdsMember(const JsonValue& root) {
+  ATOLL_ASSIGN(const int64_t uid, IntegerMember(root, "uid", 0, 0xFFFFFFFELL, -1));
+  ATOLL_ASSIGN(const int64_t gid, IntegerMember(root, "gid", 0, 0xFFFFFFFELL, -1));
+  if (uid < 0 && gid >= 0) return Fail(Code::kInvalidArgument, "gid: needs a uid");
+  if (uid < 0) return std::nullopt;
+  RequestIds ids{static_cast<uid_t>(uid), std::nullopt};
+  if (gid >= 0) ids.gid = static_cast<gid_t>(gid);
+  return ids;
+}
+
 Result<CommandRequest> ParseCommandRequest(std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
   const JsonValue root = document.root();
@@ -66,13 +76,7 @@ Result<CommandRequest> ParseCommandRequest(std::string body) {
   request.background = background.boolean();
   // A thousand years: what fits in microseconds and means "none" as well.
   ATOLL_ASSIGN(request.timeout_ms, IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0));
-  ATOLL_ASSIGN(const int64_t uid, IntegerMember(root, "uid", 0, 0xFFFFFFFELL, -1));
-  ATOLL_ASSIGN(const int64_t gid, IntegerMember(root, "gid", 0, 0xFFFFFFFELL, -1));
-  request.has_uid = uid >= 0;
-  request.has_gid = gid >= 0;
-  if (request.has_gid && !request.has_uid) return Fail(Code::kInvalidArgument, "gid: needs a uid");
-  if (request.has_uid) request.uid = static_cast<uid_t>(uid);
-  if (request.has_gid) request.gid = static_cast<gid_t>(gid);
+  ATOLL_ASSIGN(request.ids, IdsMember(root));
   ATOLL_TRY(ParseEnvs(root.Find("envs"), &request));
   return request;
 }

@@ -1,16 +1,21 @@
 // The body of POST /command.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "execd/http/json.h"
+#include "execd/users.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {
+
+// The members "uid" and "gid" of a request's body; absent: the image's user is meant.
+// kInvalidArgument: not in range, or a gid alone.
+Result<std::optional<RequestIds>> IdsMember(const JsonValue& root);
 
 struct CommandRequest {
   std::string command;            // for the shell; empty if there is an argv
@@ -18,9 +23,7 @@ struct CommandRequest {
   std::string cwd;
   bool background = false;
   int64_t timeout_ms = 0;  // 0: none
-  bool has_uid = false, has_gid = false;
-  uid_t uid = 0;
-  gid_t gid = 0;
+  std::optional<RequestIds> ids;
   std::vector<std::pair<std::string, std::string>> envs;
 };
 // kInvalidArgument says which member is wrong. Fuzzed.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "execd/run/metrics.h"
+#include "runtime/base/signal_word.h"
 
 namespace atl::execd {
 namespace {
@@ -24,37 +25,11 @@ int64_t TextBytes(const SpawnSpec& spec) {
 }
 
 // strsignal() would bring the C library's message tables and locale in.
-const char* SignalName(int signal) {
-  switch (signal) {
-    case SIGHUP:
-      return "hangup";
-    case SIGINT:
-      return "interrupt";
-    case SIGQUIT:
-      return "quit";
-    case SIGILL:
-      return "illegal instruction";
-    case SIGABRT:
-      return "aborted";
-    case SIGBUS:
-      return "bus error";
-    case SIGFPE:
-      return "floating point exception";
-    case SIGKILL:
-      return "killed";
-    case SIGSEGV:
-      return "segmentation fault";
-    case SIGPIPE:
-      return "broken pipe";
-    case SIGALRM:
-      return "alarm clock";
-    case SIGTERM:
-      return "terminated";
-    case SIGSYS:
-      return "bad system call";
-    default:
-      return nullptr;
+std::string SignalText(int signal) {
+  for (const SignalWord& known : kSignalWords) {
+    if (known.number == signal) return known.word;
   }
+  return "signal " + std::to_string(signal);
 }
 
 }  // namespace
@@ -64,8 +39,7 @@ std::string JobExit::Describe() const {
   if (signal == 0) {
     text = "exit status " + std::to_string(code);
   } else {
-    const char* name = SignalName(signal);
-    text = "signal: " + (name ? std::string(name) : "signal " + std::to_string(signal));
+    text = "signal: " + SignalText(signal);
   }
   if (timed_out) text += " (timeout)";
   if (out_of_memory) {

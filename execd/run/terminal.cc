@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "execd/http/request_json.h"
+#include "execd/run/command_request.h"
 #include "execd/run/terminal_process.h"
 #include "runtime/http/websocket.h"
 
@@ -20,6 +21,21 @@ constexpr size_t kMaxFrame = 32 << 10, kMaxMessage = 1 << 20;
 constexpr size_t kInputHigh = 64 << 10;
 constexpr char kStdin = 0, kStdout = 1, kStderr = 2, kReplay = 3;
 constexpr uint16_t kNormal = 1000, kProtocolError = 1002, kTooBig = 1009, kTakenOver = 4001;
+
+// Of a body of POST /pty; the directory is tried.
+Result<TerminalProcess::Program> ReadProgram(Sandbox& sandbox, std::string body) {
+  ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), true));
+  ATOLL_ASSIGN(const auto ids, IdsMember(document.root()));
+  TerminalProcess::Program program{ids ? ResolveIds(*ids) : sandbox.user, {}, {}};
+  ATOLL_ASSIGN(program.command, TextMember(document.root(), "command"));
+  ATOLL_ASSIGN(const std::string cwd, TextMember(document.root(), "cwd"));
+  if (cwd.empty()) return program;
+  ATOLL_ASSIGN(program.cwd, sandbox.Path(cwd));
+  if (auto opened = OpenDirectory(program.cwd, program.identity); !opened) {
+    return Fail(std::move(opened).error().Wrap("cwd '" + cwd + "'"));
+  }
+  return program;
+}
 
 }  // namespace
 
@@ -60,11 +76,10 @@ class Attachment : public std::enable_shared_from_this<Attachment>, private WebS
 
 class Terminal : public std::enable_shared_from_this<Terminal> {
  public:
-  Terminal(Sandbox* sandbox, std::string id, std::string cwd, std::string command, UniqueFd master)
+  Terminal(Sandbox* sandbox, std::string id, TerminalProcess::Program program, UniqueFd master)
       : sandbox_(*sandbox),
         id_(std::move(id)),
-        cwd_(std::move(cwd)),
-        command_(std::move(command)),
+        program_(std::move(program)),
         master_(std::move(master)) {}
 
   const std::string& id() const { return id_; }
@@ -95,10 +110,11 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
  private:
   Status StartProcess(bool pty);
   void OnOutput(bool is_stderr, std::string_view bytes);
-  void OnExit(int code);
+  void OnExit(const JobExit& exit);
 
   Sandbox& sandbox_;
-  std::string id_, cwd_, command_;
+  const std::string id_;
+  const TerminalProcess::Program program_;
   UniqueFd master_;  // the pseudo-terminal, until the first process has it
   OutputRing ring_{kRing};
   std::unique_ptr<TerminalProcess> process_;
@@ -235,7 +251,7 @@ void Attachment::OnTextMessage(std::string_view message) {
 Status Terminal::StartProcess(bool pty) {
   TerminalProcess::Callbacks callbacks;
   callbacks.output = [this](bool is_stderr, std::string_view bytes) { OnOutput(is_stderr, bytes); };
-  callbacks.exit = [this](int code) { OnExit(code); };
+  callbacks.exit = [this](const JobExit& exit) { OnExit(exit); };
   callbacks.input_drained = [this] {
     if (client_) client_->ResumeInput();
   };
@@ -243,9 +259,9 @@ Status Terminal::StartProcess(bool pty) {
   if (!pty) {
     master.reset();
   } else if (!master) {
-    ATOLL_ASSIGN(master, TerminalProcess::OpenMaster(sandbox_));
+    ATOLL_ASSIGN(master, TerminalProcess::OpenMaster(program_.identity));
   }
-  ATOLL_ASSIGN(process_, TerminalProcess::Start(&sandbox_, cwd_, command_, std::move(master),
+  ATOLL_ASSIGN(process_, TerminalProcess::Start(&sandbox_, program_, std::move(master),
                                                 std::move(callbacks)));
   pty_ = pty;
   return {};
@@ -300,13 +316,18 @@ void Terminal::OnOutput(bool is_stderr, std::string_view bytes) {
   if (client_->full()) process_->PauseOutput();
 }
 
-void Terminal::OnExit(int code) {
+void Terminal::OnExit(const JobExit& exit) {
   // Called by the process itself.
   const std::shared_ptr<TerminalProcess> last(std::move(process_));
   sandbox_.loop.Later([last] {});
   if (!client_) return;
   std::string json = "{\"type\":\"exit\",\"exit_code\":";
-  AppendJsonInteger(&json, code);
+  AppendJsonInteger(&json, exit.code);
+  // Beside upstream's members: what -1 means.
+  if (exit.signal != 0) {
+    json.append(",\"error\":");
+    AppendJsonString(&json, exit.Describe());
+  }
   json.push_back('}');
   const auto client = client_;
   client->SendText(json);
@@ -332,23 +353,10 @@ std::shared_ptr<Terminal> Terminals::Find(const std::shared_ptr<Exchange>& excha
 
 void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
-    const auto document = ParseObject(std::move(body), true);
-    auto cwd = document ? TextMember(document->root(), "cwd") : Fail(document.error());
-    auto command = document ? TextMember(document->root(), "command") : Fail(document.error());
-    if (!cwd || !command) {
-      x->RespondError(400, "INVALID_REQUEST_BODY",
-                      cwd ? command.error().message() : cwd.error().message());
+    auto program = ReadProgram(sandbox_, std::move(body));
+    if (!program) {
+      x->RespondError(400, "INVALID_REQUEST_BODY", program.error().message());
       return;
-    }
-    if (!cwd->empty()) {
-      const auto path = sandbox_.Path(*cwd);
-      const auto opened = path ? OpenDirectory(*path, sandbox_.user) : Fail(path.error());
-      if (!opened) {
-        x->RespondError(400, "INVALID_REQUEST_BODY",
-                        "cwd '" + *cwd + "': " + opened.error().message());
-        return;
-      }
-      *cwd = *path;
     }
     if (terminals_.size() >= kMaxTerminals) {
       x->RespondError(500, "RUNTIME_ERROR",
@@ -356,7 +364,7 @@ void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
       return;
     }
     // Whoever is told "created" finds a terminal: it is taken now, not when a client attaches.
-    auto master = TerminalProcess::OpenMaster(sandbox_);
+    auto master = TerminalProcess::OpenMaster(program->identity);
     if (!master) {
       const bool full = master.error().error_number() == ENOSPC;
       x->RespondError(500, "RUNTIME_ERROR",
@@ -364,8 +372,8 @@ void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
                            : "no pseudo-terminal: " + master.error().message());
       return;
     }
-    auto terminal =
-        std::make_shared<Terminal>(&sandbox_, NewUuid(true), *cwd, *command, *std::move(master));
+    auto terminal = std::make_shared<Terminal>(&sandbox_, NewUuid(true), *std::move(program),
+                                               *std::move(master));
     std::string answer = "{\"session_id\":";
     AppendJsonString(&answer, terminal->id());
     answer.push_back('}');

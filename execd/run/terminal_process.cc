@@ -30,9 +30,9 @@ int TerminalSignal(std::string_view name) {
   return 0;
 }
 
-Result<UniqueFd> TerminalProcess::OpenMaster(const Sandbox& sandbox) {
+Result<UniqueFd> TerminalProcess::OpenMaster(const Identity& identity) {
   // The terminal belongs to who opens it.
-  const FileIdentity as(sandbox.user);
+  const FileIdentity as(identity);
   ATOLL_ASSIGN(UniqueFd master, sys::Open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK));
   int unlock = 0;
   if (::ioctl(master.get(), TIOCSPTLCK, &unlock) != 0) return FailSys("unlock terminal");
@@ -66,8 +66,7 @@ Status TerminalProcess::OpenPipes(SpawnSpec* spec, UniqueFd ends[3]) {
 }
 
 Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox,
-                                                                const std::string& cwd,
-                                                                const std::string& command,
+                                                                const Program& program,
                                                                 UniqueFd master,
                                                                 Callbacks callbacks) {
   std::unique_ptr<TerminalProcess> process(new TerminalProcess(sandbox, std::move(callbacks)));
@@ -78,8 +77,8 @@ Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox
   SpawnSpec spec;
   UniqueFd ends[3], directory;
   ATOLL_TRY(pty ? process->OpenSlave(&spec, &ends[0]) : process->OpenPipes(&spec, ends));
-  if (!cwd.empty()) {
-    ATOLL_ASSIGN(directory, OpenDirectory(cwd, sandbox->user));
+  if (!program.cwd.empty()) {
+    ATOLL_ASSIGN(directory, OpenDirectory(program.cwd, program.identity));
     spec.cwd = directory.get();
   }
   const std::string shell = sandbox->Shell();
@@ -89,14 +88,14 @@ Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox
   } else {
     spec.argv = {"sh"};
   }
-  if (!command.empty()) {
+  if (!program.command.empty()) {
     spec.argv.push_back("-c");
-    spec.argv.push_back(command);
+    spec.argv.push_back(program.command);
   }
   Environment env = sandbox->CommandEnvironment({});
   if (pty && !env.Get("TERM")) env.Set("TERM", "xterm-256color");
   spec.env = env.entries();
-  spec.identity = &sandbox->user;
+  spec.identity = &program.identity;
   ATOLL_ASSIGN(process->job_, Job::Start(sandbox, std::move(spec), 0,
                                          [raw](const JobExit& exit) { raw->Ended(exit); }));
   process->WatchMaster();
@@ -214,7 +213,7 @@ void TerminalProcess::ResumeOutput() {
 
 void TerminalProcess::Ended(const JobExit& exit) {
   exited_ = true;
-  exit_code_ = exit.code;
+  exit_ = exit;
   if (!pty_) {
     out_->Drain();
     err_->Drain();
@@ -240,7 +239,7 @@ void TerminalProcess::FinishWhenDrained() {
 
 void TerminalProcess::Finish() {
   sandbox_.loop.Cancel(linger_);
-  callbacks_.exit(exit_code_);
+  callbacks_.exit(exit_);
 }
 
 }  // namespace atl::execd

@@ -18,19 +18,23 @@ class TerminalProcess {
  public:
   struct Callbacks {
     std::function<void(bool is_stderr, std::string_view bytes)> output;
-    std::function<void(int code)> exit;  // the last call
+    std::function<void(const JobExit& exit)> exit;  // the last call
     std::function<void()> input_drained;
   };
 
-  // The controlling side of a new pseudo-terminal of the image's user. kResourceExhausted: the
-  // sandbox has no more (ENOSPC).
-  static Result<UniqueFd> OpenMaster(const Sandbox& sandbox);
+  struct Program {
+    Identity identity;
+    std::string cwd;      // empty: the sandbox's
+    std::string command;  // of the shell; empty: it is interactive
+  };
 
-  // An interactive shell, or one that runs `command` if that is not empty: on the pseudo-terminal
-  // of `master`, or on pipes if that is empty.
-  static Result<std::unique_ptr<TerminalProcess>> Start(Sandbox* sandbox, const std::string& cwd,
-                                                        const std::string& command, UniqueFd master,
-                                                        Callbacks callbacks);
+  // The controlling side of a new pseudo-terminal of that user. kResourceExhausted: the sandbox has
+  // no more (ENOSPC).
+  static Result<UniqueFd> OpenMaster(const Identity& identity);
+
+  // A shell on the pseudo-terminal of `master`, or on pipes if that is empty.
+  static Result<std::unique_ptr<TerminalProcess>> Start(Sandbox* sandbox, const Program& program,
+                                                        UniqueFd master, Callbacks callbacks);
   TerminalProcess(const TerminalProcess&) = delete;
   TerminalProcess& operator=(const TerminalProcess&) = delete;
   // Kills it with all its descendants.
@@ -70,7 +74,7 @@ class TerminalProcess {
   EventLoop::Id watch_ = 0;
   bool paused_ = false;
   bool exited_ = false;
-  int exit_code_ = 0;
+  JobExit exit_;
   EventLoop::Id linger_ = 0;
   std::unique_ptr<OutputPipe> out_, err_;  // pipes only
   std::unique_ptr<Job> job_;

@@ -97,8 +97,9 @@ TEST(CommandRequest, Members) {
   EXPECT_EQ(request->cwd, "/c");
   EXPECT_TRUE(request->background);
   EXPECT_EQ(request->timeout_ms, 5);
-  EXPECT_TRUE(request->has_gid);
-  EXPECT_EQ(request->gid, 2U);
+  ASSERT_TRUE(request->ids);
+  EXPECT_EQ(request->ids->uid, 1U);
+  EXPECT_EQ(request->ids->gid, 2U);
   ASSERT_EQ(request->envs.size(), 1U);
 }
 
