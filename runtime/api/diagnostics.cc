@@ -89,6 +89,18 @@ std::string LimitsText(const cgroup::Limits& limits) {
   return text.empty() ? "  (no limits)\n" : text;
 }
 
+// As a request would ask for it.
+nlohmann::json VolumeJson(const wire::Volume& volume) {
+  nlohmann::json out = {{"mountPath", volume.target}, {"readOnly", volume.read_only}};
+  if (volume.kind == wire::Volume::Kind::kNamed) {
+    out["pvc"] = {{"claimName", volume.source}};
+  } else {
+    out["host"] = {{"path", volume.source}};
+  }
+  if (!volume.sub_path.empty()) out["subPath"] = volume.sub_path;
+  return out;
+}
+
 std::string Section(std::string_view title, std::string_view text) {
   std::string section(title);
   section.append("\n").append(40, '-').append("\n").append(text);
@@ -205,6 +217,22 @@ std::string InspectText(const DiagnosticsSubject& subject) {
   text += "\nLabels:\n" + Variables(s.metadata);
   text += "\nEnvironment:\n" + Variables(s.env);
   return text;
+}
+
+nlohmann::json InspectJson(const DiagnosticsSubject& subject) {
+  const sandbox::Sandbox& s = subject.sandbox;
+  nlohmann::json limits = nlohmann::json::object();
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    const uint64_t value = s.limits.*field.value;
+    if (value != 0) limits[field.name] = cgroup::LimitText(field, value);
+  }
+  nlohmann::json env = nlohmann::json::object();
+  for (const auto& [name, value] : s.env) env[name] = Masked(name, value);
+  nlohmann::json volumes = nlohmann::json::array();
+  for (const wire::Volume& volume : s.volumes) volumes.push_back(VolumeJson(volume));
+  return {{"imageDigest", s.image_digest}, {"resourceLimits", std::move(limits)},
+          {"env", std::move(env)},         {"addresses", subject.addresses},
+          {"volumes", std::move(volumes)}, {"readOnlyRootFilesystem", s.readonly_root}};
 }
 
 std::string SummaryText(const DiagnosticsSubject& subject, int64_t limit, std::string_view logs) {

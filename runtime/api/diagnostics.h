@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::st
 // The legacy texts.
 std::string LegacyEventsText(const DiagnosticsSubject& subject, int64_t limit);
 std::string InspectText(const DiagnosticsSubject& subject);
+// What a sandbox has beside what GET /sandboxes/{id} tells.
+nlohmann::json InspectJson(const DiagnosticsSubject& subject);
 std::string SummaryText(const DiagnosticsSubject& subject, int64_t limit, std::string_view logs);
 
 }  // namespace atl::api

@@ -1,5 +1,6 @@
 // GET /sandboxes/{id}/diagnostics/{logs,events,inspect,summary}. With `scope`, logs and events are
 // the stable API (a JSON descriptor with the text inside); without, the older plain texts.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/log_follow.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {
@@ -54,6 +56,12 @@ sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked, int64_t tail) {
   query.tail = static_cast<size_t>(asked.tail.value_or(tail));
   if (asked.since_ms > 0) query.since_us = (SystemClock().UnixMillis() - asked.since_ms) * 1000;
   return query;
+}
+
+bool AsksForJson(std::string_view query) {
+  const auto asked = http::ParseQuery(query);
+  return std::find(asked.begin(), asked.end(),
+                   std::pair<std::string, std::string>("format", "json")) != asked.end();
 }
 
 bool IsAlive(const sandbox::Sandbox* s) {
@@ -120,7 +128,8 @@ void Api::Inspect(const Call& call) {
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
-  call.Respond(Text(InspectText(*subject), false));
+  call.Respond(AsksForJson(call.request().query()) ? JsonResponse(200, InspectJson(*subject))
+                                                   : Text(InspectText(*subject), false));
 }
 
 void Api::Summarise(const Call& call) {

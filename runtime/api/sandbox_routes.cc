@@ -22,17 +22,6 @@ constexpr size_t kMaxCreateBody = 4 << 20;
 constexpr size_t kMaxSmallBody = 64 << 10;
 constexpr size_t kMaxIdempotencyKey = 255;
 
-// Unknown images are the commonest mistake of a new user: say what to do.
-ApiError CreateError(const Error& error, const std::string& image) {
-  ApiError mapped = MapError(error, Doing::kCreate);
-  if (error.code() == Code::kNotFound) {
-    mapped.message = "image '" + image.substr(0, 200) + "' is not in the store (" +
-                     error.message() + "); import it first: atoll image import FILE --name " +
-                     image.substr(0, 200) + ", and see what is there with: atoll image ls";
-  }
-  return mapped;
-}
-
 // "" without one. A structured string (quotes around it) is taken as it stands.
 Parsed<std::string> IdempotencyKeyOf(const http::Request& request) {
   const std::string_view key = request.headers.Get("Idempotency-Key");
@@ -76,9 +65,8 @@ void Api::CreateSandbox(const Call& call) {
 }
 
 sandbox::Lifecycle::Created Api::SandboxAnswer(const Call& call, const CreateRequest& request) {
-  return [call, image = request.spec.image,
-          entrypoint = request.entrypoint](const Result<sandbox::Sandbox>& created) {
-    if (!created) return call.Respond(CreateError(created.error(), image));
+  return [call, entrypoint = request.entrypoint](const Result<sandbox::Sandbox>& created) {
+    if (!created) return call.Respond(MapError(created.error(), Doing::kCreate));
     http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
     response.headers.Set("Location", "/v1/sandboxes/" + created->id);
     call.Respond(std::move(response));
