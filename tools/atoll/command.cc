@@ -1,5 +1,6 @@
 #include "tools/atoll/command.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -7,11 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "runtime/base/sys.h"
 #include "tools/atoll/event_stream.h"
 #include "tools/atoll/interrupt.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 
@@ -19,15 +22,6 @@ namespace atl::cli {
 namespace {
 
 using nlohmann::json;
-
-json EnvironmentObject(const std::vector<std::string>& env) {
-  json object = json::object();
-  for (const std::string& entry : env) {
-    const size_t equals = entry.find('=');
-    object[entry.substr(0, equals)] = entry.substr(equals + 1);
-  }
-  return object;
-}
 
 bool Print(std::string_view bytes, bool is_error) {
   return sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, bytes).has_value();
@@ -43,25 +37,55 @@ void Interrupt(Api& api, const ExecdWay& way, const std::string& command_id) {
   [[maybe_unused]] const auto ignored = api.Send(std::move(call));
 }
 
-}  // namespace
-
-Result<int> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
-                       int cancel_fd) {
-  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
-  json body = {{"command", ShellCommand(command.argv)}};
-  if (!command.cwd.empty()) body["cwd"] = command.cwd;
-  if (!command.env.empty()) body["envs"] = EnvironmentObject(command.env);
-  if (command.user) {
-    body["uid"] = command.user->uid;
-    body["gid"] = command.user->gid;
-  }
-  if (command.background) body["background"] = true;
+http::Client::Call CommandCall(const ExecdWay& way, const json& body) {
   http::Client::Call call;
   call.method = "POST";
   call.target = way.base + "/command?encoding=base64";
   call.headers = way.headers;
   call.headers.Set("Content-Type", "application/json");
-  call.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  call.body = JsonText(body);
+  return call;
+}
+
+Error CannotRun(const std::string& why) {
+  return Error(Code::kFailedPrecondition, "cannot run the command: " + why);
+}
+
+// Of lines NAME=VALUE or NAME.
+Status AddEnvironmentFile(const std::string& path, std::vector<std::string>* settings) {
+  constexpr size_t kMaxFile = 1 << 20;
+  ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(AT_FDCWD, path, kMaxFile));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty() && line.front() != '#') settings->push_back(line);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string CommandLine(const std::vector<std::string>& argv) {
+  return "exec " + ShellCommand(argv);
+}
+
+json CommandBody(const Command& command, const std::string& line) {
+  json body = {{"command", line}};
+  if (!command.cwd.empty()) body["cwd"] = command.cwd;
+  if (command.user) {
+    body["uid"] = command.user->uid;
+    body["gid"] = command.user->gid;
+  }
+  return body;
+}
+
+Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
+                        int cancel_fd) {
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
+  json body = CommandBody(command, CommandLine(command.argv));
+  if (!command.env.empty()) body["envs"] = EnvironmentObject(command.env);
+  if (command.background) body["background"] = true;
+  http::Client::Call call = CommandCall(way, body);
   call.cancel_fd = cancel_fd;
 
   bool writable = true;
@@ -74,25 +98,43 @@ Result<int> RunCommand(Api& api, const std::string& sandbox_id, const Command& c
   if (CaughtSignal() != 0 || !writable) {
     if (command.stop_on_interrupt) Interrupt(api, way, events.command_id());
     // Nobody reads our output any more: as if SIGPIPE had ended us.
-    return 128 + (CaughtSignal() != 0 ? CaughtSignal() : SIGPIPE);
+    return Exit{128 + (CaughtSignal() != 0 ? CaughtSignal() : SIGPIPE), {}};
   }
-  if (!response) return Fail(response.error());
-  if (!events.failure().empty()) {
-    return Fail(Code::kFailedPrecondition, "cannot run the command: " + events.failure());
-  }
+  if (!events.failure().empty()) return Fail(CannotRun(events.failure()));
   if (command.background && !events.command_id().empty()) {
     std::puts(Printable(events.command_id()).c_str());
-    return 0;
+    return Exit{};
   }
-  if (!events.exit_code()) {
-    return Fail(Code::kUnavailable, "the sandbox ended before the command did");
-  }
-  return *events.exit_code() & 0xff;
+  if (events.exit()) return *events.exit();
+  // Before it began the answer tells what is wrong.
+  if (!response && events.command_id().empty()) return Fail(response.error());
+  return Fail(WhyGone(api, sandbox_id));
 }
 
-Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string>& settings) {
+Result<std::string> AskShell(Api& api, const std::string& sandbox_id, const std::string& line) {
+  constexpr size_t kMaxOutput = 4 << 20;
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
+  std::string output;
+  EventStream events([&output](std::string_view bytes, bool is_error) {
+    if (!is_error) output += bytes;
+    return output.size() < kMaxOutput;
+  });
+  ATOLL_TRY(api.Stream(CommandCall(way, {{"command", line}, {"uid", 0}, {"gid", 0}}),
+                       [&events](std::string_view bytes) { return events.Feed(bytes); }));
+  if (!events.failure().empty()) return Fail(CannotRun(events.failure()));
+  if (!events.exit() || events.exit()->code != 0) {
+    return Fail(Code::kFailedPrecondition, "the sandbox's shell failed to run: " + line);
+  }
+  return output;
+}
+
+Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string>& settings,
+                                                   const std::vector<std::string>& files) {
+  std::vector<std::string> all;
+  for (const std::string& file : files) ATOLL_TRY(AddEnvironmentFile(file, &all));
+  all.insert(all.end(), settings.begin(), settings.end());
   std::vector<std::string> env;
-  for (const std::string& setting : settings) {
+  for (const std::string& setting : all) {
     if (setting.empty() || setting.front() == '=') {
       return Fail(Code::kInvalidArgument, "--env " + setting + ": NAME=VALUE or NAME is expected");
     }
@@ -105,8 +147,13 @@ Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string
   return env;
 }
 
-std::string EnvironmentJson(const std::vector<std::string>& env) {
-  return EnvironmentObject(env).dump(-1, ' ', false, json::error_handler_t::replace);
+json EnvironmentObject(const std::vector<std::string>& env) {
+  json object = json::object();
+  for (const std::string& entry : env) {
+    const size_t equals = entry.find('=');
+    object[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return object;
 }
 
 }  // namespace atl::cli

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
 #include "tools/atoll/api.h"
+#include "tools/atoll/exit.h"
 
 namespace atl::cli {
 
@@ -26,14 +28,22 @@ struct Command {
   bool stop_on_interrupt = true;
 };
 
-// Prints stdout and stderr as they come; the exit code of the command, 128 + signal if an interrupt
-// ended the wait, or why it could not be run. `cancel_fd` comes from CatchInterrupts.
-Result<int> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
-                       int cancel_fd);
+// Prints stdout and stderr as they come; how the command ended, 128 + signal if an interrupt ended
+// the wait, or why it could not be run. `cancel_fd` comes from CatchInterrupts.
+Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
+                        int cancel_fd);
+// A line for its shell, as its root; what that prints on stdout. kFailedPrecondition: it failed.
+Result<std::string> AskShell(Api& api, const std::string& sandbox_id, const std::string& line);
+// What execd's shell is to run: the program itself, in the shell's place.
+std::string CommandLine(const std::vector<std::string>& argv);
+// {"command", "cwd", "uid", "gid"} of a request to execd.
+nlohmann::json CommandBody(const Command& command, const std::string& line);
 
 // NAME=VALUE as given, NAME alone as in our own environment; kInvalidArgument for anything else.
-Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string>& settings);
-// {"NAME": "VALUE"} as JSON text.
-std::string EnvironmentJson(const std::vector<std::string>& env);
+// The lines of `files` come first; # begins a comment there.
+Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string>& settings,
+                                                   const std::vector<std::string>& files);
+// {"NAME": "VALUE"}.
+nlohmann::json EnvironmentObject(const std::vector<std::string>& env);
 
 }  // namespace atl::cli

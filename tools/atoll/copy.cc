@@ -3,10 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/sys.h"
@@ -203,28 +200,25 @@ Result<int> CopyBetween(const Settings& settings, const Side& from, const Side& 
 
 }  // namespace
 
-void AddCopyVerb(CLI::App& app, const Settings& settings, int* exit_code) {
-  CLI::App* cp =
-      app.add_subcommand("cp", "Copy files and directories into a sandbox, or out of it");
+void AddCopyVerb(Verb& root, const Settings& settings) {
   struct Options {
     std::string from, to;
   };
   const auto options = std::make_shared<Options>();
-  cp->add_option("FROM", options->from, "ID:PATH, a path of ours, or - for standard input")
-      ->required();
-  cp->add_option("TO", options->to, "ID:PATH, a path of ours, or - for standard output")
-      ->required();
-  cp->footer(
-      "Into a directory that exists it is copied by its name. Through - a file passes as it is, a\n"
-      "directory as a tar archive.\n\n"
-      "Examples:\n"
-      "  atoll cp ./src 4f1c:/srv\n"
-      "  atoll cp 4f1c:/srv/out.csv .\n"
-      "  atoll cp 4f1c:/etc - | tar tv");
-  cp->callback([options, &settings, exit_code] {
-    const auto code = CopyBetween(settings, ParseSide(options->from), ParseSide(options->to));
-    *exit_code = code ? *code : Report(Fail(code.error()));
-  });
+  root.Add("cp", "Copy files and directories into a sandbox, or out of it")
+      .Takes(Argument{"FROM", "ID:PATH, a path of ours, or - for standard input", &options->from})
+      .Takes(Argument{"TO", "ID:PATH, a path of ours, or - for standard output", &options->to})
+      .Says(
+          "Into a directory that exists it is copied by its name. Through - a file passes as it "
+          "is, "
+          "a\ndirectory as a tar archive.\n\n"
+          "Examples:\n"
+          "  atoll cp ./src web:/srv\n"
+          "  atoll cp web:/srv/out.csv .\n"
+          "  atoll cp web:/etc - | tar tv")
+      .Does([options, &settings] {
+        return CopyBetween(settings, ParseSide(options->from), ParseSide(options->to));
+      });
 }
 
 }  // namespace atl::cli

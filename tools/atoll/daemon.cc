@@ -1,7 +1,4 @@
 // atoll shutdown|version|doctor
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <memory>
 
@@ -24,37 +21,39 @@ Status Shutdown(const Settings& settings, bool all) {
 
 }  // namespace
 
-void AddDaemonVerbs(CLI::App& app, const Settings& settings, int* exit_code) {
-  CLI::App* shutdown = app.add_subcommand("shutdown", "Stop the daemon");
+void AddDaemonVerbs(Verb& root, const Settings& settings) {
   const auto all = std::make_shared<bool>(false);
-  shutdown->add_flag("--all", *all, "Delete all sandboxes first, and end the spawner, too");
-  shutdown->footer(
-      "Without --all the sandboxes keep running, and the next daemon takes them over.");
-  shutdown->callback(
-      [all, &settings, exit_code] { *exit_code = Report(Shutdown(settings, *all)); });
+  root.Add("shutdown", "Stop the daemon")
+      .Takes(Option{"--all", "", "Delete all sandboxes first, and end the spawner, too", all.get()})
+      .Says("Without --all the sandboxes keep running, and the next daemon takes them over.")
+      .Does([all, &settings] { return Shutdown(settings, *all); });
 
-  CLI::App* version = app.add_subcommand("version", "Print the version");
-  version->callback([&settings, exit_code] {
+  root.Add("version", "Print the version").Does([&settings]() -> Status {
     std::printf(settings.json ? "{\"version\":\"%s\"}\n" : "atoll %s\n", ATOLL_VERSION);
-    *exit_code = 0;
+    return {};
   });
 
-  CLI::App* doctor = app.add_subcommand(
-      "doctor", "Check what this host offers, what is missing, and how to mend it");
-  const auto host = std::make_shared<doctor::HostOptions>();
-  doctor->add_option("--data-dir", host->data_dir, "Where the daemon keeps its data")
-      ->capture_default_str();
-  doctor->add_option("--port", host->port, "Port that the daemon is to listen on")
-      ->capture_default_str();
-  doctor->add_option("--user", host->user, "User that the daemon runs as")->capture_default_str();
-  doctor->footer(
-      "Run it as root: some checks really make namespaces and mounts, in a child process, and "
-      "leave\n"
-      "nothing behind. Exit code 0 if nothing is missing (warnings do not count), else 1.");
-  doctor->callback([host, &settings, exit_code] {
-    host->run_dir = settings.run_dir;
-    *exit_code = doctor::Run(*host, settings);
-  });
+  struct Host {
+    doctor::HostOptions options;
+    int port = doctor::HostOptions().port;
+  };
+  const auto host = std::make_shared<Host>();
+  root.Add("doctor", "Check what this host offers, what is missing, and how to mend it")
+      .Takes(Option{"--data-dir", "DIRECTORY", "Where the daemon keeps its data",
+                    &host->options.data_dir})
+      .Takes(
+          Option{"--port", "PORT", "That the daemon is to listen on", &host->port, Range{1, 65535}})
+      .Takes(Option{"--user", "USER", "That the daemon runs as", &host->options.user})
+      .Says(
+          "Run it as root: some checks really make namespaces and mounts, in a child process, and\n"
+          "leave nothing behind. Exit code 0 if nothing is missing (warnings do not count), else "
+          "1.\n"
+          "With --server it looks at that server instead: does it answer, and is it well?")
+      .Does([host, &settings]() -> Result<int> {
+        host->options.run_dir = settings.run_dir;
+        host->options.port = static_cast<uint16_t>(host->port);
+        return doctor::Run(host->options, settings);
+      });
 }
 
 }  // namespace atl::cli

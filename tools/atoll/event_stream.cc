@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/base64.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
@@ -11,11 +12,6 @@ namespace {
 
 // execd's longest line is of 4 MiB.
 constexpr size_t kMaxLine = 8 << 20;
-
-std::string TextOf(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 std::string OutputOf(const nlohmann::json& event) {
   if (const auto bytes = DecodeBase64(TextOf(event, "base64")); bytes && !bytes->empty()) {
@@ -64,23 +60,31 @@ bool EventStream::TakeLine(std::string_view line) {
   } else if (type == "stdout" || type == "stderr") {
     return on_output_(OutputOf(event), type == "stderr");
   } else if (type == "execution_complete") {
-    exit_code_ = 0;
+    exit_ = Exit{};
     return false;
   } else if (type == "error") {
-    const auto error = event.value("error", nlohmann::json::object());
-    TakeError(TextOf(error, "evalue"), TextOf(error, "ename"));
+    const auto error = event.find("error");
+    if (error == event.end() || !error->is_object()) {
+      TakeError({}, {});
+      return false;
+    }
+    const auto traceback = error->find("traceback");
+    const bool told = traceback != error->end() && traceback->is_array() && !traceback->empty() &&
+                      traceback->front().is_string();
+    TakeError(TextOf(*error, "evalue"),
+              told ? traceback->front().get<std::string>() : TextOf(*error, "ename"));
     return false;
   }
   return true;
 }
 
-void EventStream::TakeError(const std::string& value, const std::string& detail) {
+void EventStream::TakeError(const std::string& value, const std::string& told) {
   int code = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), code);
   if (error == std::errc() && end == value.data() + value.size() && !value.empty()) {
-    exit_code_ = code;
+    exit_ = ExitOf(code, told);
   } else {
-    failure_ = Printable(value.empty() ? detail : value);
+    failure_ = Printable(value.empty() ? told : value);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "runtime/base/result.h"
+#include "tools/atoll/exit.h"
 
 namespace atl::cli {
 
@@ -24,19 +25,19 @@ class EventStream {
 
   // Of the command, to interrupt it by; empty until it has started.
   const std::string& command_id() const { return command_id_; }
-  // The exit code once the command has ended. -1: killed by a signal or by its time limit.
-  std::optional<int> exit_code() const { return exit_code_; }
+  // Once the command has ended.
+  const std::optional<Exit>& exit() const { return exit_; }
   // Why it could not be run at all.
   const std::string& failure() const { return failure_; }
 
  private:
   bool TakeLine(std::string_view line);
-  void TakeError(const std::string& value, const std::string& detail);
+  void TakeError(const std::string& value, const std::string& told);
 
   OnOutput on_output_;
   std::string pending_;
   std::string command_id_;
-  std::optional<int> exit_code_;
+  std::optional<Exit> exit_;
   std::string failure_;
 };
 

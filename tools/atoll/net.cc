@@ -1,11 +1,9 @@
 // atoll net: what a sandbox may reach, what names have led it to, what it was denied.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tools/atoll/api.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
@@ -14,12 +12,6 @@ namespace atl::cli {
 namespace {
 
 using nlohmann::json;
-
-std::string TextOf(const json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || found->is_null()) return {};
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
 
 // "tcp 22,443" of a rule or "tcp 22" of an address.
 std::string PortsOf(const json& object, const char* ports) {
@@ -83,32 +75,25 @@ void PrintDenials(const json& network) {
 Status Show(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
-  ATOLL_ASSIGN(const http::Response response,
-               api.Send("GET", "/sandboxes/" + PercentEncode(id) + "/network"));
+  ATOLL_ASSIGN(const json network, Fetch(api, "/sandboxes/" + PercentEncode(id) + "/network"));
   if (settings.json) {
-    std::puts(response.body.c_str());
+    std::puts(JsonText(network).c_str());
     return {};
   }
-  const auto network = json::parse(response.body, nullptr, false);
-  if (!network.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
-  try {
-    PrintPolicy(network);
-    PrintTraffic(network);
-    PrintLearned(network);
-    PrintDenials(network);
-  } catch (const json::exception& error) {
-    return Fail(Code::kInternal, std::string("the server's answer: ") + error.what());
-  }
+  PrintPolicy(network);
+  PrintTraffic(network);
+  PrintLearned(network);
+  PrintDenials(network);
   return {};
 }
 
 }  // namespace
 
-void AddNetVerb(CLI::App& app, const Settings& settings, int* exit_code) {
-  CLI::App* net = app.add_subcommand("net", "What a sandbox may reach, and what it was denied");
+void AddNetVerb(Verb& root, const Settings& settings) {
   const auto id = std::make_shared<std::string>();
-  net->add_option("ID", *id, "Sandbox, as 'atoll ps' shows it")->required();
-  net->callback([id, &settings, exit_code] { *exit_code = Report(Show(settings, *id)); });
+  root.Add("net", "What a sandbox may reach, and what it was denied")
+      .Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", id.get()})
+      .Does([id, &settings] { return Show(settings, *id); });
 }
 
 }  // namespace atl::cli

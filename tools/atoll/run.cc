@@ -1,17 +1,24 @@
 // atoll run
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <map>
+#include <ctime>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cgroup/limits.h"
-#include "runtime/base/cleanup.h"
-#include "tools/atoll/api.h"
+#include "tools/atoll/accounts.h"
 #include "tools/atoll/command.h"
+#include "tools/atoll/create_body.h"
+#include "tools/atoll/guard.h"
+#include "tools/atoll/image_list.h"
 #include "tools/atoll/interrupt.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/terminal.h"
-#include "tools/atoll/usage.h"
+#include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
 namespace atl::cli {
@@ -19,75 +26,138 @@ namespace {
 
 using nlohmann::json;
 
-struct RunOptions {
-  std::string image;
-  std::vector<std::string> env;
-  std::vector<std::string> metadata;
-  std::string name;
-  std::map<std::string, std::string> limits;  // as in resourceLimits; empty: not asked for
-  std::string cwd;
-  // A day: a sandbox whose client was killed goes away by itself.
-  int timeout_seconds = 86400;
-  bool keep = false;
-  bool interactive = false;
-};
+// Waits for ever and needs nothing but the shell that the command needs as well: small images have
+// no tail or sleep.
+const Words kWaiting = {"sh", "-c", "kill -STOP $$"};
 
-Result<std::string> CreateBody(const RunOptions& options) {
-  ATOLL_ASSIGN(const auto env, ExpandEnvironment(options.env));
-  // Waits for ever and needs nothing but the shell that the command needs as well: small images
-  // have no tail or sleep.
-  json body = {{"image", {{"uri", options.image}}},
-               {"entrypoint", {"sh", "-c", "kill -STOP $$"}},
-               {"resourceLimits", json::object()},
-               {"timeout", options.timeout_seconds}};
-  if (!env.empty()) body["env"] = json::parse(EnvironmentJson(env));
-  for (const auto& [key, text] : options.limits) {
-    if (!text.empty()) body["resourceLimits"][key] = text;
+Status CheckOptions(const RunOptions& options) {
+  const auto wrong = [](const char* text) { return Fail(Code::kInvalidArgument, text); };
+  if (options.detach && (options.interactive || options.terminal)) {
+    return wrong(
+        "-d with -i or -t: nobody is there to type; start it with -d and a command that goes on "
+        "(sleep infinity), then look around with: atoll exec -it ID sh");
   }
-  if (!options.name.empty()) body["metadata"]["name"] = options.name;
-  for (const std::string& entry : options.metadata) {
-    const size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return Fail(Code::kInvalidArgument, "--metadata " + entry + ": KEY=VALUE is expected");
-    }
-    body["metadata"][entry.substr(0, equals)] = entry.substr(equals + 1);
+  if (options.detach && !options.user.empty()) {
+    return wrong("-d with -u: what a sandbox is started with runs as the image's user");
   }
-  return body.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (options.terminal && isatty(STDIN_FILENO) != 1) {
+    return wrong("-t needs a terminal as standard input; leave it out, -i pipes");
+  }
+  for (const std::string& port : options.ports) ATOLL_TRY(PortOf(port));
+  return {};
 }
 
-Result<std::string> CreateSandbox(Api& api, const RunOptions& options) {
-  ATOLL_ASSIGN(const std::string body, CreateBody(options));
+Status CheckName(Api& api, const std::string& name) {
+  if (name.empty()) return {};
+  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
+  for (const SandboxEntry& sandbox : all) {
+    if (sandbox.name != name) continue;
+    return Fail(Code::kAlreadyExists, "the name '" + name + "' is taken by sandbox " + sandbox.id +
+                                          "; remove it with: atoll rm " + name);
+  }
+  return {};
+}
+
+Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Words& entrypoint,
+                                  int timeout_seconds) {
+  ATOLL_ASSIGN(const json body, CreateBody(options, entrypoint, timeout_seconds));
+  ATOLL_TRY(CheckName(api, options.name));
   // Not interrupted: whoever gives up here would not know what to delete.
-  ATOLL_ASSIGN(const http::Response response, api.Send("POST", "/sandboxes", body));
-  const auto created = json::parse(response.body, nullptr, false);
-  const std::string id = created.is_object() ? created.value("id", "") : "";
+  const auto response = api.Send("POST", "/sandboxes", JsonText(body));
+  if (!response && response.error().code() == Code::kNotFound) {
+    return Fail(OfferImage(api, options.image, response.error()));
+  }
+  if (!response) return Fail(response.error());
+  ATOLL_ASSIGN(const json created, ObjectOf(*response));
+  const std::string id = TextOf(created, "id");
   if (id.empty()) return Fail(Code::kInternal, "the server's answer names no sandbox");
   return id;
 }
 
-Result<int> Run(const Settings& settings, const RunOptions& options, const Words& command) {
+Status TellPorts(Api& api, const std::string& id, const Words& ports) {
+  for (const std::string& given : ports) {
+    ATOLL_ASSIGN(const int port, PortOf(given));
+    ATOLL_ASSIGN(const json endpoint, Fetch(api, "/sandboxes/" + PercentEncode(id) + "/endpoints/" +
+                                                     std::to_string(port)));
+    std::fprintf(stderr, "atoll: port %d is reached at http://%s\n", port,
+                 Printable(TextOf(endpoint, "endpoint")).c_str());
+  }
+  return {};
+}
+
+// In the directory that was asked for: the server's create knows only the image's.
+Words InDirectory(const std::string& cwd, Words command) {
+  if (cwd.empty()) return command;
+  Words words = {"sh", "-c", "cd -- \"$0\" && exec \"$@\"", cwd};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+Result<int> RunDetached(Api& api, const Settings& settings, const RunOptions& options,
+                        const Words& command) {
+  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options, InDirectory(options.cwd, command),
+                                                   options.timeout_seconds));
+  std::puts(settings.json ? JsonText({{"id", id}}).c_str() : id.c_str());
+  ATOLL_TRY(TellPorts(api, id, options.ports));
+  return 0;
+}
+
+Result<Exit> RunInside(Api& api, const std::string& id, const RunOptions& options, Words argv,
+                       int cancel_fd) {
+  ATOLL_TRY(TellPorts(api, id, options.ports));
+  Command command{std::move(argv), {}, options.cwd};
+  if (!options.user.empty()) {
+    ATOLL_ASSIGN(command.user, FindUser(api, id, options.user));
+  }
+  if (options.interactive || options.terminal) {
+    return RunInTerminal(api, id, command, options.terminal);
+  }
+  command.stop_on_interrupt = options.keep;
+  return RunCommand(api, id, command, cancel_fd);
+}
+
+Result<int> Run(const Settings& settings, const RunOptions& options) {
+  ATOLL_TRY(CheckOptions(options));
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options));
-  auto code =
-      options.interactive
-          ? RunInTerminal(api, id, {command, {}, options.cwd}, false)
-          : RunCommand(api, id, {command, {}, options.cwd, {}, false, options.keep}, cancel_fd);
+  const auto image = FindImage(api, options.image);
+  // One that is on its way is not there yet, and can be created from all the same.
+  const bool coming = !image && image.error().code() == Code::kNotFound && !options.command.empty();
+  if (!image && !coming) return Fail(image.error());
+  ATOLL_ASSIGN(Words command, CommandOf(options, image.value_or(json::object())));
+  if (options.detach) return RunDetached(api, settings, options, command);
+
+  const int lease =
+      options.keep ? options.timeout_seconds : std::min(options.timeout_seconds, Guard::kLease);
+  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options, kWaiting, lease));
+  const time_t begun = time(nullptr);
+  std::optional<Guard> guard;
+  if (!options.keep) {
+    ATOLL_ASSIGN(guard, Guard::Start(settings, id, options.timeout_seconds));
+  }
+  auto exit = RunInside(api, id, options, std::move(command), cancel_fd);
+  if (!exit && exit.error().code() == Code::kNotFound &&
+      time(nullptr) >= begun + options.timeout_seconds) {
+    exit = Fail(Code::kDeadlineExceeded,
+                "the sandbox has expired before the command ended: its --timeout was " +
+                    std::to_string(options.timeout_seconds) + " s");
+  }
+  const Result<int> code = exit ? Result<int>(Tell(api, settings, id, *exit)) : Fail(exit.error());
   if (options.keep) {
     std::fprintf(stderr, "atoll: sandbox %s is kept; remove it with: atoll rm %s\n", id.c_str(),
                  id.c_str());
     return code;
   }
   const auto removed = api.Send("DELETE", "/sandboxes/" + PercentEncode(id));
-  // It may have expired while the command ran.
-  if (code && !removed && removed.error().code() != Code::kNotFound) {
-    return Fail(Error(removed.error()).Wrap("cannot delete sandbox " + id));
-  }
+  const bool gone = removed || removed.error().code() == Code::kNotFound;
+  if (gone) guard->Release();
+  // The guard goes on trying.
+  if (code && !gone) return Fail(Error(removed.error()).Wrap("cannot delete sandbox " + id));
   return code;
 }
 
-// One for each key of resourceLimits, two of them with a letter.
-void AddLimitOptions(CLI::App* run, RunOptions* options) {
+// One for each key of resourceLimits, some of them with docker's names.
+void AddLimitOptions(Verb& run, RunOptions* options) {
   std::map<std::string, std::string> texts;
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
     std::string& text = texts[field.key];
@@ -95,47 +165,73 @@ void AddLimitOptions(CLI::App* run, RunOptions* options) {
     text += std::string(field.key) == field.name ? "" : std::string(field.name) + "=";
     text += field.what;
   }
+  const std::map<std::string, std::string> names = {{"memory", "-m,--memory"},
+                                                    {"cpu", "-c,--cpu,--cpus"},
+                                                    {"pids", "--pids-limit,--pids"},
+                                                    {"shm", "--shm-size,--shm"}};
   for (const auto& [key, text] : texts) {
-    const std::string letter = key == "memory" ? "-m," : key == "cpu" ? "-c," : "";
-    run->add_option(letter + "--" + key, options->limits[key], "Limit: " + text);
+    const auto known = names.find(key);
+    run.Takes(Option{.names = known != names.end() ? known->second : "--" + key,
+                     .value = "LIMIT",
+                     .what = "Limit: " + text,
+                     .target = &options->limits[key]});
   }
 }
 
 }  // namespace
 
-void AddRunVerb(CLI::App& app, const Settings& settings, const Words& command, int* exit_code) {
-  CLI::App* run = app.add_subcommand("run", "Run a command in a new sandbox, then delete it");
-  SetUsage(run, "atoll run [OPTIONS] IMAGE -- COMMAND [ARGUMENT…]");
+void AddRunVerb(Verb& root, const Settings& settings) {
   const auto options = std::make_shared<RunOptions>();
-  run->add_option("IMAGE", options->image, "Image, as 'atoll image ls' shows it")->required();
-  run->add_option("-e,--env", options->env, "NAME=VALUE, or NAME to pass our own on; repeatable")
-      ->allow_extra_args(false);
-  run->add_option("-w,--workdir", options->cwd, "Directory to run in (default: the image's)");
-  AddLimitOptions(run, options.get());
-  run->add_option("--timeout", options->timeout_seconds,
-                  "Seconds until the sandbox is removed whatever runs in it")
-      ->capture_default_str()
-      ->check(CLI::Range(60, 10 * 365 * 86400));
-  run->add_option("--name", options->name, "Name, kept as the metadata 'name'");
-  run->add_option("--metadata", options->metadata, "KEY=VALUE; repeatable")
-      ->allow_extra_args(false);
-  run->add_flag("-i,--interactive", options->interactive, "Pass our standard input on");
-  run->add_flag("--keep", options->keep, "Leave the sandbox running afterwards");
-  run->footer(
-      "Output is streamed. The exit code is the command's; 125 if the sandbox could not be made "
-      "or\n"
-      "reached; 255 if the command was killed. The first Ctrl-C stops it and deletes the sandbox.\n"
-      "Output and input pass byte for byte.\n\n"
+  RunOptions* const o = options.get();
+  Verb& run = root.Add("run", "Run a command in a new sandbox, then delete the sandbox");
+  run.Takes(Argument{"IMAGE", "Image, as 'atoll image ls' shows it", &o->image});
+  run.TakesCommand(Argument{"COMMAND",
+                            "Goes behind the image's ENTRYPOINT; without one the image's CMD does",
+                            &o->command, false});
+  run.Takes(Option{"-i,--interactive", "", "Pass our standard input on", &o->interactive});
+  run.Takes(Option{"-t,--tty", "", "Give it a terminal, as large as ours", &o->terminal});
+  run.Takes(Option{"-d,--detach", "",
+                   "Leave the command running as the sandbox's own, print its id", &o->detach});
+  run.Takes(Option{"-e,--env", "NAME=VALUE", "Set a variable; NAME alone passes ours on", &o->env});
+  run.Takes(Option{"--env-file", "FILE", "Variables, one a line", &o->env_files});
+  run.Takes(Option{"-u,--user", "USER[:GROUP]", "By name or number; else the image's", &o->user});
+  run.Takes(Option{"-w,--workdir", "PATH", "Directory to run in; else the image's", &o->cwd});
+  run.Takes(Option{"-v,--volume", "SOURCE:PATH[:ro]",
+                   "A named volume, or a directory of the host that the operator allows",
+                   &o->volumes});
+  run.Takes(Option{"-p,--publish", "PORT", "Tell where this port inside is reached", &o->ports});
+  run.Takes(Option{"--entrypoint", "PROGRAM", "In place of the image's ENTRYPOINT and CMD",
+                   &o->entrypoint});
+  run.Takes(Option{"--network", "NAME",
+                   "A network whose sandboxes reach each other by --name; none: nothing at all",
+                   &o->network});
+  run.Takes(Option{"--policy", "FILE",
+                   "What it may reach: a networkPolicy as JSON, in a file or as it is",
+                   &o->policy});
+  run.Takes(Option{"--read-only", "", "Nothing in the image's files can be changed", &o->readonly});
+  AddLimitOptions(run, o);
+  run.Takes(Option{"--name", "NAME", "Name, kept as the metadata 'name'", &o->name});
+  run.Takes(Option{"-l,--metadata,--label", "KEY=VALUE", "Metadata", &o->labels});
+  run.Takes(Option{"--timeout", "SECONDS", "Until the sandbox is removed whatever runs in it",
+                   &o->timeout_seconds, Range{60, 10 * 365 * 86400}});
+  run.Takes(Option{"--keep", "", "Leave the sandbox running afterwards", &o->keep});
+  run.Takes(
+      Option{"--rm", "",
+             "As always: nothing stays of a sandbox that has ended, but (with -d) its log and "
+             "exit code, until its --timeout",
+             &o->remove});
+  run.Says(
+      "Output and input pass byte for byte. The exit code is the command's; 128 + n if signal n\n"
+      "ended it, and why is told; 125 if the sandbox could not be made or went away. Without -d\n"
+      "and --keep the sandbox is gone when this ends, however it ends.\n\n"
       "Examples:\n"
-      "  atoll run python:3.11 -- python3 -c 'print(6 * 7)'\n"
-      "  atoll run -m 256Mi -e DEBUG=1 alpine -- sh -c 'echo $DEBUG; nproc'\n"
-      "  atoll run -i alpine -- gzip <file >file.gz\n"
-      "  atoll run --keep --name try alpine -- true");
-  run->callback([options, &settings, &command, exit_code] {
-    if (command.empty()) throw CLI::RequiredError("-- COMMAND");
-    const auto code = Run(settings, *options, command);
-    *exit_code = code ? *code : Report(Fail(code.error()), kRunFailed);
-  });
+      "  atoll run python:3.11 python3 -c 'print(6 * 7)'\n"
+      "  atoll run -it alpine\n"
+      "  atoll run -m 256m -e DEBUG=1 alpine sh -c 'echo $DEBUG; nproc'\n"
+      "  atoll run -i alpine gzip <file >file.gz\n"
+      "  atoll run -d --name web -p 8000 -v site:/srv python:3.11 python3 -m http.server\n"
+      "  atoll run --network none alpine wget example.org");
+  run.Does([options, &settings] { return Run(settings, *options); }, kRunFailed);
 }
 
 }  // namespace atl::cli

@@ -4,6 +4,10 @@
 #include <utility>
 
 #include "runtime/base/sandbox_id.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/nearest.h"
+#include "tools/atoll/text.h"
+#include "tools/atoll/verbs.h"
 
 namespace atl::cli {
 namespace {
@@ -12,22 +16,55 @@ using nlohmann::json;
 
 constexpr const char* kExecdPort = "44772";
 
+SandboxEntry EntryOf(const json& item) {
+  SandboxEntry entry;
+  entry.id = TextOf(item, "id");
+  entry.image = TextOf(item.value("image", json::object()), "uri");
+  entry.state = TextOf(item.value("status", json::object()), "state");
+  entry.created = TextOf(item, "createdAt").substr(0, 19);
+  entry.expires = item.value("expiresAt", "never").substr(0, 19);
+  const json labels = item.value("metadata", json::object());
+  for (const auto& [key, value] : labels.items()) entry.labels[key] = TextOf(labels, key.c_str());
+  entry.name = entry.labels["name"];
+  if (entry.name.empty()) entry.labels.erase("name");
+  for (const json& word : item.value("entrypoint", json::array())) {
+    if (!word.is_string()) continue;
+    entry.command += (entry.command.empty() ? "" : " ") + ShellQuote(word.get<std::string>());
+  }
+  entry.json = JsonText(item);
+  return entry;
+}
+
 }  // namespace
+
+bool SandboxEntry::HasLabel(const std::string& wanted) const {
+  const size_t equals = wanted.find('=');
+  const auto found = labels.find(wanted.substr(0, equals));
+  if (found == labels.end()) return false;
+  return equals == std::string::npos || found->second == wanted.substr(equals + 1);
+}
+
+std::string SandboxEntry::LabelText() const {
+  std::string text;
+  for (const auto& [key, value] : labels) text += (text.empty() ? "" : ",") + key + "=" + value;
+  return text;
+}
+
+bool StatusMatches(const std::string& state, const std::string& asked) {
+  std::string low = state;
+  for (char& c : low) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  if (asked == "exited") return state == "Terminated" || state == "Failed";
+  if (asked == "dead") return state == "Failed";
+  if (asked == "created") return state == "Pending";
+  return asked == state || asked == low;
+}
 
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query) {
   std::vector<SandboxEntry> all;
   for (int page = 1;; ++page) {
-    ATOLL_ASSIGN(const http::Response response,
-                 api.Send("GET", "/sandboxes?pageSize=200&page=" + std::to_string(page) + query));
-    const auto list = json::parse(response.body, nullptr, false);
-    if (!list.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
-    for (const auto& item : list.value("items", json::array())) {
-      all.push_back({item.value("id", ""), item.value("metadata", json::object()).value("name", ""),
-                     item.value("image", json::object()).value("uri", ""),
-                     item.value("status", json::object()).value("state", ""),
-                     item.value("createdAt", "").substr(0, 19),
-                     item.value("expiresAt", "never").substr(0, 19), item.dump()});
-    }
+    ATOLL_ASSIGN(const json list,
+                 Fetch(api, "/sandboxes?pageSize=200&page=" + std::to_string(page) + query));
+    for (const auto& item : list.value("items", json::array())) all.push_back(EntryOf(item));
     if (!list.value("pagination", json::object()).value("hasNextPage", false)) return all;
   }
 }
@@ -46,15 +83,30 @@ Result<std::string> ResolveId(Api& api, const std::string& given) {
     found = sandbox.id;
   }
   if (!found.empty()) return found;
-  return Fail(Code::kNotFound, "no sandbox '" + given + "'; see: atoll ls");
+  Words known;
+  for (const SandboxEntry& sandbox : all) known.push_back(sandbox.name);
+  const std::string nearest = OfferNearest(given, known);
+  return Fail(Code::kNotFound, "there is no sandbox '" + given + "'" +
+                                   (nearest.empty() ? "; see: atoll ps -a" : nearest));
+}
+
+Status ForEachSandbox(const Settings& settings, Api& api, const std::vector<std::string>& given,
+                      const std::function<Status(const std::string& id)>& act) {
+  Status last;
+  for (const std::string& name : given) {
+    const auto id = ResolveId(api, name);
+    Status done = id ? act(*id) : Status(Fail(id.error()));
+    if (done) continue;
+    if (!last) Report(settings, last.error());
+    last = std::move(done);
+  }
+  return last;
 }
 
 Result<ExecdWay> FindExecd(Api& api, const std::string& sandbox_id) {
   const std::string sandbox = "/sandboxes/" + PercentEncode(sandbox_id);
-  ATOLL_ASSIGN(const http::Response response,
-               api.Send("GET", sandbox + "/endpoints/" + kExecdPort + "?use_server_proxy=true"));
-  const auto endpoint = json::parse(response.body, nullptr, false);
-  if (!endpoint.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
+  ATOLL_ASSIGN(const json endpoint,
+               Fetch(api, sandbox + "/endpoints/" + kExecdPort + "?use_server_proxy=true"));
   ExecdWay way{sandbox + "/proxy/" + kExecdPort, {}};
   const json fields = endpoint.value("headers", json::object());
   for (const auto& [name, value] : fields.items()) {

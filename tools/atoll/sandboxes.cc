@@ -1,92 +1,143 @@
-// atoll ls|ps|rm
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+// atoll ps|rm|prune
 #include <cstdio>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tools/atoll/api.h"
+#include "tools/atoll/columns.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
-#include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
 namespace atl::cli {
 namespace {
 
-Status ListSandboxes(const Settings& settings, const std::vector<std::string>& states, bool quiet) {
+struct ListOptions {
+  Words states, filters;
+  std::string format;
+  bool quiet = false, all = false, whole = false;
+};
+
+// KEY=VALUE of --filter.
+Result<std::function<bool(const SandboxEntry&)>> FilterOf(const std::string& given) {
+  const size_t equals = given.find('=');
+  const std::string key = given.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : given.substr(equals + 1);
+  if (key == "name") return [value](const auto& s) { return s.name.find(value) != s.name.npos; };
+  if (key == "id") return [value](const auto& s) { return s.id.starts_with(value); };
+  if (key == "ancestor" || key == "image") {
+    return [value](const auto& s) { return s.image == value || s.image.starts_with(value + ":"); };
+  }
+  if (key == "status" || key == "state") {
+    return [value](const auto& s) { return StatusMatches(s.state, value); };
+  }
+  if (key == "label") {
+    return [value](const auto& s) { return s.HasLabel(value); };
+  }
+  return Fail(Code::kInvalidArgument,
+              "--filter " + given + ": name=, id=, image=, status= or label= is expected");
+}
+
+Status ListSandboxes(const Settings& settings, const ListOptions& options) {
+  std::vector<std::function<bool(const SandboxEntry&)>> filters;
+  bool all = options.all || !options.states.empty();
+  for (const std::string& given : options.filters) {
+    ATOLL_ASSIGN(filters.emplace_back(), FilterOf(given));
+    // Who asks for those that have ended sees them.
+    all = all || given.starts_with("status=") || given.starts_with("state=");
+  }
   std::string query;
-  for (const std::string& state : states) query += "&state=" + PercentEncode(state);
+  for (const std::string& state : options.states) query += "&state=" + PercentEncode(state);
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, query));
-  if (settings.json) {
+  ATOLL_ASSIGN(auto list, FetchSandboxes(api, query));
+  std::erase_if(list, [&](const SandboxEntry& sandbox) {
+    if (!all && sandbox.HasEnded()) return true;
+    for (const auto& keeps : filters) {
+      if (!keeps(sandbox)) return true;
+    }
+    return false;
+  });
+  if (settings.json && options.format.empty()) {
     std::string items;
-    for (const SandboxEntry& sandbox : all) items += (items.empty() ? "" : ",") + sandbox.json;
+    for (const SandboxEntry& sandbox : list) items += (items.empty() ? "" : ",") + sandbox.json;
     std::printf("{\"items\":[%s]}\n", items.c_str());
     return {};
   }
-  if (quiet) {
-    for (const SandboxEntry& sandbox : all) std::puts(Printable(sandbox.id).c_str());
-    return {};
+  Columns columns(
+      {"ID", "Name", "Image", "State", "Created", "Expires"},
+      {{"Names", "Name"}, {"Status", "State"}, {"CreatedAt", "Created"}, {"RunningFor", "Created"}},
+      {"Command", "Labels"});
+  for (const SandboxEntry& s : list) {
+    columns.Add({s.id, s.name, s.image, s.state, s.created, s.expires, s.command, s.LabelText()});
   }
-  Table table({"ID", "NAME", "IMAGE", "STATE", "CREATED", "EXPIRES"});
-  for (const SandboxEntry& s : all) {
-    table.AddRow({s.id, s.name, s.image, s.state, s.created, s.expires});
-  }
-  std::fputs(table.Text().c_str(), stdout);
-  return {};
+  return columns.Print(options.quiet ? "{{.ID}}" : options.format);
 }
 
-Status RemoveSandboxes(const Settings& settings, std::vector<std::string> ids, bool all) {
+Status Remove(const Settings& settings, Api& api, const Words& ids) {
+  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
+    ATOLL_TRY(api.Send("DELETE", "/sandboxes/" + PercentEncode(id)));
+    if (!settings.json) std::puts(id.c_str());
+    return {};
+  });
+}
+
+Status RemoveSandboxes(const Settings& settings, Words ids, bool all) {
+  if (ids.empty() != all) {
+    return Fail(Code::kInvalidArgument, "name sandboxes, or --all");
+  }
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   if (all) {
     ATOLL_ASSIGN(const auto list, FetchSandboxes(api, ""));
     for (const SandboxEntry& sandbox : list) ids.push_back(sandbox.id);
   }
-  // One that is gone does not keep the others.
-  Status first_error;
-  for (const std::string& given : ids) {
-    const auto id = ResolveId(api, given);
-    auto removed = id ? api.Send("DELETE", "/sandboxes/" + PercentEncode(*id))
-                      : Result<http::Response>(Fail(id.error()));
-    if (removed) {
-      if (!settings.json) std::puts(id->c_str());
-      continue;
-    }
-    if (!first_error) Report(first_error);
-    first_error = Fail(std::move(removed).error());
-  }
-  return first_error;
+  return Remove(settings, api, ids);
+}
+
+Status Prune(const Settings& settings) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const auto list, FetchSandboxes(api, "&state=Terminated&state=Failed"));
+  Words ids;
+  for (const SandboxEntry& sandbox : list) ids.push_back(sandbox.id);
+  return Remove(settings, api, ids);
 }
 
 }  // namespace
 
-void AddSandboxVerbs(CLI::App& app, const Settings& settings, int* exit_code) {
-  CLI::App* ls = app.add_subcommand("ls", "List sandboxes");
-  ls->alias("ps");
-  struct ListOptions {
-    std::vector<std::string> states;
-    bool quiet = false;
-  };
+void AddSandboxVerbs(Verb& root, const Settings& settings) {
   const auto list = std::make_shared<ListOptions>();
-  ls->add_option("--state", list->states, "Only those in this state (Running, …); repeatable")
-      ->allow_extra_args(false);
-  ls->add_flag("-q,--quiet", list->quiet, "Only ids");
-  ls->callback([list, &settings, exit_code] {
-    *exit_code = Report(ListSandboxes(settings, list->states, list->quiet));
-  });
+  Verb& ps = root.Add("ps,ls", "List sandboxes");
+  ps.Takes(Option{"-a,--all", "", "Those that have ended, too", &list->all});
+  ps.Takes(Option{"-q,--quiet", "", "Only ids", &list->quiet});
+  ps.Takes(Option{"-f,--filter", "KEY=VALUE",
+                  "Only those with this name, id, image, status or label", &list->filters});
+  ps.Takes(Option{"--format", "TEMPLATE",
+                  "Lines such as '{{.ID}} {{.Name}}', 'table {{.Image}}', or json", &list->format});
+  ps.Takes(Option{"--state", "STATE", "Only those in this state (Running, …)", &list->states});
+  ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
+  ps.Says(
+      "Fields of --format: ID, Name, Image, State, Created, Expires, Command, Labels.\n\n"
+      "Examples:\n"
+      "  atoll ps -a --filter status=exited\n"
+      "  atoll rm $(atoll ps -q --filter label=job=7)\n"
+      "  atoll ps --format '{{.Name}}: {{.State}}'");
+  ps.Does([list, &settings] { return ListSandboxes(settings, *list); });
 
-  CLI::App* rm = app.add_subcommand("rm", "Delete sandboxes with everything in them");
   struct RemoveOptions {
-    std::vector<std::string> ids;
-    bool all = false;
+    Words ids;
+    bool all = false, force = false;
   };
   const auto remove = std::make_shared<RemoveOptions>();
-  auto* ids = rm->add_option("ID", remove->ids, "Sandboxes: ids, starts of ids, or names");
-  auto* all = rm->add_flag("--all", remove->all, "All sandboxes");
-  ids->excludes(all);
-  rm->callback([remove, &settings, exit_code] {
-    if (remove->ids.empty() && !remove->all) throw CLI::RequiredError("ID or --all");
-    *exit_code = Report(RemoveSandboxes(settings, remove->ids, remove->all));
-  });
+  Verb& rm = root.Add("rm", "Delete sandboxes with everything in them, running or not");
+  rm.Takes(Argument{"ID", "Sandboxes: ids, starts of ids, or names", &remove->ids, false});
+  rm.Takes(Option{"--all", "", "All sandboxes", &remove->all});
+  rm.Takes(Option{"-f,--force", "", "As always", &remove->force});
+  rm.Does([remove, &settings] { return RemoveSandboxes(settings, remove->ids, remove->all); });
+
+  const auto force = std::make_shared<bool>(false);
+  Verb& prune = root.Add("prune", "Delete the sandboxes that have ended");
+  prune.Takes(Option{"-f,--force", "", "As always: nothing is asked", force.get()});
+  prune.Does([force, &settings] { return Prune(settings); });
 }
 
 }  // namespace atl::cli

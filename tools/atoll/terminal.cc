@@ -14,6 +14,7 @@
 
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/web_socket.h"
@@ -58,10 +59,10 @@ Result<UniqueFd> WatchSignals() {
 }
 
 // What execd's shell is to run: the API of terminals knows no variables.
-std::string CommandLine(const Command& command) {
+std::string WithVariables(const Command& command) {
   std::string line;
   for (const std::string& entry : command.env) line += "export " + ShellQuote(entry) + "; ";
-  return line + ShellCommand(command.argv);
+  return line + CommandLine(command.argv);
 }
 
 class Session {
@@ -69,28 +70,32 @@ class Session {
   Session(WebSocket socket, UniqueFd signals, bool terminal)
       : socket_(std::move(socket)), signals_(std::move(signals)), terminal_(terminal) {}
 
-  Result<int> Run() {
+  // Nothing: the sandbox went away.
+  Result<std::optional<Exit>> Run() {
     if (terminal_) ATOLL_TRY(SendSize());
-    while (!exit_code_) {
-      pollfd wanted[] = {{socket_.fd(), POLLIN, 0},
+    while (!exit_) {
+      // Input is read when there is room for it on its way: who waits there would not take the
+      // output meanwhile, for want of which the command may not take its input.
+      const short room = input_waits_ ? POLLOUT : 0;
+      pollfd wanted[] = {{socket_.fd(), static_cast<short>(POLLIN | room), 0},
                          {signals_.get(), POLLIN, 0},
-                         {reading_ ? STDIN_FILENO : -1, POLLIN, 0}};
+                         {reading_ && !input_waits_ ? STDIN_FILENO : -1, POLLIN, 0}};
       if (poll(wanted, std::size(wanted), -1) < 0) {
         if (errno == EINTR) continue;
         return FailSys("poll");
       }
       if (wanted[1].revents != 0) ATOLL_TRY(OnSignal());
-      if (wanted[2].revents != 0) ATOLL_TRY(OnInput());
-      if (wanted[0].revents == 0) continue;
-      ATOLL_ASSIGN(const bool more, socket_.Receive([this](bool text, std::string_view message) {
+      if (wanted[2].revents != 0) input_waits_ = true;
+      if ((wanted[0].revents & POLLOUT) != 0) ATOLL_TRY(OnInput());
+      if ((wanted[0].revents & ~POLLOUT) == 0) continue;
+      const auto more = socket_.Receive([this](bool text, std::string_view message) {
         text ? OnText(message) : OnOutput(message);
-      }));
+      });
       if (!failure_.empty()) return Fail(Code::kFailedPrecondition, failure_);
-      if (!more && !exit_code_) {
-        return Fail(Code::kUnavailable, "the sandbox ended before the command did");
-      }
+      if (!more && more.error().code() != Code::kUnavailable) return Fail(more.error());
+      if ((!more || !*more) && !exit_) return std::nullopt;
     }
-    return *exit_code_;
+    return exit_;
   }
 
  private:
@@ -109,11 +114,12 @@ class Session {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGWINCH) return terminal_ ? SendSize() : Status{};
     // The command ends with its terminal, which we delete.
-    exit_code_ = 128 + number;
+    exit_ = Exit{128 + number, {}};
     return {};
   }
 
   Status OnInput() {
+    input_waits_ = false;
     char bytes[16384];
     bytes[0] = kStdin;
     const ssize_t n = read(STDIN_FILENO, bytes + 1, sizeof bytes - 1);
@@ -134,7 +140,7 @@ class Session {
     if (!is_error && channel != kStdout && channel != kReplay) return;
     // Nobody reads us any more: as if SIGPIPE had ended us.
     if (!sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, message.substr(head))) {
-      exit_code_ = 128 + SIGPIPE;
+      exit_ = Exit{128 + SIGPIPE, {}};
     }
   }
 
@@ -143,7 +149,7 @@ class Session {
     if (!told.is_object()) return;
     const std::string type = told.value("type", "");
     if (type == "exit") {
-      exit_code_ = told.value("exit_code", 0) & 0xff;
+      exit_ = ExitOf(told.value("exit_code", 0), told.value("error", ""));
     } else if (type == "error" && told.value("code", "") != "STDIN_WRITE_FAILED") {
       // The command need not read its input to the end.
       failure_ = Printable(told.value("error", "the terminal failed"));
@@ -154,23 +160,22 @@ class Session {
   UniqueFd signals_;
   const bool terminal_;
   bool reading_ = true;
-  std::optional<int> exit_code_;
+  bool input_waits_ = false;  // there is some to read
+  std::optional<Exit> exit_;
   std::string failure_;
 };
 
 }  // namespace
 
-Result<int> RunInTerminal(Api& api, const std::string& sandbox_id, const Command& command,
-                          bool terminal) {
+Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Command& command,
+                           bool terminal) {
   ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
-  json body = {{"command", CommandLine(command)}};
-  if (!command.cwd.empty()) body["cwd"] = command.cwd;
   http::Client::Call call;
   call.method = "POST";
   call.target = way.base + "/pty";
   call.headers = way.headers;
   call.headers.Set("Content-Type", "application/json");
-  call.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  call.body = JsonText(CommandBody(command, WithVariables(command)));
   ATOLL_ASSIGN(const http::Response created, api.Send(std::move(call)));
   const auto session = json::parse(created.body, nullptr, false);
   const std::string id = session.is_object() ? session.value("session_id", "") : "";
@@ -191,7 +196,10 @@ Result<int> RunInTerminal(Api& api, const std::string& sandbox_id, const Command
                                   "/v1" + path + (terminal ? "/ws" : "/ws?pty=0"), way.headers));
   std::optional<RawMode> raw;
   if (terminal) raw.emplace();
-  return Session(std::move(socket), std::move(signals), terminal).Run();
+  ATOLL_ASSIGN(const auto exit, Session(std::move(socket), std::move(signals), terminal).Run());
+  raw.reset();
+  if (!exit) return Fail(WhyGone(api, sandbox_id));
+  return *exit;
 }
 
 }  // namespace atl::cli

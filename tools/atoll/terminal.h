@@ -7,9 +7,9 @@
 
 namespace atl::cli {
 
-// Our terminal, if `terminal` is set, is in raw mode meanwhile and its size follows. The exit code
-// of the command; 128 + signal if a signal ended us, which ends the command too.
-Result<int> RunInTerminal(Api& api, const std::string& sandbox_id, const Command& command,
-                          bool terminal);
+// Our terminal, if `terminal` is set, is in raw mode meanwhile and its size follows. How the
+// command ended; 128 + signal if a signal ended us, which ends the command too.
+Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Command& command,
+                           bool terminal);
 
 }  // namespace atl::cli

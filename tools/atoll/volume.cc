@@ -1,11 +1,9 @@
 // atoll volume create|ls|inspect|rm
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tools/atoll/api.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
@@ -13,28 +11,23 @@ namespace atl::cli {
 namespace {
 
 using nlohmann::json;
-using Names = std::vector<std::string>;
 
 Status CreateVolume(const Settings& settings, const std::string& name, const std::string& size) {
   json body{{"name", name}};
   if (!size.empty()) body["storage"] = size;
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(
-      const http::Response response,
-      api.Send("POST", "/volumes", body.dump(-1, ' ', false, json::error_handler_t::replace)));
+  ATOLL_ASSIGN(const http::Response response, api.Send("POST", "/volumes", JsonText(body)));
   std::puts(settings.json ? response.body.c_str() : Printable(name).c_str());
   return {};
 }
 
 Status ListVolumes(const Settings& settings, bool quiet) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const http::Response response, api.Send("GET", "/volumes"));
+  ATOLL_ASSIGN(const json list, Fetch(api, "/volumes"));
   if (settings.json) {
-    std::puts(response.body.c_str());
+    std::puts(JsonText(list).c_str());
     return {};
   }
-  const auto list = json::parse(response.body, nullptr, false);
-  if (!list.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
   Table table({"NAME", "CREATED", "USED BY"});
   for (const auto& volume : list.value("items", json::array())) {
     std::string users;
@@ -48,59 +41,52 @@ Status ListVolumes(const Settings& settings, bool quiet) {
   return {};
 }
 
-// Each prints what `each` makes of the answer; one that fails does not keep the others.
-Status ForVolumes(const Settings& settings, const Names& names, const std::string& method) {
+// One that fails does not keep the others.
+Status ForVolumes(const Settings& settings, const Words& names, const std::string& method) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  Status first_error;
+  Status last;
   for (const std::string& name : names) {
     auto done = api.Send(method, "/volumes/" + PercentEncode(name));
     if (!done) {
-      if (!first_error) Report(first_error);
-      first_error = Fail(std::move(done).error());
+      if (!last) Report(settings, last.error());
+      last = Fail(std::move(done).error());
       continue;
     }
     const auto volume = json::parse(done->body, nullptr, false);
     if (method == "GET") {
-      std::puts(
-          volume.dump(settings.json ? -1 : 2, ' ', true, json::error_handler_t::replace).c_str());
+      std::puts((settings.json ? JsonText(volume) : PrettyJson(volume)).c_str());
     } else if (!settings.json) {
       std::puts(Printable(name).c_str());
     }
   }
-  return first_error;
+  return last;
 }
 
 }  // namespace
 
-void AddVolumeVerbs(CLI::App& app, const Settings& settings, int* exit_code) {
-  CLI::App* group = app.add_subcommand("volume", "Directories that outlive sandboxes");
-  group->require_subcommand(1);
-
-  CLI::App* create = group->add_subcommand("create", "Create an empty volume");
-  const auto name = std::make_shared<std::string>();
-  create->add_option("NAME", *name, "What claimName calls it")->required();
-  const auto size = std::make_shared<std::string>();
-  create->add_option("--size", *size, "How much it may hold, as 10Gi; else the server's default");
-  create->callback([name, size, &settings, exit_code] {
-    *exit_code = Report(CreateVolume(settings, *name, *size));
-  });
-
-  CLI::App* ls = group->add_subcommand("ls", "List volumes");
-  const auto quiet = std::make_shared<bool>(false);
-  ls->add_flag("-q,--quiet", *quiet, "Only names");
-  ls->callback(
-      [quiet, &settings, exit_code] { *exit_code = Report(ListVolumes(settings, *quiet)); });
-
-  const auto add_many = [&](const char* verb, const char* what, const char* method) {
-    CLI::App* sub = group->add_subcommand(verb, what);
-    const auto names = std::make_shared<Names>();
-    sub->add_option("NAME", *names, "Volumes as 'atoll volume ls' shows them")->required();
-    sub->callback([names, method, &settings, exit_code] {
-      *exit_code = Report(ForVolumes(settings, *names, method));
-    });
+void AddVolumeVerbs(Verb& root, const Settings& settings) {
+  struct Options {
+    std::string name, size;
+    bool quiet = false;
+    Words names;
   };
-  add_many("inspect", "A volume, its users and its size, as JSON", "GET");
-  add_many("rm", "Delete volumes that no sandbox uses, with everything in them", "DELETE");
+  const auto options = std::make_shared<Options>();
+  Verb& group = root.Add("volume", "Directories that outlive sandboxes");
+  group.Add("create", "Create an empty volume")
+      .Takes(Argument{"NAME", "What run -v and claimName call it", &options->name})
+      .Takes(Option{"--size", "SIZE", "How much it may hold, as 10Gi; else the server's default",
+                    &options->size})
+      .Does([options, &settings] { return CreateVolume(settings, options->name, options->size); });
+  group.Add("ls,list", "List volumes")
+      .Takes(Option{"-q,--quiet", "", "Only names", &options->quiet})
+      .Does([options, &settings] { return ListVolumes(settings, options->quiet); });
+  const Argument names = {"VOLUME", "Volumes as 'atoll volume ls' shows them", &options->names};
+  group.Add("inspect", "A volume, its users and its size, as JSON")
+      .Takes(names)
+      .Does([options, &settings] { return ForVolumes(settings, options->names, "GET"); });
+  group.Add("rm,remove", "Delete volumes that no sandbox uses, with everything in them")
+      .Takes(names)
+      .Does([options, &settings] { return ForVolumes(settings, options->names, "DELETE"); });
 }
 
 }  // namespace atl::cli

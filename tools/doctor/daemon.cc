@@ -9,6 +9,9 @@ std::vector<Finding> CheckDaemon(const cli::Settings& settings) {
   const std::string name = "daemon";
   auto api = cli::Api::Connect(settings);
   auto answer = api ? api->Send("GET", "/health") : Fail(std::move(api).error());
+  if (!answer && !settings.server.empty()) {
+    return {Missing(name, answer.error().message(), "start it, or name another with --server")};
+  }
   // That none runs yet is nothing wrong with the host.
   if (!answer) return {Ok(name, "none answers: " + answer.error().message())};
   const auto health = nlohmann::json::parse(answer->body, nullptr, false);

@@ -14,6 +14,8 @@ namespace atl::doctor {
 namespace {
 
 std::vector<Finding> Examine(const HostOptions& options, const cli::Settings& settings) {
+  // The host of a server that was named need not be this one.
+  if (!settings.server.empty()) return CheckDaemon(settings);
   std::vector<Finding> findings = {CheckRoot(),    CheckKernelVersion(), CheckUserNamespaces(),
                                    CheckSeccomp(), CheckMemfdExec(),     CheckOverlay(options)};
   for (Finding& finding : CheckCgroups()) findings.push_back(std::move(finding));
@@ -85,7 +87,9 @@ int Run(const HostOptions& options, const cli::Settings& settings) {
     PrintJson(findings, ready);
   } else {
     PrintText(findings);
-    std::puts(ready ? "\nThis host can run sandboxes." : "\nThis host cannot run sandboxes yet.");
+    const std::string who = settings.server.empty() ? "This host" : settings.server;
+    std::printf(ready ? "\n%s can run sandboxes.\n" : "\n%s cannot run sandboxes yet.\n",
+                cli::Printable(who).c_str());
   }
   return ready ? 0 : 1;
 }

@@ -16,7 +16,8 @@ struct HostOptions {
 };
 
 // Runs all checks and prints the report, as a JSON object if `settings` say so, which also name the
-// daemon. 0 if nothing is missing, else 1. Changes nothing that outlives it.
+// daemon: one that was named explicitly is looked at alone. 0 if nothing is missing, else 1.
+// Changes nothing that outlives it.
 int Run(const HostOptions& options, const cli::Settings& settings);
 
 }  // namespace atl::doctor

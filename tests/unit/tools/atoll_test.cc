@@ -108,6 +108,8 @@ class AtollTest : public Test {
     unsetenv("ATOLL_RUN_DIR");
     setenv("ATOLL_SERVER", ("http://127.0.0.1:" + std::to_string(server_.port())).c_str(), 1);
     answers_["POST /v1/sandboxes"] = Json(202, {{"id", kId}});
+    answers_["GET /v1/sandboxes?pageSize=200&page=1"] =
+        Json(200, {{"items", json::array()}, {"pagination", {{"hasNextPage", false}}}});
     answers_[std::string("GET /v1/sandboxes/") + kId + "/endpoints/44772?use_server_proxy=true"] =
         Json(200, {{"endpoint", "x"}, {"headers", {{"X-EXECD-ACCESS-TOKEN", "token"}}}});
     answers_[std::string("DELETE /v1/sandboxes/") + kId] = {204, {}, ""};
@@ -171,7 +173,7 @@ TEST_F(AtollTest, RunCreatesRunsAndDeletes) {
   const Seen command = SeenOnce(CommandLine());
   EXPECT_EQ(command.headers.Get("x-execd-access-token"), "token");
   EXPECT_EQ(json::parse(command.body),
-            (json{{"command", "'echo' 'it'\\''s' '[1,2]' --"}, {"cwd", "/tmp"}}));
+            (json{{"command", "exec 'echo' 'it'\\''s' '[1,2]' --"}, {"cwd", "/tmp"}}));
   SeenOnce(std::string("DELETE /v1/sandboxes/") + kId);
 }
 
@@ -187,7 +189,7 @@ TEST_F(AtollTest, RunFailsWith125AndDeletesWhatItMade) {
   AnswerCommand("{\"type\":\"init\",\"text\":\"id\"}\n\n");
   Program broken({"run", "img", "--", "true"});
   EXPECT_EQ(broken.Wait(), 125);
-  EXPECT_NE(broken.Err().find("ended before the command did"), std::string::npos);
+  EXPECT_NE(broken.Err().find("before the command ended"), std::string::npos);
   SeenOnce(std::string("DELETE /v1/sandboxes/") + kId);
 
   answers_["POST /v1/sandboxes"] =
@@ -316,10 +318,11 @@ TEST_F(AtollTest, UsageErrorsAre2AndHelpIs0) {
   const std::vector<std::vector<std::string>> wrong = {
       {},
       {"nonsense"},
-      {"run", "img"},
+      {"run"},
       {"run", "--", "true"},
-      {"rm"},
+      {"run", "--nonsense", "img"},
       {"image"},
+      {"image", "nonsense"},
       {"run", "--timeout", "5", "img", "--", "true"},
       {"ls", "--", "x"}};
   for (const auto& arguments : wrong) {

@@ -22,11 +22,12 @@ TEST(EventStream, PassesOutputOnAndKnowsTheEnd) {
   EXPECT_TRUE(
       heard.stream.Feed("ut\",\"text\":\"a\"}\n\n{\"type\":\"stdout\",\"text\":\"\\n\"}\n\n"));
   EXPECT_TRUE(heard.stream.Feed("{\"type\":\"stderr\",\"text\":\"e\"}\n\n"));
-  EXPECT_EQ(heard.stream.exit_code(), std::nullopt);
+  EXPECT_FALSE(heard.stream.exit());
   EXPECT_FALSE(heard.stream.Feed("{\"type\":\"execution_complete\",\"execution_time\":3}\n\n"));
   EXPECT_EQ(heard.out, "a\n\n");
   EXPECT_EQ(heard.err, "e\n");
-  EXPECT_EQ(heard.stream.exit_code(), 0);
+  ASSERT_TRUE(heard.stream.exit());
+  EXPECT_EQ(heard.stream.exit()->code, 0);
 }
 
 TEST(EventStream, PassesBytesOnAsTheyWere) {
@@ -39,14 +40,25 @@ TEST(EventStream, PassesBytesOnAsTheyWere) {
 }
 
 TEST(EventStream, TakesTheExitCodeFromTheError) {
-  for (const auto& [value, code] : {std::pair{"3", 3}, {"-1", -1}, {"255", 255}}) {
+  for (const auto& [value, code] : {std::pair{"3", 3}, {"-1", 255}, {"255", 255}}) {
     Heard heard;
     EXPECT_FALSE(heard.stream.Feed(std::string("{\"type\":\"error\",\"error\":{\"ename\":"
                                                "\"CommandExecError\",\"evalue\":\"") +
                                    value + "\"}}\n\n"));
-    EXPECT_EQ(heard.stream.exit_code(), code);
+    ASSERT_TRUE(heard.stream.exit());
+    EXPECT_EQ(heard.stream.exit()->code, code);
     EXPECT_EQ(heard.stream.failure(), "");
   }
+}
+
+TEST(EventStream, TakesTheReasonFromTheTraceback) {
+  Heard heard;
+  EXPECT_FALSE(
+      heard.stream.Feed("{\"type\":\"error\",\"error\":{\"ename\":\"CommandExecError\",\"evalue\":"
+                        "\"-1\",\"traceback\":[\"signal: killed (out of memory)\"]}}\n\n"));
+  ASSERT_TRUE(heard.stream.exit());
+  EXPECT_EQ(heard.stream.exit()->code, 137);
+  EXPECT_EQ(heard.stream.exit()->reason, "killed by SIGKILL (out of memory)");
 }
 
 TEST(EventStream, TellsAFailureFromAnExitCode) {
@@ -54,7 +66,7 @@ TEST(EventStream, TellsAFailureFromAnExitCode) {
   EXPECT_FALSE(
       heard.stream.Feed("{\"type\":\"error\",\"error\":{\"ename\":\"E\",\"evalue\":\"exec sh: "
                         "no\\u001b such\"}}\n\n"));
-  EXPECT_EQ(heard.stream.exit_code(), std::nullopt);
+  EXPECT_FALSE(heard.stream.exit());
   EXPECT_EQ(heard.stream.failure(), "exec sh: no? such");
 
   Heard late;  // appended to the stream without a line end
@@ -78,7 +90,7 @@ TEST(EventStream, SurvivesWhateverASandboxSends) {
 TEST(EventStream, StopsWhenTheOutputCannotBeWritten) {
   EventStream stream([](std::string_view, bool) { return false; });
   EXPECT_FALSE(stream.Feed("{\"type\":\"stdout\",\"text\":\"a\"}\n\n"));
-  EXPECT_EQ(stream.exit_code(), std::nullopt);
+  EXPECT_FALSE(stream.exit());
 }
 
 }  // namespace

@@ -54,11 +54,11 @@ TEST(PercentEncode, EscapesWhatHasAMeaning) {
 
 TEST(ExpandEnvironment, TakesValuesOrOurOwn) {
   setenv("ATOLL_TEST_SET", "ours", 1);
-  const auto env = ExpandEnvironment({"A=1=2", "ATOLL_TEST_SET", "ATOLL_TEST_UNSET", "B="});
+  const auto env = ExpandEnvironment({"A=1=2", "ATOLL_TEST_SET", "ATOLL_TEST_UNSET", "B="}, {});
   ASSERT_TRUE(env.has_value());
   EXPECT_EQ(*env, (std::vector<std::string>{"A=1=2", "ATOLL_TEST_SET=ours", "B="}));
-  EXPECT_FALSE(ExpandEnvironment({"=x"}).has_value());
-  EXPECT_FALSE(ExpandEnvironment({""}).has_value());
+  EXPECT_FALSE(ExpandEnvironment({"=x"}, {}).has_value());
+  EXPECT_FALSE(ExpandEnvironment({""}, {}).has_value());
 }
 
 TEST(ParseKernelVersion, ReadsWhatUnameSays) {

@@ -1,0 +1,276 @@
+"""Lines that people who come from docker type, and what becomes of them: a table, read top down."""
+import datetime
+import json
+import os
+import pathlib
+import pty
+import random
+import resource
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import atoll
+import box
+from atoll import BUILD, SLOWNESS, until
+
+# What is typed after "atoll", as a shell reads it; the exit code; what stdout and stderr hold, as
+# regular expressions ('' matches nothing but nothing). {image}: one with users, busybox has none.
+TABLE = [
+    # What runs, and how it ends.
+    ('run busybox echo hello', 0, '^hello\n$', ''),
+    ('run --rm busybox:latest -- echo hello', 0, '^hello\n$', ''),
+    ('run busybox ls -d /tmp --color=never', 0, '^/tmp\n$', ''),
+    ('run busybox', 0, '', ''),
+    ('run started', 0, '^one two\n$', ''),
+    ('run started three four', 0, '^one three four\n$', ''),
+    ('run --entrypoint /bin/echo started five', 0, '^five\n$', ''),
+    ('run busybox sh -c "echo out; echo err >&2; exit 3"', 3, '^out\n$', '^err\n$'),
+    ('run busybox no-such-program', 127, '', 'not found'),
+    ('run busybox sh -c "kill -SEGV \\$\\$"', 139, '', '^atoll: command killed by SIGSEGV\n$'),
+    ('run --json busybox sh -c "kill -9 \\$\\$"', 137, '',
+     r'^\{"exitCode":137,"reason":"killed by SIGKILL"\}\n$'),
+    ('run --json busybox false', 1, '', r'^\{"exitCode":1\}\n$'),
+    ('run -m 16m busybox sh -c "x=a; while :; do x=\\$x\\$x; done"', 137, '',
+     'SIGKILL .out of memory: .* the limit is 16Mi'),
+    # Options.
+    ('run -e A="x y" -e FROM_US --env-file env busybox sh -c \'echo "$A" $FROM_US $IN_FILE\'', 0,
+     '^x y ours filed\n$', ''),
+    ('run -w /usr/bin busybox pwd', 0, '^/usr/bin\n$', ''),
+    ('run -u 7 {image} id -u', 0, '^7\n$', ''),
+    ('run --rm -u dev {image} whoami', 0, '^dev\n$', ''),
+    ('echo piped | atoll run -i busybox cat', 0, '^piped\n$', ''),
+    ('echo piped | atoll run -i -u dev {image} sh -c "cat; id -u"', 0, '^piped\n1000\n$', ''),
+    ('run --network none busybox cat /proc/self/status', 0, 'Name:', ''),
+    ('run --network host busybox true', 125, '', "host's network"),
+    ('run --pids 64 --cpus 0.5 --shm-size 8m busybox cat /sys/fs/cgroup/nothing', 1, '', 'No such'),
+    ('run --read-only busybox touch /x', 1, '', 'Read-only'),
+    ('volume create kept', 0, '^kept\n$', ''),
+    ('run -v kept:/srv busybox sh -c "echo stays >/srv/file"', 0, '', ''),
+    ('run -v kept:/srv:ro busybox cat /srv/file', 0, '^stays\n$', ''),
+    ('run -v kept busybox true', 125, '', 'VOLUME:PATH'),
+    ('run -p 8080:80 busybox true', 125, '', 'no port of the host is taken; type -p 80'),
+    ('run -t busybox true', 125, '', '-t needs a terminal'),
+    ('run -dit busybox sh', 125, '', 'atoll exec -it ID sh'),
+    ('run --privileged busybox true', 2, '', 'no sandbox gets privileges'),
+    # One that stays.
+    ('run -d --name web -l job=7 -p 80 -e A=1 -w /tmp busybox sh -c "pwd; exec sleep 1000"', 0,
+     '^[0-9a-f-]{36}\n$', 'port 80 is reached at http://127.0.0.1'),
+    ('run -d --name web busybox true', 125, '', "the name 'web' is taken by sandbox"),
+    ('ps', 0, 'web .*busybox:latest .*Running', ''),
+    ('ps -a --filter name=we --filter label=job=7 --format "{{{{.Name}}}}: {{{{.State}}}}"', 0,
+     '^web: Running\n$', ''),
+    ('ps -q --filter status=exited', 0, '', ''),
+    ('ps --format "{{{{.Nmae}}}}"', 1, '', 'there is no {{.Nmae}}; there are ID, Name'),
+    ('exec web -- sh -c \'echo $A\' ignored', 0, '^1\n$', ''),
+    ('exec -u 7 -w /usr -e B=2 web sh -c \'echo $A$B; pwd; id -u\'', 0, '^12\n/usr\n7\n$', ''),
+    ('exec wbe true', 125, '', "no sandbox 'wbe'; did you mean 'web'"),
+    ('logs web', 0, '^/tmp\n$', ''),
+    ('logs -t web', 0, r'^20\d\d-\S+Z /tmp\n$', ''),
+    ('top web', 0, 'PID .*\n1 .*execd\n.*sleep', ''),
+    ('port web 80', 0, 'http://127.0.0.1:.*80\n', ''),
+    ('inspect web', 0, '"A": "1"(.|\n)*"memory": "512Mi"', ''),
+    ('inspect --json nosuch', 1, r'^\[\]\n$', r'^\{"error":"there is no sandbox .nosuch.'),
+    ('image rm busybox', 1, '', r'in use by sandbox \S+ \(web\)'),
+    ('pause web', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('unpause web', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('kill -s USR1 web', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('wait web', 0, '^138\n$', 'SIGUSR1'),
+    ('attach web', 138, '^(/tmp\n)?$', 'SIGUSR1'),
+    ('ps -q', 0, '', ''),
+    ('ps -aq --filter status=exited', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('events web', 0, 'Running(.|\n)*Failed CONTAINER_EXITED_ERROR: exit code 138', ''),
+    ('run -d --name asked busybox sh -c "trap \'exit 5\' TERM; while :; do sleep 0.02; done"', 0,
+     '^[0-9a-f-]{36}\n$', ''),
+    ('stop asked', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('wait asked', 0, '^5\n$', ''),
+    ('run -d --name deaf busybox sh -c "trap : TERM; while :; do sleep 0.02; done"', 0, '.', ''),
+    ('stop -t 0 deaf', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('wait --json deaf', 0, '"exitCode":137', ''),
+    ('prune -f', 0, '^([0-9a-f-]{36}\n){3}$', ''),
+    ('ps -aq', 0, '', ''),
+    # Images.
+    ('images', 0, 'NAME .*\n(.|\n)*busybox:latest', ''),
+    ('image inspect busybox', 0, '"cmd": ', ''),
+    ('run busyboy true', 125, '', "^atoll: there is no image 'busyboy'; did you mean 'busybox:latest'"),
+    ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; import it with: [^;]*\n$'),
+    ('load -i {archive}', 0, '^imported busybox:latest', ''),
+    # What there is not.
+    ('pull alpine', 2, '', 'atoll image import FILE.tar --name'),
+    ('build .', 2, '', 'docker save'),
+    ('create busybox', 2, '', 'atoll run -d'),
+    ('start web', 2, '', 'atoll resume'),
+    ('imgaes', 2, '', "did you mean 'images'"),
+    ('--version', 0, r'^atoll \d', ''),
+    ('help run', 0, 'Usage: atoll run (.|\n)*Examples:', ''),
+    ('doctor --server http://127.0.0.1:1', 1, 'nobody answers at http://127.0.0.1:1', ''),
+]
+
+
+class Docker(unittest.TestCase):
+    """One daemon; the lines of the table follow on one another."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        work = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(work.cleanup)
+        cls.work = pathlib.Path(work.name)
+        (cls.work / 'env').write_text('# comment\n\nIN_FILE=filed\n', encoding='utf-8')
+        (cls.work / 'bin').mkdir()
+        (cls.work / 'bin/atoll').symlink_to(BUILD / 'atoll')
+        cls.environment = {'PATH': f"{cls.work / 'bin'}:{os.environ['PATH']}", 'FROM_US': 'ours',
+                           'ATOLL_RUN_DIR': str(cls.daemon.run_dir), 'LC_ALL': 'C.UTF-8'}
+        cls.image = box.shell_image(cls.daemon)
+        cls.daemon.import_busybox()
+        archive = cls.work / 'started.tar'
+        root = cls.work / 'root'
+        subprocess.run(['mkdir', '-p', root / 'bin', root / 'proc', root / 'dev', root / 'tmp',
+                        root / 'sys'], check=True)
+        subprocess.run(['cp', '/bin/busybox', root / 'bin/busybox'], check=True)
+        for name in ('sh', 'echo', 'kill'):
+            (root / 'bin' / name).symlink_to('busybox')
+        box.pack(root, 'started:latest', archive, '--entrypoint', json.dumps(['/bin/echo', 'one']),
+                 '--cmd', json.dumps(['two']))
+        cls.daemon.import_image(archive, 'started')
+
+    def shell(self, line, **options):
+        return subprocess.run(['bash', '-c', line], env=self.environment, cwd=self.work,
+                              capture_output=True, timeout=60 * SLOWNESS, check=False, **options)
+
+    def sandboxes(self):
+        return self.shell('atoll ps -aq').stdout.split()
+
+    def test_the_table(self):
+        archive = atoll.image_archive('busybox')
+        for line, code, out, err in TABLE:
+            typed = line.format(image=self.image, archive=archive)
+            done = self.shell(typed if 'atoll ' in typed.split('"')[0] else 'atoll ' + typed)
+            told = (done.stdout.decode(), done.stderr.decode())
+            with self.subTest(typed):
+                self.assertEqual(done.returncode, code, told)
+                for wanted, got in zip((out, err), told):
+                    self.assertRegex(got, wanted or '^$', told)
+
+    def test_every_byte_passes_both_ways_at_once(self):
+        """More than every buffer on the way holds, of a command that answers while it reads."""
+        data = random.Random(7).randbytes(64 << 20)
+        done = self.shell('atoll run -i busybox cat', input=data)
+        self.assertEqual((done.returncode, done.stderr), (0, b''))
+        self.assertTrue(done.stdout == data)
+
+    def test_a_command_that_says_more_than_it_is_told(self):
+        """Its output fills every buffer on the way while there is input to send."""
+        data = random.Random(8).randbytes(16 << 20)
+        done = self.shell('atoll run -i busybox tee' + ' /dev/stderr' * 8, input=data)
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue(done.stdout == data)
+        self.assertEqual(len(done.stderr), 8 * len(data))
+
+    def test_a_terminal_of_a_user_tells_the_signal(self):
+        master, slave = pty.openpty()
+        shell = subprocess.Popen([BUILD / 'atoll', 'run', '-it', '-u', 'dev', self.image, 'sh'],
+                                 env=self.environment, stdin=slave, stdout=slave,
+                                 stderr=subprocess.PIPE)
+        os.close(slave)
+        os.write(master, b'id -u; tty; kill -9 $$\n')
+        seen = b''
+        try:
+            while chunk := os.read(master, 4096):
+                seen += chunk
+        except OSError:  # the terminal's other end is closed
+            pass
+        os.close(master)
+        told = shell.stderr.read()
+        shell.stderr.close()
+        self.assertEqual(shell.wait(20 * SLOWNESS), 128 + signal.SIGKILL)
+        self.assertIn(b'1000\r\n/dev/pts/', seen)
+        self.assertEqual(told, b'atoll: command killed by SIGKILL\n')
+
+    def guard_of(self, client):
+        """The process that goes on when `client` is killed: its child, which has let go of it."""
+        children = pathlib.Path(f'/proc/{client.pid}/task/{client.pid}/children').read_text(
+            encoding='utf-8').split()
+        (guard,) = [int(child) for child in children]
+        self.assertEqual(pathlib.Path(f'/proc/{guard}/comm').read_text(encoding='utf-8'),
+                         'atoll-guard\n')
+        return guard
+
+    def start_long_run(self):
+        client = subprocess.Popen([BUILD / 'atoll', 'run', 'busybox', 'sh', '-c',
+                                   'echo begun; exec sleep 1000'], env=self.environment,
+                                  stdout=subprocess.PIPE)
+        self.addCleanup(client.stdout.close)
+        self.assertEqual(client.stdout.readline(), b'begun\n')
+        return client
+
+    def test_a_killed_client_takes_its_sandbox_along(self):
+        before = set(self.sandboxes())
+        client = self.start_long_run()
+        self.assertEqual(len(set(self.sandboxes()) - before), 1)
+        guard = self.guard_of(client)
+        client.kill()
+        client.wait()
+        until(lambda: set(self.sandboxes()) == before, 20 * SLOWNESS, 'the sandbox is gone')
+        until(lambda: not os.path.exists(f'/proc/{guard}'), 20 * SLOWNESS, 'the guard has ended')
+
+    def test_what_nobody_guards_ends_soon(self):
+        """Client and guard killed at once, as by the loss of their host."""
+        before = set(self.sandboxes())
+        client = self.start_long_run()
+        guard = self.guard_of(client)
+        os.kill(guard, signal.SIGKILL)
+        client.kill()
+        client.wait()
+        (left,) = set(self.sandboxes()) - before
+        (told,) = json.loads(self.shell(f'atoll inspect {left.decode()}').stdout)
+        created, expires = (datetime.datetime.fromisoformat(told[name][:19])
+                            for name in ('createdAt', 'expiresAt'))
+        self.assertLessEqual((expires - created).total_seconds(), 301)
+        self.shell(f'atoll rm {left.decode()}')
+
+    def test_an_expired_run_is_told_so(self):
+        client = subprocess.Popen([BUILD / 'atoll', 'run', '--name', 'short', 'busybox', 'sh', '-c',
+                                   'echo begun; exec sleep 1000'], env=self.environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(client.stdout.readline(), b'begun\n')
+        self.shell('atoll renew --timeout 1 short')
+        told = client.communicate(timeout=60 * SLOWNESS)[1]
+        self.assertEqual(client.returncode, 125)
+        self.assertIn(b'has expired or was deleted before the command ended', told)
+
+    def test_completion_knows_images_names_and_verbs(self):
+        self.shell('atoll run -d --name known busybox sleep 1000')
+        self.addCleanup(self.shell, 'atoll rm known')
+        for words, offered in (('', 'run'), ('run', 'busybox:latest'), ('exec', 'known'),
+                               ('image rm', 'busybox:latest'), ('run -v', 'kept-here'),
+                               ('help', 'exec'), ('run --net', '--network'), ('cp', 'known:')):
+            if offered == 'kept-here':
+                self.shell('atoll volume create kept-here')
+            found = self.shell(f'atoll complete -- {words}').stdout.decode().split()
+            self.assertIn(offered, found, words)
+        self.assertEqual(self.shell('atoll complete -- run busybox').stdout, b'')
+
+    def test_the_manual_has_every_command(self):
+        page = self.shell('atoll man').stdout.decode()
+        for name in ('run', 'exec', 'image import', 'prune'):
+            self.assertIn(f'.SS atoll {name}', page)
+        self.assertNotIn('.SS atoll rmi', page)
+
+    def test_it_starts_fast(self):
+        def took(*command):
+            begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+            for _ in range(20):
+                subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+            ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return (ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime) / 20
+        # Processor time, which others on the host do not lengthen, beyond that of any program.
+        ours = min(took(BUILD / 'atoll', 'version') for _ in range(3))
+        bare = min(took('/bin/true') for _ in range(3))
+        self.assertLessEqual(ours - bare, 0.005 * SLOWNESS)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,123 @@
+#include "tools/atoll/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include "tools/atoll/exit.h"
+#include "tools/atoll/nearest.h"
+
+namespace atl::cli {
+namespace {
+
+// A verb of each kind.
+struct Grammar {
+  Verb root{"atoll", "Test"};
+  bool json = false, tty = false, interactive = false;
+  std::string image, cwd, one;
+  int number = 0;
+  Words env, command, many;
+  Line line;
+
+  Grammar() {
+    root.Takes(Option{"--json", "", "Global", &json});
+    Verb& run = root.Add("run", "With a command");
+    run.Takes(Argument{"IMAGE", "Image", &image});
+    run.TakesCommand(Argument{"COMMAND", "Command", &command, false});
+    run.Takes(Option{"-i,--interactive", "", "Flag", &interactive});
+    run.Takes(Option{"-t,--tty", "", "Flag", &tty});
+    run.Takes(Option{"-w,--workdir", "PATH", "Text", &cwd});
+    run.Takes(Option{"-e,--env", "NAME=VALUE", "List", &env});
+    run.Takes(Option{"-n,--number", "N", "Number", &number, Range{1, 9}});
+    Verb& group = root.Add("image", "With verbs");
+    group.Add("rm,remove", "With a list").Takes(Argument{"IMAGE", "Images", &many});
+    root.Add("net", "With one").Takes(Argument{"ID", "One", &one});
+  }
+  Status Read(const Words& words) { return ReadLine(root, words, &line); }
+  std::string Wrong(const Words& words) {
+    const Status read = Read(words);
+    return read ? "" : read.error().message();
+  }
+};
+
+TEST(Grammar, TheCommandIsTheCommands) {
+  const Words plain = {"ls", "-l", "--json", "--", "[1,2]", ""};
+  for (const Words& before : {Words{}, {"--"}}) {
+    Grammar g;
+    Words words = {"run", "-it", "-w/tmp", "-e", "A=1", "--env=B=--", "img", "-n", "3"};
+    words.insert(words.end(), before.begin(), before.end());
+    words.insert(words.end(), plain.begin(), plain.end());
+    ASSERT_TRUE(g.Read(words));
+    EXPECT_EQ(g.command, plain);
+    EXPECT_EQ(g.image, "img");
+    EXPECT_EQ(g.cwd, "/tmp");
+    EXPECT_EQ(g.env, (Words{"A=1", "B=--"}));
+    EXPECT_EQ(g.number, 3);
+    EXPECT_TRUE(g.interactive && g.tty);
+    EXPECT_FALSE(g.json);
+  }
+}
+
+TEST(Grammar, GlobalOptionsAndAliasesAnywhere) {
+  Grammar g;
+  ASSERT_TRUE(g.Read({"image", "remove", "a", "--json", "b"}));
+  EXPECT_EQ(g.many, (Words{"a", "b"}));
+  EXPECT_TRUE(g.json);
+  EXPECT_EQ(g.line.verb->Path(), "atoll image rm");
+  Grammar help;
+  ASSERT_TRUE(help.Read({"run", "--help"}));
+  EXPECT_TRUE(help.line.help);
+  EXPECT_NE(HelpText(*help.line.verb).find("atoll run [OPTIONS] IMAGE [COMMAND [ARGUMENT…]]"),
+            std::string::npos);
+}
+
+TEST(Grammar, WhatIsWrongIsNamed) {
+  const std::pair<Words, const char*> cases[] = {
+      {{}, "a command is missing"},
+      {{"rnu"}, "did you mean 'run'?"},
+      {{"pull", "x"}, "atoll image import"},
+      {{"zzzzzz"}, "'zzzzzz' is no command of atoll"},
+      {{"run"}, "IMAGE is missing"},
+      {{"run", "--", "x"}, "IMAGE is missing before --"},
+      {{"run", "-w"}, "-w needs a value: PATH"},
+      {{"run", "--workdri", "x", "img"}, "did you mean '--workdir'?"},
+      {{"run", "--privileged", "img"}, "no sandbox gets privileges"},
+      {{"run", "-n", "10", "img"}, "-n '10': a whole number from 1 to 9 is expected"},
+      {{"run", "-n", "1x", "img"}, "-n '1x'"},
+      {{"run", "--tty=perhaps", "img"}, "--tty is on or off"},
+      {{"net", "a", "b"}, "'b' is one word too many"},
+      {{"net"}, "ID is missing"},
+      {{"image", "rmm", "x"}, "did you mean 'rm'?"},
+  };
+  for (const auto& [words, text] : cases) {
+    const std::string wrong = Grammar().Wrong(words);
+    EXPECT_NE(wrong.find(text), std::string::npos) << text << " <- " << wrong;
+  }
+}
+
+TEST(Grammar, NearestIsNearOrNothing) {
+  const Words known = {"images", "inspect", "python:3.11"};
+  EXPECT_EQ(Nearest("imgaes", known), "images");
+  EXPECT_EQ(Nearest("pyhton:3.11", known), "python:3.11");
+  EXPECT_EQ(Nearest("insp", known), "inspect");
+  EXPECT_EQ(Nearest("volume", known), "");
+  EXPECT_EQ(Nearest(std::string(5000, 'i'), known), "");
+}
+
+TEST(Exit, OfExecdsWords) {
+  EXPECT_EQ(ExitOf(3, "exit status 3").code, 3);
+  EXPECT_EQ(ExitOf(3, "exit status 3").reason, "");
+  EXPECT_EQ(ExitOf(-1, "signal: segmentation fault").code, 139);
+  EXPECT_EQ(ExitOf(-1, "signal: signal 40").code, 168);
+  EXPECT_EQ(ExitOf(-1, "signal: killed (timeout)").reason, "killed by SIGKILL (timeout)");
+  EXPECT_EQ(ExitOf(-1, "").code, 255);
+  EXPECT_EQ(ExitOf(1, "exit status 1 (out of memory: x)").reason,
+            "ended with code 1 (out of memory: x)");
+  EXPECT_EQ(ExitOf(-1, "signal: signal 99999999999").code, 255);
+}
+
+TEST(Exit, SignalsByNameAndNumber) {
+  for (const char* text : {"9", "KILL", "SIGKILL", "kill"}) EXPECT_EQ(SignalNumber(text), 9);
+  for (const char* text : {"", "0", "65", "nonsense", "-1"}) EXPECT_EQ(SignalNumber(text), 0);
+}
+
+}  // namespace
+}  // namespace atl::cli

@@ -1,0 +1,159 @@
+#include "tools/atoll/create_body.h"
+
+#include <fcntl.h>
+
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/sys.h"
+#include "tools/atoll/command.h"
+#include "tools/atoll/json_text.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+tl::unexpected<Error> Wrong(const std::string& text) {
+  return Fail(Code::kInvalidArgument, text);
+}
+
+// Docker's "512m" are mebibytes; to the server "m" are thousandths.
+std::string SizeOf(const std::string& given) {
+  const size_t digits = given.find_first_not_of("0123456789.");
+  if (digits == std::string::npos || digits == 0) return given;
+  std::string unit = given.substr(digits);
+  if (unit == "b") return given.substr(0, digits);
+  if (unit.ends_with('b')) unit.pop_back();
+  const size_t known = std::string("kmgt").find(unit);
+  if (unit.size() != 1 || known == std::string::npos) return given;
+  return given.substr(0, digits) + "KMGT"[known] + "i";
+}
+
+json LimitsOf(const RunOptions& options) {
+  json limits = json::object();
+  for (const auto& [key, text] : options.limits) {
+    const bool size = key == "memory" || key == "swap" || key == "disk" || key == "shm";
+    if (!text.empty()) limits[key] = size ? SizeOf(text) : text;
+  }
+  return limits;
+}
+
+Result<json> MetadataOf(const RunOptions& options) {
+  json metadata = json::object();
+  if (!options.name.empty()) metadata["name"] = options.name;
+  for (const std::string& entry : options.labels) {
+    const size_t equals = entry.find('=');
+    if (equals == 0 || entry.empty()) return Wrong("--label " + entry + ": KEY=VALUE is expected");
+    metadata[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);
+  }
+  return metadata;
+}
+
+// VOLUME:PATH[:ro] or DIRECTORY:PATH[:ro].
+Result<json> VolumeOf(const std::string& given, size_t number) {
+  const size_t colon = given.find(':');
+  if (colon == std::string::npos || colon == 0) {
+    return Wrong("-v " + given + ": VOLUME:PATH or DIRECTORY:PATH is expected, with :ro to read");
+  }
+  const std::string source = given.substr(0, colon);
+  std::string path = given.substr(colon + 1), mode;
+  if (const size_t second = path.find(':'); second != std::string::npos) {
+    mode = path.substr(second + 1);
+    path.resize(second);
+  }
+  if (!mode.empty() && mode != "ro" && mode != "rw") {
+    return Wrong("-v " + given + ": '" + mode + "' is neither ro nor rw");
+  }
+  json volume = {{"name", "v" + std::to_string(number)}, {"mountPath", path}};
+  if (mode == "ro") volume["readOnly"] = true;
+  if (source.front() == '/' || source.front() == '.') {
+    volume["host"]["path"] = std::filesystem::absolute(source).lexically_normal().string();
+  } else {
+    volume["pvc"]["claimName"] = source;
+  }
+  return volume;
+}
+
+Status AddNetwork(const RunOptions& options, json* body) {
+  if (options.network == "host") {
+    return Wrong(
+        "--network host: no sandbox sees the host's network; a port of it is reached by "
+        "'atoll port ID PORT'");
+  }
+  if (options.network == "none") {
+    (*body)["networkPolicy"] = {{"defaultAction", "deny"}, {"egress", json::array()}};
+  } else if (!options.network.empty() && options.network != "bridge" &&
+             options.network != "default") {
+    (*body)["extensions"]["network"] = options.network;
+    if (!options.name.empty()) (*body)["extensions"]["network.hostname"] = options.name;
+  }
+  if (options.policy.empty()) return {};
+  if (options.network == "none") return Wrong("--policy and --network none say it twice");
+  std::string text = options.policy;
+  if (text.front() != '{') {
+    constexpr size_t kMaxPolicy = 1 << 20;
+    ATOLL_ASSIGN(text, sys::ReadFileAt(AT_FDCWD, options.policy, kMaxPolicy));
+  }
+  json policy = json::parse(text, nullptr, false);
+  if (!policy.is_object()) return Wrong("--policy " + options.policy + ": is not a JSON object");
+  (*body)["networkPolicy"] = std::move(policy);
+  return {};
+}
+
+Words TextsOf(const json& object, const char* name) {
+  Words texts;
+  for (const json& text : object.value(name, json::array())) {
+    if (text.is_string()) texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+}  // namespace
+
+Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int timeout_seconds) {
+  json body = {{"image", {{"uri", options.image}}},
+               {"entrypoint", entrypoint},
+               {"resourceLimits", LimitsOf(options)},
+               {"timeout", timeout_seconds}};
+  ATOLL_ASSIGN(const auto env, ExpandEnvironment(options.env, options.env_files));
+  if (!env.empty()) body["env"] = EnvironmentObject(env);
+  ATOLL_ASSIGN(json metadata, MetadataOf(options));
+  if (!metadata.empty()) body["metadata"] = std::move(metadata);
+  for (const std::string& given : options.volumes) {
+    ATOLL_ASSIGN(json volume, VolumeOf(given, body["volumes"].size()));
+    body["volumes"].push_back(std::move(volume));
+  }
+  if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
+  ATOLL_TRY(AddNetwork(options, &body));
+  return body;
+}
+
+Result<Words> CommandOf(const RunOptions& options, const json& image) {
+  Words command =
+      options.entrypoint.empty() ? TextsOf(image, "entrypoint") : Words{options.entrypoint};
+  Words rest = options.command;
+  if (rest.empty() && options.entrypoint.empty()) rest = TextsOf(image, "cmd");
+  command.insert(command.end(), rest.begin(), rest.end());
+  if (command.empty()) {
+    return Wrong("image " + options.image + " names no program; type one: atoll run " +
+                 options.image + " COMMAND");
+  }
+  return command;
+}
+
+Result<int> PortOf(const std::string& given) {
+  int port = 0;
+  const std::string text = given.substr(0, given.find("/tcp"));
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error == std::errc() && end == text.data() + text.size() && port > 0 && port < 65536) {
+    return port;
+  }
+  const size_t colon = given.rfind(':');
+  if (colon == std::string::npos) return Wrong("-p " + given + ": a port is from 1 to 65535");
+  return Wrong("-p " + given + ": no port of the host is taken; type -p " +
+               given.substr(colon + 1) + ", and it is told where that port is reached");
+}
+
+}  // namespace atl::cli

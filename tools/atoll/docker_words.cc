@@ -1,0 +1,105 @@
+#include "tools/atoll/docker_words.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "tools/atoll/nearest.h"
+#include "tools/atoll/text.h"
+
+namespace atl::cli {
+namespace {
+
+struct Hint {
+  const char* words;  // each between spaces
+  const char* text;
+};
+
+constexpr const char* kImport =
+    "fetch it elsewhere (skopeo copy docker://NAME oci-archive:FILE.tar, or docker save), "
+    "then: atoll image import FILE.tar --name NAME";
+
+constexpr Hint kVerbs[] = {
+    {" pull fetch ", kImport},
+    {" build buildx builder ",
+     "images are built elsewhere; docker save one, then: atoll load -i FILE"},
+    {" push login logout search ",
+     "there is no registry; an image goes from host to host as an archive, see: atoll image import "
+     "--help"},
+    {" tag commit save export diff history ",
+     "images are not changed here; import one under another name with: atoll image import FILE "
+     "--name NAME"},
+    {" create ", "a sandbox runs from its creation on; type: atoll run -d IMAGE [COMMAND]"},
+    {" start restart ",
+     "a sandbox that has ended does not run again: atoll run; a paused one goes on with: atoll "
+     "resume ID"},
+    {" unpause ", "type: atoll resume ID"},
+    {" rename update ", "what a sandbox has is set by: atoll run --name … -m … --cpus …"},
+    {" info system context ",
+     "about the host and the daemon: atoll doctor; what has ended goes with: atoll prune"},
+    {" network ",
+     "networks are made by naming one: atoll run --network NAME; what a sandbox reaches: atoll net "
+     "ID"},
+    {" compose swarm stack service node ",
+     "sandboxes are started one by one: atoll run -d --network NAME --name … IMAGE"},
+    {" container ", "leave the word out: atoll ps, atoll rm ID"},
+    {" delete remove kill-all ", "type: atoll rm ID"},
+    {" list ", "type: atoll ps"},
+    {" ssh shell enter ", "type: atoll exec -it ID sh"},
+};
+
+constexpr Hint kOptions[] = {
+    {" --privileged --cap-add --cap-drop --security-opt --device --userns --pid --ipc --uts "
+     "--cgroupns ",
+     "no sandbox gets privileges or a view of the host"},
+    {" --publish-all -P ", "every port is reached already: atoll port ID PORT"},
+    {" --restart ", "a sandbox that has ended does not run again"},
+    {" --mount ", "type -v VOLUME:PATH[:ro]"},
+    {" --init ", "process 1 of a sandbox reaps anyway; leave it out"},
+    {" --gpus --runtime ", "there is no such thing here"},
+    {" --pull --platform ", "images are imported, see: atoll image --help"},
+    {" --hostname ", "type --name; in a network (--network NAME) it is the host's name, too"},
+    {" --memory-swap ", "type --swap, which is the swap alone"},
+    {" --ulimit ", "type --nofile N"},
+    {" --storage-opt ", "type --disk SIZE"},
+    {" --detach-keys --sig-proxy --cidfile ", "leave it out"},
+    {" --add-host --dns --link ", "type --network NAME, where sandboxes find each other by name"},
+};
+
+template <size_t N>
+const char* HintFor(const Hint (&hints)[N], const std::string& word) {
+  const std::string wanted = " " + word + " ";
+  for (const Hint& hint : hints) {
+    if (std::strstr(hint.words, wanted.c_str()) != nullptr) return hint.text;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string UnknownVerb(const Verb& verb, const std::string& word) {
+  const std::string said = "'" + Printable(word) + "' is no command of " + verb.Path();
+  if (const char* const hint = HintFor(kVerbs, word)) return said + "; " + hint;
+  Words known;
+  for (const Verb& one : verb.verbs()) {
+    known.insert(known.end(), one.names().begin(), one.names().end());
+  }
+  return said + OfferNearest(word, known);
+}
+
+std::string UnknownOption(const Verb& verb, const std::string& name) {
+  const std::string said = verb.Path() + " has no option " + Printable(name);
+  if (const char* const hint = HintFor(kOptions, name)) return said + "; " + hint;
+  Words known;
+  for (const Verb* at = &verb; at != nullptr; at = at->parent()) {
+    for (const Option& option : at->options()) {
+      const Words names = option.AllNames();
+      known.insert(known.end(), names.begin(), names.end());
+    }
+  }
+  // One letter is like every other.
+  const std::string nearest = name.size() > 2 ? OfferNearest(name, known) : "";
+  return nearest.empty() && verb.has_command() ? said + "; if it is the command's: after --"
+                                               : said + nearest;
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,164 @@
+// atoll wait|stop|kill
+#include "tools/atoll/ending.h"
+
+#include <signal.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/command.h"
+#include "tools/atoll/interrupt.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/sandbox_list.h"
+#include "tools/atoll/verbs.h"
+
+namespace atl::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kPollMilliseconds = 100;
+constexpr std::chrono::seconds kKilled{10};
+
+// How many seconds a sandbox may take to end; nothing: it has not.
+Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
+                                     std::optional<std::chrono::seconds> patience, int cancel_fd) {
+  const auto deadline = Clock::now() + patience.value_or(std::chrono::seconds(0));
+  for (;;) {
+    ATOLL_ASSIGN(auto exit, EndOf(api, id));
+    if (exit || (patience && Clock::now() >= deadline)) return exit;
+    if (WaitForInterrupt(cancel_fd, kPollMilliseconds)) {
+      return Fail(Code::kUnavailable, "interrupted; " + id + " goes on");
+    }
+  }
+}
+
+// What ends the sandbox may end it before the shell has answered.
+Status TellShell(Api& api, const std::string& id, const std::string& line, int cancel_fd) {
+  const auto told = AskShell(api, id, line);
+  if (told) return {};
+  const auto ended = AwaitEnd(api, id, kKilled, cancel_fd);
+  return ended && *ended ? Status() : Fail(told.error());
+}
+
+// Process 1 is execd, which no signal from inside ends, and which passes these on.
+Status SendSignal(Api& api, const std::string& id, int number, int cancel_fd) {
+  if (number == SIGKILL) {
+    return TellShell(api, id, "kill -9 -1", cancel_fd);
+  }
+  constexpr int kPassedOn[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
+                               SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
+  bool passed = false;
+  for (const int one : kPassedOn) passed = passed || one == number;
+  if (!passed) {
+    return Fail(Code::kInvalidArgument,
+                SignalName(number) +
+                    " is not passed on to a sandbox's command; KILL, HUP, INT, "
+                    "QUIT, TERM, USR1, USR2, WINCH and CONT are");
+  }
+  return TellShell(api, id, "kill -" + std::to_string(number) + " 1", cancel_fd);
+}
+
+Status Stop(const Settings& settings, const Words& ids, int seconds) {
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
+    ATOLL_ASSIGN(auto ended, EndOf(api, id));
+    if (!ended) {
+      ATOLL_TRY(SendSignal(api, id, SIGTERM, cancel_fd));
+      // One that stands still (run --keep) takes it when it goes on.
+      ATOLL_ASSIGN(ended, EndOf(api, id));
+      if (!ended) ATOLL_TRY(SendSignal(api, id, SIGCONT, cancel_fd));
+      ATOLL_ASSIGN(ended, AwaitEnd(api, id, std::chrono::seconds(seconds), cancel_fd));
+    }
+    if (!ended) {
+      ATOLL_TRY(SendSignal(api, id, SIGKILL, cancel_fd));
+      ATOLL_ASSIGN(ended, AwaitEnd(api, id, kKilled, cancel_fd));
+    }
+    if (!ended) {
+      return Fail(Code::kDeadlineExceeded, "sandbox " + id + " does not end; type: atoll rm " + id);
+    }
+    if (!settings.json) std::puts(id.c_str());
+    return {};
+  });
+}
+
+Status Kill(const Settings& settings, const Words& ids, const std::string& signal) {
+  const int number = SignalNumber(signal);
+  if (number == 0) return Fail(Code::kInvalidArgument, "--signal " + signal + ": is no signal");
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
+    ATOLL_ASSIGN(const auto before, EndOf(api, id));
+    if (before) return Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended already");
+    ATOLL_TRY(SendSignal(api, id, number, cancel_fd));
+    if (number == SIGKILL) ATOLL_TRY(AwaitEnd(api, id, kKilled, cancel_fd));
+    if (!settings.json) std::puts(id.c_str());
+    return {};
+  });
+}
+
+// Prints the exit code of each, as docker does; why, where there is more to say.
+Status Wait(const Settings& settings, const Words& ids) {
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
+    ATOLL_ASSIGN(const auto exit, AwaitEnd(api, id, std::nullopt, cancel_fd));
+    if (settings.json) {
+      std::puts(JsonText({{"id", id}, {"exitCode", exit->code}, {"reason", exit->reason}}).c_str());
+    } else {
+      std::printf("%d\n", exit->code);
+      if (!exit->reason.empty()) std::fprintf(stderr, "atoll: %s\n", exit->reason.c_str());
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id) {
+  ATOLL_ASSIGN(const auto sandbox, Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id)));
+  const auto status = sandbox.value("status", nlohmann::json::object());
+  const std::string state = TextOf(status, "state");
+  if (state != "Terminated" && state != "Failed") return std::nullopt;
+  const std::string message = TextOf(status, "message");
+  constexpr std::string_view kCode = "exit code ";
+  Exit exit{state == "Failed" ? kRunFailed : 0, message};
+  if (message.starts_with(kCode)) {
+    const char* const begin = message.data() + kCode.size();
+    const auto [end, error] = std::from_chars(begin, message.data() + message.size(), exit.code);
+    // "; the sandbox was out of memory"
+    exit.reason = error == std::errc() && *end == '\0' ? "" : message;
+  }
+  if (exit.reason.empty() && exit.code > 128 && exit.code <= 128 + SIGSYS) {
+    exit.reason = "ended by " + SignalName(exit.code - 128) + ", as its exit code tells";
+  }
+  return exit;
+}
+
+void AddEndingVerbs(Verb& root, const Settings& settings) {
+  struct Options {
+    Words ids;
+    int seconds = 10;
+    std::string signal = "KILL";
+  };
+  const auto options = std::make_shared<Options>();
+  const Argument ids = {"ID", "Sandboxes: ids, starts of ids, or names", &options->ids};
+  root.Add("wait", "Wait until sandboxes have ended, print their exit codes")
+      .Takes(ids)
+      .Does([options, &settings] { return Wait(settings, options->ids); });
+  root.Add("stop", "End what sandboxes were started with; their logs and exit codes stay")
+      .Takes(ids)
+      .Takes(Option{"-t,--timeout,--time", "SECONDS", "Until SIGKILL follows SIGTERM",
+                    &options->seconds, Range{0, 3600}})
+      .Does([options, &settings] { return Stop(settings, options->ids, options->seconds); });
+  root.Add("kill", "Send a signal to what sandboxes were started with")
+      .Takes(ids)
+      .Takes(Option{"-s,--signal", "SIGNAL", "By name or number; else KILL, to all processes",
+                    &options->signal})
+      .Does([options, &settings] { return Kill(settings, options->ids, options->signal); });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,98 @@
+#include "tools/atoll/exit.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/signal_word.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/text.h"
+
+namespace atl::cli {
+namespace {
+
+constexpr std::string_view kSignal = "signal: ";
+constexpr std::string_view kOutOfMemory = "out of memory";
+
+int NumberOf(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : 0;
+}
+
+// Of the word that execd tells it by.
+int SignalOf(std::string_view word) {
+  for (const SignalWord& known : kSignalWords) {
+    if (known.word == word) return known.number;
+  }
+  return word.starts_with("signal ") ? NumberOf(word.substr(7)) : 0;
+}
+
+}  // namespace
+
+Exit ExitOf(int code, std::string_view told) {
+  // " (timeout) (out of memory: …)"
+  const size_t end = std::min(told.find(" ("), told.size());
+  std::string details(told.substr(end));
+  int signal = 0;
+  if (told.starts_with(kSignal))
+    signal = SignalOf(told.substr(kSignal.size(), end - kSignal.size()));
+  if (signal > 0 && signal < NSIG)
+    return {128 + signal, "killed by " + SignalName(signal) + details};
+  // An execd that tells no more than that.
+  if (code < 0) return {255, "killed"};
+  return {code & 0xff, details.empty() ? "" : "ended with code " + std::to_string(code) + details};
+}
+
+std::string SignalName(int number) {
+  const char* const name = sigabbrev_np(number);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(number);
+}
+
+int SignalNumber(const std::string& text) {
+  if (const int number = NumberOf(text); number > 0 && number < NSIG) return number;
+  std::string name;
+  for (const char c : text) name.push_back(c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c);
+  if (!name.starts_with("SIG")) name.insert(0, "SIG");
+  for (int number = 1; number < NSIG; ++number) {
+    if (SignalName(number) == name) return number;
+  }
+  return 0;
+}
+
+Error WhyGone(Api& api, const std::string& sandbox_id) {
+  const auto sandbox = Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id));
+  if (!sandbox && sandbox.error().code() == Code::kNotFound) {
+    return Error(Code::kNotFound,
+                 "sandbox " + sandbox_id + " has expired or was deleted before the command ended");
+  }
+  const std::string text = "the sandbox ended before the command did";
+  if (!sandbox) return Error(Code::kUnavailable, text);
+  const auto status = sandbox->value("status", nlohmann::json::object());
+  const std::string message = TextOf(status, "message");
+  return Error(Code::kUnavailable, message.empty() ? text : text + ": " + message);
+}
+
+int Tell(Api& api, const Settings& settings, const std::string& sandbox_id, const Exit& exit) {
+  std::string reason = exit.reason;
+  if (reason.find(kOutOfMemory) != std::string::npos) {
+    const auto limits =
+        Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id) + "/diagnostics/inspect?format=json");
+    const std::string memory =
+        limits ? TextOf(limits->value("resourceLimits", nlohmann::json::object()), "memory") : "";
+    if (!memory.empty()) reason += "; the limit is " + memory + ", more is asked for with run -m";
+  }
+  if (settings.json) {
+    nlohmann::json told = {{"exitCode", exit.code}};
+    if (!reason.empty()) told["reason"] = Printable(reason);
+    std::fprintf(stderr, "%s\n", JsonText(told).c_str());
+  } else if (!reason.empty()) {
+    std::fprintf(stderr, "atoll: command %s\n", Printable(reason).c_str());
+  }
+  return exit.code;
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,33 @@
+// How a command in a sandbox ended, as people are told.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+#include "tools/atoll/api.h"
+#include "tools/atoll/settings.h"
+
+namespace atl::cli {
+
+struct Exit {
+  int code = 0;        // 128 + signal if one ended it
+  std::string reason;  // "killed by SIGKILL (out of memory: …)"; empty: it ended by itself
+};
+
+// From execd's words: "exit status 3", "signal: killed (out of memory: …)".
+Exit ExitOf(int code, std::string_view told);
+
+// "SIGKILL" of 9; "signal 40" of what has no name.
+std::string SignalName(int number);
+// Of "9", "KILL", "sigkill"; 0 if there is none.
+int SignalNumber(const std::string& text);
+
+// Of a sandbox that went away under a command: how it ended, if the server still knows.
+Error WhyGone(Api& api, const std::string& sandbox_id);
+
+// Says why on stderr, with --json always {"exitCode": …, "reason": …}; the code. After "out of
+// memory" with the sandbox's limit.
+int Tell(Api& api, const Settings& settings, const std::string& sandbox_id, const Exit& exit);
+
+}  // namespace atl::cli

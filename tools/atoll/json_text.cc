@@ -1,0 +1,34 @@
+#include "tools/atoll/json_text.h"
+
+#include <nlohmann/json.hpp>
+
+namespace atl::cli {
+
+using nlohmann::json;
+
+Result<json> ObjectOf(const http::Response& response) {
+  json object = json::parse(response.body, nullptr, false);
+  if (!object.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
+  return object;
+}
+
+Result<json> Fetch(Api& api, const std::string& target) {
+  ATOLL_ASSIGN(const http::Response response, api.Send("GET", target));
+  return ObjectOf(response);
+}
+
+std::string JsonText(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string PrettyJson(const json& value) {
+  return value.dump(2, ' ', true, json::error_handler_t::replace);
+}
+
+std::string TextOf(const json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return {};
+  return found->is_string() ? found->get<std::string>() : JsonText(*found);
+}
+
+}  // namespace atl::cli

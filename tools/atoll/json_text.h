@@ -1,0 +1,23 @@
+// JSON of the server, read and written.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "runtime/base/result.h"
+#include "tools/atoll/api.h"
+
+namespace atl::cli {
+
+// The body of an answer, which must be an object.
+Result<nlohmann::json> ObjectOf(const http::Response& response);
+// GET and its body.
+Result<nlohmann::json> Fetch(Api& api, const std::string& target);
+// On one line; text that is not UTF-8 does not throw.
+std::string JsonText(const nlohmann::json& value);
+// On several, with nothing that could drive a terminal.
+std::string PrettyJson(const nlohmann::json& value);
+// A member that is text, or its JSON; empty if there is none.
+std::string TextOf(const nlohmann::json& object, const char* name);
+
+}  // namespace atl::cli

@@ -1,0 +1,173 @@
+// atoll stats|top|events
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tools/atoll/command.h"
+#include "tools/atoll/interrupt.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/sandbox_list.h"
+#include "tools/atoll/text.h"
+#include "tools/atoll/verbs.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Usage {
+  std::string id, name;
+  double cpu = 0;
+  uint64_t used = 0, limit = 0;
+};
+
+Result<Usage> Measure(Api& api, const SandboxEntry& sandbox) {
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox.id));
+  http::Client::Call call;
+  call.target = way.base + "/metrics";
+  call.headers = way.headers;
+  ATOLL_ASSIGN(const http::Response response, api.Send(std::move(call)));
+  const auto told = json::parse(response.body, nullptr, false);
+  if (!told.is_object()) return Fail(Code::kInternal, "the sandbox's metrics are not JSON");
+  // A sandbox tells these of itself.
+  const auto bytes = [&told](const char* name) {
+    const double mib = std::clamp(told.value(name, 0.0), 0.0, 1e9);
+    return static_cast<uint64_t>(mib * (1 << 20));
+  };
+  return Usage{sandbox.id, sandbox.name, told.value("cpu_used_pct", 0.0), bytes("mem_used_mib"),
+               bytes("mem_total_mib")};
+}
+
+std::string Percent(double share) {
+  char text[32];
+  const int size = std::snprintf(text, sizeof text, "%.1f%%", std::clamp(share, 0.0, 1e6));
+  return std::string(text, static_cast<size_t>(size));
+}
+
+// One picture of all running sandboxes, or of those that were named.
+Status Stats(Api& api, const Settings& settings, const std::vector<std::string>& given) {
+  std::vector<std::string> wanted;
+  for (const std::string& name : given) {
+    ATOLL_ASSIGN(wanted.emplace_back(), ResolveId(api, name));
+  }
+  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, "&state=Running"));
+  Table table({"ID", "NAME", "CPU", "MEMORY", "OF", "MEMORY %"});
+  json items = json::array();
+  for (const SandboxEntry& sandbox : all) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), sandbox.id) == wanted.end()) {
+      continue;
+    }
+    const auto usage = Measure(api, sandbox);
+    if (!usage) continue;  // it has just ended
+    const double share = usage->limit == 0 ? 0
+                                           : 100.0 * static_cast<double>(usage->used) /
+                                                 static_cast<double>(usage->limit);
+    table.AddRow({usage->id, usage->name, Percent(usage->cpu), HumanSize(usage->used),
+                  HumanSize(usage->limit), Percent(share)});
+    items.push_back({{"id", usage->id},
+                     {"cpuPercent", usage->cpu},
+                     {"memoryBytes", usage->used},
+                     {"memoryLimitBytes", usage->limit}});
+  }
+  if (settings.json) {
+    std::puts(json{{"items", items}}.dump().c_str());
+  } else {
+    std::fputs(table.Text().c_str(), stdout);
+  }
+  std::fflush(stdout);
+  return {};
+}
+
+struct StatsOptions {
+  std::vector<std::string> ids;
+  bool once = false;
+};
+
+Result<int> WatchStats(const Settings& settings, const StatsOptions& options) {
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  const bool redraw = isatty(STDOUT_FILENO) == 1 && !settings.json;
+  while (true) {
+    // The screen is cleared from the top left.
+    if (!options.once && redraw) std::fputs("\033[H\033[J", stdout);
+    ATOLL_TRY(Stats(api, settings, options.ids));
+    if (options.once || std::ferror(stdout) != 0) return 0;
+    if (WaitForInterrupt(cancel_fd, 1000)) return 128 + CaughtSignal();
+  }
+}
+
+// With nothing but the shell: small images have no ps.
+constexpr const char* kProcesses =
+    "cd /proc && for p in [0-9]*; do n= s= u= r=0; while read -r k v w; do case $k in "
+    "Name:) n=$v;; State:) s=$v;; Uid:) u=$v;; VmRSS:) r=$v;; esac; done <$p/status && "
+    "echo \"$p $u $s $r $n\"; done 2>/dev/null; true";
+
+Status Top(const Settings& settings, const std::string& given) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
+  ATOLL_ASSIGN(const std::string text, AskShell(api, id, kProcesses));
+  Table table({"PID", "UID", "STATE", "MEMORY", "NAME"});
+  json items = json::array();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string pid, uid, state, name;
+    uint64_t kilobytes = 0;
+    words >> pid >> uid >> state >> kilobytes;
+    std::getline(words >> std::ws, name);
+    const uint64_t bytes = std::min<uint64_t>(kilobytes, uint64_t{1} << 40) << 10;
+    table.AddRow({pid, uid, state, HumanSize(bytes), name});
+    items.push_back(
+        {{"pid", pid}, {"uid", uid}, {"state", state}, {"memoryBytes", bytes}, {"name", name}});
+  }
+  std::fputs(settings.json ? (JsonText({{"items", items}}) + "\n").c_str() : table.Text().c_str(),
+             stdout);
+  return {};
+}
+
+Status Events(const Settings& settings, Words ids) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  if (ids.empty()) {
+    ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
+    for (const SandboxEntry& sandbox : all) ids.push_back(sandbox.id);
+  }
+  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
+    ATOLL_ASSIGN(const json told,
+                 Fetch(api, "/sandboxes/" + PercentEncode(id) + "/diagnostics/events?scope=all"));
+    if (settings.json) {
+      std::puts(JsonText(told).c_str());
+      return {};
+    }
+    std::istringstream lines(TextOf(told, "content"));
+    for (std::string line; std::getline(lines, line);) {
+      std::printf("%s %s\n", id.c_str(), Printable(line).c_str());
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+void AddStatsVerbs(Verb& root, const Settings& settings) {
+  const auto watch = std::make_shared<StatsOptions>();
+  root.Add("stats", "Processor and memory of running sandboxes")
+      .Takes(Argument{"ID", "Only these: ids, starts of ids, or names", &watch->ids, false})
+      .Takes(Option{"--no-stream", "", "Once, instead of every second", &watch->once})
+      .Does([watch, &settings] { return WatchStats(settings, *watch); });
+
+  const auto id = std::make_shared<std::string>();
+  root.Add("top", "The processes in a sandbox")
+      .Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", id.get()})
+      .Does([id, &settings] { return Top(settings, *id); });
+
+  const auto ids = std::make_shared<Words>();
+  root.Add("events", "What has happened to sandboxes")
+      .Takes(Argument{"ID", "Only these: ids, starts of ids, or names", ids.get(), false})
+      .Does([ids, &settings] { return Events(settings, *ids); });
+}
+
+}  // namespace atl::cli
