@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "tools/atoll/docker_words.h"
 #include "tools/atoll/nearest.h"
+#include "tools/atoll/option_words.h"
 
 namespace atl::cli {
 namespace {
@@ -26,44 +28,43 @@ tl::unexpected<Error> Wrong(const std::string& text) {
   return Fail(Code::kInvalidArgument, text);
 }
 
-// `name` is that of the option or argument, for errors.
-Status Store(const Target& target, const Range& range, const std::string& name,
-             const std::string& value) {
-  if (auto* const text = std::get_if<std::string*>(&target)) {
+Status Store(const Argument& argument, const std::string& value) {
+  if (auto* const text = std::get_if<std::string*>(&argument.target)) {
     **text = value;
-  } else if (auto* const list = std::get_if<Words*>(&target)) {
+  } else if (auto* const list = std::get_if<Words*>(&argument.target)) {
     (*list)->push_back(value);
-  } else if (auto* const number = std::get_if<int*>(&target)) {
-    const char* const end = value.data() + value.size();
-    const auto [rest, error] = std::from_chars(value.data(), end, **number);
-    if (error != std::errc() || rest != end || **number < range.least || **number > range.most) {
-      return Wrong(name + " '" + value + "': a whole number from " + std::to_string(range.least) +
-                   " to " + std::to_string(range.most) + " is expected");
-    }
-  } else if (value != "true" && value != "false") {
-    return Wrong(name + " is on or off: write " + name + " alone");
   } else {
-    *std::get<bool*>(target) = value == "true";
+    int& number = *std::get<int*>(argument.target);
+    const char* const end = value.data() + value.size();
+    const auto [rest, error] = std::from_chars(value.data(), end, number);
+    if (error != std::errc() || rest != end || number < argument.range.least ||
+        number > argument.range.most) {
+      return Wrong(argument.name + " '" + value + "': a whole number from " +
+                   std::to_string(argument.range.least) + " to " +
+                   std::to_string(argument.range.most) + " is expected");
+    }
   }
   return {};
 }
 
 class Reader {
  public:
-  Reader(const Words& words, Line* line) : words_(words), line_(*line) {}
+  Reader(Words words, Line* line) : words_(std::move(words)), line_(*line) {}
 
   Status Run() {
-    for (; at_ < words_.size() && !line_.help; ++at_) {
-      const std::string& word = words_[at_];
-      if (!only_words_ && word == "--") {
+    for (;;) {
+      ATOLL_TRY(TakeOptions(verb(), &words_, &line_.help));
+      if (line_.help) return {};
+      if (words_.empty()) return Complete();
+      const std::string& word = words_.front();
+      if (word == "--") {
         ATOLL_TRY(DoubleDash());
-      } else if (!only_words_ && word.size() > 1 && word.front() == '-') {
-        ATOLL_TRY(word[1] == '-' ? LongOption(word) : Letters(word));
+      } else if (word.size() > 1 && word.front() == '-') {
+        return Unknown(word);
       } else {
-        ATOLL_TRY(Plain(word));
+        ATOLL_TRY(Plain());
       }
     }
-    return line_.help ? Status() : Complete();
   }
 
  private:
@@ -71,86 +72,56 @@ class Reader {
   // Arguments before a command.
   size_t fixed() const { return verb().arguments().size() - (verb().has_command() ? 1 : 0); }
 
+  std::string Take() {
+    std::string word = std::move(words_.front());
+    words_.erase(words_.begin());
+    return word;
+  }
+
+  void TakeCommand() {
+    given_ += words_.empty() ? 0 : 1;
+    *std::get<Words*>(verb().arguments().back().target) = std::exchange(words_, {});
+  }
+
   Status DoubleDash() {
     if (verb().has_command() && given_ < fixed()) {
       return Wrong(verb().arguments()[given_].name + " is missing before --");
     }
-    only_words_ = true;
-    if (verb().has_command()) TakeRest(at_ + 1);
+    Take();
+    if (verb().has_command()) TakeCommand();
+    while (!words_.empty()) ATOLL_TRY(Plain());
     return {};
   }
 
-  void TakeRest(size_t from) {
-    Words& command = *std::get<Words*>(verb().arguments().back().target);
-    command.assign(words_.begin() + static_cast<ptrdiff_t>(std::min(from, words_.size())),
-                   words_.end());
-    at_ = words_.size();
-    given_ += command.empty() ? 0 : 1;
-  }
-
-  Status Plain(const std::string& word) {
+  Status Plain() {
     if (!verb().verbs().empty()) {
+      const std::string word = Take();
       const Verb* const next = verb().Find(word);
       if (next == nullptr) return Wrong(UnknownVerb(verb(), word));
       line_.verb = next;
       return {};
     }
     if (verb().has_command() && given_ == fixed()) {
-      TakeRest(at_);
+      TakeCommand();
       return {};
     }
+    const std::string word = Take();
     const auto& arguments = verb().arguments();
     const bool list = !arguments.empty() && std::holds_alternative<Words*>(arguments.back().target);
     if (given_ >= arguments.size() && !list) return Wrong("'" + word + "' is one word too many");
     const Argument& argument = arguments[std::min(given_, arguments.size() - 1)];
     ++given_;
-    return Store(argument.target, argument.range, argument.name, word);
+    return Store(argument, word);
   }
 
-  Status Unknown(const std::string& name) const { return Wrong(UnknownOption(verb(), name)); }
-
-  Status LongOption(const std::string& word) {
-    const size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    if (name == "--help") {
-      line_.help = true;
-      return {};
+  // "-dit" of a verb without -d is less telling than "-d".
+  Status Unknown(const std::string& word) const {
+    if (word[1] == '-') return Wrong(UnknownOption(verb(), word.substr(0, word.find('='))));
+    std::string name = word.substr(0, 2);
+    for (size_t i = 2; i < word.size() && verb().FindOption(name) != nullptr; ++i) {
+      name[1] = word[i];
     }
-    const Option* const option = verb().FindOption(name);
-    if (option == nullptr) return Unknown(name);
-    if (equals != std::string::npos) return Give(*option, name, word.substr(equals + 1));
-    return option->value.empty() ? Give(*option, name, "true") : GiveNext(*option, name);
-  }
-
-  // "-it", "-w/tmp", "-w /tmp".
-  Status Letters(const std::string& word) {
-    for (size_t i = 1; i < word.size(); ++i) {
-      const std::string name = std::string("-") + word[i];
-      const Option* const option = verb().FindOption(name);
-      if (option == nullptr && name == "-h") {
-        line_.help = true;
-        return {};
-      }
-      // "-dit" of a verb without -d is less telling than "-d".
-      if (option == nullptr) return Unknown(name);
-      if (option->value.empty()) {
-        ATOLL_TRY(Give(*option, name, "true"));
-      } else if (i + 1 == word.size()) {
-        return GiveNext(*option, name);
-      } else {
-        return Give(*option, name, word.substr(i + (word[i + 1] == '=' ? 2 : 1)));
-      }
-    }
-    return {};
-  }
-
-  Status GiveNext(const Option& option, const std::string& name) {
-    if (++at_ >= words_.size()) return Wrong(name + " needs a value: " + option.value);
-    return Give(option, name, words_[at_]);
-  }
-
-  static Status Give(const Option& option, const std::string& name, const std::string& value) {
-    return Store(option.target, option.range, name, value);
+    return Wrong(UnknownOption(verb(), name));
   }
 
   Status Complete() const {
@@ -167,11 +138,9 @@ class Reader {
     return {};
   }
 
-  const Words& words_;
+  Words words_;  // that are left
   Line& line_;
-  size_t at_ = 0;
   size_t given_ = 0;  // arguments
-  bool only_words_ = false;
 };
 
 }  // namespace
@@ -236,7 +205,9 @@ Status ReadLine(const Verb& root, const Words& words, Line* line) {
   for (const Option& option : root.options()) {
     const char* const value =
         option.variable.empty() ? nullptr : std::getenv(option.variable.c_str());
-    if (value != nullptr) ATOLL_TRY(Store(option.target, option.range, option.variable, value));
+    if (value == nullptr) continue;
+    Words option_of_it = {option.AllNames().back(), value};
+    ATOLL_TRY(TakeOptions(root, &option_of_it, &line->help));
   }
   return Reader(words, line).Run();
 }
