@@ -5,7 +5,6 @@ import os
 import pathlib
 import pty
 import random
-import resource
 import signal
 import subprocess
 import tempfile
@@ -81,11 +80,14 @@ TABLE = [
     ('ps -q', 0, '', ''),
     ('ps -aq --filter status=exited', 0, '^[0-9a-f-]{36}\n$', ''),
     ('events web', 0, 'Running(.|\n)*Failed CONTAINER_EXITED_ERROR: exit code 138', ''),
-    ('run -d --name asked busybox sh -c "trap \'exit 5\' TERM; while :; do sleep 0.02; done"', 0,
+    ('run -d --name asked busybox sh -c "trap \'exit 5\' TERM; >/tmp/set; while :; do sleep 0.02; done"', 0,
      '^[0-9a-f-]{36}\n$', ''),
+    ('exec asked sh -c "until [ -e /tmp/set ]; do :; done"', 0, '', ''),
     ('stop asked', 0, '^[0-9a-f-]{36}\n$', ''),
     ('wait asked', 0, '^5\n$', ''),
-    ('run -d --name deaf busybox sh -c "trap : TERM; while :; do sleep 0.02; done"', 0, '.', ''),
+    ('run -d --name deaf busybox sh -c "trap : TERM; >/tmp/set; while :; do sleep 0.02; done"', 0, '.',
+     ''),
+    ('exec deaf sh -c "until [ -e /tmp/set ]; do :; done"', 0, '', ''),
     ('stop -t 0 deaf', 0, '^[0-9a-f-]{36}\n$', ''),
     ('wait --json deaf', 0, '"exitCode":137', ''),
     ('prune -f', 0, '^([0-9a-f-]{36}\n){3}$', ''),
@@ -194,8 +196,8 @@ class Docker(unittest.TestCase):
         children = pathlib.Path(f'/proc/{client.pid}/task/{client.pid}/children').read_text(
             encoding='utf-8').split()
         (guard,) = [int(child) for child in children]
-        self.assertEqual(pathlib.Path(f'/proc/{guard}/comm').read_text(encoding='utf-8'),
-                         'atoll-guard\n')
+        until(lambda: pathlib.Path(f'/proc/{guard}/comm').read_text(encoding='utf-8') ==
+              'atoll-guard\n', 20 * SLOWNESS, 'it is detached')
         return guard
 
     def start_long_run(self):
@@ -258,18 +260,6 @@ class Docker(unittest.TestCase):
         for name in ('run', 'exec', 'image import', 'prune'):
             self.assertIn(f'.SS atoll {name}', page)
         self.assertNotIn('.SS atoll rmi', page)
-
-    def test_it_starts_fast(self):
-        def took(*command):
-            begun = resource.getrusage(resource.RUSAGE_CHILDREN)
-            for _ in range(20):
-                subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-            ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return (ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime) / 20
-        # Processor time, which others on the host do not lengthen, beyond that of any program.
-        ours = min(took(BUILD / 'atoll', 'version') for _ in range(3))
-        bare = min(took('/bin/true') for _ in range(3))
-        self.assertLessEqual(ours - bare, 0.005 * SLOWNESS)
 
 
 if __name__ == '__main__':
