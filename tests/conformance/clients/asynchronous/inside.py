@@ -57,6 +57,13 @@ async def _(world):
     equal(await world.out('id -u; id -g', uid=1000, gid=1000), '1000\n1000')
 
 
+@case('command/argv')
+async def _(world):
+    """A program and its arguments, which no shell reads."""
+    done = await world.box.commands.run(['printf', '%s|', '$HOME', 'a  b', ''])
+    equal(''.join(m.text for m in done.logs.stdout), '$HOME|a  b||')
+
+
 @case('command/timeout')
 async def _(world):
     began = time.monotonic()
@@ -180,6 +187,20 @@ async def _(world):
     found = await world.box.files.list_directory(DirectoryListEntry(path='/tmp/d', depth=2))
     equal(sorted((e.path, e.entry_type) for e in found),
           [('/tmp/d/a.txt', 'file'), ('/tmp/d/e', 'directory'), ('/tmp/d/e/b.bin', 'file')])
+
+
+@case('files/with_identity')
+async def _(world):
+    await world.out('mkdir -m 777 /tmp/shared')
+    one, other = (world.box.files_with_identity(number, number) for number in (1000, 4242))
+    await one.write_file('/tmp/shared/mine', 'kept', mode=600)
+    equal(await one.read_file('/tmp/shared/mine'), 'kept')
+    equal(await world.out('stat -c "%u:%g %a" /tmp/shared/mine'), '1000:1000 600')
+    equal((await one.get_file_info(['/tmp/shared/mine']))['/tmp/shared/mine'].size, 4)
+    await refusal(other.read_file('/tmp/shared/mine'), 500)
+    await refusal(other.write_file('/tmp/shared/mine', 'taken', mode=600), 500)
+    await one.delete_files(['/tmp/shared/mine'])
+    equal(await world.out('ls /tmp/shared'), '')
 
 
 @case('files/permissions')
