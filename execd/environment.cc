@@ -1,5 +1,6 @@
 #include "execd/environment.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@ namespace {
 constexpr size_t kMaxEnvFile = 1 << 20;
 // Of what a file may add. execve takes no more on any host with the usual stack limit.
 constexpr size_t kMaxVariables = 6 << 20;
+// MAX_ARG_STRLEN of execve(2), with which no program could be started.
+constexpr size_t kMaxPathVariable = 128 << 10;
 
 bool NameChar(char c, bool first) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
@@ -83,22 +86,28 @@ std::optional<std::string> ReadDoubleQuoted(std::string_view text, size_t at, si
 }
 
 // The value that begins at `text[at]`; nothing if it is malformed. `*end` is the end of the line on
-// which it ends, if that is known.
+// which it ends, if that is known. `*room` is what it may have; 0 after one that is longer: each
+// try costs as much.
 std::optional<std::string> ReadValue(std::string_view text, size_t at, const Environment& env,
-                                     size_t limit, size_t* end) {
+                                     size_t* room, size_t* end) {
   const auto line_end = [text](size_t from) {
     return std::min(text.find('\n', from), text.size());
   };
   const size_t begin = std::min(text.find_first_not_of(" \t", at), text.size());
   const char quote = begin < text.size() ? text[begin] : '\0';
   if (quote != '"' && quote != '\'') {
-    return Expand(Trim(text.substr(at, line_end(at) - at)), env, limit);
+    auto value = Expand(Trim(text.substr(at, line_end(at) - at)), env, *room);
+    if (!value) *room = 0;
+    return value;
   }
   size_t close = text.find('\'', begin + 1);
   std::optional<std::string> value;
   if (quote == '"') {
     value = ReadDoubleQuoted(text, begin + 1, &close);
-    if (value) value = Expand(*value, env, limit);
+    if (value) {
+      value = Expand(*value, env, *room);
+      if (!value) *room = 0;
+    }
   } else if (close != std::string_view::npos) {
     value = text.substr(begin + 1, close - begin - 1);
   }
@@ -167,7 +176,7 @@ void Environment::MergeFile(const std::string& path) {
 Variables ParseVariables(std::string_view text, const Environment& env) {
   Variables variables;
   size_t room = kMaxVariables;
-  while (!text.empty()) {
+  while (!text.empty() && room > 0) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view name = Trim(text.substr(0, end));
     if (name.starts_with("export ")) name = Trim(name.substr(7));
@@ -175,7 +184,7 @@ Variables ParseVariables(std::string_view text, const Environment& env) {
     size_t taken = end;
     if (!name.starts_with('#') && equals != std::string_view::npos && equals > 0) {
       name = Trim(name.substr(0, equals));
-      std::optional<std::string> value = ReadValue(text, text.find('=') + 1, env, room, &taken);
+      std::optional<std::string> value = ReadValue(text, text.find('=') + 1, env, &room, &taken);
       const bool usable = value && !name.empty() && name.find('\0') == std::string_view::npos &&
                           value->find('\0') == std::string::npos;
       if (usable && name.size() + value->size() < room) {
@@ -193,11 +202,15 @@ std::vector<std::string> PathCandidates(std::string_view name, const Environment
   const char* set = env.Get("PATH");
   std::string_view path = set ? set : kDefaultPath;
   std::vector<std::string> candidates;
+  // What no kernel would take; a request may have both, and one times the other is much.
+  if (name.size() > NAME_MAX || path.size() > kMaxPathVariable) return candidates;
   while (true) {
     const size_t end = path.find(':');
     const std::string_view directory = path.substr(0, end);
     std::string candidate(directory.empty() ? "." : directory);
-    candidates.push_back(candidate.append("/").append(name));
+    if (candidate.append("/").append(name).size() < PATH_MAX) {
+      candidates.push_back(std::move(candidate));
+    }
     if (end == std::string_view::npos) return candidates;
     path.remove_prefix(end + 1);
   }
@@ -240,8 +253,12 @@ Result<std::string> ExpandPath(std::string_view path, const Environment& env,
     }
     out.append(value);
     i += size;
+    // The kernel takes no longer one, and many references to a long variable make terabytes.
+    if (out.size() >= PATH_MAX) break;
   }
-  return out;
+  if (out.size() < PATH_MAX) return out;
+  return Fail(Code::kInvalidArgument,
+              "path: longer than " + std::to_string(PATH_MAX - 1) + " bytes when it is expanded");
 }
 
 }  // namespace atl::execd

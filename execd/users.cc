@@ -172,13 +172,16 @@ Result<Identity> ResolveUser(std::string_view user) {
   return identity;
 }
 
-Identity ResolveIds(const RequestIds& ids) {
+Result<Identity> ResolveIds(const RequestIds& ids) {
   Identity identity;
   identity.uid = ids.uid;
   identity.gid = ids.uid;
   if (FillFromPasswd(ids.uid, {}, &identity)) identity.groups = SupplementaryGroups(identity.name);
   if (ids.gid) identity.gid = *ids.gid;
-  return identity;
+  if (CanBe(identity)) return identity;
+  return Fail(Code::kInvalidArgument, "uid " + std::to_string(identity.uid) + " and gid " +
+                                          std::to_string(identity.gid) +
+                                          " are not both among this sandbox's ids");
 }
 
 void NameTable::Reload(Table* table) {

@@ -35,8 +35,9 @@ struct RequestIds {
   std::optional<gid_t> gid;
 };
 // The uid's passwd entry gives primary and supplementary groups; gid, if it is there, replaces the
-// primary one. Without an entry the bare ids.
-Identity ResolveIds(const RequestIds& ids);
+// primary one. Without an entry the bare ids. kInvalidArgument: nobody can be that in this sandbox,
+// whose namespace does not have the ids (passwd is the sandbox's, too).
+Result<Identity> ResolveIds(const RequestIds& ids);
 
 // Names for listings, and ids for owner/group members of requests. Reads the files again when they
 // have changed. Thread rule: one thread.

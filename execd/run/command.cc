@@ -182,7 +182,10 @@ void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
 
 Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* identity,
                                     UniqueFd* cwd, UniqueFd* notebook) const {
-  *identity = request.ids ? ResolveIds(*request.ids) : sandbox_.user;
+  *identity = sandbox_.user;
+  if (request.ids) {
+    ATOLL_ASSIGN(*identity, ResolveIds(*request.ids));
+  }
   Environment env = sandbox_.CommandEnvironment(request.envs);
   ATOLL_ASSIGN(*notebook, AnswerNotebookProbe(request.command, &env));
   SpawnSpec spec;

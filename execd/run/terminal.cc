@@ -26,7 +26,10 @@ constexpr uint16_t kNormal = 1000, kProtocolError = 1002, kTooBig = 1009, kTaken
 Result<TerminalProcess::Program> ReadProgram(Sandbox& sandbox, std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), true));
   ATOLL_ASSIGN(const auto ids, IdsMember(document.root()));
-  TerminalProcess::Program program{ids ? ResolveIds(*ids) : sandbox.user, {}, {}};
+  TerminalProcess::Program program{sandbox.user, {}, {}};
+  if (ids) {
+    ATOLL_ASSIGN(program.identity, ResolveIds(*ids));
+  }
   ATOLL_ASSIGN(program.command, TextMember(document.root(), "command"));
   ATOLL_ASSIGN(const std::string cwd, TextMember(document.root(), "cwd"));
   if (cwd.empty()) return program;

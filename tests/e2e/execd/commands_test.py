@@ -256,6 +256,29 @@ class Commands(unittest.TestCase):
                 self.assertEqual((answer.status, answer.json['code']),
                                  (400, 'INVALID_REQUEST_BODY'))
 
+    def test_ids_that_the_sandbox_has_not(self):
+        """Asked for by a client, or written into passwd by somebody inside."""
+        self.s.out('echo far:x:77:70000::/:/bin/sh >>/etc/passwd')
+        for route, body in (('/command', {'command': 'id', 'uid': 65536}),
+                            ('/command', {'command': 'id', 'uid': 70000, 'cwd': '/'}),
+                            ('/command', {'command': 'id', 'uid': 1, 'gid': 65536, 'cwd': '/'}),
+                            ('/command', {'command': 'id', 'uid': 77, 'cwd': '/'}),
+                            ('/pty', {'uid': 65536}), ('/pty', {'uid': 77, 'cwd': '/'})):
+            with self.subTest(route=route, body=body):
+                answer = self.s.call('POST', route, body)
+                self.assertEqual((answer.status, answer.json['code']), (400, 'INVALID_REQUEST_BODY'))
+                self.assertIn('among this sandbox', answer.json['message'])
+        self.assertEqual(self.s.out('id -u', uid=65535), '65535')
+
+    def test_what_expands_without_end(self):
+        long = {'L': 'x' * 1_000_000}
+        answer = self.s.call('POST', '/command', {'command': 'id', 'cwd': '$L' * 500_000, 'envs': long})
+        self.assertEqual(answer.status, 400)
+        self.assertIn('longer than', answer.json['message'])
+        for argv, path in ((['a' * 1_000_000], '/:' * 1_000_000), (['id'], '/:' * 2_000_000)):
+            events = self.s.events('/command', {'argv': argv, 'envs': {'PATH': path}})
+            self.assertEqual(events[-1]['type'], 'error')
+
     def test_background(self):
         events = self.s.events('/command', {'command': 'echo a; sleep 0.2; echo b >&2; exit 3',
                                             'background': True})
