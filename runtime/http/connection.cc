@@ -28,8 +28,9 @@ constexpr uint64_t kMaxDrain = 64 << 10;
 // After the last response the socket is read until the client closes it, this long and this much:
 // closing with unread input makes the kernel send a reset, which can overtake the response.
 constexpr seconds kLingerTime{2};
-// Of a server that stops: for the request of a client that has connected just before.
-constexpr std::chrono::milliseconds kLastRequestTime{100};
+// Of a server that stops, for the request of a client that has connected just before; the stop's
+// own grace is shorter as a rule.
+constexpr seconds kLastRequestTime{5};
 constexpr size_t kLingerBytes = 16 << 20;
 
 }  // namespace
@@ -71,7 +72,7 @@ void Connection::Refuse() {
 void Connection::NextRequest() {
   ReleasePiece();
   if (closed_) return;
-  if (core_->stopping && input_.empty()) return Close();
+  if (core_->stopping && asked_ && input_.empty()) return Close();
   scanner_.Reset();
   continue_pending_ = drop_after_response_ = slow_body_ = false;
   read_size_ = kHeadReadSize;

@@ -92,8 +92,14 @@ Status WebSocketReader::Feed(std::string_view bytes, Sink* sink) {
   if (closed_) return {};
   buffer_.append(bytes);
   while (!closed_) {
-    ATOLL_ASSIGN(const bool more, Frame(sink));
-    if (!more) break;
+    const Result<bool> more = Frame(sink);
+    if (!more) {
+      // Nothing behind it is read, nor kept.
+      closed_ = true;
+      buffer_.clear();
+      return Fail(more.error());
+    }
+    if (!*more) break;
   }
   return {};
 }
