@@ -101,6 +101,9 @@ Result<Listener> BindListener(const Config& config) {
   listener.socket = TakeStored(kStored);
   if (listener.socket && !ListensOn(listener.socket.get(), address)) {
     NotifySystemd(std::string("FDSTOREREMOVE=1\nFDNAME=") + kStored);
+    // Until systemd has read that it listens on by its duplicate, perhaps on the port that is
+    // wanted.
+    ::shutdown(listener.socket.get(), SHUT_RDWR);
     listener.socket.reset();
   }
   if (!listener.socket) {
