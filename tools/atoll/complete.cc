@@ -1,5 +1,6 @@
 #include "tools/atoll/complete.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -11,8 +12,14 @@
 namespace atl::cli {
 namespace {
 
+// Bash puts it into the line as it is: what a shell would read otherwise is not offered, as a
+// server may call things what it likes.
 void Offer(const std::string& word) {
-  if (!word.empty()) std::puts(Printable(word).c_str());
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.:/@+=,%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) std::puts(word.c_str());
 }
 
 // Ids, and the names by which sandboxes are easier to tell.

@@ -13,6 +13,7 @@
 #include "tools/atoll/interrupt.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
+#include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
 namespace atl::cli {
@@ -110,7 +111,8 @@ Status Wait(const Settings& settings, const Words& ids) {
       std::puts(JsonText({{"id", id}, {"exitCode", exit->code}, {"reason", exit->reason}}).c_str());
     } else {
       std::printf("%d\n", exit->code);
-      if (!exit->reason.empty()) std::fprintf(stderr, "atoll: %s\n", exit->reason.c_str());
+      if (!exit->reason.empty())
+        std::fprintf(stderr, "atoll: %s\n", Printable(exit->reason).c_str());
     }
     return {};
   });

@@ -69,7 +69,7 @@ Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Wor
   }
   if (!response) return Fail(response.error());
   ATOLL_ASSIGN(const json created, ObjectOf(*response));
-  const std::string id = TextOf(created, "id");
+  const std::string id = Printable(TextOf(created, "id"));
   if (id.empty()) return Fail(Code::kInternal, "the server's answer names no sandbox");
   return id;
 }

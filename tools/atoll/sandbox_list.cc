@@ -18,7 +18,7 @@ constexpr const char* kExecdPort = "44772";
 
 SandboxEntry EntryOf(const json& item) {
   SandboxEntry entry;
-  entry.id = TextOf(item, "id");
+  entry.id = Printable(TextOf(item, "id"));
   entry.image = TextOf(item.value("image", json::object()), "uri");
   entry.state = TextOf(item.value("status", json::object()), "state");
   entry.created = TextOf(item, "createdAt").substr(0, 19);

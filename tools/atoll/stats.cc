@@ -34,11 +34,14 @@ Result<Usage> Measure(Api& api, const SandboxEntry& sandbox) {
   const auto told = json::parse(response.body, nullptr, false);
   if (!told.is_object()) return Fail(Code::kInternal, "the sandbox's metrics are not JSON");
   // A sandbox tells these of itself.
-  const auto bytes = [&told](const char* name) {
-    const double mib = std::clamp(told.value(name, 0.0), 0.0, 1e9);
-    return static_cast<uint64_t>(mib * (1 << 20));
+  const auto number = [&told](const char* name) {
+    const auto found = told.find(name);
+    return found != told.end() && found->is_number() ? found->get<double>() : 0.0;
   };
-  return Usage{sandbox.id, sandbox.name, told.value("cpu_used_pct", 0.0), bytes("mem_used_mib"),
+  const auto bytes = [&number](const char* name) {
+    return static_cast<uint64_t>(std::clamp(number(name), 0.0, 1e9) * (1 << 20));
+  };
+  return Usage{sandbox.id, sandbox.name, number("cpu_used_pct"), bytes("mem_used_mib"),
                bytes("mem_total_mib")};
 }
 

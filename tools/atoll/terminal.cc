@@ -73,6 +73,8 @@ class Session {
   // Nothing: the sandbox went away.
   Result<std::optional<Exit>> Run() {
     if (terminal_) ATOLL_TRY(SendSize());
+    // What came in one piece with the handshake is not announced by poll.
+    int patience_ms = 0;
     while (!exit_) {
       // Input is read when there is room for it on its way: who waits there would not take the
       // output meanwhile, for want of which the command may not take its input.
@@ -80,14 +82,16 @@ class Session {
       pollfd wanted[] = {{socket_.fd(), static_cast<short>(POLLIN | room), 0},
                          {signals_.get(), POLLIN, 0},
                          {reading_ && !input_waits_ ? STDIN_FILENO : -1, POLLIN, 0}};
-      if (poll(wanted, std::size(wanted), -1) < 0) {
+      const int ready = poll(wanted, std::size(wanted), patience_ms);
+      if (ready < 0) {
         if (errno == EINTR) continue;
         return FailSys("poll");
       }
+      const bool first = std::exchange(patience_ms, -1) == 0;
       if (wanted[1].revents != 0) ATOLL_TRY(OnSignal());
       if (wanted[2].revents != 0) input_waits_ = true;
       if ((wanted[0].revents & POLLOUT) != 0) ATOLL_TRY(OnInput());
-      if ((wanted[0].revents & ~POLLOUT) == 0) continue;
+      if ((wanted[0].revents & ~POLLOUT) == 0 && !first) continue;
       const auto more = socket_.Receive([this](bool text, std::string_view message) {
         text ? OnText(message) : OnOutput(message);
       });
