@@ -4,7 +4,7 @@ import re
 import unittest
 
 from odd_heads import REFUSED, TAKEN, message, next_request
-from egress import V4, EgressTest, policy
+from egress import PATIENCE_MS, V4, EgressTest, policy
 
 TOKEN = 'X-EXECD-ACCESS-TOKEN'
 
@@ -48,7 +48,7 @@ class OddHeads(EgressTest):
             # Many at once: each call of the probe is a command in the sandbox.
             for first in range(0, len(all_of), 20):
                 for outcome in self.a.probe(*(
-                        self.a.action('tcp', V4.at(10), 80, send=data, all=1, wait=5000)
+                        self.a.action('tcp', V4.at(10), 80, send=data, all=1, wait=PATIENCE_MS)
                         for data in all_of[first:first + 20])):
                     yield b'"path": "/?next"' in outcome.data
 

@@ -33,6 +33,8 @@ PREFIX = '/' / next(INSTALLED.glob('**/sbin/atolld')).relative_to(INSTALLED).par
 SPAWNER_PROGRAM = PREFIX / 'libexec/atoll/atoll-spawner'
 UNITS = ('atolld', 'atoll-spawner', 'atoll-sandboxes')
 SECONDS = 60
+# Not ConnectionRefusedError.
+CUT_OFF = (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected)
 
 
 def call(*words, fails=False):
@@ -186,22 +188,22 @@ class Services(unittest.TestCase):
 
     def test_a_restart_of_the_daemon(self):
         box, before = self.box(), main_pid('atolld')
-        with self.clients_all_served():
+        with self.clients_all_served(CUT_OFF):
             call('systemctl', 'restart', 'atolld')
         self.assertNotEqual(main_pid('atolld'), before)
         box.check(self)
 
     def test_a_crash_of_the_daemon(self):
         box, before = self.box(), main_pid('atolld')
-        with self.clients_all_served((ConnectionResetError, http.client.RemoteDisconnected)):
+        with self.clients_all_served(CUT_OFF):
             os.kill(before, signal.SIGKILL)
             until(lambda: main_pid('atolld') not in (0, before), SECONDS, 'it is started again')
         box.check(self)
 
     @contextlib.contextmanager
-    def clients_all_served(self, cut_off=()):
-        """Those who ask meanwhile, again and again, each time anew. `cut_off`: what may happen to
-        whom the old daemon had already accepted."""
+    def clients_all_served(self, cut_off):
+        """Those who ask meanwhile, again and again, each time anew: nobody is refused. `cut_off`:
+        what may happen to whom the old daemon had already accepted."""
         served, failures, over = [], [], threading.Event()
 
         def ask():
