@@ -136,8 +136,8 @@ class Many(unittest.TestCase):
         boxes = self.create_many()
         # The create is answered before the entrypoint is there, which a daemon that is stopped then
         # may not have asked for yet.
-        entrypoints = [until(lambda pid=pid: children(pid), 20 * SLOWNESS, 'entrypoint')[0]
-                       for pid in groups(self.daemon)]
+        until(lambda: len(groups(self.daemon)) == len(boxes), PATIENCE, 'all entrypoints are there')
+        entrypoints = [children(pid)[0] for pid in groups(self.daemon)]
         self.daemon.process.send_signal(signal.SIGSTOP)
         try:
             for entrypoint in entrypoints:
