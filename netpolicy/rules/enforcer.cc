@@ -9,6 +9,7 @@
 #include "netpolicy/addresses.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/ports.h"
+#include "runtime/base/log.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -144,10 +145,53 @@ Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress
   ForgetLearned(number, stale);
   for (const LearnedKey& key : stale) slot.learned.Remove(key);
 
-  ATOLL_TRY(ChangeElements(number, slot, egress.get(), false));
+  const std::shared_ptr<const Egress> before = slot.egress;
+  for (const auto& between : Between(before.get(), *egress)) {
+    const Status changed = ChangeElements(number, slot, between.get(), false);
+    if (!changed) return TakeBack(number, slot, before, changed);
+    slot.egress = between;
+  }
+  const Status changed = ChangeElements(number, slot, egress.get(), false);
+  if (!changed) return TakeBack(number, slot, before, changed);
   slot.policy = egress->policy();
   slot.egress = std::move(egress);
   return {};
+}
+
+// A packet that is being judged while a transaction takes effect may see one set as it was and
+// the next as it is: each lookup asks for the generation anew. Where the default changes, that lets
+// through what the one policy denies by a rule and the other by default. So the rules are changed
+// while the default stands, to those of both, and the default while the rules do.
+std::vector<std::shared_ptr<const Egress>> Enforcer::Between(const Egress* before,
+                                                             const Egress& after) const {
+  if (before == nullptr || before->default_action() == after.default_action()) return {};
+  // The rules of the one that allows by default come first: it denies nothing but by them, and what
+  // both allow the other one allows by its own.
+  const bool opens = after.default_action() == Action::kAllow;
+  const Policy& first = opens ? *after.policy() : *before->policy();
+  const Policy& second = opens ? *before->policy() : *after.policy();
+  Policy both{before->default_action(), first.rules};
+  both.rules.insert(both.rules.end(), second.rules.begin(), second.rules.end());
+  Policy turned{after.default_action(), both.rules};
+  auto made = MakeReady(Share(std::move(both)));
+  auto made_turned = MakeReady(Share(std::move(turned)));
+  // Too many ranges together: then all at once.
+  if (!made || !made_turned) return {};
+  return {*std::move(made), *std::move(made_turned)};
+}
+
+Status Enforcer::TakeBack(uint32_t number, Slot& slot, std::shared_ptr<const Egress> before,
+                          const Status& why) {
+  if (slot.egress == before) return why;
+  const Status back = ChangeElements(number, slot, before.get(), false);
+  if (back) {
+    slot.egress = std::move(before);
+  } else {
+    LogLine(LogLevel::kError, "a policy is between two others")
+        .Add("sandbox", slot.sandbox)
+        .Add(back.error());
+  }
+  return why;
 }
 
 // From the slot's elements to those of another policy. `leaves`: its membership goes too.

@@ -119,6 +119,10 @@ class Enforcer final : public DnsGate {
   bool TellKernel(uint32_t number, Slot& slot, std::string_view name,
                   const std::vector<LearnedKey>& keys, uint32_t ttl_seconds);
   void ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys);
+  std::vector<std::shared_ptr<const Egress>> Between(const Egress* before,
+                                                     const Egress& after) const;
+  Status TakeBack(uint32_t number, Slot& slot, std::shared_ptr<const Egress> before,
+                  const Status& why);
   Status ChangeElements(uint32_t number, const Slot& slot, const Egress* after, bool leaves);
   Status AdoptLearned();
 
