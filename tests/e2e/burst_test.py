@@ -8,6 +8,7 @@ import http.client
 import os
 import pathlib
 import queue
+import re
 import signal
 import threading
 import time
@@ -38,14 +39,15 @@ class Stopped:
 
 def groups(daemon):
     """Of sandboxes that hold processes, as the kernel tells; the stock's have one process each."""
-    # Its janitor sits in no group of ours: the sandboxes' process 1 do.
+    # Its janitor sits in no group of ours, and the builder of slots, which has children while it
+    # makes one, in none of a slot.
     found = []
     for pid in children(daemon.spawner_pid()):
         try:
             cgroup = pathlib.Path(f'/proc/{pid}/cgroup').read_text('ascii')
         except OSError:  # ended since
             continue
-        if '/atoll' in cgroup and children(pid):
+        if re.search(r'/atoll\d+/s\d+', cgroup) and children(pid):
             found.append(pid)
     return found
 

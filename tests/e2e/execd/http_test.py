@@ -86,15 +86,17 @@ class Proxy(unittest.TestCase):
     def test_request_and_answer(self):
         answer = self.s.call('POST', '/proxy/8001/a/b%20c?x=1&y=%2F', b'hello',
                              {'X-Mine': 'yes', 'Connection': 'X-Hop', 'X-Hop': 'no',
-                              'X-Forwarded-Host': 'evil'})
+                              'X-Forwarded-Host': 'outside.example'})
         self.assertEqual((answer.status, answer.headers['X-Extra']), (200, 'kept'))
         text = answer.body.decode()
         self.assertTrue(text.startswith('POST /a/b%20c?x=1&y=%2F HTTP/1.1\n'))
         self.assertIn('X-Mine: yes', text)
         self.assertIn('X-Forwarded-Proto: http', text)
         self.assertIn('X-Forwarded-For: 127.0.0.1', text)
+        # The daemon's word: it has taken away what its client claimed.
+        self.assertIn('X-Forwarded-Host: outside.example', text)
         self.assertTrue(text.endswith('BODY 5 hello'))
-        for absent in ('X-Hop', 'evil', 'tok', 'X-EXECD'):
+        for absent in ('X-Hop', 'tok', 'X-EXECD'):
             self.assertNotIn(absent, text)
 
     def test_methods_and_bodies(self):
