@@ -280,9 +280,9 @@ void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
 std::shared_ptr<Commands::Record> Commands::NewRecord(const CommandRequest& request) {
   auto record = std::make_shared<Record>();
   record->id = NewUuid(false);
-  record->content = request.argv.empty() ? request.command : JsonListText(request.argv);
-  // Longer ones cannot be started: execve takes no such argument.
-  record->content.resize(std::min<size_t>(record->content.size(), 128 << 10));
+  const std::string content = request.argv.empty() ? request.command : JsonListText(request.argv);
+  // Longer ones cannot be started, execve takes no such argument; and records are kept.
+  record->content = content.substr(0, 128 << 10);
   record->background = request.background;
   record->started = RealTime();
   records_.emplace(record->id, record);
