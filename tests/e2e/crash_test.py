@@ -116,8 +116,11 @@ class SlotsDie(unittest.TestCase):
             def parked():
                 return [pid for pid in atoll.children(spawner) if atoll.comm(pid) == 'execd']
             atoll.until(lambda: len(parked()) >= 8, 20 * SLOWNESS)
-            for pid in parked():
+            killed = parked()
+            for pid in killed:
                 os.kill(pid, signal.SIGKILL)
+            # One that is still dying could be taken, and its sandbox die with it.
+            atoll.until(lambda: not set(killed) & set(atoll.children(spawner)), 20 * SLOWNESS)
             for _ in range(3):
                 self.assertEqual(daemon.run(daemon.create(image), 'echo here').stdout, 'here')
 
