@@ -17,23 +17,18 @@ using ExchangePtr = const std::shared_ptr<Exchange>&;
 
 namespace {
 
-// -1 is no id; it would leave things as they are.
-bool ReadId(const std::string& text, uint32_t* id) {
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, *id);
-  return error == std::errc() && rest == end && *id != UINT32_MAX;
-}
-
 // Whom /v1/filesystem/{uid}/{gid}/… names: these two ids and no group besides, whether or not
 // passwd knows them. Null after an error was answered.
 Actor ActorOf(Exchange* exchange) {
-  Identity identity;
-  if (!ReadId(exchange->parameters[0], &identity.uid) ||
-      !ReadId(exchange->parameters[1], &identity.gid)) {
+  const auto uid = ParseId(exchange->parameters[0]), gid = ParseId(exchange->parameters[1]);
+  if (!uid || !gid) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY",
                            "uid and gid in the path: use whole numbers from 0 to 4294967294");
     return nullptr;
   }
+  Identity identity;
+  identity.uid = *uid;
+  identity.gid = *gid;
   if (!CanBe(identity)) {
     exchange->RespondError(503, "FILESYSTEM_IDENTITY_UNAVAILABLE",
                            "uid " + exchange->parameters[0] + " and gid " +

@@ -14,6 +14,16 @@
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
+
+std::optional<uint32_t> ParseId(std::string_view text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
+  // (uid_t)-1 means "leave as it is" to setresuid and chown.
+  if (value == 0xFFFFFFFFU) return {};
+  return value;
+}
+
 namespace {
 
 constexpr size_t kMaxFile = 4 << 20;
@@ -29,15 +39,6 @@ std::string_view Field(std::string_view* rest, char separator) {
   return field;
 }
 
-std::optional<uint32_t> Number(std::string_view text) {
-  uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
-  // (uid_t)-1 means "leave as it is" to setresuid and chown.
-  if (value == 0xFFFFFFFFU) return {};
-  return value;
-}
-
 struct PasswdEntry {
   std::string_view name, home;
   uint32_t uid = 0, gid = 0;
@@ -47,7 +48,7 @@ std::optional<PasswdEntry> ParsePasswd(std::string_view line) {
   PasswdEntry entry;
   entry.name = Field(&line, ':');
   Field(&line, ':');
-  const auto uid = Number(Field(&line, ':')), gid = Number(Field(&line, ':'));
+  const auto uid = ParseId(Field(&line, ':')), gid = ParseId(Field(&line, ':'));
   Field(&line, ':');
   entry.home = Field(&line, ':');
   if (entry.name.empty() || !uid || !gid) return {};
@@ -65,7 +66,7 @@ std::optional<GroupEntry> ParseGroup(std::string_view line) {
   GroupEntry entry;
   entry.name = Field(&line, ':');
   Field(&line, ':');
-  const auto gid = Number(Field(&line, ':'));
+  const auto gid = ParseId(Field(&line, ':'));
   entry.members = Field(&line, ':');
   if (entry.name.empty() || !gid) return {};
   entry.gid = *gid;
@@ -129,7 +130,7 @@ Result<gid_t> ResolveGroup(std::string_view group) {
     return !gid;
   });
   if (gid) return *gid;
-  const auto number = Number(group);
+  const auto number = ParseId(group);
   if (number) return *number;
   return Fail(Code::kNotFound, "group '" + std::string(group) + "': no entry in /etc/group");
 }
@@ -155,7 +156,7 @@ Result<Identity> ResolveUser(std::string_view user) {
   std::string_view group = user;
   const std::string_view name = Field(&group, ':');
   const bool has_group = user.find(':') != std::string_view::npos && !group.empty();
-  const auto number = Number(name);
+  const auto number = ParseId(name);
   if (name.empty()) {
     FillFromPasswd(0, {}, &identity);
   } else if (!FillFromPasswd({}, name, &identity)) {
@@ -200,7 +201,7 @@ void NameTable::Reload(Table* table) {
   EachLine(text, [&](std::string_view line) {
     const std::string_view name = Field(&line, ':');
     Field(&line, ':');
-    const auto id = Number(Field(&line, ':'));
+    const auto id = ParseId(Field(&line, ':'));
     if (name.empty() || !id) return true;
     table->by_name.emplace(name, *id);
     table->by_id.emplace(*id, name);
@@ -232,7 +233,7 @@ const std::string& NameTable::GroupName(gid_t gid) {
 Result<uint32_t> NameTable::Id(Table* table, std::string_view name, const char* what) {
   const auto found = table->by_name.find(name);
   if (found != table->by_name.end()) return found->second;
-  const auto number = Number(name);
+  const auto number = ParseId(name);
   if (number) return *number;
   return Fail(Code::kNotFound,
               std::string(what) + " '" + std::string(name) + "': no entry in " + table->path);

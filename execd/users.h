@@ -24,6 +24,9 @@ struct Identity {
   std::string home = "/";
 };
 
+// A uid or gid in decimal; (uid_t)-1, which is none, is not one.
+std::optional<uint32_t> ParseId(std::string_view text);
+
 // The OCI image's User: "", "name", "uid", "name:group", "uid:gid" and the mixed forms. Empty is
 // root. A name that has no entry is kNotFound; a number needs none. With a group given there are no
 // supplementary groups, as Docker does it.
