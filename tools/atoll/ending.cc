@@ -147,7 +147,7 @@ void AddEndingVerbs(Verb& root, const Settings& settings) {
     std::string signal = "KILL";
   };
   const auto options = std::make_shared<Options>();
-  const Argument ids = {"ID", "Sandboxes: ids, starts of ids, or names", &options->ids};
+  const Argument ids = {"ID", kSandboxes, &options->ids};
   root.Add("wait", "Wait until sandboxes have ended, print their exit codes")
       .Takes(ids)
       .Does([options, &settings] { return Wait(settings, options->ids); });

@@ -55,7 +55,7 @@ void AddExecVerb(Verb& root, const Settings& settings) {
   const auto options = std::make_shared<ExecOptions>();
   ExecOptions* const o = options.get();
   Verb& exec = root.Add("exec", "Run a command in a sandbox that exists");
-  exec.Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", &o->id});
+  exec.Takes(Argument{"ID", kOneSandbox, &o->id});
   exec.TakesCommand(Argument{"COMMAND", "What to run", &o->command});
   exec.Takes(Option{"-i,--interactive", "", "Pass our standard input on", &o->interactive});
   exec.Takes(Option{"-t,--tty", "", "Give it a terminal, as large as ours", &o->terminal});

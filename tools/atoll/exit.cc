@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/signal_word.h"
+#include "runtime/http/ascii.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 
@@ -54,11 +55,12 @@ std::string SignalName(int number) {
 
 int SignalNumber(const std::string& text) {
   if (const int number = NumberOf(text); number > 0 && number < NSIG) return number;
-  std::string name;
-  for (const char c : text) name.push_back(c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c);
-  if (!name.starts_with("SIG")) name.insert(0, "SIG");
   for (int number = 1; number < NSIG; ++number) {
-    if (SignalName(number) == name) return number;
+    const char* const name = sigabbrev_np(number);
+    if (name == nullptr) continue;
+    if (http::EqualNoCase(text, name) || http::EqualNoCase(text, std::string("SIG") + name)) {
+      return number;
+    }
   }
   return 0;
 }

@@ -13,8 +13,6 @@ namespace atl::cli {
 namespace {
 
 using nlohmann::json;
-constexpr const char* kWhich = "Sandboxes: ids, starts of ids, or names";
-constexpr const char* kOne = "Sandbox: its id, the start of it, or its name";
 
 std::string PathOf(const std::string& id) {
   return "/sandboxes/" + PercentEncode(id);
@@ -86,7 +84,7 @@ Status Port(const Settings& settings, const std::string& given, int port) {
 void AddLifecycleVerbs(Verb& root, const Settings& settings) {
   const auto add_many = [&root](const char* names, const char* what, auto act) {
     const auto ids = std::make_shared<Words>();
-    root.Add(names, what).Takes(Argument{"ID", kWhich, ids.get()}).Does([ids, act] {
+    root.Add(names, what).Takes(Argument{"ID", kSandboxes, ids.get()}).Does([ids, act] {
       return act(*ids);
     });
   };
@@ -103,14 +101,14 @@ void AddLifecycleVerbs(Verb& root, const Settings& settings) {
   };
   const auto renewal = std::make_shared<One>(One{"", 3600});
   root.Add("renew", "Move a sandbox's end")
-      .Takes(Argument{"ID", kOne, &renewal->id})
+      .Takes(Argument{"ID", kOneSandbox, &renewal->id})
       .Takes(Option{"--timeout", "SECONDS", "From now until it is removed", &renewal->number,
                     Range{1, 10 * 365 * 86400}})
       .Does([renewal, &settings] { return Renew(settings, renewal->id, renewal->number); });
 
   const auto port = std::make_shared<One>();
   root.Add("port,endpoint", "Where a port of a sandbox is reached")
-      .Takes(Argument{"ID", kOne, &port->id})
+      .Takes(Argument{"ID", kOneSandbox, &port->id})
       .Takes(Argument{"PORT", "Port inside; every one is reached", &port->number, true,
                       Range{1, 65535}})
       .Says("Prints the address, then the headers that a request to it needs, one a line.")

@@ -93,7 +93,7 @@ Result<int> Attach(const Settings& settings, const std::string& given) {
 void AddLogVerbs(Verb& root, const Settings& settings) {
   const auto log = std::make_shared<LogOptions>();
   root.Add("logs", "What a sandbox's entrypoint has printed, as text")
-      .Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", &log->id})
+      .Takes(Argument{"ID", kOneSandbox, &log->id})
       .Takes(Option{"-f,--follow", "", "Go on as it prints more, until it ends", &log->follow})
       .Takes(Option{"-n,--tail", "LINES", "Only the last lines", &log->tail, Range{1, 10000}})
       .Takes(Option{"--since", "TIME", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
@@ -102,7 +102,7 @@ void AddLogVerbs(Verb& root, const Settings& settings) {
 
   const auto id = std::make_shared<std::string>();
   root.Add("attach", "Show a sandbox's output from now on, and end with its exit code")
-      .Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", id.get()})
+      .Takes(Argument{"ID", kOneSandbox, id.get()})
       .Says("Ctrl-C leaves it running. To type into one: atoll exec -it ID sh")
       .Does([id, &settings] { return Attach(settings, *id); }, kRunFailed);
 }

@@ -92,7 +92,7 @@ Status Show(const Settings& settings, const std::string& given) {
 void AddNetVerb(Verb& root, const Settings& settings) {
   const auto id = std::make_shared<std::string>();
   root.Add("net", "What a sandbox may reach, and what it was denied")
-      .Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", id.get()})
+      .Takes(Argument{"ID", kOneSandbox, id.get()})
       .Does([id, &settings] { return Show(settings, *id); });
 }
 

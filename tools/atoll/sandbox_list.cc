@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/sandbox_id.h"
+#include "runtime/http/ascii.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/nearest.h"
 #include "tools/atoll/text.h"
@@ -52,7 +53,7 @@ std::string SandboxEntry::LabelText() const {
 
 bool StatusMatches(const std::string& state, const std::string& asked) {
   std::string low = state;
-  for (char& c : low) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (char& c : low) c = http::ToLower(c);
   if (asked == "exited") return state == "Terminated" || state == "Failed";
   if (asked == "dead") return state == "Failed";
   if (asked == "created") return state == "Pending";

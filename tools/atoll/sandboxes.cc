@@ -129,7 +129,7 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   };
   const auto remove = std::make_shared<RemoveOptions>();
   Verb& rm = root.Add("rm", "Delete sandboxes with everything in them, running or not");
-  rm.Takes(Argument{"ID", "Sandboxes: ids, starts of ids, or names", &remove->ids, false});
+  rm.Takes(Argument{"ID", kSandboxes, &remove->ids, false});
   rm.Takes(Option{"--all", "", "All sandboxes", &remove->all});
   rm.Takes(Option{"-f,--force", "", "As always", &remove->force});
   rm.Does([remove, &settings] { return RemoveSandboxes(settings, remove->ids, remove->all); });

@@ -158,18 +158,18 @@ Status Events(const Settings& settings, Words ids) {
 void AddStatsVerbs(Verb& root, const Settings& settings) {
   const auto watch = std::make_shared<StatsOptions>();
   root.Add("stats", "Processor and memory of running sandboxes")
-      .Takes(Argument{"ID", "Only these: ids, starts of ids, or names", &watch->ids, false})
+      .Takes(Argument{"ID", kOnlySandboxes, &watch->ids, false})
       .Takes(Option{"--no-stream", "", "Once, instead of every second", &watch->once})
       .Does([watch, &settings] { return WatchStats(settings, *watch); });
 
   const auto id = std::make_shared<std::string>();
   root.Add("top", "The processes in a sandbox")
-      .Takes(Argument{"ID", "Sandbox: its id, the start of it, or its name", id.get()})
+      .Takes(Argument{"ID", kOneSandbox, id.get()})
       .Does([id, &settings] { return Top(settings, *id); });
 
   const auto ids = std::make_shared<Words>();
   root.Add("events", "What has happened to sandboxes")
-      .Takes(Argument{"ID", "Only these: ids, starts of ids, or names", ids.get(), false})
+      .Takes(Argument{"ID", kOnlySandboxes, ids.get(), false})
       .Does([ids, &settings] { return Events(settings, *ids); });
 }
 

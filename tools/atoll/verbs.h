@@ -21,6 +21,11 @@ void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man
 
+// Of an argument ID.
+inline constexpr char kOneSandbox[] = "Sandbox: its id, the start of it, or its name";
+inline constexpr char kSandboxes[] = "Sandboxes: ids, starts of ids, or names";
+inline constexpr char kOnlySandboxes[] = "Only these: ids, starts of ids, or names";
+
 // "atoll: message" on stderr; {"error": message} with --json.
 void Report(const Settings& settings, const Error& error);
 
