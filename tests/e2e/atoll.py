@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import subprocess
@@ -65,6 +66,24 @@ def image_archive(recipe):
                        stdout=sys.stderr)
         new.rename(archive)
     return archive
+
+
+def at_a_terminal(typed, *words, **options):
+    """Runs the client there and types; (what the terminal shows until its end, the process). Its
+    standard error is the terminal's, too, unless `options` say otherwise."""
+    master, slave = pty.openpty()
+    client = subprocess.Popen([BUILD / 'atoll', *words], stdin=slave, stdout=slave,
+                              **{'stderr': slave, **options})
+    os.close(slave)
+    os.write(master, typed)
+    seen = b''
+    try:
+        while chunk := os.read(master, 4096):
+            seen += chunk
+    except OSError:  # the terminal's other end is closed
+        pass
+    os.close(master)
+    return seen, client
 
 
 def children(pid):

@@ -3,7 +3,6 @@ import datetime
 import json
 import os
 import pathlib
-import pty
 import random
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import unittest
 
 import atoll
 import box
-from atoll import BUILD, SLOWNESS, until
+from atoll import BUILD, SLOWNESS, at_a_terminal, until
 
 # What is typed after "atoll", as a shell reads it; the exit code; what stdout and stderr hold, as
 # regular expressions ('' matches nothing but nothing). {image}: one with users, busybox has none.
@@ -181,19 +180,8 @@ class Docker(unittest.TestCase):
         self.assertEqual(len(done.stderr), 8 * len(data))
 
     def test_a_terminal_of_a_user_tells_the_signal(self):
-        master, slave = pty.openpty()
-        shell = subprocess.Popen([BUILD / 'atoll', 'run', '-it', '-u', 'dev', self.image, 'sh'],
-                                 env=self.environment, stdin=slave, stdout=slave,
-                                 stderr=subprocess.PIPE)
-        os.close(slave)
-        os.write(master, b'id -u; tty; kill -9 $$\n')
-        seen = b''
-        try:
-            while chunk := os.read(master, 4096):
-                seen += chunk
-        except OSError:  # the terminal's other end is closed
-            pass
-        os.close(master)
+        seen, shell = at_a_terminal(b'id -u; tty; kill -9 $$\n', 'run', '-it', '-u', 'dev',
+                                    self.image, 'sh', env=self.environment, stderr=subprocess.PIPE)
         told = shell.stderr.read()
         shell.stderr.close()
         self.assertEqual(shell.wait(20 * SLOWNESS), 128 + signal.SIGKILL)

@@ -2,7 +2,6 @@
 import json
 import os
 import pathlib
-import pty
 import random
 import subprocess
 import tempfile
@@ -10,7 +9,7 @@ import unittest
 
 import atoll
 import box
-from atoll import BUILD, SLOWNESS
+from atoll import BUILD, SLOWNESS, at_a_terminal
 
 
 class More(unittest.TestCase):
@@ -64,18 +63,8 @@ class More(unittest.TestCase):
         self.assertEqual(self.stderr, b'\x80\0x')
 
     def test_a_terminal(self):
-        master, slave = pty.openpty()
-        shell = subprocess.Popen([BUILD / 'atoll', 'exec', '-it', 'box', '--', 'sh'],
-                                 env=self.environment, stdin=slave, stdout=slave, stderr=slave)
-        os.close(slave)
-        os.write(master, b'tty && echo "size" $(stty size) && exit 9\n')
-        seen = b''
-        try:
-            while chunk := os.read(master, 4096):
-                seen += chunk
-        except OSError:  # the terminal's other end is closed
-            pass
-        os.close(master)
+        seen, shell = at_a_terminal(b'tty && echo "size" $(stty size) && exit 9\n',
+                                    'exec', '-it', 'box', '--', 'sh', env=self.environment)
         self.assertEqual(shell.wait(20 * SLOWNESS), 9)
         self.assertIn(b'/dev/pts/', seen)
         self.cli('exec', '-t', 'box', '--', 'true', expect=125)
