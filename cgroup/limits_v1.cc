@@ -7,7 +7,6 @@
 namespace atl::cgroup {
 namespace {
 
-constexpr uint32_t kPeriodMicros = 100000;
 // Beside the memory limit, not within it.
 constexpr uint64_t kSocketShare = 4;
 

@@ -8,8 +8,6 @@
 namespace atl::cgroup {
 namespace {
 
-constexpr uint32_t kPeriodMicros = 100000;  // the kernel's default for cpu.max
-
 std::string MaxOr(uint64_t value, uint64_t reserve) {
   return value == 0 ? "max" : std::to_string(value + reserve);
 }

@@ -33,6 +33,8 @@ namespace atl::cgroup {
 
 inline constexpr uint64_t kReserveMemory = 8 << 20;
 inline constexpr uint32_t kReservePids = 16;
+// Of the processor's limit: the kernel's default.
+inline constexpr uint32_t kPeriodMicros = 100000;
 
 // An amount for memory.reclaim that nobody has; memory.force_empty does not read it.
 inline constexpr const char kReclaimAll[] = "1T";

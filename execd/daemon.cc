@@ -56,16 +56,36 @@ Status Daemon::Prepare() {
   return {};
 }
 
-Status Daemon::Start(const wire::StartMessage& message, UniqueFd listener,
-                     std::function<bool(int)> accept_peer) {
+void Daemon::Start(const wire::StartMessage& message, UniqueFd listener,
+                   std::function<bool(int)> accept_peer, std::function<void(Status)> started) {
+  if (auto filled = FillSandbox(&sandbox_, message); !filled) return started(std::move(filled));
+  auto serve = [this, listener = std::make_shared<UniqueFd>(std::move(listener)),
+                accept_peer = std::move(accept_peer)] {
+    router_.RequireToken(sandbox_.access_token);
+    AddRunRoutes();
+    AddFileRoutes();
+    AddOtherRoutes();
+    return server_.Listen(std::move(*listener), accept_peer);
+  };
+  // The entrypoint before all else: its first instruction is what is waited for.
+  RunEntrypoint(message, [serve = std::move(serve), started](Status status) {
+    started(status ? serve() : std::move(status));
+  });
+}
+
+void Daemon::RunEntrypoint(const wire::StartMessage& message,
+                           const std::function<void(Status)>& started) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
-  ATOLL_TRY(entrypoint_->Start(&sandbox_, message, [](int code) { ::_exit(code); }));
-  router_.RequireToken(sandbox_.access_token);
-  AddRunRoutes();
-  AddFileRoutes();
-  AddOtherRoutes();
-  return server_.Listen(std::move(listener), std::move(accept_peer));
+  started(entrypoint_->Start(&sandbox_, message.argv, false, [](int code) { ::_exit(code); }));
+}
+
+void Daemon::Leave(int code) {
+  entrypoint_->GiveUp(code, [](int last) { ::_exit(last); });
+}
+
+void Daemon::FeedOutput(UniqueFd control) {
+  if (!entrypoint_->fed()) entrypoint_->Feed(std::move(control), 0);
 }
 
 void Daemon::OnSignal(int signal) {
@@ -120,7 +140,7 @@ void Daemon::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
     return exchange->RespondError(400, "INVALID_QUERY", "offset: use a whole number");
   }
   // Not from inside the connection that is taken apart.
-  sandbox_.loop.Later([this, exchange, offset] {
+  sandbox_.loop.Post([this, exchange, offset] {
     if (UniqueFd socket = exchange->TakeSocket()) {
       entrypoint_->Feed(std::move(socket), offset,
                         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"

@@ -26,14 +26,19 @@ class Daemon {
 
   // What needs no start message. Once, before Start.
   Status Prepare();
-  // Starts the entrypoint, then serves. Once.
-  Status Start(const wire::StartMessage& message, UniqueFd listener,
-               std::function<bool(int)> accept_peer);
+  // Starts the entrypoint, then serves. `started`, once, gets what became of it; after an error
+  // ends execd when told so by Leave. Once.
+  void Start(const wire::StartMessage& message, UniqueFd listener, std::function<bool(int)> accept_peer,
+             std::function<void(Status)> started);
+  // Nothing was started: ends execd with `code` when what was printed so far is on its way.
+  void Leave(int code);
   void OnSignal(int signal);
-  // The daemon that has started us gets the entrypoint's output here. After Start.
-  void FeedOutput(UniqueFd control) { entrypoint_->Feed(std::move(control), 0); }
+  // The daemon that has started us gets the entrypoint's output here, unless another one has come
+  // for it meanwhile. After Start.
+  void FeedOutput(UniqueFd control);
 
  private:
+  void RunEntrypoint(const wire::StartMessage& message, const std::function<void(Status)>& started);
   void AddRunRoutes();
   void AddFileRoutes();
   void AddOtherRoutes();

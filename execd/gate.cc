@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,22 +35,27 @@ Result<uint64_t> MountOf(const char* path) {
 
 // The root of a process is not crossed by a mount on top of it, but ".." of it is looked up again
 // and is: the new root.
-Status EnterRoot(uint64_t pass) {
+Status EnterRoot() {
   ATOLL_ASSIGN(const uint64_t slot, MountOf("/"));
   if (::chdir("/..") != 0) return FailSys("chdir /..");
   ATOLL_ASSIGN(const uint64_t root, MountOf("."));
   if (root == slot) return Fail(Code::kInternal, "no root was mounted over the slot's tree");
-  if (::syscall(SYS_chroot, ".", 0, 0, 0, 0, pass) != 0) return FailSys("chroot");
+  if (::chroot(".") != 0) return FailSys("chroot");
   return {};
 }
 
+// Unless everybody in the sandbox is given it: what process 1 has not, no program can come by.
 Status DropChroot() {
+  const bool granted = ::prctl(PR_CAPBSET_READ, CAP_SYS_CHROOT) == 1;
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
   if (::syscall(SYS_capget, &header, data) != 0) return FailSys("capget");
   constexpr uint32_t keep = ~(uint32_t{1} << CAP_SYS_CHROOT);
-  data[0].effective &= keep;
-  data[0].permitted &= keep;
+  if (!granted) {
+    data[0].effective &= keep;
+    data[0].permitted &= keep;
+  }
+  // What is inheritable a program with file capabilities would have, whoever starts it.
   data[0].inheritable &= keep;
   if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
   return {};
@@ -57,14 +63,14 @@ Status DropChroot() {
 
 }  // namespace
 
-Result<uint64_t> PassGate(bool enter_root) {
+Result<uint64_t> PassGate(bool has_pass, bool enter_root) {
   uint64_t pass = 0;
   static_assert(sizeof pass == wire::kPassSize);
-  if (enter_root) ATOLL_TRY(Read(&pass, sizeof pass));
+  if (has_pass) ATOLL_TRY(Read(&pass, sizeof pass));
   char byte;
   ATOLL_TRY(Read(&byte, 1));
   // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
-  if (enter_root) ATOLL_TRY(EnterRoot(pass));
+  if (enter_root) ATOLL_TRY(EnterRoot());
   ATOLL_TRY(DropChroot());
   return pass;
 }

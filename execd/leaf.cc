@@ -131,6 +131,10 @@ void LeafPool::Watch() {
   });
 }
 
+Status LeafPool::Move(const Leaf& leaf, pid_t pid) {
+  return sys::WriteFileAt(leaf.dir.get(), "cgroup.procs", std::to_string(pid));
+}
+
 void LeafPool::Kill(Leaf* leaf) {
   leaf->killed = true;
   const auto killed = sys::WriteFileAt(leaf->dir.get(), "cgroup.kill", "1");

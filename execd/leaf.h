@@ -2,18 +2,21 @@
 // down as a descriptor. The leaf is what makes "kill the command" mean every descendant, double
 // forks and setsid included, and an out-of-memory kill end one command instead of the sandbox.
 //
-// Leaves are entered by CLONE_INTO_CGROUP only: writing cgroup.procs waits for an RCU grace period
-// (4 to 15 ms). An emptied leaf is used again, unless it was killed: one command after the
-// other costs no mkdir and no rmdir, which each cost the kernel 0.1 ms more than they take.
-// Thread rule: one thread.
+// Leaves are entered by CLONE_INTO_CGROUP: writing cgroup.procs waits for an RCU grace period (4 to
+// 15 ms). Only what somebody else has cloned is moved that way. An emptied leaf is used again,
+// unless it was killed: one command after the other costs no mkdir and no rmdir, which each cost
+// the kernel 0.1 ms more than they take. Thread rule: one thread.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "execd/event_loop.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::execd {
@@ -41,6 +44,8 @@ class LeafPool {
   // Looks for returned leaves that have become empty; call when processes have been reaped.
   void Collect();
 
+  // Moves a process, with all its threads; its children stay where they are. Waits, see above.
+  static Status Move(const Leaf& leaf, pid_t pid);
   // Kills every process in the leaf, atomically against forks.
   static void Kill(Leaf* leaf);
   // True if a process of the leaf was killed for memory since Take. Only where the v2 memory

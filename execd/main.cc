@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "execd/daemon.h"
 #include "execd/http/connection.h"
@@ -109,10 +110,7 @@ void SendReport(int control, wire::StartReport::Kind kind, std::string_view text
   wire::StartReport report;
   report.kind = kind;
   report.message = text.substr(0, 4000);
-  const std::string body = report.Encode();
-  std::string frame;
-  for (int i = 0; i < 4; ++i) frame.push_back(static_cast<char>(body.size() >> (8 * i)));
-  frame += body;
+  const std::string frame = wire::Frame(report.Encode());
   // Far below any socket buffer: written whole or the daemon is gone.
   [[maybe_unused]] const ssize_t n =
       ::send(control, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -130,7 +128,6 @@ class Control {
     OnReadable();
     return {};
   }
-  int fd() const { return fd_.get(); }
   // What it is for once the start message has come.
   UniqueFd TakeSocket() {
     loop_.Unwatch(watch_);
@@ -144,22 +141,13 @@ class Control {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     // Nobody is left who could ever claim this sandbox.
     if (n <= 0) ::_exit(0);
-    bytes_.append(buffer, static_cast<size_t>(n));
-    if (bytes_.size() < 4) return;
-    uint32_t size = 0;
-    for (size_t i = 0; i < 4; ++i) {
-      size |= static_cast<uint32_t>(static_cast<unsigned char>(bytes_[i])) << (8 * i);
-    }
-    if (size > wire::kMaxStartFrame) {
-      Deliver(Fail(Code::kInvalidArgument, "start message: too long"));
-    } else if (bytes_.size() >= size + 4) {
-      Deliver(wire::DecodeStartMessage(std::string_view(bytes_).substr(4, size)));
-    } else {
-      OnReadable();
-    }
-  }
-  void Deliver(Result<wire::StartMessage> message) {
-    bytes_ = {};
+    frames_.Append({buffer, static_cast<size_t>(n)});
+    const auto frame = frames_.Next();
+    if (!frame) return on_message_(Fail(Error(frame.error()).Wrap("start message")));
+    if (!*frame) return OnReadable();
+    auto message = wire::DecodeStartMessage(**frame);
+    // Not kept for a sandbox's life, and it may be large.
+    frames_ = wire::Frames(wire::kMaxStartFrame);
     on_message_(std::move(message));
   }
 
@@ -167,7 +155,7 @@ class Control {
   UniqueFd fd_;
   OnMessage on_message_;
   EventLoop::Id watch_ = 0;
-  std::string bytes_;
+  wire::Frames frames_{wire::kMaxStartFrame};
 };
 
 int Run(const Options& options) {
@@ -189,7 +177,7 @@ int Run(const Options& options) {
   auto loop = EventLoop::Create();
   UniqueFd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!loop || !signals) return kCannotStart;
-  Sandbox sandbox(&*loop, IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
+  Sandbox sandbox(loop->get(), IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
   sandbox.tasks_fds = tasks_fds;
   sandbox.accounts = accounts;
   sandbox.score_fd = score_fd;
@@ -211,18 +199,25 @@ int Run(const Options& options) {
     return kCannotStart;
   }
   std::optional<Control> control;
-  control.emplace(&*loop, std::move(control_fd), [&](Result<wire::StartMessage> message) {
-    auto started = message ? daemon.Start(*message, std::move(listener), accept_peer)
-                           : Status(Fail(std::move(message).error()));
-    if (started) {
-      SendReport(control->fd(), wire::StartReport::Kind::kStarted, {});
-      daemon.FeedOutput(control->TakeSocket());
-      return;
+  control.emplace(loop->get(), std::move(control_fd), [&](Result<wire::StartMessage> message) {
+    // From here on its end means nothing but that nobody is there to be told.
+    const auto socket = std::make_shared<UniqueFd>(control->TakeSocket());
+    if (!message) {
+      SendReport(socket->get(), wire::StartReport::Kind::kFailed, message.error().message());
+      ::_exit(kCannotStart);
     }
-    SendReport(control->fd(), wire::StartReport::Kind::kFailed, started.error().message());
-    ::_exit(started.error().error_number() == ENOENT ? kNotFound : kCannotStart);
+    daemon.Start(
+        *message, std::move(listener), accept_peer,
+        [&daemon, socket](const Status& started) {
+          using enum wire::StartReport::Kind;
+          SendReport(socket->get(), started ? kStarted : kFailed,
+                     started ? std::string() : started.error().message());
+          daemon.FeedOutput(std::move(*socket));
+          if (started) return;
+          daemon.Leave(started.error().error_number() == ENOENT ? kNotFound : kCannotStart);
+        });
   });
-  const auto watched = loop->Watch(signals.get(), EPOLLIN, [&](uint32_t) {
+  const auto watched = (*loop)->Watch(signals.get(), EPOLLIN, [&](uint32_t) {
     signalfd_siginfo info[8];
     const ssize_t n = ::read(signals.get(), info, sizeof info);
     for (size_t i = 0; n > 0 && i < static_cast<size_t>(n) / sizeof info[0]; ++i) {
@@ -230,7 +225,7 @@ int Run(const Options& options) {
     }
   });
   if (!watched || !control->Watch()) return kCannotStart;
-  loop->Run();
+  (*loop)->Run();
   return 0;
 }
 

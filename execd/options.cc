@@ -77,7 +77,7 @@ Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
       return FailSys("fd 5, the listening socket");
     }
-    ATOLL_ASSIGN(*pass, PassGate(options.enter_root != 0));
+    ATOLL_ASSIGN(*pass, PassGate(options.enter_root != 0, options.enter_root != 0));
     return {};
   }
   ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));

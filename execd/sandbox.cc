@@ -46,6 +46,12 @@ std::string Sandbox::Shell() const {
   return shell;
 }
 
+bool Sandbox::IsOrphan(pid_t pid) const {
+  siginfo_t info;
+  return !children_.contains(pid) &&
+         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 void Sandbox::Reap() {
   bool any = false;
   for (;;) {

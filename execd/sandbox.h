@@ -11,9 +11,9 @@
 
 #include "execd/accounts.h"
 #include "execd/environment.h"
-#include "execd/event_loop.h"
 #include "execd/leaf.h"
 #include "execd/users.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 
@@ -58,6 +58,8 @@ struct Sandbox {
   // --- Children. PID 1 reaps everybody; whoever started a child hears of its end here.
   using OnExit = std::function<void(int wait_status)>;
   void ExpectExit(pid_t pid, OnExit on_exit) { children_[pid] = std::move(on_exit); }
+  // Whether it is a child of ours, not reaped yet, of whose end nobody is to hear: an orphan.
+  bool IsOrphan(pid_t pid) const;
   // Reaps all that have ended.
   void Reap();
 

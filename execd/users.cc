@@ -26,7 +26,7 @@ std::optional<uint32_t> ParseId(std::string_view text) {
 
 namespace {
 
-constexpr size_t kMaxFile = 4 << 20;
+constexpr size_t kMaxAccountsFile = 4 << 20;
 constexpr size_t kMaxGroups = 1024;
 constexpr const char* kPasswd = "/etc/passwd";
 constexpr const char* kGroup = "/etc/group";
@@ -74,7 +74,7 @@ std::optional<GroupEntry> ParseGroup(std::string_view line) {
 }
 
 std::string ReadTable(const char* path) {
-  auto text = ReadSmallFile(path, kMaxFile);
+  auto text = ReadSmallFile(path, kMaxAccountsFile);
   return text ? std::move(*text) : std::string();
 }
 

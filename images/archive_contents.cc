@@ -1,19 +1,17 @@
 #include "images/archive_contents.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 #include <set>
 #include <utility>
 
+#include "images/digest.h"
+#include "images/foreign_json.h"
 #include "images/oci_layout.h"
 #include "images/report.h"
-#include "runtime/base/sandbox_id.h"
-#include "runtime/base/sha256.h"
 #include "runtime/base/sys.h"
 
 namespace atl::images {
@@ -21,15 +19,6 @@ namespace {
 
 // An index may name an index once more (docker buildx writes it so), not endlessly.
 constexpr int kMaxIndexDepth = 3;
-constexpr size_t kHashChunk = 256 << 10;
-
-std::string HexOf(std::string_view digest) {
-  return std::string(digest.substr(digest.find(':') + 1));
-}
-
-std::string DigestText(std::string_view digest) {
-  return "sha256:" + HexEncode(digest);
-}
 
 Result<UniqueFd> OpenMember(int directory, const std::string& name) {
   // O_NONBLOCK: a FIFO must not hold the thread.
@@ -72,24 +61,19 @@ Result<std::string> ReadVerified(int directory, const Descriptor& descriptor,
   return bytes;
 }
 
-Result<std::string> ReadIndex(int directory, bool docker_legacy) {
+Result<std::string> ReadIndex(int directory) {
   auto fd = OpenMember(directory, "index.json");
   if (fd) return sys::ReadAll(fd->get(), kMaxJsonBytes);
   if (fd.error().error_number() != ENOENT) return Fail(std::move(fd).error());
-  if (docker_legacy) {
-    return Fail(Code::kInvalidArgument,
-                "this is the archive format of 'docker save', without index.json; convert it with: "
-                "skopeo copy docker-archive:FILE oci-archive:OUT");
-  }
   return Fail(Code::kInvalidArgument,
-              "this is not an OCI image archive: it has no index.json; make one with: skopeo copy "
-              "docker://NAME oci-archive:OUT");
+              "this is no image archive: it has neither index.json (OCI layout) nor manifest.json "
+              "(docker save); make one with: skopeo copy docker://NAME oci-archive:OUT");
 }
 
 // From index.json to the manifest's bytes, verified.
-Result<std::string> FindManifest(int directory, std::string_view wanted, bool docker_legacy,
+Result<std::string> FindManifest(int directory, std::string_view wanted,
                                  ArchiveContents& contents) {
-  ATOLL_ASSIGN(std::string json, ReadIndex(directory, docker_legacy));
+  ATOLL_ASSIGN(std::string json, ReadIndex(directory));
   for (int depth = 0; depth < kMaxIndexDepth; ++depth) {
     ATOLL_ASSIGN(const Descriptor chosen, ChooseManifest(json, wanted));
     // The outermost name is the one that people gave.
@@ -124,40 +108,9 @@ Result<UniqueFd> OpenBlob(int directory, std::string_view digest) {
   return fd;
 }
 
-std::string Sha256Of(std::string_view bytes) {
-  return DigestText(Sha256(bytes));
-}
-
-Result<std::string> Sha256OfFile(int fd) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                        &EVP_MD_CTX_free);
-  if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
-    return Fail(Code::kInternal, "EVP_DigestInit_ex sha256");
-  }
-  std::string buffer(kHashChunk, '\0');
-  off_t offset = 0;
-  for (;;) {
-    const ssize_t n = TEMP_FAILURE_RETRY(::pread(fd, buffer.data(), buffer.size(), offset));
-    if (n < 0) return FailSys("read blob");
-    if (n == 0) break;
-    if (EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(n)) != 1) {
-      return Fail(Code::kInternal, "EVP_DigestUpdate");
-    }
-    offset += n;
-  }
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  if (EVP_DigestFinal_ex(context.get(), digest, &size) != 1) {
-    return Fail(Code::kInternal, "EVP_DigestFinal_ex");
-  }
-  return DigestText({reinterpret_cast<const char*>(digest), size});
-}
-
-Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted,
-                                            bool docker_legacy) {
+Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted) {
   ArchiveContents contents;
-  ATOLL_ASSIGN(const std::string manifest_json,
-               FindManifest(directory, wanted, docker_legacy, contents));
+  ATOLL_ASSIGN(const std::string manifest_json, FindManifest(directory, wanted, contents));
   ATOLL_ASSIGN(const Manifest manifest, ParseManifest(manifest_json));
   ATOLL_ASSIGN(const std::string config_json, ReadVerified(directory, manifest.config, "config"));
   ATOLL_ASSIGN(ParsedConfig config, ParseConfig(config_json));

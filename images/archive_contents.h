@@ -25,16 +25,11 @@ struct ArchiveContents {
 };
 
 // `directory`: where the unpacker has put the members. `wanted`: the name to import under, may be
-// empty. `docker_legacy`: the archive had a manifest.json, for the error.
-Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted,
-                                            bool docker_legacy);
+// empty.
+Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted);
 
 // The blob as a fresh descriptor at its beginning. Regular files only: the directory was filled by
 // a process that had read a hostile archive.
 Result<UniqueFd> OpenBlob(int directory, std::string_view digest);
-
-// "sha256:…" of the file from its beginning.
-Result<std::string> Sha256OfFile(int fd);
-std::string Sha256Of(std::string_view bytes);
 
 }  // namespace atl::images

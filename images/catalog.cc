@@ -8,7 +8,7 @@
 namespace atl::images {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 // A layer that is not ready is a leftover: its directory may be there or not.
 constexpr int64_t kLeftover = 0;
 constexpr int64_t kReady = 1;
@@ -23,7 +23,8 @@ CREATE TABLE layers(
   diff_id TEXT NOT NULL,
   size INTEGER NOT NULL,
   opaque_root INTEGER NOT NULL,
-  state INTEGER NOT NULL);
+  state INTEGER NOT NULL,
+  content TEXT NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX ready_layers ON layers(blob_digest) WHERE state = 1;
 CREATE TABLE images(
   name TEXT PRIMARY KEY,
@@ -45,6 +46,7 @@ Result<Catalog> Catalog::Open(const std::string& path) {
   Catalog catalog(std::move(db));
   ATOLL_ASSIGN(const int64_t version, catalog.db_.UserVersion());
   if (version == 0) ATOLL_TRY(catalog.CreateSchema());
+  if (version == 1) ATOLL_TRY(catalog.AddContents());
   // A full disk keeps nothing from being removed; ReserveLayers says so.
   [[maybe_unused]] const Status kept = catalog.db_.KeepRoom(kRoom);
   if (version > kSchemaVersion) {
@@ -57,6 +59,14 @@ Result<Catalog> Catalog::Open(const std::string& path) {
 Status Catalog::CreateSchema() {
   ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
   ATOLL_TRY(db_.Exec(kSchema));
+  ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
+  return txn.Commit();
+}
+
+// To what was written before layers said what they hold.
+Status Catalog::AddContents() {
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(db_.Exec("ALTER TABLE layers ADD COLUMN content TEXT NOT NULL DEFAULT ''"));
   ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
   return txn.Commit();
 }
@@ -89,14 +99,14 @@ Result<std::vector<Image>> Catalog::LoadImages() {
 
 Result<std::vector<Layer>> Catalog::LoadLayers() {
   std::vector<Layer> layers;
-  ATOLL_ASSIGN(sqlite::Stmt rows, db_.Prepare("SELECT id, blob_digest, diff_id, size, opaque_root "
-                                              "FROM layers WHERE state = 1"));
+  ATOLL_ASSIGN(sqlite::Stmt rows, db_.Prepare("SELECT id, blob_digest, diff_id, size, opaque_root, "
+                                              "content FROM layers WHERE state = 1"));
   for (;;) {
     ATOLL_ASSIGN(const bool row, rows.Step());
     if (!row) return layers;
     layers.push_back({static_cast<wire::LayerId>(rows.ColumnInt(0)), rows.ColumnText(1),
                       rows.ColumnText(2), static_cast<uint64_t>(rows.ColumnInt(3)),
-                      rows.ColumnInt(4) != 0});
+                      rows.ColumnInt(4) != 0, rows.ColumnText(5)});
   }
 }
 
@@ -131,21 +141,32 @@ Result<std::vector<wire::LayerId>> Catalog::ReserveLayers(size_t count) {
   return ids;
 }
 
-Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_layers) {
-  ATOLL_TRY(CheckRoom());
-  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+Status Catalog::MarkReady(const std::vector<Layer>& layers) {
   ATOLL_ASSIGN(sqlite::Stmt ready,
                db_.Prepare("UPDATE layers SET blob_digest = ?2, diff_id = ?3, size = ?4, "
-                           "opaque_root = ?5, state = ?6 WHERE id = ?1"));
-  for (const Layer& layer : new_layers) {
+                           "opaque_root = ?5, state = ?6, content = ?7 WHERE id = ?1"));
+  for (const Layer& layer : layers) {
     ATOLL_TRY(ready.Bind(1, int64_t{layer.id})
                   .Bind(2, layer.blob_digest)
                   .Bind(3, layer.diff_id)
                   .Bind(4, static_cast<int64_t>(layer.size_bytes))
                   .Bind(5, int64_t{layer.opaque_root})
                   .Bind(6, kReady)
+                  .Bind(7, layer.content)
                   .Run());
   }
+  return {};
+}
+
+Status Catalog::CommitLayer(const Layer& layer) {
+  ATOLL_TRY(CheckRoom());
+  return MarkReady({layer});
+}
+
+Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_layers) {
+  ATOLL_TRY(CheckRoom());
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(MarkReady(new_layers));
   // Not INSERT OR REPLACE: its deletion would not be told to the foreign keys' cascade reliably.
   ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM images WHERE name = ?1"));
   ATOLL_TRY(remove.Bind(1, image.name).Run());

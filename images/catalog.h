@@ -12,14 +12,6 @@
 
 namespace atl::images {
 
-struct Layer {
-  wire::LayerId id = 0;
-  std::string blob_digest;
-  std::string diff_id;
-  uint64_t size_bytes = 0;   // unpacked
-  bool opaque_root = false;  // shows nothing of the layers below it
-};
-
 class Catalog {
  public:
   static Result<Catalog> Open(const std::string& path);
@@ -32,6 +24,8 @@ class Catalog {
 
   // `count` numbers that were never used before, remembered as leftovers until CommitImage.
   Result<std::vector<wire::LayerId>> ReserveLayers(size_t count);
+  // A reserved one becomes usable, without an image.
+  Status CommitLayer(const Layer& layer);
   // One transaction: `new_layers` become usable, `image` replaces what had its name.
   Status CommitImage(const Image& image, const std::vector<Layer>& new_layers);
   Status RemoveImage(const std::string& name);
@@ -43,6 +37,8 @@ class Catalog {
  private:
   explicit Catalog(sqlite::Db db) : db_(std::move(db)) {}
   Status CreateSchema();
+  Status AddContents();
+  Status MarkReady(const std::vector<Layer>& layers);
   // For what makes it grow; everything else goes on when the disk is full.
   Status CheckRoom();
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/wire/plan.h"
+#include "runtime/wire/layer.h"
 
 namespace atl::images {
 
@@ -26,6 +26,15 @@ struct Image {
   std::vector<wire::LayerId> layers;  // topmost first, as a Plan wants them
   uint64_t size_bytes = 0;            // of the unpacked layers
   int64_t created_at_ms = 0;          // when it was imported
+};
+
+struct Layer {
+  wire::LayerId id = 0;
+  std::string blob_digest;   // as it came; the layer's key
+  std::string diff_id;       // of the tar inside
+  uint64_t size_bytes = 0;   // unpacked
+  bool opaque_root = false;  // shows nothing of the layers below it
+  std::string content;       // of the tar that its tree is packed as; empty: it was not recorded
 };
 
 }  // namespace atl::images

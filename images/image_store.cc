@@ -2,15 +2,20 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "images/catalog.h"
+#include "images/digest.h"
+#include "images/export.h"
 #include "images/import.h"
+#include "images/verify.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
@@ -21,6 +26,8 @@ constexpr char kDatabase[] = "images.db";
 constexpr char kTemporary[] = "tmp";
 // An archive waits with its file on disk: a client must not be able to queue without end.
 constexpr size_t kMaxQueued = 16;
+// Exports and verifications at once: the spawner runs four unpackers, of which an import wants one.
+constexpr size_t kMaxReadings = 2;
 
 std::string RandomName() {
   std::string name;
@@ -30,6 +37,41 @@ std::string RandomName() {
   name.pop_back();
   return name;
 }
+
+class ArchiveFile : public StoredArchive, public std::enable_shared_from_this<ArchiveFile> {
+ public:
+  static Result<std::shared_ptr<StoredArchive>> Of(UniqueFd file, Loop& loop) {
+    struct stat info {};
+    if (::fstat(file.get(), &info) != 0) return FailSys("fstat the archive");
+    return std::make_shared<ArchiveFile>(std::move(file), info.st_size, loop);
+  }
+  ArchiveFile(UniqueFd file, off_t size, Loop& loop)
+      : file_(std::move(file)), size_(size), loop_(loop) {}
+
+  uint64_t size() const override { return static_cast<uint64_t>(size_); }
+  void Read(std::function<void(Result<std::string>)> done) override {
+    constexpr size_t kPart = 256 << 10;
+    const auto part = std::make_shared<Result<std::string>>(std::string(kPart, '\0'));
+    loop_.RunBlocking(
+        [self = shared_from_this(), part] {
+          const ssize_t n =
+              TEMP_FAILURE_RETRY(::pread(self->file_.get(), (*part)->data(), kPart, self->at_));
+          if (n < 0) {
+            *part = FailSys("read the archive");
+          } else {
+            (*part)->resize(static_cast<size_t>(n));
+            self->at_ += n;
+          }
+        },
+        [part, done = std::move(done)] { done(std::move(*part)); });
+  }
+
+ private:
+  const UniqueFd file_;
+  const off_t size_;
+  off_t at_ = 0;
+  Loop& loop_;
+};
 
 class Store : public ImageStore {
  public:
@@ -49,6 +91,17 @@ class Store : public ImageStore {
   std::vector<Image> List() const override;
   Status Remove(std::string_view name, InUse layer_in_use) override;
   void CollectLayers(InUse layer_in_use) override;
+  std::vector<Layer> LayersOf(const Image& image) const override;
+  Result<Image> Tag(std::string_view image, std::string_view name) override;
+  void Prune(Dispensable dispensable, InUse layer_in_use, PruneDone done) override;
+  Result<wire::LayerId> ReserveLayer() override;
+  Status KeepLayer(const Layer& layer) override;
+  void DropLayer(wire::LayerId layer) override { RemoveLeftover(layer); }
+  void Verify(std::string_view name, VerifyDone done) override;
+  void Export(std::string_view name, ArchiveForm form, ExportDone done) override;
+  bool HasLayer(wire::LayerId layer) const override { return FindLayer(layer) != nullptr; }
+  bool IsWritten(wire::LayerId layer) const override;
+  uint64_t WrittenBytes() const override;
   Result<UniqueFd> TemporaryFile() override;
 
  private:
@@ -60,8 +113,15 @@ class Store : public ImageStore {
   void StartNext();
   void Finished(Result<ImportResult> result, const ImportDone& done);
   void PostFailure(ImportDone done, Error error);
+  Status RefuseWhileCommitting(const std::string& name) const;
+  // Null: there is none.
+  const Layer* FindLayer(wire::LayerId id) const;
+  // Takes the layers that nobody uses out of the records. While an import runs: none.
+  Result<std::vector<Layer>> CondemnUnused(const InUse& layer_in_use);
   // Removes the directory, then the number.
-  void RemoveLeftover(wire::LayerId layer);
+  void RemoveLeftover(wire::LayerId layer, std::function<void(bool gone)> then = {});
+  void RunPrune(const Dispensable& dispensable, const InUse& layer_in_use, PruneDone done);
+  void PostPruned(PruneDone done, Result<Pruned> result);
 
   std::string directory_;
   Loop& loop_;
@@ -69,7 +129,14 @@ class Store : public ImageStore {
   Catalog catalog_;  // the loop's own connection
   std::map<std::string, Image, std::less<>> images_;
   std::map<std::string, Layer> layers_;  // by blob digest
+  std::set<wire::LayerId> leftovers_;    // that could not be removed yet
   std::deque<Request> queue_;
+  // Layers that are read are not removed: until the last copy of what this gives has gone.
+  // kUnavailable: many are read already.
+  Result<std::shared_ptr<void>> Hold(const Image& image);
+  std::multiset<wire::LayerId> held_;
+  size_t holds_ = 0;
+  std::vector<std::function<void()>> prunes_;  // that wait for the running import
   std::shared_ptr<images::Import> running_;
   // Outlived by callbacks of the runner.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -89,6 +156,10 @@ Status Store::Load() {
   ATOLL_ASSIGN(const std::vector<wire::LayerId> leftovers, catalog_.LoadLeftovers());
   for (const wire::LayerId layer : leftovers) RemoveLeftover(layer);
   return {};
+}
+
+void Store::PostPruned(PruneDone done, Result<Pruned> result) {
+  loop_.Post([done = std::move(done), result = std::move(result)] { done(result); });
 }
 
 void Store::PostFailure(ImportDone done, Error error) {
@@ -145,6 +216,7 @@ void Store::Finished(Result<ImportResult> result, const ImportDone& done) {
       layers_.insert_or_assign(layer.blob_digest, layer);
     images_.insert_or_assign(result->image.name, result->image);
   }
+  for (const auto& prune : std::exchange(prunes_, {})) prune();
   StartNext();
   // Last: it may destroy this.
   done(result ? Result<Image>(std::move(result->image)) : Fail(std::move(result).error()));
@@ -169,47 +241,202 @@ std::vector<Image> Store::List() const {
   return images;
 }
 
+Status Store::RefuseWhileCommitting(const std::string& name) const {
+  // The commit on the pool thread would bring the name back, or this would take the new one away.
+  if (!running_ || !running_->Committing(name)) return {};
+  return Fail(Code::kFailedPrecondition,
+              "image '" + name + "' is being imported; try again in a moment");
+}
+
+std::vector<Layer> Store::LayersOf(const Image& image) const {
+  std::vector<Layer> layers;
+  for (const wire::LayerId id : image.layers) {
+    if (const Layer* layer = FindLayer(id)) layers.push_back(*layer);
+  }
+  return layers;
+}
+
+const Layer* Store::FindLayer(wire::LayerId id) const {
+  const auto found = std::find_if(layers_.begin(), layers_.end(),
+                                  [id](const auto& entry) { return entry.second.id == id; });
+  return found == layers_.end() ? nullptr : &found->second;
+}
+
+Result<wire::LayerId> Store::ReserveLayer() {
+  ATOLL_ASSIGN(const std::vector<wire::LayerId> ids, catalog_.ReserveLayers(1));
+  return ids.front();
+}
+
+Status Store::KeepLayer(const Layer& layer) {
+  ATOLL_TRY(catalog_.CommitLayer(layer));
+  layers_.insert_or_assign(layer.blob_digest, layer);
+  return {};
+}
+
+bool Store::IsWritten(wire::LayerId id) const {
+  const Layer* layer = FindLayer(id);
+  return layer != nullptr && !IsSha256Digest(layer->blob_digest);
+}
+
+uint64_t Store::WrittenBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [name, layer] : layers_) {
+    if (!IsSha256Digest(name)) bytes += layer.size_bytes;
+  }
+  return bytes;
+}
+
+Result<Image> Store::Tag(std::string_view name, std::string_view another) {
+  ATOLL_ASSIGN(Image image, Find(name));
+  ATOLL_ASSIGN(image.name, NormaliseImageName(another));
+  ATOLL_TRY(RefuseWhileCommitting(image.name));
+  ATOLL_TRY(catalog_.CommitImage(image, {}));
+  images_.insert_or_assign(image.name, image);
+  return image;
+}
+
 Status Store::Remove(std::string_view name, InUse layer_in_use) {
   ATOLL_ASSIGN(const Image image, Find(name));
-  // The commit on the pool thread would bring the name back, or this would take the new one away.
-  if (running_ && running_->Committing(image.name)) {
-    return Fail(Code::kFailedPrecondition,
-                "image '" + image.name + "' is being imported; try again in a moment");
-  }
+  ATOLL_TRY(RefuseWhileCommitting(image.name));
   ATOLL_TRY(catalog_.RemoveImage(image.name));
   images_.erase(image.name);
   CollectLayers(std::move(layer_in_use));
   return {};
 }
 
-void Store::CollectLayers(InUse layer_in_use) {
+Result<std::vector<Layer>> Store::CondemnUnused(const InUse& layer_in_use) {
+  std::vector<Layer> unused;
+  // Which of the known layers an import will want shows only after it has read the archive.
+  if (running_) return unused;
   std::set<wire::LayerId> needed;
   for (const auto& [name, image] : images_) needed.insert(image.layers.begin(), image.layers.end());
-  std::vector<wire::LayerId> unneeded;
+  std::vector<wire::LayerId> ids;
   for (const auto& [digest, layer] : layers_) {
-    // Any running import: which of the known layers it will want shows only after it has read the
-    // archive. They are collected the next time.
-    if (!needed.contains(layer.id) && !running_ && !layer_in_use(layer.id)) {
-      unneeded.push_back(layer.id);
-    }
+    if (needed.contains(layer.id) || held_.contains(layer.id) || layer_in_use(layer.id)) continue;
+    unused.push_back(layer);
+    ids.push_back(layer.id);
   }
-  if (unneeded.empty()) return;
-  // Not written, not removed: a row that says "ready" must have its directory. The next call tries
-  // again.
-  if (!catalog_.CondemnLayers(unneeded)) return;
-  std::erase_if(layers_, [&](const auto& entry) {
-    return std::find(unneeded.begin(), unneeded.end(), entry.second.id) != unneeded.end();
-  });
-  for (const wire::LayerId layer : unneeded) RemoveLeftover(layer);
+  if (unused.empty()) return unused;
+  // Not written, not removed: a row that says "ready" must have its directory.
+  ATOLL_TRY(catalog_.CondemnLayers(ids));
+  for (const Layer& layer : unused) layers_.erase(layer.blob_digest);
+  return unused;
 }
 
-void Store::RemoveLeftover(wire::LayerId layer) {
-  runner_.RemoveLayer(layer, [this, layer, alive = std::weak_ptr<bool>(alive_)](
-                                 const Result<std::string>& removed) {
-    // Not removed: it stays a leftover in the catalog, and the next start tries again.
-    if (alive.expired() || !removed) return;
-    [[maybe_unused]] const auto forgotten = catalog_.ForgetLayer(layer);
-  });
+void Store::CollectLayers(InUse layer_in_use) {
+  for (const wire::LayerId layer : std::exchange(leftovers_, {})) RemoveLeftover(layer);
+  const auto unused = CondemnUnused(layer_in_use);
+  if (!unused) return;  // the next call tries again
+  for (const Layer& layer : *unused) RemoveLeftover(layer.id);
+}
+
+void Store::Prune(Dispensable dispensable, InUse layer_in_use, PruneDone done) {
+  auto run = [this, dispensable = std::move(dispensable), layer_in_use = std::move(layer_in_use),
+              done = std::move(done)] { RunPrune(dispensable, layer_in_use, done); };
+  if (running_) {
+    prunes_.push_back(std::move(run));
+  } else {
+    run();
+  }
+}
+
+void Store::RunPrune(const Dispensable& dispensable, const InUse& layer_in_use, PruneDone done) {
+  const auto pruned = std::make_shared<Pruned>();
+  for (auto image = images_.begin(); image != images_.end();) {
+    if (!dispensable(image->second)) {
+      ++image;
+      continue;
+    }
+    if (Status removed = catalog_.RemoveImage(image->first); !removed) {
+      return PostPruned(std::move(done), Fail(std::move(removed).error()));
+    }
+    pruned->images.push_back(image->first);
+    image = images_.erase(image);
+  }
+  auto unused = CondemnUnused(layer_in_use);
+  if (!unused) return PostPruned(std::move(done), Fail(std::move(unused).error()));
+  if (unused->empty()) return PostPruned(std::move(done), std::move(*pruned));
+  const auto left = std::make_shared<size_t>(unused->size());
+  for (const Layer& layer : *unused) {
+    RemoveLeftover(layer.id, [pruned, left, done, bytes = layer.size_bytes](bool gone) {
+      if (gone) {
+        ++pruned->layers;
+        pruned->bytes += bytes;
+      }
+      if (--*left == 0) done(std::move(*pruned));
+    });
+  }
+}
+
+void Store::RemoveLeftover(wire::LayerId layer, std::function<void(bool gone)> then) {
+  runner_.RemoveLayer(layer,
+                      [this, layer, then = std::move(then),
+                       alive = std::weak_ptr<bool>(alive_)](const Result<std::string>& removed) {
+                        if (alive.expired()) return;
+                        // Not removed (there was no spawner): the next collection tries again, or
+                        // the next start, for which it stays a leftover in the catalog.
+                        if (removed) {
+                          [[maybe_unused]] const auto forgotten = catalog_.ForgetLayer(layer);
+                        } else {
+                          leftovers_.insert(layer);
+                        }
+                        if (then) then(removed.has_value());
+                      });
+}
+
+Result<std::shared_ptr<void>> Store::Hold(const Image& image) {
+  if (holds_ == kMaxReadings) {
+    return Fail(Code::kUnavailable,
+                std::to_string(kMaxReadings) + " images are being read already; try again later");
+  }
+  ++holds_;
+  held_.insert(image.layers.begin(), image.layers.end());
+  // The value is not looked at, but must not be null.
+  return std::shared_ptr<void>(
+      this, [layers = image.layers, this, alive = std::weak_ptr<bool>(alive_)](void*) {
+        if (alive.expired()) return;
+        --holds_;
+        for (const wire::LayerId layer : layers) held_.erase(held_.find(layer));
+      });
+}
+
+void Store::Verify(std::string_view name, VerifyDone done) {
+  const auto image = Find(name);
+  if (!image) return loop_.Post([done = std::move(done), image] { done(Fail(image.error())); });
+  auto null = sys::Open("/dev/null", O_WRONLY);
+  if (!null)
+    return loop_.Post([done = std::move(done), error = null.error()] { done(Fail(error)); });
+  auto hold = Hold(*image);
+  if (!hold)
+    return loop_.Post([done = std::move(done), error = hold.error()] { done(Fail(error)); });
+  std::make_shared<images::Verify>(
+      alive_, runner_, LayersOf(*image), std::move(*null),
+      [done = std::move(done), hold = *hold](std::vector<VerifiedLayer> layers) mutable {
+        hold.reset();
+        done(std::move(layers));
+      })
+      ->Start();
+}
+
+void Store::Export(std::string_view name, ArchiveForm form, ExportDone done) {
+  const auto image = Find(name);
+  if (!image) return loop_.Post([done = std::move(done), image] { done(Fail(image.error())); });
+  auto file = TemporaryFile();
+  if (!file)
+    return loop_.Post([done = std::move(done), error = file.error()] { done(Fail(error)); });
+  auto hold = Hold(*image);
+  if (!hold)
+    return loop_.Post([done = std::move(done), error = hold.error()] { done(Fail(error)); });
+  std::vector<Layer> layers = LayersOf(*image);
+  std::reverse(layers.begin(), layers.end());
+  std::make_shared<images::Export>(
+      alive_, loop_, runner_, *image, std::move(layers), form, std::move(*file),
+      [this, done = std::move(done), hold = *hold](Result<UniqueFd> archive) mutable {
+        hold.reset();
+        if (!archive) return done(Fail(std::move(archive).error()));
+        done(ArchiveFile::Of(*std::move(archive), loop_));
+      })
+      ->Start();
 }
 
 Result<UniqueFd> Store::TemporaryFile() {

@@ -67,8 +67,8 @@ void Import::ReadContents(const std::string& report_text) {
   if (!report) return EndWith(std::move(report).error());
   archive_.reset();
   OnPool(
-      [this, self = shared_from_this(), legacy = report->docker_legacy]() -> Status {
-        ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_, legacy));
+      [this, self = shared_from_this()]() -> Status {
+        ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_));
         return PlanLayers();
       },
       [this] { ExtractNext(); });
@@ -124,6 +124,7 @@ void Import::Extracted(const std::string& report_text) {
   }
   layer.size_bytes = report->bytes;
   layer.opaque_root = report->opaque_root;
+  layer.content = report->content;
   layers_[layer.blob_digest] = layer;
   ++next_;
   ExtractNext();

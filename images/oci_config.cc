@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "images/digest.h"
+#include "images/foreign_json.h"
 #include "images/oci_layout.h"
 #include "images/report.h"
 
@@ -106,20 +108,10 @@ Status ReadProcess(const Json& process, ImageConfig& config) {
   return CheckWorkingDir(config.working_dir);
 }
 
-Result<Json> ParseObject(std::string_view bytes) {
-  if (bytes.size() > kMaxJsonBytes) {
-    return Fail(Code::kResourceExhausted,
-                "config: larger than the " + std::to_string(kMaxJsonBytes) + " bytes allowed");
-  }
-  Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Fail(Code::kInvalidArgument, "config: not a JSON object");
-  return json;
-}
-
 }  // namespace
 
 Result<ParsedConfig> ParseConfig(std::string_view json) {
-  ATOLL_ASSIGN(const Json root, ParseObject(json));
+  ATOLL_ASSIGN(const Json root, ParseForeignObject(json, "config"));
   ParsedConfig parsed;
   ATOLL_ASSIGN(const std::string os, String(root, "os", 64));
   ATOLL_ASSIGN(parsed.config.architecture, String(root, "architecture", 64));
@@ -155,7 +147,7 @@ std::string EncodeImageConfig(const ImageConfig& config) {
 }
 
 Result<ImageConfig> DecodeImageConfig(std::string_view json) {
-  ATOLL_ASSIGN(const Json root, ParseObject(json));
+  ATOLL_ASSIGN(const Json root, ParseForeignObject(json, "config"));
   ImageConfig config;
   ATOLL_TRY(ReadProcess(root, config));
   ATOLL_ASSIGN(config.architecture, String(root, "Architecture", 64));

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "images/digest.h"
+#include "images/foreign_json.h"
 #include "images/image_name.h"
 #include "images/report.h"
 
@@ -14,18 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxIndexEntries = 1024;
-
-Result<Json> ParseObject(std::string_view bytes, std::string_view what) {
-  if (bytes.size() > kMaxJsonBytes) {
-    return Fail(Code::kResourceExhausted, std::string(what) + ": larger than the " +
-                                              std::to_string(kMaxJsonBytes) + " bytes allowed");
-  }
-  Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return Fail(Code::kInvalidArgument, std::string(what) + ": not a JSON object");
-  }
-  return json;
-}
 
 // The member if it is there with that type, null otherwise.
 const Json* Member(const Json& object, const char* key, Json::value_t type) {
@@ -104,12 +94,6 @@ bool SameName(const std::string& a, std::string_view b) {
 
 }  // namespace
 
-bool IsSha256Digest(std::string_view text) {
-  constexpr std::string_view kPrefix = "sha256:";
-  return text.size() == kPrefix.size() + 64 && text.starts_with(kPrefix) &&
-         text.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
-}
-
 std::string_view HostArchitecture() {
 #if defined(__x86_64__)
   return "amd64";
@@ -121,7 +105,7 @@ std::string_view HostArchitecture() {
 }
 
 Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted) {
-  ATOLL_ASSIGN(const Json index, ParseObject(index_json, "index.json"));
+  ATOLL_ASSIGN(const Json index, ParseForeignObject(index_json, "index.json"));
   const Json* entries = Member(index, "manifests", Json::value_t::array);
   if (entries == nullptr || entries->empty()) {
     return Fail(Code::kInvalidArgument, "index.json: it lists no manifest");
@@ -153,7 +137,10 @@ Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view 
                 "the archive has no image for " + host +
                     (others.empty() ? std::string() : ", only for " + others));
   }
-  if (fitting.size() == 1) return fitting[0];
+  // Several names of one image are no choice.
+  const bool same = std::all_of(fitting.begin(), fitting.end(), [&](const Descriptor& other) {
+    return other.digest == fitting[0].digest;
+  });
   std::string names;
   for (Descriptor& descriptor : fitting) {
     if (SameName(descriptor.ref_name, wanted)) return std::move(descriptor);
@@ -162,13 +149,14 @@ Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view 
                (descriptor.ref_name.empty() ? "(no name)" : Printable(descriptor.ref_name, 80));
     }
   }
+  if (same) return fitting[0];
   return Fail(Code::kInvalidArgument, "the archive holds " + std::to_string(fitting.size()) +
                                           " images (" + names +
                                           "); import it under the name of the one you want");
 }
 
 Result<Manifest> ParseManifest(std::string_view json) {
-  ATOLL_ASSIGN(const Json root, ParseObject(json, "manifest"));
+  ATOLL_ASSIGN(const Json root, ParseForeignObject(json, "manifest"));
   const Json* config = Member(root, "config", Json::value_t::object);
   const Json* layers = Member(root, "layers", Json::value_t::array);
   if (config == nullptr || layers == nullptr) {

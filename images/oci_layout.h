@@ -13,11 +13,6 @@
 
 namespace atl::images {
 
-inline constexpr size_t kMaxJsonBytes = 4 << 20;  // of index, manifest and config
-
-// "sha256:" and 64 hexadecimal digits; no other algorithm is in use.
-bool IsSha256Digest(std::string_view text);
-
 // What the images of this host must be built for: "amd64", "arm64".
 std::string_view HostArchitecture();
 

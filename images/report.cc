@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "images/digest.h"
 #include "runtime/base/disk_full.h"
 
 namespace atl::images {
@@ -26,17 +27,11 @@ bool ParseNumber(std::string_view text, uint64_t* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-bool IsDiffId(std::string_view text) {
-  constexpr std::string_view kPrefix = "sha256:";
-  return text.size() == kPrefix.size() + 64 && text.starts_with(kPrefix) &&
-         text.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
-}
-
 bool SetField(UnpackReport& report, std::string_view key, std::string_view value) {
   uint64_t number = 0;
-  if (key == "diff_id") {
-    if (!value.empty() && !IsDiffId(value)) return false;
-    report.diff_id = value;
+  if (key == "diff_id" || key == "content") {
+    if (!value.empty() && !IsSha256Digest(value)) return false;
+    (key == "content" ? report.content : report.diff_id) = value;
     return true;
   }
   if (!ParseNumber(value, &number)) return false;
@@ -50,8 +45,6 @@ bool SetField(UnpackReport& report, std::string_view key, std::string_view value
     report.dropped_xattrs = number;
   } else if (key == "opaque_root") {
     report.opaque_root = number != 0;
-  } else if (key == "docker_legacy") {
-    report.docker_legacy = number != 0;
   } else {
     return false;
   }
@@ -61,7 +54,7 @@ bool SetField(UnpackReport& report, std::string_view key, std::string_view value
 }  // namespace
 
 std::string UnpackReport::Encode() const {
-  std::string text = "diff_id " + diff_id + "\n";
+  std::string text = "diff_id " + diff_id + "\ncontent " + content + "\n";
   const auto add = [&text](std::string_view key, uint64_t value) {
     text.append(key).append(1, ' ').append(std::to_string(value)).append(1, '\n');
   };
@@ -70,7 +63,6 @@ std::string UnpackReport::Encode() const {
   add("skipped_devices", skipped_devices);
   add("dropped_xattrs", dropped_xattrs);
   add("opaque_root", opaque_root ? 1 : 0);
-  add("docker_legacy", docker_legacy ? 1 : 0);
   return text;
 }
 

@@ -12,13 +12,14 @@ namespace atl::images {
 
 // "key value" lines; all keys are always there.
 struct UnpackReport {
-  std::string diff_id;           // "sha256:…" of the uncompressed layer; empty after a split
+  std::string diff_id;           // "sha256:…" of the uncompressed layer; empty but after a layer
+  std::string content;           // of the tar that its tree is packed as, unpack/pack.h; likewise,
+                                 // and after a pack
   uint64_t entries = 0;          // files and directories written
   uint64_t bytes = 0;            // of their contents
   uint64_t skipped_devices = 0;  // device nodes below dev/
   uint64_t dropped_xattrs = 0;
-  bool opaque_root = false;    // the layer hides everything below it
-  bool docker_legacy = false;  // split: the archive has a manifest.json
+  bool opaque_root = false;  // the layer hides everything below it
 
   std::string Encode() const;
 };

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/base/result.h"
-#include "runtime/wire/plan.h"
+#include "runtime/wire/layer.h"
 
 namespace atl::images {
 
@@ -25,6 +25,9 @@ class UnpackRunner {
   // Extracts one layer blob (regular file, read-only) into the layer directory `layer`, which is
   // created first and kept unpublished. On failure nothing of it is left.
   virtual void ExtractLayer(int blob, wire::LayerId layer, Done done) = 0;
+  // Writes a published layer's tree as a tar (unpack/pack.h) to where `file` stands, which then
+  // stands behind it: a regular file, or /dev/null if only the report's digest is wanted.
+  virtual void PackLayer(wire::LayerId layer, int file, Done done) = 0;
   // Makes an extracted layer usable by plans, durably.
   virtual void PublishLayer(wire::LayerId layer, Done done) = 0;
   // Removes a layer, published or not. An absent one is not an error.

@@ -202,7 +202,7 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
 Status HostNetwork::OpenSockets() {
   ATOLL_ASSIGN(route_, OpenNetlink(NETLINK_ROUTE));
   ATOLL_ASSIGN(netfilter_, OpenNetlink(NETLINK_NETFILTER));
-  ATOLL_ASSIGN(host_netns_, sys::Open("/proc/self/ns/net", O_RDONLY));
+  ATOLL_ASSIGN(host_netns_, sys::Open("/proc/thread-self/ns/net", O_RDONLY));
   ATOLL_ASSIGN(UniqueFd sweep, OpenNetlink(NETLINK_NETFILTER));
   sweep_socket_ = std::make_shared<UniqueFd>(std::move(sweep));
   interfaces_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));

@@ -4,11 +4,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "netpolicy/splice/host_name.h"
+
 namespace atl::netpolicy {
 namespace {
-
-constexpr size_t kMaxName = 253;  // RFC 1035 section 2.3.4, without the root's dot
-constexpr size_t kMaxLabel = 63;
 
 std::string LowerCase(std::string_view text) {
   std::string lower(text);
@@ -25,12 +24,12 @@ bool IsNameCharacter(char c) {
 // "" if `name` (lower case) is a host name, else what is wrong with it.
 std::string WrongWithName(std::string_view name) {
   if (name.empty()) return "is empty";
-  if (name.size() > kMaxName) return "is longer than 253 characters";
+  if (name.size() > kMaxHostName) return "is longer than 253 characters";
   while (true) {
     const size_t dot = name.find('.');
     const std::string_view label = name.substr(0, dot);
     if (label.empty()) return "has an empty label";
-    if (label.size() > kMaxLabel) return "has a label of more than 63 characters";
+    if (label.size() > kMaxHostLabel) return "has a label of more than 63 characters";
     if (!std::all_of(label.begin(), label.end(), IsNameCharacter)) {
       return "is neither an address, a prefix nor a host name (letters, digits, '-', '_', dots; "
              "\"*.\" only in front)";

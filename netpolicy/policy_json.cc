@@ -12,7 +12,6 @@ using nlohmann::json;
 
 // Deeper is nothing of ours; the parser recurses.
 constexpr size_t kMaxDepth = 16;
-constexpr size_t kMaxTargets = kMaxPolicyRules;
 
 Error Wrong(const std::string& where, const std::string& what) {
   return Error(Code::kInvalidArgument, where + ": " + what);
@@ -183,8 +182,9 @@ Result<std::vector<PolicyRule>> ParsePolicyRules(std::string_view text) {
 
 Result<std::vector<std::string>> ParsePolicyTargets(std::string_view text) {
   ATOLL_ASSIGN(const json value, ParseJson(text));
-  if (!value.is_array() || value.empty() || value.size() > kMaxTargets) {
-    return Fail(Wrong("targets", "use a list of 1 to " + std::to_string(kMaxTargets) + " targets"));
+  if (!value.is_array() || value.empty() || value.size() > kMaxPolicyRules) {
+    return Fail(
+        Wrong("targets", "use a list of 1 to " + std::to_string(kMaxPolicyRules) + " targets"));
   }
   std::vector<std::string> targets;
   for (const json& target : value) {

@@ -1,9 +1,9 @@
 #include "execd/files/body_walk.h"
 
+#include "runtime/base/clock.h"
+
 namespace atl::execd {
 namespace {
-
-constexpr int64_t kSliceUs = 3000;
 
 struct Walk {
   explicit Walk(JsonDocument parsed) : document(std::move(parsed)), at(document.root().first()) {}

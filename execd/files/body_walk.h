@@ -4,16 +4,19 @@
 #include <functional>
 #include <memory>
 
-#include "execd/event_loop.h"
 #include "execd/http/exchange.h"
 #include "execd/http/json.h"
 #include "execd/http/request_json.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {
 
+// Of work a turn, for whatever takes long.
+inline constexpr int64_t kSliceUs = 3000;
+
 // Calls `each` for every member of the body's root (element, if it is an array), a few milliseconds
-// a round, until one fails; then `done` with the first failure. The exchange's body is read here,
+// a turn, until one fails; then `done` with the first failure. The exchange's body is read here,
 // and a malformed one answered.
 using EachMember = std::function<Status(const JsonValue& member)>;
 void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, JsonType root,

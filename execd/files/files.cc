@@ -7,13 +7,13 @@
 
 #include <cerrno>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::execd {
 namespace {
 
-constexpr int64_t kSliceUs = 3000;
 constexpr size_t kWholeAnswer = 64 << 10;
 
 const char* TypeName(mode_t mode) {

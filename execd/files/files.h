@@ -67,7 +67,7 @@ Status ApplyPermission(int fd, const Permission& permission, NameTable* names);
 // 404 FILE_NOT_FOUND for what is not there, else 500 RUNTIME_ERROR.
 void RespondFileError(Exchange* exchange, const Error& error);
 
-// Produces an answer piece by piece, a few milliseconds a round, never far ahead of the client.
+// Produces an answer piece by piece, a few milliseconds a turn, never far ahead of the client.
 class Producer {
  public:
   virtual ~Producer() = default;

@@ -12,6 +12,7 @@
 
 #include "execd/files/file_writer.h"
 #include "execd/files/files.h"
+#include "runtime/base/clock.h"
 
 namespace atl::execd {
 namespace {

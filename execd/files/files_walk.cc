@@ -10,6 +10,7 @@
 #include "execd/files/files.h"
 #include "execd/files/glob.h"
 #include "execd/files/tree_walk.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {

@@ -13,6 +13,7 @@
 #include "execd/files/file_writer.h"
 #include "execd/files/files.h"
 #include "execd/files/tree_walk.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
@@ -21,8 +22,7 @@ namespace {
 // inotify's own limits are per user and shared by all sandboxes of the host; ours keeps one request
 // from taking all of them.
 constexpr size_t kMaxWatches = 4096;
-constexpr int64_t kPingUs = 15'000'000;
-constexpr int64_t kSliceUs = 3000;
+constexpr int64_t kWatchPingUs = 15'000'000;
 constexpr uint32_t kMask = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_DELETE |
                            IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |
                            IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
@@ -66,7 +66,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
       Line("ready", path, false);
       Send();
     }
-    ping_ = sandbox_.loop.After(kPingUs, [this] { Ping(); });
+    ping_ = sandbox_.loop.After(kWatchPingUs, [this] { Ping(); });
     return {};
   }
 
@@ -196,7 +196,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
   void Ping() {
     Line("ping", {}, false);
     Send();
-    ping_ = sandbox_.loop.After(kPingUs, [this] { Ping(); });
+    ping_ = sandbox_.loop.After(kWatchPingUs, [this] { Ping(); });
   }
   void Resume() {
     if (watch_ != 0) return;

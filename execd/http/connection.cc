@@ -1,5 +1,6 @@
 #include "execd/http/connection.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
@@ -8,13 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "runtime/base/sys.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/serialize.h"
 
 namespace atl::execd {
 namespace {
 
-constexpr size_t kReadSize = 64 << 10;
+constexpr size_t kRequestRead = 64 << 10;
 constexpr size_t kFilePart = 512 << 10;
 // How much of a body that nobody wants is read away so that the peer gets its answer: closing with
 // unread bytes would reset the connection and may destroy the answer on its way.
@@ -24,7 +26,7 @@ constexpr uint64_t kTrimAbove = 256 << 10;
 constexpr int kAcceptAtOnce = 16;
 
 // One for all connections: only touched pages cost memory.
-char g_read_buffer[kReadSize];
+char g_read_buffer[kRequestRead];
 
 }  // namespace
 
@@ -34,8 +36,7 @@ Connection::Connection(HttpServer* server, UniqueFd socket)
 Connection::~Connection() = default;
 
 Status Connection::Start() {
-  interest_ = EPOLLIN;
-  ATOLL_ASSIGN(watch_, server_.loop_.Watch(socket_.get(), interest_,
+  ATOLL_ASSIGN(watch_, server_.loop_.Watch(socket_.get(), EPOLLIN,
                                            [this](uint32_t events) { OnEvents(events); }));
   SetDeadline(kIdleTimeoutUs);
   return {};
@@ -79,11 +80,12 @@ bool Connection::WantsInput() const {
     case State::kHead:
       return true;
     case State::kBody:
-    case State::kRaw:
       return !exchange_->body_paused_;
+    case State::kRaw:
+      return !exchange_->body_paused_ && !half_closed_;
     case State::kAnswer:
       // Only to notice that the peer has gone; what it sends ahead is kept.
-      return in_.size() < kReadSize;
+      return in_.size() < kRequestRead;
     case State::kClosing:
       break;
   }
@@ -95,8 +97,6 @@ void Connection::UpdateInterest() {
   uint32_t wanted = WantsInput() ? static_cast<uint32_t>(EPOLLIN) : 0;
   if (state_ == State::kAnswer && wanted == 0) wanted = EPOLLRDHUP;
   if (out_.size() > out_sent_ || file_left_ > 0) wanted |= EPOLLOUT;
-  if (wanted == interest_) return;
-  interest_ = wanted;
   server_.loop_.Modify(watch_, wanted);
 }
 
@@ -111,15 +111,15 @@ void Connection::OnEvents(uint32_t events) {
 }
 
 void Connection::OnReadable() {
-  const ssize_t n = ::recv(socket_.get(), g_read_buffer, kReadSize, MSG_DONTWAIT);
+  const ssize_t n = ::recv(socket_.get(), g_read_buffer, kRequestRead, MSG_DONTWAIT);
   if (n < 0) {
     if (errno != EAGAIN && errno != EINTR) Close();
     return;
   }
   if (n == 0) {
     if (state_ == State::kRaw && exchange_->on_body_end_) {
-      // Half-closed: the other direction may go on. Whoever runs the pipe decides.
-      exchange_->body_paused_ = true;
+      // The other direction may go on. Whoever runs the pipe decides.
+      half_closed_ = true;
       const auto hold = exchange_;
       auto end = std::move(exchange_->on_body_end_);
       exchange_->on_body_end_ = nullptr;
@@ -293,9 +293,7 @@ void Connection::EndExchange() {
 void Connection::NextRequest() {
   EndExchange();
   parser_.reset();
-  // What a large body was turned into lies scattered over the heap, where free() gives nothing back
-  // but the top.
-  if (body_size_ > kTrimAbove) server_.loop_.Later([] { ::malloc_trim(0); });
+  if (body_size_ > kTrimAbove) server_.TrimSoon();
   body_size_ = 0;
   if (!keep_alive_) {
     Close();
@@ -310,8 +308,8 @@ void Connection::NextRequest() {
 void Connection::ScheduleFlush() {
   if (flush_scheduled_ || state_ == State::kClosing) return;
   flush_scheduled_ = true;
-  server_.loop_.Later([this, &server = server_] {
-    // Gone in the meantime? Connections are destroyed only after this round's Later calls.
+  server_.loop_.Post([this, &server = server_] {
+    // Gone in the meantime? Connections are destroyed by work that is posted after this.
     if (server.connections_.count(this) == 0) return;
     flush_scheduled_ = false;
     Flush();
@@ -336,7 +334,7 @@ bool Connection::SendBuffer() {
   return true;
 }
 
-// One part a round, so that a large file on a slow disk does not hold up the others.
+// One part a turn, so that a large file on a slow disk does not hold up the others.
 bool Connection::SendFilePart() {
   off_t offset = static_cast<off_t>(file_offset_);
   const size_t part = static_cast<size_t>(std::min<uint64_t>(file_left_, kFilePart));
@@ -398,6 +396,7 @@ void Connection::Close() {
   socket_.reset();
   file_.reset();
   EndExchange();
+  if (body_size_ > kTrimAbove) server_.TrimSoon();
   server_.Remove(this);
 }
 
@@ -421,7 +420,6 @@ Status HttpServer::Listen(UniqueFd listener, std::function<bool(int)> accept_pee
   return {};
 }
 
-// False when there is nothing more to accept now.
 bool HttpServer::Accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
@@ -435,6 +433,10 @@ bool HttpServer::Accept() {
     return false;
   }
   if (accept_peer_ && !accept_peer_(socket.get())) return true;
+  return Begin(std::move(socket));
+}
+
+bool HttpServer::Begin(UniqueFd socket) {
   auto connection = std::make_unique<Connection>(this, std::move(socket));
   Connection* raw = connection.get();
   connections_.emplace(raw, std::move(connection));
@@ -442,7 +444,7 @@ bool HttpServer::Accept() {
     connections_.erase(raw);
     return true;
   }
-  // The peer usually writes before we accept: saves a round through epoll.
+  // The peer usually writes before we accept: saves a turn of the loop.
   raw->OnReadable();
   if (connections_.size() >= kMaxConnections) {
     accepting_ = false;
@@ -451,13 +453,25 @@ bool HttpServer::Accept() {
   return true;
 }
 
+// What a large body was turned into lies scattered over the heap, where free() gives nothing back
+// but the top. Not at once: a connection, a command that could not be started and what they hold go
+// in the turns that follow.
+void HttpServer::TrimSoon() {
+  constexpr int64_t kTrimDelayUs = 50'000;
+  if (trim_ != 0) return;
+  trim_ = loop_.After(kTrimDelayUs, [this] {
+    trim_ = 0;
+    ::malloc_trim(0);
+  });
+}
+
 void HttpServer::Remove(Connection* connection) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  // Destroyed after this round: the caller is one of its member functions.
+  // Destroyed after this turn: the caller is one of its member functions.
   const std::shared_ptr<Connection> last(std::move(found->second));
   connections_.erase(found);
-  loop_.Later([last] {});
+  loop_.Post([last] {});
   if (!accepting_ && connections_.size() < kMaxConnections) {
     accepting_ = true;
     loop_.Modify(watch_, EPOLLIN);

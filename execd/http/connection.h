@@ -12,8 +12,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "execd/event_loop.h"
 #include "execd/http/exchange.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/parser.h"
 
@@ -75,7 +75,6 @@ class Connection : private http::Parser::BodySink {
   EventLoop::Id timer_ = 0;
   int64_t timer_at_ = 0;     // when timer_ fires; it may be earlier than deadline_at_
   int64_t deadline_at_ = 0;  // 0: none
-  uint32_t interest_ = 0;
   State state_ = State::kHead;
   std::optional<http::Parser> parser_;
   std::shared_ptr<Exchange> exchange_;
@@ -91,6 +90,7 @@ class Connection : private http::Parser::BodySink {
   bool was_full_ = false;
   bool processing_ = false;
   bool broken_ = false;
+  bool half_closed_ = false;  // nothing more comes of a byte pipe
 };
 
 // Accepts and owns connections. Thread rule: the loop's.
@@ -109,13 +109,17 @@ class HttpServer {
  private:
   friend class Connection;
   bool Accept();
+  bool Begin(UniqueFd socket);
   void Remove(Connection* connection);
+  // A large body was here.
+  void TrimSoon();
 
   EventLoop& loop_;
   RequestHandler handler_;
   UniqueFd listener_;
   std::function<bool(int)> accept_peer_;
   EventLoop::Id watch_ = 0;
+  EventLoop::Id trim_ = 0;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
   bool accepting_ = true;
 };

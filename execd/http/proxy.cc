@@ -24,10 +24,10 @@ namespace atl::execd {
 namespace {
 
 constexpr size_t kHighWater = 256 << 10;
-constexpr size_t kReadSize = 64 << 10;
+constexpr size_t kServerRead = 64 << 10;
 constexpr int64_t kConnectUs = 5'000'000;
 constexpr size_t kMaxHead = 64 << 10;
-char g_buffer[kReadSize];
+char g_from_server[kServerRead];
 
 struct Address {
   sockaddr_storage storage{};
@@ -95,20 +95,21 @@ bool PassesOn(const http::Headers& headers, std::string_view name) {
   return !http::IsHopByHop(headers, name) && !http::EqualNoCase(name, "content-length");
 }
 
-bool IsUpgrade(const http::Head& head) {
+bool IsUpgrade(const http::Head& head, std::string_view protocol) {
   const std::string* upgrade = head.Find("upgrade");
-  return upgrade && http::EqualNoCase(*upgrade, "websocket") &&
+  return upgrade && http::EqualNoCase(*upgrade, protocol) &&
          http::Lists(head.headers, "connection", "upgrade");
 }
 
 // One request on its way: connect, send, stream the answer back.
 class Forward : public std::enable_shared_from_this<Forward>, private http::Parser::BodySink {
  public:
-  Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, uint16_t port, std::string target)
+  Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, uint16_t port,
+          const std::string& target)
       : loop_(sandbox->loop),
         exchange_(std::move(exchange)),
         port_(port),
-        upgrade_(IsUpgrade(exchange_->head())) {
+        upgrade_(IsUpgrade(exchange_->head(), "websocket")) {
     addresses_.push_back(V4(htonl(INADDR_LOOPBACK), port));
     addresses_.push_back(V6(in6addr_loopback, port));
     out_ = RequestHead(target);
@@ -131,11 +132,12 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
     if (exchange_->head().method == "HEAD") parser_.SkipBody();
   }
   void Connect();
-  void Connected();
+  void WatchSocket();
   void OnEvents(uint32_t events);
   void OnReadable();
   void FromServer(std::string_view bytes);
   void AnswerHead();
+  void SwitchProtocol(const std::string& head);
   void OnBody(std::string_view piece) override { exchange_->Write(piece); }
   void FromClient(std::string_view bytes);
   void ClientDone();
@@ -147,7 +149,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
 
   EventLoop& loop_;
   std::shared_ptr<Exchange> exchange_;
-  uint16_t port_;
+  uint16_t port_ = 0;
   bool upgrade_;
   std::vector<Address> addresses_;
   size_t next_address_ = 0;
@@ -155,7 +157,6 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
   int last_error_ = 0;
   UniqueFd socket_;
   EventLoop::Id watch_ = 0, timer_ = 0;
-  uint32_t interest_ = 0;
   bool connected_ = false, tunnel_ = false, client_done_ = false, shut_ = false;
   http::Parser parser_{http::Parser::Kind::kResponse, kMaxHead};
   std::string in_, out_;
@@ -213,10 +214,13 @@ void Forward::Connect() {
   }
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  WatchSocket();
+}
+
+void Forward::WatchSocket() {
   const auto self = shared_from_this();
-  interest_ = EPOLLOUT;
   const auto watch =
-      loop_.Watch(socket_.get(), interest_, [self](uint32_t events) { self->OnEvents(events); });
+      loop_.Watch(socket_.get(), EPOLLOUT, [self](uint32_t events) { self->OnEvents(events); });
   if (!watch) {
     Fail502(watch.error().message());
     return;
@@ -287,20 +291,18 @@ void Forward::UpdateInterest() {
   if (!socket_ || watch_ == 0) return;
   uint32_t wanted = exchange_->backlog() <= kHighWater ? static_cast<uint32_t>(EPOLLIN) : 0U;
   if (!out_.empty()) wanted |= EPOLLOUT;
-  if (wanted == interest_) return;
-  interest_ = wanted;
   loop_.Modify(watch_, wanted);
 }
 
 void Forward::OnReadable() {
-  const ssize_t n = ::recv(socket_.get(), g_buffer, kReadSize, MSG_DONTWAIT);
+  const ssize_t n = ::recv(socket_.get(), g_from_server, kServerRead, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     ServerDone();
     return;
   }
   const auto self = shared_from_this();
-  FromServer({g_buffer, static_cast<size_t>(n)});
+  FromServer({g_from_server, static_cast<size_t>(n)});
   UpdateInterest();
 }
 
@@ -351,18 +353,11 @@ void Forward::AnswerHead() {
   const http::Head& head = parser_.head();
   const bool bodyless = exchange_->head().method == "HEAD";
   if (head.status == 101 && upgrade_) {
-    std::string raw = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n";
+    std::string fields;
     for (const auto& [name, value] : head.headers.list) {
-      if (http::EqualNoCase(name, "connection")) continue;
-      http::AppendField(name, value, &raw);
+      if (!http::EqualNoCase(name, "connection")) http::AppendField(name, value, &fields);
     }
-    tunnel_ = true;
-    exchange_->SwitchProtocol(raw + "\r\n");
-    const auto self = shared_from_this();
-    // The first end of the body was the end of the request; from here on it is the peer's.
-    client_done_ = false;
-    exchange_->StreamBody([self](std::string_view bytes) { self->FromClient(bytes); },
-                          [self] { self->ClientDone(); });
+    SwitchProtocol(fields);
     return;
   }
   HeaderList headers;
@@ -383,6 +378,17 @@ void Forward::AnswerHead() {
   }
   if (!length && !head.chunked && !parser_.until_eof()) length = &none;
   exchange_->StartStream(head.status, headers, length);
+}
+
+void Forward::SwitchProtocol(const std::string& fields) {
+  tunnel_ = true;
+  exchange_->SwitchProtocol("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" + fields +
+                            "\r\n");
+  const auto self = shared_from_this();
+  // The first end of the body was the end of the request; from here on it is the peer's.
+  client_done_ = false;
+  exchange_->StreamBody([self](std::string_view bytes) { self->FromClient(bytes); },
+                        [self] { self->ClientDone(); });
 }
 
 void Forward::ServerDone() {
@@ -413,6 +419,13 @@ void Forward::Close() {
   socket_.reset();
 }
 
+// 0 for what is none.
+uint16_t PortOf(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() ? port : uint16_t{0};
+}
+
 }  // namespace
 
 void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
@@ -420,9 +433,8 @@ void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
   std::string_view raw = exchange->raw_path();
   raw.remove_prefix(std::string_view("/proxy/").size());
   const size_t slash = std::min(raw.find('/'), raw.size());
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(raw.data(), raw.data() + slash, port);
-  if (error != std::errc() || end != raw.data() + slash || port == 0) {
+  const uint16_t port = PortOf(raw.substr(0, slash));
+  if (port == 0) {
     exchange->RespondText(400, "proxy: '" + std::string(raw.substr(0, slash)) +
                                    "' is not a port, use /proxy/{port}/…");
     return;
@@ -430,7 +442,7 @@ void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
   std::string target(raw.substr(slash));
   if (target.empty()) target = "/";
   if (!exchange->raw_query().empty()) target.append("?").append(exchange->raw_query());
-  std::make_shared<Forward>(sandbox, exchange, port, std::move(target))->Begin();
+  std::make_shared<Forward>(sandbox, exchange, port, target)->Begin();
 }
 
 }  // namespace atl::execd

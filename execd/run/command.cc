@@ -8,12 +8,12 @@
 #include "execd/http/json.h"
 #include "execd/http/request_json.h"
 #include "execd/run/notebook_probe.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
 namespace {
 
-constexpr int64_t kPingUs = 3'000'000;
 constexpr const char* kInvalidBody = "INVALID_REQUEST_BODY";
 
 std::string JsonListText(const std::vector<std::string>& items) {
@@ -80,7 +80,7 @@ void Commands::Foreground::Ping() {
   batch_.clear();
   AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
   exchange_->Write(batch_);
-  ping_ = commands_.sandbox_.loop.After(kPingUs, [this] { Ping(); });
+  ping_ = commands_.sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
 }
 
 void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnSpec spec,
@@ -125,7 +125,7 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
   }
   raw->record_->job = std::move(*job);
   raw->exchange_->Write(raw->batch_);
-  raw->ping_ = sandbox.loop.After(kPingUs, [raw] { raw->Ping(); });
+  raw->ping_ = sandbox.loop.After(kEventPingUs, [raw] { raw->Ping(); });
   raw->exchange_->OnWritable([raw] {
     if (raw->out_) raw->out_->Resume();
     if (raw->err_) raw->err_->Resume();
@@ -297,7 +297,7 @@ void Commands::Finish(const std::shared_ptr<Record>& record, int exit_code, std:
   record->notebook.reset();
   if (record->job) {
     // Not now: this is called from the job's own end.
-    sandbox_.loop.Later([job = std::shared_ptr<Job>(std::move(record->job))] {});
+    sandbox_.loop.Post([job = std::shared_ptr<Job>(std::move(record->job))] {});
   }
   for (const auto& exchange : record->waiting) exchange->RespondEmpty();
   record->waiting.clear();

@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
+
 namespace atl::execd {
 namespace {
 
 constexpr const char* kDefaultEnvsFile = "/opt/opensandbox/.env";
 
-// Between the first and what is kept there is room for the reads of one round.
+// Between the first and what is kept there is room for the reads of one turn.
 constexpr uint64_t kHoldBack = 24 << 10;
 constexpr uint64_t kGoOn = 8 << 10;
 // How long the program waits for a daemon that takes nothing.
@@ -26,6 +28,23 @@ std::string BootstrapShell(const Sandbox& sandbox) {
   const std::string shell = sandbox.Shell();
   return shell.empty() ? "/bin/sh" : shell;
 }
+
+// Programs append to this file to reach later commands; it exists from the start, as upstream's
+// script makes it. Best effort: a read-only image has none.
+void TouchEnvsFile(const Sandbox& sandbox) {
+  const std::string path = sandbox.env.Get("EXECD_ENVS");
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
+  const size_t slash = path.rfind('/');
+  if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
+  const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), sandbox.user);
+  if (!directory) return;
+  const FileIdentity as(sandbox.user);
+  const UniqueFd file(::openat(directory->get(), path.c_str() + slash + 1,
+                               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+}
+
+}  // namespace
 
 Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
   sandbox->id = message.sandbox_id;
@@ -52,23 +71,6 @@ Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
   }
   return {};
 }
-
-// Programs append to this file to reach later commands; it exists from the start, as upstream's
-// script makes it. Best effort: a read-only image has none.
-void TouchEnvsFile(const Sandbox& sandbox) {
-  const std::string path = sandbox.env.Get("EXECD_ENVS");
-  struct stat info;
-  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
-  const size_t slash = path.rfind('/');
-  if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
-  const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), sandbox.user);
-  if (!directory) return;
-  const FileIdentity as(sandbox.user);
-  const UniqueFd file(::openat(directory->get(), path.c_str() + slash + 1,
-                               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
-}
-
-}  // namespace
 
 std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv) {
   const char* command = sandbox.env.Get("BOOTSTRAP_CMD");
@@ -115,31 +117,48 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
   return entrypoint;
 }
 
-Status Entrypoint::Start(Sandbox* sandbox, const wire::StartMessage& message,
+Status Entrypoint::Start(Sandbox* sandbox, std::vector<std::string> argv, bool shared,
                          std::function<void(int)> on_exit) {
-  ATOLL_TRY(FillSandbox(sandbox, message));
   SpawnSpec spec;
-  spec.argv = BootstrapArgv(*sandbox, message.argv);
+  spec.argv = BootstrapArgv(*sandbox, std::move(argv));
   spec.programs = PathCandidates(spec.argv[0], sandbox->env);
   // Without the EXECD_ENVS file: that one is for what comes later.
   spec.env = sandbox->env.entries();
   spec.identity = &sandbox->user;
   spec.spared = true;
-  spec.stdio[0] = null_.get();
-  spec.stdio[1] = out_write_.get();
-  spec.stdio[2] = err_write_.get();
+  GiveStdio(&spec);
   on_exit_ = std::move(on_exit);
   ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0, [this](const JobExit& exit) {
                  Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
                }));
-  for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
+  if (!shared) {
+    for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
+  }
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
-  sandbox->loop.Later([sandbox] {
+  sandbox->loop.Post([sandbox] {
     TouchEnvsFile(*sandbox);
     [[maybe_unused]] const std::string shell = sandbox->Shell();
   });
   return {};
+}
+
+void Entrypoint::GiveUp(int code, std::function<void(int)> on_exit) {
+  on_exit_ = std::move(on_exit);
+  Ended(code);
+}
+
+void Entrypoint::GiveStdio(SpawnSpec* spec) const {
+  spec->stdio[0] = null_.get();
+  spec->stdio[1] = out_write_.get();
+  spec->stdio[2] = err_write_.get();
+}
+
+void Entrypoint::Say(std::string_view line) {
+  // Not through the pipe, which may be full.
+  output_.Append(OutputStream::kStderr, UnixMicros(), line);
+  feed_->Send();
+  Balance();
 }
 
 void Entrypoint::Feed(UniqueFd daemon, uint64_t offset, std::string first) {

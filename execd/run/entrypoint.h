@@ -25,15 +25,24 @@ class Entrypoint {
  public:
   // What can be had before it is known which program: its standard streams.
   static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
-  // Fills `sandbox` from the message (user, cwd, environment), then starts the program. `on_exit`
-  // gets what execd should exit with. Once.
-  Status Start(Sandbox* sandbox, const wire::StartMessage& message,
+  // Starts the program, in a sandbox that is filled. `on_exit` gets what execd should exit with.
+  // Once. `shared`: GiveStdio is called later on, too.
+  Status Start(Sandbox* sandbox, std::vector<std::string> argv, bool shared,
                std::function<void(int code)> on_exit);
   bool started() const { return job_ != nullptr; }
+  bool ended() const { return exit_code_.has_value(); }
+  // There will be no program: `on_exit` gets `code` when what was printed so far is on its way, as
+  // after its end. In place of Start.
+  void GiveUp(int code, std::function<void(int code)> on_exit);
+  // The program's own streams, for another one.
+  void GiveStdio(SpawnSpec* spec) const;
+  // A line of ours among its errors.
+  void Say(std::string_view line);
   // To the program itself, as an init does.
   void Forward(int signal);
   // Sends the output from `offset` on to a daemon, after `first`. Whoever came before is let go.
   void Feed(UniqueFd daemon, uint64_t offset, std::string first = {});
+  bool fed() const { return feed_->connected(); }
   const TimedOutput& output() const { return output_; }
 
  private:
@@ -68,6 +77,9 @@ class Entrypoint {
   UniqueFd null_, out_write_, err_write_;  // the program's ends, until it has them
   std::unique_ptr<Job> job_;
 };
+
+// What the message says of user, working directory and environment.
+Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message);
 
 // The program and arguments that the switches make of `argv`:
 //   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh);

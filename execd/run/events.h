@@ -20,6 +20,8 @@ void AppendCompleteEvent(std::string* out, int64_t took_ms, int64_t unix_ms);
 void AppendCommandError(std::string* out, std::string_view value, std::string_view traceback,
                         int64_t unix_ms);
 
+// A stream that has nothing to say sends a ping so often.
+inline constexpr int64_t kEventPingUs = 3'000'000;
 // The headers of every event stream.
 const HeaderList& EventStreamHeaders();
 

@@ -10,6 +10,7 @@
 
 #include "execd/http/json.h"
 #include "execd/numbers.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {

@@ -12,10 +12,10 @@ namespace atl::execd {
 namespace {
 
 // Small, because short lines become events of twenty times their size, and what has been read must
-// be kept when the client does not take it; a few of them a round.
-constexpr size_t kReadSize = 8 << 10;
+// be kept when the client does not take it; a few of them a turn.
+constexpr size_t kOutputRead = 8 << 10;
 constexpr int kReadsARound = 4;
-char g_buffer[kReadSize];
+char g_output[kOutputRead];
 
 }  // namespace
 
@@ -46,18 +46,18 @@ void OutputPipe::Close() {
 void OutputPipe::OnReadable() {
   ssize_t n = 0;
   for (int i = 0; i < kReadsARound && fd_ && !paused_; ++i) {
-    n = ::read(fd_.get(), g_buffer, kReadSize);
+    n = ::read(fd_.get(), g_output, kOutputRead);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) break;
-    if (!self_) sink_({g_buffer, static_cast<size_t>(n)});
-    if (static_cast<size_t>(n) < kReadSize) return;
+    if (!self_) sink_({g_output, static_cast<size_t>(n)});
+    if (static_cast<size_t>(n) < kOutputRead) return;
   }
   if (n <= 0 && fd_) {
     Close();
     if (self_) {
-      // Destroyed after this round: this is one of its member functions.
+      // Destroyed after this turn: this is one of its member functions.
       const std::shared_ptr<OutputPipe> last(std::move(self_));
-      loop_.Later([last] {});
+      loop_.Post([last] {});
     }
   }
 }
@@ -91,10 +91,10 @@ size_t OutputPipe::Waiting() const {
 void OutputPipe::Drain() {
   size_t left = Waiting();
   while (left > 0 && fd_) {
-    const ssize_t n = ::read(fd_.get(), g_buffer, std::min(kReadSize, left));
+    const ssize_t n = ::read(fd_.get(), g_output, std::min(kOutputRead, left));
     if (n <= 0) return;
     left -= static_cast<size_t>(n);
-    sink_({g_buffer, static_cast<size_t>(n)});
+    sink_({g_output, static_cast<size_t>(n)});
   }
 }
 

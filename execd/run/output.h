@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "execd/event_loop.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 

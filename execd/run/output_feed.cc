@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "runtime/base/clock.h"
 #include "runtime/wire/output.h"
 
 namespace atl::execd {

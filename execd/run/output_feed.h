@@ -9,8 +9,8 @@
 #include <functional>
 #include <string>
 
-#include "execd/event_loop.h"
 #include "execd/run/timed_output.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::execd {

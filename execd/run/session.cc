@@ -7,11 +7,11 @@
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "execd/run/output_events.h"
+#include "runtime/base/clock.h"
 
 namespace atl::execd {
 namespace {
 
-constexpr int64_t kPingUs = 3'000'000;
 constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
 // execve takes at most 128 KiB in one argument.
 constexpr size_t kStatePiece = 100 << 10;
@@ -126,7 +126,7 @@ void Sessions::Execution::Start(const std::string& command, const std::string& c
   job_ = std::move(*job);
   session_->running.emplace(this, shared_from_this());
   exchange_->Write(batch_);
-  ping_ = sandbox_.loop.After(kPingUs, [this] { Ping(); });
+  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
   exchange_->OnWritable([this] {
     if (out_) out_->Resume();
   });
@@ -158,7 +158,7 @@ void Sessions::Execution::Ping() {
   batch_.clear();
   AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
   exchange_->Write(batch_);
-  ping_ = sandbox_.loop.After(kPingUs, [this] { Ping(); });
+  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
 }
 
 void Sessions::Execution::Ended(const JobExit& exit) {
@@ -188,7 +188,7 @@ void Sessions::Execution::Ended(const JobExit& exit) {
   OutputPipe::Abandon(std::move(out_));
   session_->running.erase(this);
   // This is the job's own end: it must outlive the call.
-  sandbox_.loop.Later([self] {});
+  sandbox_.loop.Post([self] {});
 }
 
 void Sessions::Create(const std::shared_ptr<Exchange>& exchange) {

@@ -60,16 +60,26 @@ Result<UniqueFd> Spool::Reopen() const {
   return fd;
 }
 
-void Spool::Trim() {
+void Spool::Look() {
   const int64_t size = Size();
   if (size < start_) start_ = 0;  // the command has truncated its own output
-  if (size - start_ < kKeep + kKeep / 4) return;
-  const int64_t start = (size - kKeep) & ~int64_t{4095};
+  GiveBack(size - start_ < kKeep + kKeep / 4 ? start_ : (size - kKeep) & ~int64_t{4095});
+}
+
+// In pieces with rests between them: 48 MiB at once kept a processor in the kernel for 4.5 ms, and
+// whoever had run there before, the daemon among them, waited for it. A piece grows with what is
+// left, so that no writer is faster than this.
+void Spool::GiveBack(int64_t end) {
+  constexpr int64_t kPiece = 4 << 20, kRestMicros = 100;
+  const int64_t left = end - start_;
+  const int64_t piece = std::min(left, std::max(kPiece, (left / 8) & ~int64_t{4095}));
   // Not every file system can; then the log just stays.
-  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start_, start - start_) ==
-      0) {
-    start_ = start;
+  if (piece <= 0 ||
+      ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start_, piece) != 0) {
+    return Watch();
   }
+  start_ += piece;
+  timer_ = loop_.After(kRestMicros, [this, end] { GiveBack(end); });
 }
 
 // Processes that the command left behind may go on writing after it, so this never stops. It looks
@@ -85,10 +95,7 @@ void Spool::Watch() {
   const int64_t step_us = std::max(period_us_, kShortest) * kStep / grown;
   period_us_ = std::clamp(std::min(step_us, period_us_ * 2), kShortest, kLongest);
   seen_ = size;
-  timer_ = loop_.After(period_us_, [this] {
-    Trim();
-    Watch();
-  });
+  timer_ = loop_.After(period_us_, [this] { Look(); });
 }
 
 }  // namespace atl::execd

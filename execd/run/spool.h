@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "execd/event_loop.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 
@@ -35,8 +35,9 @@ class Spool {
 
  private:
   Spool(EventLoop* loop, UniqueFd fd) : loop_(*loop), fd_(std::move(fd)) {}
-  void Trim();
   void Watch();
+  void Look();
+  void GiveBack(int64_t end);
 
   EventLoop& loop_;
   UniqueFd fd_;

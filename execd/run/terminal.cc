@@ -14,7 +14,7 @@ namespace {
 using http::Opcode;
 using http::WebSocketReader;
 
-constexpr int64_t kPingUs = 30'000'000;
+constexpr int64_t kTerminalPingUs = 30'000'000;
 constexpr int64_t kSilenceUs = 60'000'000;
 constexpr size_t kRing = 1 << 20;
 constexpr size_t kMaxFrame = 32 << 10, kMaxMessage = 1 << 20;
@@ -144,7 +144,7 @@ void Attachment::Begin(const std::string& handshake) {
     if (const auto terminal = self->terminal_.lock()) terminal->ClientWritable();
   });
   heard_us_ = sandbox_.loop.now_us();
-  ping_ = sandbox_.loop.After(kPingUs, [this] { Ping(); });
+  ping_ = sandbox_.loop.After(kTerminalPingUs, [this] { Ping(); });
 }
 
 void Attachment::Ping() {
@@ -154,7 +154,7 @@ void Attachment::Ping() {
     return;
   }
   SendFrame(Opcode::kPing, {});
-  ping_ = sandbox_.loop.After(kPingUs, [this] { Ping(); });
+  ping_ = sandbox_.loop.After(kTerminalPingUs, [this] { Ping(); });
 }
 
 void Attachment::SendFrame(Opcode opcode, std::string_view first, std::string_view second) {
@@ -322,7 +322,7 @@ void Terminal::OnOutput(bool is_stderr, std::string_view bytes) {
 void Terminal::OnExit(const JobExit& exit) {
   // Called by the process itself.
   const std::shared_ptr<TerminalProcess> last(std::move(process_));
-  sandbox_.loop.Later([last] {});
+  sandbox_.loop.Post([last] {});
   if (!client_) return;
   std::string json = "{\"type\":\"exit\",\"exit_code\":";
   AppendJsonInteger(&json, exit.code);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kMaxInput = 1 << 20;
 constexpr int64_t kLingerUs = 50'000;
-constexpr size_t kReadSize = 32 << 10;
-char g_buffer[kReadSize];
+constexpr size_t kTerminalRead = 32 << 10;
+char g_from_terminal[kTerminalRead];
 
 }  // namespace
 
@@ -139,10 +139,10 @@ void TerminalProcess::OnMaster(uint32_t events) {
 }
 
 bool TerminalProcess::ReadMaster() {
-  const ssize_t n = ::read(master_.get(), g_buffer, kReadSize);
+  const ssize_t n = ::read(master_.get(), g_from_terminal, kTerminalRead);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) return false;
-  callbacks_.output(false, {g_buffer, static_cast<size_t>(n)});
+  callbacks_.output(false, {g_from_terminal, static_cast<size_t>(n)});
   return true;
 }
 

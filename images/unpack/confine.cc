@@ -17,7 +17,9 @@
 #include <cerrno>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
+#include "images/unpack/entry_path.h"
 #include "images/unpack/syscall_filter.h"
 #include "runtime/base/sys.h"
 
@@ -27,6 +29,8 @@ namespace {
 // zstd wants 128 MiB for its largest window, names and times of directories 64 MiB.
 constexpr rlim_t kAddressSpace = rlim_t{1} << 30;
 constexpr rlim_t kDescriptors = 64;
+// Two for each directory on the way down.
+constexpr rlim_t kTreeDescriptors = 2 * (kMaxDepth + 1) + 64;
 constexpr rlim_t kCpuSeconds = 3600;
 
 constexpr uint32_t Bit(int capability) {
@@ -81,9 +85,10 @@ Status EnterDirectory(int output) {
   return {};
 }
 
-Status CloseOthers(int input, int output, int report) {
-  int keep[] = {input, output, report};
-  std::sort(std::begin(keep), std::end(keep));
+Status CloseOthers(int input, int output, int report, size_t layers) {
+  std::vector<int> keep = {input, output, report};
+  for (size_t i = 1; i <= layers; ++i) keep.push_back(report + static_cast<int>(i));
+  std::sort(keep.begin(), keep.end());
   unsigned from = 0;
   for (const int fd : keep) {
     const auto number = static_cast<unsigned>(fd);
@@ -94,13 +99,17 @@ Status CloseOthers(int input, int output, int report) {
   return {};
 }
 
-Status LimitResources(const ExtractLimits& limits) {
+Status LimitResources(const ExtractLimits& limits, Job job) {
+  // A length says nothing about what a file of a sandbox takes; an archive has many layers.
+  const bool any_size = job == Job::kCopy || job == Job::kPack;
+  const rlim_t file_size = any_size ? RLIM_INFINITY : limits.max_bytes;
+  const rlim_t descriptors = job == Job::kUnpack ? kDescriptors : kTreeDescriptors;
   struct {
     __rlimit_resource resource;
     rlim_t value;
   } const wanted[] = {
-      {RLIMIT_CORE, 0},           {RLIMIT_NOFILE, kDescriptors}, {RLIMIT_FSIZE, limits.max_bytes},
-      {RLIMIT_AS, kAddressSpace}, {RLIMIT_CPU, kCpuSeconds},     {RLIMIT_MEMLOCK, 0},
+      {RLIMIT_CORE, 0},           {RLIMIT_NOFILE, descriptors}, {RLIMIT_FSIZE, file_size},
+      {RLIMIT_AS, kAddressSpace}, {RLIMIT_CPU, kCpuSeconds},    {RLIMIT_MEMLOCK, 0},
       {RLIMIT_NPROC, 1},
   };
   for (const auto& [resource, value] : wanted) {
@@ -139,16 +148,17 @@ Status DropCapabilities() {
 
 }  // namespace
 
-Status Confine(int input, int output, int report, const ExtractLimits& limits) {
+Status Confine(int input, int output, int report, const ExtractLimits& limits, Job job,
+               size_t layers) {
   ATOLL_TRY(CheckSurroundings());
   ATOLL_TRY(EnterDirectory(output));
-  ATOLL_TRY(CloseOthers(input, output, report));
-  ATOLL_TRY(LimitResources(limits));
+  ATOLL_TRY(CloseOthers(input, output, report, layers));
+  ATOLL_TRY(LimitResources(limits, job));
   ATOLL_TRY(DropCapabilities());
   // No core of what it reads, no ptrace by others of the same range.
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return FailSys("PR_SET_DUMPABLE");
   ::umask(0);
-  return LoadSyscallFilter();
+  return LoadSyscallFilter(job);
 }
 
 }  // namespace atl::images::unpack

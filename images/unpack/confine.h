@@ -5,14 +5,22 @@
 // user namespace that is not the initial one, no_new_privs set, one thread.
 #pragma once
 
+#include <cstddef>
+
 #include "images/unpack/limits.h"
 #include "runtime/base/result.h"
 
 namespace atl::images::unpack {
 
+// What is to be done behind it. A copy reads one tree and changes another, for which it needs more
+// calls; a pack writes a file of any length.
+enum class Job { kUnpack, kCopy, kPack };
+
 // Checks what is expected (a run by hand on the host must do nothing), then: the mount namespace is
 // emptied, `output` becomes the root directory, every descriptor but `input`, `output` and `report`
-// is closed, limits, capabilities, and last the system-call filter.
-Status Confine(int input, int output, int report, const ExtractLimits& limits);
+// is closed, limits, capabilities, and last the system-call filter. `layers` more, those behind
+// `report`, stay open, too.
+Status Confine(int input, int output, int report, const ExtractLimits& limits,
+               Job job = Job::kUnpack, size_t layers = 0);
 
 }  // namespace atl::images::unpack

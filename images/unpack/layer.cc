@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "images/unpack/entry_path.h"
+#include "images/unpack/pack.h"
 #include "images/unpack/tar_reader.h"
 #include "images/unpack/tree.h"
+#include "runtime/base/sys.h"
 
 namespace atl::images::unpack {
 namespace {
@@ -170,7 +173,13 @@ Result<UnpackReport> Extraction::Run() {
 
 Result<UnpackReport> ExtractLayer(int input, UniqueFd directory, const ExtractLimits& limits) {
   ATOLL_ASSIGN(TarReader reader, TarReader::Open(input, limits));
-  return Extraction(std::move(reader), LayerTree(std::move(directory), limits)).Run();
+  ATOLL_ASSIGN(const UniqueFd root, sys::OpenAt(directory.get(), ".", O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(UnpackReport report,
+               Extraction(std::move(reader), LayerTree(std::move(directory), limits)).Run());
+  // While it is in memory: what a later look at the tree is to be compared with.
+  ATOLL_ASSIGN(const UnpackReport packed, PackTree(root.get(), -1));
+  report.content = packed.content;
+  return report;
 }
 
 }  // namespace atl::images::unpack

@@ -1,6 +1,8 @@
-// atoll-unpack split|layer [LIMIT=NUMBER…]: opens one hostile archive and fills one directory.
-// Started by the spawner with the descriptors of runtime/wire/spawner.h in namespaces of its own.
-// The report goes to the pipe; exit status 0, or 1 with one "error CODE: why" line.
+// atoll-unpack split|layer|copy|fork|pack [LIMIT=NUMBER…]: opens one hostile archive, or the
+// directory that a sandbox writes to, and fills one directory; or writes one directory into an
+// archive. Started by the spawner with the
+// descriptors of runtime/wire/spawner.h in namespaces of its own. The report goes to the pipe; exit
+// status 0, or 1 with one "error CODE: why" line.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -16,33 +18,52 @@
 #include "images/unpack/confine.h"
 #include "images/unpack/layer.h"
 #include "images/unpack/limits.h"
+#include "images/unpack/pack.h"
 #include "images/unpack/split.h"
 #include "images/unpack/stream.h"
+#include "images/unpack/upper.h"
 #include "runtime/base/disk_full.h"
 #include "runtime/base/sys.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/plan.h"
+#include "runtime/wire/unpack.h"
 
 namespace atl::images::unpack {
 namespace {
 
+bool IsCopy(std::string_view mode) {
+  return mode == "copy" || mode == "fork";
+}
+
 Result<UnpackReport> Run(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (mode != "split" && mode != "layer") {
-    return Fail(Code::kInvalidArgument, "usage: atoll-unpack split|layer [LIMIT=NUMBER...]");
+  if (mode != "split" && mode != "layer" && mode != "pack" && !IsCopy(mode)) {
+    return Fail(Code::kInvalidArgument,
+                "usage: atoll-unpack split|layer|copy|fork|pack [KEY=NUMBER...]");
   }
   ExtractLimits limits;
-  for (int i = 2; i < argc; ++i) ATOLL_TRY(SetLimit(limits, argv[i]));
+  for (int i = 2; i < argc; ++i) {
+    ATOLL_TRY(SetLimit(limits, argv[i]));
+  }
   // libarchive passes PAX names, which are UTF-8, through iconv(3) unless the locale is UTF-8 too;
   // iconv would want its tables, which are out of sight by then.
   if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) {
     return Fail(Code::kUnavailable, "setlocale C.UTF-8: the locale is missing (libc-bin)");
   }
   ATOLL_TRY(BlobStream::Prepare());
-  ATOLL_TRY(Confine(wire::kUnpackInputFd, wire::kUnpackOutputFd, wire::kUnpackReportFd, limits));
+  ATOLL_TRY(Confine(wire::kUnpackInputFd, wire::kUnpackOutputFd, wire::kUnpackReportFd, limits,
+                    IsCopy(mode)     ? Job::kCopy
+                    : mode == "pack" ? Job::kPack
+                                     : Job::kUnpack));
 
-  // The root directory is the output by now; a descriptor of our own, whatever kind we were given.
+  // The root directory is the output by now (of "pack" what is read); a descriptor of our own,
+  // whatever kind we were given.
   ATOLL_ASSIGN(UniqueFd root, sys::Open("/", O_RDONLY | O_DIRECTORY));
   if (mode == "split") return SplitArchive(wire::kUnpackInputFd, root.get(), limits);
+  if (IsCopy(mode)) {
+    return CopyUpper(wire::kUnpackInputFd, root.get(), wire::kUnpackReportFd, limits,
+                     mode == "copy");
+  }
+  if (mode == "pack") return PackTree(root.get(), wire::kUnpackInputFd);
   return ExtractLayer(wire::kUnpackInputFd, std::move(root), limits);
 }
 
@@ -56,22 +77,26 @@ Error NoRoom(Error error, std::string_view mode) {
   struct statfs room {};
   struct stat input {};
   if (!IsDiskFull(error)) return error;
-  // The root directory is the output.
-  const auto output = sys::Open("/", O_RDONLY | O_DIRECTORY);
-  if (!output || ::fstatfs(output->get(), &room) != 0 ||
+  const bool pack = mode == "pack";
+  // The root directory is the output; of "pack" it is the file.
+  const auto root = sys::Open("/", O_RDONLY | O_DIRECTORY);
+  if (!root || ::fstatfs(pack ? wire::kUnpackInputFd : root->get(), &room) != 0 ||
       ::fstat(wire::kUnpackInputFd, &input) != 0) {
     return error;
   }
   const auto block = static_cast<uint64_t>(room.f_bsize);
   const bool split = mode == "split";
+  const std::string needed = IsCopy(mode) || pack
+                                 ? ""
+                                 : (split ? "the archive has " : "the layer's blob has ") +
+                                       Mebibytes(static_cast<uint64_t>(input.st_size)) +
+                                       " and needs at least as much; ";
   return Error(error.code(),
                std::string("no room on the file system of ") +
-                   (split ? "<data_dir>/state" : "<data_dir>/store") + ": " +
-                   (split ? "the archive has " : "the layer's blob has ") +
-                   Mebibytes(static_cast<uint64_t>(input.st_size)) +
-                   " and needs at least as much; " + Mebibytes(room.f_bavail * block) + " of " +
-                   Mebibytes(room.f_blocks * block) + " and " + std::to_string(room.f_ffree) +
-                   " inodes were left when it stopped (" + error.message() + ")",
+                   (split || pack ? "<data_dir>/state" : "<data_dir>/store") + ": " + needed +
+                   Mebibytes(room.f_bavail * block) + " of " + Mebibytes(room.f_blocks * block) +
+                   " and " + std::to_string(room.f_ffree) + " inodes were left when it stopped (" +
+                   error.message() + ")",
                error.error_number());
 }
 

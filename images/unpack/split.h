@@ -1,6 +1,6 @@
-// Takes an OCI image archive apart: oci-layout, index.json and blobs/sha256/HEX become files
-// "oci-layout", "index.json" and "HEX" in one flat directory. What else the archive holds is
-// passed over.
+// Takes an image archive apart: index.json and blobs/sha256/HEX of an OCI layout become files
+// "index.json" and "HEX" in one flat directory; an archive of 'docker save' is written down in the
+// same form (docker_archive.h). What else the archive holds is passed over.
 #pragma once
 
 #include "images/report.h"

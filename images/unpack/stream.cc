@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <utility>
 
+#include "images/digest.h"
+
 namespace atl::images::unpack {
 namespace {
 
-constexpr size_t kChunk = 128 << 10;
+constexpr size_t kInflateChunk = 128 << 10;
 
 }  // namespace
 
@@ -50,7 +52,7 @@ Result<std::unique_ptr<BlobStream>> BlobStream::Open(int fd, const ExtractLimits
 
 Status BlobStream::OpenHandle() {
   if (::lseek(fd_, 0, SEEK_SET) != 0) return FailSys("lseek input");
-  buffer_.resize(kChunk);
+  buffer_.resize(kInflateChunk);
   digest_.reset(EVP_MD_CTX_new());
   if (!digest_ || EVP_DigestInit_ex(digest_.get(), EVP_sha256(), nullptr) != 1) {
     return Fail(Code::kInternal, "EVP_DigestInit_ex sha256");
@@ -149,12 +151,7 @@ Result<std::string> BlobStream::DiffId() {
   if (EVP_DigestFinal_ex(digest_.get(), digest, &size) != 1) {
     return Fail(Code::kInternal, "EVP_DigestFinal_ex");
   }
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text = "sha256:";
-  for (unsigned i = 0; i < size; ++i) {
-    text.append(1, kHex[digest[i] >> 4]).append(1, kHex[digest[i] & 15]);
-  }
-  return text;
+  return DigestText({reinterpret_cast<const char*>(digest), size});
 }
 
 ssize_t BlobStream::FeedTar(struct archive* handle, void* self, const void** buffer) {

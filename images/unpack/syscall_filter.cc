@@ -1,6 +1,7 @@
 #include "images/unpack/syscall_filter.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 
@@ -21,10 +22,15 @@ constexpr int kAllowed[] = {
     SCMP_SYS(getdents64), SCMP_SYS(mkdirat), SCMP_SYS(mknodat), SCMP_SYS(linkat),
     SCMP_SYS(symlinkat), SCMP_SYS(unlinkat), SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(fchmod),
     SCMP_SYS(utimensat), SCMP_SYS(fsetxattr),
+    // and to read it again
+    SCMP_SYS(readlinkat), SCMP_SYS(flistxattr), SCMP_SYS(fgetxattr),
     // the C library: memory, its clock without a vDSO, its end
     SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(futex),
     SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(rt_sigreturn), SCMP_SYS(exit),
     SCMP_SYS(exit_group)};
+
+// And to make a tree what another one has become.
+constexpr int kAllowedToCopy[] = {SCMP_SYS(fremovexattr), SCMP_SYS(copy_file_range)};
 
 struct FilterFree {
   void operator()(void* context) const { seccomp_release(context); }
@@ -32,7 +38,7 @@ struct FilterFree {
 
 }  // namespace
 
-Status LoadSyscallFilter() {
+Status LoadSyscallFilter(Job job) {
   const std::unique_ptr<void, FilterFree> filter(seccomp_init(SCMP_ACT_KILL_PROCESS));
   if (!filter) return Fail(Code::kInternal, "seccomp_init");
   const auto check = [](int rc, const std::string& call) -> Status {
@@ -45,6 +51,15 @@ Status LoadSyscallFilter() {
   for (const int call : kAllowed) {
     ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0),
                     "seccomp_rule_add " + std::to_string(call)));
+  }
+  if (job != Job::kUnpack) {
+    for (const int call : kAllowedToCopy) {
+      ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0),
+                      "seccomp_rule_add " + std::to_string(call)));
+    }
+    ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+                                     SCMP_A1(SCMP_CMP_EQ, FICLONE)),
+                    "seccomp_rule_add ioctl"));
   }
   // Memory may not become code. fcntl: fdopendir(3) reads the flags, and marks close-on-exec.
   for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {

@@ -1,10 +1,11 @@
-// The system calls that unpacking needs; any other ends the process at once.
+// The system calls that a job needs; any other ends the process at once.
 #pragma once
 
+#include "images/unpack/confine.h"
 #include "runtime/base/result.h"
 
 namespace atl::images::unpack {
 
-Status LoadSyscallFilter();
+Status LoadSyscallFilter(Job job);
 
 }  // namespace atl::images::unpack

@@ -18,10 +18,6 @@ constexpr mode_t kImpliedMode = 0755;
 constexpr size_t kMaxDirectoryTimes = 64 << 20;
 constexpr char kOpaqueXattr[] = "user.overlay.opaque";
 
-bool IsWhiteout(const struct stat& st) {
-  return S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0);
-}
-
 Result<struct stat> StatAt(int parent, const std::string& name) {
   struct stat st {};
   if (::fstatat(parent, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -38,6 +34,10 @@ Status CheckXattr(int rc, const std::string& name) {
 }
 
 }  // namespace
+
+bool IsWhiteout(const struct stat& st) {
+  return S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0);
+}
 
 Status LayerTree::CountEntry() {
   if (++entries_ > limits_.max_entries) {

@@ -7,6 +7,7 @@
 // the same name; a directory over a directory only takes the new attributes.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -23,6 +24,9 @@
 namespace atl::images::unpack {
 
 using Path = std::vector<std::string>;
+
+// What says in a layer that a name of those below is gone.
+bool IsWhiteout(const struct stat& st);
 
 struct Attributes {
   uid_t uid = 0;

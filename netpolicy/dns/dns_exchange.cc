@@ -50,7 +50,6 @@ DnsExchange::~DnsExchange() {
 }
 
 void DnsExchange::CloseAttempt() {
-  write_watch_.Stop();
   if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
   loop_.Cancel(std::exchange(attempt_timer_, 0));
   socket_.reset();
@@ -136,12 +135,13 @@ void DnsExchange::OnResponse(const DnsHeader& header, std::span<const uint8_t> m
 }
 
 bool DnsExchange::StartTcp() {
-  return OpenSocket(SOCK_STREAM) &&
-         write_watch_.Start(loop_, socket_.get(), [this] { OnTcpWritable(); }).has_value();
+  if (!OpenSocket(SOCK_STREAM)) return false;
+  watch_ = loop_.Watch(socket_.get(), EPOLLOUT, [this](uint32_t) { OnTcpWritable(); });
+  return watch_ != 0;
 }
 
 void DnsExchange::OnTcpWritable() {
-  write_watch_.Stop();
+  loop_.Unwatch(std::exchange(watch_, 0));
   const std::array<uint8_t, 2> prefix{static_cast<uint8_t>(query_.size() >> 8),
                                       static_cast<uint8_t>(query_.size() & 0xff)};
   std::vector<uint8_t> bytes(prefix.begin(), prefix.end());

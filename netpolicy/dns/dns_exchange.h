@@ -17,7 +17,6 @@
 
 #include "netpolicy/dns/dns_lookup.h"
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/dns/write_watch.h"
 #include "netpolicy/endpoint.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
@@ -72,7 +71,6 @@ class DnsExchange {
   std::vector<uint8_t> refusal_;  // SERVFAIL and the like: passed on if nobody knows better
   UniqueFd socket_;
   Loop::Id watch_ = 0;
-  WriteWatch write_watch_;
   Loop::Id attempt_timer_ = 0;
   Loop::Id total_timer_ = 0;
   std::vector<uint8_t> received_;  // over TCP

@@ -26,7 +26,7 @@ constexpr int kTcpBacklog = 64;
 // Of a client's connection: the kernel would let it grow to megabytes for one that does not read.
 constexpr int kTcpSendBuffer = 64 * 1024;
 // Connections taken in one go, so that other work gets its turn.
-constexpr int kBatch = 32;
+constexpr int kAcceptAtOnce = 32;
 
 Result<UniqueFd> BindSocket(const Endpoint& endpoint, int type) {
   const std::string what =
@@ -130,7 +130,7 @@ void DnsForwarder::OnUdpReadable(size_t listener) {
 }
 
 void DnsForwarder::OnConnection(size_t listener) {
-  for (int i = 0; i < kBatch; ++i) {
+  for (int i = 0; i < kAcceptAtOnce; ++i) {
     Endpoint from;
     UniqueFd socket(::accept4(listeners_[listener].tcp.get(), from.get(), &from.size,
                               SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -23,12 +23,11 @@ DnsTcpClient::DnsTcpClient(Loop& loop, UniqueFd socket, int64_t idle_us, OnQuery
       idle_us_(idle_us),
       on_query_(std::move(on_query)),
       on_closed_(std::move(on_closed)) {
-  watch_ = loop_.WatchReadable(socket_.get(), [this] { OnReadable(); });
+  watch_ = loop_.Watch(socket_.get(), EPOLLIN, [this](uint32_t events) { OnEvents(events); });
   RestartIdleTimer();
 }
 
 DnsTcpClient::~DnsTcpClient() {
-  write_watch_.Stop();
   if (watch_ != 0) loop_.Unwatch(watch_);
   loop_.Cancel(idle_timer_);
 }
@@ -44,10 +43,14 @@ void DnsTcpClient::RestartIdleTimer() {
 void DnsTcpClient::CloseSoon() {
   // From within a call of the owner the object must live on: the timer ends it.
   if (std::exchange(closing_, true)) return;
-  write_watch_.Stop();
   if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
   idle_us_ = 0;
   RestartIdleTimer();
+}
+
+void DnsTcpClient::OnEvents(uint32_t events) {
+  if (waiting_to_write_) Flush();
+  if (!closing_ && events != EPOLLOUT) OnReadable();
 }
 
 void DnsTcpClient::OnReadable() {
@@ -88,13 +91,8 @@ void DnsTcpClient::Flush() {
       TEMP_FAILURE_RETRY(::send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL));
   if (n < 0 && errno != EAGAIN) return CloseSoon();
   if (n > 0) out_.erase(out_.begin(), out_.begin() + n);
-  if (out_.empty()) {
-    write_watch_.Stop();
-    waiting_to_write_ = false;
-  } else if (!waiting_to_write_) {
-    waiting_to_write_ = write_watch_.Start(loop_, socket_.get(), [this] { Flush(); }).has_value();
-    if (!waiting_to_write_) CloseSoon();
-  }
+  waiting_to_write_ = !out_.empty();
+  loop_.Modify(watch_, EPOLLIN | (waiting_to_write_ ? EPOLLOUT : 0U));
 }
 
 }  // namespace atl::netpolicy

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "netpolicy/dns/write_watch.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
 
@@ -30,6 +29,7 @@ class DnsTcpClient {
   void Send(std::span<const uint8_t> message);
 
  private:
+  void OnEvents(uint32_t events);
   void OnReadable();
   bool TakeQueries();
   void Flush();
@@ -42,7 +42,6 @@ class DnsTcpClient {
   OnQuery on_query_;
   OnClosed on_closed_;
   Loop::Id watch_ = 0;
-  WriteWatch write_watch_;
   Loop::Id idle_timer_ = 0;
   std::vector<uint8_t> in_;
   std::vector<uint8_t> out_;

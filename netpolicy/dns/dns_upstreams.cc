@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "netpolicy/ports.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {
 namespace {
 
-constexpr uint16_t kPort = 53;
 constexpr size_t kMaxServers = 8;
 constexpr size_t kMaxResolvConf = size_t{64} * 1024;
 
@@ -36,7 +36,7 @@ std::vector<Endpoint> ParseResolvConf(std::string_view text) {
     const size_t begin = line.find_first_not_of(kBlank);
     if (begin == 0 || begin == std::string_view::npos) continue;
     const std::string address(line.substr(begin, line.find_first_of(kBlank, begin) - begin));
-    if (auto server = ParseEndpoint(address, kPort)) servers.push_back(*server);
+    if (auto server = ParseEndpoint(address, kDnsPort)) servers.push_back(*server);
   }
   return servers;
 }
@@ -51,7 +51,7 @@ Result<DnsUpstreams> DnsUpstreams::Make(const std::vector<std::string>& configur
   }
   std::vector<Endpoint> list;
   for (const std::string& text : configured) {
-    auto server = ParseEndpoint(text, kPort);
+    auto server = ParseEndpoint(text, kDnsPort);
     if (!server) return Fail(std::move(server).error().Wrap("DNS upstream"));
     list.push_back(*server);
   }

@@ -1,5 +1,8 @@
 #include "netpolicy/link/link.h"
 
+// First: linux/if.h then leaves out what both say.
+#include <net/if.h>
+
 #include <linux/if.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
@@ -21,7 +24,6 @@
 namespace atl::netpolicy {
 namespace {
 
-constexpr int kLoIfindex = 1;  // in every namespace since it exists
 constexpr uint32_t kLocalRouteMetric = 1024;
 constexpr int64_t kCarrierLimitUs = 2'000'000;
 // The neighbours are permanent, and the host must not answer a sandbox's ARP requests for whatever

@@ -12,6 +12,8 @@
 
 namespace atl::netpolicy {
 
+inline constexpr int kLoIfindex = 1;  // in every namespace since it exists
+
 struct SlotLink {
   uint32_t instance;
   uint32_t slot;

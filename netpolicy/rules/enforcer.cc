@@ -16,8 +16,6 @@ namespace {
 
 constexpr uint64_t kLeastBytesPerSecond = 1024;
 constexpr uint64_t kMostBytesPerSecond = uint64_t{100} << 30;
-// Netlink's buffer holds twice as much.
-constexpr size_t kBatchBytes = 4 << 20;
 
 std::string ProtocolName(uint8_t protocol) {
   switch (protocol) {
@@ -297,7 +295,7 @@ Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
     if (slot->network_number != 0) {
       AddMember(*transaction, config_.instance, number, slot->network_number);
     }
-    if (transaction->size() < kBatchBytes) continue;
+    if (!transaction->full()) continue;
     ATOLL_TRY(Commit(*transaction));
     transaction = std::make_unique<NftTransaction>(table);
   }

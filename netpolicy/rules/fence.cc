@@ -28,8 +28,6 @@ constexpr int64_t kRetryUs = 500'000;
 constexpr int64_t kLostAfterUs = 3'000'000;
 // How long a repair shows in the health, for those who ask now and then.
 constexpr int64_t kShownUs = 10'000'000;
-// Netlink's buffer holds twice as much.
-constexpr size_t kBatchBytes = 4 << 20;
 
 bool Exists(int ifindex) {
   std::array<char, IF_NAMESIZE> name;
@@ -139,7 +137,7 @@ Status Fence::PutTableBack() {
   transaction->DeleteTable();
   AddRuleset(*transaction, ruleset_);
   for (const auto& [slot, rate] : slots_) {
-    if (transaction->size() > kBatchBytes) {
+    if (transaction->full()) {
       ATOLL_TRY(transaction->Commit(nfnetlink_));
       transaction = std::make_unique<NftTransaction>(TableName(ruleset_.instance));
     }

@@ -2,13 +2,13 @@
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
-#include <linux/if.h>
 #include <linux/if_addr.h>
 #include <linux/neighbour.h>
 #include <linux/netconf.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -18,17 +18,17 @@
 #include <vector>
 
 #include "netpolicy/addresses.h"
+#include "netpolicy/link/link.h"
 #include "netpolicy/link/netlink.h"
 
 namespace atl::netpolicy {
 namespace {
 
-constexpr uint32_t kLoIfindex = 1;
 // A ruleset of others that is flushed and loaded again fits; if not, everything is looked at.
 constexpr int kReceiveBuffer = 1 << 20;
 // Datagrams a wake-up: more than the buffer holds, so that what a link's deletion takes with it and
 // the deletion are read together.
-constexpr int kBatch = 8192;
+constexpr int kMaxDatagrams = 8192;
 
 constexpr uint32_t kPass = ~0U, kStop = 0;
 
@@ -134,7 +134,7 @@ Result<UniqueFd> Listen(int protocol, std::vector<sock_filter> filter,
 bool Drain(int socket, const std::function<void(const nlmsghdr*)>& on_message) {
   alignas(nlmsghdr) std::array<uint8_t, 16384> buffer;
   bool complete = true;
-  for (int i = 0; i < kBatch; ++i) {
+  for (int i = 0; i < kMaxDatagrams; ++i) {
     const ssize_t n = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC);
     if ((n < 0 && errno == ENOBUFS) || n > static_cast<ssize_t>(buffer.size())) {
       complete = false;

@@ -11,8 +11,6 @@
 namespace atl::netpolicy {
 namespace {
 
-// nft(8)'s number of the data type, for its listings.
-constexpr uint32_t kTypeInteger = 4;
 // A message's list is one attribute of at most 64 KiB.
 constexpr size_t kElementsPerMessage = 256;
 

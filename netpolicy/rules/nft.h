@@ -17,6 +17,11 @@
 
 namespace atl::netpolicy {
 
+// nft(8)'s numbers of data types, for its listings; a concatenation has 6 bits for each.
+inline constexpr uint32_t kTypeInteger = 4, kTypeIpv4 = 7, kTypeIpv6 = 8, kTypeMac = 9,
+                          kTypeProtocol = 12, kTypeService = 13, kTypeMark = 19, kTypeLink = 20,
+                          kTypeIfname = 41;
+
 // One transaction on a table of family inet. It takes effect as a whole in Commit, or not at all.
 class NftTransaction {
  public:
@@ -29,7 +34,7 @@ class NftTransaction {
   };
   struct SetSpec {
     std::string name;
-    uint32_t key_type;  // as nft(8) numbers data types; only for its listings
+    uint32_t key_type;  // kType…
     uint32_t key_size;
     bool interval = false;
     uint32_t capacity = 0;   // 0: no limit
@@ -69,7 +74,8 @@ class NftTransaction {
 
   // Nothing was added to it.
   bool empty() const { return batch_.message_count() == 1; }
-  size_t size() const { return batch_.size(); }  // bytes
+  // To be committed before more is added: netlink's buffer holds twice as much.
+  bool full() const { return batch_.size() >= 4 << 20; }
 
   Status Commit(int nfnetlink);
   // Lets the kernel check everything, then forget it.
@@ -145,7 +151,10 @@ class NftTransaction::Rule {
   // more.
   Rule& InRate(const std::string& set, uint32_t per_second, uint32_t burst);
   Rule& InRateOver(const std::string& set, uint32_t per_second, uint32_t burst);
-  // The input interface has more than `connections`, counted in the dynamic set.
+  // The input interface has more than `connections`, counted in the dynamic set by (input
+  // interface, a number below kMostConnectionLists). For more than some hundred it is an upper
+  // bound: chance spreads them over lists of their own, and the first that is full refuses, at four
+  // fifths or so.
   Rule& InConnectionsOver(const std::string& set, uint32_t connections);
   // The packet's first bytes go to the nfnetlink_log group.
   Rule& Log(uint16_t group);
@@ -174,8 +183,9 @@ class NftTransaction::Rule {
   void LookupOrCompare(const std::string& set, std::optional<uint32_t> value);
   void SetMark(uint32_t reg);
   void Immediate(uint32_t reg, std::span<const uint8_t> bytes);
+  void Tracked(uint32_t key, uint32_t reg);
   void BitsSet(uint32_t key, uint32_t mask);
-  void Bitwise(uint32_t mask, uint32_t bits);  // register 1 = register 1 & mask ^ bits
+  void Bitwise(uint32_t reg, uint32_t mask, uint32_t bits);  // register = register & mask ^ bits
   Rule& Limit(const std::string& set, uint32_t per_second, uint32_t burst, uint32_t flags);
   template <typename F>
   void UpdateSet(const std::string& set, uint32_t operation, const char* name, const F& put_data);
@@ -194,6 +204,8 @@ struct ListedElement {
 };
 Status ListElements(int nfnetlink, const std::string& table, const std::string& set,
                     const std::function<void(const ListedElement&)>& on_element);
+
+inline constexpr uint32_t kMostConnectionLists = 32;
 
 // Connection states, bits of the kernel's ct state register.
 inline constexpr uint32_t kCtInvalid = 1;

@@ -14,7 +14,7 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint32_t kCopyBytes = 128;
-constexpr int kBatch = 32;  // datagrams a wake-up
+constexpr int kDatagramsAtOnce = 32;  // datagrams a wake-up
 
 void BeginConfig(NetlinkBatch& batch, uint16_t group, const char* label) {
   batch.Begin(NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG, 0,
@@ -93,7 +93,7 @@ void PacketLog::Start(Loop& loop, std::function<void(const LoggedPacket&)> on_pa
 
 void PacketLog::OnReadable() {
   alignas(nlmsghdr) std::array<uint8_t, 16384> buffer;
-  for (int i = 0; i < kBatch; ++i) {
+  for (int i = 0; i < kDatagramsAtOnce; ++i) {
     // ENOBUFS, too: packets were lost, and the counters know of them.
     const ssize_t n = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n <= 0) return;

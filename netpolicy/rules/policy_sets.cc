@@ -16,14 +16,11 @@ namespace atl::netpolicy {
 namespace {
 
 using Element = NftTransaction::Element;
-using Bytes = std::vector<uint8_t>;
+using KeyBytes = std::vector<uint8_t>;
 
-// nft(8)'s numbers of data types, for its listings. Intervals over a whole key are what rbtree sets
-// do if nobody tells them that the key is a concatenation, and nft(8) shows such a key as a number:
-// the alternative (pipapo) copies the whole set for each transaction, which is not O(1) in the
-// number of sandboxes.
-constexpr uint32_t kTypeInteger = 4, kTypeIpv4 = 7, kTypeIpv6 = 8, kTypeProtocol = 12,
-                   kTypeService = 13, kTypeMark = 19, kTypeLink = 20;
+// Of data types. Intervals over a whole key are what rbtree sets do if nobody tells them that the
+// key is a concatenation, and nft(8) shows such a key as a number: the alternative (pipapo) copies
+// the whole set for each transaction, which is not O(1) in the number of sandboxes.
 constexpr uint32_t Concat(uint32_t first, uint32_t second) {
   return first << 6 | second;
 }
@@ -41,33 +38,33 @@ const char* Of(bool ipv6, const char* set4, const char* set6) {
 }
 
 template <typename T>
-void Append(Bytes& key, const T& value) {
+void Append(KeyBytes& key, const T& value) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
   key.insert(key.end(), bytes, bytes + sizeof value);
 }
 
-Bytes LinkKey(uint32_t instance, uint32_t slot) {
-  Bytes key;
+KeyBytes LinkKey(uint32_t instance, uint32_t slot) {
+  KeyBytes key;
   Append(key, static_cast<uint32_t>(HostIfindex(instance, slot)));
   return key;
 }
 
 // As the rules load it: protocol and port in the first bytes of their registers.
-void AppendPort(Bytes& key, PortKey port) {
+void AppendPort(KeyBytes& key, PortKey port) {
   const uint8_t protocol = port.transport == Transport::kTcp ? IPPROTO_TCP : IPPROTO_UDP;
   key.insert(key.end(), {protocol, 0, 0, 0});
   key.insert(key.end(),
              {static_cast<uint8_t>(port.port >> 8), static_cast<uint8_t>(port.port & 0xff), 0, 0});
 }
 
-void AppendAddress(Bytes& key, const IpAddress& address) {
+void AppendAddress(KeyBytes& key, const IpAddress& address) {
   const auto bytes = address.span();
   key.insert(key.end(), bytes.begin(), bytes.end());
 }
 
 // The key after the last one of a range; the carry may run into the link's bytes, which are only
 // bytes to the set.
-Bytes KeyAfter(Bytes key) {
+KeyBytes KeyAfter(KeyBytes key) {
   for (size_t i = key.size(); i-- > 0;) {
     if (++key[i] != 0) break;
   }
@@ -77,8 +74,8 @@ Bytes KeyAfter(Bytes key) {
 // By map.
 using MapElements = std::map<const char*, std::vector<Element>>;
 
-void AddRange(MapElements& elements, const Bytes& prefix, bool with_port, const AddressRange& range,
-              bool with_data) {
+void AddRange(MapElements& elements, const KeyBytes& prefix, bool with_port,
+              const AddressRange& range, bool with_data) {
   const bool ipv6 = range.first.ipv6;
   const bool single = range.first == range.last;
   Element first;
@@ -107,7 +104,7 @@ struct Difference {
   MapElements gone, fresh;
 };
 
-void Compare(Difference& difference, const Bytes& prefix, bool with_port,
+void Compare(Difference& difference, const KeyBytes& prefix, bool with_port,
              const Egress::Ranges& before, const Egress::Ranges& after) {
   auto old = before.begin();
   auto now = after.begin();
@@ -128,7 +125,7 @@ Difference DifferenceOf(uint32_t instance, uint32_t slot, const Egress* before,
                         const Egress* after) {
   static const Egress::Ranges kNone;
   Difference difference;
-  const Bytes link = LinkKey(instance, slot);
+  const KeyBytes link = LinkKey(instance, slot);
   Compare(difference, link, false, before ? before->ranges() : kNone,
           after ? after->ranges() : kNone);
   std::map<PortKey, std::pair<const Egress::Ranges*, const Egress::Ranges*>> ports;
@@ -142,15 +139,15 @@ Difference DifferenceOf(uint32_t instance, uint32_t slot, const Egress* before,
   collect(before, &Pair::first);
   collect(after, &Pair::second);
   for (const auto& [port, ranges] : ports) {
-    Bytes prefix = link;
+    KeyBytes prefix = link;
     AppendPort(prefix, port);
     Compare(difference, prefix, true, *ranges.first, *ranges.second);
   }
   return difference;
 }
 
-Bytes LearnedKeyBytes(uint32_t instance, uint32_t slot, const LearnedKey& learned) {
-  Bytes key = LinkKey(instance, slot);
+KeyBytes LearnedKeyBytes(uint32_t instance, uint32_t slot, const LearnedKey& learned) {
+  KeyBytes key = LinkKey(instance, slot);
   if (learned.port) AppendPort(key, *learned.port);
   AppendAddress(key, learned.address);
   return key;
@@ -169,8 +166,8 @@ std::set<std::string_view> FlagsOf(const Egress* egress) {
   return flags;
 }
 
-Bytes MemberKey(uint32_t network, std::span<const uint8_t> address) {
-  Bytes key;
+KeyBytes MemberKey(uint32_t network, std::span<const uint8_t> address) {
+  KeyBytes key;
   Append(key, network);
   key.insert(key.end(), address.begin(), address.end());
   return key;
@@ -237,9 +234,9 @@ void AddPolicySets(NftTransaction& t) {
               .dynamic = true});
   }
   t.AddSet({.name = kConnectionSet,
-            .key_type = kTypeLink,
-            .key_size = 4,
-            .capacity = kMaxSlots,
+            .key_type = Concat(kTypeLink, kTypeMark),
+            .key_size = 8,
+            .capacity = kMaxSlots * kMostConnectionLists,
             .dynamic = true});
 }
 

@@ -20,8 +20,6 @@
 namespace atl::netpolicy {
 namespace {
 
-// nft(8)'s numbers of data types; a concatenation has 6 bits for each.
-constexpr uint32_t kTypeIpv4 = 7, kTypeIpv6 = 8, kTypeMac = 9, kTypeIfname = 41;
 constexpr uint32_t LinkKeyType(uint32_t address) {
   return kTypeIfname << 12 | address << 6 | kTypeMac;
 }

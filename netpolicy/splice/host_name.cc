@@ -5,33 +5,29 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/http/ascii.h"
+
 namespace atl::netpolicy {
 namespace {
-
-constexpr size_t kMaxLabel = 63;
-
-bool IsDigit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 char Lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
 bool IsLabel(std::string_view label) {
-  if (label.empty() || label.size() > kMaxLabel) return false;
+  if (label.empty() || label.size() > kMaxHostLabel) return false;
   if (label.front() == '-' || label.back() == '-') return false;
   return std::all_of(label.begin(), label.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || IsDigit(c) || c == '-' || c == '_';
+    return (c >= 'a' && c <= 'z') || http::IsDigit(c) || c == '-' || c == '_';
   });
 }
 
 bool IsNumber(std::string_view label) {
   if (label.starts_with("0x")) {
     return std::all_of(label.begin() + 2, label.end(),
-                       [](char c) { return IsDigit(c) || (c >= 'a' && c <= 'f'); });
+                       [](char c) { return http::IsDigit(c) || (c >= 'a' && c <= 'f'); });
   }
-  return std::all_of(label.begin(), label.end(), IsDigit);
+  return std::all_of(label.begin(), label.end(), http::IsDigit);
 }
 
 }  // namespace

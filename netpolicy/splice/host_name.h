@@ -9,7 +9,9 @@
 
 namespace atl::netpolicy {
 
+// RFC 1035 section 2.3.4, without the root's dot.
 inline constexpr size_t kMaxHostName = 253;
+inline constexpr size_t kMaxHostLabel = 63;
 
 // Lower case, without the one dot that may stand at the end. Nothing if `text` is no host name:
 // letters, digits, '-' and '_' in labels of 1 to 63, no '-' at their ends, 253 in all. Nor if its

@@ -15,8 +15,7 @@
 namespace atl::netpolicy {
 namespace {
 
-constexpr size_t kMaxBuffer = std::max(kMaxClientHello, kMaxHttpHead);
-constexpr size_t kMaxTargets = 16;
+constexpr size_t kMaxDialled = 16;
 // Of a refused client: what it may still send before the connection is cut.
 constexpr size_t kMaxDrained = 256 * 1024;
 constexpr uint32_t kReadable = EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -197,7 +196,7 @@ void SpliceConnection::OnResolved(const std::vector<IpAddress>& addresses) {
   std::vector<Endpoint> targets;
   for (const bool family : {ipv6, !ipv6}) {
     for (const IpAddress& address : addresses) {
-      if (address.ipv6 != family || targets.size() == kMaxTargets) continue;
+      if (address.ipv6 != family || targets.size() == kMaxDialled) continue;
       const Endpoint target = MakeEndpoint(address, original_.port());
       if (!NeverDialled(address) && !shared_.IsOwn(target)) targets.push_back(target);
     }

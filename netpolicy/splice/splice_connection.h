@@ -5,6 +5,7 @@
 // Thread rule: on the loop; nothing blocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -95,6 +96,9 @@ class SpliceConnection {
   bool opened() const { return opened_; }
 
  private:
+  // Also what a client may have sent ahead of the answer to a change of protocol.
+  static constexpr size_t kMaxBuffer = std::max(kMaxHttpHead, kMaxClientHello);
+
   enum class Phase : uint8_t { kHead, kResolving, kDialling, kOpen, kRefused, kClosed };
   // Who looks at what the client sends.
   enum class Mode : uint8_t {

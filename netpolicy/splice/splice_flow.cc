@@ -9,13 +9,6 @@
 #include "runtime/base/clock.h"
 
 namespace atl::netpolicy {
-namespace {
-
-// Also what a client may have sent ahead of the answer to a change of protocol.
-constexpr size_t kMaxBuffer = std::max(kMaxHttpHead, kMaxClientHello);
-
-}  // namespace
-
 uint64_t SpliceConnection::Run(size_t budget) {
   scheduled_ = false;
   if (phase_ != Phase::kOpen) return 0;

@@ -26,16 +26,12 @@ http::Response RouteRefusal(int status, const char* code, const std::string& mes
 
 }  // namespace
 
-Api::Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& images,
-         const Health& health, std::function<void()> quit)
-    : config_(std::move(config)),
-      lifecycle_(lifecycle),
-      images_(images),
-      health_(health),
-      quit_(std::move(quit)) {
+Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
+    : config_(std::move(config)), parts_(parts), quit_(std::move(quit)) {
   AddSandboxRoutes();
   AddImageRoutes();
   AddVolumeRoutes();
+  AddSnapshotRoutes();
   AddOperatorRoutes();
   AddDiagnosticsRoutes();
   AddNetworkRoutes();
@@ -51,7 +47,7 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
     if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
   }
   if (route) {
-    return Proxy(call, *route, lifecycle_,
+    return Proxy(call, *route, parts_.lifecycle, parts_.network,
                  {.ingress = config_.ingress,
                   .api_key = config_.api_key,
                   .guesses = &guesses_,
@@ -105,10 +101,11 @@ void Api::AddOperatorRoutes() {
       [this](const Call& call) {
         // 200 all the same: sandboxes that run are still served, and a load balancer that took this
         // host out would cut their clients off.
-        if (health_.troubles().empty()) {
+        if (parts_.health.troubles().empty()) {
           return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
         }
-        call.Respond(JsonResponse(200, {{"status", "degraded"}, {"troubles", health_.troubles()}}));
+        call.Respond(
+            JsonResponse(200, {{"status", "degraded"}, {"troubles", parts_.health.troubles()}}));
       },
       Router::Access::kOpen);
   router_.Add(
@@ -120,7 +117,8 @@ void Api::AddOperatorRoutes() {
   router_.Add("GET", "/metrics", [this](const Call& call) {
     http::Response response;
     response.headers.Set("Content-Type", "text/plain; version=0.0.4");
-    response.body = sandbox::MetricsText(lifecycle_, health_);
+    response.body = sandbox::MetricsText(parts_.lifecycle, parts_.admission, parts_.slots,
+                                         parts_.network, parts_.health);
     call.Respond(std::move(response));
   });
   router_.Add(
@@ -151,7 +149,7 @@ void Api::Shutdown(const Call& call) {
     call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "left running"}}));
     return quit_();
   }
-  lifecycle_.Shutdown([this, call](Status done) {
+  parts_.lifecycle.Shutdown([this, call](Status done) {
     if (!done) {
       call.Respond(MapError(done.error(), Doing::kShutdown));
     } else {
@@ -167,10 +165,6 @@ void Api::AddRefusals() {
     const ApiError error{501, code, std::string(what) + " is not offered by this server"};
     router_.Add(method, pattern, [error](const Call& call) { call.Respond(error); });
   };
-  refuse("POST", "/sandboxes/{}/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "taking snapshots");
-  refuse("GET", "/snapshots", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
-  refuse("GET", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
-  refuse("DELETE", "/snapshots/{}", "SNAPSHOT::NOT_IMPLEMENTED", "the snapshot API");
   for (const char* method : {"GET", "POST"}) {
     refuse(method, "/templates", "FSB::API_NOT_SUPPORTED", "the template API");
   }

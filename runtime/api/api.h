@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "images/image_store.h"
+#include "netpolicy/network.h"
 #include "runtime/api/create_request.h"
 #include "runtime/api/diagnostics.h"
 #include "runtime/api/endpoint.h"
@@ -19,7 +20,13 @@
 #include "runtime/api/router.h"
 #include "runtime/base/health.h"
 #include "runtime/http/server.h"
+#include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/entrypoint_logs.h"
+#include "runtime/sandbox/history.h"
 #include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/pending_imports.h"
+#include "runtime/sandbox/slot_pool.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::api {
 
@@ -33,9 +40,23 @@ struct ApiConfig {
 
 class Api {
  public:
-  // The parts outlive it. `quit` is called after the answer to a shutdown has been handed over.
-  Api(ApiConfig config, sandbox::Lifecycle& lifecycle, images::ImageStore& images,
-      const Health& health, std::function<void()> quit);
+  // What it serves; all of it outlives it.
+  struct Parts {
+    Loop& loop;
+    sandbox::Lifecycle& lifecycle;
+    sandbox::PendingImports& imports;
+    sandbox::Volumes& volumes;
+    const sandbox::Snapshots& snapshots;
+    sandbox::EntrypointLogs& logs;
+    sandbox::History& history;
+    netpolicy::Network& network;
+    images::ImageStore& images;
+    const sandbox::Admission& admission;
+    const sandbox::SlotPool& slots;
+    const Health& health;
+  };
+  // `quit` is called after the answer to a shutdown has been handed over.
+  Api(ApiConfig config, const Parts& parts, std::function<void()> quit);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
@@ -44,22 +65,25 @@ class Api {
 
   const Router& router() const { return router_; }
 
-  // For AsioLoop::Listen.
+  // For http::Server::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);
 
  private:
   void AddSandboxRoutes();
   void AddImageRoutes();
   void AddVolumeRoutes();
+  void AddSnapshotRoutes();
   void AddOperatorRoutes();
   void AddDiagnosticsRoutes();
   void AddNetworkRoutes();
   void AddRefusals();
 
   void CreateSandbox(const Call& call);
-  void CreateWithVolumes(const Call& call, CreateRequest request);
-  static sandbox::Lifecycle::Created SandboxAnswer(const Call& call, const CreateRequest& request);
-  void StartSandbox(const Call& call, CreateRequest request);
+  void ForkSandbox(const Call& call);
+  void TakeSnapshot(const Call& call);
+  void ListSnapshots(const Call& call);
+  void GetSnapshot(const Call& call);
+  void DeleteSnapshot(const Call& call);
   void CreateVolume(const Call& call);
   void GetVolume(const Call& call);
   void ListSandboxes(const Call& call);
@@ -77,6 +101,12 @@ class Api {
   void Summarise(const Call& call);
   Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
   void ImportImage(const Call& call);
+  void TagImage(const Call& call, const std::string& from);
+  void PruneImages(const Call& call);
+  void VerifyImage(const Call& call);
+  void ExportImage(const Call& call, const std::string& form);
+  // Ids of the sandboxes that have not ended, in order.
+  std::vector<std::string> UsersOf(const images::Image& image) const;
   void ImportSaved(const Call& call, UniqueFd archive, std::string name,
                    sandbox::PendingImports::Id pending);
   void Shutdown(const Call& call);
@@ -84,9 +114,7 @@ class Api {
   void Route(Call call);
 
   ApiConfig config_;
-  sandbox::Lifecycle& lifecycle_;
-  images::ImageStore& images_;
-  const Health& health_;
+  const Parts parts_;
   std::function<void()> quit_;
   Router router_;
   GuessLimit guesses_;

@@ -7,6 +7,7 @@
 #include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
+#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {
@@ -60,6 +61,14 @@ void Call::AllowOrigin() {
   answering_.headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
   answering_.headers.push_back({"Access-Control-Allow-Credentials", "true"});
   answering_.headers.push_back({"Vary", "Origin"});
+}
+
+std::string Call::Parameter(std::string_view name) const {
+  std::string found;
+  for (const auto& [key, value] : http::ParseQuery(request().query())) {
+    if (key == name) found = value;
+  }
+  return found;
 }
 
 void Call::Respond(http::Response response) const {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/api/api_error.h"
@@ -40,6 +41,9 @@ class Call {
 
   // What the route's placeholders stood for, decoded.
   std::vector<std::string> args;
+
+  // Of the query: the last one of that name; empty if there is none.
+  std::string Parameter(std::string_view name) const;
 
   void Respond(http::Response response) const;
   void Respond(const ApiError& error) const { Respond(answering_.Failure(error)); }

@@ -26,7 +26,7 @@ bool Blank(const std::string& text) {
 
 // What is only looked at for whether it is there.
 struct Extras {
-  bool snapshot = false;
+  std::string snapshot;
   bool lifecycle = false;
   bool from_template = false;
   std::optional<std::string> network_policy;  // as JSON
@@ -35,12 +35,12 @@ struct Extras {
   std::map<std::string, std::string> extensions;
 };
 
-void ReadImage(const Field& body, sandbox::CreateSpec* spec) {
+void ReadImage(const Field& body, sandbox::Wanted* wanted) {
   const Field image = body.At("image");
   if (!image.IsObject()) return;
   const Field uri = image.At("uri");
   if (!uri.present()) uri.Missing();
-  uri.String(&spec->image);
+  uri.String(&wanted->spec.image);
   // For a registry, which an imported image does not need; its form counts all the same.
   const Field auth = image.At("auth");
   if (auth.IsObject()) {
@@ -53,7 +53,7 @@ void ReadImage(const Field& body, sandbox::CreateSpec* spec) {
   }
 }
 
-void ReadPlatform(const Field& body, sandbox::CreateSpec* spec) {
+void ReadPlatform(const Field& body, sandbox::Wanted* wanted) {
   const Field platform = body.At("platform");
   if (!platform.IsObject()) return;
   sandbox::Platform asked;
@@ -69,10 +69,10 @@ void ReadPlatform(const Field& body, sandbox::CreateSpec* spec) {
   };
   read("os", &asked.os);
   read("arch", &asked.arch);
-  spec->platform = std::move(asked);
+  wanted->spec.platform = std::move(asked);
 }
 
-void ReadTimeout(const Field& body, sandbox::CreateSpec* spec) {
+void ReadTimeout(const Field& body, sandbox::Wanted* wanted) {
   const Field timeout = body.At("timeout");
   int64_t seconds = 0;
   if (!timeout.Integer(&seconds)) return;
@@ -83,23 +83,22 @@ void ReadTimeout(const Field& body, sandbox::CreateSpec* spec) {
         Dump({{"ge", kMinTimeoutSeconds}}));
     return;
   }
-  spec->timeout_seconds = seconds;
+  wanted->timeout_seconds = seconds;
 }
 
-void ReadEnv(const Field& env, sandbox::CreateSpec* spec) {
+void ReadEnv(const Field& env, sandbox::Wanted* wanted) {
   // Upstream's execd finds its hooks there: a client that means them must not believe they run.
   constexpr char kLifecycle[] = "OPENSANDBOX_LIFECYCLE";
-  env.StringMap(true, &spec->env);
-  if (spec->env.contains(kLifecycle)) {
+  env.StringMap(true, &wanted->spec.env);
+  if (wanted->spec.env.contains(kLifecycle)) {
     env.BreaksRule(std::string(kLifecycle) + " is reserved for the server.");
   }
 }
 
 Extras ReadExtras(const Field& body) {
   Extras extras;
-  std::string snapshot;
-  body.At("snapshotId").String(&snapshot);
-  extras.snapshot = !Blank(snapshot);
+  body.At("snapshotId").String(&extras.snapshot);
+  if (Blank(extras.snapshot)) extras.snapshot.clear();
   extras.lifecycle = body.At("lifecycle").IsObject();
   std::string from_template;
   extras.from_template = body.At("templateId").String(&from_template) && !Blank(from_template);
@@ -119,19 +118,19 @@ constexpr const char* kOfTheTemplate[] = {"image",        "snapshotId",     "ent
                                           "secureAccess", "lifecycle"};
 
 // Rules about the body as a whole; upstream answers 422 for them too.
-void CheckModel(const Field& body, const sandbox::CreateSpec& spec, const Extras& extras) {
+void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& extras) {
   const bool pool = extras.extensions.contains("poolRef");
-  const bool image = !Blank(spec.image);
+  const bool image = !Blank(wanted.spec.image);
   if (extras.from_template) {
     for (const char* name : kOfTheTemplate) {
       if (body.At(name).present()) {
         return body.BreaksRule(std::string(name) + " cannot be set together with templateId.");
       }
     }
-    if (!spec.timeout_seconds) body.BreaksRule("timeout is required with templateId.");
+    if (!wanted.timeout_seconds) body.BreaksRule("timeout is required with templateId.");
     return;
   }
-  if (!pool && image == extras.snapshot) {
+  if (!pool && image != extras.snapshot.empty()) {
     return body.BreaksRule("Exactly one of image or snapshotId must be provided.");
   }
   if (image && !pool && !body.At("entrypoint").present()) {
@@ -160,9 +159,6 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   if (extras.extensions.contains("poolRef")) {
     return refuse("KUBERNETES::POOL_NOT_SUPPORTED", "extensions.poolRef: there are no pools here");
   }
-  if (extras.snapshot) {
-    return refuse("SNAPSHOT::NOT_IMPLEMENTED", "snapshotId: there are no snapshots here");
-  }
   if (extras.credential_proxy) {
     return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
   }
@@ -177,14 +173,14 @@ constexpr int64_t kMaxRenewSeconds = 86400;
 
 // "" if they are fine, else what is wrong.
 std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
-                           sandbox::CreateSpec* spec) {
+                           sandbox::Wanted* wanted) {
   size_t bytes = 0;
   for (const auto& [name, value] : extensions) bytes += name.size() + value.size();
   if (bytes > sandbox::kMaxExtensions) {
     return "extensions have " + std::to_string(bytes) + " bytes; at most " +
            std::to_string(sandbox::kMaxExtensions) + " are kept";
   }
-  spec->extensions = extensions;
+  wanted->spec.extensions = extensions;
   if (const auto found = extensions.find(kRenewOnAccess); found != extensions.end()) {
     std::string_view text = found->second;
     text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
@@ -196,14 +192,14 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
       return std::string("extensions ") + kRenewOnAccess + " '" + found->second.substr(0, 40) +
              "': use a whole number from 300 to 86400";
     }
-    spec->renew_by_seconds = seconds;
+    wanted->spec.renew_by_seconds = seconds;
   }
   if (const auto found = extensions.find(kReadonlyRoot); found != extensions.end()) {
     if (found->second != "true" && found->second != "false") {
       return std::string("extensions ") + kReadonlyRoot + " '" + found->second.substr(0, 40) +
              "': use true or false";
     }
-    spec->readonly_root = found->second == "true";
+    wanted->spec.readonly_root = found->second == "true";
   }
   return {};
 }
@@ -223,25 +219,25 @@ std::optional<uint64_t> ParseBits(std::string_view text) {
 
 // What it may reach: the policy, and ours beside upstream's keys. "" if that is fine, else what is
 // wrong.
-std::string ReadNetwork(const Extras& extras, sandbox::CreateSpec* spec) {
+std::string ReadNetwork(const Extras& extras, sandbox::Wanted* wanted) {
   if (extras.network_policy) {
     auto policy = netpolicy::ParsePolicy(*extras.network_policy);
     if (!policy) return "networkPolicy: " + policy.error().message();
-    spec->network.policy = netpolicy::Share(*std::move(policy));
+    wanted->spec.network.policy = netpolicy::Share(*std::move(policy));
   }
   const auto text = [&](const char* name) {
     const auto found = extras.extensions.find(name);
     return found == extras.extensions.end() ? std::string() : found->second;
   };
-  spec->network.network = text("network");
-  spec->network.hostname = text("network.hostname");
+  wanted->spec.network.network = text("network");
+  wanted->spec.network.hostname = text("network.hostname");
   if (const std::string bandwidth = text("network.bandwidth"); !bandwidth.empty()) {
     const auto bits = ParseBits(bandwidth);
     if (!bits) {
       return "extensions network.bandwidth '" + bandwidth.substr(0, 40) +
              "': use bits a second with an optional K, M or G, such as 10M";
     }
-    spec->network.bytes_per_second = *bits / 8;
+    wanted->spec.network.bytes_per_second = *bits / 8;
   }
   return {};
 }
@@ -254,29 +250,35 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   Problems problems;
   const Field body(*parsed, Location{"body"}, &problems);
   CreateRequest request;
-  sandbox::CreateSpec& spec = request.spec;
+  sandbox::Wanted& wanted = request.wanted;
+  sandbox::Spec& spec = wanted.spec;
   if (!body.IsObject()) {
     if (problems.empty()) body.Complain("missing", "Field required");
     return Refuse(problems.ToResponse());
   }
-  ReadImage(body, &spec);
-  ReadPlatform(body, &spec);
-  ReadTimeout(body, &spec);
-  body.At("resourceLimits").StringMap(false, &spec.resource_limits);
-  ReadEnv(body.At("env"), &spec);
-  body.At("metadata").StringMap(false, &spec.metadata);
+  ReadImage(body, &wanted);
+  ReadPlatform(body, &wanted);
+  ReadTimeout(body, &wanted);
+  body.At("resourceLimits").StringMap(false, &wanted.resource_limits);
+  body.At("resourceRequests").StringMap(false, &wanted.resource_requests);
+  ReadEnv(body.At("env"), &wanted);
+  body.At("metadata").StringMap(false, &wanted.metadata);
   body.At("entrypoint").Strings(1, &request.entrypoint);
-  body.At("secureAccess").Bool(&spec.secure_access);
+  body.At("secureAccess").Bool(&wanted.secure_access);
   const Extras extras = ReadExtras(body);
-  if (problems.empty()) CheckModel(body, spec, extras);
+  if (problems.empty()) CheckModel(body, wanted, extras);
   if (!problems.empty()) return Refuse(problems.ToResponse());
 
   if (const auto missing = NotOffered(extras)) return Refuse(ErrorResponse(*missing));
-  if (std::string wrong = ReadExtensions(extras.extensions, &spec); !wrong.empty()) {
+  if (std::string wrong = ReadExtensions(extras.extensions, &wanted); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }
-  if (std::string wrong = ReadNetwork(extras, &spec); !wrong.empty()) {
+  if (std::string wrong = ReadNetwork(extras, &wanted); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
+  }
+  spec.snapshot_id = extras.snapshot;
+  if (!spec.snapshot_id.empty() && request.entrypoint.empty()) {
+    request.entrypoint = {"tail", "-f", "/dev/null"};
   }
   spec.entrypoint = request.entrypoint;
   if (spec.entrypoint.size() == 1 && spec.entrypoint[0].find(' ') != std::string::npos) {
@@ -289,12 +291,13 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
     }
     spec.entrypoint = std::move(words);
   }
-  if (std::string wrong = CheckLabels(spec.metadata); !wrong.empty()) {
+  if (std::string wrong = CheckLabels(wanted.metadata); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_METADATA_LABEL", std::move(wrong));
   }
-  if (const auto wrong = CheckVolumes(extras.volumes, &spec.volumes)) {
+  if (const auto wrong = CheckVolumes(extras.volumes, &wanted.mounts)) {
     return Refuse(ErrorResponse(*wrong));
   }
+  for (const sandbox::VolumeMount& mount : wanted.mounts) spec.volumes.push_back(mount.volume);
   return request;
 }
 

@@ -10,8 +10,8 @@
 namespace atl::api {
 
 struct CreateRequest {
-  sandbox::CreateSpec spec;
-  // As the request wrote it, for the answer; the spec's is split into words if it was one line.
+  sandbox::Wanted wanted;
+  // As the request wrote it, for the answer; the other is split into words if it was one line.
   std::vector<std::string> entrypoint;
 };
 

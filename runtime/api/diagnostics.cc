@@ -38,7 +38,7 @@ std::string Labelled(std::string_view label, std::string_view value) {
 }
 
 bool Ended(const sandbox::Sandbox& s) {
-  return s.state == sandbox::State::kTerminated || s.state == sandbox::State::kFailed;
+  return sandbox::IsOver(s.state);
 }
 
 bool IsEnd(const sandbox::HistoryEvent& event) {
@@ -50,7 +50,7 @@ bool IsEnd(const sandbox::HistoryEvent& event) {
 std::vector<sandbox::HistoryEvent> AllEvents(const DiagnosticsSubject& subject) {
   const sandbox::Sandbox& s = subject.sandbox;
   std::vector<sandbox::HistoryEvent> events = {
-      {s.created_at_ms, "Created", "CONTAINER_CREATED", "image " + s.image}};
+      {s.created_at_ms, "Created", "CONTAINER_CREATED", "image " + s.spec.image}};
   events.insert(events.end(), subject.history.begin(), subject.history.end());
   if (subject.history.empty()) {
     events.push_back(
@@ -199,23 +199,24 @@ std::string LegacyEventsText(const DiagnosticsSubject& subject, int64_t limit) {
 std::string InspectText(const DiagnosticsSubject& subject) {
   const sandbox::Sandbox& s = subject.sandbox;
   std::string text = Labelled("Container", s.id);
-  text += Labelled("Image", s.image);
+  text += Labelled("Image", s.spec.image);
   text += Labelled("Digest", s.image_digest);
-  if (s.platform) text += Labelled("Platform", s.platform->os + "/" + s.platform->arch);
-  text += Labelled("Entrypoint", Dump(s.entrypoint));
+  if (s.spec.platform)
+    text += Labelled("Platform", s.spec.platform->os + "/" + s.spec.platform->arch);
+  text += Labelled("Entrypoint", Dump(s.spec.entrypoint));
   text += Labelled("Status", std::string(sandbox::StateName(s.state)));
   text += Labelled("Reason", s.reason);
   text += Labelled("Message", s.message);
   text += Labelled("Changed", FormatTime(s.transition_at_ms));
   text += Labelled("Created", FormatTime(s.created_at_ms));
   text += Labelled("Expires", s.expires_at_ms ? FormatTime(*s.expires_at_ms) : "never");
-  text += "\nResources:\n" + LimitsText(s.limits);
+  text += "\nResources:\n" + LimitsText(s.spec.limits);
   text += "\nNetwork:\n";
   for (const std::string& address : subject.addresses) text += "  " + address + "\n";
   if (subject.addresses.empty()) text += "  (none)\n";
   text += "\nPorts:\n  every port, at /sandboxes/" + s.id + "/proxy/PORT/\n";
   text += "\nLabels:\n" + Variables(s.metadata);
-  text += "\nEnvironment:\n" + Variables(s.env);
+  text += "\nEnvironment:\n" + Variables(s.spec.env);
   return text;
 }
 
@@ -223,16 +224,16 @@ nlohmann::json InspectJson(const DiagnosticsSubject& subject) {
   const sandbox::Sandbox& s = subject.sandbox;
   nlohmann::json limits = nlohmann::json::object();
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
-    const uint64_t value = s.limits.*field.value;
+    const uint64_t value = s.spec.limits.*field.value;
     if (value != 0) limits[field.name] = cgroup::LimitText(field, value);
   }
   nlohmann::json env = nlohmann::json::object();
-  for (const auto& [name, value] : s.env) env[name] = Masked(name, value);
+  for (const auto& [name, value] : s.spec.env) env[name] = Masked(name, value);
   nlohmann::json volumes = nlohmann::json::array();
-  for (const wire::Volume& volume : s.volumes) volumes.push_back(VolumeJson(volume));
+  for (const wire::Volume& volume : s.spec.volumes) volumes.push_back(VolumeJson(volume));
   return {{"imageDigest", s.image_digest}, {"resourceLimits", std::move(limits)},
           {"env", std::move(env)},         {"addresses", subject.addresses},
-          {"volumes", std::move(volumes)}, {"readOnlyRootFilesystem", s.readonly_root}};
+          {"volumes", std::move(volumes)}, {"readOnlyRootFilesystem", s.spec.readonly_root}};
 }
 
 std::string SummaryText(const DiagnosticsSubject& subject, int64_t limit, std::string_view logs) {

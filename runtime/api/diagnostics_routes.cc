@@ -65,8 +65,7 @@ bool AsksForJson(std::string_view query) {
 }
 
 bool IsAlive(const sandbox::Sandbox* s) {
-  return s != nullptr && s->state != sandbox::State::kTerminated &&
-         s->state != sandbox::State::kFailed;
+  return s != nullptr && !sandbox::IsOver(s->state);
 }
 
 }  // namespace
@@ -85,9 +84,9 @@ void Api::GetLogs(const Call& call) {
   const std::string& id = call.args[0];
   auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
-  const sandbox::Sandbox* found = lifecycle_.Find(id);
+  const sandbox::Sandbox* found = parts_.lifecycle.Find(id);
   // The log may be kept for longer than its sandbox.
-  if (found == nullptr && !lifecycle_.logs().kept(id)) return call.Respond(NoSuchSandbox(id));
+  if (found == nullptr && !parts_.logs.kept(id)) return call.Respond(NoSuchSandbox(id));
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
   }
@@ -95,12 +94,12 @@ void Api::GetLogs(const Call& call) {
     sandbox::LogQuery query = AsLogQuery(*asked, 0);
     query.follow = true;
     auto stream = call.Stream(Text({}, true));
-    return FollowLog(lifecycle_.logs(), id, IsAlive(found),
-                     std::make_shared<sandbox::LogReader>(query), std::move(stream));
+    return FollowLog(parts_.logs, id, IsAlive(found), std::make_shared<sandbox::LogReader>(query),
+                     std::move(stream));
   }
   const auto reader = std::make_shared<sandbox::LogReader>(
       asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));
-  lifecycle_.logs().Read(id, reader, [call, reader, scope = asked->scope](std::string text) {
+  parts_.logs.Read(id, reader, [call, reader, scope = asked->scope](std::string text) {
     if (scope) {
       return call.Respond(
           Descriptor(call.args[0], "logs", *scope, text, reader->truncated(), reader->missing()));
@@ -113,7 +112,7 @@ void Api::GetEvents(const Call& call) {
   const std::string& id = call.args[0];
   auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
-  const sandbox::Sandbox* found = lifecycle_.Find(id);
+  const sandbox::Sandbox* found = parts_.lifecycle.Find(id);
   if (found == nullptr) return call.Respond(NoSuchSandbox(id));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
@@ -124,7 +123,7 @@ void Api::GetEvents(const Call& call) {
 }
 
 void Api::Inspect(const Call& call) {
-  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
@@ -136,22 +135,21 @@ void Api::Summarise(const Call& call) {
   auto asked = ParseDiagnosticsQuery(call.request().query(), kSummaryEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const std::string& id = call.args[0];
-  if (lifecycle_.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+  if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
   const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked, kSummaryTail));
-  lifecycle_.logs().Read(
-      id, reader, [this, call, reader, limit = asked->limit](const std::string& logs) {
-        // It may have been deleted while its log was read.
-        const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
-        if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
-        const auto subject = Diagnose(*found);
-        if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
-        call.Respond(Text(SummaryText(*subject, limit, logs.empty() ? "(no logs)" : logs), false));
-      });
+  parts_.logs.Read(id, reader, [this, call, reader, limit = asked->limit](const std::string& logs) {
+    // It may have been deleted while its log was read.
+    const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+    if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+    const auto subject = Diagnose(*found);
+    if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
+    call.Respond(Text(SummaryText(*subject, limit, logs.empty() ? "(no logs)" : logs), false));
+  });
 }
 
 Result<DiagnosticsSubject> Api::Diagnose(const sandbox::Sandbox& found) {
-  ATOLL_ASSIGN(auto history, lifecycle_.HistoryOf(found.id));
-  return DiagnosticsSubject{found, std::move(history), lifecycle_.AddressesOf(found)};
+  ATOLL_ASSIGN(auto history, parts_.history.Find(found.id));
+  return DiagnosticsSubject{found, std::move(history), parts_.lifecycle.AddressesOf(found)};
 }
 
 }  // namespace atl::api

@@ -13,7 +13,7 @@
 namespace atl::api {
 namespace {
 
-constexpr size_t kMaxBody = 1 << 20;
+constexpr size_t kMaxPolicyBody = 1 << 20;
 constexpr size_t kTokenBytes = 24;  // as many as upstream's has
 constexpr char kMethods[] = "GET, POST, PUT, PATCH, DELETE";
 
@@ -73,8 +73,9 @@ Result<Change> ChangeOf(const std::string& method, const std::string& body,
 }
 
 // A sandbox that nobody gave a policy reaches what the operator guards from nobody.
-netpolicy::SharedPolicy PolicyOf(sandbox::Lifecycle& lifecycle, const sandbox::Sandbox& sandbox) {
-  netpolicy::SharedPolicy policy = lifecycle.network().PolicyOf(sandbox.slot);
+netpolicy::SharedPolicy PolicyOf(const netpolicy::Network& network,
+                                 const sandbox::Sandbox& sandbox) {
+  netpolicy::SharedPolicy policy = network.PolicyOf(sandbox.slot);
   if (policy) return policy;
   return netpolicy::Share({.default_action = netpolicy::Action::kAllow, .rules = {}});
 }
@@ -92,11 +93,11 @@ void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std:
   call.Respond(std::move(response));
 }
 
-void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id,
-                  const std::string& body) {
+void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                  const std::string& id, const std::string& body) {
   const sandbox::Sandbox* sandbox = lifecycle.Find(id);
   if (sandbox == nullptr) return RespondText(call, 404, "sandbox " + id + " is gone");
-  auto change = ChangeOf(call.request().method, body, *PolicyOf(lifecycle, *sandbox));
+  auto change = ChangeOf(call.request().method, body, *PolicyOf(network, *sandbox));
   if (!change) return RespondError(call, change.error());
   const netpolicy::SharedPolicy policy = netpolicy::Share(std::move(change->policy));
   if (Status set = lifecycle.SetPolicy(id, policy); !set) return RespondError(call, set.error());
@@ -114,18 +115,20 @@ std::string EgressToken(const std::string& secret, const std::string& sandbox_id
   return token;
 }
 
-void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id) {
+void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                 const std::string& id) {
   if (call.request().method == "GET") {
-    return RespondPolicy(call, *PolicyOf(lifecycle, *lifecycle.Find(id)), {});
+    return RespondPolicy(call, *PolicyOf(network, *lifecycle.Find(id)), {});
   }
-  call.exchange().ReadBody(kMaxBody, [call, &lifecycle, id](Result<std::string> body) {
-    if (!body) return RespondError(call, body.error());
-    ChangePolicy(call, lifecycle, id, *body);
-  });
+  call.exchange().ReadBody(kMaxPolicyBody,
+                           [call, &lifecycle, &network, id](Result<std::string> body) {
+                             if (!body) return RespondError(call, body.error());
+                             ChangePolicy(call, lifecycle, network, id, *body);
+                           });
 }
 
-void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& secret,
-                 const std::string& id, std::string_view rest) {
+void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                 const std::string& secret, const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
   if (path == "/healthz") {
@@ -143,7 +146,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::str
       request.method != "PATCH" && request.method != "DELETE") {
     return RespondMethods(call, kMethods);
   }
-  ServePolicy(call, lifecycle, id);
+  ServePolicy(call, lifecycle, network, id);
 }
 
 }  // namespace atl::api

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "netpolicy/network.h"
 #include "runtime/api/call.h"
 #include "runtime/sandbox/lifecycle.h"
 
@@ -26,11 +27,12 @@ std::string EgressToken(const std::string& secret, const std::string& sandbox_id
 
 // Answers a request about the policy of the running sandbox `id` from somebody who may ask. The
 // sandbox may end while the body is read.
-void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id);
+void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                 const std::string& id);
 
 // Answers a request for the running sandbox `id`. `rest`: of its target, "/policy?…". The
 // sandbox may end while the body is read.
-void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& secret,
-                 const std::string& id, std::string_view rest);
+void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                 const std::string& secret, const std::string& id, std::string_view rest);
 
 }  // namespace atl::api

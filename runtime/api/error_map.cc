@@ -50,10 +50,26 @@ constexpr Names kNames[kDoings] = {
     {"IMAGE::INVALID_ARCHIVE", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::IMPORT_FAILED"},
     /* kFindImage */
     {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::QUERY_FAILED"},
+    /* kTagImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::TAG_FAILED"},
     /* kRemoveImage */
     {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::IN_USE", "IMAGE::DELETE_FAILED"},
+    /* kReadImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::CHANGED", "IMAGE::READ_FAILED"},
     /* kVolume */
     {"VOLUME::INVALID_NAME", "VOLUME::NOT_FOUND", "VOLUME::IN_USE", "VOLUME::FAILED"},
+    /* kTakeSnapshot */
+    {"GENERAL::INVALID_REQUEST", "DOCKER::SANDBOX_NOT_FOUND", "SNAPSHOT::INVALID_SOURCE_STATE",
+     "SNAPSHOT::RUNTIME_CREATE_FAILED"},
+    /* kRestore */
+    {"SNAPSHOT::INVALID_RESTORE_CONFIG", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::NOT_READY",
+     "SNAPSHOT::RUNTIME_CREATE_FAILED"},
+    /* kRemoveSnapshot */
+    {"GENERAL::INVALID_REQUEST", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::DELETE_CONFLICT",
+     "SNAPSHOT::DELETE_FAILED"},
+    /* kFork */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "SANDBOX::FORK_FAILED"},
     /* kShutdown */
     {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
      "GENERAL::SHUTDOWN_FAILED"},
@@ -71,6 +87,7 @@ ApiError Exhausted(const Error& error, Doing doing) {
       // A limit of ours on what a client may send.
       return {413, "GENERAL::TOO_LARGE", error.message()};
     case Doing::kCreate:
+    case Doing::kFork:
       // A client that comes too fast, or a host without room: either way, later may be better.
       if (error.error_number() == 0) return {429, "SANDBOX::TOO_MANY", error.message(), 1};
       return {503, "SANDBOX::OUT_OF_RESOURCES", error.message(), 5};
@@ -97,8 +114,7 @@ ApiError NoSuchSandbox(const std::string& id) {
 
 ApiError NotRunning(const sandbox::Sandbox& sandbox) {
   // What has ended can still be read.
-  const bool ended =
-      sandbox.state == sandbox::State::kTerminated || sandbox.state == sandbox::State::kFailed;
+  const bool ended = sandbox::IsOver(sandbox.state);
   return {ended ? 410 : 409, "DOCKER::SANDBOX_NOT_RUNNING",
           "sandbox " + sandbox.id + " is " + std::string(sandbox::StateName(sandbox.state)) + ": " +
               sandbox.message};
@@ -139,6 +155,34 @@ ApiError MapError(const Error& error, Doing doing) {
       return {500, names.failed, error.message()};
   }
   return {500, names.failed, error.message()};
+}
+
+ApiError MapError(const sandbox::CreateError& error, Doing doing) {
+  if (error.snapshot) {
+    ApiError mapped = MapError(static_cast<const Error&>(error), Doing::kRestore);
+    // The request is right; what it names is not what it was.
+    if (error.code() == Code::kInvalidArgument) mapped.status = 409;
+    return mapped;
+  }
+  if (error.image && error.code() == Code::kPermissionDenied) {
+    return {403, "IMAGE::NOT_ALLOWED", error.message()};
+  }
+  if (!error.volume) return MapError(static_cast<const Error&>(error), doing);
+  switch (error.code()) {
+    case Code::kPermissionDenied:
+      return {400, "VOLUME::HOST_PATH_NOT_ALLOWED", error.message()};
+    case Code::kNotFound:
+      return {400, "VOLUME::PVC_NOT_FOUND", error.message()};
+    case Code::kInvalidArgument:
+      return {400, "VOLUME::INVALID_SUB_PATH", error.message()};
+    case Code::kInternal:
+      return {500,
+              error.volume == wire::Volume::Kind::kHost ? "VOLUME::HOST_PATH_CREATE_FAILED"
+                                                        : "VOLUME::PVC_INSPECT_FAILED",
+              error.message()};
+    default:
+      return MapError(static_cast<const Error&>(error), Doing::kVolume);
+  }
 }
 
 }  // namespace atl::api

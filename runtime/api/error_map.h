@@ -5,6 +5,7 @@
 
 #include "runtime/api/api_error.h"
 #include "runtime/base/result.h"
+#include "runtime/sandbox/launch.h"
 
 namespace atl::api {
 
@@ -20,12 +21,20 @@ enum class Doing {
   kReadBody,     // of any request
   kImportImage,  // upload included
   kFindImage,
+  kTagImage,
   kRemoveImage,
-  kVolume,  // named ones, by their own routes
+  kReadImage,  // all that is stored of it
+  kVolume,     // named ones, by their own routes
+  kTakeSnapshot,
+  kRestore,  // a create from a snapshot
+  kRemoveSnapshot,
+  kFork,
   kShutdown,
 };
-inline constexpr int kDoings = 14;
+inline constexpr int kDoings = 20;
 
 ApiError MapError(const Error& error, Doing doing);
+// Why there is no sandbox; `doing` is kCreate or kFork.
+ApiError MapError(const sandbox::CreateError& error, Doing doing = Doing::kCreate);
 
 }  // namespace atl::api

@@ -1,12 +1,18 @@
 // An extension of ours: images are imported here, not pulled.
 //
-//   POST   /v1/images?name=NAME[:TAG]   body: an OCI image archive → 201 the image
+//   POST   /v1/images?name=NAME[:TAG]   body: an image archive → 201 the image
+//   POST   /v1/images?from=IMAGE&name=NAME[:TAG]   another name for it → 201 the image
+//   POST   /v1/images/prune[?all=true]  {"images": […], "layers": N, "freedBytes": N}
+//   POST   /v1/images/verify?name=IMAGE {"intact": …, "layers": […]}, each read and compared
 //   GET    /v1/images                   {"items": […]}
-//   GET    /v1/images/{name}
+//   GET    /v1/images/{name}?archive=oci   an image archive; or of the form docker
+//   GET    /v1/images/{name}            with "rootfs", its layers, and its users: "sandboxes" and
+//                                       "snapshots", their ids
 //   DELETE /v1/images/{name}            204
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -17,7 +23,6 @@
 #include "runtime/api/json.h"
 #include "runtime/api/render.h"
 #include "runtime/base/disk_full.h"
-#include "runtime/http/query.h"
 
 namespace atl::api {
 namespace {
@@ -66,31 +71,75 @@ uint64_t AnnouncedSize(const http::Request& request) {
 }  // namespace
 
 void Api::AddImageRoutes() {
-  router_.Add("POST", "/images", [this](const Call& call) { ImportImage(call); });
+  router_.Add("POST", "/images", [this](const Call& call) {
+    const std::string from = call.Parameter("from");
+    from.empty() ? ImportImage(call) : TagImage(call, from);
+  });
+  router_.Add("POST", "/images/prune", [this](const Call& call) { PruneImages(call); });
+  router_.Add("POST", "/images/verify", [this](const Call& call) { VerifyImage(call); });
   router_.Add("GET", "/images", [this](const Call& call) {
     nlohmann::json items = nlohmann::json::array();
-    for (const images::Image& image : images_.List()) items.push_back(ImageJson(image));
+    for (const images::Image& image : parts_.images.List()) items.push_back(ImageJson(image));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   // Names have slashes, sent as they are or encoded.
   router_.Add("GET", "/images/{+}", [this](const Call& call) {
-    const auto image = images_.Find(call.args[0]);
+    const std::string form = call.Parameter("archive");
+    if (!form.empty()) return ExportImage(call, form);
+    const auto image = parts_.images.Find(call.args[0]);
     if (!image) return call.Respond(MapError(image.error(), Doing::kFindImage));
-    call.Respond(JsonResponse(200, ImageJson(*image)));
+    nlohmann::json answer = ImageJson(*image);
+    answer["rootfs"] = LayersJson(parts_.images.LayersOf(*image));
+    answer["sandboxes"] = UsersOf(*image);
+    answer["snapshots"] = parts_.snapshots.UsersOf(*image);
+    call.Respond(JsonResponse(200, answer));
   });
   router_.Add("DELETE", "/images/{+}", [this](const Call& call) {
-    const auto removed = images_.Remove(
-        call.args[0], [this](uint32_t layer) { return lifecycle_.LayerInUse(layer); });
+    const auto removed = parts_.images.Remove(
+        call.args[0], [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); });
     if (!removed) return call.Respond(MapError(removed.error(), Doing::kRemoveImage));
     call.Respond(EmptyResponse(204));
   });
 }
 
-void Api::ImportImage(const Call& call) {
-  std::string name;
-  for (const auto& [key, value] : http::ParseQuery(call.request().query())) {
-    if (key == "name") name = value;
+std::vector<std::string> Api::UsersOf(const images::Image& image) const {
+  std::vector<std::string> ids;
+  for (const sandbox::Sandbox* sandbox : parts_.lifecycle.All()) {
+    const bool lives = !sandbox::IsOver(sandbox->state) && !sandbox::IsLeaving(sandbox->state);
+    if (lives && sandbox->image_digest == image.digest) ids.push_back(sandbox->id);
   }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+void Api::TagImage(const Call& call, const std::string& from) {
+  const auto image = parts_.images.Tag(from, call.Parameter("name"));
+  if (!image) return call.Respond(MapError(image.error(), Doing::kTagImage));
+  call.Respond(JsonResponse(201, ImageJson(*image)));
+}
+
+void Api::PruneImages(const Call& call) {
+  const std::string all = call.Parameter("all");
+  if (!all.empty() && all != "true" && all != "false") {
+    return call.Respond(
+        MapError(Error(Code::kInvalidArgument, "all must be true or false, not '" + all + "'"),
+                 Doing::kRemoveImage));
+  }
+  parts_.images.Prune(
+      [this, everything = all == "true"](const images::Image& image) {
+        return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(image).empty();
+      },
+      [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); },
+      [call](const Result<images::ImageStore::Pruned>& pruned) {
+        if (!pruned) return call.Respond(MapError(pruned.error(), Doing::kRemoveImage));
+        call.Respond(JsonResponse(200, {{"images", pruned->images},
+                                        {"layers", pruned->layers},
+                                        {"freedBytes", pruned->bytes}}));
+      });
+}
+
+void Api::ImportImage(const Call& call) {
+  const std::string name = call.Parameter("name");
   // Before gigabytes have been sent.
   std::string normal;
   if (!name.empty()) {
@@ -98,7 +147,7 @@ void Api::ImportImage(const Call& call) {
     if (!normalised) return call.Respond(MapError(normalised.error(), Doing::kFindImage));
     normal = std::move(*normalised);
   }
-  auto file = images_.TemporaryFile();
+  auto file = parts_.images.TemporaryFile();
   if (!file) return call.Respond(MapError(file.error(), Doing::kImportImage));
   const uint64_t announced = AnnouncedSize(call.request());
   const uint64_t free = FreeBytes(file->get());
@@ -110,30 +159,28 @@ void Api::ImportImage(const Call& call) {
   // An archive without a name given says its own only when it has been read.
   const auto pending =
       normal.empty() ? 0
-                     : lifecycle_.ImportBegins(normal, ProgressOf(archive, call.request(), normal));
-  call.exchange().SaveBody(archive->get(), config_.max_image_bytes,
-                           [this, call, archive, announced, pending,
-                            name = std::move(name)](const Result<uint64_t>& saved) {
-                             if (saved)
-                               return ImportSaved(call, std::move(*archive), name, pending);
-                             // Somebody else has taken what was free.
-                             const Error error = IsDiskFull(saved.error())
-                                                     ? NoRoom(announced, FreeBytes(archive->get()))
-                                                     : saved.error();
-                             call.Respond(MapError(error, Doing::kImportImage));
-                             lifecycle_.ImportEnds(pending, Fail(saved.error()));
-                           });
+                     : parts_.imports.Begin(normal, ProgressOf(archive, call.request(), normal));
+  call.exchange().SaveBody(
+      archive->get(), config_.max_image_bytes,
+      [this, call, archive, announced, pending, name](const Result<uint64_t>& saved) {
+        if (saved) return ImportSaved(call, std::move(*archive), name, pending);
+        // Somebody else has taken what was free.
+        const Error error = IsDiskFull(saved.error()) ? NoRoom(announced, FreeBytes(archive->get()))
+                                                      : saved.error();
+        call.Respond(MapError(error, Doing::kImportImage));
+        parts_.imports.End(pending, Fail(saved.error()));
+      });
 }
 
 void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,
                       sandbox::PendingImports::Id pending) {
-  images_.Import(std::move(archive), std::move(name),
-                 [this, call, pending](const Result<images::Image>& image) {
-                   call.Respond(image ? JsonResponse(201, ImageJson(*image))
-                                      : call.answering().Failure(
-                                            MapError(image.error(), Doing::kImportImage)));
-                   lifecycle_.ImportEnds(pending, image ? Status() : Fail(image.error()));
-                 });
+  parts_.images.Import(std::move(archive), std::move(name),
+                       [this, call, pending](const Result<images::Image>& image) {
+                         call.Respond(image ? JsonResponse(201, ImageJson(*image))
+                                            : call.answering().Failure(
+                                                  MapError(image.error(), Doing::kImportImage)));
+                         parts_.imports.End(pending, image ? Status() : Fail(image.error()));
+                       });
 }
 
 }  // namespace atl::api

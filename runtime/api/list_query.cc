@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/api/validation.h"
 #include "runtime/http/message.h"
 #include "runtime/http/query.h"
 
@@ -44,16 +43,25 @@ bool Matches(const sandbox::Sandbox& sandbox, const ListQuery& query) {
 
 }  // namespace
 
+bool ReadPaging(const std::string& name, const std::string& value, Problems* problems,
+                Paging* paging) {
+  if (name == "page") {
+    ParseInteger(value, {"query", "page"}, 1, kMaxPage, problems, &paging->page);
+  } else if (name == "pageSize") {
+    ParseInteger(value, {"query", "pageSize"}, 1, kMaxPageSize, problems, &paging->page_size);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 Parsed<ListQuery> ParseListQuery(std::string_view query) {
   ListQuery list;
   Problems problems;
   for (auto& [name, value] : http::ParseQuery(query)) {
     if (name == "state") {
       list.states.push_back(Lower(value));
-    } else if (name == "page") {
-      ParseInteger(value, {"query", "page"}, 1, kMaxPage, &problems, &list.page);
-    } else if (name == "pageSize") {
-      ParseInteger(value, {"query", "pageSize"}, 1, kMaxPageSize, &problems, &list.page_size);
+    } else if (ReadPaging(name, value, &problems, &list)) {
     } else if (name == "metadata" && !value.empty()) {
       if (!EveryPieceHasEquals(value)) {
         return Refuse(400, "INVALID_METADATA_FORMAT",
@@ -69,20 +77,7 @@ Parsed<ListQuery> ParseListQuery(std::string_view query) {
 
 Page SelectPage(std::vector<const sandbox::Sandbox*> all, const ListQuery& query) {
   std::erase_if(all, [&](const sandbox::Sandbox* s) { return !Matches(*s, query); });
-  const auto newest_first = [](const sandbox::Sandbox* a, const sandbox::Sandbox* b) {
-    if (a->created_at_ms != b->created_at_ms) return a->created_at_ms > b->created_at_ms;
-    return a->id > b->id;
-  };
-  Page page;
-  page.total_items = static_cast<int64_t>(all.size());
-  page.total_pages = (page.total_items + query.page_size - 1) / query.page_size;
-  page.has_next = query.page < page.total_pages;
-  if (query.page > page.total_pages) return page;
-  const auto begin = all.begin() + (query.page - 1) * query.page_size;
-  const auto end = all.begin() + std::min(query.page * query.page_size, page.total_items);
-  std::partial_sort(all.begin(), end, all.end(), newest_first);
-  page.items.assign(begin, end);
-  return page;
+  return NewestFirst(std::move(all), query);
 }
 
 }  // namespace atl::api

@@ -49,35 +49,37 @@ void Api::AddNetworkRoutes() {
   router_.Add("GET", "/sandboxes/{}/network", [this](const Call& call) { GetNetwork(call); });
   for (const char* method : {"GET", "PUT", "PATCH", "DELETE"}) {
     router_.Add(method, "/sandboxes/{}/networkpolicy", [this](const Call& call) {
-      const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+      const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
       if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
       if (found->state != sandbox::State::kRunning) return call.Respond(NotRunning(*found));
-      ServePolicy(call, lifecycle_, found->id);
+      ServePolicy(call, parts_.lifecycle, parts_.network, found->id);
     });
   }
 }
 
 void Api::GetNetwork(const Call& call) {
-  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
-  netpolicy::Network& network = lifecycle_.network();
+  netpolicy::Network& network = parts_.network;
   json body{{"policy", nullptr}, {"learned", json::array()}, {"denials", json::array()}};
-  if (found->network.policy) {
-    body["policy"] = json::parse(netpolicy::PolicyToJson(*found->network.policy));
+  if (found->spec.network.policy) {
+    body["policy"] = json::parse(netpolicy::PolicyToJson(*found->spec.network.policy));
   }
-  if (!found->network.network.empty()) {
+  if (!found->spec.network.network.empty()) {
     body["network"] = {
-        {"name", found->network.network},
-        {"hostname", found->network.hostname.empty() ? found->id : found->network.hostname}};
+        {"name", found->spec.network.network},
+        {"hostname",
+         found->spec.network.hostname.empty() ? found->id : found->spec.network.hostname}};
   }
-  if (found->network.bytes_per_second != 0) {
-    body["bitsPerSecond"] = found->network.bytes_per_second * 8;
+  if (found->spec.network.bytes_per_second != 0) {
+    body["bitsPerSecond"] = found->spec.network.bytes_per_second * 8;
   }
-  body["mode"] = found->network.policy ? netpolicy::ModeOf(*found->network.policy) : "allow_all";
+  body["mode"] =
+      found->spec.network.policy ? netpolicy::ModeOf(*found->spec.network.policy) : "allow_all";
   if (found->slot != 0) {
     const auto counters = network.CountersOf(found->slot);
     if (!counters) return call.Respond(MapError(counters.error(), Doing::kFind));
-    body["addresses"] = lifecycle_.AddressesOf(*found);
+    body["addresses"] = parts_.lifecycle.AddressesOf(*found);
     body["counters"] = {{"bytesIn", counters->bytes_in},
                         {"bytesOut", counters->bytes_out},
                         {"packetsIn", counters->packets_in},

@@ -1,12 +1,16 @@
 #include "runtime/api/proxied_answer.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "runtime/http/ascii.h"
 
 namespace atl::api {
 namespace {
+
+// Of an answer in which addresses are put for others.
+constexpr size_t kMostTold = 1 << 20;
 
 // What a page can do without an origin of its own. Not allow-same-origin, which is the point, and
 // not allow-top-navigation, with which a page in a frame could lead its surroundings away.
@@ -167,6 +171,40 @@ std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
   const std::string resolved = Resolved(there);
   // Some servers are told what stands before them.
   return (IsBelow(resolved, prefix) ? std::string() : prefix) + resolved + std::string(tail);
+}
+
+bool ProxiedAnswer::MayTellDebugger() const {
+  return path == "/json" || path.starts_with("/json/");
+}
+
+std::string ProxiedAnswer::TellDebugger(std::string body) const {
+  // It ends up within a string of JSON.
+  const auto plain = [](char c) {
+    return std::string_view("\"\\").find(c) == std::string::npos && c > ' ';
+  };
+  if (body.find("\"webSocketDebuggerUrl\"") == std::string::npos ||
+      !std::all_of(host.begin(), host.end(), plain)) {
+    return body;
+  }
+  const std::string scheme = tls ? "wss" : "ws";
+  const auto both = [&](const std::string& between) {
+    return std::pair("ws" + between + inside + "/", scheme + between + host + prefix + "/");
+  };
+  const std::pair<std::string, std::string> forms[] = {both("://"), both("=")};
+  const std::string_view left = body;
+  std::string edited;
+  size_t done = 0;
+  for (size_t at = left.find("ws"); at != std::string::npos; at = left.find("ws", at + 2)) {
+    for (const auto& [told, meant] : forms) {
+      if (!left.substr(at).starts_with(told)) continue;
+      edited.append(left.substr(done, at - done)).append(meant);
+      done = at + told.size();
+    }
+    // No debugger has so many pages: a server that has us write what nobody asked for.
+    if (edited.size() > kMostTold) return body;
+  }
+  edited.append(left.substr(done));
+  return edited;
 }
 
 void ProxiedAnswer::Confine(int status, http::Headers* answer) const {

@@ -1,6 +1,7 @@
 #include "runtime/api/proxy.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "runtime/api/auth.h"
@@ -58,11 +59,15 @@ bool HasDotSegment(std::string_view rest) {
   return false;
 }
 
-// execd compares decoded paths.
-bool IsForDaemonOnly(std::string_view rest) {
+// As execd compares them; empty if it will not have it.
+std::string DecodedPath(std::string_view target) {
   std::string decoded;
-  return http::PercentDecode(rest.substr(0, rest.find('?')), &decoded) &&
-         decoded.starts_with(sandbox::kExecdInternalRoute);
+  return http::PercentDecode(target.substr(0, target.find('?')), &decoded) ? decoded : "";
+}
+
+bool IsForDaemonOnly(std::string_view rest) {
+  const std::string path = DecodedPath(rest);
+  return path.starts_with(sandbox::kExecdInternalRoute);
 }
 
 // Shorter keys are words that an innocent URL may hold.
@@ -168,14 +173,21 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   upstream.set_headers.push_back({"X-Request-ID", std::string(rules.request_id)});
   answer.form = route.form;
   answer.of_execd = *port == kExecdPort;
+  answer.tls = request.tls;
   answer.host = request.headers.Get("Host");
   const std::string_view before(request.target.data(), request.target.size() - rest.size());
   if (!before.empty()) answer.prefix.append(rules.base_path).append(before);
   answer.path = rest.substr(0, rest.find('?'));
   if (answer.path.empty()) answer.path = "/";
-  upstream.edit_response = [answer = std::move(answer)](int status, http::Headers* fields) {
-    answer.Confine(status, fields);
+  const auto shared = std::make_shared<const ProxiedAnswer>(std::move(answer));
+  upstream.edit_response = [shared](int status, http::Headers* fields) {
+    shared->Confine(status, fields);
   };
+  if (!shared->of_execd && shared->MayTellDebugger()) {
+    upstream.edit_body = [shared](std::string body) {
+      return shared->TellDebugger(std::move(body));
+    };
+  }
   // What was made of the request's own fields, Host and request id, can hold it as well.
   std::erase_if(upstream.set_headers, [&rules](const http::Header& header) {
     return !rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos;
@@ -183,7 +195,8 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   return upstream;
 }
 
-void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle, ProxyRules rules) {
+void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
+           netpolicy::Network& network, ProxyRules rules) {
   const std::string id(route.id);
   const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
   const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
@@ -194,7 +207,7 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle, 
   if (!upstream) return call.Respond(std::move(upstream).error());
   if (ParsePort(route.port) == kEgressPort) {
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
-    return ServeEgress(call, lifecycle, rules.ingress.egress_secret, id, rest);
+    return ServeEgress(call, lifecycle, network, rules.ingress.egress_secret, id, rest);
   }
   if (!http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip")) {
     lifecycle.Touch(id);

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "netpolicy/network.h"
 #include "runtime/api/call.h"
 #include "runtime/api/ingress.h"
 #include "runtime/sandbox/lifecycle.h"
@@ -30,6 +31,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                                    const ProxyRules& rules);
 
 // Answers the call, or hands it over. `rules` need no time and nothing of the call or the sandbox.
-void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle, ProxyRules rules);
+void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
+           netpolicy::Network& network, ProxyRules rules);
 
 }  // namespace atl::api

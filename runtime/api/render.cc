@@ -21,16 +21,32 @@ json Common(const sandbox::Sandbox& s, const std::vector<std::string>& entrypoin
               {"createdAt", FormatTime(s.created_at_ms)}};
   if (s.expires_at_ms) out["expiresAt"] = FormatTime(*s.expires_at_ms);
   if (!s.metadata.empty()) out["metadata"] = s.metadata;
-  if (!s.extensions.empty()) out["extensions"] = s.extensions;
-  if (s.platform) out["platform"] = {{"os", s.platform->os}, {"arch", s.platform->arch}};
+  if (!s.spec.extensions.empty()) out["extensions"] = s.spec.extensions;
+  if (s.spec.platform)
+    out["platform"] = {{"os", s.spec.platform->os}, {"arch", s.spec.platform->arch}};
   return out;
+}
+
+template <typename T>
+json PageJson(json items, const PageOf<T>& page, const Paging& paging) {
+  return {{"items", std::move(items)},
+          {"pagination",
+           {{"page", paging.page},
+            {"pageSize", paging.page_size},
+            {"totalItems", page.total_items},
+            {"totalPages", page.total_pages},
+            {"hasNextPage", page.has_next}}}};
 }
 
 }  // namespace
 
 json SandboxJson(const sandbox::Sandbox& s) {
-  json out = Common(s, s.entrypoint);
-  out["image"] = {{"uri", s.image}};
+  json out = Common(s, s.spec.entrypoint);
+  if (s.spec.snapshot_id.empty()) {
+    out["image"] = {{"uri", s.spec.image}};
+  } else {
+    out["snapshotId"] = s.spec.snapshot_id;
+  }
   return out;
 }
 
@@ -38,16 +54,46 @@ json CreatedJson(const sandbox::Sandbox& s, const std::vector<std::string>& entr
   return Common(s, entrypoint);
 }
 
+json ForkJson(const std::vector<sandbox::Sandbox>& children) {
+  json items = json::array();
+  for (const sandbox::Sandbox& child : children) items.push_back(SandboxJson(child));
+  return {{"items", std::move(items)},
+          {"notInherited", {"processes", "memory", "connections", "tokens", "addresses"}}};
+}
+
 json ListJson(const Page& page, const ListQuery& query) {
   json items = json::array();
   for (const sandbox::Sandbox* s : page.items) items.push_back(SandboxJson(*s));
-  return {{"items", std::move(items)},
-          {"pagination",
-           {{"page", query.page},
-            {"pageSize", query.page_size},
-            {"totalItems", page.total_items},
-            {"totalPages", page.total_pages},
-            {"hasNextPage", page.has_next}}}};
+  return PageJson(std::move(items), page, query);
+}
+
+json SnapshotJson(const sandbox::Snapshot& s) {
+  json out = {{"id", s.id},
+              {"sandboxId", s.sandbox_id},
+              {"status",
+               {{"state", sandbox::SnapshotStateName(s.state)},
+                {"reason", s.reason},
+                {"message", s.message},
+                {"lastTransitionAt", FormatTime(s.transition_at_ms)}}},
+              {"createdAt", FormatTime(s.created_at_ms)}};
+  if (!s.name.empty()) out["name"] = s.name;
+  return out;
+}
+
+json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging) {
+  json items = json::array();
+  for (const sandbox::Snapshot* s : page.items) items.push_back(SnapshotJson(*s));
+  return PageJson(std::move(items), page, paging);
+}
+
+json LayersJson(const std::vector<images::Layer>& layers) {
+  json out = json::array();
+  for (const images::Layer& layer : layers) {
+    out.push_back({{"digest", layer.blob_digest},
+                   {"diffId", layer.diff_id},
+                   {"sizeBytes", layer.size_bytes}});
+  }
+  return out;
 }
 
 json ImageJson(const images::Image& image) {

@@ -1,4 +1,4 @@
-// What clients see of sandboxes and images.
+// What clients see of sandboxes, snapshots and images.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,6 +8,7 @@
 #include "images/image.h"
 #include "runtime/api/list_query.h"
 #include "runtime/sandbox/sandbox.h"
+#include "runtime/sandbox/snapshot_store.h"
 
 namespace atl::api {
 
@@ -15,7 +16,13 @@ nlohmann::json SandboxJson(const sandbox::Sandbox& sandbox);
 // `entrypoint` as the request wrote it. No image: the spec leaves it out here.
 nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
                            const std::vector<std::string>& entrypoint);
+// With what no child has of its parent.
+nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
 nlohmann::json ListJson(const Page& page, const ListQuery& query);
+// No size and no digest: clients' models allow no field that the spec does not name.
+nlohmann::json SnapshotJson(const sandbox::Snapshot& snapshot);
+nlohmann::json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging);
 nlohmann::json ImageJson(const images::Image& image);
+nlohmann::json LayersJson(const std::vector<images::Layer>& layers);
 
 }  // namespace atl::api

@@ -34,6 +34,31 @@ Parsed<std::string> IdempotencyKeyOf(const http::Request& request) {
   return std::string(key);
 }
 
+// {"count": N?}, null or nothing.
+Parsed<size_t> ParseForkRequest(const std::string& text) {
+  int64_t count = 1;
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return 1;
+  auto parsed = ParseBody(text);
+  if (!parsed) return Refuse(std::move(parsed).error());
+  if (parsed->is_null()) return 1;
+  Problems problems;
+  const Field body(*parsed, Location{"body"}, &problems);
+  if (body.IsObject()) {
+    const Field field = body.At("count");
+    constexpr auto kMost = static_cast<int64_t>(sandbox::kMaxChildren);
+    if (field.Integer(&count) && count < 1) {
+      field.Complain("greater_than_equal", "Input should be greater than or equal to 1",
+                     Dump({{"ge", 1}}));
+    } else if (count > kMost) {
+      field.Complain("less_than_equal",
+                     "Input should be less than or equal to " + std::to_string(kMost),
+                     Dump({{"le", kMost}}));
+    }
+  }
+  if (!problems.empty()) return Refuse(problems.ToResponse());
+  return static_cast<size_t>(count);
+}
+
 }  // namespace
 
 void Api::AddSandboxRoutes() {
@@ -46,6 +71,7 @@ void Api::AddSandboxRoutes() {
   router_.Add("POST", "/sandboxes/{}/pause", [this](const Call& call) { PauseSandbox(call); });
   router_.Add("POST", "/sandboxes/{}/resume", [this](const Call& call) { ResumeSandbox(call); });
   router_.Add("PATCH", "/sandboxes/{}/metadata", [this](const Call& call) { PatchMetadata(call); });
+  router_.Add("POST", "/sandboxes/{}/fork", [this](const Call& call) { ForkSandbox(call); });
   router_.Add("GET", "/sandboxes/{}/endpoints/{}", [this](const Call& call) { GetEndpoint(call); });
 }
 
@@ -56,43 +82,55 @@ void Api::CreateSandbox(const Call& call) {
     if (!request) return call.Respond(std::move(request).error());
     const auto key = IdempotencyKeyOf(call.request());
     if (!key) return call.Respond(key.error());
-    request->spec.idempotency_key = *key;
-    if (!key->empty()) request->spec.fingerprint = HexEncode(Sha256(*body));
-    request->spec.request_id = call.request_id();
-    if (!request->spec.volumes.empty()) return CreateWithVolumes(call, std::move(*request));
-    StartSandbox(call, std::move(*request));
+    request->wanted.idempotency_key = *key;
+    if (!key->empty()) request->wanted.fingerprint = HexEncode(Sha256(*body));
+    request->wanted.request_id = call.request_id();
+    parts_.lifecycle.Create(
+        request->wanted, [call, entrypoint = std::move(request->entrypoint)](
+                             const tl::expected<sandbox::Sandbox, sandbox::CreateError>& created) {
+          if (!created) return call.Respond(MapError(created.error()));
+          http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
+          response.headers.Set("Location", "/v1/sandboxes/" + created->id);
+          call.Respond(std::move(response));
+        });
   });
 }
 
-sandbox::Lifecycle::Created Api::SandboxAnswer(const Call& call, const CreateRequest& request) {
-  return [call, entrypoint = request.entrypoint](const Result<sandbox::Sandbox>& created) {
-    if (!created) return call.Respond(MapError(created.error(), Doing::kCreate));
-    http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
-    response.headers.Set("Location", "/v1/sandboxes/" + created->id);
-    call.Respond(std::move(response));
-  };
-}
-
-void Api::StartSandbox(const Call& call, CreateRequest request) {
-  auto answer = SandboxAnswer(call, request);
-  lifecycle_.Create(std::move(request.spec), std::move(answer));
+void Api::ForkSandbox(const Call& call) {
+  call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
+    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    const std::string& id = call.args[0];
+    const auto count = ParseForkRequest(*body);
+    if (!count) return call.Respond(count.error());
+    const auto key = IdempotencyKeyOf(call.request());
+    if (!key) return call.Respond(key.error());
+    sandbox::WantedFork wanted{*count, *key, "", call.request_id()};
+    if (!key->empty()) wanted.fingerprint = HexEncode(Sha256("fork " + id + "\n" + *body));
+    parts_.lifecycle.ForkSandbox(
+        id, wanted,
+        [call](const tl::expected<std::vector<sandbox::Sandbox>, sandbox::CreateError>& children) {
+          if (!children) return call.Respond(MapError(children.error(), Doing::kFork));
+          call.Respond(JsonResponse(202, ForkJson(*children)));
+        });
+  });
 }
 
 void Api::ListSandboxes(const Call& call) {
   auto query = ParseListQuery(call.request().query());
   if (!query) return call.Respond(std::move(query).error());
-  call.Respond(JsonResponse(200, ListJson(SelectPage(lifecycle_.All(), *query), *query)));
+  call.Respond(JsonResponse(200, ListJson(SelectPage(parts_.lifecycle.All(), *query), *query)));
 }
 
 void Api::GetSandbox(const Call& call) {
-  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   call.Respond(JsonResponse(200, SandboxJson(*found)));
 }
 
 void Api::DeleteSandbox(const Call& call) {
-  if (lifecycle_.Find(call.args[0]) == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
-  if (auto deleted = lifecycle_.Delete(call.args[0]); !deleted) {
+  if (parts_.lifecycle.Find(call.args[0]) == nullptr)
+    return call.Respond(NoSuchSandbox(call.args[0]));
+  if (auto deleted = parts_.lifecycle.Delete(call.args[0]); !deleted) {
     return call.Respond(MapError(deleted.error(), Doing::kDelete));
   }
   call.Respond(EmptyResponse(204));
@@ -104,8 +142,8 @@ void Api::RenewSandbox(const Call& call) {
     const auto expires = ParseRenewRequest(*body);
     if (!expires) return call.Respond(expires.error());
     const std::string& id = call.args[0];
-    if (lifecycle_.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
-    if (auto renewed = lifecycle_.Renew(id, *expires); !renewed) {
+    if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+    if (auto renewed = parts_.lifecycle.Renew(id, *expires); !renewed) {
       return call.Respond(MapError(renewed.error(), Doing::kRenew));
     }
     call.Respond(JsonResponse(200, {{"expiresAt", FormatTime(*expires)}}));
@@ -113,14 +151,14 @@ void Api::RenewSandbox(const Call& call) {
 }
 
 void Api::PauseSandbox(const Call& call) {
-  lifecycle_.Pause(call.args[0], [call](const Status& paused) {
+  parts_.lifecycle.Pause(call.args[0], [call](const Status& paused) {
     call.Respond(paused ? EmptyResponse(202)
                         : call.answering().Failure(MapError(paused.error(), Doing::kPause)));
   });
 }
 
 void Api::ResumeSandbox(const Call& call) {
-  lifecycle_.Resume(call.args[0], [call](const Status& resumed) {
+  parts_.lifecycle.Resume(call.args[0], [call](const Status& resumed) {
     call.Respond(resumed ? EmptyResponse(202)
                          : call.answering().Failure(MapError(resumed.error(), Doing::kResume)));
   });
@@ -130,13 +168,13 @@ void Api::PatchMetadata(const Call& call) {
   call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const std::string& id = call.args[0];
-    if (lifecycle_.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+    if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
     const auto patch = ParseMetadataPatch(*body, call.request().headers.Get("Content-Type"));
     if (!patch) return call.Respond(patch.error());
-    if (auto patched = lifecycle_.PatchMetadata(id, *patch); !patched) {
+    if (auto patched = parts_.lifecycle.PatchMetadata(id, *patch); !patched) {
       return call.Respond(MapError(patched.error(), Doing::kPatchMetadata));
     }
-    call.Respond(JsonResponse(200, SandboxJson(*lifecycle_.Find(id))));
+    call.Respond(JsonResponse(200, SandboxJson(*parts_.lifecycle.Find(id))));
   });
 }
 
@@ -144,7 +182,7 @@ void Api::GetEndpoint(const Call& call) {
   const auto wanted =
       ParseEndpointRequest(call.args[1], call.request().query(), SystemClock().UnixMillis());
   if (!wanted) return call.Respond(wanted.error());
-  const sandbox::Sandbox* found = lifecycle_.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   auto response =
       EndpointResponse(call.request(), *found, *wanted, config_.endpoint, config_.ingress);

@@ -24,4 +24,16 @@ const Clock& SystemClock() {
   return clock;
 }
 
+int64_t MonotonicMicros() {
+  return Micros(CLOCK_MONOTONIC);
+}
+
+int64_t UnixMillis() {
+  return Micros(CLOCK_REALTIME) / 1000;
+}
+
+int64_t UnixMicros() {
+  return Micros(CLOCK_REALTIME);
+}
+
 }  // namespace atl

@@ -18,4 +18,10 @@ class Clock {
 // The system's clock; a static object without state.
 const Clock& SystemClock();
 
+// For those who need no other clock. Microseconds of CLOCK_MONOTONIC:
+int64_t MonotonicMicros();
+// Since the Unix epoch.
+int64_t UnixMillis();
+int64_t UnixMicros();
+
 }  // namespace atl

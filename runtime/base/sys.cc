@@ -242,6 +242,12 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
   return {};
 }
 
+bool HasNoRoom(const Error& error) {
+  const int number = error.error_number();
+  // The last: too many descriptors on their way through sockets.
+  return number == EAGAIN || number == ENOBUFS || number == ENOMEM || number == ETOOMANYREFS;
+}
+
 namespace {
 
 // ECONNRESET is told once, when the other end has closed with something of ours unread, and before
@@ -253,14 +259,9 @@ ssize_t PastReset(const Receive& receive) {
   return TEMP_FAILURE_RETRY(receive());
 }
 
-}  // namespace
-
-Result<Message> ReceiveMessage(int socket, size_t limit) {
-  // The size first: a buffer of `limit` bytes for every message would cost more than the message.
-  const ssize_t size = PastReset([&] { return ::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC); });
-  if (size < 0) return FailSys("recv");
+Result<Message> Receive(int socket, size_t size, size_t limit) {
   Message message;
-  message.bytes.resize(std::min(limit, static_cast<size_t>(size)));
+  message.bytes.resize(size);
   iovec iov{message.bytes.data(), message.bytes.size()};
   msghdr header{};
   header.msg_iov = &iov;
@@ -285,6 +286,19 @@ Result<Message> ReceiveMessage(int socket, size_t limit) {
                 "recvmsg: message over " + std::to_string(limit) + " bytes or too many fds");
   }
   return message;
+}
+
+}  // namespace
+
+Result<Message> ReceiveMessage(int socket, size_t limit) {
+  // The size first: a buffer of `limit` bytes for every message would cost more than the message.
+  const ssize_t size = PastReset([&] { return ::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC); });
+  if (size < 0) return FailSys("recv");
+  return Receive(socket, std::min(limit, static_cast<size_t>(size)), limit);
+}
+
+Result<Message> ReceivePiece(int socket, size_t limit) {
+  return Receive(socket, limit, limit);
 }
 
 std::string RandomBytes(size_t n) {

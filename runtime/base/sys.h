@@ -75,6 +75,8 @@ Result<Pipe> MakePipe();
 inline constexpr size_t kMaxFdsPerMessage = 16;
 // One message on a SOCK_SEQPACKET socket, with descriptors. Blocking unless the socket is not.
 Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds = {});
+// Of an error of SendMessage on a socket that does not block: the same message may go later.
+bool HasNoRoom(const Error& error);
 struct Message {
   std::string bytes;  // empty: the peer has closed
   std::vector<UniqueFd> fds;
@@ -82,6 +84,10 @@ struct Message {
 // A message longer than `limit`, or with more than kMaxFdsPerMessage descriptors, is an error and
 // is consumed. EAGAIN comes back as kUnavailable with error_number() EAGAIN.
 Result<Message> ReceiveMessage(int socket, size_t limit);
+
+// What a stream has at once, at most `limit` bytes, and the descriptors that came with it.
+// Likewise.
+Result<Message> ReceivePiece(int socket, size_t limit);
 
 // From getrandom(2): never fails once the system is up.
 std::string RandomBytes(size_t n);

@@ -62,6 +62,8 @@ struct Config {
   // How long the record of a sandbox that has ended, and has no deadline, can be read; 0: until it
   // is deleted.
   uint64_t keep_ended_seconds = 3600;
+  // [images]: rules of images/allowed.h; none: all
+  std::vector<std::string> allowed_images;
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
   bool deny_unless_asked = false;
@@ -74,6 +76,9 @@ struct Config {
   // [limits]: what a sandbox gets that asks for nothing
   cgroup::Limits limits = cgroup::UsualLimits();
   uint32_t max_sandboxes = 0;  // 0: as many as there are slots
+  // [snapshots]
+  uint32_t max_snapshots = 1000;
+  uint64_t max_snapshot_bytes = 0;  // of all together; 0: what the store has room for
   // [logs]: of entrypoints
   uint64_t log_max_bytes = 2ULL << 20;  // for each sandbox
   uint64_t log_keep_after_removal = 0;  // seconds

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cgroup/limits_text.h"
+#include "images/allowed.h"
 #include "netpolicy/endpoint.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy.h"
@@ -442,6 +443,12 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
            "is deleted")});
 }
 
+void AddImageKeys(std::vector<Key>* keys) {
+  keys->push_back(ListKey("images", "allowed", &Config::allowed_images, images::CheckAllowedRule,
+                          "images that sandboxes may be made of: NAME:TAG, * for any characters, "
+                          "@sha256:… for one digest alone; none: all that are here"));
+}
+
 void AddNetworkKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
@@ -459,7 +466,7 @@ void AddNetworkKeys(std::vector<Key>* keys) {
        BoolKey("network", "allow_unnamed", &Config::allow_unnamed,
                "TLS without a server name, or with an encrypted one, passes where names decide"),
        NumberKey("network", "max_connections", &Config::max_connections, 1, 1'000'000,
-                 "connections of one sandbox at a time"),
+                 "connections of one sandbox at a time, at most"),
        TextKey("network", "denial_webhook", &Config::denial_webhook, CheckWebhook,
                "an http:// or https:// URL that is told, by POST, what was denied; empty: none")});
 }
@@ -486,7 +493,12 @@ void AddLimitKeys(std::vector<Key>* keys) {
 void AddFeatureKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
-      {BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 30,
+      {NumberKey("snapshots", "max_count", &Config::max_snapshots, 0, 100000,
+                 "snapshots at once, whatever their state, past which none is taken"),
+       BytesKey("snapshots", "max_bytes", &Config::max_snapshot_bytes, 0, cgroup::kMaxLimitBytes,
+                "what all of them together may take; 0: what the store has room for, of which a "
+                "twentieth, at most 1 GiB, is left to the sandboxes that run"),
+       BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 30,
                 "what is kept of the output of a sandbox's entrypoint"),
        NumberKey("logs", "keep_after_removal_seconds", &Config::log_keep_after_removal, 0,
                  kMaxSeconds, "how long it is kept after the sandbox's removal"),
@@ -541,6 +553,7 @@ const std::vector<Key>& Keys() {
     std::vector<Key> made;
     AddServerKeys(&made);
     AddRuntimeKeys(&made);
+    AddImageKeys(&made);
     AddNetworkKeys(&made);
     AddLimitKeys(&made);
     AddFeatureKeys(&made);

@@ -71,11 +71,20 @@ void Daemon::TakeBackNetwork() {
 }
 
 Status Daemon::Open() {
-  loop_ = http::AsioLoop::Create(kPoolThreads);
+  ATOLL_ASSIGN(loop_, http::PooledLoop::Create(kPoolThreads));
   spawner_ = std::make_unique<sandbox::SpawnerLink>(
       std::move(opened_.spawner),
       [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); },
       SpawnerGone(config_));
+  // Before anybody asks it for something: the image store and the volumes do when they find what a
+  // crash has left. Answers come from the loop, when all that is made below is there.
+  spawner_->Start(
+      *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
+      [this] { health_.Set("spawner", SpawnerGone(config_)); });
+  spawner_->OnReconnected([this](const wire::Greeting& hello) {
+    health_.Clear("spawner");
+    lifecycle_->Reconcile(hello);
+  });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
   store_watch_ = std::make_unique<sandbox::StoreWatch>(
       *loop_, health_, *store_,
@@ -92,6 +101,12 @@ Status Daemon::Open() {
                    {.has_quota = has_quota, .default_disk_bytes = config_.volume_default_bytes}));
   unpack_ = std::make_unique<sandbox::SpawnerUnpack>(*spawner_);
   ATOLL_ASSIGN(images_, images::ImageStore::Open(StateDir(config_) + "/images", *loop_, *unpack_));
+  ATOLL_ASSIGN(snapshot_store_, sandbox::SnapshotStore::Open(StateDir(config_) + "/atoll.db"));
+  ATOLL_ASSIGN(snapshots_,
+               sandbox::Snapshots::Open(SystemClock(), *spawner_, *images_, *snapshot_store_,
+                                        {.max_count = config_.max_snapshots,
+                                         .max_bytes = config_.max_snapshot_bytes,
+                                         .private_directories = PrivateDirectories()}));
   network_ = std::move(opened_.network);
   denials_ = std::make_unique<DenialReport>(*loop_, config_.denial_webhook);
   network_->OnDenied([this](const std::string& sandbox, const netpolicy::Denial& denial) {
@@ -105,19 +120,23 @@ Status Daemon::Open() {
   ATOLL_ASSIGN(pool.limits,
                cgroup::ParseLimits({}, config_.limits, opened_.hello.limits_available));
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);
+  admission_ = std::make_unique<sandbox::Admission>(config_.builds_at_once, config_.build_queue);
+  imports_ = std::make_unique<sandbox::PendingImports>(*loop_, config_.build_queue);
+  logs_ = std::make_unique<sandbox::EntrypointLogs>(
+      *loop_, SystemClock(),
+      sandbox::EntrypointLogs::Config{StateDir(config_) + "/logs", config_.log_max_bytes,
+                                      static_cast<int64_t>(config_.log_keep_after_removal)});
+  ATOLL_ASSIGN(history_,
+               sandbox::History::Open(store_->db(), *loop_, sandbox::Store::kRoomForEnds));
   sandbox::LifecycleConfig lifecycle;
   lifecycle.socket_directory = SocketDir(config_);
   lifecycle.instance = opened_.hello.instance;
   lifecycle.defaults = config_.limits;
   lifecycle.limits_available = opened_.hello.limits_available;
-  lifecycle.builds_at_once = config_.builds_at_once;
-  lifecycle.build_queue = config_.build_queue;
   lifecycle.host_arch = kHostArch;
+  lifecycle.allowed_images = config_.allowed_images;
   lifecycle.access_tokens = config_.access_token;
   lifecycle.private_directories = PrivateDirectories();
-  lifecycle.log_directory = StateDir(config_) + "/logs";
-  lifecycle.log_max_bytes = config_.log_max_bytes;
-  lifecycle.log_keep_after_removal_seconds = static_cast<int64_t>(config_.log_keep_after_removal);
   if (config_.max_sandbox_timeout != 0) {
     lifecycle.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
   }
@@ -131,20 +150,19 @@ Status Daemon::Open() {
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_, volumes_.get(), &health_},
+                                *slots_, *admission_, *imports_, *volumes_, *snapshots_, *logs_,
+                                *history_, health_},
       std::move(lifecycle));
-  spawner_->Start(
-      *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
-      [this] { health_.Set("spawner", SpawnerGone(config_)); });
-  spawner_->OnReconnected([this](const wire::Reply& hello) {
-    health_.Clear("spawner");
-    lifecycle_->Reconcile(hello);
-  });
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
+  // Of a snapshot that was deleted, or taken, when an earlier daemon died.
+  images_->CollectLayers([this](wire::LayerId layer) { return lifecycle_->LayerInUse(layer); });
 
-  api_ = std::make_unique<api::Api>(MakeApiConfig(), *lifecycle_, *images_, health_,
-                                    [this] { Quit(); });
+  api_ = std::make_unique<api::Api>(
+      MakeApiConfig(),
+      api::Api::Parts{*loop_, *lifecycle_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
+                      *network_, *images_, *admission_, *slots_, health_},
+      [this] { Quit(); });
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
       [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });
@@ -154,9 +172,10 @@ Status Daemon::Open() {
   server.listen_fd = opened_.listener.release();
   server.keep_alive_seconds = static_cast<int>(config_.keep_alive);
   server.tls = std::move(opened_.tls);
-  ATOLL_ASSIGN(server_, loop_->Listen(server, [this](std::shared_ptr<http::Exchange> exchange) {
-    concurrency_->Handle(std::move(exchange));
-  }));
+  ATOLL_ASSIGN(server_, http::Server::Listen(*loop_, server,
+                                             [this](std::shared_ptr<http::Exchange> exchange) {
+                                               concurrency_->Handle(std::move(exchange));
+                                             }));
   return WatchSignals();
 }
 

@@ -14,13 +14,19 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/config.h"
 #include "runtime/daemon/denial_report.h"
+#include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
+#include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/entrypoint_logs.h"
+#include "runtime/sandbox/history.h"
 #include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/spawner_link.h"
 #include "runtime/sandbox/spawner_unpack.h"
 #include "runtime/sandbox/store.h"
 #include "runtime/sandbox/store_watch.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::daemon {
 
@@ -34,7 +40,7 @@ class Daemon {
     std::string route_secret;                     // signs routes
     std::shared_ptr<const http::TlsContext> tls;  // null: none
     std::unique_ptr<launch::SpawnerClient> spawner;
-    wire::Reply hello;
+    wire::Greeting hello;
     std::unique_ptr<netpolicy::Network> network;
     Sources sources;  // of the configuration, for SIGHUP
   };
@@ -68,7 +74,7 @@ class Daemon {
   Opened opened_;
   Health health_;
   // Destroyed in the opposite order: whoever uses a part stands below it.
-  std::unique_ptr<http::AsioLoop> loop_;
+  std::unique_ptr<http::PooledLoop> loop_;
   std::unique_ptr<DenialReport> denials_;
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
@@ -78,7 +84,13 @@ class Daemon {
   std::unique_ptr<sandbox::Volumes> volumes_;
   std::unique_ptr<sandbox::SpawnerUnpack> unpack_;
   std::unique_ptr<images::ImageStore> images_;
+  std::unique_ptr<sandbox::SnapshotStore> snapshot_store_;
+  std::unique_ptr<sandbox::Snapshots> snapshots_;
   std::unique_ptr<sandbox::SlotPool> slots_;
+  std::unique_ptr<sandbox::Admission> admission_;
+  std::unique_ptr<sandbox::PendingImports> imports_;
+  std::unique_ptr<sandbox::EntrypointLogs> logs_;
+  std::unique_ptr<sandbox::History> history_;
   std::unique_ptr<sandbox::Lifecycle> lifecycle_;
   std::unique_ptr<api::Api> api_;
   std::unique_ptr<api::Concurrency> concurrency_;

@@ -164,7 +164,7 @@ Status StartSpawner(const Config& config) {
 
 // One that is about to execute its new self, or has just begun, answers nobody for some 20 ms.
 Result<std::unique_ptr<launch::SpawnerClient>> AwaitSpawner(const std::string& run_dir,
-                                                            wire::Reply* hello) {
+                                                            wire::Greeting* hello) {
   const int64_t deadline_us = SystemClock().BootMicros() + kRetryUs;
   for (;;) {
     auto client = launch::SpawnerClient::Connect(run_dir, hello);

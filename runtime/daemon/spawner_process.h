@@ -14,7 +14,7 @@ namespace atl::daemon {
 
 struct FoundSpawner {
   std::unique_ptr<launch::SpawnerClient> client;
-  wire::Reply hello;
+  wire::Greeting hello;
   bool started = false;  // by us, just now
 };
 // As root, before there are threads. Blocks until the spawner answers or has failed, which takes

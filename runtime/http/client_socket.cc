@@ -21,7 +21,7 @@ namespace atl::http {
 namespace {
 
 constexpr int kConnectTimeoutMs = 10'000;
-constexpr size_t kReadSize = 64 << 10;
+constexpr size_t kAnswerRead = 64 << 10;
 constexpr uint64_t kSendFileSize = 1 << 20;
 
 bool MustWait(int number) {
@@ -171,9 +171,15 @@ Result<size_t> ClientSocket::SendSome(std::string_view bytes) {
   return Fail(Broken("send"));
 }
 
+void ClientSocket::FinishSending() {
+  ERR_clear_error();
+  if (ssl_) (void)SSL_shutdown(ssl_.get());
+  (void)shutdown(fd_.get(), SHUT_WR);
+}
+
 Result<size_t> ClientSocket::SendFileSome(int fd, uint64_t offset, uint64_t size) {
   if (ssl_) {
-    std::string bytes(static_cast<size_t>(std::min<uint64_t>(size, kReadSize)), '\0');
+    std::string bytes(static_cast<size_t>(std::min<uint64_t>(size, kAnswerRead)), '\0');
     const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0) return FailSys("read the file");
     if (n == 0) return Fail(Code::kFailedPrecondition, "the file became shorter while it was sent");
@@ -208,7 +214,7 @@ Status ClientSocket::SendAll(std::string_view bytes) {
 }
 
 Result<ClientSocket::Input> ClientSocket::Receive(Buffer* buffer) {
-  const Buffer::Space space = buffer->Prepare(kReadSize);
+  const Buffer::Space space = buffer->Prepare(kAnswerRead);
   if (!ssl_) {
     const ssize_t n = recv(fd_.get(), space.data, space.size, 0);
     if (n > 0) buffer->Commit(static_cast<size_t>(n));

@@ -40,6 +40,10 @@ class ClientSocket {
   int fd() const { return fd_.get(); }
   // As Send, but input does not stop it.
   Status SendAll(std::string_view bytes);
+  // Without waiting; how much was sent, 0 if there was no room.
+  Result<size_t> SendSome(std::string_view bytes);
+  // Tells the peer that nothing more comes; reading goes on.
+  void FinishSending();
   // As Read, but does not wait: nothing may have come. What is left within TLS makes no descriptor
   // readable, so it is all taken.
   Result<bool> ReadSome(Buffer* buffer);
@@ -59,7 +63,6 @@ class ClientSocket {
   // Waits for one of `events` (POLLIN, POLLOUT) and returns those that came.
   Result<short> Wait(short events, int timeout_ms) const;
   Status FinishConnect();
-  Result<size_t> SendSome(std::string_view bytes);
   Result<size_t> SendFileSome(int fd, uint64_t offset, uint64_t size);
   // Waits until it can send; false if there is input first.
   Result<bool> AwaitWritable(bool* answered);

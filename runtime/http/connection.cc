@@ -4,12 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
-#include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
+#include <cerrno>
 #include <exception>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/exchange.h"
@@ -18,7 +17,7 @@
 namespace atl::http {
 namespace {
 
-using std::chrono::seconds;
+constexpr int64_t kSecond = 1'000'000;
 
 constexpr size_t kHeadReadSize = 8 << 10;
 constexpr size_t kBodyReadSize = 64 << 10;
@@ -27,19 +26,16 @@ constexpr size_t kIdleBufferSize = 16 << 10;
 constexpr uint64_t kMaxDrain = 64 << 10;
 // After the last response the socket is read until the client closes it, this long and this much:
 // closing with unread input makes the kernel send a reset, which can overtake the response.
-constexpr seconds kLingerTime{2};
+constexpr int64_t kLingerTime = 2 * kSecond;
 // Of a server that stops, for the request of a client that has connected just before; the stop's
 // own grace is shorter as a rule.
-constexpr seconds kLastRequestTime{5};
+constexpr int64_t kLastRequestTime = 5 * kSecond;
 constexpr size_t kLingerBytes = 16 << 20;
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<ServerCore> core, Stream stream)
-    : core_(std::move(core)),
-      stream_(std::move(stream)),
-      timer_(core_->loop.io()),
-      read_size_(kHeadReadSize) {
+Connection::Connection(std::shared_ptr<ServerCore> core, std::shared_ptr<Stream> stream)
+    : core_(std::move(core)), stream_(std::move(stream)), read_size_(kHeadReadSize) {
   core_->connections.insert(this);
 }
 
@@ -51,12 +47,12 @@ void Connection::Start(std::string peer, bool local) {
   peer_ = std::move(peer);
   if (!core_->tls) return NextRequest();
   state_ = State::kHandshake;
-  SetDeadline(seconds(core_->config.handshake_timeout_seconds));
-  stream_.StartTls(core_->tls, local, [self = shared_from_this()](const ErrorCode& error) {
-    if (error == asio::error::no_protocol_option && !self->closed_) {
+  SetDeadline(core_->config.handshake_timeout_seconds * kSecond);
+  stream_->StartTls(core_->tls, local, [self = shared_from_this()](int error) {
+    if (error == ENOPROTOOPT && !self->closed_) {
       return self->RespondToBadHead({400, "this port speaks TLS: use https://"});
     }
-    if (error) return self->Close();
+    if (error != 0) return self->Close();
     self->NextRequest();
   });
 }
@@ -78,7 +74,7 @@ void Connection::NextRequest() {
   read_size_ = kHeadReadSize;
   if (!reading_) input_.Shrink(kIdleBufferSize);
   state_ = State::kIdle;
-  SetDeadline(seconds(core_->config.keep_alive_seconds));
+  SetDeadline(core_->config.keep_alive_seconds * kSecond);
   TryParseHead();
 }
 
@@ -95,10 +91,10 @@ void Connection::TryParseHead() {
   }
   if (state_ == State::kIdle && !bytes.empty()) {
     state_ = State::kReadingHead;
-    SetDeadline(seconds(core_->config.header_timeout_seconds));
+    SetDeadline(core_->config.header_timeout_seconds * kSecond);
   }
-  ReadMore([self = shared_from_this()](const ErrorCode& error) {
-    if (error) return self->Close();
+  ReadMore([self = shared_from_this()](int error) {
+    if (error != 0) return self->Close();
     self->TryParseHead();
   });
 }
@@ -109,7 +105,7 @@ void Connection::Dispatch() {
   if (!parsed) return RespondToBadHead(parsed.error());
   head_ = std::move(*parsed);
   head_.request.peer = peer_;
-  head_.request.tls = stream_.is_tls();
+  head_.request.tls = stream_->is_tls();
   is_head_ = head_.request.method == "HEAD";
   body_ = BodyDecoder(head_.body);
   continue_pending_ = head_.expect_continue;
@@ -142,29 +138,27 @@ void Connection::RespondToBadHead(const HeadError& error) {
 
 void Connection::ReadMore(OnRead on_read) {
   if (closed_) {
-    return asio::post(core_->loop.io(),
-                      [on_read = std::move(on_read)] { on_read(asio::error::operation_aborted); });
+    return core_->loop.Post([on_read = std::move(on_read)] { on_read(ECANCELED); });
   }
   on_read_ = std::move(on_read);
   if (reading_) return;
   reading_ = true;
   if (eof_) {
-    asio::post(core_->loop.io(), [self = shared_from_this()] {
+    core_->loop.Post([self = shared_from_this()] {
       self->reading_ = false;
       const OnRead waiter = std::exchange(self->on_read_, nullptr);
-      if (waiter) waiter(asio::error::eof);
+      if (waiter) waiter(kEndOfStream);
     });
     return;
   }
   const Buffer::Space space = input_.Prepare(read_size_);
-  stream_.async_read_some(asio::buffer(space.data, space.size),
-                          [self = shared_from_this()](const ErrorCode& error, size_t n) {
-                            self->reading_ = false;
-                            self->input_.Commit(n);
-                            if (error) self->eof_ = true;
-                            const OnRead waiter = std::exchange(self->on_read_, nullptr);
-                            if (waiter) waiter(error);
-                          });
+  stream_->Read(space.data, space.size, [self = shared_from_this()](int error, size_t n) {
+    self->reading_ = false;
+    self->input_.Commit(n);
+    if (error != 0) self->eof_ = true;
+    const OnRead waiter = std::exchange(self->on_read_, nullptr);
+    if (waiter) waiter(error);
+  });
 }
 
 void Connection::ReleasePiece() {
@@ -195,9 +189,9 @@ void Connection::NextPiece(OnPiece on_piece) {
 
 void Connection::ReadPiece(OnPiece on_piece) {
   read_size_ = kBodyReadSize;
-  if (!slow_body_) SetDeadline(seconds(core_->config.header_timeout_seconds));
-  ReadMore([self = shared_from_this(), on_piece = std::move(on_piece)](const ErrorCode& error) {
-    if (error) {
+  if (!slow_body_) SetDeadline(core_->config.header_timeout_seconds * kSecond);
+  ReadMore([self = shared_from_this(), on_piece = std::move(on_piece)](int error) {
+    if (error != 0) {
       return on_piece(Fail(Code::kUnavailable, "the client went away within the request body"));
     }
     self->NextPiece(on_piece);
@@ -207,10 +201,9 @@ void Connection::ReadPiece(OnPiece on_piece) {
 void Connection::SendContinue(std::function<void()> then) {
   if (!std::exchange(continue_pending_, false) || closed_) return then();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-  asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
-                    [self = shared_from_this(), then = std::move(then)](const ErrorCode&, size_t) {
-                      then();
-                    });  // the read will see the error
+  stream_->Write({kContinue}, [self = shared_from_this(), then = std::move(then)](int, size_t) {
+    then();  // the read will see the error
+  });
 }
 
 // ---- responses
@@ -255,21 +248,16 @@ void Connection::WriteResponse(Response response, bool keep_alive) {
   if (!bodiless && !is_head_) output_body_ = std::move(response.body);
 
   state_ = State::kWriting;
-  const auto limit = seconds(core_->config.keep_alive_seconds);
+  const int64_t limit = core_->config.keep_alive_seconds * kSecond;
   SetDeadline(limit);
-  const std::array<asio::const_buffer, 2> parts = {asio::buffer(output_),
-                                                   asio::buffer(output_body_)};
-  asio::async_write(
-      stream_, parts,
-      // Called before each write(2): progress extends the time that a slow reader has.
-      [self = shared_from_this(), limit](const ErrorCode& error, size_t) -> size_t {
-        if (!error) self->SetDeadline(limit);
-        return error ? 0 : kBodyReadSize;
-      },
-      [self = shared_from_this(), keep_alive](const ErrorCode& error, size_t) {
-        if (error) return self->Close();
+  stream_->Write(
+      {output_, output_body_},
+      [self = shared_from_this(), keep_alive](int error, size_t) {
+        if (error != 0) return self->Close();
         self->ResponseWritten(keep_alive);
-      });
+      },
+      // Progress extends the time that a slow reader has.
+      [this, limit] { SetDeadline(limit); });
 }
 
 void Connection::ResponseWritten(bool keep_alive) {
@@ -291,7 +279,7 @@ void Connection::DrainBody() {
 void Connection::LingeringClose() {
   ReleasePiece();
   state_ = State::kLingering;
-  stream_.ShutdownSend();
+  stream_->ShutdownSend();
   SetDeadline(kLingerTime);
   Linger(kLingerBytes);
 }
@@ -300,8 +288,8 @@ void Connection::Linger(size_t budget) {
   const size_t arrived = input_.size();
   input_.Consume(arrived);
   if (eof_ || arrived >= budget) return Close();
-  ReadMore([self = shared_from_this(), left = budget - arrived](const ErrorCode& error) {
-    if (error) return self->Close();
+  ReadMore([self = shared_from_this(), left = budget - arrived](int error) {
+    if (error != 0) return self->Close();
     self->Linger(left);
   });
 }
@@ -314,7 +302,7 @@ void Connection::FinishSoon() {
   // Closed with a request unread, or before the first that is on its way, it would be reset, and a
   // client turned away that has done nothing wrong.
   int unread = 0;
-  (void)ioctl(stream_.native_handle(), FIONREAD, &unread);
+  (void)ioctl(stream_->fd(), FIONREAD, &unread);
   if (asked_ && unread == 0) return Close();
   SetDeadline(kLastRequestTime);
 }
@@ -324,7 +312,7 @@ void Connection::Abort(bool reset) {
   if (reset) {
     // A zero linger time makes close(2) send a reset.
     const linger option{1, 0};
-    (void)setsockopt(stream_.native_handle(), SOL_SOCKET, SO_LINGER, &option, sizeof option);
+    (void)setsockopt(stream_->fd(), SOL_SOCKET, SO_LINGER, &option, sizeof option);
   }
   Close(!reset);
 }
@@ -332,8 +320,8 @@ void Connection::Abort(bool reset) {
 void Connection::Close(bool properly) {
   if (std::exchange(closed_, true)) return;
   ClearDeadline();
-  timer_.cancel();
-  stream_.Close(properly);
+  core_->loop.Cancel(timer_);
+  stream_->Close(properly);
   // Not left to the read's completion: what waits holds this connection, and a loop that ends now
   // would never break that ring.
   if (on_read_) ReadMore(std::exchange(on_read_, nullptr));
@@ -349,20 +337,20 @@ void Connection::Close(bool properly) {
 // Setting a deadline is one store: the timer is armed for the earliest one asked for, and looks at
 // the current one when it fires. A busy connection touches it a few times a minute.
 
-void Connection::SetDeadline(SteadyClock::duration from_now) {
-  deadline_ = SteadyClock::now() + from_now;
-  if (deadline_ < armed_until_) ArmTimer();
+void Connection::SetDeadline(int64_t from_now_us) {
+  deadline_us_ = MonotonicMicros() + from_now_us;
+  if (deadline_us_ < armed_until_us_) ArmTimer();
 }
 
 void Connection::ArmTimer() {
-  armed_until_ = deadline_;
-  timer_.expires_at(deadline_);
-  timer_.async_wait([weak = weak_from_this()](const ErrorCode& error) {
+  core_->loop.Cancel(timer_);
+  armed_until_us_ = deadline_us_;
+  timer_ = core_->loop.After(deadline_us_ - MonotonicMicros(), [weak = weak_from_this()] {
     const auto self = weak.lock();
-    if (error || !self || self->closed_) return;
-    self->armed_until_ = SteadyClock::time_point::max();
-    if (SteadyClock::now() >= self->deadline_) return self->OnDeadline();
-    if (self->deadline_ != SteadyClock::time_point::max()) self->ArmTimer();
+    if (!self || self->closed_) return;
+    self->armed_until_us_ = kNever;
+    if (MonotonicMicros() >= self->deadline_us_) return self->OnDeadline();
+    if (self->deadline_us_ != kNever) self->ArmTimer();
   });
 }
 

@@ -9,23 +9,23 @@
 // Thread rule: the loop's thread. Lifetime: held by its own pending operations and by its Exchange.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "runtime/http/asio.h"
 #include "runtime/http/body.h"
 #include "runtime/http/buffer.h"
 #include "runtime/http/head.h"
 #include "runtime/http/server_core.h"
-#include "runtime/http/transport.h"
+#include "runtime/http/stream.h"
 
 namespace atl::http {
 
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ServerCore> core, Stream stream);
+  Connection(std::shared_ptr<ServerCore> core, std::shared_ptr<Stream> stream);
   ~Connection();
 
   // `local`: the peer is on this host, and may do without TLS.
@@ -63,14 +63,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void Respond(Response response);
 
   // ---- for the proxy
-  using OnRead = std::function<void(const ErrorCode&)>;
-  // Calls back when more input has arrived, or with the error (eof included). No piece may be
+  // What a client may send ahead of the present answer before we stop reading from it.
+  static constexpr size_t kMaxReadAhead = 64 << 10;
+  using OnRead = std::function<void(int error)>;  // as Stream's
+  // Calls back when more input has arrived, or with the error (the end included). No piece may be
   // alive.
   void ReadMore(OnRead on_read);
   // Ends interest in the read that is under way; the read itself goes on.
   void ForgetRead() { on_read_ = nullptr; }
   Buffer& input() { return input_; }
-  Transport& stream() { return stream_; }
+  Stream& stream() { return *stream_; }
   // The proxy has written a complete response.
   void ResponseWritten(bool keep_alive);
   bool stopping() const { return core_->stopping; }
@@ -84,7 +86,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
  private:
   void NextRequest();
   void TryParseHead();
-  void OnHeadRead(const ErrorCode& error);
   void Dispatch();
   void RespondToBadHead(const HeadError& error);
 
@@ -99,18 +100,19 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // `properly`: as an end that the client can tell from a cut.
   void Close(bool properly = true);
 
-  void SetDeadline(SteadyClock::duration from_now);
-  void ClearDeadline() { deadline_ = SteadyClock::time_point::max(); }
+  void SetDeadline(int64_t from_now_us);
+  void ClearDeadline() { deadline_us_ = kNever; }
   void ArmTimer();
   void OnDeadline();
 
+  static constexpr int64_t kNever = INT64_MAX;
   enum class State { kHandshake, kIdle, kReadingHead, kHandling, kWriting, kLingering };
 
   std::shared_ptr<ServerCore> core_;
-  Transport stream_;
-  Timer timer_;
-  SteadyClock::time_point deadline_ = SteadyClock::time_point::max();
-  SteadyClock::time_point armed_until_ = SteadyClock::time_point::max();
+  const std::shared_ptr<Stream> stream_;
+  EventLoop::Id timer_ = 0;
+  int64_t deadline_us_ = kNever;  // of CLOCK_MONOTONIC, as the next
+  int64_t armed_until_us_ = kNever;
   std::string peer_;
   State state_ = State::kIdle;
   bool closed_ = false;

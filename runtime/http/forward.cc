@@ -3,9 +3,8 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
-#include <boost/asio/write.hpp>
-#include <optional>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,16 +19,10 @@ namespace {
 constexpr size_t kMaxResponseHead = 64 << 10;
 constexpr size_t kFirstReadSize = 8 << 10;
 constexpr size_t kFullReadSize = 64 << 10;
-// What a client may send ahead of the present answer before we stop reading from it.
-constexpr size_t kMaxReadAhead = 64 << 10;
-constexpr std::chrono::milliseconds kStallCheck{500};
+constexpr int64_t kStallCheckUs = 500'000;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kBodyEnd = "0\r\n\r\n";
 constexpr std::string_view kChunkAndBodyEnd = "\r\n0\r\n\r\n";
-
-asio::const_buffer Bytes(std::string_view text) {
-  return asio::buffer(text.data(), text.size());
-}
 
 // One proxied exchange. Two pumps run side by side, each with one buffer and one operation under
 // way, so that a slow side holds back the other: the request's (client to upstream) and the
@@ -40,8 +33,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   Forwarding(std::shared_ptr<Connection> connection, Upstream upstream, bool replayable)
       : connection_(std::move(connection)),
         upstream_(std::move(upstream)),
-        replayable_(replayable),
-        stall_timer_(connection_->core().loop.io()) {}
+        replayable_(replayable) {}
 
   void Start(const Request& request) {
     const RequestHead& head = connection_->head();
@@ -66,14 +58,13 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void Connect() {
     pooled_ = false;
-    connection_->core().upstreams.Connect(upstream_.socket_path,
-                                          [self = shared_from_this()](Result<Stream> stream) {
-                                            if (self->ended_) return;
-                                            if (!stream)
-                                              return self->Fail(std::move(stream).error());
-                                            self->socket_ = std::move(*stream);
-                                            self->SendHead();
-                                          });
+    connection_->core().upstreams.Connect(
+        upstream_.socket_path, [self = shared_from_this()](Result<std::shared_ptr<Stream>> stream) {
+          if (self->ended_) return;
+          if (!stream) return self->Fail(std::move(stream).error());
+          self->socket_ = std::move(*stream);
+          self->SendHead();
+        });
   }
 
   // The head goes out together with what has arrived of the body.
@@ -104,27 +95,25 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       tail = piece.bytes.empty() ? std::string_view() : kChunkEnd;
       if (piece.last) tail = piece.bytes.empty() ? kBodyEnd : kChunkAndBodyEnd;
     }
-    const std::array<asio::const_buffer, 3> parts = {asio::buffer(request_frame_),
-                                                     Bytes(piece.bytes), Bytes(tail)};
-    asio::async_write(*socket_, parts,
-                      [self = shared_from_this(), last = piece.last, is_head = !head.empty()](
-                          const ErrorCode& error, size_t n) {
-                        if (!self->ended_) self->RequestWritten(error, n, last, is_head);
-                      });
+    socket_->Write({request_frame_, piece.bytes, tail},
+                   [self = shared_from_this(), last = piece.last, is_head = !head.empty()](
+                       int error, size_t n) {
+                     if (!self->ended_) self->RequestWritten(error, n, last, is_head);
+                   });
   }
 
-  void RequestWritten(const ErrorCode& error, size_t n, bool last, bool is_head) {
+  void RequestWritten(int error, size_t n, bool last, bool is_head) {
     // Nothing of it was taken: the pooled connection had been given up by its peer.
-    if (error && pooled_ && is_head && n == 0) return Connect();
+    if (error != 0 && pooled_ && is_head && n == 0) return Connect();
     if (is_head) ReadHead();
     // An upstream that stops reading may have answered early; its answer, or its end, is read.
-    if (error) return;
+    if (error != 0) return;
     if (!last) {
       if (is_head) WatchForStall();
       return PumpRequest();
     }
     request_sent_ = true;
-    stall_timer_.cancel();
+    connection_->core().loop.Cancel(stall_timer_);
     connection_->ReleasePiece();
     WatchClient();
   }
@@ -132,10 +121,10 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   // Reads ahead only to learn of the client's end. A half-close counts as gone, as it does for most
   // servers: whoever still wants the answer keeps its side open.
   void WatchClient() {
-    connection_->ReadMore([self = shared_from_this()](const ErrorCode& error) {
+    connection_->ReadMore([self = shared_from_this()](int error) {
       if (self->ended_) return;
-      if (error) return self->ClientGone();
-      if (self->connection_->input().size() < kMaxReadAhead) return self->WatchClient();
+      if (error != 0) return self->ClientGone();
+      if (self->connection_->input().size() < Connection::kMaxReadAhead) return self->WatchClient();
       self->WatchForStall();
     });
   }
@@ -143,11 +132,12 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   // While the upstream does not take the body, or the read-ahead is full, nobody reads from the
   // client: its end would go unnoticed for as long as the upstream is stuck.
   void WatchForStall() {
-    stall_timer_.expires_after(kStallCheck);
-    stall_timer_.async_wait([weak = weak_from_this()](const ErrorCode& error) {
+    Loop& loop = connection_->core().loop;
+    loop.Cancel(stall_timer_);
+    stall_timer_ = loop.After(kStallCheckUs, [weak = weak_from_this()] {
       const auto self = weak.lock();
-      if (error || !self || self->ended_) return;
-      pollfd client{self->connection_->stream().native_handle(), POLLRDHUP, 0};
+      if (!self || self->ended_) return;
+      pollfd client{self->connection_->stream().fd(), POLLRDHUP, 0};
       if (poll(&client, 1, 0) > 0) return self->ClientGone();
       self->WatchForStall();
     });
@@ -155,28 +145,26 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   // ---- the response
 
-  void ReadUpstream(void (Forwarding::*then)(const ErrorCode&)) {
+  void ReadUpstream(void (Forwarding::*then)(int error)) {
     const Buffer::Space space = in_.Prepare(read_size_);
-    socket_->async_read_some(
-        asio::buffer(space.data, space.size),
-        [self = shared_from_this(), then, room = space.size](const ErrorCode& error, size_t n) {
-          if (self->ended_) return;
-          self->in_.Commit(n);
-          if (n == room) self->read_size_ = kFullReadSize;
-          ((*self).*then)(error);
-        });
+    socket_->Read(space.data, space.size,
+                  [self = shared_from_this(), then, room = space.size](int error, size_t n) {
+                    if (self->ended_) return;
+                    self->in_.Commit(n);
+                    if (n == room) self->read_size_ = kFullReadSize;
+                    ((*self).*then)(error);
+                  });
   }
 
   void ReadHead() { ReadUpstream(&Forwarding::OnHeadRead); }
 
-  void OnHeadRead(const ErrorCode& error) {
-    if (error) {
+  void OnHeadRead(int error) {
+    if (error != 0) {
       // A pooled connection that ends without a byte was probably given up by its peer before the
       // request came, but the peer may have acted on it first: only what may be done twice is.
       if (pooled_ && in_.empty() && replayable_) return Connect();
-      return Fail(UpstreamError(error == asio::error::eof
-                                    ? "closed the connection without a response"
-                                    : error.message()));
+      return Fail(UpstreamError(error == kEndOfStream ? "closed the connection without a response"
+                                                      : std::strerror(error)));
     }
     ScanHead();
   }
@@ -203,13 +191,12 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     if (response_.status == 100 || connection_->head().http_1_0) return ContinueScan();
     AppendResponseHead();
     out_.append("\r\n");
-    asio::async_write(connection_->stream(), asio::buffer(out_),
-                      [self = shared_from_this()](const ErrorCode& error, size_t) {
-                        if (self->ended_) return;
-                        if (error) return self->ClientGone();
-                        self->out_.clear();
-                        self->ContinueScan();
-                      });
+    connection_->stream().Write({out_}, [self = shared_from_this()](int error, size_t) {
+      if (self->ended_) return;
+      if (error != 0) return self->ClientGone();
+      self->out_.clear();
+      self->ContinueScan();
+    });
   }
 
   void ContinueScan() {
@@ -232,8 +219,34 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   }
 
   void StartResponse() {
-    const RequestHead& request = connection_->head();
     response_body_ = BodyDecoder(response_.body);
+    EditsBody() ? CollectBody() : SendResponse();
+  }
+
+  bool EditsBody() const {
+    return upstream_.edit_body && response_.status == 200 && !connection_->is_head() &&
+           response_.body.kind == Framing::Kind::kLength &&
+           response_.body.length <= kMaxEditedBody && !response_.headers.Has("content-encoding");
+  }
+
+  void CollectBody() {
+    auto decoded = response_body_.Decode(in_.data(), in_.size());
+    if (!decoded) return Fail(UpstreamError("sent a malformed body"));
+    whole_.append(in_.data(), decoded->size);
+    in_.Consume(decoded->consumed);
+    if (!response_body_.done()) return ReadUpstream(&Forwarding::OnCollected);
+    whole_ = upstream_.edit_body(std::move(whole_));
+    response_.headers.Set("Content-Length", std::to_string(whole_.size()));
+    SendResponse();
+  }
+
+  void OnCollected(int error) {
+    if (error == 0) return CollectBody();
+    Fail(UpstreamError("cut its answer off"));
+  }
+
+  void SendResponse() {
+    const RequestHead& request = connection_->head();
     keep_client_ = request.keep_alive && !connection_->stopping();
     AppendResponseHead();
     const bool unknown_length = response_.body.kind == Framing::Kind::kChunked ||
@@ -247,6 +260,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     if (!keep_client_) AppendField("Connection", "close", &out_);
     if (keep_client_ && request.http_1_0) AppendField("Connection", "keep-alive", &out_);
     out_.append("\r\n");
+    if (response_body_.done()) return WriteResponse(whole_, 0, true);
     PumpResponse();
   }
 
@@ -269,31 +283,29 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       tail = bytes.empty() ? std::string_view() : kChunkEnd;
       if (last) tail = bytes.empty() ? kBodyEnd : kChunkAndBodyEnd;
     }
-    const std::array<asio::const_buffer, 3> parts = {asio::buffer(out_), Bytes(bytes), Bytes(tail)};
-    asio::async_write(connection_->stream(), parts,
-                      [self = shared_from_this(), consumed, last](const ErrorCode& error, size_t) {
-                        if (self->ended_) return;
-                        if (error) return self->ClientGone();
-                        self->out_.clear();
-                        self->in_.Consume(consumed);
-                        if (last) return self->Complete();
-                        self->ReadBody();
-                      });
+    connection_->stream().Write({out_, bytes, tail},
+                                [self = shared_from_this(), consumed, last](int error, size_t) {
+                                  if (self->ended_) return;
+                                  if (error != 0) return self->ClientGone();
+                                  self->out_.clear();
+                                  self->in_.Consume(consumed);
+                                  if (last) return self->Complete();
+                                  self->ReadBody();
+                                });
   }
 
   void ReadBody() { ReadUpstream(&Forwarding::OnBodyRead); }
 
-  void OnBodyRead(const ErrorCode& error) {
-    if (!error) return PumpResponse();
+  void OnBodyRead(int error) {
+    if (error == 0) return PumpResponse();
     // Only a clean end may delimit a body; anything else has cut it off.
-    if (error != asio::error::eof || !response_body_.AcceptsClose()) return Break();
+    if (error != kEndOfStream || !response_body_.AcceptsClose()) return Break();
     WriteResponse({}, 0, true);
   }
 
   void Complete() {
     if (response_.keep_alive && request_sent_ && in_.empty() && response_body_.done()) {
-      connection_->core().upstreams.Put(upstream_.socket_path, std::move(*socket_));
-      socket_.reset();
+      connection_->core().upstreams.Put(upstream_.socket_path, std::move(socket_));
     }
     End();
     connection_->ForgetRead();
@@ -309,15 +321,13 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     AppendField("Connection", "Upgrade", &out_);
     AppendField("Upgrade", upgrade, &out_);
     out_.append("\r\n");
-    asio::async_write(connection_->stream(), asio::buffer(out_),
-                      [self = shared_from_this()](const ErrorCode& error, size_t) {
-                        if (self->ended_) return;
-                        if (error) return self->ClientGone();
-                        Stream socket = std::move(*self->socket_);
-                        self->socket_.reset();
-                        self->End();
-                        StartTunnel(self->connection_, std::move(socket), std::move(self->in_));
-                      });
+    connection_->stream().Write({out_}, [self = shared_from_this()](int error, size_t) {
+      if (self->ended_) return;
+      if (error != 0) return self->ClientGone();
+      std::shared_ptr<Stream> socket = std::move(self->socket_);
+      self->End();
+      StartTunnel(self->connection_, std::move(socket), std::move(self->in_));
+    });
   }
 
   // ---- ends
@@ -355,16 +365,15 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void End() {
     if (std::exchange(ended_, true)) return;
-    ErrorCode ignored;
-    if (socket_) socket_->close(ignored);
-    stall_timer_.cancel();
+    if (socket_) socket_->Close();
+    connection_->core().loop.Cancel(stall_timer_);
     connection_->SetOnAbort(nullptr);
   }
 
   const std::shared_ptr<Connection> connection_;
   const Upstream upstream_;
   const bool replayable_;  // a safe method without a body
-  std::optional<Stream> socket_;
+  std::shared_ptr<Stream> socket_;
   bool pooled_ = false;
   bool ended_ = false;
 
@@ -374,13 +383,14 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   Connection::Piece first_piece_;
   std::string request_head_;
   std::string request_frame_;
-  Timer stall_timer_;
+  Loop::Id stall_timer_ = 0;
 
   Buffer in_;
   size_t read_size_ = kFirstReadSize;
   HeadScanner scanner_;
   ResponseHead response_;
   BodyDecoder response_body_;
+  std::string whole_;  // see Upstream::edit_body
   bool response_started_ = false;
   bool chunked_response_ = false;
   bool ends_with_close_ = false;  // towards the client

@@ -1,4 +1,4 @@
-// A message that arrives piecemeal, for those who have no event loop of Asio (execd is a static
+// A message that arrives piecemeal, for those who read it themselves (execd is a static
 // program): the grammar of head.h and body.h, which is the daemon's and the splice proxy's too.
 //
 // Nothing is repaired, so no two parties can disagree about where a message ends. Thread rule:

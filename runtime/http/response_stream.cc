@@ -1,6 +1,5 @@
 #include "runtime/http/response_stream.h"
 
-#include <boost/asio/write.hpp>
 #include <utility>
 
 #include "runtime/http/ascii.h"
@@ -9,9 +8,6 @@
 
 namespace atl::http {
 namespace {
-
-// What a client may send ahead of the present answer before we stop reading from it.
-constexpr size_t kMaxReadAhead = 64 << 10;
 
 // What runs on the connection. It lives on its own operations: the read that waits for the client's
 // end, and the write that is under way.
@@ -65,7 +61,8 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
     connection_->Abort(!chunked_);
   }
 
-  size_t backlog() const { return unsent_.size() + sending_.size(); }
+  // What an ended one still holds, until its last write has been told so, nobody will get.
+  size_t backlog() const { return ended_ ? 0 : unsent_.size() + sending_.size(); }
   bool ended() const { return ended_; }
   void SetOnEvents(std::function<void()> drained, std::function<void()> closed) {
     if (ended_) return;
@@ -76,11 +73,11 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
  private:
   // Reads ahead only to learn of the client's end.
   void WatchClient() {
-    connection_->ReadMore([self = shared_from_this()](const ErrorCode& error) {
+    connection_->ReadMore([self = shared_from_this()](int error) {
       if (self->ended_) return;
-      if (error) return self->connection_->Abort(false);
+      if (error != 0) return self->connection_->Abort(false);
       // More than that: its end is noticed by the next write.
-      if (self->connection_->input().size() < kMaxReadAhead) self->WatchClient();
+      if (self->connection_->input().size() < Connection::kMaxReadAhead) self->WatchClient();
     });
   }
 
@@ -91,17 +88,16 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
       return;
     }
     sending_ = std::exchange(unsent_, {});
-    asio::async_write(connection_->stream(), asio::buffer(sending_),
-                      [self = shared_from_this()](const ErrorCode& error, size_t) {
-                        if (self->ended_) return;
-                        if (error) return self->connection_->Abort(false);
-                        self->sending_ = {};
-                        self->Flush();
-                        if (self->backlog() == 0 && !self->ended_ && self->drained_) {
-                          const auto call = self->drained_;
-                          call();
-                        }
-                      });
+    connection_->stream().Write({sending_}, [self = shared_from_this()](int error, size_t) {
+      if (self->ended_) return;
+      if (error != 0) return self->connection_->Abort(false);
+      self->sending_ = {};
+      self->Flush();
+      if (self->backlog() == 0 && !self->ended_ && self->drained_) {
+        const auto call = self->drained_;
+        call();
+      }
+    });
   }
 
   void Complete() {

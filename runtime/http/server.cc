@@ -1,45 +1,80 @@
+#include "runtime/http/server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <boost/asio/basic_socket_acceptor.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/http/asio_loop.h"
 #include "runtime/http/connection.h"
+#include "runtime/http/pooled_loop.h"
 #include "runtime/http/server_core.h"
 
 namespace atl::http {
 namespace {
-
-using Tcp = asio::ip::tcp;
-using Acceptor = asio::basic_socket_acceptor<Tcp, Executor>;
 
 constexpr int kBacklog = 1024;
 // Past max_connections this many more are told so; beyond that they are closed without a word.
 constexpr size_t kMaxRefusing = 64;
 // Of a connection with one of the last descriptors, all in all.
 constexpr int64_t kBriefUs = 3 * 1000 * 1000;
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr int64_t kAcceptPauseUs = 100 * 1000;
 // Taken from the queue in one go; then others have their turn.
 constexpr int kAcceptBatch = 32;
 
-// Not Asio's open and accept: theirs leave close-on-exec to be set later, or never.
-Result<UniqueFd> OpenListener(const Tcp::endpoint& endpoint, const std::string& where) {
-  UniqueFd fd(socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+// An IPv4 or IPv6 address with a port.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  const sockaddr_in& v4() const { return reinterpret_cast<const sockaddr_in&>(storage); }
+  const sockaddr_in6& v6() const { return reinterpret_cast<const sockaddr_in6&>(storage); }
+};
+
+Result<Address> ParseAddress(const std::string& host, uint16_t port) {
+  Address address;
+  sockaddr_in v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    std::memcpy(&address.storage, &v4, address.size = sizeof v4);
+    return address;
+  }
+  // Not inet_pton(3): a link-local address comes with its link ("fe80::1%eth0").
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_family = AF_INET6;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    return Fail(Code::kInvalidArgument, "not a literal IPv4 or IPv6 address");
+  }
+  std::memcpy(&address.storage, found->ai_addr, address.size = found->ai_addrlen);
+  reinterpret_cast<sockaddr_in6&>(address.storage).sin6_port = htons(port);
+  freeaddrinfo(found);
+  return address;
+}
+
+Result<UniqueFd> OpenListener(const Address& address, const std::string& where) {
+  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
   if (!fd) return FailSys("socket");
   const int on = 1;
   if (setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
     return FailSys("SO_REUSEADDR");
   }
-  if (bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
-      listen(fd.get(), kBacklog) != 0) {
+  if (bind(fd.get(), address.get(), address.size) != 0 || listen(fd.get(), kBacklog) != 0) {
     return FailSys(where);
   }
   return fd;
@@ -57,50 +92,56 @@ void TuneSocket(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
-std::string PeerName(const Tcp::endpoint& peer) {
-  const std::string address = peer.address().to_string();
-  const std::string port = ":" + std::to_string(peer.port());
-  return peer.address().is_v6() ? "[" + address + "]" + port : address + port;
+std::string PeerName(const Address& peer) {
+  char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
+  char port[6];
+  if (getnameinfo(peer.get(), peer.size, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "?";
+  }
+  const bool v6 = peer.storage.ss_family == AF_INET6;
+  return (v6 ? "[" + std::string(host) + "]" : std::string(host)) + ":" + port;
 }
 
-bool IsLocal(const Tcp::endpoint& peer) {
-  const asio::ip::address address = peer.address();
-  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address.is_loopback();
-  return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+bool IsLocal(const Address& peer) {
+  const auto loopback = [](const void* v4) { return *static_cast<const uint8_t*>(v4) == 127; };
+  if (peer.storage.ss_family == AF_INET) return loopback(&peer.v4().sin_addr);
+  const in6_addr& v6 = peer.v6().sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && loopback(&v6.s6_addr[12]));
 }
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(AsioLoopImpl& loop, const ServerConfig& config, Handler handler)
+  ServerImpl(PooledLoop& loop, const ServerConfig& config, Handler handler)
       : state_(std::make_shared<State>(loop, config, std::move(handler))) {}
   ServerImpl(const ServerImpl&) = delete;
   ServerImpl& operator=(const ServerImpl&) = delete;
   ~ServerImpl() override {
     state_->core->on_idle = nullptr;
-    CloseAcceptor();
+    CloseListener();
     AbortAll();
   }
 
   Status Listen() {
     const ServerConfig& config = state_->core->config;
     const std::string where = "listen on " + config.host + " port " + std::to_string(config.port);
-    ErrorCode error;
-    const auto address = asio::ip::make_address(config.host, error);
-    if (error) {
-      return Fail(Code::kInvalidArgument, where + ": not a literal IPv4 or IPv6 address");
-    }
-    const Tcp::endpoint endpoint(address, config.port);
+    auto parsed = ParseAddress(config.host, config.port);
+    if (!parsed) return Fail(std::move(parsed).error().Wrap(where));
     UniqueFd listener(config.listen_fd);
     if (!listener) {
-      ATOLL_ASSIGN(listener, OpenListener(endpoint, where));
+      ATOLL_ASSIGN(listener, OpenListener(*parsed, where));
     }
-    Acceptor& acceptor = state_->acceptor;
-    acceptor.assign(endpoint.protocol(), listener.get(), error);
-    if (!error) acceptor.native_non_blocking(true, error);
-    if (error) return Fail(SysError(where, error.value()));
-    (void)listener.release();
-    port_ = acceptor.local_endpoint(error).port();
-    AcceptNext(state_);
+    Address bound;
+    const int flags = fcntl(listener.get(), F_GETFL);
+    if (flags < 0 || fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+        getsockname(listener.get(), bound.get(), &bound.size) != 0) {
+      return FailSys(where);
+    }
+    port_ = ntohs(bound.storage.ss_family == AF_INET6 ? bound.v6().sin6_port : bound.v4().sin_port);
+    state_->listener = std::move(listener);
+    ATOLL_ASSIGN(state_->watch, state_->core->loop.events().Watch(
+                                    state_->listener.get(), EPOLLIN,
+                                    [state = state_.get()](uint32_t) { Accept(*state); }));
     return {};
   }
 
@@ -110,64 +151,56 @@ class ServerImpl final : public Server {
   }
 
   void Stop(int grace_ms, std::function<void()> done) override {
-    CloseAcceptor();
+    CloseListener();
     ServerCore& core = *state_->core;
     core.stopping = true;
     core.upstreams.Clear();
     ForEachConnection(core, [](Connection& connection) { connection.FinishSoon(); });
     if (core.connections.empty()) return core.loop.Post(std::move(done));
-    state_->grace.expires_after(std::chrono::milliseconds(grace_ms));
-    state_->grace.async_wait([state = state_](const ErrorCode& error) {
-      if (!error) AbortConnections(*state->core);
-    });
+    state_->grace = core.loop.After(int64_t{grace_ms} * 1000,
+                                    [state = state_] { AbortConnections(*state->core); });
     core.on_idle = [state = state_.get(), done = std::move(done)] {
-      state->grace.cancel();
-      state->core->loop.Post(done);
+      PooledLoop& loop = state->core->loop;
+      loop.Post(done);
+      loop.Cancel(state->grace);
     };
   }
 
  private:
-  // Outlives the Server for as long as an operation of it is under way.
+  // Outlives the Server for as long as it is being stopped.
   struct State {
-    State(AsioLoopImpl& loop, const ServerConfig& config, Handler handler)
-        : core(std::make_shared<ServerCore>(loop, config, std::move(handler))),
-          acceptor(loop.io()),
-          pause(loop.io()),
-          grace(loop.io()) {}
+    State(PooledLoop& loop, const ServerConfig& config, Handler handler)
+        : core(std::make_shared<ServerCore>(loop, config, std::move(handler))) {}
     std::shared_ptr<ServerCore> core;
-    Acceptor acceptor;
-    Timer pause;
-    Timer grace;
+    UniqueFd listener;
+    EventLoop::Id watch = 0;
+    Loop::Id pause = 0;
+    Loop::Id grace = 0;
   };
 
-  static void AcceptNext(const std::shared_ptr<State>& state) {
-    state->acceptor.async_wait(Acceptor::wait_read, [state](const ErrorCode& error) {
-      if (error || !state->acceptor.is_open()) return;
-      const int failure = AcceptBatch(*state);
-      if (failure == 0) return AcceptNext(state);
-      // Out of descriptors or memory: the waiting connection stays in the queue, so accepting again
-      // at once would spin.
-      LogLine(LogLevel::kWarning, "cannot accept").Add(SysError("accept4", failure));
-      state->pause.expires_after(kAcceptPause);
-      state->pause.async_wait([state](const ErrorCode& aborted) {
-        if (!aborted && state->acceptor.is_open()) AcceptNext(state);
-      });
-    });
+  static void Accept(State& state) {
+    const int failure = AcceptBatch(state);
+    if (failure == 0) return;
+    // Out of descriptors or memory: the waiting connection stays in the queue, so accepting again
+    // at once would spin.
+    LogLine(LogLevel::kWarning, "cannot accept").Add(SysError("accept4", failure));
+    EventLoop& loop = state.core->loop.events();
+    loop.Modify(state.watch, 0);
+    state.pause =
+        loop.After(kAcceptPauseUs, [&loop, watch = state.watch] { loop.Modify(watch, EPOLLIN); });
   }
 
   // 0, or the errno that makes it useless to go on now.
   static int AcceptBatch(State& state) {
     for (int i = 0; i < kAcceptBatch; ++i) {
-      Tcp::endpoint peer;
-      auto size = static_cast<socklen_t>(peer.capacity());
-      const int listener = state.acceptor.native_handle();
-      UniqueFd fd(accept4(listener, peer.data(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Address peer;
+      const int listener = state.listener.get();
+      UniqueFd fd(accept4(listener, peer.get(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd && errno == EMFILE) {
-        size = static_cast<socklen_t>(peer.capacity());
-        fd = AcceptReserved(listener, peer.data(), &size);
+        peer.size = sizeof peer.storage;
+        fd = AcceptReserved(listener, peer.get(), &peer.size);
       }
       if (fd) {
-        peer.resize(size);
         Welcome(state, std::move(fd), peer);
         continue;
       }
@@ -180,18 +213,16 @@ class ServerImpl final : public Server {
     return 0;
   }
 
-  static void Welcome(State& state, UniqueFd fd, const Tcp::endpoint& peer) {
+  static void Welcome(State& state, UniqueFd fd, const Address& peer) {
     const std::shared_ptr<ServerCore>& core = state.core;
     const size_t open = core->connections.size();
     const size_t limit = core->config.max_connections;
     if (open >= limit + kMaxRefusing) return;
     TuneSocket(fd.get());
-    Stream stream(core->loop.io());
-    ErrorCode error;
-    stream.assign(peer.protocol(), fd.get(), error);
-    if (error) return;  // epoll's limit of watches: no connection without one
-    const bool brief = IsSpare(fd.release());
-    auto connection = std::make_shared<Connection>(core, std::move(stream));
+    const bool brief = IsSpare(fd.get());
+    auto stream = Stream::Create(core->loop.events(), std::move(fd));
+    if (!stream) return;  // epoll's limit of watches: no connection without one
+    auto connection = std::make_shared<Connection>(core, std::move(*stream));
     // A handshake is dear: who is one too many gets none, only the end of the connection.
     if (open >= limit && core->tls) return;
     if (open >= limit) return connection->Refuse();
@@ -221,14 +252,15 @@ class ServerImpl final : public Server {
     ForEachConnection(core, [](Connection& connection) { connection.Abort(false); });
   }
 
-  void CloseAcceptor() {
-    ErrorCode ignored;
-    state_->acceptor.close(ignored);
-    state_->pause.cancel();
+  void CloseListener() {
+    PooledLoop& loop = state_->core->loop;
+    loop.Cancel(state_->pause);
+    loop.Unwatch(state_->watch);
+    state_->listener.reset();
   }
 
   void AbortAll() {
-    state_->grace.cancel();
+    state_->core->loop.Cancel(state_->grace);
     state_->core->stopping = true;
     state_->core->upstreams.Clear();
     AbortConnections(*state_->core);
@@ -240,8 +272,9 @@ class ServerImpl final : public Server {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> AsioLoopImpl::Listen(const ServerConfig& config, Handler handler) {
-  auto server = std::make_unique<ServerImpl>(*this, config, std::move(handler));
+Result<std::unique_ptr<Server>> Server::Listen(PooledLoop& loop, const ServerConfig& config,
+                                               Handler handler) {
+  auto server = std::make_unique<ServerImpl>(loop, config, std::move(handler));
   ATOLL_TRY(server->Listen());
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/http/message.h"
 #include "runtime/http/tls.h"
 
 namespace atl::http {
+
+inline constexpr size_t kMaxEditedBody = 64 << 10;
 
 // Where a proxied request goes: a Unix stream socket that speaks HTTP (execd's), and what to
 // change.
@@ -30,6 +31,9 @@ struct Upstream {
   // that the upstream calls hop-by-hop are gone by then: it cannot take away what is set here.
   // Framing (Content-Length, Transfer-Encoding, Connection, Upgrade) is not for it.
   std::function<void(int status, Headers*)> edit_response;
+  // If set: the body of a 200 that says its length, at most kMaxEditedBody, and is not encoded is
+  // held until it is whole and passes on as this makes it. Others pass as they come.
+  std::function<std::string(std::string body)> edit_body;
   // Sent if the upstream cannot be reached or breaks before its response head.
   std::function<Response(const Error&)> on_error;
 };
@@ -98,8 +102,14 @@ struct ServerConfig {
   int handshake_timeout_seconds = 10;  // from the connection on
 };
 
+class PooledLoop;
+
 class Server {
  public:
+  // Binds and listens at once (so that "address in use" is an error here); serves when the loop
+  // runs.
+  static Result<std::unique_ptr<Server>> Listen(PooledLoop& loop, const ServerConfig& config,
+                                                Handler handler);
   virtual ~Server() = default;
   // The port that it listens on (useful when the configured one is 0).
   virtual uint16_t port() const = 0;
@@ -107,19 +117,6 @@ class Server {
   virtual void SetTls(std::shared_ptr<const TlsContext> tls) = 0;
   // Stops accepting and closes idle connections; exchanges in progress may finish until `grace_ms`.
   virtual void Stop(int grace_ms, std::function<void()> done) = 0;
-};
-
-// The loop of the process: Asio's, with a pool of `pool_threads` for blocking work.
-class AsioLoop : public Loop {
- public:
-  virtual ~AsioLoop() = default;
-  static std::unique_ptr<AsioLoop> Create(int pool_threads);
-  // Runs until Quit. SIGPIPE must be ignored by the process.
-  virtual void Run() = 0;
-  virtual void Quit() = 0;
-  // Binds and listens at once (so that "address in use" is an error here); serves when the loop
-  // runs.
-  virtual Result<std::unique_ptr<Server>> Listen(const ServerConfig& config, Handler handler) = 0;
 };
 
 }  // namespace atl::http

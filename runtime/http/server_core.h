@@ -4,7 +4,7 @@
 #include <functional>
 #include <unordered_set>
 
-#include "runtime/http/asio_loop.h"
+#include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
 #include "runtime/http/upstream_pool.h"
 
@@ -13,14 +13,14 @@ namespace atl::http {
 class Connection;
 
 struct ServerCore {
-  ServerCore(AsioLoopImpl& the_loop, ServerConfig the_config, Handler the_handler)
+  ServerCore(PooledLoop& the_loop, ServerConfig the_config, Handler the_handler)
       : loop(the_loop),
         config(std::move(the_config)),
         handler(std::move(the_handler)),
         tls(config.tls),
-        upstreams(the_loop.io()) {}
+        upstreams(the_loop.events()) {}
 
-  AsioLoopImpl& loop;
+  PooledLoop& loop;
   const ServerConfig config;
   const Handler handler;
   std::shared_ptr<const TlsContext> tls;  // null: none

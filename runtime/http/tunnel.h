@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "runtime/http/asio.h"
 #include "runtime/http/buffer.h"
+#include "runtime/http/stream.h"
 
 namespace atl::http {
 
@@ -13,7 +13,7 @@ class Connection;
 
 // `from_upstream` holds what the upstream sent after its head. An end of either side is passed on
 // as a half-close; the tunnel ends when both have ended, or at once at an error.
-void StartTunnel(const std::shared_ptr<Connection>& connection, Stream upstream,
+void StartTunnel(const std::shared_ptr<Connection>& connection, std::shared_ptr<Stream> upstream,
                  Buffer from_upstream);
 
 }  // namespace atl::http

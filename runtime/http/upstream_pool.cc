@@ -7,22 +7,20 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::http {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr size_t kMaxIdlePerPath = 2;
 constexpr size_t kMaxIdle = 64;
 // Shorter than any server's own patience, so that a connection is seldom taken just as the peer
 // gives it up; long enough for a client that runs one command after another.
-constexpr seconds kIdleTime{3};
-constexpr milliseconds kFirstPause{1};
-constexpr seconds kMaxConnectWait{2};
+constexpr int64_t kIdleTimeUs = 3'000'000;
+constexpr int64_t kFirstPauseUs = 1000;
+constexpr int64_t kMaxConnectWaitUs = 2'000'000;
 
 Result<UniqueFd> ConnectNow(const std::string& path) {
   sockaddr_un address{};
@@ -49,62 +47,51 @@ bool IsQuiet(int fd) {
 
 }  // namespace
 
-std::optional<Stream> UpstreamPool::Take(const std::string& path) {
+std::shared_ptr<Stream> UpstreamPool::Take(const std::string& path) {
   // Newest first: it is the least likely to be given up by the peer.
   for (size_t i = idle_.size(); i-- > 0;) {
     if (idle_[i].path != path) continue;
-    Stream stream = std::move(idle_[i].stream);
+    std::shared_ptr<Stream> stream = std::move(idle_[i].stream);
     idle_.erase(idle_.begin() + static_cast<ptrdiff_t>(i));
-    if (IsQuiet(stream.native_handle())) return stream;
+    if (IsQuiet(stream->fd())) return stream;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-void UpstreamPool::Put(const std::string& path, Stream stream) {
+void UpstreamPool::Put(const std::string& path, std::shared_ptr<Stream> stream) {
   size_t same = 0;
   for (const Idle& idle : idle_) same += idle.path == path ? 1 : 0;
   if (same >= kMaxIdlePerPath) return;
   if (idle_.size() >= kMaxIdle) idle_.pop_front();
-  idle_.push_back({path, std::move(stream), SteadyClock::now() + kIdleTime});
+  idle_.push_back({path, std::move(stream), MonotonicMicros() + kIdleTimeUs});
   ArmSweep();
 }
 
 void UpstreamPool::ArmSweep() {
-  if (sweep_armed_ || idle_.empty()) return;
-  sweep_armed_ = true;
-  sweep_timer_.expires_at(idle_.front().expires);
-  sweep_timer_.async_wait([this](const ErrorCode& error) {
-    if (error) return;  // the pool is being destroyed
-    sweep_armed_ = false;
-    const auto now = SteadyClock::now();
-    while (!idle_.empty() && idle_.front().expires <= now) idle_.pop_front();
+  if (sweep_timer_ != 0 || idle_.empty()) return;
+  sweep_timer_ = loop_.After(idle_.front().expires_us - MonotonicMicros(), [this] {
+    sweep_timer_ = 0;
+    const int64_t now_us = MonotonicMicros();
+    while (!idle_.empty() && idle_.front().expires_us <= now_us) idle_.pop_front();
     ArmSweep();
   });
 }
 
-void UpstreamPool::Connect(const std::string& path, std::function<void(Result<Stream>)> done) {
-  ConnectAgain(path, std::move(done), SteadyClock::duration::zero(), kFirstPause);
+void UpstreamPool::Connect(const std::string& path, Connected done) {
+  ConnectAgain(path, std::move(done), 0, kFirstPauseUs);
 }
 
-void UpstreamPool::ConnectAgain(const std::string& path, std::function<void(Result<Stream>)> done,
-                                SteadyClock::duration waited, SteadyClock::duration pause) {
+void UpstreamPool::ConnectAgain(const std::string& path, Connected done, int64_t waited_us,
+                                int64_t pause_us) {
   Result<UniqueFd> fd = ConnectNow(path);
-  if (fd) {
-    Stream stream(io_);
-    ErrorCode error;
-    stream.assign(asio::generic::stream_protocol(AF_UNIX, 0), fd->get(), error);
-    if (error) return done(Fail(Code::kInternal, "watch socket: " + error.message()));
-    (void)fd->release();
-    return done(std::move(stream));
-  }
+  if (fd) return done(Stream::Create(loop_, std::move(*fd)));
   // EAGAIN: the listener's queue is full. The kernel has no event for room in it, so this polls,
   // ever more slowly.
-  if (fd.error().error_number() != EAGAIN || waited >= kMaxConnectWait) {
+  if (fd.error().error_number() != EAGAIN || waited_us >= kMaxConnectWaitUs) {
     return done(Fail(std::move(fd).error()));
   }
-  auto timer = std::make_shared<Timer>(io_, pause);
-  timer->async_wait([this, timer, path, done = std::move(done), waited, pause](const ErrorCode&) {
-    ConnectAgain(path, done, waited + pause, pause * 2);
+  loop_.After(pause_us, [this, path, done = std::move(done), waited_us, pause_us] {
+    ConnectAgain(path, done, waited_us + pause_us, pause_us * 2);
   });
 }
 

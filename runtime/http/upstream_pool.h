@@ -4,42 +4,44 @@
 
 #include <deque>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "runtime/base/result.h"
-#include "runtime/http/asio.h"
+#include "runtime/http/stream.h"
 
 namespace atl::http {
 
 class UpstreamPool {
  public:
-  explicit UpstreamPool(asio::io_context& io) : io_(io), sweep_timer_(io) {}
+  explicit UpstreamPool(EventLoop& loop) : loop_(loop) {}
+  UpstreamPool(const UpstreamPool&) = delete;
+  UpstreamPool& operator=(const UpstreamPool&) = delete;
+  ~UpstreamPool() { loop_.Cancel(sweep_timer_); }
 
-  // An idle connection to `path` whose peer has neither closed nor sent anything.
-  std::optional<Stream> Take(const std::string& path);
+  // An idle connection to `path` whose peer has neither closed nor sent anything; null: none.
+  std::shared_ptr<Stream> Take(const std::string& path);
   // Keeps a connection whose last response is complete. Beyond the bounds the oldest is closed.
-  void Put(const std::string& path, Stream stream);
+  void Put(const std::string& path, std::shared_ptr<Stream> stream);
   void Clear() { idle_.clear(); }
 
+  using Connected = std::function<void(Result<std::shared_ptr<Stream>>)>;
   // Connects without waiting (connect(2) on a Unix socket never takes time), unless the listener's
   // queue is full: then it tries again for a while.
-  void Connect(const std::string& path, std::function<void(Result<Stream>)> done);
+  void Connect(const std::string& path, Connected done);
 
  private:
   struct Idle {
     std::string path;
-    Stream stream;
-    SteadyClock::time_point expires;
+    std::shared_ptr<Stream> stream;
+    int64_t expires_us;  // of CLOCK_MONOTONIC
   };
   void ArmSweep();
-  void ConnectAgain(const std::string& path, std::function<void(Result<Stream>)> done,
-                    SteadyClock::duration waited, SteadyClock::duration pause);
+  void ConnectAgain(const std::string& path, Connected done, int64_t waited_us, int64_t pause_us);
 
-  asio::io_context& io_;
-  Timer sweep_timer_;
-  bool sweep_armed_ = false;
-  std::deque<Idle> idle_;  // oldest first
+  EventLoop& loop_;
+  EventLoop::Id sweep_timer_ = 0;  // 0: none is set
+  std::deque<Idle> idle_;          // oldest first
 };
 
 }  // namespace atl::http

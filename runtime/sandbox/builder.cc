@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/slot_sockets.h"
 
 namespace atl::sandbox {
@@ -22,27 +23,30 @@ std::string HostnameOf(const std::string& id) {
 // What programs inside read to learn which sandbox they are in.
 constexpr char kIdVariable[] = "OPENSANDBOX_ID";
 
-// `request` beats `image`.
-std::vector<std::string> MergeEnvironment(const std::vector<std::string>& image,
-                                          const std::map<std::string, std::string>& request) {
+}  // namespace
+
+std::vector<std::string> EnvironmentOf(const Sandbox& sandbox) {
+  // The request beats the image.
+  const auto& request = sandbox.spec.env;
   std::vector<std::string> env;
-  env.reserve(image.size() + request.size() + 1);
+  env.reserve(sandbox.config.env.size() + request.size() + 2);
   bool has_path = false;
   const auto add = [&](std::string entry) {
     has_path = has_path || entry.starts_with("PATH=");
     env.push_back(std::move(entry));
   };
-  for (const std::string& entry : image) {
+  for (const std::string& entry : sandbox.config.env) {
     const size_t equals = entry.find('=');
-    if (equals == std::string::npos || request.contains(entry.substr(0, equals))) continue;
-    add(entry);
+    if (equals == std::string::npos) continue;
+    const std::string name = entry.substr(0, equals);
+    if (name != kIdVariable && !request.contains(name)) add(entry);
   }
-  for (const auto& [name, value] : request) add(name + "=" + value);
+  for (const auto& [name, value] : request) {
+    if (name != kIdVariable) add(name + "=" + value);
+  }
   if (!has_path) env.emplace_back(kDefaultPath);
   return env;
 }
-
-}  // namespace
 
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
   wire::Plan plan;
@@ -55,38 +59,35 @@ wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addres
       "::1\tlocalhost ip6-localhost ip6-loopback\n" +
       addresses.ipv4 + "\t" + plan.hostname + "\n" + addresses.ipv6 + "\t" + plan.hostname + "\n";
   plan.resolv_conf = "nameserver " + addresses.gateway_ipv4 + "\n";
-  plan.limits = sandbox.limits;
-  plan.volumes = sandbox.volumes;
-  plan.readonly_root = sandbox.readonly_root;
+  plan.limits = sandbox.spec.limits;
+  plan.volumes = sandbox.spec.volumes;
+  plan.readonly_root = sandbox.spec.readonly_root;
   return plan;
 }
 
-wire::StartMessage StartMessageOf(const Sandbox& sandbox, const images::ImageConfig& config) {
+wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
   wire::StartMessage message;
   message.sandbox_id = sandbox.id;
-  message.argv = sandbox.entrypoint;
-  auto env = sandbox.env;
-  env[kIdVariable] = sandbox.id;
-  message.env = MergeEnvironment(config.env, env);
-  message.cwd = config.working_dir;
-  message.user = config.user;
+  message.argv = sandbox.spec.entrypoint;
+  message.env = EnvironmentOf(sandbox);
+  message.env.push_back(std::string(kIdVariable) + "=" + sandbox.id);
+  message.cwd = sandbox.config.working_dir;
+  message.user = sandbox.config.user;
   message.access_token = sandbox.access_token;
   return message;
 }
 
-Status Builder::Build(const Sandbox& sandbox, UniqueFd control,
-                      const netpolicy::SlotAddresses& addresses, const images::ImageConfig& config,
-                      Done done) {
+Status Builder::Build(const Sandbox& sandbox, UniqueFd control, Done done) {
   auto channel = std::make_unique<ControlChannel>(loop_, std::move(control));
-  ATOLL_TRY(channel->Send(StartMessageOf(sandbox, config)));
+  ATOLL_TRY(channel->Send(StartMessageOf(sandbox)));
   ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, sandbox.id));
   // std::function wants copyable captures.
   auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));
-  spawner_.Build(PlanOf(sandbox, addresses),
-                 [shared, done = std::move(done)](Result<launch::Built> built) {
-                   if (!built) return done(Fail(std::move(built).error()));
-                   done(BuiltSandbox{*built, std::move(*shared)});
-                 });
+  spawner_.Ask(wire::Build{PlanOf(sandbox, netpolicy::AddressesOf(instance_, sandbox.slot))},
+               [shared, done = std::move(done)](Result<wire::Built> built) {
+                 if (!built) return done(Fail(std::move(built).error()));
+                 done(BuiltSandbox{*built, std::move(*shared)});
+               });
   return {};
 }
 

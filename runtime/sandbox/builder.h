@@ -7,44 +7,57 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "images/image.h"
 #include "netpolicy/network.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/control_channel.h"
 #include "runtime/sandbox/sandbox.h"
+#include "runtime/wire/reply.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
+namespace atl::wire {
+struct Plan;
+}
 
 namespace atl::sandbox {
 
+// The environment of what runs in it, but for what tells which sandbox it is: "NAME=value".
+std::vector<std::string> EnvironmentOf(const Sandbox& sandbox);
 // What goes to the spawner and to execd. Pure.
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses);
-wire::StartMessage StartMessageOf(const Sandbox& sandbox, const images::ImageConfig& config);
+wire::StartMessage StartMessageOf(const Sandbox& sandbox);
 
 struct BuiltSandbox {
-  launch::Built built;
+  wire::Built built;
   std::unique_ptr<ControlChannel> control;
 };
 
 class Builder {
  public:
   // `socket_directory`: see slot_sockets.h.
-  Builder(Loop& loop, launch::SpawnerClient& spawner, std::string socket_directory)
-      : loop_(loop), spawner_(spawner), socket_directory_(std::move(socket_directory)) {}
+  Builder(Loop& loop, launch::SpawnerClient& spawner, std::string socket_directory,
+          uint32_t instance)
+      : loop_(loop),
+        spawner_(spawner),
+        socket_directory_(std::move(socket_directory)),
+        instance_(instance) {}
 
   using Done = std::function<void(Result<BuiltSandbox>)>;
   // `sandbox.slot` is a prepared slot, `control` the daemon's end of its control socket. An error
   // that is returned came before the spawner was asked: the slot is unused and `done` will not be
   // called.
-  Status Build(const Sandbox& sandbox, UniqueFd control, const netpolicy::SlotAddresses& addresses,
-               const images::ImageConfig& config, Done done);
+  Status Build(const Sandbox& sandbox, UniqueFd control, Done done);
 
  private:
   Loop& loop_;
   launch::SpawnerClient& spawner_;
   std::string socket_directory_;
+  uint32_t instance_;
 };
 
 }  // namespace atl::sandbox

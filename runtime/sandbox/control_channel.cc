@@ -5,21 +5,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "runtime/wire/bytes.h"
-
 namespace atl::sandbox {
-namespace {
-
-// A frame that does not fit the socket buffer (some 200 KiB) waits for execd to read. The loop has
-// no "writable", and this is rare and short: execd reads in its first millisecond.
-constexpr int64_t kRetryUs = 500;
-// A report is one line for people.
-constexpr uint32_t kMaxReport = 64 << 10;
-
-}  // namespace
 
 ControlChannel::~ControlChannel() {
-  loop_.Cancel(retry_);
   loop_.Unwatch(watch_);
 }
 
@@ -30,39 +18,47 @@ Status ControlChannel::Send(const wire::StartMessage& message) {
                 "entrypoint and environment are " + std::to_string(bytes.size()) +
                     " bytes together, allowed are " + std::to_string(wire::kMaxStartFrame));
   }
-  wire::Writer frame;
-  frame.U32(static_cast<uint32_t>(bytes.size()));
-  unsent_ = frame.Take() + bytes;
+  unsent_ = wire::Frame(bytes);
   Flush();
   return {};
 }
 
+// A frame that does not fit the socket buffer (some 200 KiB) waits for execd to read.
 void ControlChannel::Flush() {
-  retry_ = 0;
   while (!unsent_.empty()) {
     const ssize_t n =
         ::send(socket_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) {
-      retry_ = loop_.After(kRetryUs, [this] { Flush(); });
-      return;
-    }
+    if (n < 0 && errno == EAGAIN) return Await();
     // Any other error: the peer is gone, which the spawner's exit event says better.
     if (n < 0) break;
     unsent_.erase(0, static_cast<size_t>(n));
   }
   unsent_ = {};
+  Await();
+}
+
+void ControlChannel::Await() {
+  const uint32_t events = (unsent_.empty() ? 0U : EPOLLOUT) | (reported_ ? EPOLLIN : 0U);
+  if (events == 0) return loop_.Unwatch(std::exchange(watch_, 0));
+  if (watch_ != 0) return loop_.Modify(watch_, events);
+  watch_ = loop_.Watch(socket_.get(), events, [this](uint32_t happened) { OnEvents(happened); });
+}
+
+void ControlChannel::OnEvents(uint32_t events) {
+  // An end or an error is told to whichever waits.
+  if (!unsent_.empty() && events != EPOLLIN) Flush();
+  if (!reported_ || events == EPOLLOUT) return;
+  auto report = Read();
+  if (!report) return;
+  const Reported call = std::exchange(reported_, nullptr);
+  Await();
+  call(std::move(*report));  // which may destroy this object
 }
 
 void ControlChannel::Watch(Reported reported) {
-  watch_ = loop_.WatchReadable(socket_.get(), [this, reported = std::move(reported)] {
-    auto report = Read();
-    if (!report) return;
-    // Unwatch may destroy the function that is running, and the callback this object.
-    const Reported call = reported;
-    loop_.Unwatch(std::exchange(watch_, 0));
-    call(std::move(*report));
-  });
+  reported_ = std::move(reported);
+  Await();
 }
 
 std::optional<wire::StartReport> ControlChannel::Drain() {
@@ -72,9 +68,8 @@ std::optional<wire::StartReport> ControlChannel::Drain() {
 }
 
 UniqueFd ControlChannel::TakeSocket(std::string* received) {
-  loop_.Cancel(std::exchange(retry_, 0));
   loop_.Unwatch(std::exchange(watch_, 0));
-  *received = std::move(received_);
+  *received = received_.TakePending();
   return std::move(socket_);
 }
 
@@ -88,18 +83,10 @@ std::optional<Result<wire::StartReport>> ControlChannel::Read() {
     if (n == 0) {
       return Fail(Code::kUnavailable, "execd closed its control socket without a report");
     }
-    received_.append(chunk, static_cast<size_t>(n));
-    wire::Reader head(received_);
-    const uint32_t size = head.U32();
-    if (!head.ok()) continue;
-    if (size > kMaxReport) {
-      return Fail(Code::kInvalidArgument, "execd announced a report of " + std::to_string(size) +
-                                              " bytes, allowed are " + std::to_string(kMaxReport));
-    }
-    if (received_.size() < size + 4ULL) continue;
-    const std::string report = received_.substr(4, size);
-    received_.erase(0, size + 4ULL);
-    return wire::DecodeStartReport(report);
+    received_.Append({chunk, static_cast<size_t>(n)});
+    const auto report = received_.Next();
+    if (!report) return Fail(Error(report.error()).Wrap("execd's report"));
+    if (*report) return wire::DecodeStartReport(**report);
   }
 }
 

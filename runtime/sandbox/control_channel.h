@@ -42,15 +42,18 @@ class ControlChannel {
 
  private:
   void Flush();
+  // Waits for what there is to wait for.
+  void Await();
+  void OnEvents(uint32_t events);
   // nullopt: not all of it is there yet.
   std::optional<Result<wire::StartReport>> Read();
 
   Loop& loop_;
   UniqueFd socket_;
   std::string unsent_;
-  std::string received_;
-  Loop::Id watch_ = 0;
-  Loop::Id retry_ = 0;
+  wire::Frames received_{wire::kMaxReportFrame};
+  Loop::Id watch_ = 0;  // 0: nothing is waited for
+  Reported reported_;   // null: nobody waits for a report
 };
 
 }  // namespace atl::sandbox

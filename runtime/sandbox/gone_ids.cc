@@ -4,7 +4,7 @@ namespace atl::sandbox {
 namespace {
 
 // Numbered, so that the oldest can be dropped without a look at the others.
-constexpr char kSchema[] =
+constexpr char kGoneIdsSchema[] =
     "CREATE TABLE IF NOT EXISTS gone ("
     " number INTEGER PRIMARY KEY,"
     " id TEXT NOT NULL UNIQUE)";
@@ -23,7 +23,7 @@ std::string Trigger(int64_t kept) {
 }  // namespace
 
 Result<std::unique_ptr<GoneIds>> GoneIds::Open(sqlite::Db& db, int64_t kept) {
-  ATOLL_TRY(db.Exec(kSchema));
+  ATOLL_TRY(db.Exec(kGoneIdsSchema));
   ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
   ATOLL_TRY(db.Exec(Trigger(kept)));
   ATOLL_TRY(transaction.Commit());

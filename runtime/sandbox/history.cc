@@ -8,7 +8,7 @@
 namespace atl::sandbox {
 namespace {
 
-constexpr char kSchema[] =
+constexpr char kHistorySchema[] =
     "CREATE TABLE IF NOT EXISTS history ("
     " id TEXT NOT NULL,"
     " seq INTEGER NOT NULL,"
@@ -21,7 +21,7 @@ constexpr char kSchema[] =
 }  // namespace
 
 Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop, int64_t least_room) {
-  ATOLL_TRY(db.Exec(kSchema));
+  ATOLL_TRY(db.Exec(kHistorySchema));
   ATOLL_ASSIGN(
       sqlite::Stmt insert,
       db.Prepare("INSERT INTO history (id, seq, time_ms, kind, reason, message) SELECT "

@@ -62,6 +62,35 @@ Error Exhausted(const std::string& message) {
   return Error(Code::kResourceExhausted, message, ENOMEM);
 }
 
+Status CheckReservation(const HostBudget& budget, const Reservation& held,
+                        const Reservation& asked) {
+  const uint64_t memory =
+      budget.memory_total - std::min(budget.memory_reserve, budget.memory_total);
+  if (memory != 0 && asked.memory_bytes > memory) {
+    return Fail(Code::kInvalidArgument, "resourceRequests.memory of " + Mib(asked.memory_bytes) +
+                                            " is more than this host can keep for anybody (" +
+                                            Mib(memory) + ")");
+  }
+  if (budget.cpu_millis != 0 && asked.cpu_millis > budget.cpu_millis) {
+    return Fail(Code::kInvalidArgument,
+                "resourceRequests.cpu of " + std::to_string(asked.cpu_millis) +
+                    "m is more than this host has (" + std::to_string(budget.cpu_millis) + "m)");
+  }
+  if (memory != 0 && asked.memory_bytes != 0 && held.memory_bytes + asked.memory_bytes > memory) {
+    return Fail(Exhausted("the memory reserved by all sandboxes would be " +
+                          Mib(held.memory_bytes + asked.memory_bytes) + ", this host can keep " +
+                          Mib(memory) + "; delete some, or ask for less in resourceRequests"));
+  }
+  if (budget.cpu_millis != 0 && asked.cpu_millis != 0 &&
+      held.cpu_millis + asked.cpu_millis > budget.cpu_millis) {
+    return Fail(Exhausted("the processor time reserved by all sandboxes would be " +
+                          std::to_string(held.cpu_millis + asked.cpu_millis) + "m, this host has " +
+                          std::to_string(budget.cpu_millis) +
+                          "m; delete some, or ask for less in resourceRequests"));
+  }
+  return {};
+}
+
 }  // namespace
 
 HostBudget BudgetOfHost(double overcommit) {
@@ -72,6 +101,7 @@ HostBudget BudgetOfHost(double overcommit) {
   char text[512];
   budget.memory_total = MeminfoBytes(ReadHead(meminfo->get(), text), "MemTotal:");
   const uint64_t pid_max = ReadNumber("/proc/sys/kernel/pid_max");
+  budget.cpu_millis = 1000 * static_cast<uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
   const auto times = [overcommit](uint64_t of) {
     return static_cast<uint64_t>(static_cast<double>(of) * overcommit);
   };
@@ -92,7 +122,25 @@ HostBudget BudgetOfHost(double overcommit) {
   return budget;
 }
 
-Status CheckBudget(const HostBudget& budget, const Held& held, const cgroup::Limits& asked) {
+void Held::Add(const Spec& spec) {
+  ++sandboxes;
+  memory_bytes += spec.limits.memory_bytes;
+  pids += spec.limits.pids;
+  reserved.memory_bytes += spec.reserved.memory_bytes;
+  reserved.cpu_millis += spec.reserved.cpu_millis;
+}
+
+void Held::Remove(const Spec& spec) {
+  --sandboxes;
+  memory_bytes -= spec.limits.memory_bytes;
+  pids -= spec.limits.pids;
+  reserved.memory_bytes -= spec.reserved.memory_bytes;
+  reserved.cpu_millis -= spec.reserved.cpu_millis;
+}
+
+Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec) {
+  const cgroup::Limits& asked = spec.limits;
+  ATOLL_TRY(CheckReservation(budget, held.reserved, spec.reserved));
   if (budget.memory_total != 0 && asked.memory_bytes > budget.memory_total) {
     return Fail(Code::kInvalidArgument, "resourceLimits.memory of " + Mib(asked.memory_bytes) +
                                             " is more than this host has (" +

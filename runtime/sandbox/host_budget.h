@@ -1,13 +1,14 @@
 // What the sandboxes of this host may be promised together, so that it never starts to thrash.
 // Limits are ceilings, and most sandboxes stay far below theirs: the sum of all limits may exceed
-// what the host has by a factor, and what is really free is looked at beside it.
+// what the host has by a factor, and what is really free is looked at beside it. Reservations are
+// promises: their sum stays within what the host has, and nothing else is counted against them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
 #include "runtime/base/result.h"
-#include "runtime/wire/plan.h"
+#include "runtime/sandbox/sandbox.h"
 
 namespace atl::sandbox {
 
@@ -16,6 +17,7 @@ struct HostBudget {
   uint64_t memory_total = 0;   // bytes of the host: more than this no single sandbox can have
   uint64_t memory_budget = 0;  // bytes for the limits of all sandboxes
   uint64_t pids_budget = 0;
+  uint64_t cpu_millis = 0;  // of the host, for reservations
   uint64_t sandboxes = 0;
   // What must be free for another one.
   uint64_t memory_reserve = 0;
@@ -34,9 +36,13 @@ struct Held {
   uint64_t sandboxes = 0;
   uint64_t memory_bytes = 0;
   uint64_t pids = 0;
+  Reservation reserved;
+
+  void Add(const Spec& spec);
+  void Remove(const Spec& spec);
 };
 
 // kInvalidArgument: it could never be had here. kResourceExhausted with ENOMEM: not now.
-Status CheckBudget(const HostBudget& budget, const Held& held, const cgroup::Limits& asked);
+Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& asked);
 
 }  // namespace atl::sandbox

@@ -3,37 +3,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <tuple>
 #include <utility>
 
-#include "runtime/base/cleanup.h"
 #include "runtime/base/log.h"
-#include "runtime/base/private_paths.h"
-#include "runtime/base/sandbox_id.h"
-#include "runtime/base/sys.h"
-#include "runtime/sandbox/access_token.h"
+#include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
 namespace {
 
-// More than a stock holds.
-constexpr int kMaxLostSlots = 64;
 constexpr int64_t kDestroyRetryUs = 5000 * 1000;
 // What a sandbox says about itself is shown, not stored without bound.
 constexpr size_t kMaxReportShown = 1024;
-
-// The spawner's and the network's words about our own requests: only "no room" and "not there" are
-// the client's business, anything else is our fault and not the client's.
-Error AsBuildError(Error error) {
-  const Code code = error.code();
-  if (code == Code::kResourceExhausted || code == Code::kUnavailable) return error;
-  // Where a volume is to stand is the client's word, and what stands there the image's.
-  if (code == Code::kInvalidArgument && error.error_number() == 0 &&
-      launch::FailedAt(error, wire::Step::kVolumes)) {
-    return error;
-  }
-  return Error(Code::kInternal, error.message(), error.error_number());
-}
+// Of one that cannot start, if it does not end by itself.
+constexpr int64_t kLastWordsUs = 1'000'000;
 
 std::string ExitText(const wire::SandboxRecord& record) {
   std::string text;
@@ -51,6 +34,10 @@ std::string ExitText(const wire::SandboxRecord& record) {
   return text;
 }
 
+tl::unexpected<CreateError> Deleted(const std::string& text) {
+  return tl::unexpected(CreateError(Error(Code::kFailedPrecondition, text)));
+}
+
 }  // namespace
 
 Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
@@ -61,36 +48,45 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       images_(parts.images),
       store_(parts.store),
       slots_(parts.slots),
+      imports_(parts.imports),
       volumes_(parts.volumes),
+      snapshots_(parts.snapshots),
+      logs_(parts.logs),
+      history_(parts.history),
       health_(parts.health),
       config_(std::move(config)),
-      admission_(config_.builds_at_once, config_.build_queue),
-      builder_(loop_, spawner_, config_.socket_directory),
-      expiry_(loop_, clock_,
-              [this](const std::string& id) {
-                Entry* entry = Look(id);
-                if (entry == nullptr) return;
-                LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
-                ++stats_.expired;
-                ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
-              }),
-      logs_(
-          loop_, clock_,
-          {config_.log_directory, config_.log_max_bytes, config_.log_keep_after_removal_seconds}) {}
+      builder_(loop_, spawner_, config_.socket_directory, config_.instance),
+      launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
+      expiry_(loop_, clock_, [this](const std::string& id) {
+        Entry* entry = Look(id);
+        if (entry == nullptr) return;
+        LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
+        ++stats_.expired;
+        ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
+      }) {}
 
 Lifecycle::Entry* Lifecycle::Look(const std::string& id) {
   const auto found = entries_.find(id);
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+bool Lifecycle::IsVisible(const Entry& entry) {
+  return entry.sandbox.state != State::kAcquiring && !IsLeaving(entry.sandbox.state);
+}
+
+Result<Lifecycle::Entry*> Lifecycle::Visible(const std::string& id) {
+  Entry* entry = Look(id);
+  if (entry != nullptr && IsVisible(*entry)) return entry;
+  return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+}
+
 const Sandbox* Lifecycle::Find(const std::string& id) const {
   const auto found = entries_.find(id);
-  if (found == entries_.end() || found->second.sandbox.state == State::kStopping) return nullptr;
-  return &found->second.sandbox;
+  return found == entries_.end() || !IsVisible(found->second) ? nullptr : &found->second.sandbox;
 }
 
 bool Lifecycle::IsGone(const std::string& id) {
-  if (const Entry* entry = Look(id)) return entry->sandbox.state == State::kStopping;
+  if (const Entry* entry = Look(id)) return IsLeaving(entry->sandbox.state);
   if (!gone_) return false;
   const auto gone = gone_->Contains(id);
   if (!gone) LogLine(LogLevel::kWarning, "cannot look for a gone sandbox").Add(gone.error());
@@ -101,219 +97,82 @@ std::vector<const Sandbox*> Lifecycle::All() const {
   std::vector<const Sandbox*> all;
   all.reserve(entries_.size());
   for (const auto& [id, entry] : entries_) {
-    if (entry.sandbox.state != State::kStopping) all.push_back(&entry.sandbox);
+    if (IsVisible(entry)) all.push_back(&entry.sandbox);
   }
   return all;
 }
 
-bool Lifecycle::AnswerEarly(const CreateSpec& spec, Created& done) {
-  if (stopping_) {
-    done(Fail(Code::kUnavailable, "atolld is shutting down"));
-    return true;
-  }
-  if (Repeated(spec, done)) return true;
-  auto prepared = Prepare(spec);
-  if (prepared) return false;
-  done(Fail(std::move(prepared).error()));
-  return true;
-}
-
-void Lifecycle::Create(CreateSpec spec, Created done) {
-  // Only an entry keeps what Volumes has acquired for it.
-  auto unused = Cleanup([this, id = spec.id] { ReleaseVolumes(id); });
-  if (stopping_) return done(Fail(Code::kUnavailable, "atolld is shutting down"));
-  if (Repeated(spec, done)) return;
-  auto prepared = Prepare(spec);
-  if (!prepared) return done(Fail(std::move(prepared).error()));
-  unused.Release();
-  const std::string id = prepared->sandbox.id;
-  Entry& entry = entries_.emplace(id, std::move(*prepared)).first->second;
-  entry.created.push_back(std::move(done));
-  if (const auto key = KeyOf(entry)) idempotency_.Add(*key);
-  if (!entry.awaited.empty()) return AwaitImage(entry);
-  Enqueue(entry);
-}
-
-void Lifecycle::Enqueue(Entry& entry) {
-  const std::string id = entry.sandbox.id;
-  Hold(entry);
-  entry.building = true;
-  slots_.SetBusy(true);
-  if (auto entered = admission_.Enter([this, id] { TakeTurn(id); }); !entered) {
-    BuildFailed(entry, std::move(entered).error());
-  }
-}
-
-void Lifecycle::TakeTurn(const std::string& id) {
-  slots_.Take([this, id](Result<SlotPool::Ready> slot) { GotSlot(id, std::move(slot)); });
-}
-
-void Lifecycle::GotSlot(const std::string& id, Result<SlotPool::Ready> slot) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || entry->sandbox.state != State::kPending || !slot) {
-    if (slot) slots_.Discard(slot->number);
-    if (entry != nullptr) {
-      BuildFailed(*entry, slot ? Error(Code::kFailedPrecondition, "deleted before it was built")
-                               : AsBuildError(std::move(slot).error()));
-    }
-    return EndTurn();
-  }
-  entry->sandbox.slot = slot->number;
-  if (Status claimed = network_.ClaimSlot(slot->number, entry->sandbox.network); !claimed) {
-    slots_.Discard(std::exchange(entry->sandbox.slot, 0));
-    BuildFailed(*entry, AsBuildError(std::move(claimed).error()));
-    return EndTurn();
-  }
-  const auto addresses = netpolicy::AddressesOf(config_.instance, slot->number);
-  auto asked = builder_.Build(entry->sandbox, std::move(slot->control), addresses, entry->config,
-                              [this, id](Result<BuiltSandbox> r) {
-                                if (!r && LostSlot(id, r.error())) return TakeTurn(id);
-                                Built(id, std::move(r));
-                                EndTurn();
-                              });
-  if (asked) {
-    entry->spawned = true;
-    return;
-  }
-  BuildFailed(*entry, AsBuildError(std::move(asked).error()));
-  EndTurn();
-}
-
-bool Lifecycle::LostSlot(const std::string& id, const Error& error) {
-  Entry* entry = Look(id);
-  if (error.code() != Code::kFailedPrecondition || entry == nullptr ||
-      entry->sandbox.state != State::kPending || ++entry->lost_slots > kMaxLostSlots) {
-    return false;
-  }
-  LogLine(LogLevel::kWarning, "a slot in stock was lost, taking another")
-      .Add("sandbox", id)
-      .Add("slot", entry->sandbox.slot);
-  ::unlink(SocketPathOf(id).c_str());
-  entry->spawned = false;
-  slots_.Release(std::exchange(entry->sandbox.slot, 0));
-  return true;
-}
-
-void Lifecycle::EndTurn() {
-  admission_.Leave();
-  slots_.SetBusy(!admission_.idle());
-}
-
-void Lifecycle::Built(const std::string& id, Result<BuiltSandbox> result) {
-  Entry* entry = Look(id);
-  if (entry == nullptr) return;
-  if (!result) return BuildFailed(*entry, AsBuildError(std::move(result).error()));
-  entry->building = false;
-  entry->built = true;
-  entry->control = std::move(result->control);
-  for (size_t i = 0; i < stats_.step_micros.size(); ++i) {
-    stats_.step_micros[i] += result->built.micros[i];
-    stats_.build_micros += result->built.micros[i];
-  }
-  if (auto applied = Apply(*entry, Event::kBuilt, {"CONTAINER_RUNNING", "Sandbox is running"});
-      !applied) {
-    BuildFailed(*entry, std::move(applied).error().Wrap("record the new sandbox"));
-  }
-}
-
-void Lifecycle::BuildFailed(Entry& entry, Error error) {
-  ++stats_.create_failed;
-  entry.building = false;
-  // That the spawner is away has been logged once, and each client is told: one that tries again
-  // at once must not fill the log.
-  const bool away = error.code() == Code::kUnavailable;
-  LogLine(away ? LogLevel::kDebug : LogLevel::kWarning, "cannot create a sandbox")
-      .Add("sandbox", entry.sandbox.id)
-      .Add("request", entry.request_id)
-      .Add(error);
-  if (!entry.stored) idempotency_.Remove(entry.idempotency_key);
-  const std::vector<Created> created = std::exchange(entry.created, {});
-  ApplyAnyway(entry, entry.stored ? Event::kGivenUp : Event::kBuildFailed,
-              {"PROVISIONING_ERROR", WithoutPaths(error.message(), config_.private_directories)});
-  for (const Created& done : created) done(Fail(error));
-}
-
-void Lifecycle::Published(Entry& entry) {
-  const std::string id = entry.sandbox.id;
-  const int64_t took_us = clock_.BootMicros() - entry.asked_us;
-  ++stats_.created;
-  stats_.create_micros += static_cast<uint64_t>(took_us);
-  entry.config = {};
-  KeepVolumes(entry);
-  // The answer first: whatever comes is news about a sandbox that the client knows.
-  const std::vector<Created> created = std::exchange(entry.created, {});
-  for (const Created& done : created) done(entry.sandbox);
-  SetDeadline(entry);
-  entry.control->Watch(
-      [this, id](Result<wire::StartReport> report) { Reported(id, std::move(report)); });
-  LogLine(LogLevel::kInfo, "sandbox created")
-      .Add("sandbox", id)
-      .Add("request", entry.request_id)
-      .Add("took_us", took_us);
-  Entry* still = Look(id);
-  if (still != nullptr && still->early_exit) {
-    const wire::SandboxRecord record = *std::exchange(still->early_exit, std::nullopt);
-    Exited(*still, record);
-  }
+std::vector<std::string> Lifecycle::AddressesOf(const Sandbox& sandbox) const {
+  if (sandbox.slot == 0) return {};
+  const auto addresses = netpolicy::AddressesOf(config_.instance, sandbox.slot);
+  return {addresses.ipv4, addresses.ipv6};
 }
 
 void Lifecycle::Reported(const std::string& id, Result<wire::StartReport> report) {
   Entry* entry = Look(id);
   if (entry == nullptr) return;
   if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*entry);
-  // Nothing else comes on this socket; a missing report is explained by the exit that follows.
-  const auto control = std::exchange(entry->control, nullptr);
-  logs_.Abandon(id);
   if (report && report->kind == wire::StartReport::Kind::kFailed) {
-    ApplyAnyway(*entry, Event::kStartFailed,
-                {"ENTRYPOINT_START_FAILED",
-                 "the entrypoint cannot be run: " + report->message.substr(0, kMaxReportShown)});
+    // What was printed comes behind the report; execd ends once that is taken.
+    FollowOutput(*entry);
+    entry->start_failure = report->message.substr(0, kMaxReportShown);
+    loop_.After(kLastWordsUs, [this, id, alive = std::weak_ptr(alive_)] {
+      Entry* const late = alive.expired() ? nullptr : Look(id);
+      if (late != nullptr && IsLive(late->sandbox.state)) FailStart(*late);
+    });
+    return;
   }
+  // Nothing else comes on this socket; it is explained by the exit that follows.
+  entry->launch.reset();
+  logs_.Abandon(id);
+}
+
+void Lifecycle::FailStart(Entry& entry) {
+  if (!entry.start_failure) return;
+  const std::string why = *std::exchange(entry.start_failure, std::nullopt);
+  ApplyAnyway(entry, Event::kStartFailed,
+              {"ENTRYPOINT_START_FAILED", "the entrypoint cannot be run: " + why});
+}
+
+void Lifecycle::FollowOutput(Entry& entry) {
+  const auto launch = std::exchange(entry.launch, nullptr);
+  std::string received;
+  UniqueFd socket = launch->TakeSocket(&received);
+  logs_.Follow(entry.sandbox.id, std::move(socket), received);
 }
 
 void Lifecycle::OnExit(const wire::SandboxRecord& record) {
-  if (Entry* entry = Look(record.id); entry != nullptr) Exited(*entry, record);
-}
-
-void Lifecycle::Exited(Entry& entry, const wire::SandboxRecord& record) {
-  if (entry.sandbox.state == State::kPending) {
-    entry.early_exit = record;
-    return;
-  }
-  if (entry.control) {
-    // Process 1 may have said why before it ended, and the two arrive on different sockets.
-    const auto report = entry.control->Drain();
-    if (report && report->kind == wire::StartReport::Kind::kFailed) {
-      return Reported(entry.sandbox.id, *report);
-    }
-    if (report) FollowOutput(entry);
-  }
+  Entry* const entry = Look(record.id);
+  if (entry == nullptr) return;
   const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
                      WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
-  if (IsLive(entry.sandbox.state)) {
+  const Event event = clean ? Event::kExitedZero : Event::kExitedError;
+  if (Next(entry->sandbox.state, event).action == Action::kDefer) {
+    return entry->launch->KeepExit(record);
+  }
+  if (IsLive(entry->sandbox.state)) {
+    // Process 1 may have said why before it ended, and the two arrive on different sockets.
+    const auto report = entry->launch ? entry->launch->Drain() : std::nullopt;
+    if (report && report->kind == wire::StartReport::Kind::kFailed) {
+      Reported(record.id, *report);
+    } else if (report) {
+      FollowOutput(*entry);
+    }
+    if (entry->start_failure) return FailStart(*entry);
     ++stats_.exited;
     LogLine(LogLevel::kInfo, "sandbox ended")
-        .Add("sandbox", entry.sandbox.id)
+        .Add("sandbox", record.id)
         .Add("how", ExitText(record));
   }
-  ApplyAnyway(entry, clean ? Event::kExitedZero : Event::kExitedError,
+  ApplyAnyway(*entry, event,
               {clean ? "CONTAINER_EXITED" : "CONTAINER_EXITED_ERROR", ExitText(record)});
 }
 
 Status Lifecycle::Delete(const std::string& id) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
-    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
-  }
+  ATOLL_ASSIGN(Entry * entry, Visible(id));
   ATOLL_TRY(Apply(*entry, Event::kDelete, {"USER_DELETE", "deleted by request"}));
   ++stats_.deleted;
   return {};
-}
-
-std::optional<KeyRecord> Lifecycle::KeyOf(const Entry& entry) {
-  if (entry.idempotency_key.empty()) return std::nullopt;
-  return KeyRecord{entry.idempotency_key, entry.fingerprint, entry.sandbox.id,
-                   entry.sandbox.created_at_ms};
 }
 
 Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
@@ -331,28 +190,14 @@ Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
                 "sandbox " + sandbox.id + " is " + std::string(StateName(sandbox.state)) +
                     (sandbox.message.empty() ? "" : ": ") + sandbox.message);
   }
-  if (transition.next != sandbox.state) {
-    const Sandbox before = sandbox;
-    sandbox.state = transition.next;
-    sandbox.reason = cause.reason;
-    sandbox.message = cause.message;
-    sandbox.transition_at_ms = clock_.UnixMillis();
-    Status written;
-    if (entry.stored) {
-      // What waited for its image has layers only now.
-      if (transition.action == Action::kPublish) written = store_.UpdateSpec(sandbox);
-      if (written) written = store_.Update(sandbox);
-    } else if (transition.action == Action::kPublish) {
-      written = store_.Insert(sandbox, KeyOf(entry));
-      entry.stored = written.has_value();
-    }
-    if (!written) {
-      sandbox = before;
-      return written;
-    }
-    Note(sandbox, std::string(StateName(sandbox.state)));
+  const auto before =
+      std::tuple(sandbox.state, sandbox.reason, sandbox.message, sandbox.transition_at_ms);
+  Enter(sandbox, transition.next, cause);
+  if (Status written = Record(entry, std::get<State>(before), transition.action); !written) {
+    std::tie(sandbox.state, sandbox.reason, sandbox.message, sandbox.transition_at_ms) = before;
+    return written;
   }
-  Perform(entry, transition.action);
+  Entered(entry, std::get<State>(before), transition.action);
   return {};
 }
 
@@ -363,31 +208,55 @@ void Lifecycle::ApplyAnyway(Entry& entry, Event event, const Cause& cause) {
       .Add("sandbox", entry.sandbox.id)
       .Add("event", EventName(event))
       .Add(applied.error());
-  const Transition transition = Next(entry.sandbox.state, event);
-  entry.sandbox.state = transition.next;
-  entry.sandbox.reason = cause.reason;
-  entry.sandbox.message = cause.message;
-  entry.sandbox.transition_at_ms = clock_.UnixMillis();
-  Perform(entry, transition.action);
+  const State before = entry.sandbox.state;
+  const Transition transition = Next(before, event);
+  Enter(entry.sandbox, transition.next, cause);
+  Entered(entry, before, transition.action);
 }
 
-void Lifecycle::Perform(Entry& entry, Action action) {
+void Lifecycle::Enter(Sandbox& sandbox, State next, const Cause& cause) const {
+  if (next == sandbox.state) return;
+  if (StateName(next) != StateName(sandbox.state)) sandbox.transition_at_ms = clock_.UnixMillis();
+  sandbox.state = next;
+  if (cause.reason.empty()) return;
+  sandbox.reason = cause.reason;
+  sandbox.message = cause.message;
+}
+
+Status Lifecycle::Record(Entry& entry, State before, Action action) {
+  const Sandbox& sandbox = entry.sandbox;
+  if (!IsRecorded(entry)) {
+    if (action != Action::kPublish && action != Action::kWait) return {};
+    ATOLL_TRY(store_.Insert(sandbox, entry.launch->order().key));
+    entry.launch->Recorded();
+    return {};
+  }
+  // What waited for its image has layers only now.
+  if (action == Action::kPublish) ATOLL_TRY(store_.UpdateSpec(sandbox));
+  const bool shown = StateName(before) != StateName(sandbox.state);
+  return shown || action == Action::kKeep ? store_.Update(sandbox) : Status();
+}
+
+void Lifecycle::Entered(Entry& entry, State before, Action action) {
+  const Sandbox& sandbox = entry.sandbox;
+  if (Holds(before) != Holds(sandbox.state)) Holds(before) ? Drop(sandbox) : Hold(sandbox);
+  if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
+  if (StateName(before) != StateName(sandbox.state)) {
+    Note(sandbox, std::string(StateName(sandbox.state)));
+  }
   switch (action) {
+    case Action::kWait:
+      return AwaitImage(entry);
+    case Action::kLaunch:
+      return entry.launch->Enqueue();
     case Action::kPublish:
       return Published(entry);
     case Action::kRelease:
       return Release(entry);
     case Action::kKeep:
-      Drop(entry);
       return SetDeadline(entry);
     case Action::kForget:
       return Forget(entry);
-    case Action::kAwait:
-      expiry_.Remove(entry.sandbox.id);
-      if (entry.awaited.empty()) return;
-      // There is no build yet whose answer would bring the release.
-      imports_.Forget(entry.awaited, entry.sandbox.id);
-      return PostReleased(entry);
     case Action::kFreeze:
       return AskFreeze(entry, true);
     case Action::kThaw:
@@ -404,24 +273,17 @@ void Lifecycle::Perform(Entry& entry, Action action) {
 
 void Lifecycle::Release(Entry& entry) {
   const std::string id = entry.sandbox.id;
-  if (entry.sandbox.state == State::kStopping) expiry_.Remove(id);
-  // Deleted between its build and its answer.
-  for (const Created& done : std::exchange(entry.created, {})) {
-    done(Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted while it was created"));
+  if (const auto launch = std::exchange(entry.launch, nullptr)) {
+    // Deleted between its build and its answer.
+    launch->Answer(Deleted("sandbox " + id + " was deleted while it was created"));
+    logs_.Abandon(id);
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
-  if (entry.releasing != 0) return;
-  if (std::exchange(entry.control, nullptr)) logs_.Abandon(id);
   ::unlink(SocketPathOf(id).c_str());
-  if (entry.spawned) {
-    if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
-    const uint64_t order = entry.releasing = ++orders_;
-    spawner_.Destroy(id,
-                     [this, id, order](Status status) { Destroyed(id, order, std::move(status)); });
-    return;
-  }
-  if (const uint32_t slot = std::exchange(entry.sandbox.slot, 0); slot != 0) slots_.Discard(slot);
-  PostReleased(entry);
+  if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
+  const uint64_t order = entry.releasing = ++orders_;
+  spawner_.Ask(wire::Destroy{id},
+               [this, id, order](Status status) { Destroyed(id, order, std::move(status)); });
 }
 
 void Lifecycle::Destroyed(const std::string& id, uint64_t order, Status status) {
@@ -436,47 +298,28 @@ void Lifecycle::Destroyed(const std::string& id, uint64_t order, Status status) 
     }
     loop_.After(kDestroyRetryUs, [this, id, order] {
       Entry* again = Look(id);
-      if (again == nullptr || again->releasing != order) return;
-      again->releasing = 0;
-      Release(*again);
+      if (again != nullptr && again->releasing == order) Release(*again);
     });
     return;
   }
   entry->releasing = 0;
   entry->release_asked_us = 0;
-  entry->spawned = false;
   ++removed_;
-  if (const uint32_t slot = std::exchange(entry->sandbox.slot, 0); slot != 0) {
-    // A build that failed may have left the slot as it was prepared.
-    entry->built ? slots_.Release(slot) : slots_.Discard(slot);
-  }
-  if (entry->stored && entry->sandbox.state != State::kStopping) {
-    if (auto written = store_.Update(entry->sandbox); !written) {
-      LogLine(LogLevel::kWarning, "cannot record that a sandbox holds nothing any more")
-          .Add("sandbox", id)
-          .Add(written.error());
-    }
-  }
+  if (const uint32_t slot = std::exchange(entry->sandbox.slot, 0); slot != 0) slots_.Release(slot);
   ApplyAnyway(*entry, Event::kReleased, {});
-}
-
-void Lifecycle::PostReleased(Entry& entry) {
-  // Not at once: the caller still holds the entry that this may remove.
-  loop_.Post([this, id = entry.sandbox.id, order = entry.releasing = ++orders_] {
-    Entry* released = Look(id);
-    if (released == nullptr || released->releasing != order) return;
-    released->releasing = 0;
-    ApplyAnyway(*released, Event::kReleased, {});
-  });
 }
 
 void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
-  Drop(entry);
-  const bool has_volumes = !entry.sandbox.volumes.empty();
+  const bool recorded = IsRecorded(entry);
+  if (const auto launch = std::exchange(entry.launch, nullptr)) {
+    launch->StopWaiting();
+    if (launch->has_waiters()) ++stats_.create_failed;
+    launch->Answer(Deleted("deleted before it was built"));
+  }
   logs_.Remove(id);
-  if (entry.stored && history_) history_->Remove(id);
-  if (entry.stored) {
+  if (recorded) {
+    history_.Remove(id);
     // A row that cannot be removed says Stopping, and is finished by the next start.
     if (auto removed = store_.Remove(id); !removed) {
       LogLine(LogLevel::kWarning, "cannot remove the record of a deleted sandbox")
@@ -486,31 +329,23 @@ void Lifecycle::Forget(Entry& entry) {
   }
   entries_.erase(id);
   // Behind the record: until that is gone a restart would still find the user of the volumes.
-  if (has_volumes) ReleaseVolumes(id);
+  volumes_.Release(id);
 }
 
-void Lifecycle::KeepVolumes(const Entry& entry) {
-  if (volumes_ != nullptr && !entry.sandbox.volumes.empty()) volumes_->Keep(entry.sandbox.id);
+void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {
+  // Being removed is the last that anybody could ask about, and nobody can.
+  if (IsLeaving(sandbox.state)) return;
+  history_.Add(sandbox.id, {clock_.UnixMillis(), std::move(kind), sandbox.reason, sandbox.message});
 }
 
-void Lifecycle::ReleaseVolumes(const std::string& id) {
-  if (volumes_ != nullptr && !id.empty()) volumes_->Release(id);
+void Lifecycle::Hold(const Sandbox& sandbox) {
+  held_.Add(sandbox.spec);
+  for (wire::LayerId layer : sandbox.layers) ++layer_users_[layer];
 }
 
-void Lifecycle::Hold(Entry& entry) {
-  entry.holds = true;
-  ++held_.sandboxes;
-  held_.memory_bytes += entry.sandbox.limits.memory_bytes;
-  held_.pids += entry.sandbox.limits.pids;
-  for (wire::LayerId layer : entry.sandbox.layers) ++layer_users_[layer];
-}
-
-void Lifecycle::Drop(Entry& entry) {
-  if (!std::exchange(entry.holds, false)) return;
-  --held_.sandboxes;
-  held_.memory_bytes -= entry.sandbox.limits.memory_bytes;
-  held_.pids -= entry.sandbox.limits.pids;
-  for (wire::LayerId layer : entry.sandbox.layers) {
+void Lifecycle::Drop(const Sandbox& sandbox) {
+  held_.Remove(sandbox.spec);
+  for (wire::LayerId layer : sandbox.layers) {
     const auto found = layer_users_.find(layer);
     if (found != layer_users_.end() && --found->second == 0) layer_users_.erase(found);
   }

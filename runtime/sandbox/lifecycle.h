@@ -1,6 +1,10 @@
 // Creates, finds, renews, deletes and expires sandboxes, and keeps their records true: the table of
 // states.h is run here, and every step of it is in the store before anybody is told.
 //
+// A create is parsed by whoever asks (runtime/api); then it is checked, which has no effect, and
+// all that it needs is acquired: its key, its share of the host, its volumes. What a client is told
+// of is recorded before, and launched (launch.h).
+//
 // Thread rule: on the loop; nothing blocks.
 #pragma once
 
@@ -10,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,22 +27,29 @@
 #include "runtime/base/health.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
-#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/builder.h"
 #include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/fork.h"
 #include "runtime/sandbox/gone_ids.h"
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
+#include "runtime/sandbox/launch.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/slot_sockets.h"
+#include "runtime/sandbox/snapshots.h"
 #include "runtime/sandbox/store.h"
 #include "runtime/sandbox/volumes.h"
+#include "runtime/wire/reply.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
 
 namespace atl::sandbox {
 
@@ -46,14 +58,9 @@ struct LifecycleConfig {
   uint32_t instance = 0;
   cgroup::Limits defaults = cgroup::UsualLimits();
   std::vector<std::string> limits_available;  // from the spawner's hello
-  size_t builds_at_once = 2;
-  size_t build_queue = 1024;
   std::string host_arch = "amd64";
+  std::vector<std::string> allowed_images;  // rules of images/allowed.h; none: all are
   bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
-  // See EntrypointLogs::Config.
-  std::string log_directory;
-  uint64_t log_max_bytes = 2 << 20;
-  int64_t log_keep_after_removal_seconds = 0;
   std::optional<int64_t> max_timeout_seconds;  // that a create may ask for
   // How long a sandbox that has ended by itself stays readable if it has no deadline; none: until
   // it is deleted.
@@ -92,7 +99,7 @@ struct LifecycleStats {
   std::array<uint64_t, kDifferences> differences{};
 };
 
-class Lifecycle {
+class Lifecycle final : private Launch::Owner {
  public:
   // All parts outlive it.
   struct Parts {
@@ -103,35 +110,41 @@ class Lifecycle {
     images::ImageStore& images;
     Store& store;
     SlotPool& slots;
-    Volumes* volumes = nullptr;  // none: sandboxes have none
-    Health* health = nullptr;    // its subject is "sandboxes"; none: the metrics say it alone
+    Admission& admission;
+    PendingImports& imports;
+    Volumes& volumes;
+    Snapshots& snapshots;
+    EntrypointLogs& logs;
+    History& history;
+    Health& health;  // its subject is "sandboxes"
   };
   Lifecycle(const Parts& parts, LifecycleConfig config);
   Lifecycle(const Lifecycle&) = delete;
   Lifecycle& operator=(const Lifecycle&) = delete;
-  ~Lifecycle() { loop_.Cancel(compare_timer_); }
+  ~Lifecycle() override { loop_.Cancel(compare_timer_); }
 
   // Loads the records, then makes them and the host agree. Once, before anything else.
-  Status Start(const wire::Reply& hello);
+  Status Start(const wire::Greeting& hello);
   // The same for a spawner that replaced another while we ran.
-  void Reconcile(const wire::Reply& hello);
+  void Reconcile(const wire::Greeting& hello);
   // For SpawnerClient::Start.
   void OnExit(const wire::SandboxRecord& record);
 
   // `done` is called, later or at once, when the sandbox runs and its record is safe, or with why
   // not; then nothing is left of it. If its image is being imported, it is called with a sandbox
   // that is Pending, and becomes Running, or Failed, behind that. kInvalidArgument: the spec;
-  // kNotFound: the image; kResourceExhausted: come again later; kUnavailable: the spawner is gone
-  // or we are stopping; kInternal: it could not be built.
-  using Created = std::function<void(Result<Sandbox>)>;
-  void Create(CreateSpec spec, Created done);
-  // For who acquires something before Create: answers what would be refused already, or is a
-  // repetition, so that nothing need be acquired. False: it is not answered; Create decides again.
-  bool AnswerEarly(const CreateSpec& spec, Created& done);
+  // kNotFound: the image; kAlreadyExists: the idempotency key; kResourceExhausted: come again
+  // later; kUnavailable: the spawner is gone or we are stopping; kInternal: it could not be built.
+  // If it is a volume that cannot be had: see Volumes::Acquire. If it is the snapshot: see
+  // Snapshots::Usable.
+  void Create(const Wanted& wanted, const Created& done);
 
-  // An image of this normalised name is on its way, and `status` tells what became of it.
-  PendingImports::Id ImportBegins(const std::string& image, PendingImports::Progress progress);
-  void ImportEnds(PendingImports::Id id, const Status& status);
+  // Makes children with the files that the sandbox has now, and its spec, labels, volumes and
+  // deadline; each with an id, tokens and addresses of its own, and none of its processes. `done`
+  // is called when all of them run and their records are safe, or with why not: then nothing is
+  // left of any. kNotFound; kFailedPrecondition: it does not live, has too many layers, is being
+  // copied or ends; else as Create.
+  void ForkSandbox(const std::string& id, const WantedFork& wanted, const Forked& done);
 
   // For creates from now on.
   void SetDefaultLimits(const cgroup::Limits& defaults) { config_.defaults = defaults; }
@@ -165,89 +178,98 @@ class Lifecycle {
   void Pause(const std::string& id, Settled done);
   void Resume(const std::string& id, Settled done);
 
+  // Takes a snapshot of it, which is Creating when this returns; see Snapshots::Take.
+  // kFailedPrecondition: it does not live, or has too many layers.
+  Result<Snapshot> TakeSnapshot(const std::string& id, const std::string& name);
+  // Once it returns, it is not found any more; what nobody else needs of it is gone soon.
+  // kFailedPrecondition: it is being taken, or a sandbox that was restored from it has not ended.
+  Status RemoveSnapshot(const std::string& id);
+
   // Ends every sandbox, the spawner, and what the network holds. Nothing can be created afterwards.
   void Shutdown(std::function<void(Status)> done);
 
   // For images::ImageStore.
-  bool LayerInUse(wire::LayerId layer) const { return layer_users_.contains(layer); }
+  bool LayerInUse(wire::LayerId layer) const {
+    return layer_users_.contains(layer) ||
+           snapshots_.LayerInUse(layer);
+  }
 
   std::string SocketPathOf(const std::string& id) const {
     return SocketPath(config_.socket_directory, id);
   }
-  Volumes* volumes() const { return volumes_; }
-  EntrypointLogs& logs() { return logs_; }
-  netpolicy::Network& network() { return network_; }
-  const netpolicy::Network& network() const { return network_; }
-  // What has happened to a sandbox that is still found. Oldest first.
-  Result<std::vector<HistoryEvent>> HistoryOf(const std::string& id);
   // Its IPv4 and IPv6 address; empty if it has none (any more).
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
   const LifecycleStats& stats() const { return stats_; }
-  const Admission& admission() const { return admission_; }
-  const SlotPool& slots() const { return slots_; }
+  const SnapshotStats& snapshot_stats() const { return snapshots_.stats(); }
   size_t size() const { return entries_.size(); }
 
  private:
   // A sandbox and what only this process knows of it.
   struct Entry {
     Sandbox sandbox;
-    images::ImageConfig config;    // until it is built
-    std::string awaited;           // name of the image while it waits for that; else empty
-    std::vector<Created> created;  // until the create is answered
-    std::string idempotency_key;   // until then
-    std::string fingerprint;
-    std::string request_id;
-    int64_t asked_us = 0;
-    std::optional<wire::SandboxRecord> early_exit;
-    std::unique_ptr<ControlChannel> control;  // until the report has come
-    std::vector<Settled> settled;             // wait for the end of a pause's or resume's way
-    int64_t touched_ms = 0;                   // when an access last moved the deadline
-    int lost_slots = 0;
-    bool stored = false;
-    bool holds = false;
-    bool building = false;  // waits for its turn, or is being built: an answer is to come
-    bool spawned = false;   // the spawner may know it
-    bool built = false;     // its slot has been used up
+    // From its acquisition until its entrypoint is known to run, or what was built is released.
+    std::shared_ptr<Launch> launch;
+    std::shared_ptr<Fork> fork;                // of which it is a child, until all of them run
+    std::vector<Settled> settled;              // wait for the end of a pause's or resume's way
+    std::optional<std::string> start_failure;  // as execd reports it; its output is still coming
+    int64_t touched_ms = 0;                    // when an access last moved the deadline
     // Numbers of the orders under way, or 0: answers to earlier ones count no more.
     uint64_t releasing = 0;        // to destroy it
     uint64_t freezing = 0;         // to freeze or thaw it; not reset
     int64_t release_asked_us = 0;  // the first time
   };
-  // What a record shows as the cause of its state.
+  // What a record shows as the cause of its state. Empty: that of the state before.
   struct Cause {
     std::string reason;
     std::string message;
   };
+  // A create of which all is known, and nothing has an effect yet.
+  struct Checked {
+    Sandbox sandbox;
+    std::string awaited_image;  // empty: it is there
+  };
 
-  Result<Entry> Prepare(const CreateSpec& spec) const;
-  Status UseImage(Entry* entry, images::Image image) const;
-  void Enqueue(Entry& entry);
+  // Of what is known of it before it is used.
+  Status CheckImage(const Spec& spec, const Snapshot* snapshot) const;
+  // `snapshot`: that it is to be restored of; null: none.
+  Result<Checked> Check(const Wanted& wanted, const Snapshot* snapshot) const;
+  void Acquire(Checked checked, const Wanted& wanted, const Created& done);
+  void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
+  void Acquired(const std::string& id);
+  // The request was made before: answers what came of it, or will.
+  void Repeat(const KeyRecord& first, const Wanted& wanted, const Created& done);
+  // kAlreadyExists: it was another request, or what came of it is gone.
+  Status CheckRepeat(const KeyRecord& first, const std::string& fingerprint);
+  Result<std::vector<Sandbox>> CheckFork(const std::string& id, size_t count);
+  void AddChild(const std::shared_ptr<Fork>& fork, Sandbox child, const std::string& request_id);
+  void RepeatFork(const KeyRecord& first, const WantedFork& wanted, const Forked& done);
+  // Its layer is there, or why not.
+  void LaunchChildren(const std::shared_ptr<Fork>& fork, const Result<uint64_t>& bytes);
+  void ChildBuilt(Entry& child);
+  // `failed`: the child that tells of it, which is removed by whoever calls; empty: none.
+  void FailFork(Fork& fork, const std::string& failed, const CreateError& error);
+  Status UseImage(Sandbox& sandbox, images::Image image) const;
+  Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;
   // The name to wait for, if the image that is missing is being imported; else why it is.
   Result<std::string> AwaitedImage(const std::string& name, const Error& missing) const;
   void AwaitImage(Entry& entry);
-  Status UseAwaited(Entry& entry, const std::string& name) const;
-  void ShowProgress();
-  void RepeatProgress();
-  // At start: those that an earlier daemon had acknowledged, and can build no more.
-  void GiveUpPending(const wire::Reply& hello);
-  // True if the request was made before: `done` has been, or will be, called with what came of it.
-  bool Repeated(const CreateSpec& spec, Created& done);
-  static std::optional<KeyRecord> KeyOf(const Entry& entry);
-  void TakeTurn(const std::string& id);
-  void GotSlot(const std::string& id, Result<SlotPool::Ready> slot);
-  // True if the spawner had the slot no more (its execd was killed in stock, by the host's
-  // out-of-memory killer for instance) and another one is worth taking.
-  bool LostSlot(const std::string& id, const Error& error);
-  void Built(const std::string& id, Result<BuiltSandbox> result);
-  void BuildFailed(Entry& entry, Error error);
+  Status TakeImage(Entry& entry);
+  // Nothing comes of it, and whoever waits is told why.
+  void Refuse(Entry& entry, const CreateError& error);
   void Published(Entry& entry);
-  void Reported(const std::string& id, Result<wire::StartReport> report);
-  void Exited(Entry& entry, const wire::SandboxRecord& record);
-  void EndTurn();
+
+  // What its launch tells.
+  void Progress(const std::string& id, const std::string& text) override;
+  void Imported(const std::string& id, const Status& imported) override;
+  Result<const Sandbox*> Begin(const std::string& id, uint32_t slot) override;
+  void SlotLost(const std::string& id) override;
+  void Built(const std::string& id, const wire::Built& built) override;
+  void Failed(const std::string& id, Error error) override;
+  void Reported(const std::string& id, Result<wire::StartReport> report) override;
+
   // The report has come: what follows it is output.
   void FollowOutput(Entry& entry);
-  // Logs and history: what fails here costs them, not the sandboxes.
-  void StartDiagnostics();
+  void FailStart(Entry& entry);
   void Note(const Sandbox& sandbox, std::string kind);
 
   // Does what the table says for `event`. The new state is in the store before anything follows
@@ -255,7 +277,15 @@ class Lifecycle {
   Status Apply(Entry& entry, Event event, const Cause& cause);
   // For what has happened whether or not it could be written down.
   void ApplyAnyway(Entry& entry, Event event, const Cause& cause);
-  void Perform(Entry& entry, Action action);
+  // The three parts of it: the record in memory, in the store, and what follows.
+  void Enter(Sandbox& sandbox, State next, const Cause& cause) const;
+  Status Record(Entry& entry, State before, Action action);
+  void Entered(Entry& entry, State before, Action action);
+  // Of one that was never acknowledged nothing is in the store.
+  static bool IsRecorded(const Entry& entry) {
+    return entry.launch == nullptr || entry.launch->recorded();
+  }
+
   void Switch(const std::string& id, Event event, const char* reason, const char* message,
               Settled done);
   void AskFreeze(Entry& entry, bool frozen);
@@ -263,26 +293,33 @@ class Lifecycle {
   void SetDeadline(const Entry& entry);
   void Release(Entry& entry);
   void Destroyed(const std::string& id, uint64_t order, Status status);
-  void PostReleased(Entry& entry);
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
-  void KeepVolumes(const Entry& entry);
-  void ReleaseVolumes(const std::string& id);
-  // What counts as used as long as the sandbox may be running.
-  void Hold(Entry& entry);
-  void Drop(Entry& entry);
+  // To clients.
+  static bool IsVisible(const Entry& entry);
+  Result<Entry*> Visible(const std::string& id);
+  // What counts as used in a state that Holds.
+  void Hold(const Sandbox& sandbox);
+  void Drop(const Sandbox& sandbox);
+
+  // Logs and history: what fails here costs them, not the sandboxes.
+  void StartDiagnostics();
+  // The spawner holds our rules when we are gone.
+  void KeepRules();
+  // At start: those that an earlier daemon had acknowledged, and can build no more.
+  void GiveUpPending(const wire::Greeting& hello);
   void RemoveStaleSockets() const;
   // With what their sandboxes may reach.
   std::vector<netpolicy::LiveSlot> LiveSlots(const std::vector<uint32_t>& numbers) const;
-  RecoveryPlan PlanFor(const wire::Reply& hello) const;
+  RecoveryPlan PlanFor(const wire::Greeting& hello) const;
   void CarryOut(const RecoveryPlan& plan);
   std::vector<uint32_t> OwnedSlots() const;
   void DestroyOrphan(const wire::SandboxRecord& record);
 
   void CompareLater();
   // True if something differed.
-  bool Compare(const wire::Reply& hello);
+  bool Compare(const wire::Greeting& hello);
 
   Loop& loop_;
   const Clock& clock_;
@@ -291,25 +328,27 @@ class Lifecycle {
   images::ImageStore& images_;
   Store& store_;
   SlotPool& slots_;
-  Volumes* const volumes_;
-  Health* const health_;
+  PendingImports& imports_;
+  Volumes& volumes_;
+  Snapshots& snapshots_;
+  EntrypointLogs& logs_;
+  History& history_;
+  Health& health_;
   LifecycleConfig config_;
 
-  Admission admission_;
   Builder builder_;
+  const Launch::Parts launch_parts_;
   Expiry expiry_;
-  EntrypointLogs logs_;
-  std::unique_ptr<History> history_;  // from Start on
-  std::unique_ptr<GoneIds> gone_;     // likewise
+  std::unique_ptr<GoneIds> gone_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
-  Held held_;  // by all that hold layers
-  PendingImports imports_;
+  Held held_;  // by all that hold
   Idempotency idempotency_;
   LifecycleStats stats_;
   uint64_t orders_ = 0;                      // the number of the latest
   std::map<std::string, uint32_t> orphans_;  // being destroyed, and their slots
   Loop::Id compare_timer_ = 0;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>();
   int quiet_ticks_ = 0;
   uint64_t removed_ = 0;           // sandboxes of which nothing is left
   uint64_t removed_seen_ = 0;      // at the last tick

@@ -4,6 +4,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/private_paths.h"
+#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
@@ -12,15 +13,10 @@ namespace {
 // How long a request waits for the next spawner.
 constexpr int64_t kSpawnerPatienceUs = 5 * 1000 * 1000;
 
-Error NoSuchSandbox(const std::string& id) {
-  return Error(Code::kNotFound, "sandbox " + id + " does not exist");
-}
-
 }  // namespace
 
 Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || entry->sandbox.state == State::kStopping) return Fail(NoSuchSandbox(id));
+  ATOLL_ASSIGN(Entry * entry, Visible(id));
   if (expires_at_ms <= clock_.UnixMillis()) {
     return Fail(Code::kInvalidArgument, "expiresAt is not in the future");
   }
@@ -29,7 +25,7 @@ Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
                 "sandbox " + id + " was created without a timeout and never expires; delete it");
   }
   const auto before = std::exchange(entry->sandbox.expires_at_ms, expires_at_ms);
-  if (entry->stored) {
+  if (IsRecorded(*entry)) {
     if (auto stored = store_.Update(entry->sandbox); !stored) {
       entry->sandbox.expires_at_ms = before;
       return stored;
@@ -43,7 +39,7 @@ Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
 void Lifecycle::Touch(const std::string& id) {
   if (!config_.renew_interval_seconds) return;
   Entry* entry = Look(id);
-  if (entry == nullptr || !entry->sandbox.renew_by_seconds || !entry->sandbox.expires_at_ms ||
+  if (entry == nullptr || !entry->sandbox.spec.renew_by_seconds || !entry->sandbox.expires_at_ms ||
       entry->sandbox.state != State::kRunning) {
     return;
   }
@@ -51,7 +47,7 @@ void Lifecycle::Touch(const std::string& id) {
   // A wall clock that was set back must not stop renewals until it has caught up.
   const int64_t since_ms = now_ms - entry->touched_ms;
   if (since_ms >= 0 && since_ms < *config_.renew_interval_seconds * 1000) return;
-  const int64_t until_ms = now_ms + *entry->sandbox.renew_by_seconds * 1000;
+  const int64_t until_ms = now_ms + *entry->sandbox.spec.renew_by_seconds * 1000;
   if (until_ms <= *entry->sandbox.expires_at_ms) return;
   if (auto renewed = Renew(id, until_ms); !renewed) {
     LogLine(LogLevel::kWarning, "cannot renew a sandbox that is being used")
@@ -63,8 +59,7 @@ void Lifecycle::Touch(const std::string& id) {
 }
 
 Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patch) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || entry->sandbox.state == State::kStopping) return Fail(NoSuchSandbox(id));
+  ATOLL_ASSIGN(Entry * entry, Visible(id));
   auto changed = entry->sandbox.metadata;
   for (const auto& [name, value] : patch) {
     if (value) {
@@ -79,20 +74,20 @@ Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patc
                                             " are kept; remove some in the same request");
   }
   changed.swap(entry->sandbox.metadata);
-  if (!entry->stored) return {};
+  if (!IsRecorded(*entry)) return {};
   auto stored = store_.UpdateSpec(entry->sandbox);
   if (!stored) changed.swap(entry->sandbox.metadata);
   return stored;
 }
 
 Status Lifecycle::SetPolicy(const std::string& id, netpolicy::SharedPolicy policy) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || !IsLive(entry->sandbox.state) || !entry->stored) {
-    return Fail(NoSuchSandbox(id));
+  ATOLL_ASSIGN(Entry * entry, Visible(id));
+  if (!IsLive(entry->sandbox.state)) {
+    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
   }
   ATOLL_ASSIGN(auto egress, network_.MakeReady(policy));
   // The record first: a daemon that dies in between enforces the new policy from its next start on.
-  netpolicy::SharedPolicy& recorded = entry->sandbox.network.policy;
+  netpolicy::SharedPolicy& recorded = entry->sandbox.spec.network.policy;
   std::swap(recorded, policy);
   Status stored = store_.UpdateSpec(entry->sandbox);
   if (!stored) {
@@ -122,14 +117,12 @@ void Lifecycle::Resume(const std::string& id, Settled done) {
 
 void Lifecycle::Switch(const std::string& id, Event event, const char* reason, const char* message,
                        Settled done) {
-  Entry* entry = Look(id);
-  if (entry == nullptr || entry->sandbox.state == State::kStopping) {
-    return done(Fail(NoSuchSandbox(id)));
-  }
+  const auto entry = Visible(id);
+  if (!entry) return done(Fail(entry.error()));
   // Before the event, whose answer may come at once.
-  entry->settled.push_back(done);
-  if (auto applied = Apply(*entry, event, {reason, message}); !applied) {
-    entry->settled.pop_back();
+  (*entry)->settled.push_back(done);
+  if (auto applied = Apply(**entry, event, {reason, message}); !applied) {
+    (*entry)->settled.pop_back();
     done(std::move(applied));
   }
 }
@@ -137,7 +130,7 @@ void Lifecycle::Switch(const std::string& id, Event event, const char* reason, c
 void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
   const std::string id = entry.sandbox.id;
   const uint64_t order = entry.freezing = ++orders_;
-  spawner_.Freeze(id, frozen, [this, id, frozen, order](const Status& status) {
+  spawner_.Ask(wire::Freeze{id, frozen}, [this, id, frozen, order](const Status& status) {
     Entry* asked = Look(id);
     if (asked == nullptr || asked->freezing != order) return;
     if (!status && status.error().code() == Code::kUnavailable) {
@@ -178,8 +171,7 @@ void Lifecycle::Settle(Entry& entry, const Status& status) {
 void Lifecycle::SetDeadline(const Entry& entry) {
   const Sandbox& sandbox = entry.sandbox;
   if (sandbox.expires_at_ms) return expiry_.Set(sandbox.id, *sandbox.expires_at_ms);
-  const bool ended = sandbox.state == State::kTerminated || sandbox.state == State::kFailed;
-  if (ended && config_.keep_ended_seconds) {
+  if (IsOver(sandbox.state) && config_.keep_ended_seconds) {
     expiry_.Set(sandbox.id, sandbox.transition_at_ms + *config_.keep_ended_seconds * 1000);
   }
 }

@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
 namespace {
 
-constexpr int64_t kTickUs = 2 * 1000 * 1000;
+constexpr int64_t kCompareTickUs = 2 * 1000 * 1000;
 // Compared each 30 s; and at once when so many have been removed and it has become quiet.
 constexpr int kTicksBetween = 15;
 constexpr uint64_t kBurst = 100;
@@ -45,13 +46,13 @@ std::string_view DifferenceName(int difference) {
 }
 
 void Lifecycle::CompareLater() {
-  compare_timer_ = loop_.After(kTickUs, [this] {
+  compare_timer_ = loop_.After(kCompareTickUs, [this] {
     ++quiet_ticks_;
     const bool burst = removed_ - removed_compared_ >= kBurst && removed_ == removed_seen_;
     removed_seen_ = removed_;
     if (stopping_ || (quiet_ticks_ < kTicksBetween && !burst)) return CompareLater();
     removed_compared_ = removed_;
-    spawner_.Hello([this](const Result<wire::Reply>& hello) {
+    spawner_.Ask(wire::Hello(), [this](const Result<wire::Greeting>& hello) {
       // Without a spawner: the next one's hello is compared.
       quiet_ticks_ = hello && Compare(*hello) ? kTicksBetween : 0;
       CompareLater();
@@ -59,14 +60,12 @@ void Lifecycle::CompareLater() {
   });
 }
 
-bool Lifecycle::Compare(const wire::Reply& hello) {
+bool Lifecycle::Compare(const wire::Greeting& hello) {
   // Answers come in order: what was asked and answered before is in it, and only what is under way
   // may differ.
   RecoveryPlan plan = PlanFor(hello);
-  std::erase_if(plan.unfinished, [this](const std::string& id) {
-    const Entry& entry = *Look(id);
-    return entry.releasing != 0 || entry.building;
-  });
+  std::erase_if(plan.unfinished,
+                [this](const std::string& id) { return Look(id)->releasing != 0; });
   std::erase_if(plan.orphans,
                 [this](const wire::SandboxRecord& record) { return orphans_.contains(record.id); });
   std::array<uint64_t, kDifferences> found{};
@@ -91,7 +90,7 @@ bool Lifecycle::Compare(const wire::Reply& hello) {
   count(Difference::kLink) = wrong.links;
   for (size_t i = 0; i < found.size(); ++i) stats_.differences[i] += found[i];
   const std::string text = TextOf(found);
-  if (health_ != nullptr) health_->Set("sandboxes", text);
+  health_.Set("sandboxes", text);
   return !text.empty();
 }
 

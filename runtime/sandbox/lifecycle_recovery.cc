@@ -2,32 +2,29 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
 
-Status Lifecycle::Start(const wire::Reply& hello) {
+Status Lifecycle::Start(const wire::Greeting& hello) {
   // Before the first record can be removed.
   ATOLL_ASSIGN(gone_, GoneIds::Open(store_.db()));
   ATOLL_ASSIGN(std::vector<Sandbox> recorded, store_.Load());
   for (Sandbox& sandbox : recorded) {
-    Entry entry;
-    entry.stored = true;
-    entry.spawned = sandbox.slot != 0;
-    entry.built = entry.spawned;
-    entry.sandbox = std::move(sandbox);
-    const std::string id = entry.sandbox.id;
-    Entry& kept = entries_.emplace(id, std::move(entry)).first->second;
-    if (kept.sandbox.slot != 0) Hold(kept);
-    if (volumes_ != nullptr) volumes_->Adopt(id, kept.sandbox.volumes);
-    if (kept.sandbox.state != State::kStopping) SetDeadline(kept);
+    Entry& kept = entries_[sandbox.id];
+    kept.sandbox = std::move(sandbox);
+    if (Holds(kept.sandbox.state)) Hold(kept.sandbox);
+    volumes_.Adopt(kept.sandbox.id, kept.sandbox.spec.volumes);
+    if (!IsLeaving(kept.sandbox.state)) SetDeadline(kept);
   }
-  if (volumes_ != nullptr) volumes_->Start();
+  volumes_.Start();
   StartDiagnostics();
   ATOLL_ASSIGN(std::vector<KeyRecord> keys, store_.LoadKeys());
   idempotency_.Load(std::move(keys));
@@ -39,13 +36,54 @@ Status Lifecycle::Start(const wire::Reply& hello) {
   return {};
 }
 
-RecoveryPlan Lifecycle::PlanFor(const wire::Reply& hello) const {
+void Lifecycle::StartDiagnostics() {
+  std::unordered_set<std::string> ids;
+  for (const auto& [id, entry] : entries_) ids.insert(id);
+  if (auto kept = history_.KeepOnly(ids); !kept) {
+    LogLine(LogLevel::kWarning, "cannot clean up the history").Add(kept.error());
+  }
+  if (auto started = logs_.Start(ids); !started) {
+    LogLine(LogLevel::kError, "no output of sandboxes is kept").Add(started.error());
+  }
+}
+
+void Lifecycle::GiveUpPending(const wire::Greeting& hello) {
+  std::vector<std::string> pending;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.sandbox.state == State::kAwaiting) pending.push_back(id);
+  }
+  for (const std::string& id : pending) {
+    Entry& entry = *Look(id);
+    // Its build may have begun, which no record says.
+    const auto found =
+        std::find_if(hello.sandboxes.begin(), hello.sandboxes.end(),
+                     [&id](const wire::SandboxRecord& record) { return record.id == id; });
+    const bool begun = found != hello.sandboxes.end();
+    if (begun) entry.sandbox.slot = found->slot;
+    ApplyAnyway(entry, begun ? Event::kUnfinished : Event::kGivenUp,
+                {"PROVISIONING_ERROR",
+                 "the daemon ended while the image was imported; import it and create another"});
+  }
+}
+
+RecoveryPlan Lifecycle::PlanFor(const wire::Greeting& hello) const {
   std::vector<const Sandbox*> recorded;
   for (const auto& [id, entry] : entries_) recorded.push_back(&entry.sandbox);
   return PlanRecovery(recorded, hello);
 }
 
-void Lifecycle::Reconcile(const wire::Reply& hello) {
+void Lifecycle::KeepRules() {
+  const auto kept = [](const Status& status) {
+    // Unavailable: the next spawner is asked.
+    if (status || status.error().code() == Code::kUnavailable) return;
+    LogLine(LogLevel::kError, "the spawner does not keep the network rules").Add(status.error());
+  };
+  auto socket = launch::Copy(network_.rules_socket());
+  if (!socket) return kept(Fail(std::move(socket).error()));
+  spawner_.Ask(wire::KeepRules{std::move(*socket)}, kept);
+}
+
+void Lifecycle::Reconcile(const wire::Greeting& hello) {
   // What was asked of another spawner is answered, if at all, by its loss.
   orphans_.clear();
   std::vector<uint32_t> slots = OwnedSlots();
@@ -53,12 +91,7 @@ void Lifecycle::Reconcile(const wire::Reply& hello) {
   if (auto recovered = network_.Recover(LiveSlots(plan.live_slots)); !recovered) {
     LogLine(LogLevel::kError, "cannot clean up the network").Add(recovered.error());
   }
-  spawner_.KeepRules(network_.rules_socket(), [](const Status& kept) {
-    // Unavailable: the next spawner is asked.
-    if (!kept && kept.error().code() != Code::kUnavailable) {
-      LogLine(LogLevel::kError, "the spawner does not keep the network rules").Add(kept.error());
-    }
-  });
+  KeepRules();
   slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
   slots_.Reset(slots, hello.prepared_slots);
   for (const std::string& id : plan.adopted) {
@@ -90,8 +123,7 @@ void Lifecycle::CarryOut(const RecoveryPlan& plan) {
     Entry& entry = *Look(id);
     entry.releasing = 0;
     entry.release_asked_us = 0;
-    entry.spawned = true;
-    Release(entry);
+    ApplyAnyway(entry, Event::kUnfinished, {});
   }
   for (const std::string& id : plan.frozen) AskFreeze(*Look(id), false);
   for (const std::string& id : plan.thawed) AskFreeze(*Look(id), true);
@@ -118,7 +150,7 @@ std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t
     one.slot = number;
     const auto owner = owners.find(number);
     if (owner != owners.end()) {
-      one.request = owner->second->network;
+      one.request = owner->second->spec.network;
     } else {
       one.request.policy = netpolicy::Share({});  // nobody's: it reaches nothing until it is gone
     }
@@ -128,10 +160,11 @@ std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t
 
 void Lifecycle::DestroyOrphan(const wire::SandboxRecord& record) {
   orphans_[record.id] = record.slot;
-  spawner_.Destroy(record.id, [this, id = record.id, slot = record.slot](Status status) {
+  spawner_.Ask(wire::Destroy{record.id}, [this, id = record.id, slot = record.slot](Status status) {
     if (status) {
       if (orphans_.erase(id) != 0 && slot != 0) slots_.Release(slot);
-      return;
+      // What it stood on nobody else may have.
+      return images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
     }
     // The next look finds it again.
     LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
@@ -160,12 +193,12 @@ void Lifecycle::RemoveStaleSockets() const {
 
 void Lifecycle::Shutdown(std::function<void(Status)> done) {
   stopping_ = true;
-  spawner_.Stop([this, done = std::move(done)](Status stopped) {
+  spawner_.Ask(wire::Stop(), [this, done = std::move(done)](Status stopped) {
     // What fails here is said, the rest is done all the same.
     Status removed = network_.RemoveAll();
     Status forgotten = store_.RemoveAll();
     logs_.RemoveAll();
-    if (history_) history_->RemoveAll();
+    history_.RemoveAll();
     entries_.clear();
     layer_users_.clear();
     held_ = {};

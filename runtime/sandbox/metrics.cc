@@ -1,6 +1,6 @@
 #include "runtime/sandbox/metrics.h"
 
-#include <array>
+#include <map>
 #include <string_view>
 
 namespace atl::sandbox {
@@ -14,7 +14,9 @@ void Line(std::string_view name, std::string_view labels, uint64_t value, std::s
 
 }  // namespace
 
-std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
+std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
+                        const SlotPool& slots, const netpolicy::Network& network,
+                        const Health& health) {
   std::string out;
   const LifecycleStats& stats = lifecycle.stats();
   Line("creates_total", "result=\"ok\"", stats.created, &out);
@@ -22,6 +24,9 @@ std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
   Line("deletes_total", "", stats.deleted, &out);
   Line("expirations_total", "", stats.expired, &out);
   Line("exits_total", "", stats.exited, &out);
+  Line("snapshots_total", "result=\"ok\"", lifecycle.snapshot_stats().taken, &out);
+  Line("snapshots_total", "result=\"failed\"", lifecycle.snapshot_stats().failed, &out);
+  Line("snapshot_held_microseconds_sum", "", lifecycle.snapshot_stats().held_micros, &out);
   Line("create_microseconds_sum", "", stats.create_micros, &out);
   Line("build_microseconds_sum", "", stats.build_micros, &out);
   for (size_t i = 0; i < stats.step_micros.size(); ++i) {
@@ -29,19 +34,19 @@ std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
     const bool build = step >= wire::kFirstBuildStep;
     Line(build ? "build_step_microseconds_sum" : "slot_step_microseconds_sum",
          "step=\"" + std::string(wire::StepName(step)) + "\"",
-         build ? stats.step_micros[i] : lifecycle.slots().step_micros()[i], &out);
+         build ? stats.step_micros[i] : slots.step_micros()[i], &out);
   }
-  std::array<uint64_t, kStates> by_state{};
-  for (const Sandbox* sandbox : lifecycle.All()) ++by_state[static_cast<size_t>(sandbox->state)];
+  std::map<std::string_view, uint64_t> by_name;
   for (int i = 0; i < kStates; ++i) {
     const auto state = static_cast<State>(i);
-    if (state == State::kStopping) continue;
-    Line("sandboxes", "state=\"" + std::string(StateName(state)) + "\"",
-         by_state[static_cast<size_t>(i)], &out);
+    if (!IsLeaving(state)) by_name[StateName(state)];
   }
-  Line("builds", "state=\"active\"", lifecycle.admission().active(), &out);
-  Line("builds", "state=\"waiting\"", lifecycle.admission().waiting(), &out);
-  const SlotPool& slots = lifecycle.slots();
+  for (const Sandbox* sandbox : lifecycle.All()) ++by_name[StateName(sandbox->state)];
+  for (const auto& [name, count] : by_name) {
+    Line("sandboxes", "state=\"" + std::string(name) + "\"", count, &out);
+  }
+  Line("builds", "state=\"active\"", admission.active(), &out);
+  Line("builds", "state=\"waiting\"", admission.waiting(), &out);
   Line("slots", "state=\"ready\"", slots.ready(), &out);
   Line("slots", "state=\"resting\"", slots.resting(), &out);
   Line("slots_prepared_total", "", slots.prepared_total(), &out);
@@ -50,7 +55,7 @@ std::string MetricsText(const Lifecycle& lifecycle, const Health& health) {
     Line("differences_total", "kind=\"" + std::string(DifferenceName(i)) + "\"",
          stats.differences[static_cast<size_t>(i)], &out);
   }
-  Line("network_repairs_total", "", lifecycle.network().repairs(), &out);
+  Line("network_repairs_total", "", network.repairs(), &out);
   Line("troubles", "", health.troubles().size(), &out);
   for (const auto& [subject, trouble] : health.troubles()) {
     Line("trouble", "subject=\"" + subject + "\"", 1, &out);

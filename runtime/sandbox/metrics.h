@@ -3,11 +3,16 @@
 
 #include <string>
 
+#include "netpolicy/network.h"
 #include "runtime/base/health.h"
+#include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/slot_pool.h"
 
 namespace atl::sandbox {
 
-std::string MetricsText(const Lifecycle& lifecycle, const Health& health);
+std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
+                        const SlotPool& slots, const netpolicy::Network& network,
+                        const Health& health);
 
 }  // namespace atl::sandbox

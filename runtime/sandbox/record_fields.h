@@ -18,33 +18,48 @@ concept MaybeConst = std::same_as<std::remove_const_t<T>, Plain>;
 // has its default.
 template <MaybeConst<Sandbox> S, typename Io>
 void VisitSpec(S& s, Io& io) {
-  io.Required("image", s.image);
+  io.Required("image", s.spec.image);
   io.Required("digest", s.image_digest);
   io.Required("layers", s.layers);
-  io.Required("entrypoint", s.entrypoint);
-  io.Required("env", s.env);
+  io.Required("entrypoint", s.spec.entrypoint);
+  io.Required("env", s.spec.env);
   io.Required("metadata", s.metadata);
   io.Required("token", s.access_token);
-  io.Required("limits", s.limits);
-  io.Optional("volumes", s.volumes);
-  io.Optional("readonly_root", s.readonly_root);
+  io.Required("limits", s.spec.limits);
+  io.Optional("reserved", s.spec.reserved);
+  io.Optional("snapshot", s.spec.snapshot_id);
+  // Without the program it names, which a request says or a snapshot does not keep.
+  io.Group("config", s.config, [](auto& in, auto& config) {
+    in.Required("env", config.env);
+    in.Required("cwd", config.working_dir);
+    in.Required("user", config.user);
+    in.Required("arch", config.architecture);
+  });
+  io.Optional("volumes", s.spec.volumes);
+  io.Optional("readonly_root", s.spec.readonly_root);
   io.Optional("secure_token", s.secure_token);
-  io.Optional("renew_by", s.renew_by_seconds);
+  io.Optional("renew_by", s.spec.renew_by_seconds);
   // As text within the text: taking it apart and together again is most of what a large one costs.
-  io.Optional("policy", s.network.policy);
-  io.Group("network", s.network, [](auto& in, auto& network) {
+  io.Optional("policy", s.spec.network.policy);
+  io.Group("network", s.spec.network, [](auto& in, auto& network) {
     in.Required("name", network.network);
     in.Required("hostname", network.hostname);
   });
-  io.Optional("bandwidth", s.network.bytes_per_second);
-  io.Optional("platform", s.platform);
-  io.Optional("extensions", s.extensions);
+  io.Optional("bandwidth", s.spec.network.bytes_per_second);
+  io.Optional("platform", s.spec.platform);
+  io.Optional("extensions", s.spec.extensions);
 }
 
 template <MaybeConst<Platform> P, typename Io>
 void VisitMembers(P& platform, Io& io) {
   io.Required("os", platform.os);
   io.Required("arch", platform.arch);
+}
+
+template <MaybeConst<Reservation> R, typename Io>
+void VisitMembers(R& reserved, Io& io) {
+  io.Required("memory", reserved.memory_bytes);
+  io.Required("cpu", reserved.cpu_millis);
 }
 
 template <MaybeConst<wire::Volume> V, typename Io>

@@ -4,7 +4,8 @@
 
 namespace atl::sandbox {
 
-RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wire::Reply& hello) {
+RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded,
+                          const wire::Greeting& hello) {
   RecoveryPlan plan;
   std::unordered_map<std::string, const wire::SandboxRecord*> present;
   for (const wire::SandboxRecord& record : hello.sandboxes) {
@@ -17,7 +18,12 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wir
     known.insert(sandbox->id);
     const auto found = present.find(sandbox->id);
     switch (sandbox->state) {
-      case State::kPending:
+      case State::kAcquiring:
+      case State::kAwaiting:
+      case State::kQueued:
+      case State::kBuilding:
+      case State::kCancelled:
+      case State::kGone:
         // Waiting for its turn it holds nothing and goes on; with a slot, the answer to its build
         // comes, if only that it was cut off, and brings what follows.
         break;
@@ -37,11 +43,13 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wir
         }
         break;
       case State::kStopping:
+      case State::kEnding:
+      case State::kFailing:
         plan.unfinished.push_back(sandbox->id);
         break;
       case State::kTerminated:
       case State::kFailed:
-        if (sandbox->slot != 0 || found != present.end()) plan.unfinished.push_back(sandbox->id);
+        if (found != present.end()) plan.unfinished.push_back(sandbox->id);
         break;
     }
   }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/sandbox/sandbox.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::sandbox {
 
@@ -24,6 +24,6 @@ struct RecoveryPlan {
   std::vector<uint32_t> live_slots;          // whose links must stay for now
 };
 
-RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wire::Reply& hello);
+RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded, const wire::Greeting& hello);
 
 }  // namespace atl::sandbox

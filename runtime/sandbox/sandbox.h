@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "cgroup/limits.h"
+#include "images/image.h"
 #include "netpolicy/network.h"
 #include "runtime/sandbox/states.h"
-#include "runtime/wire/plan.h"
+#include "runtime/wire/layer.h"
+#include "runtime/wire/start.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::sandbox {
@@ -34,52 +37,61 @@ struct VolumeMount {
   uint64_t disk_bytes = 0;           // likewise: their limit; 0: the operator's default
 };
 
-// What a client asks for; its form has been checked (runtime/api), its content has not.
-struct CreateSpec {
-  std::string id;  // empty: a new one; else one for which Volumes has acquired `volumes`
-  std::string image;
+// What of the host is kept for a sandbox, whether or not it uses it; 0: nothing.
+struct Reservation {
+  uint64_t memory_bytes = 0;
+  uint64_t cpu_millis = 0;
+
+  bool operator==(const Reservation&) const = default;
+};
+
+// What a sandbox is to be: said by the request, checked, and kept as a whole with the sandbox. The
+// egress policy in `network` alone is changed later.
+struct Spec {
+  std::string image;        // checked: the normalised name
+  std::string snapshot_id;  // it is restored of that, which is of the image above; empty: of none
   std::vector<std::string> entrypoint;
-  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> env;         // the request's own, not the image's
+  std::map<std::string, std::string> extensions;  // as sent; those with a meaning stand below too
+  std::optional<Platform> platform;               // none: no constraint
+  cgroup::Limits limits;                          // checked: what the request names, and defaults
+  Reservation reserved;
+  std::vector<wire::Volume> volumes;
+  bool readonly_root = false;
+  std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
+  netpolicy::SlotRequest network;           // checked: with the sandbox's id
+};
+
+// What a client asks for; its form has been checked (runtime/api), its content has not.
+struct Wanted {
+  Spec spec;
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> resource_limits;
-  std::map<std::string, std::string> extensions;  // as sent; those with a meaning stand below too
-  std::optional<int64_t> timeout_seconds;         // none: lives until deleted
-  std::optional<Platform> platform;               // none: no constraint
-  std::vector<VolumeMount> volumes;
-  bool readonly_root = false;
-  bool secure_access = false;               // its ports ask for a token or a signed route
-  std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
-  netpolicy::SlotRequest network;           // without the sandbox's id
-  std::string idempotency_key;              // of the request; empty: none
-  std::string fingerprint;                  // of its body; with a key
-  std::string request_id;                   // for the log
+  std::map<std::string, std::string> resource_requests;
+  std::optional<int64_t> timeout_seconds;  // none: lives until deleted
+  std::vector<VolumeMount> mounts;         // how to come by spec.volumes, one each
+  bool secure_access = false;              // its ports ask for a token or a signed route
+  std::string idempotency_key;             // of the request; empty: none
+  std::string fingerprint;                 // of its body; with a key
+  std::string request_id;                  // for the log
 };
 
 struct Sandbox {
   std::string id;
+  int64_t created_at_ms = 0;
+  Spec spec;
 
-  // Fixed at creation.
-  std::string image;  // normalised name
+  // Found or made for it.
   std::string image_digest;
+  images::ImageConfig config;  // of the image, or what the snapshot has made of it
   std::vector<wire::LayerId> layers;
-  std::vector<std::string> entrypoint;
-  std::map<std::string, std::string> env;         // the request's own, not the image's
-  std::map<std::string, std::string> extensions;  // as sent
-  std::optional<Platform> platform;
-  cgroup::Limits limits;
-  std::vector<wire::Volume> volumes;
-  bool readonly_root = false;
   std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
   std::string secure_token;  // what its ports ask for, where no signature is given; empty: nothing
-  std::optional<int64_t> renew_by_seconds;
-  int64_t created_at_ms = 0;
-  // Its policy moves too; it is written with the labels.
-  netpolicy::SlotRequest network;
 
   // Moves.
   std::map<std::string, std::string> metadata;
   std::optional<int64_t> expires_at_ms;  // none: lives until deleted
-  State state = State::kPending;
+  State state = State::kAcquiring;
   std::string reason;   // "CONTAINER_RUNNING", …
   std::string message;  // for people; may hold a sandbox's own words
   int64_t transition_at_ms = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/slot_sockets.h"
 
 namespace atl::sandbox {
@@ -16,7 +17,7 @@ constexpr size_t kPreparingAtOnce = 2;
 constexpr int64_t kLinkPollUs = 10'000;
 // One that is still there holds on to something that will not end by itself.
 constexpr int64_t kStrayLinkUs = 30'000'000;
-constexpr int64_t kRetryUs = 1'000'000;
+constexpr int64_t kBuildRetryUs = 1'000'000;
 constexpr int kTries = 3;
 
 }  // namespace
@@ -53,12 +54,16 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
   fresh_from_ = 1;
   const auto claim = [&](uint32_t slot) {
     if (slot == 0 || slot > config_.last_slot || use_[slot] != Use::kFree) return false;
-    use_[slot] = Use::kTaken;
+    use_[slot] = Use::kUsed;
     return true;
   };
   for (uint32_t slot : live) claim(slot);
   for (uint32_t slot : prepared) {
-    if (claim(slot)) Discard(slot);
+    if (claim(slot)) {
+      Discard(slot);
+    } else if (slot < use_.size() && use_[slot] == Use::kUsed) {
+      use_[slot] = Use::kTaken;  // by a build that was cut off
+    }
   }
   for (uint32_t slot : leftover) {
     if (claim(slot)) Rest(slot);
@@ -82,6 +87,10 @@ void SlotPool::Take(Taken taken) {
 }
 
 void SlotPool::Release(uint32_t slot) {
+  use_[slot] == Use::kTaken ? Discard(slot) : Detach(slot);
+}
+
+void SlotPool::Detach(uint32_t slot) {
   if (auto detached = network_.DetachSlot(slot); !detached) {
     LogLine(LogLevel::kWarning, "cannot detach a slot from the network")
         .Add("slot", slot)
@@ -103,9 +112,9 @@ SlotPool::Wrong SlotPool::Mend(const std::vector<uint32_t>& owned,
     if (slot < use_.size()) in_stock[slot] = true;
   }
   for (uint32_t slot = 1; slot < use_.size(); ++slot) {
-    if (use_[slot] == Use::kTaken && !has_owner[slot]) {
+    if ((use_[slot] == Use::kTaken || use_[slot] == Use::kUsed) && !has_owner[slot]) {
       ++wrong.slots;
-      in_stock[slot] ? Discard(slot) : Release(slot);
+      in_stock[slot] ? Discard(slot) : Detach(slot);
     } else if ((use_[slot] == Use::kFree || use_[slot] == Use::kResting) && in_stock[slot]) {
       ++wrong.slots;
       std::erase_if(resting_, [slot](const Resting& resting) { return resting.slot == slot; });
@@ -114,7 +123,7 @@ SlotPool::Wrong SlotPool::Mend(const std::vector<uint32_t>& owned,
       ++wrong.slots;
       std::erase_if(ready_, [slot](const Ready& ready) { return ready.number == slot; });
       RemoveSlotSocket(config_.socket_directory, slot);
-      Release(slot);
+      Detach(slot);
     }
   }
   std::vector<uint32_t> lingering;
@@ -134,13 +143,13 @@ SlotPool::Wrong SlotPool::Mend(const std::vector<uint32_t>& owned,
 void SlotPool::Discard(uint32_t slot) {
   use_[slot] = Use::kDropping;
   RemoveSlotSocket(config_.socket_directory, slot);
-  spawner_.DropSlot(slot, [this, slot, generation = generation_](Status dropped) {
+  spawner_.Ask(wire::DropSlot{slot}, [this, slot, generation = generation_](Status dropped) {
     if (generation != generation_) return;
     // kFailedPrecondition: it was none that is prepared.
     if (!dropped && dropped.error().code() != Code::kFailedPrecondition) {
       LogLine(LogLevel::kWarning, "cannot drop a slot").Add("slot", slot).Add(dropped.error());
     }
-    Release(slot);
+    Detach(slot);
   });
 }
 
@@ -235,17 +244,18 @@ void SlotPool::Prepare(uint32_t slot) {
   auto control = std::make_shared<UniqueFd>(std::move(sockets->control));
   const auto done =
       [this, slot, control, generation = generation_,
-       alive = std::weak_ptr<const bool>(alive_)](const Result<launch::PreparedSlot>& prepared) {
+       alive = std::weak_ptr<const bool>(alive_)](const Result<wire::PreparedSlot>& prepared) {
         if (alive.expired() || generation != generation_) return;
         --preparing_;
         Prepared({slot, std::move(*control)}, prepared);
         Pump();
       };
-  spawner_.PrepareSlot(slot, config_.limits, sockets->execd_control.get(),
-                       sockets->execd_listener.get(), done);
+  spawner_.Ask(wire::PrepareSlot{slot, config_.limits, std::move(sockets->execd_control),
+                                 std::move(sockets->execd_listener)},
+               done);
 }
 
-void SlotPool::Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared) {
+void SlotPool::Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared) {
   const uint32_t number = slot.number;
   if (!prepared) {
     RemoveSlotSocket(config_.socket_directory, number);
@@ -284,7 +294,7 @@ void SlotPool::PrepareFailed(uint32_t slot, Error error) {
     return;
   }
   LogLine(LogLevel::kWarning, "cannot prepare a slot").Add("slot", slot).Add(error);
-  retry_at_us_ = clock_.BootMicros() + kRetryUs;
+  retry_at_us_ = clock_.BootMicros() + kBuildRetryUs;
 }
 
 }  // namespace atl::sandbox

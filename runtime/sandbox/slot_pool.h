@@ -24,7 +24,11 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/spawner_client.h"
+#include "runtime/wire/reply.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
 
 namespace atl::sandbox {
 
@@ -71,10 +75,10 @@ class SlotPool {
   // kResourceExhausted. When several slots in a row cannot be prepared, the first waiter fails: one
   // alone may still be held by what an earlier daemon had asked for.
   void Take(Taken taken);
-  // The sandbox in `slot` is gone.
+  // Nothing is left of it as it was prepared: a sandbox has been built in it, or it was lost.
+  void MarkUsed(uint32_t slot) { use_[slot] = Use::kUsed; }
+  // The sandbox in `slot` is gone, or there was none: one that was not used is dropped first.
   void Release(uint32_t slot);
-  // Taken, but no sandbox was ever built in it.
-  void Discard(uint32_t slot);
 
   // While true, nothing is prepared that nobody waits for.
   void SetBusy(bool busy);
@@ -96,15 +100,17 @@ class SlotPool {
     int64_t since_us;
   };
 
-  enum class Use : uint8_t { kFree, kPreparing, kReady, kTaken, kDropping, kResting };
+  enum class Use : uint8_t { kFree, kPreparing, kReady, kTaken, kUsed, kDropping, kResting };
 
   void Pump();
   void PumpLater(int64_t delay_us);
   // 0: none at present.
   uint32_t PickNumber();
   void Prepare(uint32_t slot);
-  void Prepared(Ready slot, const Result<launch::PreparedSlot>& prepared);
+  void Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared);
   void PrepareFailed(uint32_t slot, Error error);
+  void Discard(uint32_t slot);
+  void Detach(uint32_t slot);
   void Rest(uint32_t slot);
 
   Loop& loop_;

@@ -11,7 +11,7 @@ namespace {
 // An upgraded spawner answers after some 20 ms.
 constexpr int64_t kFirstRetryUs = 10 * 1000;
 // A look is one connect(2).
-constexpr int64_t kRetryUs = 40 * 1000;
+constexpr int64_t kLastRetryUs = 40 * 1000;
 
 constexpr char kSilent[] =
     "the spawner does not answer: is it stopped? kill -CONT lets it go on; killed, it is started "
@@ -41,7 +41,7 @@ void SpawnerLink::StartClient() {
 void SpawnerLink::Lost() {
   if (!std::exchange(client_, nullptr) || stopping_) return;
   // One that is stopped accepts, but does not greet.
-  if (!std::exchange(greeted_, false)) return Retry(kRetryUs);
+  if (!std::exchange(greeted_, false)) return Retry(kLastRetryUs);
   why_ = gone_;
   on_lost_();
   // At once: one that is stopped takes connections, and whoever is refused from now on hears that.
@@ -51,7 +51,7 @@ void SpawnerLink::Lost() {
 void SpawnerLink::Retry(int64_t delay_us) {
   timer_ = loop_->After(delay_us, [this, delay_us] {
     timer_ = 0;
-    Look(std::min(delay_us * 2, kRetryUs));
+    Look(std::min(delay_us * 2, kLastRetryUs));
   });
 }
 
@@ -67,7 +67,7 @@ void SpawnerLink::Look(int64_t again_us) {
 }
 
 void SpawnerLink::Greet() {
-  client_->Hello([this](Result<wire::Reply> hello) {
+  client_->Ask(wire::Hello(), [this](Result<wire::Greeting> hello) {
     if (!hello) {
       if (std::exchange(refused_, hello.error().message()) != refused_) {
         LogLine(LogLevel::kError, "the spawner cannot be used").Add(hello.error());
@@ -84,97 +84,17 @@ void SpawnerLink::Greet() {
   });
 }
 
-void SpawnerLink::Hello(Done<wire::Reply> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->Hello(std::move(done));
-}
-
-template <typename Callback>
-void SpawnerLink::Refuse(Callback done) {
-  loop_->Post(
-      [done = std::move(done), error = Error(Code::kUnavailable, why_)] { done(Fail(error)); });
-}
-
-void SpawnerLink::PrepareSlot(uint32_t slot, const cgroup::Limits& limits, int control,
-                              int listener, Done<launch::PreparedSlot> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->PrepareSlot(slot, limits, control, listener, std::move(done));
-}
-
-void SpawnerLink::DropSlot(uint32_t slot, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->DropSlot(slot, std::move(done));
-}
-
-void SpawnerLink::Build(const wire::Plan& plan, Done<launch::Built> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->Build(plan, std::move(done));
-}
-
-void SpawnerLink::Freeze(const std::string& id, bool frozen, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->Freeze(id, frozen, std::move(done));
-}
-
-void SpawnerLink::Destroy(const std::string& id, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->Destroy(id, std::move(done));
-}
-
-void SpawnerLink::SplitArchive(int archive, int directory, Done<std::string> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->SplitArchive(archive, directory, std::move(done));
-}
-
-void SpawnerLink::ExtractLayer(int blob, wire::LayerId layer, Done<std::string> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->ExtractLayer(blob, layer, std::move(done));
-}
-
-void SpawnerLink::PublishLayer(wire::LayerId layer, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->PublishLayer(layer, std::move(done));
-}
-
-void SpawnerLink::RemoveLayer(wire::LayerId layer, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->RemoveLayer(layer, std::move(done));
-}
-
-void SpawnerLink::ListLayers(Done<std::vector<wire::LayerId>> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->ListLayers(std::move(done));
-}
-
-void SpawnerLink::MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->MakeVolume(name, disk_bytes, std::move(done));
-}
-
-void SpawnerLink::RemoveVolume(const std::string& name, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->RemoveVolume(name, std::move(done));
-}
-
-void SpawnerLink::VolumeUse(const std::string& name, Done<wire::VolumeUse> done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->VolumeUse(name, std::move(done));
-}
-
-void SpawnerLink::CheckVolume(const wire::Volume& volume, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->CheckVolume(volume, std::move(done));
-}
-
-void SpawnerLink::KeepRules(int nfnetlink, Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  client_->KeepRules(nfnetlink, std::move(done));
-}
-
-void SpawnerLink::Stop(Finished done) {
-  if (!usable()) return Refuse(std::move(done));
-  stopping_ = true;  // what came behind it would end with the spawner
-  client_->Stop(std::move(done));
+void SpawnerLink::Send(wire::Message message, Answered answered) {
+  if (!greeted_ || stopping_) {
+    loop_->Post([answered = std::move(answered),
+                 refused = wire::Failed{.code = Code::kUnavailable, .message = why_}] {
+      answered(refused);
+    });
+    return;
+  }
+  // What came behind it would end with the spawner.
+  stopping_ = std::holds_alternative<wire::Stop>(message);
+  client_->Send(std::move(message), std::move(answered));
 }
 
 }  // namespace atl::sandbox

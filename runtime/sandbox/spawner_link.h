@@ -26,43 +26,22 @@ class SpawnerLink final : public launch::SpawnerClient {
   ~SpawnerLink() override;
 
   // Called with every later spawner's hello, before anything else is asked of it.
-  void OnReconnected(std::function<void(const wire::Reply&)> reconnected) {
+  void OnReconnected(std::function<void(const wire::Greeting&)> reconnected) {
     on_reconnected_ = std::move(reconnected);
   }
   bool connected() const { return greeted_; }
 
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
-  void Hello(Done<wire::Reply> done) override;
-  void PrepareSlot(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
-                   Done<launch::PreparedSlot> done) override;
-  void DropSlot(uint32_t slot, Finished done) override;
-  void Build(const wire::Plan& plan, Done<launch::Built> done) override;
-  void Freeze(const std::string& id, bool frozen, Finished done) override;
-  void Destroy(const std::string& id, Finished done) override;
-  void SplitArchive(int archive, int directory, Done<std::string> done) override;
-  void ExtractLayer(int blob, wire::LayerId layer, Done<std::string> done) override;
-  void PublishLayer(wire::LayerId layer, Finished done) override;
-  void RemoveLayer(wire::LayerId layer, Finished done) override;
-  void ListLayers(Done<std::vector<wire::LayerId>> done) override;
-  void MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) override;
-  void RemoveVolume(const std::string& name, Finished done) override;
-  void VolumeUse(const std::string& name, Done<wire::VolumeUse> done) override;
-  void CheckVolume(const wire::Volume& volume, Finished done) override;
-  void KeepRules(int nfnetlink, Finished done) override;
-  void Stop(Finished done) override;
+  void Send(wire::Message message, Answered answered) override;
 
  private:
-  bool usable() const { return greeted_ && !stopping_; }
   void StartClient();
   void Greet();
   void Lost();
   // Looks for another one, and if there is none again after `again_us`.
   void Look(int64_t again_us);
   void Retry(int64_t delay_us);
-  // Answers `done` with kUnavailable from the loop.
-  template <typename Callback>
-  void Refuse(Callback done);
 
   std::unique_ptr<launch::SpawnerClient> client_;
   bool greeted_ = true;  // it has said what it holds
@@ -71,7 +50,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   Loop* loop_ = nullptr;
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
-  std::function<void(const wire::Reply&)> on_reconnected_;
+  std::function<void(const wire::Greeting&)> on_reconnected_;
   Loop::Id timer_ = 0;
   std::string why_ = "the spawner is being stopped";  // nobody can use it, when so
   std::string refused_;                               // why it is not used, as last logged

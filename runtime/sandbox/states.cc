@@ -8,31 +8,38 @@ namespace {
 
 // A cell is the next state, by its first letters, and the sign of what is to be done:
 //
-//   . nothing            ^ publish     - freeze     * release what it holds
-//   > later, when built  ~ await       + thaw       = keep the record
-//   # refuse             ! a bug       @ settle     x forget the record
-constexpr std::string_view kStateCodes = "PeRuPgPdRgStTeFa";
-constexpr std::string_view kActionSigns = ".>~^-+@#*=x!";
+//   . nothing            & launch      - freeze     * release what it holds
+//   > later, when built  ~ wait        + thaw       = keep the record
+//   # refuse             ^ publish     @ settle     x forget the record
+//   ! a bug
+constexpr std::string_view kStateCodes = "AcAwQuBuRuPgPdRgCaStGoEgTeFgFa";
+constexpr std::string_view kActionSigns = ".>~&^-+@#*=x!";
 // Rows are events, columns states, both in the order of their enumerations.
 constexpr std::string_view kTable[kEvents] = {
-    //               Pending Running Pausing Paused Resuming Stopping Terminated Failed
-    /* Built        */ "Ru^     Ru!     Pg!     Pd!    Rg!      St*      Te!        Fa!",
-    /* BuildFailed  */ "St*     Ru!     Pg!     Pd!    Rg!      St*      Te!        Fa!",
-    /* GivenUp      */ "Fa*     Ru!     Pg!     Pd!    Rg!      St*      Te!        Fa!",
-    /* StartFailed  */ "Pe!     Fa*     Fa*     Fa*    Fa*      St.      Te.        Fa.",
-    /* ExitedZero   */ "Pe>     Te*     Te*     Te*    Te*      St.      Te.        Fa.",
-    /* ExitedError  */ "Pe>     Fa*     Fa*     Fa*    Fa*      St.      Te.        Fa.",
-    /* Vanished     */ "St*     Te*     Te*     Te*    Te*      St*      Te.        Fa.",
-    /* Pause        */ "Pe#     Pg-     Pg.     Pd#    Rg#      St#      Te#        Fa#",
-    /* Frozen       */ "Pe!     Ru.     Pd@     Pd.    Rg.      St.      Te.        Fa.",
-    /* FreezeFailed */ "Pe!     Ru.     Rg+     Pd.    Rg.      St.      Te.        Fa.",
-    /* Resume       */ "Pe#     Ru#     Pg#     Rg+    Rg.      St#      Te#        Fa#",
-    /* Thawed       */ "Pe!     Ru.     Pg.     Pd.    Ru@      St.      Te.        Fa.",
-    /* ThawFailed   */ "Pe!     Ru.     Pg.     Pd.    Pd@      St.      Te.        Fa.",
-    /* NotAsked     */ "Pe!     Ru.     Ru.     Pd.    Pd.      St.      Te.        Fa.",
-    /* Delete       */ "St~     St*     St*     St*    St*      St.      St*        St*",
-    /* Expire       */ "St~     St*     St*     St*    St*      St.      St*        St*",
-    /* Released     */ "Pe!     Ru!     Pg!     Pd!    Rg!      Stx      Te=        Fa=",
+    //                Ac  Aw  Qu  Bu  Ru  Pg  Pd  Rg  Ca  St  Go  Eg  Te  Fg  Fa
+    /* Admitted     */ "Qu& Aw! Qu! Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* MustWait     */ "Aw~ Aw! Qu! Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* Imported     */ "Ac! Qu& Qu! Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* Begun        */ "Ac! Aw! Bu. Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* SlotLost     */ "Ac! Aw! Qu! Qu. Ru! Pg! Pd! Rg! Ca. St! Go! Eg! Te! Fg! Fa!",
+    /* Built        */ "Ac! Aw! Qu! Ru^ Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
+    /* NotBuilt     */ "Gox Aw! Gox St* Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
+    /* GivenUp      */ "Ac! Fa= Fa= Fg* Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
+    /* StartFailed  */ "Ac! Aw! Qu! Bu! Fg* Fg* Fg* Fg* Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* ExitedZero   */ "Ac! Aw! Qu! Bu> Eg* Eg* Eg* Eg* Ca. St. Go! Eg. Te. Fg. Fa.",
+    /* ExitedError  */ "Ac! Aw! Qu! Bu> Fg* Fg* Fg* Fg* Ca. St. Go! Eg. Te. Fg. Fa.",
+    /* Vanished     */ "Ac! Aw! Qu! Bu! Eg* Eg* Eg* Eg* Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* Unfinished   */ "Ac! Fg* Qu! Bu! Ru! Pg! Pd! Rg! Ca! St* Go! Eg* Eg* Fg* Fg*",
+    /* Pause        */ "Ac# Aw# Qu# Bu# Pg- Pg. Pd# Rg# Ca# St# Go# Eg# Te# Fg# Fa#",
+    /* Frozen       */ "Ac! Aw! Qu! Bu! Ru. Pd@ Pd. Rg. Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* FreezeFailed */ "Ac! Aw! Qu! Bu! Ru. Rg+ Pd. Rg. Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* Resume       */ "Ac# Aw# Qu# Bu# Ru# Pg# Rg+ Rg. Ca# St# Go# Eg# Te# Fg# Fa#",
+    /* Thawed       */ "Ac! Aw! Qu! Bu! Ru. Pg. Pd. Ru@ Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* ThawFailed   */ "Ac! Aw! Qu! Bu! Ru. Pg. Pd. Pd@ Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* NotAsked     */ "Ac! Aw! Qu! Bu! Ru. Ru. Pd. Pd. Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* Delete       */ "Gox Gox Gox Ca. St* St* St* St* Ca. St. Go. St. Gox St. Gox",
+    /* Expire       */ "Gox Gox Gox Ca. St* St* St* St* Ca. St. Go. St. Gox St. Gox",
+    /* Released     */ "Ac! Aw! Qu! Bu! Ru! Pg! Pd! Rg! Ca! Gox Go! Te= Te! Fa= Fa!",
 };
 
 using Table = std::array<std::array<Transition, kStates>, kEvents>;
@@ -58,12 +65,14 @@ consteval Table ReadTable() {
 }
 constexpr Table kTransitions = ReadTable();
 
-constexpr std::string_view kStateNames[kStates] = {"Pending",  "Running",  "Pausing",    "Paused",
-                                                   "Resuming", "Stopping", "Terminated", "Failed"};
+constexpr std::string_view kStateNames[kStates] = {
+    "Pending",  "Pending",  "Pending",  "Pending",    "Running",    "Pausing", "Paused", "Resuming",
+    "Stopping", "Stopping", "Stopping", "Terminated", "Terminated", "Failed",  "Failed"};
 constexpr std::string_view kEventNames[kEvents] = {
-    "built",       "build_failed", "given_up", "start_failed",  "exited_zero", "exited_error",
-    "vanished",    "pause",        "frozen",   "freeze_failed", "resume",      "thawed",
-    "thaw_failed", "not_asked",    "delete",   "expire",        "released"};
+    "admitted",    "must_wait", "imported",     "begun",         "slot_lost",    "built",
+    "not_built",   "given_up",  "start_failed", "exited_zero",   "exited_error", "vanished",
+    "unfinished",  "pause",     "frozen",       "freeze_failed", "resume",       "thawed",
+    "thaw_failed", "not_asked", "delete",       "expire",        "released"};
 
 }  // namespace
 
@@ -71,10 +80,15 @@ std::string_view StateName(State state) {
   return kStateNames[static_cast<int>(state)];
 }
 
-Result<State> ParseState(std::string_view name) {
-  for (int i = 0; i < kStates; ++i) {
-    if (kStateNames[i] == name) return static_cast<State>(i);
+Result<State> ParseState(std::string_view name, uint32_t slot) {
+  // Of a launch nothing is recorded but that its image is awaited, of a removal nothing but that it
+  // is not over.
+  for (const State state : {State::kAwaiting, State::kRunning, State::kPausing, State::kPaused,
+                            State::kResuming, State::kStopping}) {
+    if (StateName(state) == name) return state;
   }
+  if (name == StateName(State::kEnding)) return slot == 0 ? State::kTerminated : State::kEnding;
+  if (name == StateName(State::kFailing)) return slot == 0 ? State::kFailed : State::kFailing;
   return Fail(Code::kInvalidArgument, "unknown sandbox state '" + std::string(name) + "'");
 }
 

@@ -2,8 +2,10 @@
 // to be done. The table itself is in states.cc; Lifecycle runs it, tests go through every cell, and
 // the README shows it.
 //
-// Stopping is invisible from outside: whoever asked for the deletion has had the answer, and a
-// sandbox that is being removed is not found. What it still holds is released behind that.
+// The API shows and the store keeps fewer words than there are states: "Pending" is every way of a
+// launch, and what has ended is "Terminated" or "Failed" also while what it held is being released.
+// "Stopping" is invisible from outside: whoever asked for the deletion has had the answer, and a
+// sandbox that is being removed is not found.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +16,66 @@
 namespace atl::sandbox {
 
 enum class State : uint8_t {
-  kPending,
+  // "Pending". In the store only where a client has been told of it.
+  kAcquiring,  // its volumes are being had; nobody knows its id yet
+  kAwaiting,   // its image is being imported
+  kQueued,     // its turn, and a slot, are to come
+  kBuilding,   // the spawner may have it; its answer is to come
+  // Its process 1 is there, as far as we know.
   kRunning,
   kPausing,   // to be frozen, and not known to be yet
   kPaused,    // every process is frozen
   kResuming,  // to be thawed, and not known to be yet
-  kStopping,
-  kTerminated,
+  // "Stopping".
+  kCancelled,  // deleted while it was built: the answer to that is to come
+  kStopping,   // deleted; what it holds is being released
+  kGone,       // deleted, and it holds nothing; its record goes in the same breath
+  // "Terminated".
+  kEnding,      // over; what it holds is being released
+  kTerminated,  // and it holds nothing
+  // "Failed".
+  kFailing,  // likewise
   kFailed,
 };
-inline constexpr int kStates = 8;
-// As the API shows and the store keeps it: "Pending", "Running", …
+inline constexpr int kStates = 15;
+// As the API shows and the store keeps it: "Pending", "Running", … States of one name follow each
+// other.
 std::string_view StateName(State state);
-Result<State> ParseState(std::string_view name);
+// Of a record. `slot`: that it says it has, or 0.
+Result<State> ParseState(std::string_view name, uint32_t slot);
 
 // Its process 1 is there, as far as we know.
 constexpr bool IsLive(State state) {
   return state >= State::kRunning && state <= State::kResuming;
 }
+// Deleted or expired.
+constexpr bool IsLeaving(State state) {
+  return state >= State::kCancelled && state <= State::kGone;
+}
+// It has ended, for whatever reason, and can still be read.
+constexpr bool IsOver(State state) {
+  return state >= State::kEnding;
+}
+// What it was promised, and the layers of its image, are its own.
+constexpr bool Holds(State state) {
+  return state != State::kAwaiting && state != State::kGone && state != State::kTerminated &&
+         state != State::kFailed;
+}
 
 enum class Event : uint8_t {
+  kAdmitted,      // all that was asked for is had
+  kMustWait,      // likewise, but for its image, which is being imported
+  kImported,      // the image is there
+  kBegun,         // its turn has come, with a slot
+  kSlotLost,      // nothing came of that, and nothing is left: another slot is to come
   kBuilt,         // the spawner has it, execd is up
-  kBuildFailed,   // it could not be built, or its turn came after its deletion
+  kNotBuilt,      // it could not be had or built
   kGivenUp,       // the same of one that a client has been told of
   kStartFailed,   // execd reports that the entrypoint cannot be run
   kExitedZero,    // process 1 ended with code 0
   kExitedError,   // process 1 ended otherwise
   kVanished,      // a restart found no trace of it
+  kUnfinished,    // a restart found it held, or not known to be released
   kPause,         // a client asked
   kFrozen,        // every process stands still
   kFreezeFailed,  // some process went on; all of them are to
@@ -52,13 +87,14 @@ enum class Event : uint8_t {
   kExpire,    // its time is over
   kReleased,  // nothing of it is left on the host
 };
-inline constexpr int kEvents = 17;
+inline constexpr int kEvents = 23;
 std::string_view EventName(Event event);
 
 enum class Action : uint8_t {
   kNone,
   kDefer,    // an event that overtook the answer to the build: again after kBuilt
-  kAwait,    // the build is under way: its answer brings the release
+  kWait,     // write the record, answer the create, wait for the image
+  kLaunch,   // wait for a turn
   kPublish,  // write the record, answer the create
   kFreeze,   // kFrozen or kFreezeFailed follows
   kThaw,     // kThawed or kThawFailed follows
@@ -69,7 +105,7 @@ enum class Action : uint8_t {
   kForget,   // remove the record
   kBug,      // cannot happen
 };
-inline constexpr int kActions = 12;
+inline constexpr int kActions = 13;
 
 struct Transition {
   State next;

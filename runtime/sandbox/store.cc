@@ -15,7 +15,7 @@ constexpr int64_t kSchemaVersion = 2;
 // WITHOUT ROWID: one b-tree, so that a row is one page of the log and not two.
 // `spec` is what never changes, as JSON: columns are only what is written again or looked at by
 // SQL. A text state, so that `sqlite3 atoll.db` shows something to people.
-constexpr char kSchema[] =
+constexpr char kSandboxSchema[] =
     "CREATE TABLE sandboxes ("
     " id TEXT PRIMARY KEY,"
     " state TEXT NOT NULL,"
@@ -124,7 +124,7 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
   Status read;
   // What every host keeps was so before records told of it.
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
-    if (field.keeper == cgroup::LimitKeeper::kSpawner) s->limits.*field.value = field.usual;
+    if (field.keeper == cgroup::LimitKeeper::kSpawner) s->spec.limits.*field.value = field.usual;
   }
   try {
     json spec = json::parse(text);
@@ -134,7 +134,7 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     read = Fail(Code::kInternal, e.what());
   }
   if (!read) return Fail(std::move(read).error().Wrap("record of sandbox " + s->id));
-  s->network.sandbox = s->id;
+  s->spec.network.sandbox = s->id;
   return {};
 }
 
@@ -155,7 +155,7 @@ Status Migrate(sqlite::Db& db) {
   }
   if (version == kSchemaVersion) return {};
   ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
-  if (version < 1) ATOLL_TRY(db.Exec(kSchema));
+  if (version < 1) ATOLL_TRY(db.Exec(kSandboxSchema));
   if (version < 2) ATOLL_TRY(db.Exec(kKeySchema));
   ATOLL_TRY(db.SetUserVersion(kSchemaVersion));
   return transaction.Commit();
@@ -222,11 +222,11 @@ Result<std::vector<Sandbox>> Store::Load() {
     if (!row) return sandboxes;
     Sandbox s;
     s.id = select.ColumnText(0);
-    ATOLL_ASSIGN(s.state, ParseState(select.ColumnText(1)));
     s.reason = select.ColumnText(2);
     s.message = select.ColumnText(3);
     s.transition_at_ms = select.ColumnInt(4);
     s.slot = static_cast<uint32_t>(select.ColumnInt(5));
+    ATOLL_ASSIGN(s.state, ParseState(select.ColumnText(1), s.slot));
     s.created_at_ms = select.ColumnInt(6);
     if (!select.ColumnIsNull(7)) s.expires_at_ms = select.ColumnInt(7);
     ATOLL_TRY(DecodeSpec(select.ColumnText(8), &s));
@@ -234,18 +234,20 @@ Result<std::vector<Sandbox>> Store::Load() {
   }
 }
 
-Status Store::Insert(const Sandbox& s, const std::optional<KeyRecord>& key) {
+Status Store::Insert(std::span<const Sandbox> sandboxes, const std::optional<KeyRecord>& key) {
   ATOLL_TRY(KeepRoom(kRoomForChanges));
-  std::optional<sqlite::Transaction> both;
-  if (key) {
+  std::optional<sqlite::Transaction> together;
+  if (key || sandboxes.size() > 1) {
     ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
-    both.emplace(std::move(transaction));
-    ATOLL_TRY(InsertKey(*key));
+    together.emplace(std::move(transaction));
   }
-  BindMoving(insert_, s);
-  insert_.Bind(8, s.created_at_ms).Bind(9, EncodeSpec(s));
-  ATOLL_TRY(insert_.Run());
-  if (both) ATOLL_TRY(both->Commit());
+  if (key) ATOLL_TRY(InsertKey(*key));
+  for (const Sandbox& s : sandboxes) {
+    BindMoving(insert_, s);
+    insert_.Bind(8, s.created_at_ms).Bind(9, EncodeSpec(s));
+    ATOLL_TRY(insert_.Run());
+  }
+  if (together) ATOLL_TRY(together->Commit());
   Wrote();
   return {};
 }

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,11 @@ class Store {
   Result<std::vector<Sandbox>> Load();
   // With the key of the request that made it, if it had one: both or none. kResourceExhausted with
   // ENOSPC: the disk is full.
-  Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt);
+  Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt) {
+    return Insert(std::span(&sandbox, 1), key);
+  }
+  // All or none.
+  Status Insert(std::span<const Sandbox> sandboxes, const std::optional<KeyRecord>& key);
   // Writes what moves. An unknown id is kNotFound.
   Status Update(const Sandbox& sandbox);
   // Writes the labels and the policy, which Update does not. An unknown id is kNotFound; as Insert.

@@ -15,9 +15,8 @@ namespace {
 constexpr int64_t kLookUs = 2 * 1000 * 1000;
 // A trial costs a page of the log: made when something is wrong, and now and then.
 constexpr int kLooksPerTrial = 5;
-constexpr uint64_t kMiB = 1 << 20;
 // Less is as good as nothing: an image, or a slot's directories, take more.
-constexpr uint64_t kLeastBytes = 16 * kMiB;
+constexpr uint64_t kLeastBytes = 16 << 20;
 constexpr uint64_t kLeastInodes = 256;
 constexpr uint64_t kLeastPart = 20;
 
@@ -44,8 +43,8 @@ std::string TroubleOf(const StoreWatch::Place& place) {
       info.f_files != 0 &&
       info.f_favail < std::min<uint64_t>(kLeastInodes, info.f_files / kLeastPart);
   if (!few_bytes && !few_inodes) return {};
-  return "no room: " + where + " has " + std::to_string(bytes / kMiB) + " of " +
-         std::to_string(all_bytes / kMiB) + " MiB" +
+  return "no room: " + where + " has " + std::to_string(bytes >> 20) + " of " +
+         std::to_string(all_bytes >> 20) + " MiB" +
          (info.f_files == 0 ? std::string()
                             : " and " + std::to_string(info.f_favail) + " of " +
                                   std::to_string(info.f_files) + " inodes") +

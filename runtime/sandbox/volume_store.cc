@@ -5,7 +5,7 @@
 namespace atl::sandbox {
 namespace {
 
-constexpr char kSchema[] =
+constexpr char kVolumeSchema[] =
     "CREATE TABLE IF NOT EXISTS volumes ("
     " name TEXT PRIMARY KEY,"
     " state INTEGER NOT NULL,"
@@ -26,7 +26,7 @@ Result<VolumeRecord::State> StateOf(int64_t number, const std::string& name) {
 Result<std::unique_ptr<VolumeStore>> VolumeStore::Open(const std::string& path) {
   ATOLL_ASSIGN(sqlite::Db db,
                sqlite::Db::Open(path, {.log_bytes = Store::kLogBytes, .durable = true}));
-  ATOLL_TRY(db.Exec(kSchema));
+  ATOLL_TRY(db.Exec(kVolumeSchema));
   ATOLL_ASSIGN(sqlite::Stmt write,
                db.Prepare("INSERT OR REPLACE INTO volumes (name, state, created_ms, owner) VALUES "
                           "(?1,?2,?3,?4)"));

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
 namespace {
 
-using Stage = VolumeRecord::State;
+using VolumeStage = VolumeRecord::State;
 
-constexpr int64_t kRetryUs = 5000 * 1000;
+constexpr int64_t kRemoveRetryUs = 5000 * 1000;
 
 std::string Named(const std::string& name) {
   return "volume '" + name.substr(0, 253) + "'";
@@ -42,9 +43,9 @@ void Volumes::Start() {
   for (auto& [name, volume] : volumes_) {
     const std::string& owner = volume.record.owner;
     const bool orphan = !owner.empty() && !names_.contains(owner);
-    if (volume.record.state == Stage::kReady && !orphan) continue;
+    if (volume.record.state == VolumeStage::kReady && !orphan) continue;
     if (Usable(volume) && !volume.users.empty()) {
-      volume.record.state = Stage::kReady;
+      volume.record.state = VolumeStage::kReady;
       volume.record.owner.clear();
       if (auto kept = store_.Write(volume.record); !kept) {
         LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(kept.error());
@@ -58,7 +59,7 @@ void Volumes::Start() {
     Volume& volume = *Look(name);
     // It would be found again if this could not be written.
     [[maybe_unused]] const Status marked = MarkRemoving(volume);
-    volume.record.state = Stage::kRemoving;
+    volume.record.state = VolumeStage::kRemoving;
     Discard(name);
   }
 }
@@ -67,11 +68,11 @@ Volumes::View Volumes::ViewOf(const Volume& volume) {
   return {volume.record.name,
           volume.record.created_at_ms,
           {volume.users.begin(), volume.users.end()},
-          volume.record.state == Stage::kReady && !volume.record.owner.empty()};
+          volume.record.state == VolumeStage::kReady && !volume.record.owner.empty()};
 }
 
 bool Volumes::Usable(const Volume& volume) {
-  return volume.record.state == Stage::kReady || volume.record.state == Stage::kTrial;
+  return volume.record.state == VolumeStage::kReady || volume.record.state == VolumeStage::kTrial;
 }
 
 std::vector<Volumes::View> Volumes::List() const {
@@ -106,7 +107,7 @@ void Volumes::Create(const std::string& name, uint64_t disk_bytes, Made done) {
     return;
   }
   if (Status limit = CheckLimit(disk_bytes); !limit) return done(Fail(std::move(limit).error()));
-  Make({name, Stage::kReady, clock_.UnixMillis(), ""}, disk_bytes,
+  Make({name, VolumeStage::kReady, clock_.UnixMillis(), ""}, disk_bytes,
        [this, name, done = std::move(done)](Status made) {
          if (!made) return done(Fail(std::move(made).error()));
          done(ViewOf(*Look(name)));
@@ -123,40 +124,39 @@ Status Volumes::CheckLimit(uint64_t disk_bytes) const {
 void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done) {
   const std::string name = record.name;
   VolumeRecord making = record;
-  making.state = Stage::kMaking;
+  making.state = VolumeStage::kMaking;
   if (auto written = store_.Write(making); !written) return done(std::move(written));
   volumes_[name].record = std::move(making);
   if (disk_bytes == 0 && config_.has_quota) disk_bytes = config_.default_disk_bytes;
-  spawner_.MakeVolume(name, disk_bytes,
-                      [this, name, state = record.state, done = std::move(done),
-                       alive = std::weak_ptr(alive_)](Status made) {
-                        if (alive.expired()) return;
-                        Volume& volume = *Look(name);
-                        if (made) {
-                          volume.record.state = state;
-                          made = store_.Write(volume.record);
-                        }
-                        const auto waiting = std::exchange(volume.waiting, {});
-                        if (!made) {
-                          volume.record.state = Stage::kRemoving;
-                          // Files that we have no record of: not ours to remove.
-                          const bool stray = made.error().code() == Code::kAlreadyExists;
-                          stray ? Forget(name) : Discard(name);
-                          if (stray) {
-                            made = Fail(Code::kInternal,
-                                        Named(name) +
-                                            ": the store has a directory of that name that is no "
-                                            "volume; move it out of DATA_DIR/store/volumes");
-                          }
-                        }
-                        done(std::move(made));
-                        for (const auto& look : waiting) look();
-                      });
+  spawner_.Ask(
+      wire::MakeVolume{name, disk_bytes}, [this, name, state = record.state, done = std::move(done),
+                                           alive = std::weak_ptr(alive_)](Status made) {
+        if (alive.expired()) return;
+        Volume& volume = *Look(name);
+        if (made) {
+          volume.record.state = state;
+          made = store_.Write(volume.record);
+        }
+        const auto waiting = std::exchange(volume.waiting, {});
+        if (!made) {
+          volume.record.state = VolumeStage::kRemoving;
+          // Files that we have no record of: not ours to remove.
+          const bool stray = made.error().code() == Code::kAlreadyExists;
+          stray ? Forget(name) : Discard(name);
+          if (stray) {
+            made = Fail(Code::kInternal, Named(name) +
+                                             ": the store has a directory of that name that is no "
+                                             "volume; move it out of DATA_DIR/store/volumes");
+          }
+        }
+        done(std::move(made));
+        for (const auto& look : waiting) look();
+      });
 }
 
 Status Volumes::MarkRemoving(Volume& volume) {
   VolumeRecord record = volume.record;
-  record.state = Stage::kRemoving;
+  record.state = VolumeStage::kRemoving;
   ATOLL_TRY(store_.Write(record));
   volume.record = std::move(record);
   return {};
@@ -164,7 +164,7 @@ Status Volumes::MarkRemoving(Volume& volume) {
 
 Status Volumes::Remove(const std::string& name) {
   Volume* volume = Look(name);
-  if (volume == nullptr || volume->record.state == Stage::kRemoving) {
+  if (volume == nullptr || volume->record.state == VolumeStage::kRemoving) {
     return Fail(Code::kNotFound, Named(name) + " does not exist");
   }
   if (!volume->users.empty()) {
@@ -172,7 +172,7 @@ Status Volumes::Remove(const std::string& name) {
                 Named(name) + " is used by sandbox " + *volume->users.begin() +
                     (volume->users.size() > 1 ? " and others" : "") + ": delete that first");
   }
-  if (volume->record.state == Stage::kMaking) {
+  if (volume->record.state == VolumeStage::kMaking) {
     return Fail(Code::kFailedPrecondition, Named(name) + " is being made; try again");
   }
   ATOLL_TRY(MarkRemoving(*volume));
@@ -181,16 +181,17 @@ Status Volumes::Remove(const std::string& name) {
 }
 
 void Volumes::Discard(const std::string& name) {
-  spawner_.RemoveVolume(name, [this, name, alive = std::weak_ptr(alive_)](const Status& removed) {
-    if (alive.expired()) return;
-    if (removed) return Forget(name);
-    LogLine(LogLevel::kError, "cannot remove a volume; trying again")
-        .Add("volume", name)
-        .Add(removed.error());
-    loop_.After(kRetryUs, [this, name, alive] {
-      if (!alive.expired()) Discard(name);
-    });
-  });
+  spawner_.Ask(wire::RemoveVolume{name},
+               [this, name, alive = std::weak_ptr(alive_)](const Status& removed) {
+                 if (alive.expired()) return;
+                 if (removed) return Forget(name);
+                 LogLine(LogLevel::kError, "cannot remove a volume; trying again")
+                     .Add("volume", name)
+                     .Add(removed.error());
+                 loop_.After(kRemoveRetryUs, [this, name, alive] {
+                   if (!alive.expired()) Discard(name);
+                 });
+               });
 }
 
 void Volumes::Forget(const std::string& name) {
@@ -205,9 +206,9 @@ void Volumes::Forget(const std::string& name) {
   for (const auto& look : waiting) look();
 }
 
-void Volumes::Use(const std::string& name, launch::SpawnerClient::Done<wire::VolumeUse> done) {
+void Volumes::Use(const std::string& name, std::function<void(Result<wire::VolumeUse>)> done) {
   if (!Find(name)) return done(Fail(Code::kNotFound, Named(name) + " does not exist"));
-  spawner_.VolumeUse(name, std::move(done));
+  spawner_.Ask(wire::MeasureVolume{name}, std::move(done));
 }
 
 void Volumes::Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done) {
@@ -230,13 +231,13 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
     const bool there = !named || Find(mount.volume.source);
     if (there && (!named || !mount.volume.sub_path.empty())) {
       // The build would find out as well, but not in words that a client can act on.
-      return spawner_.CheckVolume(
-          mount.volume, [this, acquisition, alive = std::weak_ptr(alive_)](Status checked) {
-            if (alive.expired()) return;
-            if (!checked) return EndAcquire(acquisition, std::move(checked));
-            Advance(acquisition);
-            Continue(acquisition);
-          });
+      return spawner_.Ask(wire::CheckVolume{mount.volume},
+                          [this, acquisition, alive = std::weak_ptr(alive_)](Status checked) {
+                            if (alive.expired()) return;
+                            if (!checked) return EndAcquire(acquisition, std::move(checked));
+                            Advance(acquisition);
+                            Continue(acquisition);
+                          });
     }
     Advance(acquisition);
   }
@@ -278,7 +279,8 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
                                    return other.volume.kind == wire::Volume::Kind::kNamed &&
                                           other.volume.source == name && other.delete_with_sandbox;
                                  });
-  Make({name, owned ? Stage::kReady : Stage::kTrial, clock_.UnixMillis(), acquisition->sandbox},
+  Make({name, owned ? VolumeStage::kReady : VolumeStage::kTrial, clock_.UnixMillis(),
+        acquisition->sandbox},
        mount.disk_bytes, [this, acquisition](Status made) {
          if (!made) return EndAcquire(acquisition, std::move(made));
          Continue(acquisition);
@@ -301,8 +303,8 @@ void Volumes::Keep(const std::string& sandbox) {
   if (found == names_.end()) return;
   for (const std::string& name : found->second) {
     VolumeRecord& record = Look(name)->record;
-    if (record.state != Stage::kTrial || record.owner != sandbox) continue;
-    record.state = Stage::kReady;
+    if (record.state != VolumeStage::kTrial || record.owner != sandbox) continue;
+    record.state = VolumeStage::kReady;
     record.owner.clear();
     // As it stands it says the same, as long as the sandbox is recorded.
     if (auto written = store_.Write(record); !written) {
@@ -325,7 +327,7 @@ void Volumes::Release(const std::string& sandbox) {
     if (unused) {
       written = MarkRemoving(volume);
     } else {
-      volume.record.state = Stage::kReady;
+      volume.record.state = VolumeStage::kReady;
       volume.record.owner.clear();
       written = store_.Write(volume.record);
     }

@@ -24,9 +24,13 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
-#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/volume_store.h"
+#include "runtime/wire/reply.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
 
 namespace atl::sandbox {
 
@@ -64,7 +68,7 @@ class Volumes {
   // kFailedPrecondition: a sandbox uses it. kNotFound.
   Status Remove(const std::string& name);
   // What it takes on disk, counted now.
-  void Use(const std::string& name, launch::SpawnerClient::Done<wire::VolumeUse> done);
+  void Use(const std::string& name, std::function<void(Result<wire::VolumeUse>)> done);
 
   // Makes what the sandbox-to-be asks for, once it is known that all of it can be had, and keeps it
   // from being removed until Release. If it fails nothing is held: `failed` is the kind of the one

@@ -57,12 +57,14 @@ Status Sandboxes::Adopt() {
     if (waited < 0) {
       sandbox.pidfd = std::move(*pidfd);
       ++adopted_;
-      ATOLL_TRY(poller_.Add(sandbox.pidfd.get(), [this, id] {
+      const auto on_exit = [this, id](std::optional<int>) {
         MarkExited(sandboxes_.at(id), 0, false);
-        if (sandboxes_.at(id).doomed) TryRemove(id);
-      }));
+        if (sandboxes_.at(id).doomed) Leave(id);
+      };
+      ATOLL_ASSIGN(sandbox.exit_watch, loop_.OnExit(sandbox.pidfd.get(), on_exit));
     }
   }
+  LookAtAdoptedLater();
   if (!records.empty()) {
     LogLine(LogLevel::kInfo, "sandboxes adopted")
         .Add("records", static_cast<uint64_t>(records.size()));

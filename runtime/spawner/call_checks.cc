@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/fs.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -39,12 +40,6 @@ constexpr uint32_t ArgHigh(unsigned n) {
   return ArgLow(n) + static_cast<uint32_t>(sizeof(uint32_t));
 }
 
-sock_filter Load(uint32_t offset) {
-  return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
-}
-sock_filter Return(uint32_t action) {
-  return BPF_STMT(BPF_RET | BPF_K, action);
-}
 sock_filter JumpIfEqual(uint32_t value, uint8_t yes, uint8_t no) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no);
 }
@@ -78,27 +73,43 @@ BpfProgram PassOr(int error) {
   };
 }
 
-// socket(family, type, protocol): an allow-list of families, and for the internet ones of
-// protocols, so that no socket call loads a rarely used module (SCTP, UDP-Lite, MPTCP, L2TP).
-// AF_NETLINK only for NETLINK_ROUTE, which getifaddrs needs; not XFRM, NETFILTER or AUDIT.
+// socket(family, type, protocol): an allow-list of families, and for the internet ones of pairs of
+// type and protocol, so that no socket call makes the kernel look for a module (it starts modprobe
+// on the host for each pair that it does not have: SCTP, DCCP, UDP-Lite, MPTCP, L2TP, but also UDP
+// of a stream, or ICMP of the other family). AF_NETLINK only for NETLINK_ROUTE, which getifaddrs
+// needs; not XFRM, NETFILTER or AUDIT, and not SOCK_DIAG (README.md).
 BpfProgram CheckSocket() {
+  constexpr uint32_t kTypes = 0xf;  // the rest are flags
   return {
       /*  0 */ Load(ArgLow(0)),
-      /*  1 */ JumpIfEqual(AF_UNIX, 12, 0),
-      /*  2 */ JumpIfEqual(AF_INET, 4, 0),
-      /*  3 */ JumpIfEqual(AF_INET6, 3, 0),
-      /*  4 */ JumpIfEqual(AF_NETLINK, 0, 8),
-      /*  5 */ Load(ArgLow(2)),
-      /*  6 */ JumpIfEqual(0 /* NETLINK_ROUTE */, 7, 6),
-      /*  7 */ Load(ArgLow(2)),
-      /*  8 */ JumpIfEqual(0, 5, 0),
-      /*  9 */ JumpIfEqual(IPPROTO_TCP, 4, 0),
-      /* 10 */ JumpIfEqual(IPPROTO_UDP, 3, 0),
-      /* 11 */ JumpIfEqual(IPPROTO_ICMP, 2, 0),
-      /* 12 */ JumpIfEqual(IPPROTO_ICMPV6, 1, 2),
-      /* 13 */ Return(Answer(EAFNOSUPPORT)),
-      /* 14 */ Return(kAllow),
-      /* 15 */ Return(Answer(EPROTONOSUPPORT)),
+      /*  1 */ JumpIfEqual(AF_UNIX, 22, 0),
+      /*  2 */ JumpIfEqual(AF_NETLINK, 19, 0),
+      /*  3 */ JumpIfEqual(AF_INET, 1, 0),
+      /*  4 */ JumpIfEqual(AF_INET6, 0, 20),
+      /*  5 */ Load(ArgLow(1)),
+      /*  6 */ BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kTypes),
+      /*  7 */ JumpIfEqual(SOCK_STREAM, 2, 0),
+      /*  8 */ JumpIfEqual(SOCK_DGRAM, 4, 0),
+      /*  9 */ JumpIfEqual(SOCK_RAW, 18, 17),
+      /* 10 */ Load(ArgLow(2)),
+      /* 11 */ JumpIfEqual(0, 12, 0),
+      /* 12 */ JumpIfEqual(IPPROTO_TCP, 11, 13),
+      /* 13 */ Load(ArgLow(2)),
+      /* 14 */ JumpIfEqual(0, 9, 0),
+      /* 15 */ JumpIfEqual(IPPROTO_UDP, 8, 0),
+      /* 16 */ JumpIfEqual(IPPROTO_ICMP, 3, 0),
+      /* 17 */ JumpIfEqual(IPPROTO_ICMPV6, 0, 8),
+      /* 18 */ Load(ArgLow(0)),
+      /* 19 */ JumpIfEqual(AF_INET6, 4, 6),
+      /* 20 */ Load(ArgLow(0)),
+      /* 21 */ JumpIfEqual(AF_INET, 2, 4),
+      /* 22 */ Load(ArgLow(2)),
+      /* 23 */ JumpIfEqual(NETLINK_ROUTE, 0, 1),
+      /* 24 */ Return(kAllow),
+      /* 25 */ Return(Answer(EAFNOSUPPORT)),
+      /* 26 */ Return(Answer(EPROTONOSUPPORT)),
+      /* 27 */ Return(Answer(ESOCKTNOSUPPORT)),
+      /* 28 */ Return(Answer(EPERM)),
   };
 }
 
@@ -180,6 +191,21 @@ BpfProgram CheckPrlimit() {
   };
 }
 
+// As mmap for huge pages. But whoever asks with flags that there are not wants to hear of these, as
+// from the kernel: Chromium asks with all of them whether the call exists, and ends if that is
+// answered with anything but EINVAL.
+BpfProgram CheckMemfdCreate() {
+  constexpr uint32_t kKnown = 0x1f | 0x3fU << 26;  // with NOEXEC_SEAL, EXEC and the pages' size
+  return {
+      /*  0 */ Load(ArgLow(1)),
+      /*  1 */ JumpIfAny(MFD_HUGETLB, 0, 3),
+      /*  2 */ JumpIfAny(~kKnown, 0, 1),
+      /*  3 */ Return(Answer(EINVAL)),
+      /*  4 */ Return(Answer(ENOMEM)),
+      /*  5 */ Return(kAllow),
+  };
+}
+
 }  // namespace
 
 std::optional<BpfProgram> CheckArguments(uint32_t number) {
@@ -189,7 +215,6 @@ std::optional<BpfProgram> CheckArguments(uint32_t number) {
     // The C library then falls back to clone.
     case SYS_clone3:
       return PassOr(ENOSYS);
-    case SYS_chroot:
     case SYS_setns:
       return PassOr(EPERM);
     case SYS_socket:
@@ -212,7 +237,7 @@ std::optional<BpfProgram> CheckArguments(uint32_t number) {
     case SYS_mmap:
       return NoneOf(3, MAP_HUGETLB, ENOMEM);
     case SYS_memfd_create:
-      return NoneOf(1, MFD_HUGETLB, ENOMEM);
+      return CheckMemfdCreate();
     case SYS_shmget:
       return NoneOf(2, SHM_HUGETLB, ENOMEM);
     // Plain Linux, 32-bit uname, no randomisation off-switches that weaken other programs, and the

@@ -16,6 +16,14 @@ inline constexpr unsigned kPassArgument = 5;
 inline constexpr uint32_t kPassLow = 0x9c5e1f07;
 inline constexpr uint32_t kPassHigh = 0xe3a8b6d1;
 
+// Of the seccomp_data, at `offset`, into the accumulator; and the end of the program.
+inline sock_filter Load(uint32_t offset) {
+  return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
+}
+inline sock_filter Return(uint32_t action) {
+  return BPF_STMT(BPF_RET | BPF_K, action);
+}
+
 // What judges the call, from any accumulator to a verdict; nullopt for a call that is allowed or
 // refused whatever its arguments (syscall_list.h).
 std::optional<BpfProgram> CheckArguments(uint32_t number);

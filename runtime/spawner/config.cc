@@ -19,14 +19,14 @@ struct NamedCapability {
   int number;
 };
 
-// What a sandbox may be given at all. Docker's fourteen, minus NET_RAW, MKNOD, SYS_CHROOT, SETFCAP
-// and AUDIT_WRITE: nothing here reaches beyond the sandbox's own files, ids and processes.
+// What a sandbox may be given at all. Docker's fourteen, minus NET_RAW, MKNOD, SETFCAP and
+// AUDIT_WRITE: nothing here reaches beyond the sandbox's own files, ids and processes.
 constexpr NamedCapability kCapabilities[] = {
     {"cap_chown", CAP_CHOWN},   {"cap_dac_override", CAP_DAC_OVERRIDE},
     {"cap_fowner", CAP_FOWNER}, {"cap_fsetid", CAP_FSETID},
     {"cap_kill", CAP_KILL},     {"cap_net_bind_service", CAP_NET_BIND_SERVICE},
     {"cap_setgid", CAP_SETGID}, {"cap_setpcap", CAP_SETPCAP},
-    {"cap_setuid", CAP_SETUID},
+    {"cap_setuid", CAP_SETUID}, {"cap_sys_chroot", CAP_SYS_CHROOT},
 };
 
 Result<uint64_t> ParseCapabilities(std::string_view text) {
@@ -44,7 +44,7 @@ Result<uint64_t> ParseCapabilities(std::string_view text) {
                   "--capabilities: '" + std::string(name) +
                       "' cannot be given to a sandbox; known are cap_chown, cap_dac_override, "
                       "cap_fowner, cap_fsetid, cap_kill, cap_net_bind_service, cap_setgid, "
-                      "cap_setpcap, cap_setuid");
+                      "cap_setpcap, cap_setuid, cap_sys_chroot");
     }
     text.remove_prefix(std::min(name.size() + 1, text.size()));
   }

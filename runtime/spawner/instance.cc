@@ -17,8 +17,8 @@
 namespace atl::spawner {
 namespace {
 
-constexpr const char* kDirectory = "/run/atoll-instances";
-constexpr const char* kHandedOver = "ATOLL_SPAWNER_INSTANCE";
+constexpr const char* kInstances = "/run/atoll-instances";
+constexpr const char* kInstanceVariable = "ATOLL_SPAWNER_INSTANCE";
 
 // fcntl(2) record locks belong to the process: unlike flock(2), a child that outlives us (the
 // janitor at the end of its work) does not keep them.
@@ -43,10 +43,10 @@ bool Exists(const std::string& path) {
 
 // "NUMBER:DESCRIPTOR", if it is what it says.
 std::optional<Instance> TakeHandedOver(const std::string& run_dir) {
-  const char* value = ::getenv(kHandedOver);
+  const char* value = ::getenv(kInstanceVariable);
   if (value == nullptr) return std::nullopt;
   const std::string text(value);
-  ::unsetenv(kHandedOver);
+  ::unsetenv(kInstanceVariable);
   uint32_t number = 0;
   int fd = -1;
   const size_t colon = text.find(':');
@@ -73,13 +73,13 @@ Status HandOver(const Instance& instance) {
   const std::string text =
       std::to_string(instance.number) + ":" + std::to_string(instance.lock.get());
   if (::fcntl(instance.lock.get(), F_SETFD, 0) != 0) return FailSys("fcntl F_SETFD");
-  if (::setenv(kHandedOver, text.c_str(), 1) != 0) return FailSys("setenv");
+  if (::setenv(kInstanceVariable, text.c_str(), 1) != 0) return FailSys("setenv");
   return {};
 }
 
 Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cgroup_base,
                                bool inherits) {
-  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kDirectory, 0755));
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kInstances, 0755));
   if (auto handed_over = TakeHandedOver(run_dir)) return std::move(*handed_over);
   // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
   // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
@@ -89,7 +89,7 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
       return Fail(Code::kNotFound, "the last spawner of " + run_dir + " was ended in order");
     }
     for (uint32_t number = 0; number < kMaxInstances; ++number) {
-      const std::string path = std::string(kDirectory) + "/" + std::to_string(number);
+      const std::string path = std::string(kInstances) + "/" + std::to_string(number);
       ATOLL_ASSIGN(UniqueFd file, sys::Open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
       ATOLL_ASSIGN(const std::string owner, sys::ReadAll(file.get(), PATH_MAX));
       const bool alive = Populated(cgroup_base, number);
@@ -120,7 +120,7 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
   }
   return Fail(Code::kResourceExhausted, "all " + std::to_string(kMaxInstances) +
                                             " instances of this host are in use (see " +
-                                            kDirectory + ")");
+                                            kInstances + ")");
 }
 
 }  // namespace atl::spawner

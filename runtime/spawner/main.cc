@@ -124,8 +124,8 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
   ATOLL_ASSIGN(UniqueFd records,
                sys::Open(config.run_dir + "/spawner/records", O_RDONLY | O_DIRECTORY));
-  ATOLL_ASSIGN(Poller poller, Poller::Create());
-  Server server(host, poller, std::move(janitor), std::move(records));
+  ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  Server server(host, *loop, std::move(janitor), std::move(records));
   ATOLL_TRY(server.Start());
   LogLine(LogLevel::kInfo, "ready")
       .Add("instance", instance)

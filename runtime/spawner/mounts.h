@@ -2,6 +2,8 @@
 // path can change its meaning between check and use.
 #pragma once
 
+#include <sys/mount.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "runtime/base/unique_fd.h"
 
 namespace atl::spawner {
+
+inline constexpr uint64_t kNoSuidDevExec = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
 using MountOptions = std::vector<std::pair<const char*, std::string>>;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::spawner {
 

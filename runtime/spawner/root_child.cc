@@ -9,6 +9,7 @@
 #include "runtime/spawner/slot_mounts.h"
 #include "runtime/spawner/vfork_clone.h"
 #include "runtime/spawner/volume_mounts.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::spawner {
 namespace {
@@ -25,13 +26,13 @@ struct RootStep {
   Step step;
   Status (*run)(RootState&);
 };
-constexpr RootStep kSteps[] = {
+constexpr RootStep kRootSteps[] = {
     {Step::kLimits, LimitFiles},    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},
     {Step::kOverlay, MountOverlay}, {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes},
     {Step::kCover, CoverRoot},
 };
 
-struct Start {
+struct RootInput {
   const Host* host;
   const wire::Plan* plan;
   const Slot* slot;
@@ -41,7 +42,7 @@ struct Start {
   int64_t began_us;
 };
 
-Status RunSteps(const Start& start) {
+Status RunSteps(const RootInput& start) {
   RootState state{.host = start.host,
                   .plan = start.plan,
                   .slot = start.slot,
@@ -50,7 +51,7 @@ Status RunSteps(const Start& start) {
                   .root = {}};
   // The first step's time has the clone in it.
   int64_t then = start.began_us;
-  for (const RootStep& step : kSteps) {
+  for (const RootStep& step : kRootSteps) {
     start.report->step = step.step;
     ATOLL_TRY(step.run(state));
     const int64_t now = SystemClock().BootMicros();
@@ -60,8 +61,8 @@ Status RunSteps(const Start& start) {
   return {};
 }
 
-void RunChild(void* argument) {
-  const auto* start = static_cast<const Start*>(argument);
+void RunRootChild(void* argument) {
+  const auto* start = static_cast<const RootInput*>(argument);
   start->report->status = RunSteps(*start);
   ::_exit(0);
 }
@@ -78,8 +79,8 @@ RootReport MountRoot(const Host& host, const wire::Plan& plan,
     report.status = Fail(pidfd.error());
     return report;
   }
-  Start start{&host, &plan, &slot, &volumes, pidfd->get(), &report, began_us};
-  const auto child = Vfork(0, -1, RunChild, &start);
+  RootInput start{&host, &plan, &slot, &volumes, pidfd->get(), &report, began_us};
+  const auto child = Vfork(0, -1, RunRootChild, &start);
   if (!child) report.status = Fail(child.error());
   return report;
 }

@@ -13,8 +13,11 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/spawner/volume_sources.h"
-#include "runtime/wire/plan.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/step.h"
+
+namespace atl::wire {
+struct Plan;
+}
 
 namespace atl::spawner {
 

@@ -16,11 +16,10 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
 #include "runtime/spawner/slot_mounts.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::spawner {
 namespace {
-
-constexpr uint64_t kNoSuidDevExec = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
 // Opens a directory of the new root to mount on. The image decides what stands there: anything but
 // a real directory reached without links is refused (CVE-2026-41579: /dev a symbolic link to a host

@@ -9,7 +9,10 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/spawner/volume_sources.h"
-#include "runtime/wire/plan.h"
+
+namespace atl::wire {
+struct Plan;
+}
 
 namespace atl::spawner {
 

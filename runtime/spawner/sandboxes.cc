@@ -15,6 +15,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/root_child.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::spawner {
 namespace {
@@ -23,10 +24,20 @@ using wire::Step;
 
 // A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
+// The freezer is done within microseconds as a rule.
+constexpr int64_t kFirstLookUs = 200;
 // Nor does one such sandbox keep the daemon from having others destroyed.
 constexpr int64_t kDestroyPatienceUs = 10 * 1000 * 1000;
 // Of that, what a group may wait for its turn to be emptied: removal comes first.
 constexpr int64_t kReclaimPatienceUs = 2 * 1000 * 1000;
+// What takes processes some time is looked at again so often.
+constexpr int64_t kSweepUs = 5 * 1000;
+// Taking one down is a millisecond or more. Of a thousand that end together the rest comes behind
+// what the daemon asks meanwhile, its pings too.
+constexpr size_t kRemovedAtOnce = 8;
+// Adopted ones are looked at once in that time each, a few at a time: a look is 30 us.
+constexpr int64_t kLookUs = 700 * 1000;
+constexpr size_t kLookedAtAtOnce = 16;
 
 uint32_t& At(wire::StepMicros& micros, Step step) {
   return micros[static_cast<size_t>(step)];
@@ -63,19 +74,15 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan) const {
 }
 
 void Sandboxes::Build(const wire::Plan& plan, Built done) {
-  BuildOutcome outcome;
+  wire::Built built;
   const Clock& clock = SystemClock();
   int64_t then = clock.BootMicros();
   const auto lap = [&](Step step) {
     const int64_t now = clock.BootMicros();
-    At(outcome.micros, step) = static_cast<uint32_t>(now - then);
+    At(built.micros, step) = static_cast<uint32_t>(now - then);
     then = now;
   };
-  const auto refuse = [&](const Error& error) {
-    outcome.status = Fail(error);
-    outcome.step = Step::kCheck;
-    done(outcome);
-  };
+  const auto refuse = [&](const Error& error) { done(Fail(wire::FailedAt(Step::kCheck, error))); };
   const Status checked = CheckPlan(plan);
   if (!checked) return refuse(checked.error());
   auto slot = slots_->Take(plan.slot);
@@ -90,43 +97,43 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.record.sandbox.layers = plan.layers;
   sandbox.record.start_time = slot->start_time;
   by_pid_[slot->execd] = plan.id;
-  const auto fail = [&](Status status, Step step) {
+  const auto fail = [&](Error error, Step step) {
     // The slot's execd was killed, and we have not been told yet: as if it were not prepared.
-    const bool lost = status.error().error_number() == ESRCH ||  // setns
-                      status.error().error_number() == EPIPE;    // its gate
-    outcome.status = lost ? Status(Fail(Code::kFailedPrecondition, "the slot's execd has ended"))
-                          : std::move(status);
-    outcome.step = step;
+    const bool lost = error.error_number() == ESRCH ||  // setns
+                      error.error_number() == EPIPE;    // its gate
+    if (lost) error = Error(Code::kFailedPrecondition, "the slot's execd has ended");
     sandbox.build_failed = true;
     // Answered only when nothing of it is left.
-    Destroy(plan.id, [done, outcome](const Status&) { done(outcome); });
+    Destroy(plan.id, [done, failed = wire::FailedAt(step, std::move(error))](const Status&) {
+      done(Fail(failed));
+    });
   };
-  Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
+  const Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
-  if (!limited) return fail(std::move(limited), Step::kLimits);
+  if (!limited) return fail(limited.error(), Step::kLimits);
 
   std::vector<VolumeSource> volumes;
   if (!plan.volumes.empty()) {
     auto opened = OpenVolumeSources(host_, plan.volumes, host_.IdBase(plan.slot));
     lap(Step::kVolumes);
-    if (!opened) return fail(Fail(std::move(opened).error()), Step::kVolumes);
+    if (!opened) return fail(opened.error(), Step::kVolumes);
     volumes = std::move(*opened);
   }
-  RootReport report = MountRoot(host_, plan, volumes, *slot);
-  for (size_t i = 0; i < report.micros.size(); ++i) outcome.micros[i] += report.micros[i];
-  if (!report.status) return fail(std::move(report.status), report.step);
+  const RootReport report = MountRoot(host_, plan, volumes, *slot);
+  for (size_t i = 0; i < report.micros.size(); ++i) built.micros[i] += report.micros[i];
+  if (!report.status) return fail(report.status.error(), report.step);
   then = clock.BootMicros();
-  Status opened = sys::WriteAll(slot->gate.get(), "+");
+  const Status opened = sys::WriteAll(slot->gate.get(), "+");
   lap(Step::kGate);
-  if (!opened) return fail(std::move(opened), Step::kGate);
+  if (!opened) return fail(opened.error(), Step::kGate);
 
   // Without its record the next spawner would take the sandbox for a stray and kill it, after it
   // was acknowledged.
   Status recorded = CreateRecord(records_.get(), sandbox.record);
   lap(Step::kState);
-  if (!recorded) return fail(Fail(std::move(recorded).error().Wrap("run directory")), Step::kState);
-  outcome.pid = sandbox.record.sandbox.pid;
-  done(outcome);
+  if (!recorded) return fail(std::move(recorded).error().Wrap("run directory"), Step::kState);
+  built.pid = sandbox.record.sandbox.pid;
+  done(built);
 }
 
 Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
@@ -144,15 +151,83 @@ void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {
   if (const Gone waiting = std::exchange(sandbox.frozen, nullptr)) {
     waiting(Fail(Code::kFailedPrecondition, "overtaken by another request"));
   }
-  Status asked = host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), frozen);
-  if (!asked || !frozen) return done(std::move(asked));
+  sandbox.paused = frozen;
+  if (!frozen) {
+    // Its holder lets go in a moment.
+    if (sandbox.has_holder) return done({});
+    return done(host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), false));
+  }
+  if (Status asked = AskToStand(sandbox); !asked) return done(std::move(asked));
   sandbox.frozen = std::move(done);
+  AwaitFreeze(id, kFirstLookUs);
+}
+
+Status Sandboxes::AskToStand(Sandbox& sandbox) {
   sandbox.frozen_by_us = SystemClock().BootMicros() + kFreezePatienceUs;
-  LookAtFreeze(sandbox);
+  return host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), true);
+}
+
+void Sandboxes::Hold(const std::string& id, Gone done) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end() || found->second.doomed || found->second.has_holder) {
+    return done(Fail(Code::kFailedPrecondition, "sandbox " + id + " cannot be held"));
+  }
+  Sandbox& sandbox = found->second;
+  const auto paused = host_.cgroups.FreezeAsked(SlotGroup(sandbox.record.sandbox.slot));
+  if (!paused) return done(Fail(paused.error()));
+  if (Status asked = AskToStand(sandbox); !asked) return done(std::move(asked));
+  sandbox.paused = *paused;
+  sandbox.has_holder = true;
+  sandbox.held = std::move(done);
+  AwaitFreeze(id, kFirstLookUs);
+}
+
+void Sandboxes::AwaitFreeze(const std::string& id, int64_t again_us) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end() || !LookAtFreeze(found->second)) return;
+  loop_.After(again_us,
+              [this, id, again_us] { AwaitFreeze(id, std::min(again_us * 2, kSweepUs)); });
+}
+
+Status Sandboxes::LetGo(const std::string& id) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end() || !found->second.has_holder) {
+    return Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
+  }
+  Sandbox& sandbox = found->second;
+  sandbox.has_holder = false;
+  sandbox.held = nullptr;
+  Status gone_on;
+  if (!sandbox.paused) {
+    gone_on = host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), false);
+  }
+  if (sandbox.doomed) {
+    return Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
+  }
+  return gone_on;
+}
+
+uint32_t Sandboxes::LiveSlot(const std::string& id) const {
+  const auto found = sandboxes_.find(id);
+  const bool lives = found != sandboxes_.end() && !found->second.doomed &&
+                     !found->second.build_failed && !found->second.record.sandbox.exited;
+  return lives ? found->second.record.sandbox.slot : 0;
+}
+
+Result<Sandboxes::Alive> Sandboxes::Living(const std::string& id) const {
+  const uint32_t slot = LiveSlot(id);
+  if (slot == 0) return Fail(Code::kNotFound, "no sandbox " + id + " that lives");
+  const Record& record = sandboxes_.at(id).record;
+  Alive alive{.slot = slot, .pid = static_cast<pid_t>(record.sandbox.pid), .pidfd = {}};
+  ATOLL_ASSIGN(alive.pidfd, sys::PidfdOpen(alive.pid));
+  // Of an adopted one the number may be another's by now, if nobody has told us yet.
+  ATOLL_ASSIGN(const uint64_t started, sys::ProcessStartTime(alive.pid));
+  if (started != record.start_time) return Fail(Code::kFailedPrecondition, "it has ended");
+  return alive;
 }
 
 bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
-  if (!sandbox.frozen) return false;
+  if (!sandbox.frozen && !sandbox.held) return false;
   Status status;
   const auto frozen = host_.cgroups.Frozen(SlotGroup(sandbox.record.sandbox.slot));
   if (!frozen) {
@@ -164,7 +239,11 @@ bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
     status =
         Fail(Code::kDeadlineExceeded, "some process of it did not stand still within 10 seconds");
   }
-  std::exchange(sandbox.frozen, nullptr)(status);
+  // Each may ask for something else at once.
+  for (const Gone& waiting :
+       {std::exchange(sandbox.frozen, nullptr), std::exchange(sandbox.held, nullptr)}) {
+    if (waiting) waiting(status);
+  }
   return false;
 }
 
@@ -172,11 +251,21 @@ void Sandboxes::Destroy(const std::string& id, Gone done) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return done({});
   Sandbox& sandbox = found->second;
+  const bool leaving = sandbox.doomed && sandbox.record.sandbox.exited;
   sandbox.gone.push_back(std::move(done));
   sandbox.doomed = true;
   sandbox.gone_by_us = SystemClock().BootMicros() + kDestroyPatienceUs;
-  if (sandbox.record.sandbox.exited) return TryRemove(id);
+  if (leaving) return;
+  if (sandbox.record.sandbox.exited) return Leave(id);
   Kill(id, sandbox);
+  SweepAfter(kSweepUs);
+}
+
+void Sandboxes::Leave(const std::string& id) {
+  // It has ended in time; now it stands in line.
+  sandboxes_.at(id).gone_by_us = SystemClock().BootMicros() + kDestroyPatienceUs;
+  leaving_.push_back(id);
+  SweepAfter(0);
 }
 
 void Sandboxes::Kill(const std::string& id, const Sandbox& sandbox) {
@@ -211,7 +300,7 @@ void Sandboxes::DestroyAll(Gone done) {
 bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
   if (const auto emptied = reclaims_.OnChildExit(pid)) {
     sandboxes_.at(*emptied).caches = Caches::kEmptied;
-    TryRemove(*emptied);
+    SweepAfter(0);
     return true;
   }
   const auto found = by_pid_.find(pid);
@@ -219,7 +308,7 @@ bool Sandboxes::OnChildExit(pid_t pid, int wait_status) {
   const std::string id = found->second;
   Sandbox& sandbox = sandboxes_.at(id);
   MarkExited(sandbox, wait_status, true);
-  if (sandbox.doomed) TryRemove(id);
+  if (sandbox.doomed) Leave(id);
   return true;
 }
 
@@ -237,8 +326,13 @@ bool Sandboxes::OnChildStop(pid_t pid, int wait_status) {
 }
 
 void Sandboxes::LookAtAdopted() {
-  for (const auto& [id, sandbox] : sandboxes_) {
+  size_t looked = 0;
+  auto next = sandboxes_.upper_bound(looked_at_);
+  for (; next != sandboxes_.end(); ++next) {
+    const auto& [id, sandbox] = *next;
     if (!sandbox.pidfd) continue;
+    if (looked++ == kLookedAtAtOnce) break;
+    looked_at_ = id;
     const auto pid = static_cast<pid_t>(sandbox.record.sandbox.pid);
     const auto stat = sys::ReadFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat", 4096);
     // proc(5): the state follows the name, which is in the last parentheses.
@@ -246,13 +340,21 @@ void Sandboxes::LookAtAdopted() {
     if (name_end == std::string::npos || stat->size() < name_end + 3) continue;
     if ((*stat)[name_end + 2] == 'T') OnChildStop(pid, (SIGSTOP << 8) | 0x7f);
   }
+  if (next == sandboxes_.end()) looked_at_.clear();
+  LookAtAdoptedLater();
+}
+
+void Sandboxes::LookAtAdoptedLater() {
+  if (adopted_ == 0) return;
+  const size_t looks = (adopted_ + kLookedAtAtOnce - 1) / kLookedAtAtOnce;
+  loop_.After(kLookUs / static_cast<int64_t>(looks), [this] { LookAtAdopted(); });
 }
 
 void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   wire::SandboxRecord& record = sandbox.record.sandbox;
   by_pid_.erase(static_cast<pid_t>(record.pid));
   if (sandbox.pidfd) {
-    poller_.Remove(sandbox.pidfd.get());
+    loop_.Unwatch(sandbox.exit_watch);
     --adopted_;
   }
   sandbox.pidfd.reset();
@@ -283,14 +385,14 @@ bool Sandboxes::Reclaiming(Sandbox& sandbox) {
   return begun;
 }
 
-void Sandboxes::TryRemove(const std::string& id) {
+bool Sandboxes::TryRemove(const std::string& id) {
   Sandbox& sandbox = sandboxes_.at(id);
-  if (Reclaiming(sandbox)) return;  // Sweep comes back
+  if (Reclaiming(sandbox)) return false;
   const uint32_t slot = sandbox.record.sandbox.slot;
   Status removed = slots_->Dismantle(slot);
   // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)), but the last may
-  // still be on its way out of the group: Sweep comes back.
-  if (!removed && removed.error().error_number() == EBUSY) return;
+  // still be on its way out of the group.
+  if (!removed && removed.error().error_number() == EBUSY) return false;
   if (removed) removed = RemoveRecord(records_.get(), id);
   const std::vector<Gone> gone = std::exchange(sandbox.gone, {});
   if (!removed) {
@@ -298,31 +400,51 @@ void Sandboxes::TryRemove(const std::string& id) {
     LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
     sandbox.doomed = false;
   } else {
-    if (sandbox.frozen) sandbox.frozen(Fail(Code::kFailedPrecondition, "it was destroyed"));
+    for (const Gone& waiting : {sandbox.frozen, sandbox.held}) {
+      if (waiting) waiting(Fail(Code::kFailedPrecondition, "it was destroyed"));
+    }
     sandboxes_.erase(id);
   }
   for (const Gone& done : gone) done(removed);
+  return true;
 }
 
-bool Sandboxes::Sweep() {
-  std::vector<std::string> exited;
-  bool more = false;
+void Sandboxes::SweepAfter(int64_t delay_us) {
+  const int64_t due_us = SystemClock().BootMicros() + delay_us;
+  if (sweep_ != 0 && sweep_due_us_ <= due_us) return;
+  loop_.Cancel(sweep_);
+  sweep_due_us_ = due_us;
+  sweep_ = loop_.After(delay_us, [this] {
+    sweep_ = 0;
+    Sweep();
+  });
+}
+
+void Sandboxes::Sweep() {
+  bool waiting = false;
   const int64_t now_us = SystemClock().BootMicros();
   for (auto& [id, sandbox] : sandboxes_) {
-    more = LookAtFreeze(sandbox) || more;
     if (!sandbox.doomed) continue;
-    if (sandbox.record.sandbox.exited) exited.push_back(id);
     if (now_us >= sandbox.gone_by_us) {
       for (const Gone& done : std::exchange(sandbox.gone, {})) {
         done(Fail(Code::kDeadlineExceeded,
                   "some process of it has been killed and did not end within 10 seconds"));
       }
     }
-    more = more || !sandbox.gone.empty();
+    waiting = waiting || !sandbox.gone.empty();
   }
-  for (const std::string& id : exited) TryRemove(id);
-  return more || std::any_of(exited.begin(), exited.end(),
-                             [this](const std::string& id) { return sandboxes_.count(id) != 0; });
+  bool removed = false;
+  for (size_t left = std::min(leaving_.size(), kRemovedAtOnce); left > 0; --left) {
+    const std::string id = std::move(leaving_.front());
+    leaving_.pop_front();
+    if (TryRemove(id)) {
+      removed = true;
+    } else {
+      leaving_.push_back(id);
+    }
+  }
+  if (removed && !leaving_.empty()) return SweepAfter(0);
+  if (waiting || !leaving_.empty()) SweepAfter(kSweepUs);
 }
 
 std::vector<wire::SandboxRecord> Sandboxes::List() const {
@@ -341,6 +463,7 @@ std::vector<uint32_t> Sandboxes::FrozenSlots() const {
   std::vector<uint32_t> slots;
   for (const auto& [id, sandbox] : sandboxes_) {
     const uint32_t slot = sandbox.record.sandbox.slot;
+    if (sandbox.has_holder && !sandbox.paused) continue;
     if (host_.cgroups.FreezeAsked(SlotGroup(slot)).value_or(false)) slots.push_back(slot);
   }
   return slots;

@@ -4,39 +4,37 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
-#include "runtime/spawner/poller.h"
 #include "runtime/spawner/reclaims.h"
 #include "runtime/spawner/record.h"
 #include "runtime/spawner/slots.h"
-#include "runtime/wire/plan.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/reply.h"
+
+namespace atl::wire {
+struct Plan;
+}
 
 namespace atl::spawner {
 
 class Sandboxes {
  public:
-  struct BuildOutcome {
-    Status status;
-    wire::Step step = wire::Step::kCount;  // where it failed
-    uint32_t pid = 0;
-    wire::StepMicros micros{};
-  };
-  using Built = std::function<void(const BuildOutcome&)>;
+  using Built = std::function<void(Result<wire::Built>)>;
   using Gone = std::function<void(Status)>;
   using Exited = std::function<void(const wire::SandboxRecord&)>;
 
   // `records`: the directory of the record files. Everything is borrowed and outlives it.
-  Sandboxes(const Host& host, Poller& poller, UniqueFd records, Exited exited)
+  Sandboxes(const Host& host, EventLoop& loop, UniqueFd records, Exited exited)
       : host_(host),
-        poller_(poller),
+        loop_(loop),
         records_(std::move(records)),
         exited_(std::move(exited)),
         reclaims_(host.cgroups) {}
@@ -51,6 +49,22 @@ class Sandboxes {
   // `done` when every process stands still, or goes on. One that does neither within ten seconds
   // is kDeadlineExceeded, and the group stays as it is.
   void Freeze(const std::string& id, bool frozen, Gone done);
+  // Holds it still for somebody of ours, beside what Freeze asks for: it goes on when neither wants
+  // it to stand. `done` as that of Freeze. One holder at a time.
+  void Hold(const std::string& id, Gone done);
+  // The holder lets go. kFailedPrecondition: what stood still is no sandbox any more, or about to
+  // be none, and its files may have been on their way out meanwhile.
+  Status LetGo(const std::string& id);
+  // Of one that lives; 0: there is none of that id.
+  uint32_t LiveSlot(const std::string& id) const;
+  // Of one that lives and is not on its way out.
+  struct Alive {
+    uint32_t slot = 0;
+    pid_t pid = 0;  // of process 1
+    UniqueFd pidfd;
+  };
+  // kNotFound, kFailedPrecondition.
+  Result<Alive> Living(const std::string& id) const;
   // Kills and removes; `done` when nothing is left. An unknown id is done at once. One whose
   // processes do not end within ten seconds is kDeadlineExceeded, and removed when they do.
   void Destroy(const std::string& id, Gone done);
@@ -62,17 +76,10 @@ class Sandboxes {
   // nobody is as good as dead: its sandbox is ended, and its record says why.
   // False if it was no sandbox's process 1.
   bool OnChildStop(pid_t pid, int wait_status);
-  // The same for sandboxes that were adopted, of which no signal tells: to be called from time to
-  // time while there are any.
-  bool HasAdopted() const { return adopted_ > 0; }
-  void LookAtAdopted();
-  // Looks again at what takes processes some time: leaving their cgroup, standing still. True while
-  // there is such work.
-  bool Sweep();
 
   std::vector<wire::SandboxRecord> List() const;
   SlotSet SlotsInUse() const;
-  // Of sandboxes whose processes have been told to stand still, by whomever.
+  // Of sandboxes whose processes have been told to stand still, by whomever but a holder.
   std::vector<uint32_t> FrozenSlots() const;
   bool LayerInUse(wire::LayerId layer) const;
 
@@ -81,35 +88,56 @@ class Sandboxes {
   enum class Caches : uint8_t { kLeft, kBeingEmptied, kEmptied /* or may stay */ };
   struct Sandbox {
     Record record;
-    UniqueFd pidfd;  // adopted ones only: their exit comes by poll, not by SIGCHLD
+    UniqueFd pidfd;  // adopted ones only: their exit is no SIGCHLD of ours
+    EventLoop::Id exit_watch = 0;
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
     bool doomed = false;     // it is to be destroyed
     std::vector<Gone> gone;  // wait for that
     int64_t gone_by_us = 0;
     Caches caches = Caches::kLeft;
-    Gone frozen;  // somebody waits until it stands still
+    // Who waits until it stands still, and since when that may take too long.
+    Gone frozen, held;
     int64_t frozen_by_us = 0;
+    bool has_holder = false;
+    bool paused = false;  // while there is a holder: it is to stand still without one, too
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
   Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
-  void TryRemove(const std::string& id);
+  // The same as OnChildStop for sandboxes that were adopted, of which no signal tells. Within a
+  // second.
+  void LookAtAdopted();
+  void LookAtAdoptedLater();
+  // Has ended, and is to be taken down.
+  void Leave(const std::string& id);
+  // False: not yet.
+  bool TryRemove(const std::string& id);
+  // Looks again at what takes processes some time: leaving their cgroup.
+  void Sweep();
+  void SweepAfter(int64_t delay_us);
   // Empties the group of one that is to be removed, if that is wanted. True: not yet done.
   bool Reclaiming(Sandbox& sandbox);
   // Answers who waits for the freeze, if there is something to say. True: not yet.
   bool LookAtFreeze(Sandbox& sandbox);
+  Status AskToStand(Sandbox& sandbox);
+  // Looks until it stands still, or will not: after `again_us`, then more and more rarely.
+  void AwaitFreeze(const std::string& id, int64_t again_us);
 
   const Host& host_;
-  Poller& poller_;
+  EventLoop& loop_;
   UniqueFd records_;
   Exited exited_;
   Slots* slots_ = nullptr;
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;
-  size_t adopted_ = 0;  // with a pidfd
+  size_t adopted_ = 0;               // with a pidfd
+  std::string looked_at_;            // the last of them that was
+  std::deque<std::string> leaving_;  // ended and doomed
+  EventLoop::Id sweep_ = 0;
+  int64_t sweep_due_us_ = 0;
   Reclaims reclaims_;
 };
 

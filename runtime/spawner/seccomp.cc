@@ -14,21 +14,13 @@ namespace atl::spawner {
 namespace {
 
 constexpr uint32_t kX32Bit = 0x40000000;
-constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr uint32_t kKill = SECCOMP_RET_KILL_PROCESS;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
 
-sock_filter Load(uint32_t offset) {
-  return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
-}
-sock_filter Return(uint32_t action) {
-  return BPF_STMT(BPF_RET | BPF_K, action);
-}
-
 // A run of call numbers [first, next run's first) with one verdict, or one call whose arguments are
 // checked.
-struct Run {
+struct CallRun {
   uint32_t first;
   BpfProgram verdict;
 };
@@ -40,11 +32,11 @@ void Append(BpfProgram* program, const BpfProgram& part) {
 BpfProgram VerdictOf(uint32_t number) {
   if (auto checked = CheckArguments(number)) return *std::move(checked);
   if (IsMissingSyscall(number)) return {Return(kUnknown)};
-  return {Return(IsAllowedSyscall(number) ? kAllow : kRefuse)};
+  return {Return(IsAllowedSyscall(number) ? SECCOMP_RET_ALLOW : kRefuse)};
 }
 
-std::vector<Run> BuildRuns() {
-  std::vector<Run> runs;
+std::vector<CallRun> BuildRuns() {
+  std::vector<CallRun> runs;
   for (uint32_t number = 0; number <= kLastKnownSyscall; ++number) {
     BpfProgram verdict = VerdictOf(number);
     const bool same = !runs.empty() && verdict.size() == 1 && runs.back().verdict.size() == 1 &&
@@ -58,7 +50,7 @@ std::vector<Run> BuildRuns() {
 }
 
 // Emits the search for runs [begin, end).
-BpfProgram Search(const std::vector<Run>& runs, size_t begin, size_t end) {
+BpfProgram Search(const std::vector<CallRun>& runs, size_t begin, size_t end) {
   if (end - begin == 1) return runs[begin].verdict;
   const size_t middle = begin + (end - begin) / 2;
   const BpfProgram low = Search(runs, begin, middle);
@@ -88,7 +80,7 @@ BpfProgram BuildSandboxFilter() {
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Bit, 0, 1),
       Return(kKill),
   };
-  const std::vector<Run> runs = BuildRuns();
+  const std::vector<CallRun> runs = BuildRuns();
   Append(&program, Search(runs, 0, runs.size()));
   return program;
 }

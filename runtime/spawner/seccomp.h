@@ -10,13 +10,13 @@
 // (net.core.bpf_jit_limit) is given to that one even when it is used up, and everything in the
 // sandbox inherits it, so that no exhausted budget stops a command or a create.
 //
-// Three calls in it are for that process and the execd that it becomes alone: clone3 (its flags are
-// behind a pointer, which BPF cannot follow; execd starts commands with it inside their cgroup),
-// chroot (execd's way into its root) and setns (into the user namespace). They pass with the pass:
-// 64 random bits of each slot's own, in an argument that the calls do not take. It is in the memory
-// of execd, which nothing in the sandbox can read, and in the registers of a child of its until
-// execve clears them. And no process in a sandbox may create a namespace even if a filter failed:
-// the sandbox's user namespace has every limit of /proc/sys/user at 0.
+// Two calls in it are for that process and the execd that it becomes alone: clone3 (its flags are
+// behind a pointer, which BPF cannot follow; execd starts commands with it inside their cgroup) and
+// setns (into the user namespace). They pass with the pass: 64 random bits of each slot's own, in
+// an argument that the calls do not take. It is in the memory of execd, which nothing in the
+// sandbox can read, and in the registers of a child of its until execve clears them. And no process
+// in a sandbox may create a namespace even if a filter failed: the sandbox's user namespace has
+// every limit of /proc/sys/user at 0.
 #pragma once
 
 #include <linux/filter.h>

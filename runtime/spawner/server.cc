@@ -1,7 +1,6 @@
 #include "runtime/spawner/server.h"
 
 #include <fcntl.h>
-#include <linux/netlink.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -19,18 +18,15 @@
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/limit_policy.h"
 
 namespace atl::spawner {
 namespace {
 
-constexpr int kSweepMillis = 5;
-// A stopped process 1 is to be noticed within a second.
-constexpr int kLookMillis = 800;
 constexpr int kSendBuffer = 1 << 20;
 // No further request is read while more replies than these wait for the daemon to read them. What
 // comes on top are answers to what it has asked already, and exits, of which a sandbox has one.
 constexpr size_t kMaxWaiting = 256;
+constexpr int kExitsAtOnce = 8;  // handled in one turn
 
 Result<UniqueFd> Bind(const std::string& path, uid_t owner) {
   sockaddr_un address{};
@@ -59,33 +55,20 @@ bool HungUp(int connection) {
   return ::poll(&state, 1, 0) > 0 && (state.revents & POLLHUP) != 0;
 }
 
-bool IsFull(const Error& error) {
-  const int number = error.error_number();
-  // The last: too many descriptors on their way through sockets.
-  return number == EAGAIN || number == ENOBUFS || number == ENOMEM || number == ETOOMANYREFS;
-}
-
 }  // namespace
 
-Server::Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records)
+Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
     : host_(host),
-      poller_(poller),
+      loop_(loop),
       janitor_(std::move(janitor)),
-      sandboxes_(host, poller, std::move(records),
+      sandboxes_(host, loop, std::move(records),
                  [this](const wire::SandboxRecord& record) {
-                   wire::Reply event;
-                   event.sandboxes.push_back(record);
-                   Send(connection_number_, event);
+                   Send(connection_number_, {0, wire::Exited{record}});
                  }),
       slots_(
-          host, poller, janitor_, [this] { return sandboxes_.SlotsInUse(); },
-          [this] {
-            // A copy of one would keep the daemon from seeing that we have closed ours.
-            connection_.reset();
-            listener_.reset();
-            rules_.reset();
-          }),
-      unpacks_(host, poller),
+          host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }, [this] { LetGo(); }),
+      unpacks_(host, loop),
+      copies_(host, loop, sandboxes_, janitor_),
       volume_uses_(host),
       successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
@@ -101,44 +84,33 @@ Status Server::Start() {
   if (::sigprocmask(SIG_BLOCK, &watched, nullptr) != 0) return FailSys("sigprocmask");
   signals_.reset(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return FailSys("signalfd");
-  ATOLL_TRY(poller_.Add(signals_.get(), [this] { OnSignal(); }));
+  ATOLL_TRY(loop_.Watch(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignal(); }));
   ATOLL_TRY(slots_.Start());
   ATOLL_TRY(sandboxes_.Adopt());
   // Whose processes Adopt has ended.
   ATOLL_TRY(slots_.RemoveStrays());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
-  ATOLL_TRY(poller_.Add(listener_.get(), [this] { OnAccept(); }));
+  ATOLL_TRY(loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnAccept(); }));
   if (!host_.config.respawn || successor_) return {};
   ATOLL_ASSIGN(successor_, Successor::Start(host_.config, host_.host_mounts));
   return {};
 }
 
+void Server::GiveSignOfLife() {
+  const int64_t watchdog_us = WatchdogMicros();
+  if (watchdog_us == 0) return;  // nobody waits for it
+  NotifySystemd("WATCHDOG=1");
+  loop_.After(watchdog_us / 2, [this] { GiveSignOfLife(); });
+}
+
 Result<Server::End> Server::Run() {
-  const int64_t ping_us = WatchdogMicros() / 2;  // 0: nobody waits for a sign of life
-  const int idle = ping_us > 0 ? static_cast<int>(ping_us / 2000) : -1;
-  int timeout = idle;
-  int64_t next_ping_us = 0;
-  int64_t next_look_us = 0;
+  GiveSignOfLife();
   // The last answer is waited for.
-  while (!end_ || (*end_ == End::kStopped && !outgoing_.empty())) {
-    const int64_t began_us = SystemClock().BootMicros();
-    if (ping_us > 0 && began_us >= next_ping_us) {
-      NotifySystemd("WATCHDOG=1");
-      next_ping_us = began_us + ping_us;
-    }
-    ATOLL_TRY(poller_.RunOnce(timeout));
-    timeout = sandboxes_.Sweep() ? kSweepMillis : idle;
-    if (!sandboxes_.HasAdopted()) continue;
-    const int64_t now_us = SystemClock().BootMicros();
-    if (now_us >= next_look_us) {
-      sandboxes_.LookAtAdopted();
-      next_look_us = now_us + kLookMillis * 1000;
-    }
-    if (timeout == idle) timeout = static_cast<int>((next_look_us - now_us) / 1000) + 1;
-  }
+  while (!end_ || (*end_ == End::kStopped && !outgoing_.empty())) loop_.Turn(-1);
   if (*end_ != End::kUpgrade) slots_.DropAll();
   // Or it would go on making the slot it is at, beside the next one's.
   slots_.StopBuilder();
+  copies_.Abandon();
   if (*end_ == End::kUpgrade) {
     if (successor_) ATOLL_TRY(successor_->HandOver());
     return *end_;
@@ -162,18 +134,25 @@ void Server::OnAccept() {
   ::setsockopt(connection.get(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer);
   connection_ = std::move(connection);
   ++connection_number_;
-  const Status added = poller_.Add(connection_.get(), [this] { OnConnection(); });
-  if (!added) connection_.reset();
+  auto watch = loop_.Watch(connection_.get(), EPOLLIN, [this](uint32_t) { OnConnection(); });
+  if (!watch) return connection_.reset();
+  connection_watch_ = *watch;
+}
+
+void Server::LetGo() {
+  connection_.reset();
+  listener_.reset();
+  rules_.reset();
 }
 
 void Server::CloseConnection() {
   if (!connection_) return;
-  poller_.Remove(connection_.get());
+  loop_.Unwatch(connection_watch_);
   connection_.reset();
   outgoing_.clear();
-  full_ = false;
   ++connection_number_;
   slots_.Abandon();
+  copies_.Abandon();
 }
 
 void Server::OnConnection() {
@@ -182,7 +161,8 @@ void Server::OnConnection() {
 }
 
 void Server::AwaitConnection() {
-  poller_.Await(connection_.get(), outgoing_.size() < kMaxWaiting, !outgoing_.empty());
+  loop_.Modify(connection_watch_, (outgoing_.size() < kMaxWaiting ? EPOLLIN : 0U) |
+                                      (outgoing_.empty() ? 0U : EPOLLOUT));
 }
 
 void Server::OnMessage() {
@@ -195,26 +175,13 @@ void Server::OnMessage() {
     return CloseConnection();
   }
   if (message->bytes.empty()) return CloseConnection();
-  const auto request = wire::DecodeRequest(message->bytes);
+  auto request = wire::DecodeRequest(message->bytes, message->fds);
   if (!request) {
     LogLine(LogLevel::kWarning, "daemon connection closed").Add(request.error());
     return CloseConnection();
   }
-  if (given_up && request->type != wire::RequestType::kDestroy) return;
-  Handle(*request, std::move(message->fds));
-}
-
-Status Server::KeepRules(std::vector<UniqueFd> fds) {
-  // Of anything else the close might wait for somebody.
-  int domain = 0, protocol = 0;
-  socklen_t size = sizeof domain;
-  if (fds.size() != 1 || ::getsockopt(fds[0].get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
-      ::getsockopt(fds[0].get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0 ||
-      domain != AF_NETLINK || protocol != NETLINK_NETFILTER) {
-    return Fail(Code::kPermissionDenied, "rules: needs one NETLINK_NETFILTER socket");
-  }
-  rules_ = std::move(fds[0]);
-  return {};
+  if (given_up && !std::holds_alternative<wire::Destroy>(request->message)) return;
+  Handle(std::move(*request));
 }
 
 void Server::OnSignal() {
@@ -223,7 +190,13 @@ void Server::OnSignal() {
     if (info.ssi_signo == SIGHUP) BeginTrial();
     if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) end_ = End::kTerminated;
   }
-  for (;;) {
+  for (int taken = 0;; ++taken) {
+    // Of a thousand that end together the rest comes behind what the daemon asks meanwhile, its
+    // pings too.
+    if (taken == kExitsAtOnce) {
+      ::kill(::getpid(), SIGCHLD);
+      break;
+    }
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid <= 0) break;
@@ -233,7 +206,8 @@ void Server::OnSignal() {
       continue;
     }
     if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
-        slots_.OnChildExit(pid) || volume_uses_.OnChildExit(pid)) {
+        copies_.OnChildExit(pid, status) || slots_.OnChildExit(pid) ||
+        volume_uses_.OnChildExit(pid)) {
       continue;
     }
     if (pid == trial_.pid) OnTrial(status);
@@ -271,165 +245,9 @@ void Server::BeginTrial() {
   }
 }
 
-void Server::Handle(const wire::Request& request, std::vector<UniqueFd> fds) {
-  const uint64_t connection = connection_number_;
-  const uint64_t number = request.number;
-  const auto done = StatusSender(number);
-  using wire::RequestType;
-  if (ending_ && (request.type == RequestType::kPrepareSlot ||
-                  request.type == RequestType::kBuild || request.type == RequestType::kUnpack)) {
-    return done(Fail(Code::kUnavailable, "the spawner is stopping"));
-  }
-  switch (request.type) {
-    case wire::RequestType::kHello:
-      return SendHello(connection, number);
-    case wire::RequestType::kPing:
-      return done({});
-    case wire::RequestType::kPrepareSlot:
-      if (fds.size() != 2) {
-        return done(Fail(Code::kInvalidArgument, "slot: needs two descriptors"));
-      }
-      return slots_.Prepare(request.slot, request.limits, std::move(fds[0]), std::move(fds[1]),
-                            [this, connection, number](Result<Slots::Prepared> prepared) {
-                              if (!prepared) {
-                                return SendStatus(connection, number, Fail(prepared.error()));
-                              }
-                              wire::Reply reply;
-                              reply.number = number;
-                              reply.micros = prepared->micros;
-                              Send(connection, reply, std::move(prepared->rtnetlink));
-                            });
-    case wire::RequestType::kDropSlot:
-      return done(slots_.Drop(request.slot));
-    case wire::RequestType::kBuild:
-      return HandleBuild(request);
-    case wire::RequestType::kFreeze:
-      return sandboxes_.Freeze(request.id, request.flag, done);
-    case wire::RequestType::kDestroy:
-      return sandboxes_.Destroy(request.id, done);
-    case wire::RequestType::kUnpack:
-      return HandleUnpack(request, std::move(fds));
-    case wire::RequestType::kPublishLayer:
-      return done(host_.store.PublishLayer(request.layer));
-    case wire::RequestType::kRemoveLayer: {
-      if (sandboxes_.LayerInUse(request.layer)) {
-        return done(Fail(Code::kFailedPrecondition,
-                         "layer " + std::to_string(request.layer) + " is in use"));
-      }
-      Status removed = janitor_.Discard(host_.store.root(), Store::LayerPath(request.layer));
-      if (removed) {
-        removed = janitor_.Discard(host_.store.root(), Store::PartialLayerPath(request.layer));
-      }
-      return done(removed);
-    }
-    case wire::RequestType::kListLayers: {
-      auto layers = host_.store.Layers();
-      if (!layers) return done(Fail(std::move(layers).error()));
-      wire::Reply reply;
-      reply.number = number;
-      reply.layers = std::move(*layers);
-      return Send(connection, reply);
-    }
-    case wire::RequestType::kMakeVolume:
-    case wire::RequestType::kRemoveVolume:
-    case wire::RequestType::kVolumeUse:
-    case wire::RequestType::kCheckVolume:
-      return HandleVolume(request);
-    case wire::RequestType::kKeepRules:
-      return done(KeepRules(std::move(fds)));
-    case wire::RequestType::kStop:
-      ending_ = true;
-      return sandboxes_.DestroyAll([this, done](const Status& status) {
-        slots_.DropAll();
-        auto strays = slots_.RemoveStrays();
-        if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
-        done(status);
-        end_ = End::kStopped;
-      });
-  }
-}
-
-void Server::HandleBuild(const wire::Request& request) {
-  const uint64_t connection = connection_number_;
-  const uint64_t number = request.number;
-  const auto plan = wire::DecodePlan(request.plan);
-  if (!plan) return SendStatus(connection, number, Fail(plan.error()));
-  sandboxes_.Build(*plan, [this, connection, number](const Sandboxes::BuildOutcome& outcome) {
-    wire::Reply reply;
-    reply.number = number;
-    reply.pid = outcome.pid;
-    reply.micros = outcome.micros;
-    if (!outcome.status) {
-      reply.ok = false;
-      reply.code = outcome.status.error().code();
-      reply.error_number = outcome.status.error().error_number();
-      reply.message = outcome.status.error().message();
-      reply.step = outcome.step;
-    }
-    Send(connection, reply);
-  });
-}
-
-void Server::HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds) {
-  const uint64_t connection = connection_number_;
-  const uint64_t number = request.number;
-  const size_t expected = request.flag ? 1 : 2;
-  if (fds.size() != expected) {
-    return SendStatus(connection, number,
-                      Fail(Code::kInvalidArgument, "unpack: wrong number of descriptors"));
-  }
-  UniqueFd output;
-  if (request.flag) {
-    auto layer = host_.store.CreatePartialLayer(request.layer);
-    if (!layer) return SendStatus(connection, number, Fail(std::move(layer).error()));
-    output = std::move(*layer);
-  } else {
-    output = std::move(fds[1]);
-  }
-  unpacks_.Start(request.flag ? "layer" : "split", std::move(fds[0]), std::move(output),
-                 [this, connection, number, extract = request.flag,
-                  layer = request.layer](Result<std::string> report) {
-                   if (!report) {
-                     if (extract) {
-                       [[maybe_unused]] const Status gone =
-                           janitor_.Discard(host_.store.root(), Store::PartialLayerPath(layer));
-                     }
-                     return SendStatus(connection, number, Fail(std::move(report).error()));
-                   }
-                   wire::Reply reply;
-                   reply.number = number;
-                   reply.text = std::move(*report);
-                   Send(connection, reply);
-                 });
-}
-
-void Server::SendHello(uint64_t connection, uint64_t number) {
-  wire::Reply reply;
-  reply.number = number;
-  reply.protocol = wire::kSpawnerProtocol;
-  reply.instance = host_.instance;
-  reply.cgroup_v2 = host_.cgroups.host().v2;
-  reply.limits_available = KeptLimits(host_);
-  reply.cgroup_path = host_.cgroups.path();
-  reply.prepared_slots = slots_.Stock();
-  reply.frozen_slots = sandboxes_.FrozenSlots();
-  auto strays = slots_.RemoveStrays();
-  if (!strays) return SendStatus(connection, number, Fail(std::move(strays).error()));
-  reply.stray_slots = std::move(*strays);
-  for (wire::SandboxRecord& record : sandboxes_.List()) {
-    if (reply.sandboxes.size() == wire::kSandboxesPerReply) {
-      reply.more = true;
-      Send(connection, std::exchange(reply, {}));
-      reply.number = number;
-    }
-    reply.sandboxes.push_back(std::move(record));
-  }
-  Send(connection, reply);
-}
-
-void Server::Send(uint64_t connection, const wire::Reply& reply, UniqueFd fd) {
+void Server::Send(uint64_t connection, wire::Reply reply) {
   if (!connection_ || connection != connection_number_) return;
-  outgoing_.push_back({reply.Encode(), std::move(fd)});
+  outgoing_.push_back(std::move(reply));
   if (outgoing_.size() == 1) return SendWaiting();
   if (outgoing_.size() == kMaxWaiting) AwaitConnection();
 }
@@ -437,10 +255,9 @@ void Server::Send(uint64_t connection, const wire::Reply& reply, UniqueFd fd) {
 void Server::SendWaiting() {
   if (outgoing_.empty()) return;
   while (!outgoing_.empty()) {
-    const Outgoing& next = outgoing_.front();
-    const int fd = next.fd.get();
-    const Status sent = sys::SendMessage(connection_.get(), next.bytes, {&fd, fd >= 0 ? 1U : 0U});
-    if (!sent && IsFull(sent.error())) break;
+    const wire::Packet next = wire::EncodePacket(outgoing_.front());
+    const Status sent = sys::SendMessage(connection_.get(), next.bytes, next.descriptors);
+    if (!sent && sys::HasNoRoom(sent.error())) break;
     if (!sent && sent.error().error_number() != EPIPE) {
       LogLine(LogLevel::kError, "cannot answer the daemon").Add(sent.error());
       return CloseConnection();
@@ -448,27 +265,7 @@ void Server::SendWaiting() {
     // EPIPE: nobody reads it; what was asked before is still to be read, and then the end.
     outgoing_.pop_front();
   }
-  // Not each time: it is a call.
-  const bool full = !outgoing_.empty();
-  if (std::exchange(full_, full) || full) AwaitConnection();
-}
-
-void Server::SendStatus(uint64_t connection, uint64_t number, const Status& status) {
-  wire::Reply reply;
-  reply.number = number;
-  if (!status) {
-    reply.ok = false;
-    reply.code = status.error().code();
-    reply.error_number = status.error().error_number();
-    reply.message = status.error().message();
-  }
-  Send(connection, reply);
-}
-
-std::function<void(Status)> Server::StatusSender(uint64_t number) {
-  return [this, connection = connection_number_, number](const Status& status) {
-    SendStatus(connection, number, status);
-  };
+  AwaitConnection();
 }
 
 }  // namespace atl::spawner

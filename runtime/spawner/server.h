@@ -5,11 +5,12 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/spawner/copies.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
-#include "runtime/spawner/poller.h"
 #include "runtime/spawner/sandboxes.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/spawner/successor.h"
@@ -22,11 +23,11 @@ namespace atl::spawner {
 
 class Server {
  public:
-  Server(Host& host, Poller& poller, Janitor janitor, UniqueFd records);
+  Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records);
 
   // Adopts, binds <run_dir>/spawner.sock and begins to serve.
   Status Start();
-  // Serves until a kStop request has been carried out, until SIGTERM or SIGINT (sandboxes live on),
+  // Serves until a Stop request has been carried out, until SIGTERM or SIGINT (sandboxes live on),
   // or until SIGHUP has asked for the upgrade and the new program has passed its trial.
   enum class End { kStopped, kTerminated, kUpgrade };
   Result<End> Run();
@@ -36,43 +37,61 @@ class Server {
   void OnConnection();
   void OnMessage();
   void OnSignal();
+  // To systemd, if it waits for it (sd_watchdog_enabled(3)).
+  void GiveSignOfLife();
   void BeginTrial();
   void OnTrial(int status);
   void CloseConnection();
-  void Handle(const wire::Request& request, std::vector<UniqueFd> fds);
-  void HandleBuild(const wire::Request& request);
-  Status KeepRules(std::vector<UniqueFd> fds);
-  void HandleVolume(const wire::Request& request);
-  void HandleUnpack(const wire::Request& request, std::vector<UniqueFd> fds);
-  void SendHello(uint64_t connection, uint64_t number);
+  // In the child of a fork: a copy of one would keep the daemon from seeing that we have closed
+  // ours.
+  void LetGo();
   // To the connection that asked: a reply to an earlier daemon's request is dropped. One that does
   // not fit into the socket now is sent later.
-  void Send(uint64_t connection, const wire::Reply& reply, UniqueFd fd = {});
+  void Send(uint64_t connection, wire::Reply reply);
   void SendWaiting();
   // Reads on unless too many replies wait, and writes while some do.
   void AwaitConnection();
-  void SendStatus(uint64_t connection, uint64_t number, const Status& status);
-  std::function<void(Status)> StatusSender(uint64_t number);
+
+  // What is done about each message: server_requests.cc. To be called once, now or later.
+  template <typename Message>
+  using Answer = std::function<void(Result<typename Message::Reply>)>;
+  void Handle(wire::Request request);
+  void Do(wire::Hello, const Answer<wire::Hello>& answer);
+  void Do(wire::Ping, const Answer<wire::Ping>& answer);
+  void Do(wire::PrepareSlot message, Answer<wire::PrepareSlot> answer);
+  void Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer);
+  void Do(wire::Build message, Answer<wire::Build> answer);
+  void Do(wire::Freeze message, Answer<wire::Freeze> answer);
+  void Do(wire::Destroy message, Answer<wire::Destroy> answer);
+  void Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer);
+  void Do(wire::ExtractLayer message, Answer<wire::ExtractLayer> answer);
+  void Do(wire::PackLayer message, Answer<wire::PackLayer> answer);
+  void Do(wire::CopyUpper message, Answer<wire::CopyUpper> answer);
+  void Do(wire::PublishLayer message, const Answer<wire::PublishLayer>& answer);
+  void Do(wire::RemoveLayer message, const Answer<wire::RemoveLayer>& answer);
+  void Do(wire::MakeVolume message, const Answer<wire::MakeVolume>& answer);
+  void Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer);
+  void Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer);
+  void Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer);
+  void Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer);
+  void Do(wire::Stop, Answer<wire::Stop> answer);
 
   Host& host_;
-  Poller& poller_;
+  EventLoop& loop_;
   Janitor janitor_;
   Sandboxes sandboxes_;
   Slots slots_;
   Unpacks unpacks_;
+  Copies copies_;
   VolumeUses volume_uses_;
   UniqueFd listener_;
   UniqueFd signals_;
   UniqueFd connection_;
-  UniqueFd rules_;  // the daemon's, or of the one before: never used, only open
-  struct Outgoing {
-    std::string bytes;
-    UniqueFd fd;
-  };
-  std::deque<Outgoing> outgoing_;  // of this connection
-  bool full_ = false;              // the socket was, when last written to
+  EventLoop::Id connection_watch_ = 0;
+  UniqueFd rules_;                    // the daemon's, or of the one before: never used, only open
+  std::deque<wire::Reply> outgoing_;  // of this connection
   uint64_t connection_number_ = 0;
-  bool ending_ = false;  // kStop was asked: nothing new is begun
+  bool ending_ = false;  // Stop was asked: nothing new is begun
   std::optional<End> end_;
   std::optional<Successor> successor_;  // none where systemd starts us again
   Trial trial_;                         // of a new program

@@ -4,13 +4,13 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/execd_process.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/slot_child.h"
 #include "runtime/wire/start.h"
@@ -21,7 +21,6 @@ namespace {
 using wire::Step;
 
 constexpr size_t kMaxMessage = 8192;
-constexpr size_t kFdCount = 2;  // of a request, and of an answer
 
 // The namespaces that are made beforehand, because the child cannot make them for itself: the
 // limits of a cgroup namespace are those of the group it was made in, and a process that has its
@@ -33,47 +32,42 @@ struct Made {
   std::vector<UniqueFd> tasks;
 };
 
-// What a sandbox may hold at most of what the kernel counts by user: a user namespace takes its
-// creator's limits for all users in it together, and its processes inherit them. Queued signals are
-// POSIX timers too. The memory of all three is charged to the sandbox besides. For the last two it
-// is what the kernel itself begins with.
-Status LimitUsers() {
-  constexpr struct {
-    __rlimit_resource resource;
-    rlim_t limit;
-  } kLimits[] = {{RLIMIT_SIGPENDING, 16384}, {RLIMIT_MSGQUEUE, 819200}, {RLIMIT_MEMLOCK, 8 << 20}};
-  for (const auto& [resource, limit] : kLimits) {
-    const rlimit both{limit, limit};
-    if (::setrlimit(resource, &both) != 0) {
-      return FailSys("setrlimit " + std::to_string(resource));
-    }
-  }
-  return {};
-}
-
 class Build {
  public:
-  Build(const Host& host, uint32_t number, const sys::SocketPair& network, BuiltSlot* built)
-      : host_(host), number_(number), group_(SlotGroup(number)), network_(network), built_(*built) {
-    built_.number = number;
+  Build(const Host& host, const wire::PrepareSlot& asked, const sys::SocketPair& network)
+      : host_(host),
+        asked_(asked),
+        number_(asked.slot),
+        group_(SlotGroup(asked.slot)),
+        network_(network) {}
+
+  BuiltSlot Run() {
+    const Status made = Make();
+    BuiltSlot built{.slot = number_, .pid = pid_, .outcome = std::move(parts_)};
+    if (!made) {
+      built.outcome = wire::Failed::Of(wire::FailedAt(
+          step_, Error(made.error().code(), made.error().message().substr(0, kMaxMessage / 2),
+                       made.error().error_number())));
+    }
+    return built;
   }
 
-  Status Run(const cgroup::Limits& limits, int control, int listener) {
+ private:
+  Status Make() {
+    const cgroup::Limits& limits = asked_.limits;
     ATOLL_TRY(Timed(Step::kCgroup, [&] { return MakeGroup(limits); }));
     ATOLL_TRY(Timed(Step::kUpper, [&] {
       return host_.store.CreateUpper(host_.instance, number_, limits.disk_bytes);
     }));
     ATOLL_TRY(Timed(Step::kIds, [&] { return MakeUserNamespaces(); }));
-    return StartExecd(limits.shm_bytes, control, listener);
+    return StartExecd(limits.shm_bytes);
   }
-
- private:
   template <typename Work>
   Status Timed(Step step, Work work) {
-    built_.reply.step = step;
+    step_ = step;
     const int64_t began = SystemClock().BootMicros();
     Status done = work();
-    built_.reply.micros[static_cast<size_t>(step)] =
+    parts_.prepared.micros[static_cast<size_t>(step)] =
         static_cast<uint32_t>(SystemClock().BootMicros() - began);
     return done;
   }
@@ -94,8 +88,8 @@ class Build {
     return {};
   }
 
-  Status StartExecd(uint64_t shm_bytes, int control, int listener) {
-    built_.reply.step = Step::kClone;
+  Status StartExecd(uint64_t shm_bytes) {
+    step_ = Step::kClone;
     ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
     uint64_t pass = 0;
     static_assert(sizeof pass == wire::kPassSize);
@@ -115,8 +109,8 @@ class Build {
     input.user_namespace = made_.user.get();
     input.id_map = made_.id_map.get();
     input.gate = gate.read.get();
-    input.control = control;
-    input.listener = listener;
+    input.control = asked_.control.get();
+    input.listener = asked_.listener.get();
     input.commands = commands.get();
     input.views = host_.cgroups.Views(group_);
     input.network = network_.a.get();
@@ -125,15 +119,16 @@ class Build {
     for (const UniqueFd& fd : accounts) input.accounts.push_back(fd.get());
     SlotChildReport report;
     ATOLL_ASSIGN(const pid_t pid, StartSlotChild(input, &report));
-    built_.reply.pid = static_cast<uint32_t>(pid);
-    built_.reply.step = report.step;
-    for (size_t i = 0; i < report.micros.size(); ++i) built_.reply.micros[i] += report.micros[i];
-    built_.reply.micros[static_cast<size_t>(Step::kExec)] =
+    pid_ = static_cast<uint32_t>(pid);
+    step_ = report.step;
+    wire::StepMicros& micros = parts_.prepared.micros;
+    for (size_t i = 0; i < report.micros.size(); ++i) micros[i] += report.micros[i];
+    micros[static_cast<size_t>(Step::kExec)] =
         static_cast<uint32_t>(SystemClock().BootMicros() - report.done_at_us);
     ATOLL_TRY(TakeNetwork());
     ATOLL_TRY(std::move(report.status));
-    if (!built_.rtnetlink) return Fail(Code::kInternal, "no socket for the links");
-    built_.gate = std::move(gate.write);
+    if (!parts_.prepared.rtnetlink) return Fail(Code::kInternal, "no socket for the links");
+    parts_.gate = std::move(gate.write);
     return {};
   }
 
@@ -143,32 +138,20 @@ class Build {
     pollfd sent{network_.b.get(), POLLIN, 0};
     if (TEMP_FAILURE_RETRY(::poll(&sent, 1, 0)) <= 0) return {};
     ATOLL_ASSIGN(sys::Message message, sys::ReceiveMessage(network_.b.get(), 1));
-    if (message.fds.size() == 1) built_.rtnetlink = std::move(message.fds[0]);
+    if (message.fds.size() == 1) parts_.prepared.rtnetlink = std::move(message.fds[0]);
     return {};
   }
 
   const Host& host_;
+  const wire::PrepareSlot& asked_;
   const uint32_t number_;
   const std::string group_;
   const sys::SocketPair& network_;
-  BuiltSlot& built_;
   Made made_;
+  Step step_ = Step::kCgroup;  // the one that it is at
+  uint32_t pid_ = 0;
+  BuiltSlot::Parts parts_;
 };
-
-Status Answer(int channel, BuiltSlot& built, const Status& status) {
-  wire::Reply& reply = built.reply;
-  reply.number = built.number;
-  if (!status) {
-    reply.ok = false;
-    reply.code = status.error().code();
-    reply.error_number = status.error().error_number();
-    reply.message = status.error().message().substr(0, kMaxMessage / 2);
-    return sys::SendMessage(channel, reply.Encode());
-  }
-  reply.step = Step::kCount;
-  const int fds[kFdCount] = {built.gate.get(), built.rtnetlink.get()};
-  return sys::SendMessage(channel, reply.Encode(), fds);
-}
 
 [[noreturn]] void Serve(const Host& host, int channel) {
   ::prctl(PR_SET_NAME, "atoll-slots");
@@ -184,14 +167,13 @@ Status Answer(int channel, BuiltSlot& built, const Status& status) {
   const auto network = sys::UnixPair(SOCK_SEQPACKET);
   if (!network || !LimitUsers()) ::_exit(1);
   for (;;) {
-    const auto message = sys::ReceiveMessage(channel, kMaxMessage);
+    auto message = sys::ReceiveMessage(channel, kMaxMessage);
     if (!message || message->bytes.empty()) ::_exit(0);
-    const auto request = wire::DecodeRequest(message->bytes);
-    if (!request || message->fds.size() != kFdCount) ::_exit(1);
-    BuiltSlot built;
-    const Status status = Build(host, request->slot, *network, &built)
-                              .Run(request->limits, message->fds[0].get(), message->fds[1].get());
-    if (!Answer(channel, built, status)) ::_exit(1);
+    wire::PrepareSlot asked;
+    if (!wire::DecodeFields(message->bytes, &asked, message->fds)) ::_exit(1);
+    const BuiltSlot built = Build(host, asked, *network).Run();
+    const wire::Packet packet = wire::EncodePacket(built);
+    if (!sys::SendMessage(channel, packet.bytes, packet.descriptors)) ::_exit(1);
   }
 }
 
@@ -209,26 +191,18 @@ Result<SlotBuilder> SlotBuilder::Start(const Host& host, const std::function<voi
   return SlotBuilder(pid, std::move(pair.a));
 }
 
-Status SlotBuilder::Ask(uint32_t slot, const cgroup::Limits& limits, int control,
-                        int listener) const {
-  wire::Request request;
-  request.type = wire::RequestType::kPrepareSlot;
-  request.slot = slot;
-  request.limits = limits;
-  const int fds[kFdCount] = {control, listener};
-  return sys::SendMessage(channel_.get(), request.Encode(), fds);
+Status SlotBuilder::Ask(const wire::PrepareSlot& message) const {
+  const wire::Packet packet = wire::EncodePacket(message);
+  return sys::SendMessage(channel_.get(), packet.bytes, packet.descriptors);
 }
 
 Result<BuiltSlot> SlotBuilder::Receive() const {
   ATOLL_ASSIGN(sys::Message message, sys::ReceiveMessage(channel_.get(), kMaxMessage));
   if (message.bytes.empty()) return Fail(Code::kInternal, "the builder of slots died");
   BuiltSlot built;
-  ATOLL_ASSIGN(built.reply, wire::DecodeReply(message.bytes));
-  built.number = static_cast<uint32_t>(built.reply.number);
-  if (!built.reply.ok) return built;
-  if (message.fds.size() != kFdCount) return Fail(Code::kInternal, "slot: descriptors are missing");
-  built.gate = std::move(message.fds[0]);
-  built.rtnetlink = std::move(message.fds[1]);
+  if (!wire::DecodeFields(message.bytes, &built, message.fds)) {
+    return Fail(Code::kInternal, "the builder of slots says what we do not understand");
+  }
   return built;
 }
 

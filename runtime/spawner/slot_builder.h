@@ -7,22 +7,36 @@
 
 #include <cstdint>
 #include <functional>
+#include <variant>
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
-#include "runtime/wire/plan.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/reply.h"
+#include "runtime/wire/request.h"
 
 namespace atl::spawner {
 
-// What came of one request. `reply` has the process in `pid` (the spawner's child) and the steps'
-// durations, or the error and its step.
+// What came of one request.
 struct BuiltSlot {
-  uint32_t number = 0;
-  wire::Reply reply;
-  UniqueFd gate;       // see wire/start.h; closed without a word, execd ends
-  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket inside the slot's network namespace
+  struct Parts {
+    static constexpr uint8_t kType = 1;
+    UniqueFd gate;  // see wire/start.h; closed without a word, execd ends
+    wire::PreparedSlot prepared;
+
+    template <typename Self, typename Io>
+    static void Fields(Self& self, Io& io) {
+      io(self.gate, self.prepared);
+    }
+  };
+  uint32_t slot = 0;
+  uint32_t pid = 0;  // execd, the spawner's child; not 0: there is one, also if something failed
+  std::variant<Parts, wire::Failed> outcome;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.slot, self.pid, self.outcome);
+  }
 };
 
 class SlotBuilder {
@@ -30,8 +44,7 @@ class SlotBuilder {
   // Forks. `host` is borrowed, and copied by that. `in_child` closes what is not the builder's.
   static Result<SlotBuilder> Start(const Host& host, const std::function<void()>& in_child);
 
-  // `control` and `listener`: execd's, see wire/start.h; borrowed until it returns.
-  Status Ask(uint32_t slot, const cgroup::Limits& limits, int control, int listener) const;
+  Status Ask(const wire::PrepareSlot& message) const;
   // Blocks until a slot is done, in the order of asking. An error: the process has ended.
   Result<BuiltSlot> Receive() const;
 

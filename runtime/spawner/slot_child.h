@@ -15,7 +15,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/step.h"
 
 namespace atl::spawner {
 

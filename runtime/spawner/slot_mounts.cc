@@ -17,7 +17,6 @@
 namespace atl::spawner {
 namespace {
 
-constexpr uint64_t kNoSuidDevExec = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 // World-readable facts about the host's firmware and power.
 constexpr const char* kMaskedInSys[] = {"firmware", "devices/virtual/powercap"};
 
@@ -43,27 +42,6 @@ Status MountStore(const Host& host, int top, int id_map) {
   return AttachAt(store.get(), top, "store");
 }
 
-Status MountTerminals(int dev, gid_t group) {
-  const auto mount = [&](const std::string& gid) {
-    return MountAt(dev, "pts", "devpts",
-                   {{"newinstance", ""},
-                    {"ptmxmode", "0666"},
-                    {"mode", "0620"},
-                    {"gid", gid},
-                    {"max", std::to_string(kMaxTerminals)}},
-                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-  };
-  auto mounted = mount(std::to_string(group));
-  if (!mounted && mounted.error().error_number() == EINVAL && group > INT32_MAX) {
-    // Up to its move to the new mount API (6.1 still refuses, 6.18 no longer does) devpts read the
-    // group into an int: it takes the upper half of all ids only as the 64 bits of a negative one.
-    const auto negative = static_cast<int64_t>(static_cast<int32_t>(group));
-    mounted = mount(std::to_string(static_cast<uint64_t>(negative)));
-  }
-  if (!mounted) return Fail(std::move(mounted).error());
-  return {};
-}
-
 Status MountDevices(const Host& host, int top, uid_t base, int id_map, uint64_t shm_bytes) {
   ATOLL_ASSIGN(const UniqueFd dev, CloneMount(AT_FDCWD, host.devices.c_str(), false));
   // Before Linux 6.3 a tmpfs cannot be id-mapped: /dev then shows "nobody" as its owner, no more.
@@ -72,7 +50,8 @@ Status MountDevices(const Host& host, int top, uid_t base, int id_map, uint64_t 
   }
   ATOLL_TRY(AttachAt(dev.get(), top, "dev"));
   // Group 5 is tty in Debian, Alpine and Fedora alike.
-  ATOLL_TRY(MountTerminals(dev.get(), base + 5));
+  ATOLL_ASSIGN(const UniqueFd pts, sys::OpenBeneath(dev.get(), "pts", O_PATH | O_DIRECTORY));
+  ATOLL_TRY(MountTerminals(pts.get(), base + 5, kMaxTerminals));
   ATOLL_TRY(MountAt(dev.get(), "shm", "tmpfs",
                     {{"mode", "1777"}, {"size", std::to_string(shm_bytes)}}, kNoSuidDevExec));
   ATOLL_TRY(MountAt(dev.get(), "mqueue", "mqueue", {}, kNoSuidDevExec));
@@ -123,6 +102,27 @@ Status MountSysfs(int top, int empty, const std::vector<cgroup::View>& views) {
 }
 
 }  // namespace
+
+Status MountTerminals(int target, gid_t group, uint32_t most) {
+  const auto make = [&](const std::string& gid) {
+    return NewMount("devpts",
+                    {{"newinstance", ""},
+                     {"ptmxmode", "0666"},
+                     {"mode", "0620"},
+                     {"gid", gid},
+                     {"max", std::to_string(most)}},
+                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+  };
+  auto mounted = make(std::to_string(group));
+  if (!mounted && mounted.error().error_number() == EINVAL && group > INT32_MAX) {
+    // Up to its move to the new mount API (6.1 still refuses, 6.18 no longer does) devpts read the
+    // group into an int: it takes the upper half of all ids only as the 64 bits of a negative one.
+    const auto negative = static_cast<int64_t>(static_cast<int32_t>(group));
+    mounted = make(std::to_string(static_cast<uint64_t>(negative)));
+  }
+  if (!mounted) return Fail(std::move(mounted).error());
+  return Attach(mounted->get(), target, "pts");
+}
 
 Status ActAs(uid_t base) {
   // No fix-up: a change of fsuid would take the file system capabilities away.

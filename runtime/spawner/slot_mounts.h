@@ -31,6 +31,10 @@ inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
 Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_bytes,
                       const std::vector<cgroup::View>& views);
 
+// A devpts of its own onto `target`, an O_PATH descriptor, for so many terminals of the group
+// `group`.
+Status MountTerminals(int target, gid_t group, uint32_t most);
+
 // From here on this process creates files as `base`, with its capabilities kept. overlayfs must be
 // mounted so: mounted by fsuid 0, which the id-mapped upper does not know, it would silently be
 // read-only.

@@ -21,6 +21,20 @@ constexpr const char* kMaskedInProc[] = {
     "kallsyms",    "kcore",  "key-users",     "keys",       "latency_stats", "modules",
     "sched_debug", "scsi",   "sysrq-trigger", "timer_list", "timer_stats"};
 
+// Missing ones are passed over: IPv6 may be switched off on the host. The first two give
+// unprivileged programs what they have in every container: ports below 1024 and ping. The rest
+// keeps the kernel from sending or accepting anything that the host did not set up (addresses,
+// routes, neighbours are all static).
+struct Sysctl {
+  const char* path;
+  const char* value;
+};
+constexpr Sysctl kSysctls[] = {
+    {"net/ipv4/ip_unprivileged_port_start", "0"}, {"net/ipv4/ping_group_range", "0 4294967294"},
+    {"net/ipv6/conf/all/accept_ra", "0"},         {"net/ipv6/conf/default/accept_ra", "0"},
+    {"net/ipv6/conf/default/accept_dad", "0"},    {"net/ipv6/conf/default/autoconf", "0"},
+};
+
 Status CheckNull(int null) {
   struct stat info {};
   if (::fstat(null, &info) != 0 || !S_ISCHR(info.st_mode) || info.st_rdev != makedev(1, 3)) {
@@ -38,13 +52,21 @@ Status MountProc() {
   return Attach(proc.get(), target.get(), "/proc");
 }
 
-Status MaskProc() {
+Status SetNetworkDefaults(int sysctls) {
+  for (const Sysctl& sysctl : kSysctls) {
+    Status written = sys::WriteFileAt(sysctls, sysctl.path, sysctl.value);
+    if (!written && written.error().error_number() != ENOENT) return written;
+  }
+  return {};
+}
+
+Status MaskProc(const char* empty_directory) {
   ATOLL_ASSIGN(const UniqueFd proc, sys::Open("/proc", O_PATH | O_DIRECTORY));
   // The source of every mask is the slot's own /dev, which no image has touched; it is looked at
   // all the same (CVE-2025-31133).
   ATOLL_ASSIGN(const UniqueFd null, sys::Open("/dev/null", O_PATH | O_NOFOLLOW));
   ATOLL_TRY(CheckNull(null.get()));
-  ATOLL_ASSIGN(const UniqueFd empty, sys::Open("/empty", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd empty, sys::Open(empty_directory, O_PATH | O_DIRECTORY));
 
   const auto mask = [&](int root, const char* path) -> Status {
     auto target = sys::OpenBeneath(root, path, O_PATH | O_NOFOLLOW);

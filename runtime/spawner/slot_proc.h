@@ -7,7 +7,9 @@
 namespace atl::spawner {
 
 Status MountProc();
-// What OCI runtimes hide or make read-only in it.
-Status MaskProc();
+// Of the network namespace of whoever asks; `sysctls`: /proc/sys, not yet read-only.
+Status SetNetworkDefaults(int sysctls);
+// What OCI runtimes hide or make read-only in it. `empty_directory`: a mount that covers theirs.
+Status MaskProc(const char* empty_directory);
 
 }  // namespace atl::spawner

@@ -17,7 +17,7 @@
 namespace atl::spawner {
 namespace {
 
-constexpr int kStrayPatienceMs = 1000;
+constexpr int kStraySlotPatienceMs = 1000;
 
 std::string TrashName(uint32_t slot) {
   return "s" + std::to_string(slot);
@@ -32,8 +32,8 @@ void End(const Slot& slot) {
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(slot.execd, &status, 0));
 }
 
-// Descriptors that go into a sandbox come from the daemon: sockets of the expected kind or nothing,
-// so that not even a hostile daemon can hand a sandbox a file or directory of the host.
+}  // namespace
+
 Status CheckSocket(int fd, bool listening) {
   int domain = 0, type = 0, accepting = 0;
   socklen_t size = sizeof domain;
@@ -48,23 +48,18 @@ Status CheckSocket(int fd, bool listening) {
   return {};
 }
 
-Error AsError(const wire::Reply& reply) {
-  return Error(reply.code, "step " + std::string(wire::StepName(reply.step)) + ": " + reply.message,
-               reply.error_number);
-}
-
-}  // namespace
-
 Status Slots::Start() {
   ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_, [this] {
                  prepared_.clear();
                  in_child_();
                }));
-  return poller_.Add(builder_->channel(), [this] { Receive(); });
+  ATOLL_ASSIGN(builder_watch_,
+               loop_.Watch(builder_->channel(), EPOLLIN, [this](uint32_t) { Receive(); }));
+  return {};
 }
 
-void Slots::Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd control,
-                    UniqueFd listener, Done done) {
+void Slots::Prepare(const wire::PrepareSlot& message, Done done) {
+  const uint32_t slot = message.slot;
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }
@@ -83,9 +78,9 @@ void Slots::Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd contro
   if (pending_.count(slot) != 0 || prepared_.count(slot) != 0 || in_use_().test(slot)) {
     return done(Fail(Code::kAlreadyExists, "slot " + std::to_string(slot) + ": in use"));
   }
-  Status right = CheckLimits(host_, limits);
-  if (right) right = CheckSocket(control.get(), false);
-  if (right) right = CheckSocket(listener.get(), true);
+  Status right = CheckLimits(host_, message.limits);
+  if (right) right = CheckSocket(message.control.get(), false);
+  if (right) right = CheckSocket(message.listener.get(), true);
   if (!right) return done(Fail(right.error()));
   if (!builder_) {
     const Status started = Start();
@@ -96,16 +91,16 @@ void Slots::Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd contro
     const Status clean = ClearStray(slot);
     if (!clean) return done(Fail(clean.error()));
   }
-  Status asked = builder_->Ask(slot, limits, control.get(), listener.get());
+  Status asked = builder_->Ask(message);
   if (!asked) {
     // It has died, and its channel has not told us yet.
     BuilderDied(asked.error());
     asked = Start();
-    if (asked) asked = builder_->Ask(slot, limits, control.get(), listener.get());
+    if (asked) asked = builder_->Ask(message);
   }
   if (!asked) return done(Fail(asked.error()));
   clean_[slot] = false;
-  pending_[slot] = Pending{limits, std::move(done)};
+  pending_[slot] = Pending{message.limits, std::move(done)};
 }
 
 void Slots::Receive() {
@@ -113,32 +108,34 @@ void Slots::Receive() {
   if (pending_.empty()) return;
   auto built = builder_->Receive();
   if (!built) return BuilderDied(built.error());
-  const auto found = pending_.find(built->number);
+  const auto found = pending_.find(built->slot);
   ATOLL_CHECK(found != pending_.end());
-  Pending pending = std::move(found->second);
+  const Pending pending = std::move(found->second);
   pending_.erase(found);
-  Slot slot{.execd = static_cast<pid_t>(built->reply.pid),
+  Slot slot{.execd = static_cast<pid_t>(built->pid),
             .start_time = 0,
-            .gate = std::move(built->gate),
+            .gate = {},
             .limits = pending.limits};
-  auto started = built->reply.ok ? sys::ProcessStartTime(slot.execd)
-                                 : Result<uint64_t>(Fail(AsError(built->reply)));
+  const auto* failed = std::get_if<wire::Failed>(&built->outcome);
+  const auto started = failed ? Fail(failed->error()) : sys::ProcessStartTime(slot.execd);
   if (!started || !pending.done) {
     if (slot.execd > 0) End(slot);
-    const Status cleaned = Dismantle(built->number);
+    const Status cleaned = Dismantle(built->slot);
     if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
-    if (pending.done) pending.done(Fail(std::move(started).error()));
+    if (pending.done) pending.done(Fail(started.error()));
     return;
   }
+  auto& parts = std::get<BuiltSlot::Parts>(built->outcome);
   slot.start_time = *started;
-  prepared_[built->number] = std::move(slot);
-  pending.done(Prepared{std::move(built->rtnetlink), built->reply.micros});
+  slot.gate = std::move(parts.gate);
+  prepared_[built->slot] = std::move(slot);
+  pending.done(std::move(parts.prepared));
 }
 
 void Slots::BuilderDied(const Error& error) {
   LogLine(LogLevel::kError, "no builder of slots any more; the next slot starts another")
       .Add(error);
-  poller_.Remove(builder_->channel());
+  loop_.Unwatch(builder_watch_);
   // With it went the gates of what it was building: those execds end.
   builder_.reset();
   const auto pending = std::move(pending_);
@@ -187,7 +184,7 @@ void Slots::DropAll() {
 void Slots::StopBuilder() {
   if (!builder_) return;
   const pid_t pid = builder_->pid();
-  poller_.Remove(builder_->channel());
+  loop_.Unwatch(builder_watch_);
   builder_.reset();
   int status;
   [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
@@ -236,7 +233,7 @@ Status Slots::ClearStray(uint32_t slot) {
   if (cleared || cleared.error().error_number() != EBUSY) return cleared;
   // What a builder that died was making: it ends by itself, as nobody holds its gate, but not yet.
   ATOLL_TRY(host_.cgroups.Kill(SlotGroup(slot)));
-  ATOLL_TRY(host_.cgroups.AwaitEmpty(SlotGroup(slot), kStrayPatienceMs));
+  ATOLL_TRY(host_.cgroups.AwaitEmpty(SlotGroup(slot), kStraySlotPatienceMs));
   return Dismantle(slot);
 }
 

@@ -10,13 +10,14 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/config.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
-#include "runtime/spawner/poller.h"
 #include "runtime/spawner/slot_builder.h"
+#include "runtime/wire/request.h"
 
 namespace atl::spawner {
 
@@ -29,30 +30,29 @@ struct Slot {
   cgroup::Limits limits;  // what the cgroup has now
 };
 
+// Descriptors that go into a sandbox come from the daemon: Unix stream sockets, connected or
+// listening as they should be, or nothing, so that not even a hostile daemon can hand a sandbox a
+// file or directory of the host.
+Status CheckSocket(int fd, bool listening);
+
 class Slots {
  public:
-  struct Prepared {
-    UniqueFd rtnetlink;
-    wire::StepMicros micros{};
-  };
-  using Done = std::function<void(Result<Prepared>)>;
+  using Done = std::function<void(Result<wire::PreparedSlot>)>;
 
   // All borrowed, and outlive it. `in_use` tells the slots that sandboxes have; `in_child` closes
   // what a fork has no business with.
-  Slots(const Host& host, Poller& poller, Janitor& janitor, std::function<SlotSet()> in_use,
+  Slots(const Host& host, EventLoop& loop, Janitor& janitor, std::function<SlotSet()> in_use,
         std::function<void()> in_child)
       : host_(host),
-        poller_(poller),
+        loop_(loop),
         janitor_(janitor),
         in_use_(std::move(in_use)),
         in_child_(std::move(in_child)) {}
 
   Status Start();
 
-  // `control` and `listener` become execd's. kPermissionDenied: they are not the sockets that they
-  // should be.
-  void Prepare(uint32_t slot, const cgroup::Limits& limits, UniqueFd control, UniqueFd listener,
-               Done done);
+  // kPermissionDenied: what is to become execd's are not the sockets that they should be.
+  void Prepare(const wire::PrepareSlot& message, Done done);
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
   // Ends its execd and waits for that: a millisecond.
@@ -89,11 +89,12 @@ class Slots {
   void BuilderDied(const Error& error);
 
   const Host& host_;
-  Poller& poller_;
+  EventLoop& loop_;
   Janitor& janitor_;
   std::function<SlotSet()> in_use_;
   std::function<void()> in_child_;
   std::optional<SlotBuilder> builder_;
+  EventLoop::Id builder_watch_ = 0;
   std::map<uint32_t, Pending> pending_;
   std::map<uint32_t, Slot> prepared_;
   // By number: we have dismantled it ourselves, so there is nothing of an earlier spawner's.

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 
 #include "runtime/base/project_quota.h"
 #include "runtime/base/sys.h"
@@ -111,6 +110,10 @@ bool Store::HasLayer(wire::LayerId layer) const {
          S_ISDIR(info.st_mode);
 }
 
+Result<UniqueFd> Store::OpenLayer(wire::LayerId layer) const {
+  return sys::OpenBeneath(root_.get(), LayerPath(layer), O_RDONLY | O_DIRECTORY);
+}
+
 Result<UniqueFd> Store::CreatePartialLayer(wire::LayerId layer) const {
   if (HasLayer(layer)) {
     return Fail(Code::kAlreadyExists, "layer " + std::to_string(layer) + " exists");
@@ -123,31 +126,20 @@ Result<UniqueFd> Store::CreatePartialLayer(wire::LayerId layer) const {
   return sys::OpenAt(root_.get(), path, kDir);
 }
 
-Status Store::PublishLayer(wire::LayerId layer) const {
+Status Store::PublishLayer(wire::LayerId layer, bool lasting) const {
   const std::string from = PartialLayerPath(layer);
   const std::string to = LayerPath(layer);
   ATOLL_ASSIGN(const UniqueFd partial, sys::OpenAt(root_.get(), from, kDir));
   // One sync of the file system instead of one per file: every file of the layer and its directory
   // entries are on disk before its name says so.
-  if (::syncfs(partial.get()) != 0) return FailSys("syncfs " + from);
+  if (lasting && ::syncfs(partial.get()) != 0) return FailSys("syncfs " + from);
   if (::renameat2(root_.get(), from.c_str(), root_.get(), to.c_str(), RENAME_NOREPLACE) != 0) {
     return FailSys("rename " + from + " to " + to);
   }
+  if (!lasting) return {};
   ATOLL_ASSIGN(const UniqueFd layers, sys::OpenAt(tree_.get(), "layers", kDir));
   if (::fsync(layers.get()) != 0) return FailSys("fsync layers");
   return {};
-}
-
-Result<std::vector<wire::LayerId>> Store::Layers() const {
-  ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(tree_.get(), "layers", kDir));
-  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory.get()));
-  std::vector<wire::LayerId> layers;
-  for (const std::string& name : names) {
-    wire::LayerId layer = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-    if (error == std::errc() && end != name.data()) layers.push_back(layer);
-  }
-  return layers;
 }
 
 Status Store::MakeVolume(uint32_t instance, const std::string& name, uint64_t disk_bytes) const {

@@ -15,7 +15,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/wire/plan.h"
+#include "runtime/wire/layer.h"
 
 namespace atl::spawner {
 
@@ -31,9 +31,10 @@ class Store {
   bool HasLayer(wire::LayerId layer) const;
   // An empty directory owned by kStoreIdBase for the unpacker to fill. One that exists is an error.
   Result<UniqueFd> CreatePartialLayer(wire::LayerId layer) const;
-  // Makes it durable and visible.
-  Status PublishLayer(wire::LayerId layer) const;
-  Result<std::vector<wire::LayerId>> Layers() const;
+  // A published one. kNotFound: there is none.
+  Result<UniqueFd> OpenLayer(wire::LayerId layer) const;
+  // Makes it visible, and durable if it is to be `lasting`.
+  Status PublishLayer(wire::LayerId layer, bool lasting) const;
 
   // An empty directory of that name, durable, with a disk limit (0: none). kAlreadyExists: there is
   // one. kFailedPrecondition: a limit, and no quota to keep it with.

@@ -20,7 +20,7 @@
 namespace atl::spawner {
 namespace {
 
-constexpr const char* kHandedOver = "ATOLL_SPAWNER_SUCCESSOR";
+constexpr const char* kSuccessorVariable = "ATOLL_SPAWNER_SUCCESSOR";
 constexpr int kReadyFd = 3;
 constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 10 * 1000;
@@ -86,12 +86,12 @@ Result<Successor> Successor::Start(const Config& config, int host_mounts) {
 }
 
 std::optional<Successor> Successor::HandedOver() {
-  const char* value = ::getenv(kHandedOver);
+  const char* value = ::getenv(kSuccessorVariable);
   if (value == nullptr) return std::nullopt;
   const std::string_view text(value);
   pid_t pid = 0;
   std::from_chars(text.data(), text.data() + text.size(), pid);
-  ::unsetenv(kHandedOver);
+  ::unsetenv(kSuccessorVariable);
   // Only a child that lives.
   int status;
   if (pid <= 0 || ::waitpid(pid, &status, WNOHANG) != 0) return std::nullopt;
@@ -99,7 +99,7 @@ std::optional<Successor> Successor::HandedOver() {
 }
 
 Status Successor::HandOver() const {
-  if (::setenv(kHandedOver, std::to_string(pid_).c_str(), 1) != 0) return FailSys("setenv");
+  if (::setenv(kSuccessorVariable, std::to_string(pid_).c_str(), 1) != 0) return FailSys("setenv");
   return {};
 }
 

@@ -1,43 +1,48 @@
-// Runs atoll-unpack: a process per archive or layer, in namespaces of its own, as root of a user
-// namespace that holds nothing but the store's reserved ids, with one input and one directory.
+// Runs atoll-unpack for archives: a process (unpacker.h) for each, and for each layer.
 #pragma once
 
 #include <sys/types.h>
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
-#include "runtime/spawner/poller.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::spawner {
 
 class Unpacks {
  public:
-  using Done = std::function<void(Result<std::string> report)>;
+  using Done = std::function<void(Result<wire::Unpacked>)>;
 
-  Unpacks(const Host& host, Poller& poller) : host_(host), poller_(poller) {}
+  Unpacks(const Host& host, EventLoop& loop) : host_(host), loop_(loop) {}
 
-  // mode: "split" or "layer". `input` must be a regular file opened read-only, `output` a
-  // directory.
+  // mode: "split" or "layer", whose `input` must be a regular file opened read-only; or "pack",
+  // whose must be one open for writing, or /dev/null. `output` must be a directory.
   void Start(const char* mode, UniqueFd input, UniqueFd output, Done done);
   // True if `pid` was one of ours.
   bool OnChildExit(pid_t pid, int wait_status);
 
  private:
-  struct Run {
+  struct Child {
     UniqueFd report;
+    EventLoop::Id watch = 0;
     std::string text;
     Done done;
   };
+  void Run(const std::vector<std::string>& arguments, int input, int output,
+           std::span<const UniqueFd> layers, Done done);
   void OnReadable(pid_t pid);
 
   const Host& host_;
-  Poller& poller_;
-  std::map<pid_t, Run> runs_;
+  EventLoop& loop_;
+  std::map<pid_t, Child> runs_;
 };
 
 }  // namespace atl::spawner

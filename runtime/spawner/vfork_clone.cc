@@ -42,8 +42,8 @@ long Clone3(clone_args* args, void (*run)(void*), void* argument) {
   return result;
 }
 
-Result<pid_t> Start(clone_args args, void* stack, size_t stack_size, void (*run)(void*),
-                    void* argument) {
+Result<pid_t> CloneOnStack(clone_args args, void* stack, size_t stack_size, void (*run)(void*),
+                           void* argument) {
   if (stack == MAP_FAILED) return FailSys("mmap stack");
   args.flags |= CLONE_VM;
   // clone3 takes the exit signal of a sibling (CLONE_PARENT) from the caller itself.
@@ -74,7 +74,7 @@ Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argume
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<uint64_t>(cgroup);
   }
-  return Start(args, stack, kStackSize, run, argument);
+  return CloneOnStack(args, stack, kStackSize, run, argument);
 }
 
 Result<pid_t> StartIdle(uint64_t flags) {
@@ -82,7 +82,7 @@ Result<pid_t> StartIdle(uint64_t flags) {
   clone_args args{};
   args.flags = flags;
   const intptr_t parent = ::getpid();
-  return Start(args, stack, kIdleStackSize, Idle, reinterpret_cast<void*>(parent));
+  return CloneOnStack(args, stack, kIdleStackSize, Idle, reinterpret_cast<void*>(parent));
 }
 
 }  // namespace atl::spawner

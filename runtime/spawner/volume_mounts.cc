@@ -12,6 +12,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::spawner {
 namespace {

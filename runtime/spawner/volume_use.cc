@@ -13,12 +13,11 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/worker.h"
-#include "runtime/wire/bytes.h"
 
 namespace atl::spawner {
 namespace {
 
-constexpr size_t kMaxRuns = 4;
+constexpr size_t kMaxWalks = 4;
 constexpr uint64_t kMaxEntries = 1'000'000;
 constexpr size_t kMaxDepth = 200;
 constexpr int64_t kMaxMicros = 3'000'000;
@@ -76,7 +75,7 @@ wire::VolumeUse CountTree(int directory) {
 }
 
 void VolumeUses::Count(const std::string& name, Done done) {
-  if (runs_.size() >= kMaxRuns) {
+  if (runs_.size() >= kMaxWalks) {
     return done(Fail(Code::kResourceExhausted, "too many volumes are being counted, try again"));
   }
   const auto directory = sys::OpenAt(host_.store.root(), Store::VolumeDirectory(name),

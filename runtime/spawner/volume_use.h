@@ -11,7 +11,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host.h"
-#include "runtime/wire/volume.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::spawner {
 

@@ -4,27 +4,50 @@
 //
 //   struct Message {
 //     uint32_t slot = 0;
+//     Kind kind = Kind::kSmall;
 //     std::vector<std::string> names;
+//     UniqueFd log;
 //     template <typename Self, typename Io>
 //     static void Fields(Self& self, Io& io) {
-//       io(self.slot);
+//       io(self.slot, self.log);
+//       io.Enum(self.kind, Kind::kSmall, Kind::kLarge);
 //       io.List(self.names, kMaxNames);
 //     }
 //   };
 //
-// A Reader never reads past its end: the first read that would makes it bad, every later read
-// returns zero or empty, and ok() tells at the end. So decoders need one check, and a hostile
-// length costs nothing.
+// A descriptor takes no bytes, it travels beside them. A variant is the kType of its alternative,
+// one byte, and that; a message without members has no list.
+//
+// There is one way to write a value: what is read and written again gives the same bytes. A Reader
+// never reads past its end: the first read that would, or that meets what no Writer writes, makes
+// it bad, every later read returns zero or empty, and ok() tells at the end. So decoders need one
+// check, and a hostile length costs nothing.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "runtime/base/unique_fd.h"
+
 namespace atl::wire {
+
+template <typename T>
+inline constexpr bool kIsVariant = false;
+template <typename... T>
+inline constexpr bool kIsVariant<std::variant<T...>> = true;
+
+// Each type of a variant has a number of its own.
+template <typename... T>
+consteval bool NumbersDiffer(const std::variant<T...>*) {
+  bool taken[256] = {};
+  return (!std::exchange(taken[T::kType], true) && ...);
+}
 
 class Writer {
  public:
@@ -40,21 +63,39 @@ class Writer {
   void operator()(const T&... values) {
     (Put(values), ...);
   }
-  // A count and the elements. Only the reader minds the bound.
+  // Only the reader minds bounds.
+  template <typename T>
+  void Enum(T value, T /*first*/, T /*last*/) {
+    U8(static_cast<uint8_t>(value));
+  }
+  // A count and the elements.
   template <typename T>
   void List(const std::vector<T>& list, size_t /*most*/) {
     U32(static_cast<uint32_t>(list.size()));
     for (const T& item : list) Put(item);
   }
   std::string Take() { return std::move(bytes_); }
+  // Borrowed from what was written.
+  std::vector<int> TakeDescriptors() { return std::move(descriptors_); }
 
  private:
   template <typename T>
   void Put(const T& value) {
     if constexpr (requires { T::Fields(value, *this); }) {
       T::Fields(value, *this);
-    } else if constexpr (std::is_same_v<T, bool> || std::is_enum_v<T>) {
-      U8(static_cast<uint8_t>(value));
+    } else if constexpr (std::is_empty_v<T>) {
+    } else if constexpr (kIsVariant<T>) {
+      static_assert(NumbersDiffer(static_cast<const T*>(nullptr)));
+      std::visit(
+          [this](const auto& alternative) {
+            U8(alternative.kType);
+            Put(alternative);
+          },
+          value);
+    } else if constexpr (std::is_same_v<T, UniqueFd>) {
+      descriptors_.push_back(value.get());
+    } else if constexpr (std::is_same_v<T, bool>) {
+      U8(value ? 1 : 0);
     } else if constexpr (std::is_same_v<T, uint32_t>) {
       U32(value);
     } else if constexpr (std::is_same_v<T, uint64_t>) {
@@ -72,11 +113,14 @@ class Writer {
     for (int i = 0; i < width; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
   }
   std::string bytes_;
+  std::vector<int> descriptors_;
 };
 
 class Reader {
  public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  // `descriptors` are those that came with the bytes; they are taken out by who reads them.
+  explicit Reader(std::string_view bytes, std::span<UniqueFd> descriptors = {})
+      : rest_(bytes), descriptors_(descriptors) {}
 
   uint8_t U8() { return static_cast<uint8_t>(Integer(1)); }
   uint32_t U32() { return static_cast<uint32_t>(Integer(4)); }
@@ -96,6 +140,12 @@ class Reader {
   void operator()(T&... values) {
     (Get(values), ...);
   }
+  template <typename T>
+  void Enum(T& value, T first, T last) {
+    const uint8_t number = U8();
+    if (number < static_cast<uint8_t>(first) || number > static_cast<uint8_t>(last)) ok_ = false;
+    if (ok_) value = static_cast<T>(number);
+  }
   // A count above `most` is bad.
   template <typename T>
   void List(std::vector<T>& list, size_t most) {
@@ -106,24 +156,45 @@ class Reader {
   // True if nothing was missing so far.
   bool ok() const { return ok_; }
   // True if, also, nothing is left over.
-  bool complete() const { return ok_ && rest_.empty(); }
+  bool complete() const { return ok_ && rest_.empty() && descriptors_.empty(); }
 
  private:
   template <typename T>
   void Get(T& value) {
     if constexpr (requires { T::Fields(value, *this); }) {
       T::Fields(value, *this);
+    } else if constexpr (std::is_empty_v<T>) {
+    } else if constexpr (kIsVariant<T>) {
+      GetAlternative(value);
+    } else if constexpr (std::is_same_v<T, UniqueFd>) {
+      if (descriptors_.empty()) {
+        ok_ = false;
+        return;
+      }
+      value = std::move(descriptors_.front());
+      descriptors_ = descriptors_.subspan(1);
     } else if constexpr (std::is_same_v<T, bool>) {
-      value = U8() != 0;
-    } else if constexpr (std::is_enum_v<T>) {
-      value = static_cast<T>(U8());
+      const uint8_t byte = U8();
+      if (byte > 1) ok_ = false;
+      value = byte == 1;
     } else if constexpr (std::is_integral_v<T>) {
-      value = static_cast<T>(Integer(std::is_signed_v<T> ? 8 : sizeof(T)));
+      const uint64_t bits = Integer(std::is_signed_v<T> ? 8 : sizeof(T));
+      value = static_cast<T>(bits);
+      if (static_cast<uint64_t>(value) != bits) ok_ = false;
     } else if constexpr (std::is_same_v<T, std::string>) {
       value = Text();
     } else {
       for (auto& item : value) Get(item);
     }
+  }
+  template <typename... T>
+  void GetAlternative(std::variant<T...>& value) {
+    const uint8_t type = U8();
+    const auto get = [&]<typename A>(std::type_identity<A>) {
+      if (A::kType == type) Get(value.template emplace<A>());
+      return A::kType == type;
+    };
+    if (!(get(std::type_identity<T>()) || ...)) ok_ = false;
   }
   uint64_t Integer(size_t width) {
     if (!ok_ || rest_.size() < width) {
@@ -138,6 +209,7 @@ class Reader {
     return value;
   }
   std::string_view rest_;
+  std::span<UniqueFd> descriptors_;
   bool ok_ = true;
 };
 
@@ -148,12 +220,24 @@ std::string EncodeFields(const T& value) {
   return writer.Take();
 }
 
-// False: the bytes are not exactly one T.
+// False: the bytes and the descriptors are not exactly one T.
 template <typename T>
-bool DecodeFields(std::string_view bytes, T* value) {
-  Reader reader(bytes);
+bool DecodeFields(std::string_view bytes, T* value, std::span<UniqueFd> descriptors = {}) {
+  Reader reader(bytes, descriptors);
   reader(*value);
   return reader.complete();
+}
+
+// What goes into one packet.
+struct Packet {
+  std::string bytes;
+  std::vector<int> descriptors;  // borrowed from the message
+};
+template <typename T>
+Packet EncodePacket(const T& value) {
+  Writer writer;
+  writer(value);
+  return {writer.Take(), writer.TakeDescriptors()};
 }
 
 }  // namespace atl::wire

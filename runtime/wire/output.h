@@ -1,6 +1,5 @@
 // The output of a sandbox's entrypoint, on its way from execd to the daemon and in the daemon's log
-// files: frames, one after the other. Each is a 32-bit little-endian length and that many bytes, at
-// most kMaxOutputFrame.
+// files: frames (frame.h), one after the other, of at most kMaxOutputFrame bytes each.
 //
 //   daemon ◄── OutputFrame …  execd      behind the StartReport, on the control socket (start.h)
 //
@@ -20,6 +19,8 @@
 #include <string_view>
 
 #include "runtime/base/result.h"
+#include "runtime/wire/bytes.h"
+#include "runtime/wire/frame.h"
 
 namespace atl::wire {
 
@@ -43,22 +44,25 @@ struct OutputFrame {
   uint64_t end() const { return offset + (kind == Kind::kLost ? lost : bytes.size()); }
   // With the length before it.
   std::string Encode() const;
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io.Enum(self.kind, Kind::kStdout, Kind::kLost);
+    io(self.time_us, self.offset);
+    self.kind == Kind::kLost ? io(self.lost) : io(self.bytes);
+  }
 };
-// The inverse, of a frame without its length.
-Result<OutputFrame> DecodeOutputFrame(std::string_view bytes);
 
 // Takes frames out of a stream that arrives in pieces. Thread rule: a plain object.
 class OutputFrames {
  public:
-  void Append(std::string_view bytes) { bytes_.append(bytes); }
+  void Append(std::string_view bytes) { frames_.Append(bytes); }
   // Nothing: the next frame is not there in full. After an error the stream is of no more use.
   Result<std::optional<OutputFrame>> Next();
   // Bytes of a frame that has not come to its end.
-  size_t pending() const { return bytes_.size() - taken_; }
+  size_t pending() const { return frames_.pending(); }
 
  private:
-  std::string bytes_;
-  size_t taken_ = 0;
+  Frames frames_{kMaxOutputFrame};
 };
 
 }  // namespace atl::wire

@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "cgroup/limits.h"
-#include "runtime/base/result.h"
-#include "runtime/wire/bytes.h"
+#include "runtime/wire/layer.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
-
-// Layers are numbered directories in the store.
-using LayerId = uint32_t;
-// overlayfs takes 500 lowers, the option string of mount(2) one page.
-inline constexpr size_t kMaxLayers = 128;
 
 struct Plan {
   std::string id;               // ValidSandboxId
@@ -39,9 +33,5 @@ struct Plan {
   }
 };
 inline constexpr size_t kMaxEtcFile = 8192;
-
-std::string EncodePlan(const Plan& plan);
-// Checks form only; the spawner decides about content.
-Result<Plan> DecodePlan(std::string_view bytes);
 
 }  // namespace atl::wire

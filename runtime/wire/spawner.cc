@@ -1,35 +1,36 @@
 #include "runtime/wire/spawner.h"
 
+#include <string>
+
 namespace atl::wire {
-namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(Step::kCount)> kStepNames = {
-    "cgroup",  "upper",   "ids",     "clone", "namespaces", "tree",   "proc",  "mask",
-    "rlimits", "seccomp", "user",    "exec",  "check",      "limits", "enter", "etc",
-    "overlay", "mounts",  "volumes", "cover", "gate",       "state"};
-
-}  // namespace
-
-std::string_view StepName(Step step) {
-  const auto index = static_cast<size_t>(step);
-  return index < kStepNames.size() ? kStepNames[index] : "?";
-}
-
-Result<Request> DecodeRequest(std::string_view bytes) {
+Result<Request> DecodeRequest(std::string_view bytes, std::span<UniqueFd> descriptors) {
   Request request;
   Reader head(bytes);
-  head(request.number, request.type);
-  if (head.ok() && request.type == RequestType::kHello) return request;
-  const bool whole = DecodeFields(bytes, &request);
-  if (!whole || request.type < RequestType::kHello || request.type > RequestType::kKeepRules) {
+  request.number = head.U64();
+  // Of any protocol.
+  if (head.U8() == Hello::kType && head.ok()) return request;
+  if (!DecodeFields(bytes, &request, descriptors)) {
     return Fail(Code::kInvalidArgument, "spawner request: malformed");
   }
   return request;
 }
 
-Result<Reply> DecodeReply(std::string_view bytes) {
+Result<Reply> DecodeReply(std::string_view bytes, std::span<UniqueFd> descriptors) {
   Reply reply;
-  if (!DecodeFields(bytes, &reply)) return Fail(Code::kInternal, "spawner reply: malformed");
+  Reader head(bytes);
+  reply.number = head.U64();
+  const bool greets = head.U8() == Greeting::kType;
+  const uint32_t protocol = head.U32();
+  if (head.ok() && greets && protocol != kSpawnerProtocol) {
+    reply.answer = Greeting{.protocol = protocol};
+    return reply;
+  }
+  if (!DecodeFields(bytes, &reply, descriptors)) {
+    return Fail(Code::kFailedPrecondition, "the spawner says what protocol " +
+                                               std::to_string(kSpawnerProtocol) +
+                                               " does not have: upgrade both");
+  }
   return reply;
 }
 

@@ -17,10 +17,7 @@ Result<StartMessage> DecodeStartMessage(std::string_view bytes) {
 
 Result<StartReport> DecodeStartReport(std::string_view bytes) {
   StartReport report;
-  const bool whole = DecodeFields(bytes, &report);
-  const bool known =
-      report.kind == StartReport::Kind::kStarted || report.kind == StartReport::Kind::kFailed;
-  if (!whole || !known || report.message.size() > kMaxReportText) {
+  if (!DecodeFields(bytes, &report) || report.message.size() > kMaxReportText) {
     return Fail(Code::kInvalidArgument, "start report: malformed");
   }
   return report;

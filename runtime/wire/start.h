@@ -1,5 +1,5 @@
-// What execd and the daemon say to each other over the control socket (SOCK_STREAM): each frame is
-// a 32-bit little-endian length and that many bytes, at most kMaxStartFrame.
+// What execd and the daemon say to each other over the control socket (SOCK_STREAM), in frames
+// (frame.h).
 //
 //   daemon ── StartMessage ──►  execd      once: this is the claim. Until then execd is parked
 //   daemon ◄── StartReport ───  execd      kStarted or kFailed, once
@@ -19,10 +19,12 @@
 
 #include "runtime/base/result.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/frame.h"
 
 namespace atl::wire {
 
-inline constexpr uint32_t kMaxStartFrame = 1 << 20;
+inline constexpr size_t kMaxStartFrame = 1 << 20;    // of a StartMessage
+inline constexpr size_t kMaxReportFrame = 64 << 10;  // of a StartReport
 inline constexpr size_t kMaxStartStrings = 65536;
 
 // The descriptors that execd finds open when it starts; it sets close-on-exec on all of them first.
@@ -31,9 +33,9 @@ inline constexpr size_t kMaxStartStrings = 65536;
 // The gate (a pipe): execd is started before it is known which image its root will be, and touches
 // no path until one byte has come through here: then the root lies over the tree that it was
 // started in, and with --enter-root=1 it goes there by itself ("/..", chroot(2)), for which it has
-// CAP_SYS_CHROOT up to then. End of file: its root will never come.
+// CAP_SYS_CHROOT, if only up to then. End of file: its root will never come.
 // With --enter-root=1 the pass comes first: kPassSize bytes, the number that the sandbox's filter
-// wants to see in the sixth argument of clone3 and chroot, which are for execd alone.
+// wants to see in the sixth argument of clone3, which is for execd alone.
 inline constexpr int kExecdGateFd = 3;
 inline constexpr size_t kPassSize = 8;
 inline constexpr int kExecdControlFd = 4;  // the control socket
@@ -95,7 +97,8 @@ struct StartReport {
   std::string Encode() const { return EncodeFields(*this); }
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.kind, self.message);
+    io.Enum(self.kind, Kind::kStarted, Kind::kFailed);
+    io(self.message);
   }
 };
 Result<StartReport> DecodeStartReport(std::string_view bytes);

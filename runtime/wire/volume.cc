@@ -18,17 +18,6 @@ Error Bad(const Volume& volume, const std::string& why) {
 
 }  // namespace
 
-std::string EncodeVolume(const Volume& volume) {
-  return EncodeFields(volume);
-}
-
-Result<Volume> DecodeVolume(std::string_view bytes) {
-  Volume volume;
-  if (!DecodeFields(bytes, &volume)) return Fail(Code::kInvalidArgument, "volume: malformed");
-  ATOLL_TRY(CheckForm(volume));
-  return volume;
-}
-
 bool ValidVolumeName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxName && LowerOrDigit(name.front()) &&
          LowerOrDigit(name.back()) &&
@@ -62,16 +51,15 @@ Status CheckForm(const Volume& volume) {
     return Fail(Bad(volume, "the sub path '" + volume.sub_path.substr(0, 128) +
                                 "' must be relative, without '.', '..' and empty components"));
   }
-  switch (volume.kind) {
-    case Volume::Kind::kNamed:
-      if (ValidVolumeName(volume.source)) return {};
-      return Fail(Bad(volume, "'" + volume.source.substr(0, 128) + "' is not a volume's name"));
-    case Volume::Kind::kHost:
-      if (PlainAbsolutePath(volume.source)) return {};
-      return Fail(Bad(volume, "the host path '" + volume.source.substr(0, 128) +
-                                  "' must be absolute, without '.', '..' and empty components"));
+  const std::string source = "'" + volume.source.substr(0, 128) + "'";
+  if (volume.kind == Volume::Kind::kNamed && !ValidVolumeName(volume.source)) {
+    return Fail(Bad(volume, source + " is not a volume's name"));
   }
-  return Fail(Bad(volume, "of no known kind"));
+  if (volume.kind == Volume::Kind::kHost && !PlainAbsolutePath(volume.source)) {
+    return Fail(Bad(volume, "the host path " + source +
+                                " must be absolute, without '.', '..' and empty components"));
+  }
+  return {};
 }
 
 }  // namespace atl::wire

@@ -24,7 +24,8 @@ struct Volume {
   bool operator==(const Volume&) const = default;
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.kind, self.source, self.sub_path, self.target, self.read_only);
+    io.Enum(self.kind, Kind::kNamed, Kind::kHost);
+    io(self.source, self.sub_path, self.target, self.read_only);
   }
 };
 inline constexpr size_t kMaxVolumes = 64;
@@ -32,23 +33,7 @@ inline constexpr size_t kMaxVolumes = 64;
 // message.
 inline constexpr size_t kMaxVolumeText = 48 << 10;
 
-// What a named volume takes on disk.
-struct VolumeUse {
-  uint64_t bytes = 0;    // blocks in use, metadata of the file system aside
-  uint64_t entries = 0;  // files, directories, links
-  bool complete = true;  // false: there is more, the count was cut off at a limit
-
-  template <typename Self, typename Io>
-  static void Fields(Self& self, Io& io) {
-    io(self.bytes, self.entries, self.complete);
-  }
-};
-
-std::string EncodeVolume(const Volume& volume);
-// kInvalidArgument: malformed, or not WellFormed.
-Result<Volume> DecodeVolume(std::string_view bytes);
-
-// The rules of form, which daemon and spawner both hold: a known kind; no NUL; the source a name or
+// The rules of form, which daemon and spawner both hold: no NUL; the source a name or
 // a path as below; the target absolute and not "/"; paths without empty, "." and ".." components.
 // The message says what is wrong.
 Status CheckForm(const Volume& volume);

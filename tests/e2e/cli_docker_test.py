@@ -97,6 +97,12 @@ TABLE = [
     ('run busyboy true', 125, '', "^atoll: there is no image 'busyboy'; did you mean 'busybox:latest'"),
     ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; import it with: [^;]*\n$'),
     ('load -i {archive}', 0, '^imported busybox:latest', ''),
+    ('tag busybox mine:2', 0, '^busybox:latest is mine:2, too\n$', ''),
+    ('image tag busyboy x', 1, '', "did you mean 'busybox:latest'"),
+    ('image tag busybox ../x', 1, '', "image name '../x'"),
+    ('image inspect mine:2', 0, '"rootfs": (.|\n)*"diffId": "sha256:(.|\n)*"sandboxes": ', ''),
+    ('rmi mine:2', 0, '^removed mine:2\n$', ''),
+    ('image prune -f', 0, '^freed 0 B of 0 layers\n$', ''),
     # What there is not.
     ('pull alpine', 2, '', 'atoll image import FILE.tar --name'),
     ('build .', 2, '', 'docker save'),

@@ -91,6 +91,20 @@ class Limits(EgressTest):
             self.assert_echo(box.tcp(V4.at(1), 7777, send=b'hello', want=5))
 
 
+class ManyConnections(EgressTest):
+    """A bound that the kernel counts in several lists: all of them together, and near the whole."""
+    settings = {'network_max_connections': 1024}
+
+    def test_lists_together(self):
+        box = self.box(policy(V4.at(1), V6.at(1)))
+        for net in FAMILIES:
+            with self.subTest(net):
+                line = box.out(f"/bin/net-probe 'many {net.at(1)} 7777 count=1500 udp=1 "
+                               f"wait={500 * SLOWNESS}'")
+                self.assertTrue(1024 * 0.6 < int(line.split()[1]) <= 1024 + 8 * 6, line)
+                box, _ = self.box(policy(V4.at(1), V6.at(1))), self.daemon.delete(box.id)
+
+
 class Seen(EgressTest):
     """Counters, the list of denials, and the webhook."""
     settings = {'network_denial_webhook': 'http://203.0.113.200/hook'}

@@ -1,4 +1,5 @@
-// The parsers that meet an archive's bytes in the daemon (index, manifest, config, report) and the
+// The parsers that meet an archive's bytes in the daemon (index, manifest, config, report; docker's
+// manifest.json: in the unpacker) and the
 // path rules of the unpacker. First byte: which one. With libFuzzer under clang; the corpus is also
 // replayed by the ordinary build as a unit test.
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "images/docker_manifest.h"
 #include "images/image_name.h"
 #include "images/oci_layout.h"
 #include "images/report.h"
@@ -50,6 +52,19 @@ void CheckConfig(std::string_view json) {
   ATOLL_CHECK(again.has_value() && again->env == parsed->config.env);
 }
 
+void CheckDockerManifest(std::string_view json) {
+  auto images = atl::images::ParseDockerManifest(json);
+  if (!images) return;
+  ATOLL_CHECK(!images->empty() && images->size() <= atl::images::kMaxDockerImages);
+  for (const atl::images::DockerImage& image : *images) {
+    ATOLL_CHECK(!image.layers.empty() && image.layers.size() <= atl::wire::kMaxLayers);
+    ATOLL_CHECK(image.tags.size() <= atl::images::kMaxDockerTags);
+    for (const std::string& path : image.layers) {
+      ATOLL_CHECK(!path.empty() && path.find('\0') == std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -64,6 +79,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'c':
       CheckConfig(bytes);
+      break;
+    case 'd':
+      CheckDockerManifest(bytes);
       break;
     case 'r':
       (void)atl::images::ParseUnpackReport(bytes);

@@ -1,25 +1,52 @@
 // Decoders of runtime/wire: the spawner reads them from a daemon it does not trust, the daemon
-// reads reports from processes inside a sandbox. The first byte chooses the decoder.
+// reads reports from processes inside a sandbox. The first byte chooses the decoder, and how many descriptors came along.
 //
-// Beyond not crashing: what a decoder accepts must survive encoding, else the two sides of a socket
-// could disagree about what was asked for.
+// Beyond not crashing: there is one way to write what a decoder accepts, so that the two sides of a
+// socket cannot disagree about what was asked for. Only a hello, and a greeting of another
+// protocol, may be followed by what we do not know.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "runtime/wire/plan.h"
+#include "runtime/wire/spawner.h"
 #include "runtime/wire/start.h"
 
 namespace {
 
-template <typename Decode, typename Encode>
-void RoundTrip(std::string_view bytes, Decode decode, Encode encode) {
-  const auto first = decode(bytes);
-  if (!first) return;
-  const std::string again = encode(*first);
-  const auto second = decode(again);
-  if (!second || encode(*second) != again) __builtin_trap();
+using namespace atl;
+
+template <typename T>
+void RoundTrip(std::string_view bytes, const Result<T>& read, bool may_go_on = false) {
+  if (!read) return;
+  const std::string again = wire::EncodeFields(*read);
+  if (again != bytes && !may_go_on) __builtin_trap();
+}
+
+void ReadRequest(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
+  const auto request = wire::DecodeRequest(bytes, descriptors);
+  if (!request) return;
+  [[maybe_unused]] const Status form = wire::CheckForm(request->message);
+  const auto* build = std::get_if<wire::Build>(&request->message);
+  if (form && build != nullptr) {
+    if (build->plan.volumes.size() > wire::kMaxVolumes) __builtin_trap();
+    for (const wire::Volume& volume : build->plan.volumes) {
+      if (!volume.target.starts_with('/')) __builtin_trap();
+    }
+  }
+  const bool hello = std::holds_alternative<wire::Hello>(request->message);
+  if (wire::EncodePacket(*request).descriptors.size() != descriptors.size() && !hello) {
+    __builtin_trap();
+  }
+  RoundTrip(bytes, request, hello);
+}
+
+void ReadReply(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
+  const auto reply = wire::DecodeReply(bytes, descriptors);
+  if (!reply) return;
+  const auto* greeting = std::get_if<wire::Greeting>(&reply->answer);
+  RoundTrip(bytes, reply, greeting != nullptr && greeting->protocol != wire::kSpawnerProtocol);
 }
 
 }  // namespace
@@ -27,17 +54,19 @@ void RoundTrip(std::string_view bytes, Decode decode, Encode encode) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 3) {
+  std::vector<UniqueFd> descriptors(data[0] / 4 % 4);
+  switch (data[0] % 4) {
     case 0:
-      RoundTrip(bytes, atl::wire::DecodePlan, atl::wire::EncodePlan);
+      ReadRequest(bytes, descriptors);
       break;
     case 1:
-      RoundTrip(bytes, atl::wire::DecodeStartMessage,
-                [](const atl::wire::StartMessage& message) { return message.Encode(); });
+      ReadReply(bytes, descriptors);
+      break;
+    case 2:
+      RoundTrip(bytes, wire::DecodeStartMessage(bytes));
       break;
     default:
-      RoundTrip(bytes, atl::wire::DecodeStartReport,
-                [](const atl::wire::StartReport& report) { return report.Encode(); });
+      RoundTrip(bytes, wire::DecodeStartReport(bytes));
       break;
   }
   return 0;

@@ -20,7 +20,7 @@
 
 #include "images/unpack/confine.h"
 #include "runtime/base/sys.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/unpack.h"
 
 namespace {
 

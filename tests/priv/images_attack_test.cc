@@ -203,6 +203,73 @@ TEST_F(ImagesAttack, SplitRefusesAllButPlainMembers) {
           "larger than", Code::kResourceExhausted);
 }
 
+TEST_F(ImagesAttack, DockerArchivesLeadNowhereElse) {
+  const auto saved = [](const std::string& config, const std::string& layer) {
+    return R"([{"Config":")" + config + R"(","Layers":[")" + layer + R"("]}])";
+  };
+  const std::string good = saved("c.json", "l.tar");
+  const std::string secret = base_ + "/secret/file";
+  const auto archive = [] { return TarBuilder().File("c.json", "{}").File("l.tar", "x"); };
+  // Paths that the manifest gives.
+  for (const char* path : {"../secret/file", "a/../l.tar", "..", "l.tar/../../secret/file"}) {
+    Refuses("split", archive().File("manifest.json", saved("c.json", path)).Finish(),
+            "'..' in its name");
+    Refuses("split", archive().File("manifest.json", saved(path, "l.tar")).Finish(),
+            "'..' in its name");
+  }
+  // A leading '/' is the archive's root; nothing of the host, of our own files, of /proc.
+  for (const std::string& path : {secret, std::string("/proc/self/fd/3"), std::string("member-0"),
+                                  std::string("."), std::string("/")}) {
+    Refuses("split", archive().File("manifest.json", saved("c.json", path)).Finish(),
+            "is missing in the archive");
+  }
+  // Links: to the host, out of the archive, in circles, to a link, to nothing.
+  for (const std::string& target :
+       {secret, std::string("../../secret/file"), std::string("../l.tar"), std::string("l"),
+        std::string("k"), std::string("none")}) {
+    Refuses("split",
+            archive()
+                .Symlink("l", target)
+                .Symlink("k", "l.tar")
+                .File("manifest.json", saved("c.json", "l"))
+                .Finish(),
+            "leads to no file of the archive");
+  }
+  Refuses("split", archive().HardLink("l", "../secret/file").Finish(), "'..' in its name");
+  Refuses("split", archive().File("m", good).Symlink("manifest.json", "m").Finish(),
+          "'manifest.json': not a regular file");
+  Refuses("split", archive().File("m", good).HardLink("manifest.json", "m").Finish(),
+          "'manifest.json': not a regular file");
+  Refuses("split", TarBuilder().Add({.type = '6', .name = "manifest.json"}).Finish(),
+          "'manifest.json': not a regular file");
+  // Twice, whichever of them would have won.
+  Refuses("split", archive().File("./l.tar", "y").File("manifest.json", good).Finish(),
+          "holds it twice");
+  Refuses("split", archive().Symlink("l.tar", "c.json").File("manifest.json", good).Finish(),
+          "holds it twice");
+  Refuses("split", archive().File("manifest.json", good).File("manifest.json", good).Finish(),
+          "holds it twice");
+  Refuses("split", archive().File("manifest.json", std::string((4 << 20) + 1, ' ')).Finish(),
+          "larger than", Code::kResourceExhausted);
+  Refuses("split", archive().File("manifest.json", std::string(4 << 20, '[')).Finish(),
+          "nested deeper than");
+  // A config under another's digest; a layer that ends in the middle.
+  const std::string hex(64, 'a');
+  Refuses("split",
+          archive()
+              .File(hex + ".json", "{}")
+              .File("manifest.json", saved(hex + ".json", "l.tar"))
+              .Finish(),
+          "digest mismatch");
+  Refuses("split",
+          TarBuilder()
+              .File("manifest.json", good)
+              .HeaderOnly({.name = "l.tar"}, 4096)
+              .Raw("half")
+              .Unfinished(),
+          "error ");
+}
+
 TEST_F(ImagesAttack, MessagesCannotForgeLines) {
   Refuses("layer", TarBuilder().File("a\nerror internal: x/../b\x1b[31m", "").Finish(),
           "a\\x0aerror internal: x/../b\\x1b[31m");
@@ -211,22 +278,39 @@ TEST_F(ImagesAttack, MessagesCannotForgeLines) {
 TEST_F(ImagesAttack, ADiskWithoutSpaceSaysSo) {
   ASSERT_EQ(unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  const std::string large(1 << 20, 'x');
+  const std::string manifest = R"([{"Config":"c","Layers":["l"]}])";
+  const struct {
+    const char* mode;
+    const char* room;
+    std::string archive;
+    const char* why;
+  } cases[] = {
+      {"layer", "size=64k", TarBuilder().File("a", large).Finish(), "'a': write: No space left"},
+      {"split", "size=64k", TarBuilder().File("l", large).File("manifest.json", manifest).Finish(),
+       "'l': write: No space left"},
+      // Root, layer, config and docker's manifest; none for what is made of them.
+      {"split", "nr_inodes=4",
+       TarBuilder().File("c", "{}").File("l", "").File("manifest.json", manifest).Finish(),
+       "No space left"},
+  };
   const UniqueFd below = MakeOutput("full");
-  ASSERT_EQ(mount("tmpfs", Path("full").c_str(), "tmpfs", 0, "size=64k"), 0);
-  ASSERT_EQ(chown(Path("full").c_str(), kLayerIdBase, kLayerIdBase), 0);
-  Write(Path("input"), TarBuilder().File("a", std::string(1 << 20, 'x')).Finish());
-  {
-    auto directory = sys::Open(Path("full"), O_RDONLY | O_DIRECTORY);
-    auto input = sys::Open(Path("input"), O_RDONLY);
-    ASSERT_TRUE(directory && input);
-    auto outcome = RunUnpack({.mode = "layer", .input = input->get(), .output = directory->get()});
-    ASSERT_TRUE(outcome);
-    EXPECT_NE(outcome->wait_status, 0);
-    EXPECT_TRUE(outcome->report.starts_with("error no_room: ")) << outcome->report;
-    EXPECT_NE(outcome->report.find("'a': write: No space left"), std::string::npos)
-        << outcome->report;
+  for (const auto& [mode, room, archive, why] : cases) {
+    ASSERT_EQ(mount("tmpfs", Path("full").c_str(), "tmpfs", 0, room), 0);
+    ASSERT_EQ(chown(Path("full").c_str(), kLayerIdBase, kLayerIdBase), 0);
+    Write(Path("input"), archive);
+    {
+      auto directory = sys::Open(Path("full"), O_RDONLY | O_DIRECTORY);
+      auto input = sys::Open(Path("input"), O_RDONLY);
+      ASSERT_TRUE(directory && input);
+      auto outcome = RunUnpack({.mode = mode, .input = input->get(), .output = directory->get()});
+      ASSERT_TRUE(outcome);
+      EXPECT_NE(outcome->wait_status, 0);
+      EXPECT_TRUE(outcome->report.starts_with("error no_room: ")) << outcome->report;
+      EXPECT_NE(outcome->report.find(why), std::string::npos) << outcome->report;
+    }
+    ASSERT_EQ(umount(Path("full").c_str()), 0);
   }
-  ASSERT_EQ(umount(Path("full").c_str()), 0);
 }
 
 }  // namespace

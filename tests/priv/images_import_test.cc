@@ -30,6 +30,10 @@ class DirectRunner : public UnpackRunner {
     auto directory = sys::Open(LayerPath(layer), O_RDONLY | O_DIRECTORY);
     Unpack({.mode = "layer", .input = blob, .output = directory->get()}, std::move(done));
   }
+  void PackLayer(wire::LayerId layer, int file, Done done) override {
+    auto directory = sys::Open(LayerPath(layer), O_RDONLY | O_DIRECTORY);
+    Unpack({.mode = "pack", .input = file, .output = directory->get()}, std::move(done));
+  }
   void PublishLayer(wire::LayerId, Done done) override {
     loop_.Post([done = std::move(done)] { done(std::string()); });
   }

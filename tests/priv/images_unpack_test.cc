@@ -4,6 +4,8 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
+#include "images/digest.h"
+#include "images/oci_layout.h"
 #include "tests/priv/unpack_fixture.h"
 #include "tests/unit/images/tar_builder.h"
 
@@ -251,6 +253,47 @@ TEST_F(ImagesUnpack, FollowsLinksOfTheLayerInsideTheLayer) {
   EXPECT_EQ(Stat("l1/hard").st_ino, Stat("l1/usr/lib/relative").st_ino);
 }
 
+// The form without index.json: a second occurrence of a layer is a link to the first.
+TEST_F(ImagesUnpack, SplitWritesADockerArchiveAsAnOciLayout) {
+  const std::string first = TarBuilder().File("a", "1").Finish();
+  const std::string second = "\x1f\x8b compressed";
+  const std::string config = R"({"os":"linux"})";
+  const std::string config_name = HexOf(Sha256Of(config)) + ".json";
+  const UnpackOutcome outcome = Run(
+      "split",
+      TarBuilder()
+          .Dir("1")
+          .File("1/VERSION", "1.0")
+          .File("1/layer.tar", first)
+          .Symlink("2/layer.tar", "../1/layer.tar")
+          .File("3/layer.tar", second)
+          .HardLink("4/layer.tar", "./3/layer.tar")
+          .File(config_name, config)
+          .File("repositories", "{}")
+          .File("manifest.json", R"([{"Config":")" + config_name + R"(","RepoTags":["a:1","b:2"],
+                "Layers":["1/layer.tar","2/layer.tar","./3//layer.tar","4/layer.tar"]}])")
+          .Finish(),
+      "split");
+  ASSERT_EQ(outcome.wait_status, 0) << outcome.report;
+  auto index = ChooseManifest(Read(Path("split/index.json")), "b:2");
+  ASSERT_TRUE(index) << index.error().message();
+  EXPECT_EQ(index->ref_name, "b:2");
+  auto manifest = ParseManifest(Read(Path("split/" + HexOf(index->digest))));
+  ASSERT_TRUE(manifest) << manifest.error().message();
+  EXPECT_EQ(manifest->config.digest, Sha256Of(config));
+  ASSERT_EQ(manifest->layers.size(), 4U);
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string& bytes = i < 2 ? first : second;
+    EXPECT_EQ(manifest->layers[i].digest, Sha256Of(bytes));
+    EXPECT_EQ(manifest->layers[i].size, bytes.size());
+    EXPECT_EQ(Read(Path("split/" + HexOf(manifest->layers[i].digest))), bytes);
+  }
+  EXPECT_TRUE(manifest->layers[0].media_type.ends_with(".tar"));
+  EXPECT_TRUE(manifest->layers[2].media_type.ends_with("+gzip"));
+  // Two layers, config, manifest; index.json and docker's own; none under our names.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("split")), {}), 6);
+}
+
 TEST_F(ImagesUnpack, SplitTakesTheMembersOfAnImageArchive) {
   const std::string hex(64, 'a');
   const UnpackOutcome outcome = Run("split",
@@ -268,11 +311,10 @@ TEST_F(ImagesUnpack, SplitTakesTheMembersOfAnImageArchive) {
   EXPECT_EQ(outcome.wait_status, 0) << outcome.report;
   auto report = ParseUnpackReport(outcome.report);
   ASSERT_TRUE(report);
-  EXPECT_EQ(report->entries, 3U);
-  EXPECT_TRUE(report->docker_legacy);
+  EXPECT_EQ(report->entries, 4U);
   EXPECT_EQ(Read(Path("split/" + hex)), "blob");
   EXPECT_EQ(Stat("split/" + hex).st_mode, S_IFREG | 0644U);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("split")), {}), 3);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("split")), {}), 4);
 }
 
 }  // namespace

@@ -242,7 +242,7 @@ QUOTA_TEST(AVolumeHasALimitOfItsOwn) {
   const auto make = [&](const std::string& name, uint64_t bytes) {
     Status made = Fail(Code::kDeadlineExceeded, "no answer");
     bool answered = false;
-    spawner.client().MakeVolume(name, bytes, [&](Status status) {
+    spawner.client().Ask(wire::MakeVolume{name, bytes}, [&](Status status) {
       made = std::move(status);
       answered = true;
     });
@@ -285,7 +285,7 @@ QUOTA_TEST(NothingIsLeftOfAProject) {
   const uint32_t first = spawner.FirstProject(3);
   ExpectFilled(spawner.Output(std::string(kFill) + "busybox wc -c </big", 3));
   bool stopped = false;
-  spawner.client().Stop([&](const Status&) { stopped = true; });
+  spawner.client().Ask(wire::Stop(), [&](const Status&) { stopped = true; });
   ASSERT_TRUE(spawner.loop().RunUntil([&] { return stopped; }));
   // It waits for its janitor.
   spawner.AwaitEnd();
@@ -347,7 +347,7 @@ PRIV_TEST(QuotaImage, IsMountedByTheSpawner) {
     EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
     EXPECT_EQ(spawner.Run("echo again"), "again\n");
     bool stopped = false;
-    spawner.client().Stop([&](const Status&) { stopped = true; });
+    spawner.client().Ask(wire::Stop(), [&](const Status&) { stopped = true; });
     ASSERT_TRUE(spawner.loop().RunUntil([&] { return stopped; }));
     spawner.AwaitEnd();
     EXPECT_FALSE(spawner::IsMountPoint(store));

@@ -32,11 +32,27 @@ PRIV_TEST(SpawnerAttack, SocketFamiliesAreAnAllowList) {
       "netfilter: EAFNOSUPPORT\n"
       "packet: EAFNOSUPPORT\n"
       "vsock: EAFNOSUPPORT\n"
+      "dccp: ESOCKTNOSUPPORT\n"
+      "dccp6: ESOCKTNOSUPPORT\n"
+      "no-type: ESOCKTNOSUPPORT\n"
+      "seqpacket: ESOCKTNOSUPPORT\n"
       "sctp: EPROTONOSUPPORT\n"
       "mptcp: EPROTONOSUPPORT\n"
+      "stream-udp: EPROTONOSUPPORT\n"
+      "datagram-tcp: EPROTONOSUPPORT\n"
+      "icmp6-of-4: EPROTONOSUPPORT\n"
+      "icmp-of-6: EPROTONOSUPPORT\n"
+      "sock-diag: EAFNOSUPPORT\n"
       "raw: EPERM\n"
       "raw6: EPERM\n"
-      "tcp: ALLOWED\n");
+      "raw-0: EPERM\n"
+      "route: ALLOWED\n"
+      "ping: ALLOWED\n"
+      "ping6: ALLOWED\n"
+      "tcp: ALLOWED\n"
+      "tcp6: ALLOWED\n"
+      "udp4: ALLOWED\n"
+      "udp: ALLOWED\n");
 }
 
 PRIV_TEST(SpawnerAttack, OtherAbisAreKilled) {
@@ -68,7 +84,6 @@ PRIV_TEST(SpawnerAttack, KernelGatewaysAreClosed) {
       "umount: EPERM\n"
       "open-tree: EPERM\n"
       "pivot: EPERM\n"
-      "chroot: EPERM\n"
       "io-uring: EPERM\n"
       "bpf: EPERM\n"
       "userfaultfd: EPERM\n"
@@ -81,6 +96,13 @@ PRIV_TEST(SpawnerAttack, KernelGatewaysAreClosed) {
       "personality: EPERM\n"
       "hostname: EPERM\n"
       "unknown-call: ENOSYS\n");
+}
+
+PRIV_TEST(SpawnerAttack, ChrootLeadsNowhere) {
+  ExpectAttacks(
+      "chroot: ALLOWED\n"
+      "chroot-unprivileged: EPERM\n"
+      "chroot-escape: EPERM\n");
 }
 
 PRIV_TEST(SpawnerAttack, NoBudgetOfTheHostIsTaken) {
@@ -97,6 +119,8 @@ PRIV_TEST(SpawnerAttack, NoBudgetOfTheHostIsTaken) {
       "aio: ENOSYS\n"
       "huge-mmap: ENOMEM\n"
       "huge-memfd: ENOMEM\n"
+      "memfd-all-flags: EINVAL\n"
+      "memfd: ALLOWED\n"
       "huge-shm: ENOMEM\n");
 }
 
@@ -215,8 +239,8 @@ PRIV_TEST(SpawnerAttack, IdentityInside) {
                         "/proc/self/status | $B tr -s '\\t ' ' '; $B cat /proc/self/uid_map | "
                         "$B tr -s ' '; $B cat /proc/self/cgroup | $B tail -1; ulimit -c"),
             std::string("Groups: \n"
-                        "CapEff: 00000000000005fb\n"
-                        "CapBnd: 00000000000005fb\n"
+                        "CapEff: 00000000000405fb\n"
+                        "CapBnd: 00000000000405fb\n"
                         "NoNewPrivs: 1\n"
                         "Seccomp: 2\n 0 ") +
                 base +

@@ -173,7 +173,7 @@ SpawnerFixture::~SpawnerFixture() {
   if (pid_ < 0) return;
   if (!client_) Connect();
   bool stopped = false;
-  client_->Stop([&](const Status&) { stopped = true; });
+  client_->Ask(wire::Stop(), [&](const Status&) { stopped = true; });
   EXPECT_TRUE(loop_.RunUntil([&] { return stopped; }));
   int status = -1;
   ::waitpid(pid_, &status, 0);
@@ -208,13 +208,13 @@ Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits) {
 }
 
 Status SpawnerFixture::BeginPrepare(uint32_t slot) {
-  ATOLL_ASSIGN(const sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
-  ATOLL_ASSIGN(const UniqueFd listener, Listener());
-  client_->PrepareSlot(slot, UsualLimits(), control.b.get(), listener.get(),
-                       [](const Result<launch::PreparedSlot>&) {});
+  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(UniqueFd listener, Listener());
+  client_->Ask(wire::PrepareSlot{slot, UsualLimits(), std::move(control.b), std::move(listener)},
+               [](const Result<wire::PreparedSlot>&) {});
   // Requests are read in their order.
   bool read = false;
-  client_->ListLayers([&](const Result<std::vector<wire::LayerId>>&) { read = true; });
+  client_->Ask(wire::Ping(), [&](const Status&) { read = true; });
   if (!loop_.RunUntil([&] { return read; })) return Fail(Code::kDeadlineExceeded, "no answer");
   return {};
 }
@@ -223,10 +223,13 @@ Status SpawnerFixture::Prepare(uint32_t slot, const cgroup::Limits& limits, int 
                                int listener) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->PrepareSlot(slot, limits, control, listener, [&](Result<launch::PreparedSlot> prepared) {
-    answered = true;
-    result = prepared ? Status() : Status(Fail(std::move(prepared).error()));
-  });
+  ATOLL_ASSIGN(UniqueFd execd_control, launch::Copy(control));
+  ATOLL_ASSIGN(UniqueFd execd_listener, launch::Copy(listener));
+  client_->Ask(wire::PrepareSlot{slot, limits, std::move(execd_control), std::move(execd_listener)},
+               [&](Result<wire::PreparedSlot> prepared) {
+                 answered = true;
+                 result = prepared ? Status() : Status(Fail(std::move(prepared).error()));
+               });
   loop_.RunUntil([&] { return answered; });
   return result;
 }
@@ -249,9 +252,9 @@ Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(uint32_t slot) {
 }
 
 Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(const wire::Plan& plan) {
-  Result<launch::Built> built = Fail(Code::kDeadlineExceeded, "no answer");
+  Result<wire::Built> built = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->Build(plan, [&](Result<launch::Built> answer) {
+  client_->Ask(wire::Build{plan}, [&](Result<wire::Built> answer) {
     answered = true;
     built = std::move(answer);
   });
@@ -263,7 +266,7 @@ Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(const wire::Plan& plan) {
 Status SpawnerFixture::Destroy(const std::string& id) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->Destroy(id, [&](Status status) {
+  client_->Ask(wire::Destroy{id}, [&](Status status) {
     answered = true;
     result = std::move(status);
   });
@@ -275,11 +278,7 @@ void SpawnerFixture::Claim(const Sandbox& sandbox, const std::string& script) {
   wire::StartMessage start;
   start.argv = {"/bin/busybox", "sh", "-c", script};
   start.env = {"PATH=/bin"};
-  const std::string body = start.Encode();
-  std::string frame;
-  for (int i = 0; i < 4; ++i) frame.push_back(static_cast<char>(body.size() >> (8 * i)));
-  frame += body;
-  ASSERT_TRUE(sys::WriteAll(sandbox.control.get(), frame));
+  ASSERT_TRUE(sys::WriteAll(sandbox.control.get(), wire::Frame(start.Encode())));
 }
 
 std::string SpawnerFixture::ReadToEnd(int fd) {

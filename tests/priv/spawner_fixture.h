@@ -28,7 +28,7 @@ class SpawnerFixture {
 
   launch::SpawnerClient& client() { return *client_; }
   testing::PollLoop& loop() { return loop_; }
-  const wire::Reply& hello() const { return hello_; }
+  const wire::Greeting& hello() const { return hello_; }
   pid_t pid() const { return pid_; }
   // The builders of slots that it has, or has left.
   std::vector<pid_t> Builders() const;
@@ -59,7 +59,7 @@ class SpawnerFixture {
   struct Sandbox {
     wire::Plan plan;
     UniqueFd control;
-    launch::Built built;
+    wire::Built built;
   };
   // Prepares the slot and builds. The other end of execd's control socket is in the result.
   Result<Sandbox> Build(uint32_t slot);
@@ -82,7 +82,7 @@ class SpawnerFixture {
   const std::vector<std::string> flags_;
   pid_t pid_ = -1;
   testing::PollLoop loop_;
-  wire::Reply hello_;
+  wire::Greeting hello_;
   std::unique_ptr<launch::SpawnerClient> client_;
   bool lost_ = false;
 };

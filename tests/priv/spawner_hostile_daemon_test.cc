@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string>
 
 #include "runtime/base/sys.h"
+#include "runtime/wire/spawner.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 
@@ -43,7 +45,7 @@ PRIV_TEST(HostileDaemon, PlansAreChecked) {
             "invalid_argument");
   EXPECT_EQ(code([](wire::Plan& plan) { plan.hosts = std::string(9000, '#'); }),
             "invalid_argument");
-  EXPECT_EQ(code([](wire::Plan& plan) { plan.layers = std::vector<wire::LayerId>(200, 1); }),
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.volumes = {{.target = "/a/../b"}}; }),
             "invalid_argument");
   // Refused plans have cost nothing: the slot is still there.
   auto sandbox = spawner.Build(SpawnerFixture::PlanFor(1));
@@ -107,7 +109,8 @@ PRIV_TEST(HostileDaemon, OnlyRulesAreKept) {
   ASSERT_TRUE(rules && routes && directory);
   const auto keep = [&](int fd) {
     std::optional<Status> kept;
-    spawner.client().KeepRules(fd, [&](Status status) { kept = std::move(status); });
+    spawner.client().Ask(wire::KeepRules{std::move(*launch::Copy(fd))},
+                         [&](Status status) { kept = std::move(status); });
     spawner.loop().RunUntil([&] { return kept.has_value(); });
     return *kept;
   };
@@ -124,9 +127,10 @@ PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {
   auto passwd = sys::Open("/etc/passwd", O_RDWR);
   ASSERT_TRUE(directory && passwd);
   const auto split = [&](int input, int output) {
-    Result<std::string> report = std::string();
+    Result<wire::Unpacked> report = wire::Unpacked();
     bool answered = false;
-    spawner.client().SplitArchive(input, output, [&](Result<std::string> answer) {
+    wire::SplitArchive asked{std::move(*launch::Copy(input)), std::move(*launch::Copy(output))};
+    spawner.client().Ask(std::move(asked), [&](Result<wire::Unpacked> answer) {
       answered = true;
       report = std::move(answer);
     });
@@ -135,19 +139,76 @@ PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {
   };
   EXPECT_EQ(split(passwd->get(), directory->get()), "permission_denied") << "open for writing";
   EXPECT_EQ(split(directory->get(), directory->get()), "permission_denied");
+  // The other way round: what a layer is written to.
+  auto terminal = sys::Open("/dev/full", O_WRONLY);
+  auto reading = sys::Open("/etc/passwd", O_RDONLY);
+  ASSERT_TRUE(terminal && reading);
+  const auto pack = [&](wire::LayerId layer, int file) {
+    Result<wire::Unpacked> report = wire::Unpacked();
+    bool answered = false;
+    spawner.client().Ask(wire::PackLayer{layer, std::move(*launch::Copy(file))},
+                         [&](Result<wire::Unpacked> answer) {
+                           answered = true;
+                           report = std::move(answer);
+                         });
+    spawner.loop().RunUntil([&] { return answered; });
+    return report ? "done" : std::string(CodeName(report.error().code()));
+  };
+  constexpr wire::LayerId layer = 1;  // the fixture's
+  EXPECT_EQ(pack(layer, reading->get()), "permission_denied") << "open for reading";
+  EXPECT_EQ(pack(layer, terminal->get()), "permission_denied") << "a device";
+  EXPECT_EQ(pack(layer, directory->get()), "permission_denied");
+  EXPECT_EQ(pack(layer + 1000, passwd->get()), "not_found");
+}
+
+PRIV_TEST(HostileDaemon, CopiesAreChecked) {
+  SpawnerFixture spawner;
+  const auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  const auto copy = [&](const std::string& id, wire::LayerId layer, uint64_t most) {
+    std::string outcome;
+    spawner.client().Ask(wire::CopyUpper{id, layer, most}, [&](Result<wire::Copied> answer) {
+      outcome = answer ? "done" : CodeName(answer.error().code());
+    });
+    spawner.loop().RunUntil([&] { return !outcome.empty(); });
+    return outcome;
+  };
+  EXPECT_EQ(copy("../../etc", 7, 1 << 20), "failed_precondition");
+  EXPECT_EQ(copy("", 7, 1 << 20), "failed_precondition");
+  EXPECT_EQ(copy(sandbox->plan.id, 1, 1 << 20), "already_exists");
+  // What was refused, or could not be done, leaves nothing where the next one is to be.
+  EXPECT_EQ(copy(sandbox->plan.id, 7, 1 << 20), "done");
+  EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+  EXPECT_EQ(copy(sandbox->plan.id, 8, 1 << 20), "failed_precondition");
 }
 
 PRIV_TEST(HostileDaemon, GarbageClosesTheConnectionOnly) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox);
+  const auto null = sys::Open("/dev/null", O_RDONLY);
+  ASSERT_TRUE(null);
+  const int fds[] = {null->get(), null->get(), null->get()};
+  const auto closes = [&](const std::string& bytes, size_t descriptors) {
+    const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
+    EXPECT_TRUE(sys::SendMessage(socket.get(), bytes, std::span(fds, descriptors)));
+    char byte;
+    return ::read(socket.get(), &byte, 1) == 0;
+  };
   for (const std::string& garbage :
        {std::string("x"), std::string(90'000, '\xff'), std::string(64, '\0')}) {
-    const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
-    ASSERT_TRUE(sys::SendMessage(socket.get(), garbage));
-    char byte;
-    EXPECT_EQ(::read(socket.get(), &byte, 1), 0) << "still open";
+    EXPECT_TRUE(closes(garbage, 0)) << "still open";
   }
+  wire::Plan plan = SpawnerFixture::PlanFor(1);
+  plan.layers.resize(wire::kMaxLayers + 1);
+  EXPECT_TRUE(closes(wire::EncodeFields(wire::Request{1, wire::Build{plan}}), 0));
+  // Descriptors that the message does not name, or not as many as it does.
+  const std::string ping = wire::EncodeFields(wire::Request{1, wire::Ping()});
+  EXPECT_TRUE(closes(ping, 1));
+  const std::string split = wire::EncodeFields(wire::Request{1, wire::SplitArchive()});
+  for (const size_t descriptors : {0, 1, 3}) EXPECT_TRUE(closes(split, descriptors)) << descriptors;
+  EXPECT_FALSE(closes(ping, 0));
+  EXPECT_FALSE(closes(split, 2));
   spawner.Connect();
   EXPECT_EQ(spawner.hello().sandboxes.size(), 1u);
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
@@ -158,7 +219,7 @@ PRIV_TEST(HostileDaemon, NothingIsBuiltBehindAStop) {
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox && spawner.Prepare(2));
   bool stopped = false;
-  spawner.client().Stop([&](const Status&) { stopped = true; });
+  spawner.client().Ask(wire::Stop(), [&](const Status&) { stopped = true; });
   EXPECT_EQ(CodeName(BuildError(spawner, [](wire::Plan& plan) { plan.slot = 2; }).code()),
             "unavailable");
   EXPECT_TRUE(spawner.loop().RunUntil([&] { return stopped; }));

@@ -94,7 +94,7 @@ PRIV_TEST(SpawnerLife, AFrozenSandboxDiesToo) {
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox) << sandbox.error().message();
   bool frozen = false;
-  spawner.client().Freeze(sandbox->plan.id, true, [&](const Status& status) {
+  spawner.client().Ask(wire::Freeze{sandbox->plan.id, true}, [&](const Status& status) {
     EXPECT_TRUE(status);
     frozen = true;
   });
@@ -296,8 +296,10 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
     for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
     const std::vector<pid_t> builders = spawner.Builders();
     for (uint32_t slot : {2u, 3u, 4u}) {
-      spawner.client().PrepareSlot(slot, SpawnerFixture::UsualLimits(), control->a.get(),
-                                   listener.get(), [](const Result<launch::PreparedSlot>&) {});
+      wire::PrepareSlot asked{slot, SpawnerFixture::UsualLimits(),
+                              std::move(*launch::Copy(control->a.get())),
+                              std::move(*launch::Copy(listener.get()))};
+      spawner.client().Ask(std::move(asked), [](const Result<wire::PreparedSlot>&) {});
     }
     // At another moment of its work in each round.
     const int64_t moment = SystemClock().BootMicros() + i * 20;

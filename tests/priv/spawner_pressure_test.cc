@@ -11,18 +11,16 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
+#include "runtime/wire/spawner.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 
 namespace atl::priv {
 namespace {
 
-std::string Encoded(uint64_t number, wire::RequestType type, const std::string& id = "") {
-  wire::Request request;
-  request.number = number;
-  request.type = type;
-  request.id = id;
-  return request.Encode();
+Status Say(const UniqueFd& socket, uint64_t number, wire::Message message) {
+  return sys::SendMessage(socket.get(),
+                          wire::EncodeFields(wire::Request{number, std::move(message)}));
 }
 
 PRIV_TEST(SpawnerPressure, EveryRequestIsAnsweredOnceHoweverSlowTheDaemon) {
@@ -36,7 +34,7 @@ PRIV_TEST(SpawnerPressure, EveryRequestIsAnsweredOnceHoweverSlowTheDaemon) {
   pollfd room{socket.get(), POLLOUT, 0};
   while (asked<kMost&& ::poll(&room, 1, kQuietMs)> 0) {
     ASSERT_EQ(room.revents & POLLHUP, 0) << "closed after " << asked;
-    if (sys::SendMessage(socket.get(), Encoded(asked + 1, wire::RequestType::kPing))) ++asked;
+    if (Say(socket, asked + 1, wire::Ping())) ++asked;
   }
   ASSERT_LT(asked, kMost) << "what waits for a slow daemon has no bound";
   ASSERT_GT(asked, 1000U);
@@ -64,10 +62,8 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
   ASSERT_EQ(::waitpid(spawner.pid(), nullptr, WUNTRACED), spawner.pid());
   {
     const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
-    ASSERT_TRUE(
-        sys::SendMessage(socket.get(), Encoded(1, wire::RequestType::kMakeVolume, "unwanted")));
-    ASSERT_TRUE(
-        sys::SendMessage(socket.get(), Encoded(2, wire::RequestType::kDestroy, sandbox->plan.id)));
+    ASSERT_TRUE(Say(socket, 1, wire::MakeVolume{"unwanted", 0}));
+    ASSERT_TRUE(Say(socket, 2, wire::Destroy{sandbox->plan.id}));
   }
   ASSERT_EQ(::kill(spawner.pid(), SIGCONT), 0);
   // Our own connection, the first, was replaced by that one. The next waits until all of that one
@@ -122,16 +118,16 @@ PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
   ASSERT_TRUE(std::filesystem::create_directories(upper + "/upper"));
   ASSERT_EQ(::mkdir(group.c_str(), 0755), 0);
   const auto ask = [&] {
-    Result<wire::Reply> hello = Fail(Code::kInternal, "no answer");
+    Result<wire::Greeting> hello = Fail(Code::kInternal, "no answer");
     bool answered = false;
-    spawner.client().Hello([&](Result<wire::Reply> reply) {
+    spawner.client().Ask(wire::Hello(), [&](Result<wire::Greeting> reply) {
       answered = true;
       hello = std::move(reply);
     });
     spawner.loop().RunUntil([&] { return answered; });
-    return hello.value_or(wire::Reply());
+    return hello.value_or(wire::Greeting());
   };
-  const wire::Reply first = ask();
+  const wire::Greeting first = ask();
   EXPECT_EQ(first.stray_slots, (std::vector<uint32_t>{77, 78}));
   EXPECT_EQ(first.prepared_slots, std::vector<uint32_t>{2});
   EXPECT_EQ(first.sandboxes.size(), 1U);

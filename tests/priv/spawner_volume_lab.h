@@ -58,17 +58,17 @@ class VolumeLab {
 
   Status Make(const std::string& name, uint64_t disk_bytes = 0) {
     return Await([&](launch::SpawnerClient::Finished done) {
-      spawner_.client().MakeVolume(name, disk_bytes, std::move(done));
+      spawner_.client().Ask(wire::MakeVolume{name, disk_bytes}, std::move(done));
     });
   }
   Status Remove(const std::string& name) {
     return Await([&](launch::SpawnerClient::Finished done) {
-      spawner_.client().RemoveVolume(name, std::move(done));
+      spawner_.client().Ask(wire::RemoveVolume{name}, std::move(done));
     });
   }
   Status Check(const wire::Volume& volume) {
     return Await([&](launch::SpawnerClient::Finished done) {
-      spawner_.client().CheckVolume(volume, std::move(done));
+      spawner_.client().Ask(wire::CheckVolume{volume}, std::move(done));
     });
   }
 
@@ -85,7 +85,7 @@ class VolumeLab {
     if (!sandbox) {
       // Of a plan that was refused by its form, the slot is still there.
       [[maybe_unused]] const Status dropped = Await([&](launch::SpawnerClient::Finished done) {
-        spawner_.client().DropSlot(1, std::move(done));
+        spawner_.client().Ask(wire::DropSlot{1}, std::move(done));
       });
       return "(" + sandbox.error().message() + ")";
     }

@@ -431,7 +431,7 @@ PRIV_TEST(Volume, UseIsCounted) {
   const auto count = [&](const std::string& name) {
     Result<wire::VolumeUse> use = Fail(Code::kDeadlineExceeded, "no answer");
     bool answered = false;
-    lab.spawner().client().VolumeUse(name, [&](Result<wire::VolumeUse> result) {
+    lab.spawner().client().Ask(wire::MeasureVolume{name}, [&](Result<wire::VolumeUse> result) {
       answered = true;
       use = std::move(result);
     });

@@ -58,8 +58,8 @@ class FullDisk {
 Sandbox Numbered(int number) {
   Sandbox s;
   s.id = "00000000-0000-4000-8000-" + std::to_string(100'000'000'000 + number);
-  s.image = "busybox";
-  s.entrypoint = {"sleep", "1"};
+  s.spec.image = "busybox";
+  s.spec.entrypoint = {"sleep", "1"};
   s.metadata = {{"text", std::string(500, 'm')}};
   s.state = State::kRunning;
   return s;

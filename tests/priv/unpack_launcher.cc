@@ -13,7 +13,7 @@
 #include <cstdlib>
 
 #include "runtime/base/sys.h"
-#include "runtime/wire/spawner.h"
+#include "runtime/wire/unpack.h"
 
 namespace atl::images {
 namespace {

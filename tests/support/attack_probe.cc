@@ -162,6 +162,23 @@ long SetCoreLimit(long call, Arguments... arguments) {
   return now.rlim_cur == 1 ? -1 : 0;
 }
 
+// Out of a chroot by a descriptor from before it, and up from there: allowed if that ends anywhere
+// but in the sandbox's own root.
+long EscapeChroot() {
+  struct stat root {
+  }, top{};
+  ::mkdir("/tmp/jail", 0700);
+  const int before = ::open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (before < 0 || ::stat("/", &root) != 0 || ::chroot("/tmp/jail") != 0) return 0;
+  if (::fchdir(before) != 0) return 0;
+  for (int i = 0; i < 64; ++i) {
+    if (::chdir("..") != 0) return 0;
+  }
+  if (::chroot(".") != 0 || ::stat("/", &top) != 0) return 0;
+  errno = EPERM;
+  return top.st_dev == root.st_dev && top.st_ino == root.st_ino ? -1 : 0;
+}
+
 struct Attack {
   const char* name;
   long (*run)();
@@ -183,9 +200,26 @@ constexpr Attack kAttacks[] = {
     {"abstract-host", [] { return ConnectAbstract("atoll-test-victim"); }},
     {"raw", [] { return long{::socket(AF_INET, SOCK_RAW, 1)}; }},
     {"raw6", [] { return long{::socket(AF_INET6, SOCK_RAW, 58)}; }},
+    // Types and protocols that the module has an alias for (Linux 6.1).
+    {"dccp", [] { return long{::socket(AF_INET, 6, 0)}; }},
+    {"dccp6", [] { return long{::socket(AF_INET6, 6 | SOCK_CLOEXEC, 33)}; }},
+    {"no-type", [] { return long{::socket(AF_INET, 0, 0)}; }},
+    {"seqpacket", [] { return long{::socket(AF_INET6, SOCK_SEQPACKET, 0)}; }},
     {"sctp", [] { return long{::socket(AF_INET, SOCK_STREAM, 132)}; }},
     {"mptcp", [] { return long{::socket(AF_INET, SOCK_STREAM, 262)}; }},
-    {"tcp", [] { return long{::socket(AF_INET, SOCK_STREAM, 0)}; }},  // must be allowed
+    {"stream-udp", [] { return long{::socket(AF_INET, SOCK_STREAM, 17)}; }},
+    {"datagram-tcp", [] { return long{::socket(AF_INET6, SOCK_DGRAM, 6)}; }},
+    {"icmp6-of-4", [] { return long{::socket(AF_INET, SOCK_DGRAM, 58)}; }},
+    {"icmp-of-6", [] { return long{::socket(AF_INET6, SOCK_DGRAM, 1)}; }},
+    {"raw-0", [] { return long{::socket(AF_INET, SOCK_RAW, 0)}; }},
+    {"sock-diag", [] { return long{::socket(AF_NETLINK, SOCK_RAW, 4)}; }},
+    {"route", [] { return long{::socket(AF_NETLINK, SOCK_RAW, 0)}; }},   // must be allowed
+    {"ping", [] { return long{::socket(AF_INET, SOCK_DGRAM, 1)}; }},     // likewise
+    {"ping6", [] { return long{::socket(AF_INET6, SOCK_DGRAM, 58)}; }},  // likewise
+    {"tcp", [] { return long{::socket(AF_INET, SOCK_STREAM, 0)}; }},     // likewise
+    {"tcp6", [] { return long{::socket(AF_INET6, SOCK_STREAM, 6)}; }},   // likewise
+    {"udp4", [] { return long{::socket(AF_INET, SOCK_DGRAM, 17)}; }},    // likewise
+    {"udp", [] { return long{::socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0)}; }},  // likewise
     // E3, E4: namespaces and the gateways behind them
     {"unshare-user", [] { return long{::unshare(CLONE_NEWUSER)}; }},
     {"unshare-net", [] { return long{::unshare(CLONE_NEWNET)}; }},
@@ -202,7 +236,10 @@ constexpr Attack kAttacks[] = {
     {"umount", [] { return long{::umount2("/proc/sys", MNT_DETACH)}; }},
     {"open-tree", [] { return long{::open_tree(AT_FDCWD, "/", 1)}; }},
     {"pivot", [] { return ::syscall(SYS_pivot_root, ".", "."); }},
-    {"chroot", [] { return long{::chroot("/tmp")}; }},
+    {"chroot", [] { return long{::chroot("/tmp")}; }},  // must be allowed
+    {"chroot-unprivileged",
+     [] { return ::setresuid(1000, 1000, 1000) != 0 ? 0L : long{::chroot("/tmp")}; }},
+    {"chroot-escape", [] { return EscapeChroot(); }},
     {"io-uring", [] { return ::syscall(SYS_io_uring_setup, 8, nullptr); }},
     {"bpf", [] { return ::syscall(SYS_bpf, 0, nullptr, 0); }},
     {"userfaultfd", [] { return ::syscall(SYS_userfaultfd, 0); }},
@@ -286,6 +323,8 @@ constexpr Attack kAttacks[] = {
                   : 0L;
      }},
     {"huge-memfd", [] { return long{::memfd_create("x", MFD_HUGETLB)}; }},
+    {"memfd-all-flags", [] { return long{::memfd_create("x", ~0U)}; }},
+    {"memfd", [] { return long{::memfd_create("x", MFD_ALLOW_SEALING)}; }},  // must be allowed
     {"huge-shm", [] { return long{::shmget(IPC_PRIVATE, 2 << 20, SHM_HUGETLB | 0600)}; }},
     // A piped core_pattern is run for every limit but 1.
     {"core-to-none", [] { return SetCoreLimit(SYS_setrlimit, RLIMIT_CORE, &kNone, 0); }},

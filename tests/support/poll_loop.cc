@@ -9,9 +9,13 @@
 
 namespace atl::testing {
 
-Loop::Id PollLoop::WatchReadable(int fd, Callback callback) {
-  watches_[next_] = {fd, std::move(callback)};
+Loop::Id PollLoop::Watch(int fd, uint32_t events, FdCallback callback) {
+  watches_[next_] = {fd, events, std::move(callback)};
   return next_++;
+}
+
+void PollLoop::Modify(Id id, uint32_t events) {
+  watches_.at(id).events = events;
 }
 
 void PollLoop::Unwatch(Id id) {
@@ -60,15 +64,15 @@ void PollLoop::RunOnce(int timeout_ms) {
   std::vector<pollfd> fds;
   std::vector<Id> ids;
   for (const auto& [id, watch] : watches_) {
-    fds.push_back({watch.fd, POLLIN, 0});
+    fds.push_back({watch.fd, static_cast<short>(watch.events), 0});
     ids.push_back(id);
   }
   if (::poll(fds.data(), fds.size(), timeout_ms) <= 0) return;
   for (size_t i = 0; i < fds.size(); ++i) {
     const auto found = watches_.find(ids[i]);
     if (fds[i].revents == 0 || found == watches_.end()) continue;
-    const Callback callback = found->second.callback;
-    callback();
+    const FdCallback callback = found->second.callback;
+    callback(static_cast<uint32_t>(fds[i].revents));
   }
 }
 

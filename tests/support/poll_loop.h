@@ -12,7 +12,8 @@ namespace atl::testing {
 
 class PollLoop final : public Loop {
  public:
-  Id WatchReadable(int fd, Callback callback) override;
+  Id Watch(int fd, uint32_t events, FdCallback callback) override;
+  void Modify(Id id, uint32_t events) override;
   void Unwatch(Id id) override;
   Id After(int64_t delay_us, Callback callback) override;
   void Cancel(Id id) override;
@@ -23,9 +24,10 @@ class PollLoop final : public Loop {
   bool RunUntil(const std::function<bool()>& ready, int timeout_ms = 10'000);
 
  private:
-  struct Watch {
+  struct Watched {
     int fd;
-    Callback callback;
+    uint32_t events;
+    FdCallback callback;
   };
   struct Timer {
     int64_t at_us;
@@ -34,7 +36,7 @@ class PollLoop final : public Loop {
   void RunOnce(int timeout_ms);
 
   Id next_ = 1;
-  std::map<Id, Watch> watches_;
+  std::map<Id, Watched> watches_;
   std::map<Id, Timer> timers_;
   std::deque<Callback> posted_;
 };

@@ -35,7 +35,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 int main(int argc, char** argv) {
   // As execd: a spawner that is about to take over tries it with a flag that it does not know.
   if (argc != 2 || std::string_view(argv[1]) != "--enter-root=1") return 2;
-  if (!atl::execd::PassGate(true)) return 119;
+  if (!atl::execd::PassGate(true, true)) return 119;
   constexpr int control = atl::wire::kExecdControlFd;
   unsigned char size[4];
   if (!ReadExactly(control, reinterpret_cast<char*>(size), 4)) return 120;

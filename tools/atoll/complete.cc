@@ -32,10 +32,10 @@ Status OfferSandboxes(Api& api, const char* behind) {
   return {};
 }
 
-Status OfferNamed(Api& api, const std::string& route) {
+Status OfferNamed(Api& api, const std::string& route, const char* member = "name") {
   ATOLL_ASSIGN(const auto list, Fetch(api, route));
   for (const auto& item : list.value("items", nlohmann::json::array())) {
-    Offer(TextOf(item, "name"));
+    Offer(TextOf(item, member));
   }
   return {};
 }
@@ -95,6 +95,7 @@ Status Complete(const Verb& root, const Settings& settings, const Words& words) 
   }
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   if (name == "IMAGE") return OfferNamed(api, "/images");
+  if (name == "SNAPSHOT") return OfferNamed(api, "/snapshots", "id");
   if (name == "VOLUME") return OfferNamed(api, "/volumes");
   if (name == "ID") return OfferSandboxes(api, "");
   if (name == "FROM" || name == "TO") return OfferSandboxes(api, ":");

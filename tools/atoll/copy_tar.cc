@@ -1,6 +1,5 @@
 #include "tools/atoll/copy_tar.h"
 
-#include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,16 +10,11 @@
 #include <utility>
 
 #include "runtime/base/sys.h"
+#include "tools/atoll/archive.h"
 
 namespace atl::cli {
 namespace {
 
-constexpr size_t kPart = 256 << 10;
-
-struct FreeArchive {
-  void operator()(archive* a) const { archive_free(a); }
-};
-using Archive = std::unique_ptr<archive, FreeArchive>;
 struct FreeEntry {
   void operator()(archive_entry* e) const { archive_entry_free(e); }
 };
@@ -56,7 +50,7 @@ class Packer {
       return FailArchive("archive " + name, out_.get());
     }
     if (!S_ISREG(info.st_mode)) return {};
-    std::string part(kPart, '\0');
+    std::string part(kArchivePart, '\0');
     auto left = static_cast<uint64_t>(info.st_size);
     while (left > 0) {
       const ssize_t n = read(fd, part.data(), std::min<uint64_t>(part.size(), left));

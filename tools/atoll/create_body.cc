@@ -8,16 +8,13 @@
 
 #include "runtime/base/sys.h"
 #include "tools/atoll/command.h"
+#include "tools/atoll/grammar.h"
 #include "tools/atoll/json_text.h"
 
 namespace atl::cli {
 namespace {
 
 using nlohmann::json;
-
-tl::unexpected<Error> Wrong(const std::string& text) {
-  return Fail(Code::kInvalidArgument, text);
-}
 
 // Docker's "512m" are mebibytes; to the server "m" are thousandths.
 std::string SizeOf(const std::string& given) {
@@ -113,10 +110,14 @@ Words TextsOf(const json& object, const char* name) {
 }  // namespace
 
 Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int timeout_seconds) {
-  json body = {{"image", {{"uri", options.image}}},
-               {"entrypoint", entrypoint},
+  json body = {{"entrypoint", entrypoint},
                {"resourceLimits", LimitsOf(options)},
                {"timeout", timeout_seconds}};
+  if (options.snapshot) {
+    body["snapshotId"] = options.image;
+  } else {
+    body["image"] = {{"uri", options.image}};
+  }
   ATOLL_ASSIGN(const auto env, ExpandEnvironment(options.env, options.env_files));
   if (!env.empty()) body["env"] = EnvironmentObject(env);
   ATOLL_ASSIGN(json metadata, MetadataOf(options));
@@ -137,8 +138,9 @@ Result<Words> CommandOf(const RunOptions& options, const json& image) {
   if (rest.empty() && options.entrypoint.empty()) rest = TextsOf(image, "cmd");
   command.insert(command.end(), rest.begin(), rest.end());
   if (command.empty()) {
-    return Wrong("image " + options.image + " names no program; type one: atoll run " +
-                 options.image + " COMMAND");
+    const std::string what = options.snapshot ? "snapshot " : "image ";
+    return Wrong(what + options.image + " names no program; type one: atoll run " +
+                 (options.snapshot ? "--snapshot " : "") + options.image + " COMMAND");
   }
   return command;
 }

@@ -20,7 +20,7 @@ struct RunOptions {
   // A day: one that was forgotten goes away by itself.
   int timeout_seconds = 86400;
   bool interactive = false, terminal = false, detach = false, keep = false, remove = false;
-  bool readonly = false;
+  bool readonly = false, snapshot = false;  // `image` is a snapshot's id
 };
 
 // The body of POST /sandboxes, with `entrypoint`. kInvalidArgument names the option.

@@ -25,9 +25,8 @@ constexpr Hint kVerbs[] = {
     {" push login logout search ",
      "there is no registry; an image goes from host to host as an archive, see: atoll image import "
      "--help"},
-    {" tag commit save export diff history ",
-     "images are not changed here; import one under another name with: atoll image import FILE "
-     "--name NAME"},
+    {" commit export diff history ",
+     "images are not changed here; import one with: atoll image import FILE --name NAME"},
     {" create ", "a sandbox runs from its creation on; type: atoll run -d IMAGE [COMMAND]"},
     {" start restart ",
      "a sandbox that has ended does not run again: atoll run; a paused one goes on with: atoll "

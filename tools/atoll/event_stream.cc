@@ -11,7 +11,7 @@ namespace atl::cli {
 namespace {
 
 // execd's longest line is of 4 MiB.
-constexpr size_t kMaxLine = 8 << 20;
+constexpr size_t kMaxEventLine = 8 << 20;
 
 std::string OutputOf(const nlohmann::json& event) {
   if (const auto bytes = DecodeBase64(TextOf(event, "base64")); bytes && !bytes->empty()) {
@@ -36,7 +36,7 @@ bool EventStream::Feed(std::string_view bytes) {
     if (!line.empty() && !TakeLine(line)) return false;
   }
   pending_.erase(0, start);
-  if (pending_.size() > kMaxLine) {
+  if (pending_.size() > kMaxEventLine) {
     failure_ = "the sandbox sent a line over 8 MiB";
     return false;
   }

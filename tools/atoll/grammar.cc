@@ -24,10 +24,6 @@ Words SplitNames(const std::string& names) {
   return list;
 }
 
-tl::unexpected<Error> Wrong(const std::string& text) {
-  return Fail(Code::kInvalidArgument, text);
-}
-
 Status Store(const Argument& argument, const std::string& value) {
   if (auto* const text = std::get_if<std::string*>(&argument.target)) {
     **text = value;
@@ -47,9 +43,9 @@ Status Store(const Argument& argument, const std::string& value) {
   return {};
 }
 
-class Reader {
+class LineReader {
  public:
-  Reader(Words words, Line* line) : words_(std::move(words)), line_(*line) {}
+  LineReader(Words words, Line* line) : words_(std::move(words)), line_(*line) {}
 
   Status Run() {
     for (;;) {
@@ -209,7 +205,7 @@ Status ReadLine(const Verb& root, const Words& words, Line* line) {
     Words option_of_it = {option.AllNames().back(), value};
     ATOLL_TRY(TakeOptions(root, &option_of_it, &line->help));
   }
-  return Reader(words, line).Run();
+  return LineReader(words, line).Run();
 }
 
 }  // namespace atl::cli

@@ -44,12 +44,17 @@ struct Option {
 };
 
 struct Argument {
-  std::string name;  // "IMAGE"; completion knows IMAGE, ID, VOLUME and VERB
+  std::string name;  // "IMAGE"; completion knows IMAGE, ID, SNAPSHOT, VOLUME and VERB
   std::string what;
   Target target;
   bool required = true;
   Range range = {};
 };
+
+// kInvalidArgument: what is typed cannot be meant.
+inline tl::unexpected<Error> Wrong(const std::string& text) {
+  return Fail(Code::kInvalidArgument, text);
+}
 
 class Verb {
  public:

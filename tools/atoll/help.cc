@@ -62,7 +62,7 @@ Rows VerbRows(const Verb& verb) {
 }
 
 // As terminals count: a character of UTF-8 is one column.
-size_t Columns(const std::string& text) {
+size_t WidthOf(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   }));
@@ -73,7 +73,7 @@ std::string Wrapped(const std::string& text, size_t indent) {
   std::string out, word;
   size_t column = indent;
   while (words >> word) {
-    if (column > indent && column + 1 + Columns(word) > kWidth) {
+    if (column > indent && column + 1 + WidthOf(word) > kWidth) {
       out += "\n" + std::string(indent, ' ');
       column = indent;
     } else if (column > indent) {
@@ -81,7 +81,7 @@ std::string Wrapped(const std::string& text, size_t indent) {
       ++column;
     }
     out += word;
-    column += Columns(word);
+    column += WidthOf(word);
   }
   return out + "\n";
 }
@@ -89,12 +89,12 @@ std::string Wrapped(const std::string& text, size_t indent) {
 std::string Section(const std::string& title, const Rows& rows) {
   if (rows.empty()) return {};
   size_t width = 0;
-  for (const auto& row : rows) width = std::max(width, Columns(row.first));
+  for (const auto& row : rows) width = std::max(width, WidthOf(row.first));
   width = std::min<size_t>(width, 28);
   std::string text = "\n" + title + "\n";
   for (const auto& [name, what] : rows) {
     text += "  " + name;
-    const size_t columns = Columns(name);
+    const size_t columns = WidthOf(name);
     text += columns > width ? "\n" + std::string(width + 4, ' ')
                             : std::string(width + 2 - columns, ' ');
     text += Wrapped(what, width + 4);

@@ -1,18 +1,15 @@
-// atoll image import|ls|inspect|rm, and docker's load, images, rmi
-#include <fcntl.h>
-#include <sys/stat.h>
-
+// atoll image import|ls|inspect|tag|rm|prune, and the others of its group; and docker's load,
+// images, tag, rmi
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/sys.h"
 #include "tools/atoll/api.h"
 #include "tools/atoll/columns.h"
+#include "tools/atoll/image_import.h"
 #include "tools/atoll/image_list.h"
-#include "tools/atoll/interrupt.h"
+#include "tools/atoll/image_verbs.h"
 #include "tools/atoll/json_text.h"
-#include "tools/atoll/progress.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
@@ -20,45 +17,13 @@
 namespace atl::cli {
 namespace {
 
+constexpr char kArchive[] =
+    "An OCI archive or layout directory, or what 'docker save' wrote; plain, gzip or zstd";
+
 struct ListOptions {
   std::string format;
   bool quiet = false, all = false;
 };
-
-Status ImportImage(const Settings& settings, const std::string& file, const std::string& name) {
-  ATOLL_ASSIGN(const UniqueFd archive, sys::Open(file, O_RDONLY));
-  struct stat status {};
-  if (fstat(archive.get(), &status) != 0) return FailSys("fstat " + file);
-  if (!S_ISREG(status.st_mode)) {
-    return Fail(Code::kInvalidArgument,
-                file + " is not a regular file; save the archive to one first");
-  }
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  const auto size = static_cast<uint64_t>(status.st_size);
-  Progress progress("importing " + (name.empty() ? file : name), size);
-  http::Client::Call call;
-  call.method = "POST";
-  call.target = name.empty() ? "/images" : "/images?name=" + PercentEncode(name);
-  call.headers.Set("Content-Type", "application/x-tar");
-  call.body_fd = archive.get();
-  call.body_size = size;
-  call.on_progress = [&progress, size](uint64_t sent) {
-    progress.Update(sent);
-    if (sent == size) progress.Say("unpacking …");
-  };
-  ATOLL_ASSIGN(call.cancel_fd, CatchInterrupts());
-  ATOLL_ASSIGN(const http::Response response, api.Send(std::move(call)));
-  progress.Clear();
-  if (settings.json) {
-    std::puts(response.body.c_str());
-    return {};
-  }
-  ATOLL_ASSIGN(const auto image, ObjectOf(response));
-  std::printf("imported %s (%s, %s)\n", Printable(image.value("name", name)).c_str(),
-              Printable(image.value("digest", "")).c_str(),
-              HumanSize(image.value("sizeBytes", uint64_t{0})).c_str());
-  return {};
-}
 
 Status ListImages(const Settings& settings, const ListOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
@@ -104,6 +69,13 @@ Status RemoveImage(Api& api, const std::string& given, bool force) {
                       "; delete that first, or take only the name away with --force: what the "
                       "sandbox needs stays as long as it does");
     }
+    const auto snapshots = image.value("snapshots", nlohmann::json::array());
+    if (!snapshots.empty()) {
+      return Fail(Code::kFailedPrecondition,
+                  "image " + name + " is in use by snapshot " + snapshots.at(0).dump() +
+                      "; delete that first, or take only the name away with --force: what the "
+                      "snapshot needs stays as long as it does");
+    }
   }
   ATOLL_TRY(api.Send("DELETE", "/images/" + PercentEncode(name)));
   return {};
@@ -120,6 +92,63 @@ Status RemoveImages(const Settings& settings, const Words& names, bool force) {
     last = std::move(done);
   }
   return last;
+}
+
+Status TagImage(const Settings& settings, const std::string& from, const std::string& name) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  // For the offer of a name that is nearly the same.
+  ATOLL_ASSIGN(const auto image, FindImage(api, from));
+  ATOLL_ASSIGN(const auto tagged, GiveName(api, TextOf(image, "name"), name));
+  if (settings.json) {
+    std::puts(JsonText(tagged).c_str());
+  } else {
+    std::printf("%s is %s, too\n", Printable(TextOf(image, "name")).c_str(),
+                Printable(TextOf(tagged, "name")).c_str());
+  }
+  return {};
+}
+
+Status PruneImages(const Settings& settings, bool all) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const auto response,
+               api.Send("POST", all ? "/images/prune?all=true" : "/images/prune"));
+  ATOLL_ASSIGN(const auto pruned, ObjectOf(response));
+  if (settings.json) {
+    std::puts(JsonText(pruned).c_str());
+    return {};
+  }
+  for (const auto& name : pruned.value("images", nlohmann::json::array())) {
+    std::printf("removed %s\n", Printable(name.get<std::string>()).c_str());
+  }
+  const uint64_t layers = pruned.value("layers", uint64_t{0});
+  std::printf("freed %s of %s layer%s\n",
+              HumanSize(pruned.value("freedBytes", uint64_t{0})).c_str(),
+              std::to_string(layers).c_str(), layers == 1 ? "" : "s");
+  return {};
+}
+
+void AddTag(Verb& parent, const Settings& settings, bool hidden) {
+  struct Options {
+    std::string from, name;
+  };
+  const auto options = std::make_shared<Options>();
+  Verb& tag = parent.Add("tag", "Give an image another name as well");
+  if (hidden) tag.Hidden();
+  tag.Takes(Argument{"IMAGE", "An image as 'atoll image ls' shows it", &options->from});
+  tag.Takes(
+      Argument{"NAME", "The other name; a tag in it is 'latest' if not said", &options->name});
+  tag.Does([options, &settings] { return TagImage(settings, options->from, options->name); });
+}
+
+void AddPrune(Verb& parent, const Settings& settings) {
+  struct Options {
+    bool all = false, force = false;
+  };
+  const auto options = std::make_shared<Options>();
+  parent.Add("prune", "Remove layers that no image and no sandbox uses")
+      .Takes(Option{"-a,--all", "", "Images that no sandbox uses, too", &options->all})
+      .Takes(Option{"-f,--force", "", "As always: nothing is asked", &options->force})
+      .Does([options, &settings] { return PruneImages(settings, options->all); });
 }
 
 void AddList(Verb& parent, const char* name, const Settings& settings, bool hidden) {
@@ -152,10 +181,10 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
   struct ImportOptions {
     std::string file, name;
   };
-  Verb& group = root.Add("image", "Import, list and remove images");
+  Verb& group = root.Add("image", "Import, list, name and remove images");
   const auto options = std::make_shared<ImportOptions>();
-  group.Add("import", "Import an OCI image archive")
-      .Takes(Argument{"FILE", "An OCI archive (tar, plain or gzip)", &options->file})
+  group.Add("import", "Import an image archive")
+      .Takes(Argument{"FILE", kArchive, &options->file})
       .Takes(
           Option{"--name", "NAME[:TAG]", "Name to give it; else the archive's own", &options->name})
       .Says(
@@ -163,25 +192,35 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
           "  atoll image import python.tar --name python:3.11\n"
           "  skopeo copy docker://alpine oci-archive:alpine.tar && "
           "atoll image import alpine.tar --name alpine")
-      .Does([options, &settings] { return ImportImage(settings, options->file, options->name); });
+      .Does([options, &settings]() -> Status {
+        ATOLL_TRY(ImportImage(settings, options->file, options->name));
+        return {};
+      });
   AddList(group, "ls,list", settings, false);
   const auto names = std::make_shared<Words>();
   group.Add("inspect", "What images hold and how they start, as JSON")
       .Takes(Argument{"IMAGE", "Images as 'atoll image ls' shows them", names.get()})
       .Does([names, &settings] { return InspectImages(settings, *names); });
+  AddTag(group, settings, false);
   AddRemove(group, "rm,remove", settings, false);
+  AddPrune(group, settings);
+  AddVerifyVerb(group, settings);
+  AddExportVerb(group, settings, "export", false);
 
   // As docker calls them.
   AddList(root, "images", settings, true);
+  AddTag(root, settings, true);
   AddRemove(root, "rmi", settings, true);
-  root.Add("load", "Import an OCI image archive under its own name")
+  AddExportVerb(root, settings, "save", true);
+  root.Add("load", "Import an image archive under its own name")
       .Hidden()
-      .Takes(Option{"-i,--input", "FILE", "An OCI archive (tar, plain or gzip)", &options->file})
+      .Takes(Option{"-i,--input", "FILE", kArchive, &options->file})
       .Does([options, &settings]() -> Status {
         if (options->file.empty()) {
           return Fail(Code::kInvalidArgument, "-i FILE is missing: archives are read from files");
         }
-        return ImportImage(settings, options->file, options->name);
+        ATOLL_TRY(ImportImage(settings, options->file, options->name));
+        return {};
       });
 }
 

@@ -69,6 +69,8 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddLifecycleVerbs(root, settings);
   AddCopyVerb(root, settings);
   AddImageVerbs(root, settings);
+  AddBranchVerbs(root, settings);
+  AddSnapshotVerbs(root, settings);
   AddVolumeVerbs(root, settings);
   AddNetVerb(root, settings);
   AddDaemonVerbs(root, settings);

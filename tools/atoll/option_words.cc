@@ -9,9 +9,9 @@ namespace atl::cli {
 namespace {
 
 // Of a verb first: its -h is not the help of all.
-class Reader {
+class OptionReader {
  public:
-  explicit Reader(const Verb& verb) {
+  explicit OptionReader(const Verb& verb) {
     // It stops at the first word that is no option: whose that word is depends on the verb.
     app_.prefix_command();
     app_.set_help_flag();
@@ -75,7 +75,7 @@ class Reader {
 }  // namespace
 
 Status TakeOptions(const Verb& verb, Words* words, bool* help) {
-  Reader reader(verb);
+  OptionReader reader(verb);
   try {
     *words = reader.Read(std::move(*words));
   } catch (const CLI::Error& wrong) {

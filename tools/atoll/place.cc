@@ -1,6 +1,5 @@
 #include "tools/atoll/place.h"
 
-#include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,16 +12,12 @@
 #include <vector>
 
 #include "runtime/base/sys.h"
+#include "tools/atoll/archive.h"
 
 namespace atl::cli {
 namespace {
 
-constexpr size_t kPart = 256 << 10;
 constexpr mode_t kPermissions = 0777;
-
-struct FreeArchive {
-  void operator()(archive* a) const { archive_free(a); }
-};
 
 Error Planted(const std::string& name, const char* what) {
   return Error(Code::kFailedPrecondition,
@@ -222,9 +217,9 @@ Status UnpackInto(int archive_fd, int directory, const std::string& name) {
     return Fail(Planted(name, "a link or a file"));
   }
   if (!top) return Fail(std::move(top).error());
-  const std::unique_ptr<archive, FreeArchive> in(archive_read_new());
+  const Archive in(archive_read_new());
   archive_read_support_format_tar(in.get());
-  if (archive_read_open_fd(in.get(), archive_fd, kPart) != ARCHIVE_OK) {
+  if (archive_read_open_fd(in.get(), archive_fd, kArchivePart) != ARCHIVE_OK) {
     return Fail(Code::kInternal,
                 std::string("open the archive: ") + archive_error_string(in.get()));
   }

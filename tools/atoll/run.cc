@@ -64,7 +64,7 @@ Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Wor
   ATOLL_TRY(CheckName(api, options.name));
   // Not interrupted: whoever gives up here would not know what to delete.
   const auto response = api.Send("POST", "/sandboxes", JsonText(body));
-  if (!response && response.error().code() == Code::kNotFound) {
+  if (!response && response.error().code() == Code::kNotFound && !options.snapshot) {
     return Fail(OfferImage(api, options.image, response.error()));
   }
   if (!response) return Fail(response.error());
@@ -120,7 +120,8 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
   ATOLL_TRY(CheckOptions(options));
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  const auto image = FindImage(api, options.image);
+  const auto image =
+      options.snapshot ? Result<json>(json::object()) : FindImage(api, options.image);
   // One that is on its way is not there yet, and can be created from all the same.
   const bool coming = !image && image.error().code() == Code::kNotFound && !options.command.empty();
   if (!image && !coming) return Fail(image.error());
@@ -188,6 +189,7 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.TakesCommand(Argument{"COMMAND",
                             "Goes behind the image's ENTRYPOINT; without one the image's CMD does",
                             &o->command, false});
+  run.Takes(Option{"--snapshot", "", "IMAGE is the id of a snapshot", &o->snapshot});
   run.Takes(Option{"-i,--interactive", "", "Pass our standard input on", &o->interactive});
   run.Takes(Option{"-t,--tty", "", "Give it a terminal, as large as ours", &o->terminal});
   run.Takes(Option{"-d,--detach", "",
@@ -230,7 +232,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
       "  atoll run -m 256m -e DEBUG=1 alpine sh -c 'echo $DEBUG; nproc'\n"
       "  atoll run -i alpine gzip <file >file.gz\n"
       "  atoll run -d --name web -p 8000 -v site:/srv python:3.11 python3 -m http.server\n"
-      "  atoll run --network none alpine wget example.org");
+      "  atoll run --network none alpine wget example.org\n"
+      "  atoll run --snapshot 2c5ea4c0-1b1e-4b59-9d2b-3f8a8d1d8a52 sh -c 'cat /notes'");
   run.Does([options, &settings] { return Run(settings, *options); }, kRunFailed);
 }
 

@@ -20,7 +20,8 @@ constexpr const char* kExecdPort = "44772";
 SandboxEntry EntryOf(const json& item) {
   SandboxEntry entry;
   entry.id = Printable(TextOf(item, "id"));
-  entry.image = TextOf(item.value("image", json::object()), "uri");
+  entry.image = item.contains("snapshotId") ? TextOf(item, "snapshotId")
+                                            : TextOf(item.value("image", json::object()), "uri");
   entry.state = TextOf(item.value("status", json::object()), "state");
   entry.created = TextOf(item, "createdAt").substr(0, 19);
   entry.expires = item.value("expiresAt", "never").substr(0, 19);

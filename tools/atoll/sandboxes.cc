@@ -13,7 +13,7 @@
 namespace atl::cli {
 namespace {
 
-struct ListOptions {
+struct SandboxFilter {
   Words states, filters;
   std::string format;
   bool quiet = false, all = false, whole = false;
@@ -39,7 +39,7 @@ Result<std::function<bool(const SandboxEntry&)>> FilterOf(const std::string& giv
               "--filter " + given + ": name=, id=, image=, status= or label= is expected");
 }
 
-Status ListSandboxes(const Settings& settings, const ListOptions& options) {
+Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   std::vector<std::function<bool(const SandboxEntry&)>> filters;
   bool all = options.all || !options.states.empty();
   for (const std::string& given : options.filters) {
@@ -105,7 +105,7 @@ Status Prune(const Settings& settings) {
 }  // namespace
 
 void AddSandboxVerbs(Verb& root, const Settings& settings) {
-  const auto list = std::make_shared<ListOptions>();
+  const auto list = std::make_shared<SandboxFilter>();
   Verb& ps = root.Add("ps,ls", "List sandboxes");
   ps.Takes(Option{"-a,--all", "", "Those that have ended, too", &list->all});
   ps.Takes(Option{"-q,--quiet", "", "Only ids", &list->quiet});

@@ -17,6 +17,8 @@ void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top, ev
 void AddCopyVerb(Verb& root, const Settings& settings);
 void AddImageVerbs(Verb& root, const Settings& settings);
 void AddNetVerb(Verb& root, const Settings& settings);
+void AddBranchVerbs(Verb& root, const Settings& settings);  // fork
+void AddSnapshotVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man

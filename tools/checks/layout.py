@@ -1,5 +1,7 @@
 #!/usr/bin/python3
 """Checks the shape of the tree: fixed top level, a README per folder, readable sizes. Prints TAP."""
+import fnmatch
+import re
 import sys
 
 import tree
@@ -20,6 +22,25 @@ def folders_with_readme(paths):
                              if path.startswith('runtime/') and path.count('/') > 1})
 
 
+def unnamed(root, paths):
+    """Headers whose name stands in no README of their folder or of one above it. A `*` names several."""
+    for path in paths:
+        folder, _, name = path.rpartition('/')
+        if not name.endswith('.h') or folder.split('/')[0] in ('tests', 'bench'):
+            continue
+        patterns = set()
+        parts = folder.split('/')
+        for depth in range(len(parts), 0, -1):
+            readme = '/'.join([*parts[:depth], 'README.md'])
+            if readme in paths:
+                for quoted in re.findall(r'`([^`\n]+)`', (root / readme).read_text(encoding='utf-8')):
+                    patterns.update(word.rpartition('/')[2] for word in re.split(r'[\s,]+', quoted))
+        stem = name.removesuffix('.h')
+        if not any(fnmatch.fnmatch(stem, pattern.removesuffix('.h').removesuffix('.cc'))
+                   for pattern in patterns if pattern.strip('*')):
+            yield f'{path}: what it is for stands in no README'
+
+
 def check(root):
     paths = tree.files(root)
     lines = {path: (root / path).read_bytes().count(b'\n') for path in paths}
@@ -32,6 +53,7 @@ def check(root):
     cases[f'READMEs have at most {README_LINES} lines'] = [
         f'{path}: {count} lines' for path, count in lines.items()
         if path.endswith('README.md') and path not in LONG_READMES and count > README_LINES]
+    cases['each header is named in a README'] = list(unnamed(root, paths))
     sources = {path: count for path, count in lines.items()
                if tree.matches(path, (*tree.CODE, '*.py', '*.sh')) or path.startswith('tools/')}
     for path, count in sources.items():

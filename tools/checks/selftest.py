@@ -42,8 +42,8 @@ def include_cases(verdict):
             ('runtime/wire/a.cc', '#include "cgroup/limits.h"', None),
             ('runtime/wire/a.cc', '#include "cgroup/tree.h"', 'may not include'),
             ('runtime/api/a.cc', '#include "result.h"', 'not a path from the top'),
-            ('runtime/http/a.cc', '#include <boost/asio.hpp>', None),
-            ('runtime/http/a.h', '#include <boost/asio.hpp>', 'only for'),
+            ('runtime/http/a.cc', '#include <openssl/ssl.h>', None),
+            ('runtime/http/a.h', '#include <openssl/ssl.h>', 'only for'),
             ('runtime/spawner/a.cc', '#include <nlohmann/json.hpp>', 'only for'),
             ('runtime/base/a.cc', '#include <unheard/of.h>', 'no line of the table'),
             ('runtime/base/a.cc', '#include <sys/mman.h>\n#include <string>', None),
@@ -88,6 +88,10 @@ def layout_cases(verdict):
             ('a stray folder', {'misc/a.txt': ''}, 'misc/a.txt'),
             ('a folder without README', {'images/a.cc': ''}, 'images/README.md'),
             ('a long README', {'cgroup/README.md': '\n' * 111}, '111 lines'),
+            ('a header that no README names', {'cgroup/a.h': ''}, 'cgroup/a.h'),
+            ('one that is named', {'cgroup/a.h': '', 'cgroup/README.md': '\n' * 9 + '`b`, `a.h`\n'}, None),
+            ('one of several that are named', {'cgroup/b_c.h': '', 'cgroup/README.md': '\n' * 9 + '`b_*`\n'},
+             None),
             ('a long source file', {'cgroup/a.cc': '\n' * 901}, '901 lines')):
         expect(verdict, name, layout.check, {**readme, **extra}, text)
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -74,11 +77,18 @@ TEST_F(ConcurrencyTest, TheLimitCanChangeAndBeNone) {
 
 TEST(Concurrency, AnExchangeMayOutliveIt) {
   std::shared_ptr<http::Exchange> held;
-  {
-    Concurrency concurrency(1, [&held](std::shared_ptr<http::Exchange> e) { held = std::move(e); });
-    concurrency.Handle(std::make_shared<FakeExchange>());
-  }
+  // Where it was: whoever still counts there would change what stands there now.
+  alignas(Concurrency) std::array<std::byte, sizeof(Concurrency)> memory;
+  auto* const concurrency = new (memory.data())
+      Concurrency(1, [&held](std::shared_ptr<http::Exchange> e) { held = std::move(e); });
+  auto exchange = std::make_shared<FakeExchange>();
+  concurrency->Handle(exchange);
+  EXPECT_EQ(concurrency->in_hand(), 1U);
+  concurrency->~Concurrency();
+  memory.fill(std::byte{0xaa});
   held.reset();
+  EXPECT_EQ(exchange.use_count(), 1);
+  for (const std::byte byte : memory) EXPECT_EQ(byte, std::byte{0xaa});
 }
 
 }  // namespace

@@ -54,27 +54,28 @@ TEST(CreateRequest, TakesWhatTheSdksSend) {
   body["snapshotId"] = nullptr;
   const auto parsed = Parse(body);
   ASSERT_TRUE(parsed) << parsed.error().body;
-  EXPECT_EQ(parsed->spec.image, "busybox");
-  EXPECT_EQ(parsed->spec.timeout_seconds, 600);
-  EXPECT_EQ(parsed->spec.env, (std::map<std::string, std::string>{{"A", "1"}}));
-  EXPECT_EQ(parsed->spec.metadata.at("team"), "ml");
-  EXPECT_EQ(parsed->spec.resource_limits.at("memory"), "2Gi");
-  EXPECT_EQ(parsed->spec.platform->os, "linux");
-  EXPECT_EQ(parsed->spec.platform->arch, "amd64");
-  EXPECT_EQ(parsed->spec.entrypoint.size(), 3U);
+  EXPECT_EQ(parsed->wanted.spec.image, "busybox");
+  EXPECT_EQ(parsed->wanted.timeout_seconds, 600);
+  EXPECT_EQ(parsed->wanted.spec.env, (std::map<std::string, std::string>{{"A", "1"}}));
+  EXPECT_EQ(parsed->wanted.metadata.at("team"), "ml");
+  EXPECT_EQ(parsed->wanted.resource_limits.at("memory"), "2Gi");
+  EXPECT_EQ(parsed->wanted.spec.platform->os, "linux");
+  EXPECT_EQ(parsed->wanted.spec.platform->arch, "amd64");
+  EXPECT_EQ(parsed->wanted.spec.entrypoint.size(), 3U);
 }
 
 TEST(CreateRequest, TimeoutForms) {
-  for (const json& timeout : {json(60), json("3600"), json(3600.0), json(" 90 ")}) {
+  const std::pair<json, int64_t> good[] = {{60, 60}, {"3600", 3600}, {3600.0, 3600}, {" 90 ", 90}};
+  for (const auto& [timeout, seconds] : good) {
     json body = Good();
     body["timeout"] = timeout;
     const auto parsed = Parse(body);
     ASSERT_TRUE(parsed) << timeout;
-    EXPECT_TRUE(parsed->spec.timeout_seconds);
+    EXPECT_EQ(parsed->wanted.timeout_seconds, seconds) << timeout;
   }
   json body = Good();
   body["timeout"] = nullptr;
-  EXPECT_FALSE(Parse(body)->spec.timeout_seconds);
+  EXPECT_FALSE(Parse(body)->wanted.timeout_seconds);
   const std::pair<json, const char*> bad[] = {
       {59, "greater_than_equal"},
       {-1, "greater_than_equal"},
@@ -130,6 +131,21 @@ TEST(CreateRequest, FormErrors) {
   EXPECT_EQ(Problem(Parse(none)), R"(value_error ["body"])");
 }
 
+TEST(CreateRequest, FromASnapshot) {
+  const json body = {{"snapshotId", "snap"}, {"resourceLimits", json::object()}};
+  const auto request = Parse(body);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->wanted.spec.snapshot_id, "snap");
+  EXPECT_EQ(request->wanted.spec.image, "");
+  EXPECT_EQ(request->wanted.spec.entrypoint, (std::vector<std::string>{"tail", "-f", "/dev/null"}));
+  json own = body;
+  own["entrypoint"] = {"true"};
+  EXPECT_EQ(Parse(own)->wanted.spec.entrypoint, (std::vector<std::string>{"true"}));
+  json blank = body;
+  blank["snapshotId"] = " ";
+  EXPECT_EQ(Problem(Parse(blank)), R"(value_error ["body"])");
+}
+
 TEST(CreateRequest, WhatIsNotThereYetIs501) {
   const std::tuple<const char*, json, const char*> cases[] = {
       {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
@@ -139,8 +155,6 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
     body[name] = value;
     EXPECT_EQ(Refusal(Parse(body)), expected) << name;
   }
-  json snapshot = {{"snapshotId", "snap"}, {"resourceLimits", json::object()}};
-  EXPECT_EQ(Refusal(Parse(snapshot)), "501 SNAPSHOT::NOT_IMPLEMENTED");
   json credentials = Good();
   credentials["networkPolicy"] = json::object();
   credentials["credentialProxy"] = {{"enabled", true}};
@@ -149,14 +163,14 @@ TEST(CreateRequest, WhatIsNotThereYetIs501) {
 
 TEST(CreateRequest, NetworkPolicy) {
   json body = Good();
-  EXPECT_FALSE(Parse(body)->spec.network.policy);
+  EXPECT_FALSE(Parse(body)->wanted.spec.network.policy);
   body["networkPolicy"] = json::object();
-  EXPECT_EQ(Parse(body)->spec.network.policy->default_action, netpolicy::Action::kDeny);
+  EXPECT_EQ(Parse(body)->wanted.spec.network.policy->default_action, netpolicy::Action::kDeny);
   body["networkPolicy"] = {{"defaultAction", "allow"},
                            {"egress", {{{"action", "deny"}, {"target", "*.example.com"}}}}};
   const auto parsed = Parse(body);
-  EXPECT_EQ(parsed->spec.network.policy->default_action, netpolicy::Action::kAllow);
-  EXPECT_EQ(parsed->spec.network.policy->rules.at(0).parsed.name, "example.com");
+  EXPECT_EQ(parsed->wanted.spec.network.policy->default_action, netpolicy::Action::kAllow);
+  EXPECT_EQ(parsed->wanted.spec.network.policy->rules.at(0).parsed.name, "example.com");
   body["networkPolicy"]["egress"][0]["target"] = "a b";
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }
@@ -166,9 +180,9 @@ TEST(CreateRequest, NetworkExtensions) {
   body["extensions"] = {
       {"network", "web"}, {"network.hostname", "db"}, {"network.bandwidth", "8M"}};
   const auto parsed = Parse(body);
-  EXPECT_EQ(parsed->spec.network.network, "web");
-  EXPECT_EQ(parsed->spec.network.hostname, "db");
-  EXPECT_EQ(parsed->spec.network.bytes_per_second, 1'000'000U);
+  EXPECT_EQ(parsed->wanted.spec.network.network, "web");
+  EXPECT_EQ(parsed->wanted.spec.network.hostname, "db");
+  EXPECT_EQ(parsed->wanted.spec.network.bytes_per_second, 1'000'000U);
   for (const char* wrong : {"fast", "0", "-1", "1X", "8 M", "99999999999"}) {
     body["extensions"]["network.bandwidth"] = wrong;
     EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << wrong;
@@ -183,9 +197,9 @@ TEST(CreateRequest, Extensions) {
   body["secureAccess"] = true;
   const auto parsed = Parse(body);
   ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->spec.renew_by_seconds, 300);
-  EXPECT_TRUE(parsed->spec.readonly_root);
-  EXPECT_TRUE(parsed->spec.secure_access);
+  EXPECT_EQ(parsed->wanted.spec.renew_by_seconds, 300);
+  EXPECT_TRUE(parsed->wanted.spec.readonly_root);
+  EXPECT_TRUE(parsed->wanted.secure_access);
   for (const char* bad : {"", "299", "86401", "300.0", "x", "-300", "99999999999999999999"}) {
     body["extensions"] = {{"access.renew.extend.seconds", bad}};
     EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
@@ -233,14 +247,15 @@ TEST(CreateRequest, OneLineEntrypointIsSplit) {
   body["entrypoint"] = {"sh -c 'echo \"a b\"' x\\ y"};
   auto parsed = Parse(body);
   ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->spec.entrypoint, (std::vector<std::string>{"sh", "-c", "echo \"a b\"", "x y"}));
+  EXPECT_EQ(parsed->wanted.spec.entrypoint,
+            (std::vector<std::string>{"sh", "-c", "echo \"a b\"", "x y"}));
   EXPECT_EQ(parsed->entrypoint.size(), 1U);  // as it was asked for
   for (const char* bad : {"sh -c 'x", "sh \"", "a b\\", "  "}) {
     body["entrypoint"] = {bad};
     EXPECT_EQ(Refusal(Parse(body)), "400 DOCKER::INVALID_ENTRYPOINT") << bad;
   }
   body["entrypoint"] = {"a b", "c d"};
-  EXPECT_EQ(Parse(body)->spec.entrypoint.size(), 2U);
+  EXPECT_EQ(Parse(body)->wanted.spec.entrypoint.size(), 2U);
 }
 
 TEST(CreateRequest, MetadataRules) {
@@ -281,7 +296,7 @@ TEST(CreateRequest, MetadataIsBounded) {
 TEST(CreateRequest, ExtensionsAreKeptAndBounded) {
   json body = Good();
   body["extensions"] = {{"a", "b"}, {"later", std::string(sandbox::kMaxExtensions - 7, 'x')}};
-  EXPECT_EQ(Parse(body)->spec.extensions.at("a"), "b");
+  EXPECT_EQ(Parse(body)->wanted.spec.extensions.at("a"), "b");
   body["extensions"]["a"] = "bc";
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }

@@ -63,14 +63,14 @@ class TextTest : public testing::Test {
  protected:
   TextTest() {
     sandbox.id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
-    sandbox.image = "busybox:latest";
-    sandbox.entrypoint = {"sh"};
+    sandbox.spec.image = "busybox:latest";
+    sandbox.spec.entrypoint = {"sh"};
     sandbox.state = sandbox::State::kRunning;
     sandbox.reason = "CONTAINER_RUNNING";
     sandbox.access_token = "never-shown";
     sandbox.created_at_ms = 1'700'000'000'000;
     sandbox.transition_at_ms = sandbox.created_at_ms + 5;
-    sandbox.env = {{"A_TOKEN", "hush"}, {"PLAIN", "line\nInjected: yes"}};
+    sandbox.spec.env = {{"A_TOKEN", "hush"}, {"PLAIN", "line\nInjected: yes"}};
   }
   DiagnosticsSubject Subject() const { return {sandbox, history, {"10.0.0.2"}}; }
 
@@ -112,11 +112,11 @@ TEST_F(TextTest, Events) {
 }
 
 TEST_F(TextTest, EveryLimit) {
-  sandbox.limits = cgroup::DistinctLimits(7001);
+  sandbox.spec.limits = cgroup::DistinctLimits(7001);
   const std::string text = InspectText(Subject());
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
     const std::string line = "  " + std::string(field.name) + "=" +
-                             cgroup::LimitText(field, sandbox.limits.*field.value) + "\n";
+                             cgroup::LimitText(field, sandbox.spec.limits.*field.value) + "\n";
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   }
 }

@@ -49,6 +49,44 @@ TEST(ProxiedAnswer, NoOriginInFormsThatShareOurs) {
   EXPECT_EQ(Confined(Answer(RouteForm::kProxy), fields, 103), kept);
 }
 
+TEST(ProxiedAnswer, DebuggersTellHowTheyAreReached) {
+  ProxiedAnswer answer = Answer(RouteForm::kProxy);
+  const std::string told =
+      R"({"devtoolsFrontendUrl":"https://f/i.html?ws=localhost:8000/devtools/page/1",)"
+      R"("url":"http://localhost:8000/","webSocketDebuggerUrl":"ws://localhost:8000/devtools/page/1"})";
+  EXPECT_EQ(
+      answer.TellDebugger(told),
+      R"({"devtoolsFrontendUrl":"https://f/i.html?ws=atoll.example:8080/sandboxes/i/proxy/8000)"
+      R"(/devtools/page/1","url":"http://localhost:8000/","webSocketDebuggerUrl":)"
+      R"("ws://atoll.example:8080/sandboxes/i/proxy/8000/devtools/page/1"})");
+  answer.tls = true;
+  const std::string secure = answer.TellDebugger(told);
+  EXPECT_NE(secure.find("?wss=atoll.example:8080/sandboxes/"), std::string::npos);
+  EXPECT_NE(secure.find("\"wss://atoll.example:8080/sandboxes/"), std::string::npos);
+  // In the host form there is nothing before its paths.
+  EXPECT_NE(Answer(RouteForm::kHost).TellDebugger(told).find("\"ws://atoll.example:8080/devtools/"),
+            std::string::npos);
+  // What is no such answer, or would not stay one.
+  EXPECT_EQ(answer.TellDebugger("ws://localhost:8000/"), "ws://localhost:8000/");
+  for (const char* host : {"a\"b", "a\\b", "a b"}) {
+    answer.host = host;
+    EXPECT_EQ(answer.TellDebugger(told), told);
+  }
+  // A body that would grow without end.
+  std::string many = "\"webSocketDebuggerUrl\"";
+  while (many.size() < 60'000) many += "ws://localhost:8000/";
+  answer.host = std::string(60'000, 'h');
+  EXPECT_EQ(answer.TellDebugger(many), many);
+  for (const char* path : {"/json", "/json/", "/json/version", "/json/list/"}) {
+    answer.path = path;
+    EXPECT_TRUE(answer.MayTellDebugger()) << path;
+  }
+  for (const char* path : {"/", "/jsonp", "/a/json", "/json.html"}) {
+    answer.path = path;
+    EXPECT_FALSE(answer.MayTellDebugger()) << path;
+  }
+}
+
 TEST(ProxiedAnswer, ThePortsOwnOriginIsItsOwn) {
   EXPECT_EQ(Confined(Answer(RouteForm::kHost),
                      {{"Set-Cookie", "a=b; Path=/; DOMAIN = example.org; Secure"},

@@ -74,7 +74,7 @@ TEST(VolumeRequest, WhatItBecomes) {
   claim["pvc"]["accessModes"] = {"ReadWriteOnce"};
   const auto parsed = Parse({With(Host(), "/name", "h"), claim});
   ASSERT_TRUE(parsed) << parsed.error().body;
-  const auto& mounts = parsed->spec.volumes;
+  const auto& mounts = parsed->wanted.mounts;
   ASSERT_EQ(mounts.size(), 2U);
   using Kind = wire::Volume::Kind;
   EXPECT_EQ(mounts[0].volume, (wire::Volume{Kind::kHost, "/srv/data", "", "/data", false}));

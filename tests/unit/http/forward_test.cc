@@ -47,6 +47,9 @@ class Forwarded : public testing::Test {
               fields->Add("X-Policy", std::to_string(status));
             };
           }
+          if (exchange->request().headers.Has("X-Edit-Body")) {
+            upstream.edit_body = [](std::string body) { return "<" + body + ">"; };
+          }
           exchange->Forward(std::move(upstream));
         }) {}
 
@@ -91,6 +94,43 @@ TEST_F(Forwarded, WhatIsSetOnTheAnswerStays) {
             "HTTP/1.1 103 Early Hints\r\nLink: x\r\nX-Policy: 103\r\n\r\n");
   EXPECT_EQ(client.ReadResponse(),
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Policy: 200\r\n\r\nok");
+}
+
+TEST_F(Forwarded, EditsABodyThatSaysItsLength) {
+  const auto answer = [this](const std::string& fields, const std::string& target,
+                             std::initializer_list<const char*> pieces) {
+    Peer client = server_.Connect();
+    client.Send(Get(target, "Connection: close\r\n" + fields));
+    Peer upstream = upstream_.Accept();
+    upstream.ReadUntil("\r\n\r\n");
+    for (const char* piece : pieces) upstream.Send(piece);
+    return client.ReadToEnd();
+  };
+  const auto ends = [](const std::string& text, const char* body) {
+    return text.ends_with(std::string("\r\n\r\n") + body);
+  };
+  const std::string edit = "X-Edit-Body: 1\r\n";
+  const std::string whole =
+      answer(edit, "/", {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc", "def"});
+  EXPECT_TRUE(ends(whole, "<abcdef>")) << whole;
+  EXPECT_EQ(FieldsOf(whole, "content-length"), std::vector<std::string>{"8"});
+  EXPECT_TRUE(ends(answer(edit, "/", {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}), "<>"));
+  // What has not said that it is small, or would have to be decoded first, is let through.
+  EXPECT_TRUE(ends(answer(edit, "/",
+                          {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n"
+                           "\r\nabc"}),
+                   "abc"));
+  EXPECT_TRUE(ends(answer(edit, "/", {"HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nabc"}), "abc"));
+  const std::string large =
+      "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kMaxEditedBody + 1) + "\r\n\r\n" +
+      std::string(kMaxEditedBody + 1, 'x');
+  const std::string passed = answer(edit, "/", {large.c_str()});
+  EXPECT_TRUE(passed.ends_with("xx"));
+  EXPECT_EQ(answer(edit, "/",
+                   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    "3\r\nabc\r\n0\r\n\r\n"})
+                .find('<'),
+            std::string::npos);
 }
 
 TEST_F(Forwarded, ConnectionFieldCannotStripTheLength) {
@@ -435,11 +475,11 @@ TEST_F(Upgraded, EndsWithTheUpstream) {
 
 TEST_F(Upgraded, EndsWhenTheServerStops) {
   auto [client, upstream] = Tunnel();
-  std::promise<void> stopped;
-  server_.OnLoop([&] { server_.server().Stop(1, [&] { stopped.set_value(); }); });
-  stopped.get_future().wait();
-  client.ReadToEnd();
-  upstream.ReadToEnd();
+  const auto stopped = std::make_shared<std::promise<void>>();
+  server_.OnLoop([&] { server_.server().Stop(1, [stopped] { stopped->set_value(); }); });
+  EXPECT_EQ(stopped->get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(client.ReadToEnd(), "");
+  EXPECT_EQ(upstream.ReadToEnd(), "");
 }
 
 TEST_F(Upgraded, ARefusalIsAnOrdinaryAnswer) {

@@ -482,14 +482,14 @@ TEST(Server, StopEndsWhatDoesNotFinish) {
 
 TEST(Server, ReportsAPortInUse) {
   RunningServer server(Echo);
-  auto loop = AsioLoop::Create(1);
+  auto loop = *PooledLoop::Create(1);
   ServerConfig config;
   config.port = server.port();
-  const auto second = loop->Listen(config, Echo);
+  const auto second = Server::Listen(*loop, config, Echo);
   ASSERT_FALSE(second.has_value());
   EXPECT_NE(second.error().message().find("Address already in use"), std::string::npos);
   config.host = "localhost";
-  EXPECT_EQ(loop->Listen(config, Echo).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Server::Listen(*loop, config, Echo).error().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -182,11 +182,11 @@ bool UnixListener::HasWaiting() const {
   return poll(&wait, 1, 0) == 1;
 }
 
-RunningServer::RunningServer(Handler handler, ServerConfig config) : loop_(AsioLoop::Create(2)) {
+RunningServer::RunningServer(Handler handler, ServerConfig config) : loop_(*PooledLoop::Create(2)) {
   signal(SIGPIPE, SIG_IGN);
   config.port = 0;
   if (kOverTls && !config.tls) config.tls = ServerTls();
-  auto server = loop_->Listen(config, std::move(handler));
+  auto server = Server::Listen(*loop_, config, std::move(handler));
   EXPECT_TRUE(server.has_value()) << server.error().message();
   server_ = std::move(*server);
   thread_ = std::thread([this] { loop_->Run(); });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
+#include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
 
 struct ssl_st;
@@ -80,10 +81,10 @@ class RunningServer {
   // Runs on the loop, and waits for it.
   void OnLoop(const std::function<void()>& work);
   Server& server() { return *server_; }
-  AsioLoop& loop() { return *loop_; }
+  PooledLoop& loop() { return *loop_; }
 
  private:
-  std::unique_ptr<AsioLoop> loop_;
+  std::unique_ptr<PooledLoop> loop_;
   std::unique_ptr<Server> server_;
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <deque>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "images/archive_contents.h"
+#include "images/digest.h"
 #include "images/report.h"
 #include "images/unpack_runner.h"
 #include "runtime/base/loop.h"
@@ -21,7 +23,8 @@ namespace atl::images {
 
 class ManualLoop : public Loop {
  public:
-  Id WatchReadable(int, Callback) override { return 0; }
+  Id Watch(int, uint32_t, FdCallback) override { return 0; }
+  void Modify(Id, uint32_t) override {}
   void Unwatch(Id) override {}
   Id After(int64_t, Callback) override { return 0; }
   void Cancel(Id) override {}
@@ -60,6 +63,9 @@ class FakeRunner : public UnpackRunner {
   std::map<std::string, UnpackReport> reports;
   Error extract_error{Code::kInternal, "exit 1: error invalid_argument: 'x': '..' in its name\n"};
   bool fail_publish = false;
+  bool away = false;
+  // What PackLayer writes of a layer.
+  std::map<wire::LayerId, std::string> packed;
 
   std::vector<wire::LayerId> extracted;
   std::set<wire::LayerId> present;
@@ -80,12 +86,22 @@ class FakeRunner : public UnpackRunner {
     present.insert(layer);
     Answer(std::move(done), report->second.Encode());
   }
+  void PackLayer(wire::LayerId layer, int file, Done done) override {
+    const auto tar = packed.find(layer);
+    if (tar == packed.end()) return Answer(std::move(done), Fail(Code::kNotFound, "no layer"));
+    EXPECT_TRUE(sys::WriteAll(file, tar->second));
+    UnpackReport report;
+    report.content = Sha256Of(tar->second);
+    report.bytes = tar->second.size();
+    Answer(std::move(done), report.Encode());
+  }
   void PublishLayer(wire::LayerId layer, Done done) override {
     if (fail_publish) return Answer(std::move(done), Fail(Code::kResourceExhausted, "full"));
     published.insert(layer);
     Answer(std::move(done), std::string());
   }
   void RemoveLayer(wire::LayerId layer, Done done) override {
+    if (away) return Answer(std::move(done), Fail(Code::kUnavailable, "no spawner"));
     present.erase(layer);
     published.erase(layer);
     Answer(std::move(done), std::string());
@@ -107,6 +123,8 @@ struct FakeImage {
   static std::string Hex(const std::string& bytes) { return Sha256Of(bytes).substr(7); }
   // The tests' diff_id of a blob: any digest will do.
   static std::string DiffId(const std::string& blob) { return Sha256Of("tar of " + blob); }
+  // What its layer is packed as.
+  static std::string Packed(const std::string& blob) { return "packed " + blob; }
 
   void Fill(FakeRunner& runner, std::string_view arch) const {
     std::string layers;
@@ -119,6 +137,7 @@ struct FakeImage {
       runner.members[Hex(blob)] = blob;
       UnpackReport report;
       report.diff_id = DiffId(blob);
+      report.content = Sha256Of(Packed(blob));
       report.bytes = blob.size();
       runner.reports.try_emplace(blob, report);
     }

@@ -118,6 +118,109 @@ TEST_F(ImageStoreTest, LayersOfRunningSandboxesStay) {
   EXPECT_TRUE(runner_.present.empty());
 }
 
+TEST_F(ImageStoreTest, WhatCouldNotBeRemovedIsTriedAgain) {
+  const auto layer = store_->ReserveLayer();
+  ASSERT_TRUE(layer);
+  runner_.present.insert(*layer);
+  runner_.away = true;
+  store_->DropLayer(*layer);
+  loop_.Run();
+  runner_.away = false;
+  EXPECT_EQ(runner_.present, std::set<wire::LayerId>{*layer});
+  store_->CollectLayers(Unused);
+  loop_.Run();
+  EXPECT_TRUE(runner_.present.empty());
+}
+
+TEST_F(ImageStoreTest, LayersOfSandboxesAreToldFromImages) {
+  const auto image = Import({{"base"}, ""}, "a");
+  const auto layer = store_->ReserveLayer();
+  ASSERT_TRUE(layer);
+  EXPECT_EQ(store_->WrittenBytes(), 0U);
+  ASSERT_TRUE(store_->KeepLayer({.id = *layer, .blob_digest = "fork:x", .size_bytes = 5000}));
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(store_->WrittenBytes(), 5000U);
+    EXPECT_TRUE(store_->IsWritten(*layer));
+    EXPECT_FALSE(store_->IsWritten(image->layers.front()));
+    Reopen();
+  }
+}
+
+TEST_F(ImageStoreTest, ATagIsAnotherNameOfTheSameLayers) {
+  auto image = Import({{"base", "a"}, ""}, "a");
+  Import({{"other"}, ""}, "b");
+  auto tagged = store_->Tag("a", "docker.io/library/b");
+  ASSERT_TRUE(tagged) << tagged.error().message();
+  EXPECT_EQ(tagged->name, "b:latest");
+  EXPECT_EQ(tagged->digest, image->digest);
+  Reopen();
+  EXPECT_EQ(store_->Find("b")->layers, image->layers);
+  EXPECT_EQ(store_->LayersOf(*store_->Find("b")).front().blob_digest, Sha256Of("a"));
+  ASSERT_TRUE(store_->Remove("a", Unused));
+  loop_.Run();
+  EXPECT_EQ(runner_.present.size(), 2U) << "the other name holds them; what it meant before went";
+  EXPECT_EQ(store_->Tag("a", "c").error().code(), Code::kNotFound);
+  EXPECT_EQ(store_->Tag("b", "../c").error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(ImageStoreTest, PruneTakesOnlyWhatNobodyUses) {
+  const wire::LayerId old = Import({{"base", "old"}, ""}, "a")->layers[0];
+  const wire::LayerId held = Import({{"base", "held"}, ""}, "a")->layers[0];
+  Import({{"base", "new"}, ""}, "a");
+  Import({{"idle one", "base"}, ""}, "b");
+  std::optional<Result<ImageStore::Pruned>> pruned;
+  const auto prune = [&](const std::string& name) {
+    pruned.reset();
+    store_->Prune([name](const Image& image) { return image.name == name; },
+                  [held](wire::LayerId id) { return id == held; },
+                  [&](Result<ImageStore::Pruned> result) { pruned = std::move(result); });
+    EXPECT_FALSE(pruned) << "called from inside Prune";
+  };
+  prune("");
+  loop_.Run();
+  ASSERT_TRUE(pruned && *pruned);
+  EXPECT_TRUE((*pruned)->images.empty());
+  EXPECT_EQ((*pruned)->layers, 1U);
+  EXPECT_EQ((*pruned)->bytes, 3U);
+  EXPECT_FALSE(runner_.present.contains(old));
+  EXPECT_TRUE(runner_.present.contains(held));
+  prune("b:latest");
+  loop_.Run();
+  EXPECT_EQ((*pruned)->images, std::vector<std::string>{"b:latest"});
+  EXPECT_EQ((*pruned)->bytes, 8U);
+  EXPECT_EQ(runner_.present.size(), 3U);
+  prune("");
+  loop_.Run();
+  EXPECT_EQ((*pruned)->layers, 0U);
+  Reopen();
+  EXPECT_EQ(runner_.present.size(), 3U);
+  EXPECT_EQ(store_->Find("b").error().code(), Code::kNotFound);
+}
+
+// Whatever an import finds in the store when it begins must be there when it ends.
+TEST_F(ImageStoreTest, PruneWaitsForWhatIsOnItsWay) {
+  for (int steps = 0; steps < 12; ++steps) {
+    ASSERT_TRUE(Import({{"base"}, ""}, "a"));
+    FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
+    std::optional<Result<Image>> imported;
+    std::optional<Result<ImageStore::Pruned>> pruned;
+    store_->Import(Archive(), "b", [&](Result<Image> image) { imported = std::move(image); });
+    for (int i = 0; i < steps; ++i) loop_.Step();
+    store_->Prune([](const Image& image) { return image.name == "a:latest"; }, Unused,
+                  [&](Result<ImageStore::Pruned> result) { pruned = std::move(result); });
+    loop_.Run();
+    ASSERT_TRUE(imported && *imported) << steps;
+    ASSERT_TRUE(pruned && *pruned) << steps;
+    for (const wire::LayerId layer : (*imported)->layers) {
+      EXPECT_TRUE(runner_.published.contains(layer)) << "after " << steps << " steps";
+    }
+    EXPECT_EQ((*pruned)->images, std::vector<std::string>{"a:latest"});
+    ASSERT_TRUE(store_->Remove("b", Unused));
+    loop_.Run();
+    EXPECT_TRUE(runner_.present.empty());
+  }
+}
+
 TEST_F(ImageStoreTest, ANameMovesToTheNewImage) {
   auto first = Import({{"one"}, ""}, "a");
   auto second = Import({{"two"}, ""}, "a");
@@ -175,7 +278,7 @@ TEST_F(ImageStoreTest, RefusesWhatIsNoImage) {
   runner_.members = {{"oci-layout", "{}"}};
   Refused("skopeo copy");
   runner_.members = {{"index.json", "nonsense"}};
-  Refused("not a JSON object");
+  Refused("not JSON");
   FakeImage{{"a"}, ""}.Fill(runner_, "s390x");
   Refused("is for linux/s390x");
   FakeImage{{"a"}, "", R"({"WorkingDir":"/proc/self/fd/8"})"}.Fill(runner_, HostArchitecture());
@@ -250,6 +353,63 @@ TEST_F(ImageStoreTest, AFileInPlaceOfABlobMustBeRegular) {
   ASSERT_TRUE(result && !*result);
   EXPECT_EQ(result->error().message().find("JSON"), std::string::npos) << "it was followed";
   store_.reset();
+}
+
+TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
+  const auto image = Import({{"base", "top"}, ""}, "read");
+  ASSERT_TRUE(image);
+  ASSERT_EQ(image->layers.size(), 2U);
+  runner_.packed = {{image->layers[0], FakeImage::Packed("top")},
+                    {image->layers[1], FakeImage::Packed("base")}};
+  std::optional<Result<std::shared_ptr<StoredArchive>>> archive;
+  const auto done = [&](Result<std::shared_ptr<StoredArchive>> r) { archive = std::move(r); };
+  store_->Export("read", ArchiveForm::kOci, done);
+  // The name may go meanwhile, the layers may not.
+  ASSERT_TRUE(store_->Remove("read", Unused));
+  EXPECT_EQ(runner_.present.size(), 2U);
+  loop_.Run();
+  ASSERT_TRUE(archive && *archive) << archive->error().message();
+  EXPECT_GT((**archive)->size(), 4U * 512);
+  archive.reset();
+  store_->CollectLayers(Unused);
+  loop_.Run();
+  EXPECT_TRUE(runner_.present.empty());
+
+  const auto changed = Import({{"base"}, ""}, "changed");
+  ASSERT_TRUE(changed);
+  for (const bool same : {true, false}) {
+    runner_.packed = {{changed->layers[0], same ? FakeImage::Packed("base") : "other"}};
+    store_->Export("changed", ArchiveForm::kDocker, done);
+    std::optional<bool> intact;
+    store_->Verify("changed", [&](const auto& layers) {
+      ASSERT_TRUE(layers && layers->size() == 1);
+      intact = layers->front().same.has_value();
+    });
+    loop_.Run();
+    EXPECT_EQ(intact, same);
+    ASSERT_TRUE(archive);
+    EXPECT_EQ(archive->has_value(), same);
+  }
+  // What stays after a restart is known.
+  Reopen();
+  std::optional<bool> intact;
+  store_->Verify("changed", [&](const auto& layers) { intact = layers->front().same.has_value(); });
+  loop_.Run();
+  EXPECT_EQ(intact, false);
+}
+
+TEST_F(ImageStoreTest, AFewReadingsAtOnce) {
+  const auto image = Import({{"base"}, ""}, "read");
+  ASSERT_TRUE(image);
+  std::vector<Code> refused;
+  for (int i = 0; i < 5; ++i) {
+    store_->Verify("read", [&](const auto& layers) {
+      if (!layers) refused.push_back(layers.error().code());
+    });
+  }
+  loop_.Run();
+  EXPECT_EQ(refused,
+            (std::vector<Code>{Code::kUnavailable, Code::kUnavailable, Code::kUnavailable}));
 }
 
 TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {

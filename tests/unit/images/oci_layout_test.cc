@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "images/foreign_json.h"
+
 namespace atl::images {
 namespace {
 
@@ -51,6 +53,14 @@ TEST(OciIndex, ChoosesAmongSeveralByName) {
   ExpectRefused(ChooseManifest(index, "c"), "the archive holds 2 images");
 }
 
+TEST(OciIndex, SeveralNamesOfOneImageAreNoChoice) {
+  const std::string index =
+      Index(Entry(kDigest, Named("a:1")) + "," + Entry(kDigest, Named("b:2")));
+  EXPECT_EQ(ChooseManifest(index, "")->ref_name, "a:1");
+  EXPECT_EQ(ChooseManifest(index, "b:2")->ref_name, "b:2");
+  EXPECT_EQ(ChooseManifest(index, "c:3")->digest, kDigest);
+}
+
 TEST(OciIndex, PrefersContainerdsName) {
   auto chosen = ChooseManifest(
       Index(Entry(kDigest, R"("annotations":{"org.opencontainers.image.ref.name":"v1",)"
@@ -67,7 +77,7 @@ TEST(OciIndex, RecognisesNestedIndexes) {
 }
 
 TEST(OciIndex, RefusesHostileBytes) {
-  ExpectRefused(ChooseManifest("", ""), "not a JSON object");
+  ExpectRefused(ChooseManifest("", ""), "not JSON");
   ExpectRefused(ChooseManifest("[]", ""), "not a JSON object");
   ExpectRefused(ChooseManifest(R"({"manifests":{}})", ""), "lists no manifest");
   ExpectRefused(ChooseManifest(Index(Entry("sha256:../../etc/passwd")), ""), "is not sha256:");
@@ -78,7 +88,8 @@ TEST(OciIndex, RefusesHostileBytes) {
                                      R"(","digest":")" + kDigest + R"(","size":-1})"),
                                ""),
                 "no valid size");
-  ExpectRefused(ChooseManifest(std::string(1 << 18, '['), ""), "not a JSON object");
+  ExpectRefused(ChooseManifest(std::string(1 << 18, '['), ""), "nested deeper than 64");
+  ExpectRefused(ChooseManifest(R"({"manifests":[],"manifests":[]})", ""), "'manifests' twice");
   ExpectRefused(ChooseManifest(std::string(kMaxJsonBytes + 1, ' '), ""), "larger than");
 }
 

@@ -12,24 +12,25 @@ namespace {
 TEST(UnpackReport, SurvivesTheWay) {
   UnpackReport report;
   report.diff_id = "sha256:" + std::string(64, 'a');
+  report.content = "sha256:" + std::string(64, 'b');
   report.entries = 7;
   report.bytes = UINT64_MAX;
   report.opaque_root = true;
   auto parsed = ParseUnpackReport(report.Encode());
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->diff_id, report.diff_id);
+  EXPECT_EQ(parsed->content, report.content);
   EXPECT_EQ(parsed->bytes, UINT64_MAX);
   EXPECT_TRUE(parsed->opaque_root);
-  EXPECT_FALSE(parsed->docker_legacy);
 }
 
 TEST(UnpackReport, IsTakenAsHostile) {
   const std::string good = UnpackReport{}.Encode();
   for (const std::string& text :
        {std::string(), good + "entries 1\n", good + "x 1\n", good.substr(0, good.size() / 2),
-        std::string("diff_id sha256:zz\n"), std::string("entries -1\n"),
-        std::string("entries 99999999999999999999\n"), std::string("\n"),
-        std::string("bytes 1x\n")}) {
+        std::string("diff_id sha256:zz\n"), std::string("content sha256:zz\n"),
+        std::string("entries -1\n"), std::string("entries 99999999999999999999\n"),
+        std::string("\n"), std::string("bytes 1x\n")}) {
     EXPECT_FALSE(ParseUnpackReport(text)) << text;
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/sys.h"
+#include "runtime/wire/spawner.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::launch {
@@ -49,13 +50,15 @@ class ClientTest : public testing::Test {
     std::vector<wire::Request> requests;
     while (auto message = sys::ReceiveMessage(spawner.get(), wire::kMaxSpawnerMessage)) {
       if (message->bytes.empty()) break;
-      requests.push_back(*wire::DecodeRequest(message->bytes));
+      requests.push_back(std::move(*wire::DecodeRequest(message->bytes, message->fds)));
     }
     return requests;
   }
-  void Answer(uint64_t number, wire::Reply reply = {}) {
-    reply.number = number;
-    ASSERT_TRUE(sys::SendMessage(spawner.get(), reply.Encode()));
+  static Status Say(const UniqueFd& socket, const wire::Reply& reply) {
+    return sys::SendMessage(socket.get(), wire::EncodeFields(reply));
+  }
+  void Answer(uint64_t number, wire::Answer answer = {}) {
+    ASSERT_TRUE(Say(spawner, {number, std::move(answer)}));
     loop.Poll();
     loop.Run();
   }
@@ -82,14 +85,14 @@ TEST_F(ClientTest, WhatDoesNotFitIntoTheSocketIsSentLaterAndOnce) {
   constexpr int kMany = 2000;
   for (int i = 0; i < kMany; ++i) {
     const std::string id = "s" + std::to_string(i);
-    client->Freeze(id, true, Count(&times, id));
+    client->Ask(wire::Freeze{id, true}, Count(&times, id));
   }
   std::string last;
   for (int rounds = 0; times.size() < kMany && rounds < 10 * kMany; ++rounds) {
     for (const wire::Request& request : Read()) {
-      ++sent[request.id];
+      last = std::get<wire::Freeze>(request.message).id;
+      ++sent[last];
       Answer(request.number);
-      last = request.id;
     }
     loop.Pass(10'000);
   }
@@ -101,11 +104,11 @@ TEST_F(ClientTest, WhatDoesNotFitIntoTheSocketIsSentLaterAndOnce) {
 
 TEST_F(ClientTest, DestroysAreBoundedAndHoldUpNobody) {
   std::map<std::string, int> times;
-  for (int i = 0; i < 500; ++i) client->Destroy("d", Count(&times, "d"));
-  client->Freeze("f", true, Count(&times, "f"));
+  for (int i = 0; i < 500; ++i) client->Ask(wire::Destroy{"d"}, Count(&times, "d"));
+  client->Ask(wire::Freeze{"f", true}, Count(&times, "f"));
   const auto first = Read();
   ASSERT_EQ(first.size(), SpawnerClient::kDestroysAtOnce + 1);
-  EXPECT_EQ(first.back().id, "f");
+  EXPECT_TRUE(std::holds_alternative<wire::Freeze>(first.back().message));
   // One more for each that is done.
   Answer(first[3].number);
   Answer(first[7].number);
@@ -114,12 +117,11 @@ TEST_F(ClientTest, DestroysAreBoundedAndHoldUpNobody) {
 }
 
 TEST_F(ClientTest, DescriptorsTravelWithALetterThatHadToWait) {
-  for (int i = 0; i < 1000; ++i) client->Freeze("f", true, [](const Status&) {});
-  int pipe[2];
-  ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
-  client->PrepareSlot(3, {}, pipe[0], pipe[1], [](const Result<PreparedSlot>&) {});
-  ::close(pipe[0]);
-  ::close(pipe[1]);
+  for (int i = 0; i < 1000; ++i) client->Ask(wire::Freeze{"f", true}, [](const Status&) {});
+  auto pipe = sys::MakePipe();
+  ASSERT_TRUE(pipe);
+  client->Ask(wire::PrepareSlot{3, {}, std::move(pipe->read), std::move(pipe->write)},
+              [](const Result<wire::PreparedSlot>&) {});
   size_t fds = 0;
   for (int rounds = 0; fds == 0 && rounds < 5000; ++rounds) {
     while (auto message = sys::ReceiveMessage(spawner.get(), wire::kMaxSpawnerMessage)) {
@@ -134,23 +136,20 @@ TEST_F(ClientTest, ExitsAroundTheFirstHelloAreHeard) {
   std::thread others([this] {
     const UniqueFd taken(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const auto asked = sys::ReceiveMessage(taken.get(), wire::kMaxSpawnerMessage);
-    const auto send = [&](uint64_t number, bool more, const std::string& id, bool exited) {
-      wire::Reply reply;
-      reply.number = number;
-      reply.protocol = wire::kSpawnerProtocol;
-      reply.more = more;
-      reply.sandboxes.emplace_back();
-      reply.sandboxes.back().id = id;
-      reply.sandboxes.back().exited = exited;
-      ASSERT_TRUE(sys::SendMessage(taken.get(), reply.Encode()));
+    const auto page = [](const std::string& id, bool more) {
+      wire::Greeting greeting;
+      greeting.sandboxes = {{.id = id}};
+      greeting.more = more;
+      return greeting;
+    };
+    const auto exited = [](const std::string& id) {
+      return wire::Exited{{.id = id, .exited = true}};
     };
     const uint64_t number = wire::DecodeRequest(asked->bytes)->number;
-    send(0, false, "before", true);
-    send(number, true, "first", false);
-    send(0, false, "first", true);
-    send(number, false, "second", false);
+    EXPECT_TRUE(Say(taken, {0, exited("before")}) && Say(taken, {number, page("first", true)}) &&
+                Say(taken, {0, exited("first")}) && Say(taken, {number, page("second", false)}));
   });
-  wire::Reply hello;
+  wire::Greeting hello;
   const auto connected = SpawnerClient::Connect(directory, &hello);
   others.join();
   ASSERT_TRUE(connected) << connected.error().message();
@@ -160,29 +159,72 @@ TEST_F(ClientTest, ExitsAroundTheFirstHelloAreHeard) {
 }
 
 TEST_F(ClientTest, AListOfSandboxesComesInSeveralPackets) {
-  Result<wire::Reply> hello = Fail(Code::kInternal, "none");
-  client->Hello([&](Result<wire::Reply> r) { hello = std::move(r); });
+  Result<wire::Greeting> hello = Fail(Code::kInternal, "none");
+  client->Ask(wire::Hello(), [&](Result<wire::Greeting> r) { hello = std::move(r); });
   const uint64_t number = Read().at(0).number;
-  wire::Reply page;
-  page.protocol = wire::kSpawnerProtocol;
+  wire::Greeting page;
+  page.instance = 5;
   page.sandboxes = {{.id = "a"}, {.id = "b"}};
   page.more = true;
   Answer(number, page);
   EXPECT_FALSE(hello);
-  Answer(number, {.sandboxes = {{.id = "c"}}});
+  page.sandboxes = {{.id = "c"}};
+  page.more = false;
+  Answer(number, page);
   ASSERT_TRUE(hello);
   ASSERT_EQ(hello->sandboxes.size(), 3U);
   EXPECT_EQ(hello->sandboxes[2].id, "c");
 }
 
+TEST_F(ClientTest, ASpawnerOfAnotherProtocolIsRefused) {
+  Error error(Code::kInternal, "");
+  client->Ask(wire::Hello(), [&](const Result<wire::Greeting>& r) { error = r.error(); });
+  wire::Greeting theirs;
+  theirs.protocol = wire::kSpawnerProtocol + 1;
+  Answer(Read().at(0).number, theirs);
+  EXPECT_EQ(error.code(), Code::kFailedPrecondition);
+  EXPECT_NE(error.message().find("upgrade both"), std::string::npos) << error.message();
+}
+
+TEST_F(ClientTest, WhatAnswersSomethingElseIsAnError) {
+  Error error(Code::kUnavailable, "");
+  client->Ask(wire::Build(), [&](const Result<wire::Built>& r) { error = r.error(); });
+  Answer(Read().at(0).number, wire::VolumeUse());
+  EXPECT_EQ(error.code(), Code::kInternal);
+}
+
+TEST_F(ClientTest, FailuresComeAsTheyWere) {
+  Error error(Code::kInternal, "");
+  client->Ask(wire::Build(), [&](const Result<wire::Built>& r) { error = r.error(); });
+  const Error why = wire::FailedAt(wire::Step::kVolumes, SysError("open x", ENOSPC));
+  Answer(Read().at(0).number, wire::Failed::Of(why));
+  EXPECT_EQ(error.code(), why.code());
+  EXPECT_EQ(error.error_number(), ENOSPC);
+  EXPECT_EQ(error.message(), why.message());
+  EXPECT_TRUE(wire::IsFailedAt(wire::Step::kVolumes, error));
+  EXPECT_FALSE(wire::IsFailedAt(wire::Step::kMounts, error));
+}
+
+// As one from before greetings told their protocol.
+TEST_F(ClientTest, WhatCannotBeReadSaysThatBothAreToBeUpgraded) {
+  Error error(Code::kInternal, "");
+  client->Ask(wire::Hello(), [&](const Result<wire::Greeting>& r) { error = r.error(); });
+  Read();
+  ASSERT_TRUE(sys::SendMessage(spawner.get(), std::string(200, '\1')));
+  loop.Poll();
+  loop.Run();
+  EXPECT_EQ(lost, 1);
+  EXPECT_NE(error.message().find("upgrade both"), std::string::npos) << error.message();
+}
+
 TEST_F(ClientTest, ASilentSpawnerIsLost) {
   Error error(Code::kInternal, "");
-  client->Build({}, [&](const Result<Built>& built) { error = built.error(); });
+  client->Ask(wire::Build(), [&](const Result<wire::Built>& built) { error = built.error(); });
   loop.Pass(3 * kSecond);
   EXPECT_EQ(lost, 0);
   const auto requests = Read();
   ASSERT_EQ(requests.size(), 2U);
-  EXPECT_EQ(requests[1].type, wire::RequestType::kPing);
+  EXPECT_TRUE(std::holds_alternative<wire::Ping>(requests[1].message));
   loop.Pass(4 * kSecond);
   EXPECT_EQ(lost, 1);
   EXPECT_EQ(error.code(), Code::kUnavailable);
@@ -191,20 +233,20 @@ TEST_F(ClientTest, ASilentSpawnerIsLost) {
 
 TEST_F(ClientTest, OneThatIsAtWorkForLongIsNot) {
   bool done = false;
-  client->Build({}, [&](const Result<Built>& built) { done = built.has_value(); });
+  client->Ask(wire::Build(), [&](const Result<wire::Built>& built) { done = built.has_value(); });
   uint64_t build = 0;
   for (int i = 0; i < 60; ++i) {
     loop.Pass(kSecond);
     for (const wire::Request& request : Read()) {
-      if (request.type == wire::RequestType::kPing) {
-        Answer(request.number);
-      } else {
+      if (std::holds_alternative<wire::Build>(request.message)) {
         build = request.number;
+      } else {
+        Answer(request.number);
       }
     }
   }
   EXPECT_EQ(lost, 0);
-  Answer(build);
+  Answer(build, wire::Built());
   EXPECT_TRUE(done);
   // Nobody waits any more: nobody asks.
   loop.Pass(5 * kSecond);
@@ -218,13 +260,11 @@ TEST_F(ClientTest, OneThatIsAtWorkForLongIsNot) {
 TEST_F(ClientTest, TheLastAnswerIsHeardThoughTheNextRequestWasNotRead) {
   bool stopped = false;
   bool refused = false;
-  client->Stop([&](const Status& status) { stopped = status.has_value(); });
+  client->Ask(wire::Stop(), [&](const Status& status) { stopped = status.has_value(); });
   const auto requests = Read();
   ASSERT_EQ(requests.size(), 1U);
-  client->DropSlot(1, [&](const Status& status) { refused = !status.has_value(); });
-  wire::Reply reply;
-  reply.number = requests[0].number;
-  ASSERT_TRUE(sys::SendMessage(spawner.get(), reply.Encode()));
+  client->Ask(wire::DropSlot{1}, [&](const Status& status) { refused = !status.has_value(); });
+  ASSERT_TRUE(Say(spawner, {requests[0].number, wire::Done()}));
   spawner.reset();
   for (int i = 0; i < 3; ++i) {
     loop.Poll();
@@ -238,7 +278,7 @@ TEST_F(ClientTest, TheLastAnswerIsHeardThoughTheNextRequestWasNotRead) {
 TEST_F(ClientTest, AllThatWaitHearOfTheEnd) {
   int failed = 0;
   for (int i = 0; i < 1000; ++i) {
-    client->Destroy("d", [&](const Status& s) {
+    client->Ask(wire::Destroy{"d"}, [&](const Status& s) {
       EXPECT_EQ(s.error().code(), Code::kUnavailable);
       ++failed;
     });

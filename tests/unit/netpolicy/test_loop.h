@@ -15,10 +15,11 @@ namespace atl::testing {
 
 class TestLoop : public Loop {
  public:
-  Id WatchReadable(int fd, Callback callback) override {
-    watches_[++last_id_] = {fd, std::move(callback)};
+  Id Watch(int fd, uint32_t events, FdCallback callback) override {
+    watches_[++last_id_] = {fd, events, std::move(callback)};
     return last_id_;
   }
+  void Modify(Id id, uint32_t events) override { watches_.at(id).events = events; }
   void Unwatch(Id id) override { watches_.erase(id); }
   Id After(int64_t delay_us, Callback callback) override {
     timers_[++last_id_] = {Now() + delay_us, std::move(callback)};
@@ -58,7 +59,7 @@ class TestLoop : public Loop {
     std::vector<pollfd> fds;
     std::vector<Id> ids;
     for (const auto& [id, watch] : watches_) {
-      fds.push_back({watch.first, POLLIN, 0});
+      fds.push_back({watch.fd, static_cast<short>(watch.events), 0});
       ids.push_back(id);
     }
     const int64_t wait = std::max<int64_t>(0, next - Now());
@@ -68,8 +69,8 @@ class TestLoop : public Loop {
       if (fds[i].revents == 0) continue;
       const auto watch = watches_.find(ids[i]);
       if (watch == watches_.end()) continue;  // unwatched by an earlier callback
-      const Callback callback = watch->second.second;
-      callback();
+      const FdCallback callback = watch->second.callback;
+      callback(static_cast<uint32_t>(fds[i].revents));
     }
     std::vector<Id> due;
     for (const auto& [id, timer] : timers_) {
@@ -81,8 +82,14 @@ class TestLoop : public Loop {
     }
   }
 
+  struct Watched {
+    int fd;
+    uint32_t events;
+    FdCallback callback;
+  };
+
   Id last_id_ = 0;
-  std::map<Id, std::pair<int, Callback>> watches_;
+  std::map<Id, Watched> watches_;
   std::map<Id, std::pair<int64_t, Callback>> timers_;
 };
 

@@ -7,6 +7,7 @@
 #include "runtime/base/sandbox_id.h"
 #include "runtime/sandbox/access_token.h"
 #include "runtime/sandbox/slot_sockets.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::sandbox {
 namespace {
@@ -20,9 +21,9 @@ Sandbox Sample() {
   s.id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
   s.slot = 7;
   s.layers = {3, 1};
-  s.entrypoint = {"sleep", "1"};
+  s.spec.entrypoint = {"sleep", "1"};
   s.access_token = "token";
-  s.limits.pids = 99;
+  s.spec.limits.pids = 99;
   return s;
 }
 
@@ -42,12 +43,11 @@ TEST(Plan, SaysWhoTheSandboxIs) {
 
 TEST(StartMessage, RequestBeatsImage) {
   Sandbox s = Sample();
-  s.env = {{"LANG", "de"}, {"NEW", "1"}, {"OPENSANDBOX_ID", "mine"}};
-  images::ImageConfig config;
-  config.env = {"PATH=/image", "LANG=C", "malformed"};
-  config.working_dir = "/srv";
-  config.user = "app:app";
-  const wire::StartMessage message = StartMessageOf(s, config);
+  s.spec.env = {{"LANG", "de"}, {"NEW", "1"}, {"OPENSANDBOX_ID", "mine"}};
+  s.config.env = {"PATH=/image", "LANG=C", "malformed", "OPENSANDBOX_ID=the snapshot's source"};
+  s.config.working_dir = "/srv";
+  s.config.user = "app:app";
+  const wire::StartMessage message = StartMessageOf(s);
   EXPECT_EQ(message.env.size(), 4U);
   EXPECT_TRUE(Holds(message.env, "OPENSANDBOX_ID=" + s.id));
   EXPECT_TRUE(Holds(message.env, "PATH=/image"));
@@ -55,14 +55,14 @@ TEST(StartMessage, RequestBeatsImage) {
   EXPECT_TRUE(Holds(message.env, "NEW=1"));
   EXPECT_EQ(message.cwd, "/srv");
   EXPECT_EQ(message.user, "app:app");
-  EXPECT_EQ(message.argv, s.entrypoint);
+  EXPECT_EQ(message.argv, s.spec.entrypoint);
   EXPECT_EQ(message.access_token, "token");
 }
 
 TEST(StartMessage, ThereIsAlwaysAPath) {
-  const wire::StartMessage message = StartMessageOf(Sample(), {});
+  const wire::StartMessage message = StartMessageOf(Sample());
   ASSERT_EQ(message.env.size(), 2U);
-  EXPECT_TRUE(message.env[1].starts_with("PATH=/usr/local/sbin:"));
+  EXPECT_TRUE(message.env[0].starts_with("PATH=/usr/local/sbin:"));
 }
 
 TEST(AccessToken, UrlSafeAndNeverTheSame) {

@@ -23,12 +23,7 @@ class ControlChannelTest : public testing::Test {
       report = std::move(r);
     });
   }
-  static std::string Frame(const wire::StartReport& r) {
-    const std::string bytes = r.Encode();
-    wire::Writer frame;
-    frame.U32(static_cast<uint32_t>(bytes.size()));
-    return frame.Take() + bytes;
-  }
+  static std::string Frame(const wire::StartReport& r) { return wire::Frame(r.Encode()); }
   void Write(std::string_view bytes) {
     ASSERT_EQ(::send(execd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
@@ -71,10 +66,33 @@ TEST_F(ControlChannelTest, SendsALargeFrameAsItIsRead) {
   std::string bytes;
   for (int i = 0; i < 100 && bytes.size() < message.Encode().size() + 4; ++i) {
     bytes += ReadAvailable();
-    loop.Pass(1000);
+    loop.Poll();
   }
   EXPECT_EQ(bytes.substr(4), message.Encode());
-  EXPECT_EQ(loop.timers(), 0U);
+  EXPECT_EQ(loop.watching(), 0U);
+}
+
+TEST_F(ControlChannelTest, AwaitsTheReportBesideALargeFrame) {
+  Watch();
+  wire::StartMessage message;
+  for (int i = 0; i < 9; ++i) message.env.push_back("X=" + std::string(100000, 'x'));
+  ASSERT_TRUE(channel->Send(message));
+  wire::StartReport sent;
+  sent.kind = wire::StartReport::Kind::kFailed;
+  sent.message = "no root";
+  const std::string frame = Frame(sent);
+  Write(frame.substr(0, 3));
+  std::string bytes;
+  for (int i = 0; i < 100 && bytes.size() < message.Encode().size() + 4; ++i) {
+    bytes += ReadAvailable();
+    loop.Poll();
+  }
+  EXPECT_EQ(bytes.substr(4), message.Encode());
+  EXPECT_EQ(reports, 0);
+  Write(frame.substr(3));
+  loop.Poll();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->message, sent.message);
 }
 
 TEST_F(ControlChannelTest, RefusesWhatNoExecdWouldRead) {

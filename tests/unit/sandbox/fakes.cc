@@ -5,16 +5,16 @@
 namespace atl::sandbox {
 
 void FakeLoop::Poll() {
-  std::vector<Id> ready;
+  std::vector<std::pair<Id, uint32_t>> ready;
   for (const auto& [id, watch] : watches_) {
-    pollfd wait{watch.fd, POLLIN, 0};
-    if (::poll(&wait, 1, 0) == 1) ready.push_back(id);
+    pollfd wait{watch.fd, static_cast<short>(watch.events), 0};
+    if (::poll(&wait, 1, 0) == 1) ready.emplace_back(id, static_cast<uint32_t>(wait.revents));
   }
-  for (Id id : ready) {
+  for (const auto& [id, events] : ready) {
     const auto found = watches_.find(id);
     if (found == watches_.end()) continue;
-    const Callback callback = found->second.callback;
-    callback();
+    const FdCallback callback = found->second.callback;
+    callback(events);
   }
   Run();
 }

@@ -41,10 +41,11 @@ class FakeLoop final : public Loop {
  public:
   explicit FakeLoop(FakeClock& clock) : clock_(clock) {}
 
-  Id WatchReadable(int fd, Callback callback) override {
-    watches_[++last_id_] = {fd, std::move(callback)};
+  Id Watch(int fd, uint32_t events, FdCallback callback) override {
+    watches_[++last_id_] = {fd, events, std::move(callback)};
     return last_id_;
   }
+  void Modify(Id id, uint32_t events) override { watches_.at(id).events = events; }
   void Unwatch(Id id) override { watches_.erase(id); }
   Id After(int64_t delay_us, Callback callback) override {
     timers_[++last_id_] = {clock_.boot_us + delay_us, std::move(callback)};
@@ -85,15 +86,16 @@ class FakeLoop final : public Loop {
     clock_.Advance(end - clock_.boot_us);
     Run();
   }
-  // Calls the watchers of descriptors that are readable now, once.
+  // Calls the watchers of descriptors that are ready now, once.
   void Poll();
   size_t watching() const { return watches_.size(); }
   size_t timers() const { return timers_.size(); }
 
  private:
-  struct Watch {
+  struct Watched {
     int fd;
-    Callback callback;
+    uint32_t events;
+    FdCallback callback;
   };
   struct Timer {
     int64_t at;
@@ -112,7 +114,7 @@ class FakeLoop final : public Loop {
 
   FakeClock& clock_;
   Id last_id_ = 0;
-  std::map<Id, Watch> watches_;
+  std::map<Id, Watched> watches_;
   std::map<Id, Timer> timers_;
   std::deque<Callback> posted_;
 };
@@ -126,7 +128,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   struct PendingBuild {
     wire::Plan plan;
     UniqueFd control;  // execd's end
-    Done<launch::Built> done;
+    Done<wire::Built> done;
   };
   template <typename T>
   struct Pending {
@@ -139,55 +141,71 @@ class FakeSpawner final : public launch::SpawnerClient {
     exit = std::move(on_exit);
     lost = std::move(on_lost);
   }
-  void Hello(Done<wire::Reply> done) override { hellos.push_back(std::move(done)); }
-  void PrepareSlot(uint32_t slot, const cgroup::Limits&, int control, int,
-                   Done<launch::PreparedSlot> done) override {
-    controls[slot].reset(::fcntl(control, F_DUPFD_CLOEXEC, 3));
-    prepares.push_back({slot, std::move(done)});
+  void Send(wire::Message message, Answered answered) override {
+    std::visit(
+        [&]<typename Message>(Message& asked) {
+          using Reply = typename Message::Reply;
+          Do(std::move(asked), Done<Reply>([answered = std::move(answered)](Result<Reply> reply) {
+               answered(wire::AnswerOf(std::move(reply)));
+             }));
+        },
+        message);
+  }
+  void Do(wire::Hello, Done<wire::Greeting> done) { hellos.push_back(std::move(done)); }
+  void Do(wire::Ping, const Finished& done) { done({}); }
+  void Do(wire::PrepareSlot asked, Done<wire::PreparedSlot> done) {
+    controls[asked.slot] = std::move(asked.control);
+    prepares.push_back({asked.slot, std::move(done)});
     if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
   }
-  void DropSlot(uint32_t slot, Finished done) override {
-    dropped.push_back(slot);
+  void Do(wire::DropSlot asked, Finished done) {
+    dropped.push_back(asked.slot);
     loop.Post([done = std::move(done)] { done({}); });
   }
-  void Build(const wire::Plan& plan, Done<launch::Built> done) override {
-    builds.push_back({plan, std::move(controls[plan.slot]), std::move(done)});
+  void Do(wire::Build asked, Done<wire::Built> done) {
+    UniqueFd control = std::move(controls[asked.plan.slot]);
+    builds.push_back({std::move(asked.plan), std::move(control), std::move(done)});
   }
-  void Freeze(const std::string& id, bool frozen, Finished done) override {
-    freezes.push_back({(frozen ? "freeze " : "thaw ") + id, std::move(done)});
+  void Do(wire::Freeze asked, Finished done) {
+    freezes.push_back({(asked.frozen ? "freeze " : "thaw ") + asked.id, std::move(done)});
   }
-  void Destroy(const std::string& id, Finished done) override {
-    destroys.push_back({id, std::move(done)});
+  void Do(wire::Destroy asked, Finished done) {
+    destroys.push_back({std::move(asked.id), std::move(done)});
   }
-  void SplitArchive(int, int, Done<std::string>) override {}
-  void ExtractLayer(int, wire::LayerId, Done<std::string>) override {}
-  void PublishLayer(wire::LayerId, Finished) override {}
-  void RemoveLayer(wire::LayerId, Finished) override {}
-  void ListLayers(Done<std::vector<wire::LayerId>>) override {}
-  void MakeVolume(const std::string& name, uint64_t disk_bytes, Finished done) override {
-    const std::string limit = disk_bytes == 0 ? "" : " of " + std::to_string(disk_bytes);
-    volume_calls.push_back({"make " + name + limit, std::move(done)});
+  void Do(wire::CopyUpper asked, Done<wire::Copied> done) {
+    copies.push_back({std::move(asked), std::move(done)});
   }
-  void RemoveVolume(const std::string& name, Finished done) override {
-    volume_calls.push_back({"remove " + name, std::move(done)});
+  void Do(wire::PublishLayer asked, Finished done) {
+    publishes.push_back({asked.layer, std::move(done)});
   }
-  void VolumeUse(const std::string&, Done<wire::VolumeUse> done) override {
+  void Do(wire::MakeVolume asked, Finished done) {
+    const std::string limit =
+        asked.disk_bytes == 0 ? "" : " of " + std::to_string(asked.disk_bytes);
+    volume_calls.push_back({"make " + asked.name + limit, std::move(done)});
+  }
+  void Do(wire::RemoveVolume asked, Finished done) {
+    volume_calls.push_back({"remove " + asked.name, std::move(done)});
+  }
+  void Do(const wire::MeasureVolume&, const Done<wire::VolumeUse>& done) {
     done(wire::VolumeUse{.bytes = 4096, .entries = 1});
   }
-  void CheckVolume(const wire::Volume& volume, Finished done) override {
-    volume_calls.push_back({"check " + volume.source, std::move(done)});
+  void Do(wire::CheckVolume asked, Finished done) {
+    volume_calls.push_back({"check " + asked.volume.source, std::move(done)});
   }
-  void KeepRules(int nfnetlink, Finished done) override {
-    rules_kept = nfnetlink;
+  void Do(wire::KeepRules asked, const Finished& done) {
+    rules_kept = std::move(asked.nfnetlink);
     done({});
   }
-  void Stop(Finished done) override {
+  void Do(wire::Stop, const Finished& done) {
     stopped = true;
     done({});
   }
+  // Of images: to the image store's own fake.
+  template <typename Message, typename Done>
+  void Do(const Message&, const Done&) {}
 
   // What was asked.
-  int rules_kept = -1;
+  UniqueFd rules_kept;
   std::string AnswerVolume(Status status = {}) {
     auto [what, done] = std::move(volume_calls.front());
     volume_calls.pop_front();
@@ -200,9 +218,9 @@ class FakeSpawner final : public launch::SpawnerClient {
     auto [slot, done] = std::move(prepares.front());
     prepares.pop_front();
     if (prepare_error) return done(Fail(*prepare_error));
-    done(launch::PreparedSlot{UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)), {}});
+    done(wire::PreparedSlot{{}, UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3))});
   }
-  PendingBuild AnswerBuild(Result<launch::Built> built = launch::Built{42, {}}) {
+  PendingBuild AnswerBuild(Result<wire::Built> built = wire::Built{42, {}}) {
     PendingBuild build = std::move(builds.front());
     builds.pop_front();
     build.done(std::move(built));
@@ -222,21 +240,42 @@ class FakeSpawner final : public launch::SpawnerClient {
     return id;
   }
 
-  void AnswerHello(Result<wire::Reply> hello) {
+  // What a copy of so many bytes reports.
+  static wire::Copied Report(uint64_t bytes) {
+    return {"diff_id \ncontent \nentries 3\nbytes " + std::to_string(bytes) +
+                "\nskipped_devices 0\ndropped_xattrs 0\nopaque_root 0\n",
+            700};
+  }
+  wire::CopyUpper AnswerCopy(Result<wire::Copied> copied = Report(4096)) {
+    auto [what, done] = std::move(copies.front());
+    copies.pop_front();
+    done(std::move(copied));
+    return what;
+  }
+  wire::LayerId AnswerPublish(Status status = {}) {
+    auto [layer, done] = std::move(publishes.front());
+    publishes.pop_front();
+    done(std::move(status));
+    return layer;
+  }
+
+  void AnswerHello(Result<wire::Greeting> hello) {
     const auto done = std::move(hellos.front());
     hellos.pop_front();
     done(std::move(hello));
   }
 
   bool answer_prepares = true;
-  std::deque<Done<wire::Reply>> hellos;
+  std::deque<Done<wire::Greeting>> hellos;
   std::optional<Error> prepare_error;
-  std::deque<std::pair<uint32_t, Done<launch::PreparedSlot>>> prepares;
+  std::deque<std::pair<uint32_t, Done<wire::PreparedSlot>>> prepares;
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
   std::deque<Pending<std::string>> volume_calls;
   std::deque<Pending<std::string>> freezes;
+  std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;
+  std::deque<Pending<wire::LayerId>> publishes;
   std::vector<uint32_t> dropped;
   bool stopped = false;
   std::function<void(const wire::SandboxRecord&)> exit;
@@ -301,7 +340,7 @@ class FakeNetwork final : public netpolicy::Network {
     }
     return {};
   }
-  int rules_socket() const override { return 77; }
+  int rules_socket() const override { return STDIN_FILENO; }
   Status RemoveAll() override {
     removed_all = true;
     return {};
@@ -343,12 +382,35 @@ class FakeImages final : public images::ImageStore {
     ++collected;
     layer_1_in_use = in_use(1);
   }
+  std::vector<images::Layer> LayersOf(const images::Image&) const override { return {}; }
+  Result<images::Image> Tag(std::string_view, std::string_view) override { return image; }
+  void Prune(Dispensable, InUse, PruneDone done) override { done(Pruned{}); }
+  void Verify(std::string_view, VerifyDone done) override { done(std::vector<VerifiedLayer>()); }
+  void Export(std::string_view, images::ArchiveForm, ExportDone done) override {
+    done(Fail(Code::kNotFound, "no image"));
+  }
+  Result<wire::LayerId> ReserveLayer() override { return ++last_layer; }
+  Status KeepLayer(const images::Layer& layer) override {
+    if (keep_error) return Fail(*keep_error);
+    kept.insert(layer.id);
+    written_bytes += layer.size_bytes;
+    return {};
+  }
+  void DropLayer(wire::LayerId layer) override { dropped.push_back(layer); }
+  bool HasLayer(wire::LayerId layer) const override { return kept.contains(layer); }
+  bool IsWritten(wire::LayerId layer) const override { return layer > 100; }
+  uint64_t WrittenBytes() const override { return written_bytes; }
   Result<UniqueFd> TemporaryFile() override { return UniqueFd(); }
 
   images::Image image;
   std::string imported;  // another name of it, once there is one
   int collected = 0;
   bool layer_1_in_use = false;
+  wire::LayerId last_layer = 100;
+  std::set<wire::LayerId> kept = {1, 2};
+  uint64_t written_bytes = 0;
+  std::vector<wire::LayerId> dropped;
+  std::optional<Error> keep_error;
 };
 
 }  // namespace atl::sandbox

@@ -77,9 +77,9 @@ TEST_F(ChangeTest, AnEndOvertakesAPause) {
   const auto first = Pause(ends);
   Ended(ends, 9);
   EXPECT_EQ(*first, CodeName(Code::kFailedPrecondition));
-  EXPECT_EQ(StateOf(ends), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(ends)), StateName(State::kFailed));
   spawner.AnswerFreeze(Fail(Code::kFailedPrecondition, "it has ended"));
-  EXPECT_EQ(StateOf(ends), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(ends)), StateName(State::kFailed));
 
   const std::string deleted = CreateRunning();
   const auto second = Pause(deleted);
@@ -90,9 +90,9 @@ TEST_F(ChangeTest, AnEndOvertakesAPause) {
 }
 
 TEST_F(ChangeTest, ADeadlineEndsWhatIsPaused) {
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 60;
-  const std::string id = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 60;
+  const std::string id = CreateRunning(wanted);
   Pause(id);
   spawner.AnswerFreeze();
   loop.Pass(61 * kSecond);
@@ -108,7 +108,7 @@ TEST_F(ChangeTest, ARestartFinishesWhatWasUnderWay) {
   spawner.AnswerFreeze();
   Pause(pausing);
   Resume(resuming);
-  wire::Reply hello;
+  wire::Greeting hello;
   for (const auto& id : {pausing, paused, resuming}) hello.sandboxes.push_back(Present(id));
   hello.frozen_slots = {Present(paused).slot, Present(resuming).slot};
   spawner.freezes.clear();
@@ -127,7 +127,7 @@ TEST_F(ChangeTest, APauseWaitsForTheNextSpawner) {
   const auto paused = Pause(id);
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
   EXPECT_EQ(*paused, "");
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   lifecycle->Reconcile(hello);
   spawner.AnswerFreeze();
@@ -143,7 +143,7 @@ TEST_F(ChangeTest, ARefusedPauseHasNoEffectLaterEither) {
   EXPECT_EQ(StateOf(id), State::kRunning);
   EXPECT_EQ(Stored()[0].state, State::kRunning);
   // The lost spawner had not done it.
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   lifecycle->Reconcile(hello);
   EXPECT_TRUE(spawner.freezes.empty());
@@ -163,7 +163,7 @@ TEST_F(ChangeTest, ARefusedResumeHasNoEffectLaterEither) {
   loop.Pass(6 * kSecond);
   EXPECT_EQ(*resumed, CodeName(Code::kUnavailable));
   EXPECT_EQ(StateOf(id), State::kPaused);
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   lifecycle->Reconcile(hello);
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
@@ -174,7 +174,7 @@ TEST_F(ChangeTest, APauseUnderWayIsNotGivenUpForAnEarlierLoss) {
   const std::string id = CreateRunning();
   const auto paused = Pause(id);
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   lifecycle->Reconcile(hello);
   // Some process of it is slow to stand still.
@@ -186,9 +186,9 @@ TEST_F(ChangeTest, APauseUnderWayIsNotGivenUpForAnEarlierLoss) {
 }
 
 TEST_F(ChangeTest, MetadataIsMergedAndKept) {
-  CreateSpec spec = Spec();
-  spec.metadata = {{"a", "1"}, {"b", "2"}};
-  const std::string id = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.metadata = {{"a", "1"}, {"b", "2"}};
+  const std::string id = CreateRunning(wanted);
   ASSERT_TRUE(lifecycle->PatchMetadata(id, {{"a", std::nullopt}, {"c", "3"}, {"x", std::nullopt}}));
   ASSERT_TRUE(lifecycle->PatchMetadata(id, {{"b", "4"}}));
   const std::map<std::string, std::string> expected = {{"b", "4"}, {"c", "3"}};
@@ -209,11 +209,11 @@ TEST_F(ChangeTest, MetadataIsMergedAndKept) {
 TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
   config.renew_interval_seconds = 60;
   Boot({});
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 100;
-  const std::string plain = CreateRunning(spec);
-  spec.renew_by_seconds = 300;
-  const std::string id = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 100;
+  const std::string plain = CreateRunning(wanted);
+  wanted.spec.renew_by_seconds = 300;
+  const std::string id = CreateRunning(wanted);
   const auto deadline = [&](const std::string& of) {
     return (*lifecycle->Find(of)->expires_at_ms - clock.unix_ms) / 1000;
   };
@@ -236,10 +236,10 @@ TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
 }
 
 TEST_F(ChangeTest, NothingIsRenewedWhereItIsTurnedOff) {
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 100;
-  spec.renew_by_seconds = 300;
-  const std::string id = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 100;
+  wanted.spec.renew_by_seconds = 300;
+  const std::string id = CreateRunning(wanted);
   lifecycle->Touch(id);
   EXPECT_EQ(*lifecycle->Find(id)->expires_at_ms, clock.unix_ms + 100'000);
 }
@@ -248,9 +248,9 @@ TEST_F(ChangeTest, WhatHasEndedIsForgottenAfterAWhile) {
   config.keep_ended_seconds = 600;
   Boot({});
   const std::string id = CreateRunning();
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 6000;
-  const std::string timed = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 6000;
+  const std::string timed = CreateRunning(wanted);
   Ended(id, Exit(0));
   Ended(timed, Exit(0));
   spawner.AnswerDestroy();
@@ -266,40 +266,40 @@ TEST_F(ChangeTest, WhatHasEndedIsForgottenAfterAWhile) {
 }
 
 TEST_F(ChangeTest, ARepeatedRequestGetsTheSameSandbox) {
-  CreateSpec spec = Spec();
-  spec.idempotency_key = "k1";
-  spec.fingerprint = "f";
-  const auto first = Create(spec), second = Create(spec);
+  Wanted wanted = Want();
+  wanted.idempotency_key = "k1";
+  wanted.fingerprint = "f";
+  const auto first = Create(wanted), second = Create(wanted);
   EXPECT_EQ(spawner.builds.size(), 1U);
   spawner.AnswerBuild();
   ASSERT_TRUE(first->result && second->result);
   EXPECT_EQ(first->result->id, second->result->id);
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(first->result->id));
   Boot(hello);
-  EXPECT_EQ(Create(spec)->result->id, first->result->id);
+  EXPECT_EQ(Create(wanted)->result->id, first->result->id);
 
-  CreateSpec other = spec;
+  Wanted other = wanted;
   other.fingerprint = "g";
   EXPECT_EQ(Create(other)->result.error().code(), Code::kAlreadyExists);
   ASSERT_TRUE(lifecycle->Delete(first->result->id));
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kAlreadyExists);
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kAlreadyExists);
   // A day later nobody knows the key any more.
   clock.Advance(kKeyLifeMs * 1000 + 1);
-  spec.idempotency_key = "k2";
-  Create(spec);
-  spec.idempotency_key = "k1";
-  EXPECT_FALSE(Create(spec)->called);
+  wanted.idempotency_key = "k2";
+  Create(wanted);
+  wanted.idempotency_key = "k1";
+  EXPECT_FALSE(Create(wanted)->called);
 }
 
 TEST_F(ChangeTest, AKeyOfWhatFailedCanBeUsedAgain) {
-  CreateSpec spec = Spec();
-  spec.idempotency_key = "k";
-  const auto first = Create(spec), second = Create(spec);
+  Wanted wanted = Want();
+  wanted.idempotency_key = "k";
+  const auto first = Create(wanted), second = Create(wanted);
   spawner.AnswerBuild(Fail(Code::kInternal, "no"));
   EXPECT_FALSE(first->result || second->result);
   EXPECT_TRUE(second->called);
-  const auto third = Create(spec);
+  const auto third = Create(wanted);
   spawner.AnswerDestroy();
   spawner.AnswerBuild();
   EXPECT_TRUE(third->result);
@@ -314,51 +314,51 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   config.budget.memory_reserve = 100 << 20;
   config.budget.pids_reserve = 100;
   Boot({});
-  CreateSpec spec = Spec();
-  spec.resource_limits = {{"memory", "2Gi"}};
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kInvalidArgument);
-  spec.resource_limits = {{"memory", "800Mi"}};
-  const std::string id = CreateRunning(spec);
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
-  spec.resource_limits = {{"memory", "10Mi"}};
-  CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.resource_limits = {{"memory", "2Gi"}};
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
+  wanted.resource_limits = {{"memory", "800Mi"}};
+  const std::string id = CreateRunning(wanted);
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
+  wanted.resource_limits = {{"memory", "10Mi"}};
+  CreateRunning(wanted);
   // 512 pids each.
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
   // Given back when nothing of it is left.
   ASSERT_TRUE(lifecycle->Delete(id));
-  EXPECT_FALSE(Create(spec)->result);
+  EXPECT_FALSE(Create(wanted)->result);
   spawner.AnswerDestroy();
   free.memory_bytes = 99 << 20;
-  EXPECT_EQ(Create(spec)->result.error().error_number(), ENOMEM);
+  EXPECT_EQ(Create(wanted)->result.error().error_number(), ENOMEM);
   free = {.memory_bytes = 100 << 20, .pids = 99};
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
   free.pids = 100;
-  CreateRunning(spec);
+  CreateRunning(wanted);
   config.budget = {.sandboxes = 1};
   Boot({});
   while (!spawner.destroys.empty()) spawner.AnswerDestroy();
-  CreateRunning(spec);
-  EXPECT_EQ(Create(spec)->result.error().error_number(), ENOMEM);
+  CreateRunning(wanted);
+  EXPECT_EQ(Create(wanted)->result.error().error_number(), ENOMEM);
 }
 
 TEST_F(ChangeTest, ATimeoutHasItsBound) {
   config.max_timeout_seconds = 100;
   Boot({});
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 101;
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kInvalidArgument);
-  spec.timeout_seconds = 100;
-  CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 101;
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
+  wanted.timeout_seconds = 100;
+  CreateRunning(wanted);
 }
 
 TEST_F(ChangeTest, AReadonlyRootIsInThePlanAndInTheRecord) {
-  CreateSpec spec = Spec();
-  spec.readonly_root = true;
-  spec.secure_access = true;
-  Create(spec);
+  Wanted wanted = Want();
+  wanted.spec.readonly_root = true;
+  wanted.secure_access = true;
+  Create(wanted);
   EXPECT_TRUE(spawner.builds[0].plan.readonly_root);
   spawner.AnswerBuild();
-  EXPECT_TRUE(Stored()[0].readonly_root);
+  EXPECT_TRUE(Stored()[0].spec.readonly_root);
   EXPECT_GE(Stored()[0].secure_token.size(), 32U);
 }
 

@@ -10,7 +10,7 @@ constexpr int64_t kBetween = 31 * kSecond;
 class CompareTest : public LifecycleTest {
  protected:
   // The next comparison, with a spawner that says so.
-  void Compare(wire::Reply hello) {
+  void Compare(wire::Greeting hello) {
     loop.Pass(kBetween);
     ASSERT_EQ(spawner.hellos.size(), 1U);
     hello.prepared_slots = InStock();
@@ -37,7 +37,7 @@ class CompareTest : public LifecycleTest {
 TEST_F(CompareTest, NothingUnderWayIsTakenForADifference) {
   const std::string running = CreateRunning(), ended = CreateRunning();
   const std::string deleted = CreateRunning(), pausing = CreateRunning();
-  wire::Reply hello;
+  wire::Greeting hello;
   for (const auto& id : {running, ended, deleted, pausing}) hello.sandboxes.push_back(Present(id));
   Ended(ended, Exit(0));
   ASSERT_TRUE(lifecycle->Delete(deleted));
@@ -53,7 +53,7 @@ TEST_F(CompareTest, NothingUnderWayIsTakenForADifference) {
 
 TEST_F(CompareTest, ProcessesWithoutARecordAreEnded) {
   const std::string id = CreateRunning();
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   wire::SandboxRecord orphan;
   orphan.id = NewSandboxId();
@@ -85,20 +85,20 @@ TEST_F(CompareTest, ARecordWithoutProcessesIsEnded) {
 
 TEST_F(CompareTest, AnExitThatNobodyToldOfIsSeen) {
   const std::string id = CreateRunning();
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   hello.sandboxes[0].exited = true;
   hello.sandboxes[0].wait_status = Exit(3);
   Compare(hello);
   EXPECT_EQ(Found(Difference::kMissedExit), 1U);
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kFailed);
+  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kFailed));
 }
 
 TEST_F(CompareTest, WhatStandsStillWithoutReasonGoesOn) {
   const std::string running = CreateRunning(), paused = CreateRunning();
   lifecycle->Pause(paused, [](const Status&) {});
   spawner.AnswerFreeze();
-  wire::Reply hello;
+  wire::Greeting hello;
   for (const auto& id : {running, paused}) hello.sandboxes.push_back(Present(id));
   hello.frozen_slots = {Present(running).slot};
   Compare(hello);
@@ -109,7 +109,7 @@ TEST_F(CompareTest, WhatStandsStillWithoutReasonGoesOn) {
 
 TEST_F(CompareTest, ARemovalThatDoesNotEndIsSaid) {
   const std::string id = CreateRunning();
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   ASSERT_TRUE(lifecycle->Delete(id));
   Compare(hello);
@@ -119,7 +119,7 @@ TEST_F(CompareTest, ARemovalThatDoesNotEndIsSaid) {
 }
 
 TEST_F(CompareTest, StraysOfTheSpawnerAreSaid) {
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.stray_slots = {7, 9};
   Compare(hello);
   EXPECT_EQ(Found(Difference::kStray), 2U);

@@ -8,17 +8,14 @@ namespace {
 class LifecycleDiagnosticsTest : public LifecycleTest {
  protected:
   LifecycleDiagnosticsTest() {
-    config.log_directory = directory + "/logs";
+    log_config.directory = directory + "/logs";
     Boot({});
   }
   // What execd sends: that it has started, and then this output.
   void Start(const std::string& output) {
-    const std::string report = wire::StartReport().Encode();
-    wire::Writer head;
-    head.U32(static_cast<uint32_t>(report.size()));
     wire::OutputFrame frame;
     frame.bytes = output;
-    const std::string all = head.Take() + report + frame.Encode();
+    const std::string all = wire::Frame(wire::StartReport().Encode()) + frame.Encode();
     ASSERT_EQ(::send(execd.get(), all.data(), all.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(all.size()));
   }
@@ -36,16 +33,16 @@ class LifecycleDiagnosticsTest : public LifecycleTest {
   }
   std::string Log(const std::string& id) {
     std::string text;
-    lifecycle->logs().Read(id, std::make_shared<LogReader>(LogQuery()),
-                           [&](std::string read) { text = std::move(read); });
+    logs->Read(id, std::make_shared<LogReader>(LogQuery()),
+               [&](std::string read) { text = std::move(read); });
     loop.Run();
     return text;
   }
   std::string Kinds(const std::string& id) {
     std::string kinds;
-    const auto history = lifecycle->HistoryOf(id);
-    EXPECT_TRUE(history);
-    for (const HistoryEvent& event : *history) kinds += event.kind + " ";
+    const auto events = history->Find(id);
+    EXPECT_TRUE(events);
+    for (const HistoryEvent& event : *events) kinds += event.kind + " ";
     return kinds;
   }
 };
@@ -72,16 +69,17 @@ TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
 TEST_F(LifecycleDiagnosticsTest, AFailedStartEndsTheWatching) {
   const std::string id = CreateRunning();
   bool ended = false;
-  EXPECT_NE(lifecycle->logs().Watch(id, true, [&](bool end) { ended = end; }), 0U);
+  EXPECT_NE(logs->Watch(id, true, [&](bool end) { ended = end; }), 0U);
   ReportFailure("exec /nope: No such file or directory");
+  execd.reset();
   Settle();
   EXPECT_TRUE(ended);
 }
 
 TEST_F(LifecycleDiagnosticsTest, TheHistoryHasWhatHappened) {
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 3600;
-  const std::string id = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 3600;
+  const std::string id = CreateRunning(wanted);
   ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 7'200'000));
   lifecycle->OnExit(Ended(id));
   loop.Run();

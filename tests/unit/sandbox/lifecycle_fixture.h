@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/sandbox/lifecycle.h"
-#include "runtime/wire/bytes.h"
+#include "runtime/wire/start.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
@@ -36,10 +36,16 @@ class LifecycleTest : public testing::Test {
     pool_config.ready = 2;
     pool_config.socket_directory = directory;
     store = std::move(*Store::Open(directory + ".db"));
+    volume_store = std::move(*VolumeStore::Open(directory + ".db"));
+    snapshot_store = std::move(*SnapshotStore::Open(directory + ".db"));
     Boot({});
   }
   ~LifecycleTest() override {
     lifecycle.reset();
+    history.reset();
+    snapshots.reset();
+    snapshot_store.reset();
+    volume_store.reset();
     store.reset();
     std::filesystem::remove_all(directory);
     for (const char* end : {".db", ".db-wal", ".db-shm"}) {
@@ -48,30 +54,38 @@ class LifecycleTest : public testing::Test {
   }
 
   // A daemon that starts: new memory, the same store and host.
-  void Boot(const wire::Reply& hello) {
+  void Boot(const wire::Greeting& hello) {
     lifecycle.reset();
     pool = std::make_unique<SlotPool>(loop, clock, spawner, network, pool_config);
+    admission = std::make_unique<Admission>(2, build_queue);
+    imports = std::make_unique<PendingImports>(loop, build_queue);
+    volumes = std::move(*Volumes::Open(loop, clock, spawner, *volume_store, {}));
+    snapshots =
+        std::move(*Snapshots::Open(clock, spawner, images, *snapshot_store, snapshot_config));
+    logs = std::make_unique<EntrypointLogs>(loop, clock, log_config);
+    history = std::move(*History::Open(store->db(), loop));
     lifecycle = std::make_unique<Lifecycle>(
-        Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, nullptr, &health},
+        Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
+                         *volumes, *snapshots, *logs, *history, health},
         config);
     ASSERT_TRUE(lifecycle->Start(hello));
     loop.Pass(100'000);
   }
 
-  static CreateSpec Spec() {
-    CreateSpec spec;
-    spec.image = "busybox";
-    spec.entrypoint = {"sleep", "infinity"};
-    return spec;
+  static Wanted Want() {
+    Wanted wanted;
+    wanted.spec.image = "busybox";
+    wanted.spec.entrypoint = {"sleep", "infinity"};
+    return wanted;
   }
 
   struct Answer {
     bool called = false;
     Result<Sandbox> result = Fail(Code::kInternal, "not answered");
   };
-  std::shared_ptr<Answer> Create(CreateSpec spec = Spec()) {
+  std::shared_ptr<Answer> Create(Wanted wanted = Want()) {
     auto answer = std::make_shared<Answer>();
-    lifecycle->Create(std::move(spec), [answer](Result<Sandbox> result) {
+    lifecycle->Create(std::move(wanted), [answer](Result<Sandbox> result) {
       EXPECT_FALSE(answer->called);
       answer->called = true;
       answer->result = std::move(result);
@@ -80,18 +94,16 @@ class LifecycleTest : public testing::Test {
     return answer;
   }
   // A running sandbox; execd's end of its control socket is `execd`.
-  std::string CreateRunning(CreateSpec spec = Spec()) {
-    const auto answer = Create(std::move(spec));
+  std::string CreateRunning(Wanted wanted = Want()) {
+    const auto answer = Create(std::move(wanted));
     auto build = spawner.AnswerBuild();
     EXPECT_TRUE(answer->called && answer->result);
     execd = std::move(build.control);
     return answer->result->id;
   }
   void ReportFailure(const std::string& why) {
-    const std::string bytes = wire::StartReport{wire::StartReport::Kind::kFailed, why}.Encode();
-    wire::Writer frame;
-    frame.U32(static_cast<uint32_t>(bytes.size()));
-    const std::string all = frame.Take() + bytes;
+    const std::string all =
+        wire::Frame(wire::StartReport{wire::StartReport::Kind::kFailed, why}.Encode());
     ASSERT_EQ(::send(execd.get(), all.data(), all.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(all.size()));
   }
@@ -124,8 +136,19 @@ class LifecycleTest : public testing::Test {
   Health health;
   LifecycleConfig config;
   SlotPool::Config pool_config;
+  EntrypointLogs::Config log_config;
+  size_t build_queue = 1024;
   std::unique_ptr<Store> store;
+  std::unique_ptr<VolumeStore> volume_store;
+  Snapshots::Config snapshot_config;
+  std::unique_ptr<SnapshotStore> snapshot_store;
   std::unique_ptr<SlotPool> pool;
+  std::unique_ptr<Admission> admission;
+  std::unique_ptr<PendingImports> imports;
+  std::unique_ptr<Volumes> volumes;
+  std::unique_ptr<Snapshots> snapshots;
+  std::unique_ptr<EntrypointLogs> logs;
+  std::unique_ptr<History> history;
   std::unique_ptr<Lifecycle> lifecycle;
   UniqueFd execd;
 };

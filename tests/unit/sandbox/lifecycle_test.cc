@@ -4,6 +4,7 @@
 
 #include "runtime/base/sandbox_id.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sample.h"
 
 namespace atl::sandbox {
 namespace {
@@ -14,19 +15,36 @@ TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
   EXPECT_TRUE(Stored().empty());
   ASSERT_EQ(spawner.builds.size(), 1U);
   const std::string id = spawner.builds[0].plan.id;
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kPending);
+  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kAwaiting));
   EXPECT_TRUE(SocketExists(id));
   const auto build = spawner.AnswerBuild();
   ASSERT_TRUE(answer->called);
   ASSERT_TRUE(answer->result);
   EXPECT_TRUE(ValidSandboxId(answer->result->id));
   EXPECT_EQ(answer->result->state, State::kRunning);
-  EXPECT_EQ(answer->result->image, "busybox:latest");
+  EXPECT_EQ(answer->result->spec.image, "busybox:latest");
   EXPECT_EQ(build.plan.layers, (std::vector<wire::LayerId>{2, 1}));
   EXPECT_EQ(build.plan.limits.pids, 512U);
   ASSERT_EQ(Stored().size(), 1U);
   EXPECT_EQ(Stored()[0].state, State::kRunning);
   EXPECT_EQ(Stored()[0].slot, build.plan.slot);
+}
+
+TEST_F(LifecycleTest, ASpecIsKeptWhole) {
+  Wanted wanted = Want();
+  Fill().Set(wanted.spec);
+  wanted.spec.image = "busybox:latest";
+  wanted.spec.snapshot_id.clear();  // it would stand in place of the image
+  wanted.spec.platform = Platform{"linux", "amd64"};
+  wanted.resource_requests = {{"cpu", "20m"}, {"memory", "8Mi"}};
+  CreateRunning(wanted);
+  const Sandbox stored = Stored().at(0);
+  // What the checks have made of it.
+  wanted.spec.network.sandbox = stored.id;
+  wanted.spec.limits = stored.spec.limits;
+  wanted.spec.reserved = {.memory_bytes = 8 << 20, .cpu_millis = 20};
+  EXPECT_EQ(TextsOf(stored.spec), TextsOf(wanted.spec));
+  EXPECT_EQ(stored.spec.limits.pids, 512U);
 }
 
 TEST_F(LifecycleTest, TheStartMessageIsThereBeforeTheBuild) {
@@ -36,25 +54,26 @@ TEST_F(LifecycleTest, TheStartMessageIsThereBeforeTheBuild) {
 }
 
 TEST_F(LifecycleTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
-  CreateSpec spec = Spec();
-  spec.image = "nope";
-  const auto answer = Create(spec);
+  Wanted wanted = Want();
+  wanted.spec.image = "nope";
+  const auto answer = Create(wanted);
   ASSERT_TRUE(answer->called);
   EXPECT_EQ(answer->result.error().code(), Code::kNotFound);
   EXPECT_EQ(lifecycle->size(), 0U);
 }
 
 TEST_F(LifecycleTest, BadSpecsAreInvalid) {
-  std::vector<CreateSpec> bad(9, Spec());
-  bad[0].entrypoint = {};
-  bad[1].entrypoint = {std::string("a\0b", 3)};
-  bad[2].env = {{"A=B", "x"}};
-  bad[3].env = {{"", "x"}};
-  bad[4].env = {{"A", std::string(128 << 10, 'x')}};
-  for (int i = 0; i < 5; ++i) bad[5].env["E" + std::to_string(i)] = std::string(120 << 10, 'x');
+  std::vector<Wanted> bad(9, Want());
+  bad[0].spec.entrypoint = {};
+  bad[1].spec.entrypoint = {std::string("a\0b", 3)};
+  bad[2].spec.env = {{"A=B", "x"}};
+  bad[3].spec.env = {{"", "x"}};
+  bad[4].spec.env = {{"A", std::string(128 << 10, 'x')}};
+  for (int i = 0; i < 5; ++i)
+    bad[5].spec.env["E" + std::to_string(i)] = std::string(120 << 10, 'x');
   bad[6].timeout_seconds = INT64_MAX;
-  bad[7].platform = Platform{"windows", "amd64"};
-  bad[8].platform = Platform{"linux", "arm64"};
+  bad[7].spec.platform = Platform{"windows", "amd64"};
+  bad[8].spec.platform = Platform{"linux", "arm64"};
   for (size_t i = 0; i < bad.size(); ++i) {
     const auto answer = Create(bad[i]);
     ASSERT_TRUE(answer->called) << i;
@@ -84,7 +103,7 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
   EXPECT_EQ(lifecycle->size(), 0U);
   EXPECT_FALSE(lifecycle->LayerInUse(1));
-  EXPECT_TRUE(lifecycle->admission().idle());
+  EXPECT_TRUE(admission->idle());
 }
 
 TEST_F(LifecycleTest, ASlotThatWasLostIsReplaced) {
@@ -99,7 +118,7 @@ TEST_F(LifecycleTest, ASlotThatWasLostIsReplaced) {
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called && answer->result);
   EXPECT_TRUE(SocketExists(answer->result->id));
-  EXPECT_TRUE(lifecycle->admission().idle());
+  EXPECT_TRUE(admission->idle());
 }
 
 TEST_F(LifecycleTest, SlotsThatAreAlwaysLostEndTheCreate) {
@@ -111,7 +130,7 @@ TEST_F(LifecycleTest, SlotsThatAreAlwaysLostEndTheCreate) {
   }
   ASSERT_TRUE(answer->called);
   EXPECT_EQ(answer->result.error().code(), Code::kInternal);
-  EXPECT_TRUE(lifecycle->admission().idle());
+  EXPECT_TRUE(admission->idle());
 }
 
 TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
@@ -129,11 +148,66 @@ TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
   EXPECT_EQ(lifecycle->size(), 0U);
 }
 
+// One that asks for a volume that is to be made for it.
+Wanted WithVolume(Wanted wanted) {
+  VolumeMount mount;
+  mount.volume = {wire::Volume::Kind::kNamed, "data", "", "/data", false};
+  wanted.mounts = {mount};
+  wanted.spec.volumes = {mount.volume};
+  return wanted;
+}
+
+TEST_F(LifecycleTest, ARefusedCreateAcquiresNothing) {
+  Wanted wanted = WithVolume(Want());
+  wanted.idempotency_key = "k";
+  wanted.spec.image = "nope";
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kNotFound);
+  wanted.spec.image = "busybox";
+  wanted.timeout_seconds = INT64_MAX;
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  EXPECT_TRUE(volumes->List().empty());
+  EXPECT_EQ(lifecycle->size(), 0U);
+  // Its key is free.
+  wanted.timeout_seconds = 100;
+  wanted.fingerprint = "another";
+  EXPECT_FALSE(Create(wanted)->called);
+}
+
+TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
+  config.budget.sandboxes = 1;
+  Boot({});
+  Wanted wanted = WithVolume(Want());
+  wanted.idempotency_key = "k";
+  const auto first = Create(wanted), second = Create(wanted);
+  // Nobody knows its id, and what it was promised is taken.
+  EXPECT_TRUE(lifecycle->All().empty());
+  EXPECT_EQ(Create()->result.error().code(), Code::kResourceExhausted);
+  ASSERT_EQ(spawner.volume_calls.size(), 1U);
+  EXPECT_EQ(spawner.AnswerVolume(Fail(Code::kResourceExhausted, "disk full")), "make data");
+  ASSERT_TRUE(first->called && second->called);
+  EXPECT_EQ(first->result.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(second->result.error().message(), first->result.error().message());
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_TRUE(Stored().empty());
+  EXPECT_EQ(lifecycle->stats().create_failed, 0U);
+  // The key and the place are free again.
+  const auto third = Create(wanted);
+  ASSERT_EQ(spawner.volume_calls.size(), 1U);
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  loop.Run();
+  spawner.AnswerBuild();
+  ASSERT_TRUE(third->result);
+  EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{third->result->id});
+}
+
 TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {
   std::vector<std::shared_ptr<Answer>> answers;
   for (int i = 0; i < 5; ++i) answers.push_back(Create());
   EXPECT_EQ(spawner.builds.size(), 2U);
-  EXPECT_EQ(lifecycle->admission().waiting(), 3U);
+  EXPECT_EQ(admission->waiting(), 3U);
   while (!spawner.builds.empty()) {
     EXPECT_LE(spawner.builds.size(), 2U);
     spawner.AnswerBuild();
@@ -144,7 +218,7 @@ TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {
 }
 
 TEST_F(LifecycleTest, PastTheQueueIsTooMany) {
-  config.build_queue = 1;
+  build_queue = 1;
   Boot({});
   Create();
   Create();
@@ -223,9 +297,11 @@ TEST_F(LifecycleTest, AMissingEntrypointFails) {
   const std::string id = CreateRunning();
   ReportFailure("exec /nope: No such file or directory");
   loop.Poll();
+  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kRunning));  // its last words
+  loop.Pass(1'000'000);
   const Sandbox* s = lifecycle->Find(id);
   ASSERT_NE(s, nullptr);
-  EXPECT_EQ(s->state, State::kFailed);
+  EXPECT_EQ(StateName(s->state), StateName(State::kFailed));
   EXPECT_EQ(s->reason, "ENTRYPOINT_START_FAILED");
   EXPECT_NE(s->message.find("/nope"), std::string::npos);
   spawner.AnswerDestroy();
@@ -248,10 +324,10 @@ TEST_F(LifecycleTest, AnExitThatOvertookTheBuildCountsAfterIt) {
   const auto answer = Create();
   const std::string id = spawner.builds[0].plan.id;
   Ended(id, Exit(0));
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kPending);
+  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kAwaiting));
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called && answer->result);
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kTerminated);
+  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kTerminated));
 }
 
 TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
@@ -275,7 +351,7 @@ TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
     Ended(id, c.status, c.oom, c.known);
     Ended(id, c.status, c.oom, c.known);  // the spawner repeats itself
     const Sandbox* s = lifecycle->Find(id);
-    EXPECT_EQ(s->state, c.state);
+    EXPECT_EQ(StateName(s->state), StateName(c.state));
     EXPECT_EQ(s->reason, c.reason);
     EXPECT_NE(s->message.find(c.words), std::string::npos) << s->message;
     EXPECT_EQ(spawner.AnswerDestroy(), id);
@@ -286,9 +362,9 @@ TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
 }
 
 TEST_F(LifecycleTest, ExpiresAndRenews) {
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 60;
-  const std::string id = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 60;
+  const std::string id = CreateRunning(wanted);
   EXPECT_EQ(*lifecycle->Find(id)->expires_at_ms, lifecycle->Find(id)->created_at_ms + 60'000);
   loop.Pass(59 * kSecond);
   ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 10'000));
@@ -309,14 +385,14 @@ TEST_F(LifecycleTest, RenewRefusals) {
 }
 
 TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
-  CreateSpec spec = Spec();
-  spec.timeout_seconds = 600;
-  const std::string running = CreateRunning(spec);
+  Wanted wanted = Want();
+  wanted.timeout_seconds = 600;
+  const std::string running = CreateRunning(wanted);
   const std::string deleted = CreateRunning();
   const std::string ended = CreateRunning();
   const std::string lost = CreateRunning();
   ASSERT_TRUE(lifecycle->Delete(deleted));
-  wire::Reply hello;
+  wire::Greeting hello;
   const uint32_t deleted_slot = Stored()[0].slot;
   (void)deleted_slot;
   hello.sandboxes.push_back(Present(running));
@@ -336,8 +412,8 @@ TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
   EXPECT_TRUE(SocketExists(running));
   EXPECT_FALSE(std::filesystem::exists(stray));
   EXPECT_EQ(lifecycle->Find(deleted), nullptr);
-  EXPECT_EQ(lifecycle->Find(ended)->state, State::kFailed);
-  EXPECT_EQ(lifecycle->Find(lost)->state, State::kTerminated);
+  EXPECT_EQ(StateName(lifecycle->Find(ended)->state), StateName(State::kFailed));
+  EXPECT_EQ(StateName(lifecycle->Find(lost)->state), StateName(State::kTerminated));
   EXPECT_EQ(lifecycle->Find(lost)->reason, "SANDBOX_LOST");
   std::set<std::string> destroyed;
   while (!spawner.destroys.empty()) destroyed.insert(spawner.AnswerDestroy());
@@ -359,7 +435,7 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
   EXPECT_EQ(building->result.error().code(), Code::kUnavailable);
   while (!spawner.destroys.empty()) spawner.AnswerDestroy(Fail(Code::kUnavailable, "gone"));
   EXPECT_EQ(Stored().size(), 2U);
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes.push_back(Present(kept));
   lifecycle->Reconcile(hello);
   loop.Pass(100'000);
@@ -375,7 +451,7 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
 TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   const auto building = Create();
   // The next one is there before we have heard of the end of the last one's requests.
-  wire::Reply hello;
+  wire::Greeting hello;
   wire::SandboxRecord built;
   built.id = spawner.builds[0].plan.id;
   built.slot = spawner.builds[0].plan.slot;
@@ -397,7 +473,7 @@ TEST_F(LifecycleTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
   ASSERT_TRUE(lifecycle->Delete(id));
   auto first = std::move(spawner.destroys.front());
   spawner.destroys.clear();
-  wire::Reply hello;
+  wire::Greeting hello;
   lifecycle->Reconcile(hello);
   ASSERT_EQ(spawner.destroys.size(), 1U);
   first.done(Fail(Code::kUnavailable, "gone"));

@@ -6,24 +6,24 @@ namespace {
 
 class LifecycleWaitingTest : public LifecycleTest {
  protected:
-  static CreateSpec SpecOf(const std::string& image) {
-    CreateSpec spec = Spec();
-    spec.image = image;
-    return spec;
+  static Wanted WantOf(const std::string& image) {
+    Wanted wanted = Want();
+    wanted.spec.image = image;
+    return wanted;
   }
   PendingImports::Id Begin() {
-    return lifecycle->ImportBegins("new:latest", [this] { return progress; });
+    return imports->Begin("new:latest", [this] { return progress; });
   }
   // Its id.
-  std::string Waiting(CreateSpec spec = SpecOf("new")) {
-    const auto answer = Create(std::move(spec));
+  std::string Waiting(Wanted wanted = WantOf("new")) {
+    const auto answer = Create(std::move(wanted));
     EXPECT_TRUE(answer->called && answer->result);
-    EXPECT_EQ(answer->result->state, State::kPending);
+    EXPECT_EQ(StateName(answer->result->state), StateName(State::kAwaiting));
     return answer->result->id;
   }
   void Imported(PendingImports::Id id) {
     images.imported = "new:latest";
-    lifecycle->ImportEnds(id, {});
+    imports->End(id, {});
     loop.Run();
   }
   State StateOf(const std::string& id) { return lifecycle->Find(id)->state; }
@@ -33,15 +33,15 @@ class LifecycleWaitingTest : public LifecycleTest {
 
 TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
   const auto import = Begin();
-  const auto answer = Create(SpecOf("new"));
+  const auto answer = Create(WantOf("new"));
   ASSERT_TRUE(answer->called && answer->result);
   const std::string id = answer->result->id;
-  EXPECT_EQ(answer->result->state, State::kPending);
+  EXPECT_EQ(StateName(answer->result->state), StateName(State::kAwaiting));
   EXPECT_EQ(answer->result->reason, "IMAGE_IMPORTING");
   EXPECT_EQ(answer->result->message, progress);
-  EXPECT_EQ(answer->result->image, "new:latest");
+  EXPECT_EQ(answer->result->spec.image, "new:latest");
   ASSERT_EQ(Stored().size(), 1U);
-  EXPECT_EQ(Stored()[0].state, State::kPending);
+  EXPECT_EQ(StateName(Stored()[0].state), StateName(State::kAwaiting));
   EXPECT_TRUE(spawner.builds.empty());
   // Nobody else waits.
   const std::string other = CreateRunning();
@@ -66,28 +66,28 @@ TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
 
 TEST_F(LifecycleWaitingTest, AnImageThatNobodyImportsIsUnknown) {
   const auto import = Begin();
-  EXPECT_EQ(Create(SpecOf("other"))->result.error().code(), Code::kNotFound);
-  lifecycle->ImportEnds(import, Fail(Code::kInvalidArgument, "no archive"));
-  EXPECT_EQ(Create(SpecOf("new"))->result.error().code(), Code::kNotFound);
+  EXPECT_EQ(Create(WantOf("other"))->result.error().code(), Code::kNotFound);
+  imports->End(import, Fail(Code::kInvalidArgument, "no archive"));
+  EXPECT_EQ(Create(WantOf("new"))->result.error().code(), Code::kNotFound);
   EXPECT_TRUE(Stored().empty());
 }
 
 TEST_F(LifecycleWaitingTest, WhatIsWrongWithTheRestIsSaidAtOnce) {
   Begin();
-  CreateSpec spec = SpecOf("new");
-  spec.resource_limits = {{"memory", "1"}};
-  EXPECT_EQ(Create(spec)->result.error().code(), Code::kInvalidArgument);
+  Wanted wanted = WantOf("new");
+  wanted.resource_limits = {{"memory", "1"}};
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
 }
 
 TEST_F(LifecycleWaitingTest, AFailedImportIsAFailureThatCanBeRead) {
   const auto import = Begin();
   const std::string id = Waiting();
-  lifecycle->ImportEnds(import, Fail(Code::kInvalidArgument, "no archive"));
+  imports->End(import, Fail(Code::kInvalidArgument, "no archive"));
   loop.Run();
-  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
   EXPECT_EQ(lifecycle->Find(id)->reason, "PROVISIONING_ERROR");
   EXPECT_NE(lifecycle->Find(id)->message.find("no archive"), std::string::npos);
-  EXPECT_EQ(Stored().at(0).state, State::kFailed);
+  EXPECT_EQ(StateName(Stored().at(0).state), StateName(State::kFailed));
   EXPECT_TRUE(lifecycle->Delete(id));
   loop.Run();
   EXPECT_TRUE(Stored().empty());
@@ -98,7 +98,7 @@ TEST_F(LifecycleWaitingTest, TheImageMayBeForAnotherMachine) {
   const std::string id = Waiting();
   images.image.config.architecture = "arm64";
   Imported(import);
-  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
   EXPECT_NE(lifecycle->Find(id)->message.find("is for arm64"), std::string::npos);
 }
 
@@ -108,7 +108,7 @@ TEST_F(LifecycleWaitingTest, ABuildThatFailsIsAFailureAsWell) {
   Imported(import);
   spawner.AnswerBuild(Fail(Code::kInternal, "step overlay: mount: no"));
   loop.Run();
-  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
   EXPECT_NE(lifecycle->Find(id)->message.find("step overlay"), std::string::npos);
   spawner.AnswerDestroy();
   loop.Run();
@@ -119,8 +119,8 @@ TEST_F(LifecycleWaitingTest, AnotherAttemptMaySucceed) {
   const auto first = Begin();
   const auto second = Begin();
   const std::string id = Waiting();
-  lifecycle->ImportEnds(first, Fail(Code::kInvalidArgument, "no archive"));
-  EXPECT_EQ(StateOf(id), State::kPending);
+  imports->End(first, Fail(Code::kInvalidArgument, "no archive"));
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kAwaiting));
   Imported(second);
   spawner.AnswerBuild();
   EXPECT_EQ(StateOf(id), State::kRunning);
@@ -140,9 +140,9 @@ TEST_F(LifecycleWaitingTest, CanBeDeletedMeanwhile) {
 
 TEST_F(LifecycleWaitingTest, ItsTimeRunsMeanwhile) {
   Begin();
-  CreateSpec spec = SpecOf("new");
-  spec.timeout_seconds = 60;
-  const std::string id = Waiting(spec);
+  Wanted wanted = WantOf("new");
+  wanted.timeout_seconds = 60;
+  const std::string id = Waiting(wanted);
   loop.Pass(61 * kSecond);
   EXPECT_EQ(lifecycle->Find(id), nullptr);
   EXPECT_TRUE(Stored().empty());
@@ -153,7 +153,7 @@ TEST_F(LifecycleWaitingTest, ADaemonThatStartsHasNoImport) {
   const std::string id = Waiting();
   Boot({});
   ASSERT_NE(lifecycle->Find(id), nullptr);
-  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
   EXPECT_NE(lifecycle->Find(id)->message.find("the daemon ended"), std::string::npos);
 }
 
@@ -161,39 +161,59 @@ TEST_F(LifecycleWaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
   const auto import = Begin();
   const std::string id = Waiting();
   Imported(import);
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes = {Present(id)};
   ASSERT_NE(hello.sandboxes[0].slot, 0U);
   spawner.builds.clear();
   Boot(hello);
   loop.Run();
-  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
   ASSERT_EQ(spawner.destroys.size(), 1U);
   EXPECT_EQ(spawner.destroys.front().what, id);
 }
 
 TEST_F(LifecycleWaitingTest, ARepeatedRequestGetsTheSame) {
   const auto import = Begin();
-  CreateSpec spec = SpecOf("new");
-  spec.idempotency_key = "key";
-  spec.fingerprint = "body";
-  const std::string id = Waiting(spec);
-  EXPECT_EQ(Waiting(spec), id);
-  lifecycle->ImportEnds(import, Fail(Code::kInvalidArgument, "no archive"));
+  Wanted wanted = WantOf("new");
+  wanted.idempotency_key = "key";
+  wanted.fingerprint = "body";
+  const std::string id = Waiting(wanted);
+  EXPECT_EQ(Waiting(wanted), id);
+  imports->End(import, Fail(Code::kInvalidArgument, "no archive"));
   loop.Run();
-  const auto again = Create(spec);
+  const auto again = Create(wanted);
   ASSERT_TRUE(again->result);
   EXPECT_EQ(again->result->id, id);
-  EXPECT_EQ(again->result->state, State::kFailed);
+  EXPECT_EQ(StateName(again->result->state), StateName(State::kFailed));
+}
+
+TEST_F(LifecycleWaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
+  const auto import = Begin();
+  Wanted wanted = WantOf("new");
+  wanted.mounts.resize(1);
+  wanted.mounts[0].volume = {wire::Volume::Kind::kNamed, "data", "", "/data", false};
+  const auto answer = Create(wanted);
+  Imported(import);
+  EXPECT_FALSE(answer->called);
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  loop.Run();
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  const auto build = spawner.AnswerBuild();
+  EXPECT_EQ(build.plan.layers, images.image.layers);
+  ASSERT_TRUE(answer->called && answer->result);
+  ASSERT_TRUE(lifecycle->Delete(answer->result->id));
+  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  spawner.AnswerDestroy();
+  EXPECT_FALSE(lifecycle->LayerInUse(1));
 }
 
 TEST_F(LifecycleWaitingTest, TheyAreBounded) {
-  config.build_queue = 2;
+  build_queue = 2;
   Boot({});
   Begin();
   Waiting();
   Waiting();
-  EXPECT_EQ(Create(SpecOf("new"))->result.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(Create(WantOf("new"))->result.error().code(), Code::kResourceExhausted);
   EXPECT_EQ(Stored().size(), 2U);
 }
 

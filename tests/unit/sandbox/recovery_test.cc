@@ -33,16 +33,16 @@ TEST(Recovery, EveryStatePresentAndAbsent) {
   const std::vector<Sandbox> sandboxes = {
       Make("running-here", State::kRunning, 1),   Make("running-gone", State::kRunning, 2),
       Make("running-ended", State::kRunning, 3),  Make("stopping-here", State::kStopping, 4),
-      Make("stopping-gone", State::kStopping, 5), Make("pending-queued", State::kPending, 0),
-      Make("pending-cut", State::kPending, 6),    Make("failed-clean", State::kFailed, 0),
-      Make("failed-holding", State::kFailed, 7),  Make("over-present", State::kTerminated, 0),
+      Make("stopping-gone", State::kStopping, 5), Make("pending-queued", State::kQueued, 0),
+      Make("pending-cut", State::kBuilding, 6),   Make("failed-clean", State::kFailed, 0),
+      Make("failed-holding", State::kFailing, 7), Make("over-present", State::kTerminated, 0),
       Make("over-clean", State::kTerminated, 0),  Make("running-still", State::kRunning, 10),
       Make("paused-still", State::kPaused, 11),   Make("paused-running", State::kPaused, 12),
       Make("pausing-still", State::kPausing, 13),
   };
   std::vector<const Sandbox*> recorded;
   for (const Sandbox& s : sandboxes) recorded.push_back(&s);
-  wire::Reply hello;
+  wire::Greeting hello;
   hello.sandboxes = {Present("running-here", 1),    Present("running-ended", 3, true),
                      Present("stopping-here", 4),   Present("pending-cut", 6),
                      Present("over-present", 8),    Present("stranger", 9),

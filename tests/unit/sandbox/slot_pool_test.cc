@@ -20,6 +20,11 @@ class SlotPoolTest : public testing::Test {
   }
   ~SlotPoolTest() override { std::filesystem::remove_all(config.socket_directory); }
 
+  // A sandbox was built in it, and is gone.
+  void End(uint32_t slot) {
+    pool->MarkUsed(slot);
+    pool->Release(slot);
+  }
   size_t Sockets() const {
     const std::filesystem::directory_iterator names(config.socket_directory);
     return static_cast<size_t>(std::distance(begin(names), end(names)));
@@ -114,8 +119,8 @@ TEST_F(SlotPoolTest, UsedNumbersRestUntilTheirLinkIsGone) {
   ASSERT_EQ(*Take(), 1);
   ASSERT_EQ(*Take(), 2);
   network.lingering = {1, 2};
-  pool->Release(1);
-  pool->Release(2);
+  End(1);
+  End(2);
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{1, 2}));
   const auto waiting = Take();
   loop.Pass(50'000);
@@ -128,7 +133,7 @@ TEST_F(SlotPoolTest, UsedNumbersRestUntilTheirLinkIsGone) {
 TEST_F(SlotPoolTest, FreshNumbersComeBeforeJustUsedOnes) {
   config.ready = 0;
   ASSERT_EQ(*Take(), 1);
-  pool->Release(1);
+  End(1);
   EXPECT_EQ(*Take(), 2);
   loop.Pass(config.rest_us);
   EXPECT_EQ(*Take(), 1);
@@ -139,7 +144,7 @@ TEST_F(SlotPoolTest, NoNumberLeftIsAnError) {
   config.last_slot = 1;
   ASSERT_EQ(*Take(), 1);
   EXPECT_EQ(*Take(), -2);
-  pool->Release(1);
+  End(1);
   EXPECT_EQ(*Take(), 1);
 }
 
@@ -161,7 +166,7 @@ TEST_F(SlotPoolTest, ManyThatAreNotReadyAreNoFailure) {
   config.ready = 0;
   config.last_slot = 6;
   for (int i = 1; i <= 5; ++i) ASSERT_EQ(*Take(), i);
-  for (uint32_t i = 1; i <= 5; ++i) pool->Release(i);
+  for (uint32_t i = 1; i <= 5; ++i) End(i);
   clock.Advance(2'000'000);
   spawner.answer_prepares = false;
   const auto waiting = Take();
@@ -178,7 +183,7 @@ TEST_F(SlotPoolTest, NoneThatIsReadyIsAFailure) {
   config.ready = 0;
   config.last_slot = 2;
   for (int i = 1; i <= 2; ++i) ASSERT_EQ(*Take(), i);
-  for (uint32_t i = 1; i <= 2; ++i) pool->Release(i);
+  for (uint32_t i = 1; i <= 2; ++i) End(i);
   clock.Advance(2'000'000);
   spawner.answer_prepares = false;
   const auto waiting = Take();
@@ -256,7 +261,7 @@ TEST_F(SlotPoolTest, SocketsGoWithTheirSlots) {
   loop.Pass(100'000);
   EXPECT_EQ(Sockets(), 3U);
   const auto slot = Take();  // its socket is the taker's
-  pool->Discard(static_cast<uint32_t>(*slot));
+  pool->Release(static_cast<uint32_t>(*slot));
   EXPECT_EQ(Sockets(), 2U);
   pool.reset();
   EXPECT_EQ(Sockets(), 0U);
@@ -275,7 +280,7 @@ TEST_F(SlotPoolTest, MendsNothingWhereNothingIsWrong) {
   const auto taken = Take();
   loop.Pass(100'000);
   const auto released = Take();
-  pool->Release(static_cast<uint32_t>(*released));
+  End(static_cast<uint32_t>(*released));
   loop.Pass(100'000);
   const auto wrong = pool->Mend({static_cast<uint32_t>(*taken)}, {3, 4, 5});
   EXPECT_EQ(wrong.slots + wrong.links, 0U);
@@ -302,7 +307,7 @@ TEST_F(SlotPoolTest, MendsLinksThatOutliveTheirSlots) {
   loop.Pass(100'000);
   const auto taken = Take();
   network.lingering.insert(1);
-  pool->Release(static_cast<uint32_t>(*taken));
+  End(static_cast<uint32_t>(*taken));
   loop.Pass(1'000'000);
   EXPECT_EQ(pool->Mend({}, {2, 3, 4}).links, 0U);  // may still go by itself
   loop.Pass(60'000'000);

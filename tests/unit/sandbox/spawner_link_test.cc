@@ -24,7 +24,7 @@ class SpawnerLinkTest : public testing::Test {
         "start it");
     link->Start(
         loop, [this](const wire::SandboxRecord& r) { exited += r.id; }, [this] { ++lost; });
-    link->OnReconnected([this](const wire::Reply& hello) { instance = hello.instance; });
+    link->OnReconnected([this](const wire::Greeting& hello) { instance = hello.instance; });
   }
 
   FakeClock clock;
@@ -42,7 +42,7 @@ TEST_F(SpawnerLinkTest, ForwardsWhileConnected) {
   current->exit({.id = "x"});
   EXPECT_EQ(exited, "x");
   bool done = false;
-  link->Destroy("a", [&](const Status& s) { done = s.has_value(); });
+  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { done = s.has_value(); });
   EXPECT_EQ(current->AnswerDestroy(), "a");
   EXPECT_TRUE(done);
 }
@@ -53,12 +53,12 @@ TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
   EXPECT_EQ(lost, 1);
   EXPECT_FALSE(link->connected());
   int refused = 0;
-  link->Destroy("a", [&](const Status& s) {
+  link->Ask(wire::Destroy{"a"}, [&](const Status& s) {
     EXPECT_EQ(s.error().code(), Code::kUnavailable);
     EXPECT_EQ(s.error().message(), "start it");
     ++refused;
   });
-  link->PrepareSlot(1, {}, -1, -1, [&](const Result<launch::PreparedSlot>& r) {
+  link->Ask(wire::PrepareSlot(), [&](const Result<wire::PreparedSlot>& r) {
     EXPECT_EQ(r.error().code(), Code::kUnavailable);
     ++refused;
   });
@@ -75,7 +75,7 @@ TEST_F(SpawnerLinkTest, FindsTheNextOne) {
   answers = true;
   loop.Pass(1'000'000);
   EXPECT_FALSE(link->connected());  // before it has said what it holds
-  current->AnswerHello(wire::Reply{.instance = 5});
+  current->AnswerHello(wire::Greeting{.instance = 5});
   EXPECT_TRUE(link->connected());
   EXPECT_EQ(instance, 5U);
   current->exit({.id = "y"});
@@ -90,7 +90,7 @@ TEST_F(SpawnerLinkTest, AStoppedOneIsNotWaitedForByAnybodyElse) {
   current->lost();
   loop.Pass(1'000'000);
   Error refused(Code::kInternal, "");
-  link->Destroy("a", [&](const Status& s) { refused = s.error(); });
+  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { refused = s.error(); });
   loop.Run();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_NE(refused.message().find("is it stopped?"), std::string::npos) << refused.message();
@@ -103,7 +103,7 @@ TEST_F(SpawnerLinkTest, AStoppedOneIsNotWaitedForByAnybodyElse) {
   loop.Pass(1'000'000);
   EXPECT_EQ(attempts, 2);
   EXPECT_EQ(lost, 1);
-  current->AnswerHello(wire::Reply{.instance = 7});
+  current->AnswerHello(wire::Greeting{.instance = 7});
   EXPECT_EQ(instance, 7U);
 }
 
@@ -118,9 +118,9 @@ TEST_F(SpawnerLinkTest, OneOfAnotherProtocolIsNotUsed) {
 }
 
 TEST_F(SpawnerLinkTest, NothingIsSentBehindAStop) {
-  link->Stop([](const Status&) {});
+  link->Ask(wire::Stop(), [](const Status&) {});
   bool refused = false;
-  link->Destroy("a", [&](const Status& s) { refused = !s; });
+  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { refused = !s; });
   loop.Run();
   EXPECT_TRUE(refused);
   EXPECT_TRUE(current->destroys.empty());
@@ -128,7 +128,7 @@ TEST_F(SpawnerLinkTest, NothingIsSentBehindAStop) {
 
 TEST_F(SpawnerLinkTest, AStoppedSpawnerIsNotLookedFor) {
   bool done = false;
-  link->Stop([&](const Status& s) { done = s.has_value(); });
+  link->Ask(wire::Stop(), [&](const Status& s) { done = s.has_value(); });
   EXPECT_TRUE(done);
   current->lost();
   loop.Pass(5'000'000);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/wire/plan.h"
+#include "runtime/wire/spawner.h"
 
 namespace atl::wire {
 namespace {
@@ -11,30 +11,26 @@ Volume Good() {
   return {Volume::Kind::kHost, "/srv/a", "b/c", "/mnt", true};
 }
 
-TEST(WireVolume, TravelsWithThePlan) {
+// The most that may be asked for is one packet.
+TEST(WireVolume, AsManyAsThereMayBeFitIntoOneMessage) {
   Plan plan;
-  plan.id = "x";
-  plan.layers = {1};
-  plan.volumes = {Good(), {Volume::Kind::kNamed, "data", "", "/data", false}};
-  const auto decoded = DecodePlan(EncodePlan(plan));
-  ASSERT_TRUE(decoded) << decoded.error().message();
-  EXPECT_EQ(decoded->volumes, plan.volumes);
-  const auto alone = DecodeVolume(EncodeVolume(Good()));
-  ASSERT_TRUE(alone);
-  EXPECT_EQ(*alone, Good());
+  plan.id = std::string(64, 'x');
+  plan.layers.resize(kMaxLayers);
+  plan.hostname = std::string(64, 'h');
+  plan.hosts = plan.resolv_conf = std::string(kMaxEtcFile, '#');
   plan.volumes.assign(kMaxVolumes, Good());
-  EXPECT_TRUE(DecodePlan(EncodePlan(plan)));
-  plan.volumes.push_back(Good());
-  EXPECT_FALSE(DecodePlan(EncodePlan(plan)));
+  plan.volumes[0].target += std::string(kMaxVolumeText, 'x');
+  EXPECT_LE(EncodeFields(Request{1, Build{plan}}).size(), kMaxSpawnerMessage);
 }
 
 TEST(WireVolume, FormIsChecked) {
   const auto refused = [](const Volume& volume) {
     Plan plan;
-    plan.volumes = {volume};
-    EXPECT_EQ(DecodePlan(EncodePlan(plan)).has_value(),
-              DecodeVolume(EncodeVolume(volume)).has_value());
-    return !CheckForm(volume) && !DecodeVolume(EncodeVolume(volume));
+    plan.volumes = {Good(), volume};
+    const bool good = CheckForm(volume).has_value();
+    EXPECT_EQ(CheckForm(Build{plan}).has_value(), good);
+    EXPECT_EQ(CheckForm(CheckVolume{volume}).has_value(), good);
+    return !good;
   };
   EXPECT_FALSE(refused(Good()));
   const std::string nul("/a\0b", 4);
@@ -58,10 +54,11 @@ TEST(WireVolume, FormIsChecked) {
                                   std::string(".."), std::string("-a"), std::string(254, 'a')}) {
     Volume volume{Volume::Kind::kNamed, name, "", "/v", false};
     EXPECT_TRUE(refused(volume)) << name;
+    EXPECT_FALSE(CheckForm(MakeVolume{name, 0})) << name;
+    EXPECT_FALSE(CheckForm(RemoveVolume{name})) << name;
+    EXPECT_FALSE(CheckForm(MeasureVolume{name})) << name;
   }
-  Volume unknown = Good();
-  unknown.kind = static_cast<Volume::Kind>(7);
-  EXPECT_TRUE(refused(unknown));
+  EXPECT_TRUE(CheckForm(MakeVolume{"data", 0}));
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// JSON that a stranger wrote. Two readers must not see two things in one document: a name that
+// stands twice in an object is refused, which most parsers let pass (this one keeps the last).
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+namespace atl::images {
+
+inline constexpr size_t kMaxJsonBytes = 4 << 20;
+inline constexpr int kMaxJsonDepth = 64;
+
+// `what` names the document in errors.
+Result<nlohmann::json> ParseForeignJson(std::string_view bytes, std::string_view what);
+Result<nlohmann::json> ParseForeignObject(std::string_view bytes, std::string_view what);
+
+}  // namespace atl::images

@@ -1,0 +1,71 @@
+#include "images/unpack/upper.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "images/unpack/tree_copy.h"
+#include "runtime/base/sys.h"
+#include "runtime/wire/unpack.h"
+
+namespace atl::images::unpack {
+namespace {
+
+// Copied in some milliseconds: another pass ahead would not shorten the stop.
+constexpr uint64_t kLittle = 1 << 20;
+constexpr size_t kFew = 256;
+// Who writes faster than we copy is not to be waited for.
+constexpr int kMostPasses = 4;
+
+// Takes what is in there from both; false when one of them does not suffice, or what is in there
+// moves.
+bool HoldsLittle(int directory, uint64_t* bytes, size_t* entries) {
+  const auto names = sys::ListDir(directory);
+  if (!names || names->size() > *entries) return false;
+  *entries -= names->size();
+  for (const std::string& name : *names) {
+    struct stat now {};
+    if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    const uint64_t size = static_cast<uint64_t>(now.st_blocks) * 512;
+    if (size > *bytes) return false;
+    *bytes -= size;
+    if (!S_ISDIR(now.st_mode)) continue;
+    const auto inside = sys::OpenAt(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!inside || !HoldsLittle(inside->get(), bytes, entries)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<UnpackReport> CopyUpper(int from, int to, int conversation, const ExtractLimits& limits,
+                               bool lasting) {
+  // One of our own: that of a mount is O_PATH.
+  ATOLL_ASSIGN(const UniqueFd upper, sys::OpenAt(from, ".", O_RDONLY | O_DIRECTORY));
+  TreeCopy copy(upper.get(), to, limits);
+  uint64_t bytes = kLittle;
+  size_t entries = kFew;
+  const int passes = HoldsLittle(upper.get(), &bytes, &entries) ? 0 : kMostPasses;
+  for (int pass = 0; pass < passes; ++pass) {
+    ATOLL_TRY(copy.Pass(false));
+    if (copy.copied() <= kLittle) break;
+  }
+  ATOLL_TRY(sys::WriteAll(conversation, wire::kCopyAhead));
+  char go = 0;
+  if (TEMP_FAILURE_RETRY(::read(conversation, &go, 1)) != 1) {
+    return Fail(Code::kUnavailable, "nobody holds the sandbox still");
+  }
+  ATOLL_TRY(copy.Pass(true));
+  ATOLL_TRY(sys::WriteAll(conversation, wire::kCopyTaken));
+  if (lasting && ::syncfs(to) != 0) return FailSys("syncfs");
+  UnpackReport report;
+  report.entries = copy.entries();
+  report.bytes = copy.bytes();
+  return report;
+}
+
+}  // namespace atl::images::unpack

@@ -1,0 +1,27 @@
+#include "runtime/http/pooled_loop.h"
+
+#include "runtime/base/log.h"
+
+namespace atl::http {
+
+Result<std::unique_ptr<PooledLoop>> PooledLoop::Create(int pool_threads) {
+  ATOLL_ASSIGN(std::unique_ptr<EventLoop> events, EventLoop::Create());
+  return std::unique_ptr<PooledLoop>(new PooledLoop(std::move(events), pool_threads));
+}
+
+Loop::Id PooledLoop::Watch(int fd, uint32_t events, FdCallback callback) {
+  auto id = events_->Watch(fd, events, std::move(callback));
+  if (id) return *id;
+  LogLine(LogLevel::kError, "cannot watch descriptor").Add(id.error());
+  return 0;
+}
+
+void PooledLoop::RunBlocking(Callback work, Callback done) {
+  pool_.Run([this, work = std::move(work), done = std::move(done)]() mutable {
+    work();
+    // Both may hold objects of the loop: they are moved there, to die there.
+    events_->Post([work = std::move(work), done = std::move(done)] { done(); });
+  });
+}
+
+}  // namespace atl::http

@@ -1,0 +1,42 @@
+// The daemon's loop: the event loop of base, and a few threads for work that blocks.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/loop.h"
+#include "runtime/http/blocking_pool.h"
+
+namespace atl::http {
+
+class PooledLoop final : public Loop {
+ public:
+  static Result<std::unique_ptr<PooledLoop>> Create(int pool_threads);
+
+  Id Watch(int fd, uint32_t events, FdCallback callback) override;
+  void Modify(Id id, uint32_t events) override { events_->Modify(id, events); }
+  void Unwatch(Id id) override { events_->Unwatch(id); }
+  Id After(int64_t delay_us, Callback callback) override {
+    return events_->After(delay_us, std::move(callback));
+  }
+  void Cancel(Id id) override { events_->Cancel(id); }
+  void Post(Callback callback) override { events_->Post(std::move(callback)); }
+  void RunBlocking(Callback work, Callback done) override;
+
+  // Until Quit, from any thread; one before Run is not lost. SIGPIPE must be ignored by the
+  // process.
+  void Run() { events_->Run(); }
+  void Quit() { events_->Quit(); }
+
+  EventLoop& events() { return *events_; }
+
+ private:
+  PooledLoop(std::unique_ptr<EventLoop> events, int pool_threads)
+      : events_(std::move(events)), pool_(pool_threads) {}
+
+  const std::unique_ptr<EventLoop> events_;
+  BlockingPool pool_;  // last: its threads post to events_
+};
+
+}  // namespace atl::http

@@ -1,0 +1,122 @@
+// One launch: from the admitted create of a sandbox until its process 1 has said that it runs, or
+// until it is known why there will be none. Whatever matters only meanwhile is here and goes with
+// it: the image that is waited for, the turn, the slot and those that were lost, the control
+// socket, and who waits for the answer of the create.
+//
+// What comes of it, the owner is told, by id: it may have forgotten the sandbox meanwhile. A launch
+// that is under way then gives back what it has, by itself; it lives as long as an answer may come.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/idempotency.h"
+#include "runtime/sandbox/pending_imports.h"
+#include "runtime/sandbox/sandbox.h"
+#include "runtime/sandbox/slot_pool.h"
+
+namespace atl::sandbox {
+
+// Why a create was refused.
+struct CreateError : Error {
+  explicit CreateError(Error error, std::optional<wire::Volume::Kind> kind = std::nullopt)
+      : Error(std::move(error)), volume(kind) {}
+  std::optional<wire::Volume::Kind> volume;  // because one of this kind cannot be had
+  bool snapshot = false;                     // because it cannot be restored from
+  bool image = false;                        // because the operator does not allow its image
+};
+using Created = std::function<void(const tl::expected<Sandbox, CreateError>&)>;
+
+class Launch : public std::enable_shared_from_this<Launch> {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // How far the image is that it waits for; and that it is there, or will not be.
+    virtual void Progress(const std::string& id, const std::string& text) = 0;
+    virtual void Imported(const std::string& id, const Status& imported) = 0;
+    // Its turn: what is to be built in `slot`, whose network is ready. An error: nothing is.
+    virtual Result<const Sandbox*> Begin(const std::string& id, uint32_t slot) = 0;
+    // That slot is none any more, and nothing is in it.
+    virtual void SlotLost(const std::string& id) = 0;
+    virtual void Built(const std::string& id, const wire::Built& built) = 0;
+    // As a client may be told.
+    virtual void Failed(const std::string& id, Error error) = 0;
+    // What its execd says of the entrypoint, or why it will say nothing.
+    virtual void Reported(const std::string& id, Result<wire::StartReport> report) = 0;
+  };
+  // All parts outlive it.
+  struct Parts {
+    Owner& owner;
+    const Clock& clock;
+    PendingImports& imports;
+    Admission& admission;
+    SlotPool& slots;
+    Builder& builder;
+  };
+  struct Order {
+    std::string id;
+    std::string request_id;        // for the log
+    std::optional<KeyRecord> key;  // of the request, if it had one
+    std::string awaited_image;     // its name; empty: it is there
+  };
+  Launch(const Parts& parts, Order order);
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  // For the answer of the create.
+  void Join(Created done) { waiters_.push_back(std::move(done)); }
+  void Answer(const tl::expected<Sandbox, CreateError>& answer);
+  bool has_waiters() const { return !waiters_.empty(); }
+
+  // Imported comes, unless StopWaiting is called before.
+  void WaitForImage();
+  void StopWaiting();
+  // Its turn comes, and one of Built and Failed.
+  void Enqueue();
+  // It was built, and is known: Reported comes, unless Drain or TakeSocket is called before.
+  void Watch();
+
+  // The report, if it has arrived by now.
+  std::optional<wire::StartReport> Drain();
+  // See ControlChannel.
+  UniqueFd TakeSocket(std::string* received) { return control_->TakeSocket(received); }
+
+  // Its record is in the store, and a client has been told of it or will be at once: what fails
+  // from now on is a sandbox that failed, and not a create.
+  bool recorded() const { return recorded_; }
+  void Recorded() { recorded_ = true; }
+
+  const Order& order() const { return order_; }
+  int64_t asked_us() const { return asked_us_; }
+
+  // The end of process 1, if it overtook the answer to the build.
+  void KeepExit(const wire::SandboxRecord& exit) { exit_ = exit; }
+  std::optional<wire::SandboxRecord> TakeExit() { return std::exchange(exit_, std::nullopt); }
+
+ private:
+  void TakeTurn();
+  void GotSlot(Result<SlotPool::Ready> slot);
+  void Built(uint32_t slot, Result<BuiltSandbox> result);
+  void EndTurn();
+
+  const Parts parts_;
+  Order order_;
+  const int64_t asked_us_;
+  std::vector<Created> waiters_;
+  bool recorded_ = false;  // see recorded()
+  int lost_slots_ = 0;
+  std::unique_ptr<ControlChannel> control_;  // once it is built
+  std::optional<wire::SandboxRecord> exit_;
+};
+
+}  // namespace atl::sandbox

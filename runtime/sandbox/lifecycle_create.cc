@@ -1,0 +1,432 @@
+// A create, after the request has been parsed: check, acquire, record, launch. Until all has been
+// checked nothing has an effect, and whatever fails behind that gives back what was acquired.
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cgroup/limits_text.h"
+#include "images/allowed.h"
+#include "runtime/base/log.h"
+#include "runtime/base/private_paths.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/sandbox/access_token.h"
+#include "runtime/sandbox/lifecycle.h"
+
+namespace atl::sandbox {
+namespace {
+
+// execve(2): one string may have 32 pages. All of them share a quarter of the stack limit with the
+// commands that clients add later.
+constexpr size_t kMaxArgument = 128 << 10;
+constexpr size_t kMaxArguments = 512 << 10;
+// The end of the year 9999: what RFC 3339 can write.
+constexpr int64_t kLastMoment = 253402300799000;
+
+Status CheckArguments(const Spec& spec) {
+  size_t total = 0;
+  const auto check = [&](const std::string& what, size_t size) -> Status {
+    total += size;
+    if (size >= kMaxArgument) {
+      return Fail(Code::kInvalidArgument, what + " is " + std::to_string(size) +
+                                              " bytes long, allowed are " +
+                                              std::to_string(kMaxArgument - 1));
+    }
+    return {};
+  };
+  for (const std::string& argument : spec.entrypoint) {
+    if (argument.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument, "entrypoint: an argument holds a NUL character");
+    }
+    ATOLL_TRY(check("entrypoint: an argument", argument.size()));
+  }
+  if (spec.entrypoint.empty() || spec.entrypoint.front().empty()) {
+    return Fail(Code::kInvalidArgument, "entrypoint: its first element must name a program");
+  }
+  for (const auto& [name, value] : spec.env) {
+    if (name.empty() || name.find('=') != std::string::npos ||
+        name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument,
+                  "env '" + name.substr(0, 64) +
+                      "': a name must not be empty or hold '=', and neither name nor value a NUL");
+    }
+    ATOLL_TRY(check("env " + name.substr(0, 64), name.size() + value.size() + 1));
+  }
+  if (total > kMaxArguments) {
+    return Fail(Code::kInvalidArgument,
+                "entrypoint, env and lifecycle are " + std::to_string(total) +
+                    " bytes together, allowed are " + std::to_string(kMaxArguments));
+  }
+  return {};
+}
+
+// What it has from its snapshot it has from all before that.
+Status CheckEnvironment(const Sandbox& sandbox) {
+  size_t total = 0;
+  for (const std::string& variable : EnvironmentOf(sandbox)) total += variable.size() + 1;
+  if (total <= kMaxArguments) return {};
+  return Fail(Code::kInvalidArgument, "env is " + std::to_string(total) +
+                                          " bytes with that of the image or the snapshot, allowed "
+                                          "are " +
+                                          std::to_string(kMaxArguments));
+}
+
+// "cpu" and "memory", each at most its limit: more of it could never be used.
+Result<Reservation> ParseReservation(const std::map<std::string, std::string>& requests,
+                                     const cgroup::Limits& limits) {
+  Reservation reserved;
+  for (const auto& [key, text] : requests) {
+    uint64_t Reservation::*member = key == "memory" ? &Reservation::memory_bytes
+                                    : key == "cpu"  ? &Reservation::cpu_millis
+                                                    : nullptr;
+    const auto field = std::find_if(cgroup::kLimitFields.begin(), cgroup::kLimitFields.end(),
+                                    [&](const auto& each) { return each.key == key; });
+    if (member == nullptr || field == cgroup::kLimitFields.end()) {
+      return Fail(Code::kInvalidArgument, "resourceRequests '" + key.substr(0, 64) +
+                                              "': what can be reserved is cpu and memory");
+    }
+    auto value = cgroup::ParseLimit(*field, text);
+    if (!value) return Fail(std::move(value).error().Wrap("resourceRequests"));
+    if (limits.*field->value != 0 && *value > limits.*field->value) {
+      return Fail(Code::kInvalidArgument, "resourceRequests." + key + " of " +
+                                              cgroup::LimitText(*field, *value) +
+                                              " is more than its limit, " +
+                                              cgroup::LimitText(*field, limits.*field->value));
+    }
+    reserved.*member = *value;
+  }
+  return reserved;
+}
+
+Status CheckPlatform(const std::optional<Platform>& asked, const std::string& image_arch,
+                     const std::string& image, const std::string& host_arch) {
+  if (asked && asked->os != "linux") {
+    return Fail(Code::kInvalidArgument,
+                "platform.os '" + asked->os + "' is not offered here; use linux");
+  }
+  if (asked && asked->arch != host_arch) {
+    return Fail(Code::kInvalidArgument,
+                "platform.arch '" + asked->arch + "' cannot run here; this host is " + host_arch);
+  }
+  if (!image_arch.empty() && image_arch != host_arch) {
+    return Fail(Code::kInvalidArgument, "image " + image + " is for " + image_arch +
+                                            "; this host is " + host_arch +
+                                            ": import it for that architecture");
+  }
+  return {};
+}
+
+// When it ends by itself.
+Result<int64_t> DeadlineOf(int64_t timeout_seconds, int64_t now_ms, std::optional<int64_t> most) {
+  if (most && timeout_seconds > *most) {
+    return Fail(Code::kInvalidArgument, "timeout " + std::to_string(timeout_seconds) +
+                                            " s is longer than this server allows: at most " +
+                                            std::to_string(*most) + " s");
+  }
+  if (timeout_seconds > (kLastMoment - now_ms) / 1000) {
+    return Fail(Code::kInvalidArgument,
+                "timeout " + std::to_string(timeout_seconds) + " s ends after year 9999");
+  }
+  return now_ms + timeout_seconds * 1000;
+}
+
+tl::unexpected<CreateError> Refusal(Error error) {
+  return tl::unexpected(CreateError(std::move(error)));
+}
+
+}  // namespace
+
+void Lifecycle::Create(const Wanted& wanted, const Created& done) {
+  if (stopping_) return done(Refusal(Error(Code::kUnavailable, "atolld is shutting down")));
+  if (const KeyRecord* first = idempotency_.Find(wanted.idempotency_key)) {
+    return Repeat(*first, wanted, done);
+  }
+  std::optional<Snapshot> snapshot;
+  if (!wanted.spec.snapshot_id.empty()) {
+    auto usable = snapshots_.Usable(wanted.spec.snapshot_id);
+    if (!usable) {
+      CreateError refused(std::move(usable).error());
+      refused.snapshot = true;
+      return done(tl::unexpected(std::move(refused)));
+    }
+    snapshot = std::move(*usable);
+  }
+  const Snapshot* const restored = snapshot ? &*snapshot : nullptr;
+  if (Status allowed = CheckImage(wanted.spec, restored); !allowed) {
+    CreateError refused(std::move(allowed).error());
+    refused.image = true;
+    return done(tl::unexpected(std::move(refused)));
+  }
+  auto checked = Check(wanted, restored);
+  if (!checked) return done(Refusal(std::move(checked).error()));
+  Acquire(std::move(*checked), wanted, done);
+}
+
+void Lifecycle::Repeat(const KeyRecord& first, const Wanted& wanted, const Created& done) {
+  if (Status same = CheckRepeat(first, wanted.fingerprint); !same) {
+    return done(Refusal(std::move(same).error()));
+  }
+  const Entry& entry = *Look(first.sandbox_id);
+  if (!IsRecorded(entry)) {
+    entry.launch->Join(done);
+  } else {
+    done(entry.sandbox);
+  }
+}
+
+Status Lifecycle::CheckRepeat(const KeyRecord& first, const std::string& fingerprint) {
+  if (first.fingerprint != fingerprint) {
+    return Fail(Code::kAlreadyExists,
+                "Idempotency-Key '" + first.key +
+                    "' was used with another request before; choose a new one");
+  }
+  const Entry* entry = Look(first.sandbox_id);
+  if (entry != nullptr && !IsLeaving(entry->sandbox.state)) return {};
+  return Fail(Code::kAlreadyExists, "sandbox " + first.sandbox_id +
+                                        ", made by the first request with this Idempotency-Key, "
+                                        "has been deleted or has expired");
+}
+
+Status Lifecycle::CheckImage(const Spec& spec, const Snapshot* snapshot) const {
+  if (snapshot != nullptr) {
+    return images::CheckAllowed(config_.allowed_images, snapshot->image, snapshot->image_digest);
+  }
+  if (const auto image = images_.Find(spec.image)) {
+    return images::CheckAllowed(config_.allowed_images, image->name, image->digest);
+  }
+  const auto name = images::NormaliseImageName(spec.image);
+  // What is no name is refused as such.
+  return name ? images::CheckAllowed(config_.allowed_images, *name, "") : Status();
+}
+
+Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot* snapshot) const {
+  ATOLL_TRY(CheckArguments(wanted.spec));
+  Checked checked;
+  Sandbox& s = checked.sandbox;
+  s.id = NewSandboxId();
+  s.spec = wanted.spec;
+  s.spec.network.sandbox = s.id;
+  s.reason = "CONTAINER_STARTING";
+  s.message = "Sandbox is being built";
+  s.metadata = wanted.metadata;
+  if (snapshot != nullptr) {
+    ATOLL_TRY(UseSnapshot(s, *snapshot));
+  } else if (auto image = images_.Find(s.spec.image)) {
+    ATOLL_TRY(UseImage(s, std::move(*image)));
+  } else {
+    ATOLL_ASSIGN(checked.awaited_image, AwaitedImage(s.spec.image, image.error()));
+    s.spec.image = checked.awaited_image;
+    s.reason = "IMAGE_IMPORTING";
+    s.message = "Its image is being imported";
+  }
+  ATOLL_TRY(CheckEnvironment(s));
+  ATOLL_ASSIGN(s.spec.limits, cgroup::ParseLimits(wanted.resource_limits, config_.defaults,
+                                                  config_.limits_available));
+  ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
+  ATOLL_TRY(CheckBudget(config_.budget, held_, s.spec));
+  s.created_at_ms = s.transition_at_ms = clock_.UnixMillis();
+  if (wanted.timeout_seconds) {
+    ATOLL_ASSIGN(s.expires_at_ms,
+                 DeadlineOf(*wanted.timeout_seconds, s.created_at_ms, config_.max_timeout_seconds));
+  }
+  ATOLL_TRY(network_.CheckRequest(s.spec.network));
+  if (config_.access_tokens) s.access_token = NewAccessToken();
+  if (wanted.secure_access) s.secure_token = NewAccessToken();
+  return checked;
+}
+
+Status Lifecycle::UseImage(Sandbox& s, images::Image image) const {
+  // Of one that was waited for, the digest is known only now.
+  ATOLL_TRY(images::CheckAllowed(config_.allowed_images, image.name, image.digest));
+  ATOLL_TRY(
+      CheckPlatform(s.spec.platform, image.config.architecture, image.name, config_.host_arch));
+  s.spec.image = std::move(image.name);
+  s.image_digest = std::move(image.digest);
+  s.layers = std::move(image.layers);
+  s.config = std::move(image.config);
+  return {};
+}
+
+Status Lifecycle::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
+  ATOLL_TRY(CheckPlatform(s.spec.platform, snapshot.config.architecture, snapshot.image,
+                          config_.host_arch));
+  s.spec.image = snapshot.image;
+  s.image_digest = snapshot.image_digest;
+  s.layers = snapshot.layers;
+  s.config = snapshot.config;
+  // The request's own win.
+  s.metadata.insert(snapshot.metadata.begin(), snapshot.metadata.end());
+  if (s.metadata.size() > kMaxMetadata) {
+    return Fail(Code::kInvalidArgument, "metadata has " + std::to_string(s.metadata.size()) +
+                                            " entries with those of the snapshot: at most " +
+                                            std::to_string(kMaxMetadata) + " are kept");
+  }
+  return {};
+}
+
+Result<std::string> Lifecycle::AwaitedImage(const std::string& name, const Error& missing) const {
+  if (missing.code() != Code::kNotFound) return Fail(missing);
+  ATOLL_ASSIGN(std::string image, images::NormaliseImageName(name));
+  if (!imports_.IsRunning(image)) return Fail(missing);
+  ATOLL_TRY(imports_.CheckRoom());
+  return image;
+}
+
+void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& done) {
+  const std::string id = checked.sandbox.id;
+  Entry& entry = entries_[id];
+  entry.sandbox = std::move(checked.sandbox);
+  Hold(entry.sandbox);
+  std::optional<KeyRecord> key;
+  if (!wanted.idempotency_key.empty()) {
+    key = {wanted.idempotency_key, wanted.fingerprint, id, entry.sandbox.created_at_ms};
+    idempotency_.Add(*key);
+  }
+  entry.launch = std::make_shared<Launch>(
+      launch_parts_,
+      Launch::Order{id, wanted.request_id, std::move(key), std::move(checked.awaited_image)});
+  entry.launch->Join(done);
+  HaveVolumes(id, wanted.mounts);
+}
+
+void Lifecycle::HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts) {
+  if (mounts.empty()) return Acquired(id);
+  volumes_.Acquire(id, mounts, [this, id](Status acquired, wire::Volume::Kind failed) {
+    if (acquired) return Acquired(id);
+    if (Entry* refused = Look(id))
+      Refuse(*refused, CreateError(std::move(acquired).error(), failed));
+  });
+}
+
+void Lifecycle::Acquired(const std::string& id) {
+  Entry* entry = Look(id);
+  if (entry == nullptr) return volumes_.Release(id);
+  if (stopping_) {
+    return Refuse(*entry, CreateError(Error(Code::kUnavailable, "atolld is shutting down")));
+  }
+  Event event = Event::kAdmitted;
+  if (const std::string& image = entry->launch->order().awaited_image; !image.empty()) {
+    if (imports_.IsRunning(image)) {
+      event = Event::kMustWait;
+    } else if (Status there = TakeImage(*entry); !there) {
+      return Refuse(*entry, CreateError(std::move(there).error()));
+    }
+  }
+  if (Status recorded = Apply(*entry, event, {}); !recorded) {
+    Failed(id, std::move(recorded).error().Wrap("record the new sandbox"));
+  }
+}
+
+void Lifecycle::AwaitImage(Entry& entry) {
+  volumes_.Keep(entry.sandbox.id);
+  Note(entry.sandbox, std::string(StateName(entry.sandbox.state)));
+  SetDeadline(entry);
+  entry.launch->WaitForImage();
+  entry.launch->Answer(entry.sandbox);
+}
+
+void Lifecycle::Progress(const std::string& id, const std::string& text) {
+  if (Entry* entry = Look(id)) entry->sandbox.message = text;
+}
+
+Status Lifecycle::TakeImage(Entry& entry) {
+  ATOLL_ASSIGN(images::Image image, images_.Find(entry.launch->order().awaited_image));
+  ATOLL_TRY(UseImage(entry.sandbox, std::move(image)));
+  // What holds already did so without them.
+  if (Holds(entry.sandbox.state)) {
+    for (wire::LayerId layer : entry.sandbox.layers) ++layer_users_[layer];
+  }
+  return {};
+}
+
+void Lifecycle::Imported(const std::string& id, const Status& imported) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state != State::kAwaiting) return;
+  const std::string image = entry->launch->order().awaited_image;
+  Status usable = TakeImage(*entry);
+  // Others have been promised memory meanwhile.
+  if (usable) usable = CheckBudget(config_.budget, held_, entry->sandbox.spec);
+  // Without the import another image of that name would do as well; without either it is the
+  // import that is to blame.
+  if (!usable && !imported) {
+    usable = Fail(Error(imported.error()).Wrap("image " + image + " was not imported"));
+  }
+  if (!usable) return Failed(id, std::move(usable).error());
+  ApplyAnyway(*entry, Event::kImported, {"CONTAINER_STARTING", "Sandbox is being built"});
+}
+
+Result<const Sandbox*> Lifecycle::Begin(const std::string& id, uint32_t slot) {
+  Entry* entry = Look(id);
+  if (entry == nullptr || entry->sandbox.state != State::kQueued) {
+    return Fail(Code::kFailedPrecondition, "deleted before it was built");
+  }
+  ATOLL_TRY(network_.ClaimSlot(slot, entry->sandbox.spec.network));
+  entry->sandbox.slot = slot;
+  ApplyAnyway(*entry, Event::kBegun, {});
+  return &entry->sandbox;
+}
+
+void Lifecycle::SlotLost(const std::string& id) {
+  ::unlink(SocketPathOf(id).c_str());
+  Entry* entry = Look(id);
+  if (entry == nullptr) return;
+  entry->sandbox.slot = 0;
+  ApplyAnyway(*entry, Event::kSlotLost, {});
+}
+
+void Lifecycle::Built(const std::string& id, const wire::Built& built) {
+  Entry* entry = Look(id);
+  if (entry == nullptr) return;
+  for (size_t i = 0; i < stats_.step_micros.size(); ++i) {
+    stats_.step_micros[i] += built.micros[i];
+    stats_.build_micros += built.micros[i];
+  }
+  if (entry->fork && !entry->fork->over) return ChildBuilt(*entry);
+  if (Status recorded = Apply(*entry, Event::kBuilt, {"CONTAINER_RUNNING", "Sandbox is running"});
+      !recorded) {
+    Failed(id, std::move(recorded).error().Wrap("record the new sandbox"));
+  }
+}
+
+void Lifecycle::Failed(const std::string& id, Error error) {
+  Entry* entry = Look(id);
+  if (entry == nullptr) return;
+  ++stats_.create_failed;
+  // That the spawner is away has been logged once, and each client is told: one that tries again
+  // at once must not fill the log.
+  const bool away = error.code() == Code::kUnavailable;
+  LogLine(away ? LogLevel::kDebug : LogLevel::kWarning, "cannot create a sandbox")
+      .Add("sandbox", id)
+      .Add("request", entry->launch->order().request_id)
+      .Add(error);
+  Refuse(*entry, CreateError(std::move(error)));
+}
+
+void Lifecycle::Refuse(Entry& entry, const CreateError& error) {
+  const bool recorded = IsRecorded(entry);
+  const auto& key = entry.launch->order().key;
+  if (!recorded && key) idempotency_.Remove(key->key);
+  entry.launch->Answer(tl::unexpected(error));
+  ApplyAnyway(entry, recorded ? Event::kGivenUp : Event::kNotBuilt,
+              {"PROVISIONING_ERROR", WithoutPaths(error.message(), config_.private_directories)});
+}
+
+void Lifecycle::Published(Entry& entry) {
+  const std::string id = entry.sandbox.id;
+  const std::shared_ptr<Launch> launch = entry.launch;
+  const int64_t took_us = clock_.BootMicros() - launch->asked_us();
+  ++stats_.created;
+  stats_.create_micros += static_cast<uint64_t>(took_us);
+  volumes_.Keep(id);
+  // The answer first: whatever comes is news about a sandbox that the client knows.
+  launch->Answer(entry.sandbox);
+  SetDeadline(entry);
+  launch->Watch();
+  LogLine(LogLevel::kInfo, "sandbox created")
+      .Add("sandbox", id)
+      .Add("request", launch->order().request_id)
+      .Add("took_us", took_us);
+  if (const auto exit = launch->TakeExit()) OnExit(*exit);
+}
+
+}  // namespace atl::sandbox

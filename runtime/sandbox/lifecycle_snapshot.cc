@@ -1,0 +1,29 @@
+// Snapshots of sandboxes, as far as a sandbox's state decides about them.
+#include "runtime/sandbox/lifecycle.h"
+
+namespace atl::sandbox {
+
+Result<Snapshot> Lifecycle::TakeSnapshot(const std::string& id, const std::string& name) {
+  if (stopping_) return Fail(Code::kUnavailable, "atolld is shutting down");
+  ATOLL_ASSIGN(const Entry* entry, Visible(id));
+  const Sandbox& sandbox = entry->sandbox;
+  if (!IsLive(sandbox.state)) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
+                    ": a snapshot is taken of one that runs or is paused");
+  }
+  return snapshots_.Take(sandbox, name);
+}
+
+Status Lifecycle::RemoveSnapshot(const std::string& id) {
+  for (const auto& [user, entry] : entries_) {
+    if (entry.sandbox.spec.snapshot_id != id || !Holds(entry.sandbox.state)) continue;
+    return Fail(Code::kFailedPrecondition, "snapshot " + id + " is used by sandbox " + user +
+                                               ", which was restored from it: delete that first");
+  }
+  ATOLL_TRY(snapshots_.Remove(id));
+  images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
+  return {};
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,180 @@
+// What the spawner does about each message.
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/spawner/limit_policy.h"
+#include "runtime/spawner/server.h"
+#include "runtime/spawner/volume_sources.h"
+
+namespace atl::spawner {
+namespace {
+
+// Begins something that a spawner which is about to end would leave behind.
+template <typename Message, typename... Beginnings>
+constexpr bool kIsOneOf = (std::is_same_v<Message, Beginnings> || ...);
+template <typename Message>
+constexpr bool kBegins =
+    kIsOneOf<Message, wire::PrepareSlot, wire::Build, wire::SplitArchive, wire::ExtractLayer,
+             wire::PackLayer, wire::CopyUpper>;
+
+}  // namespace
+
+void Server::Handle(wire::Request request) {
+  const Status form = wire::CheckForm(request.message);
+  std::visit(
+      [&]<typename Message>(Message& message) {
+        Answer<Message> answer = [this, connection = connection_number_,
+                                  number = request.number](Result<typename Message::Reply> result) {
+          Send(connection, {number, wire::AnswerOf(std::move(result))});
+        };
+        if (!form) return answer(Fail(form.error()));
+        if (ending_ && kBegins<Message>) {
+          return answer(Fail(Code::kUnavailable, "the spawner is stopping"));
+        }
+        Do(std::move(message), std::move(answer));
+      },
+      request.message);
+}
+
+void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
+  wire::Greeting greeting;
+  greeting.instance = host_.instance;
+  greeting.cgroup_v2 = host_.cgroups.host().v2;
+  greeting.limits_available = KeptLimits(host_);
+  greeting.cgroup_path = host_.cgroups.path();
+  greeting.prepared_slots = slots_.Stock();
+  greeting.frozen_slots = sandboxes_.FrozenSlots();
+  auto strays = slots_.RemoveStrays();
+  if (!strays) return answer(Fail(std::move(strays).error()));
+  greeting.stray_slots = std::move(*strays);
+  for (wire::SandboxRecord& record : sandboxes_.List()) {
+    if (greeting.sandboxes.size() == wire::kSandboxesPerReply) {
+      greeting.more = true;
+      answer(greeting);
+      greeting.more = false;
+      greeting.sandboxes.clear();
+    }
+    greeting.sandboxes.push_back(std::move(record));
+  }
+  answer(std::move(greeting));
+}
+
+void Server::Do(wire::Ping, const Answer<wire::Ping>& answer) {
+  answer({});
+}
+
+void Server::Do(wire::PrepareSlot message, Answer<wire::PrepareSlot> answer) {
+  slots_.Prepare(message, std::move(answer));
+}
+
+void Server::Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer) {
+  answer(slots_.Drop(message.slot));
+}
+
+void Server::Do(wire::Build message, Answer<wire::Build> answer) {
+  sandboxes_.Build(message.plan, std::move(answer));
+}
+
+void Server::Do(wire::Freeze message, Answer<wire::Freeze> answer) {
+  sandboxes_.Freeze(message.id, message.frozen, std::move(answer));
+}
+
+void Server::Do(wire::Destroy message, Answer<wire::Destroy> answer) {
+  sandboxes_.Destroy(message.id, std::move(answer));
+}
+
+void Server::Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer) {
+  unpacks_.Start("split", std::move(message.archive), std::move(message.directory),
+                 std::move(answer));
+}
+
+void Server::Do(wire::ExtractLayer message, Answer<wire::ExtractLayer> answer) {
+  auto directory = host_.store.CreatePartialLayer(message.layer);
+  if (!directory) return answer(Fail(std::move(directory).error()));
+  unpacks_.Start(
+      "layer", std::move(message.blob), std::move(*directory),
+      [this, layer = message.layer, answer = std::move(answer)](Result<wire::Unpacked> unpacked) {
+        if (!unpacked) {
+          [[maybe_unused]] const Status gone =
+              janitor_.Discard(host_.store.root(), Store::PartialLayerPath(layer));
+        }
+        answer(std::move(unpacked));
+      });
+}
+
+void Server::Do(wire::PackLayer message, Answer<wire::PackLayer> answer) {
+  auto directory = host_.store.OpenLayer(message.layer);
+  if (!directory) return answer(Fail(std::move(directory).error()));
+  unpacks_.Start("pack", std::move(message.file), std::move(*directory), std::move(answer));
+}
+
+void Server::Do(wire::CopyUpper message, Answer<wire::CopyUpper> answer) {
+  copies_.Start(message, std::move(answer));
+}
+
+void Server::Do(wire::PublishLayer message, const Answer<wire::PublishLayer>& answer) {
+  answer(host_.store.PublishLayer(message.layer, message.lasting));
+}
+
+void Server::Do(wire::RemoveLayer message, const Answer<wire::RemoveLayer>& answer) {
+  if (sandboxes_.LayerInUse(message.layer)) {
+    return answer(
+        Fail(Code::kFailedPrecondition, "layer " + std::to_string(message.layer) + " is in use"));
+  }
+  const int store = host_.store.root();
+  Status removed = janitor_.Discard(store, Store::LayerPath(message.layer));
+  if (removed) removed = janitor_.Discard(store, Store::PartialLayerPath(message.layer));
+  answer(std::move(removed));
+}
+
+void Server::Do(wire::MakeVolume message, const Answer<wire::MakeVolume>& answer) {
+  answer(host_.store.MakeVolume(host_.instance, message.name, message.disk_bytes));
+}
+
+void Server::Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer) {
+  // Sandboxes that still have it mounted keep an ever emptier directory: the daemon does not ask
+  // for that.
+  Status removed = janitor_.Discard(host_.store.root(), Store::VolumeDirectory(message.name));
+  if (removed) removed = host_.store.SyncVolumes();
+  answer(std::move(removed));
+}
+
+void Server::Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer) {
+  volume_uses_.Count(message.name, std::move(answer));
+}
+
+void Server::Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer) {
+  answer(CheckVolumeSource(host_, message.volume));
+}
+
+void Server::Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer) {
+  // Of anything else the close might wait for somebody.
+  const int socket = message.nfnetlink.get();
+  int domain = 0, protocol = 0;
+  socklen_t size = sizeof domain;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
+      ::getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0 ||
+      domain != AF_NETLINK || protocol != NETLINK_NETFILTER) {
+    return answer(Fail(Code::kPermissionDenied, "rules: needs one NETLINK_NETFILTER socket"));
+  }
+  rules_ = std::move(message.nfnetlink);
+  answer({});
+}
+
+void Server::Do(wire::Stop, Answer<wire::Stop> answer) {
+  ending_ = true;
+  copies_.Abandon();
+  sandboxes_.DestroyAll([this, answer = std::move(answer)](const Status& status) {
+    slots_.DropAll();
+    auto strays = slots_.RemoveStrays();
+    if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
+    answer(status);
+    end_ = End::kStopped;
+  });
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,91 @@
+#include "runtime/spawner/unpacker.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/namespaces.h"
+#include "runtime/wire/start.h"
+#include "runtime/wire/unpack.h"
+
+namespace atl::spawner {
+namespace {
+
+[[noreturn]] void Child(const Host& host, const std::vector<std::string>& arguments, int go,
+                        const std::vector<int>& sources) {
+  // The maps come from the parent; end of file means that it could not write them.
+  char byte;
+  if (TEMP_FAILURE_RETRY(::read(go, &byte, 1)) != 1) ::_exit(125);
+  if (::setgroups(0, nullptr) != 0 || ::setresgid(0, 0, 0) != 0 || ::setresuid(0, 0, 0) != 0 ||
+      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    ::_exit(125);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // Above all that they are moved to, and no more: the host may allow few.
+  const int above = wire::kUnpackInputFd + static_cast<int>(sources.size());
+  std::vector<int> lifted;
+  for (const int source : sources) lifted.push_back(::fcntl(source, F_DUPFD_CLOEXEC, above));
+  const int program = ::fcntl(host.unpack.get(), F_DUPFD_CLOEXEC, above);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0 || program < 0) ::_exit(125);
+  for (int standard = 0; standard <= 2; ++standard) ::dup3(null, standard, 0);
+  int number = wire::kUnpackInputFd;
+  for (const int each : lifted) ::dup3(each, number++, 0);
+  ::close_range(static_cast<unsigned>(number), ~0u, CLOSE_RANGE_CLOEXEC);
+  char name[] = "atoll-unpack";
+  std::vector<char*> argv = {name};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  char* const envp[] = {nullptr};
+  ::syscall(SYS_execveat, program, "", argv.data(), envp, AT_EMPTY_PATH);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& arguments, int input,
+                            int output, int report, std::span<const UniqueFd> layers) {
+  // In the order of their numbers there.
+  std::vector<int> sources = {input, output, report};
+  for (const UniqueFd& layer : layers) sources.push_back(layer.get());
+  ATOLL_ASSIGN(const sys::Pipe go, sys::MakePipe());
+  ATOLL_ASSIGN(const pid_t pid, Clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+                                      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP));
+  if (pid == 0) {
+    ::close(go.write.get());
+    Child(host, arguments, go.read.get(), sources);
+  }
+  // What fails here ends the child: it reads the end of file.
+  ATOLL_TRY(WriteIdMaps(pid, {0, kStoreIdBase}));
+  // As its unit's servant this process may be the host's last to be killed for memory: not so what
+  // reads a stranger's files.
+  ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + "/oom_score_adj",
+                             wire::kOomScore));
+  [[maybe_unused]] const ssize_t n = ::write(go.write.get(), "", 1);
+  return pid;
+}
+
+Result<std::string> UnpackerResult(int wait_status, std::string text) {
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return text;
+  if (text.empty()) {
+    text = WIFSIGNALED(wait_status)
+               ? "atoll-unpack was killed by signal " + std::to_string(WTERMSIG(wait_status))
+               : "atoll-unpack ended with status " + std::to_string(WEXITSTATUS(wait_status));
+  }
+  return Fail(Code::kInvalidArgument, std::move(text));
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,28 @@
+// One process of atoll-unpack: in namespaces of its own, as root of a user namespace that holds
+// nothing but the store's reserved ids, with one input and one directory.
+#pragma once
+
+#include <sys/types.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/host.h"
+
+namespace atl::spawner {
+
+// What is read of a report.
+inline constexpr size_t kMaxReport = 64 << 10;
+
+// The descriptors are those of runtime/wire/unpack.h, borrowed; the exit is the caller's to reap.
+Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& arguments, int input,
+                            int output, int report, std::span<const UniqueFd> layers = {});
+
+// What came of it, `text` being all that it has reported: the report, or its own words as
+// kInvalidArgument.
+Result<std::string> UnpackerResult(int wait_status, std::string text);
+
+}  // namespace atl::spawner

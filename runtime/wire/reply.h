@@ -1,0 +1,191 @@
+// What the spawner says to the daemon: what became of a request, and Exited, unasked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cgroup/limits.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/wire/bytes.h"
+#include "runtime/wire/layer.h"
+#include "runtime/wire/step.h"
+
+namespace atl::wire {
+
+// Raised with every change of a message.
+inline constexpr uint32_t kSpawnerProtocol = 9;
+static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
+
+// So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
+inline constexpr size_t kSandboxesPerReply = 128;
+
+struct SandboxRecord {
+  std::string id;
+  uint32_t slot = 0;
+  uint32_t pid = 0;  // of process 1, as the host sees it
+  bool exited = false;
+  bool code_known = true;  // false: it ended under a spawner that is gone
+  int wait_status = 0;  // as waitpid(2) gives it; WIFSTOPPED: it was killed because it was stopped
+  bool oom_killed = false;
+  std::vector<LayerId> layers;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.slot, self.pid, self.exited, self.code_known, self.wait_status);
+    io(self.oom_killed);
+    io.List(self.layers, kMaxLayers);
+  }
+};
+
+// It is carried out, and there is nothing else to say.
+struct Done {
+  static constexpr uint8_t kType = 1;
+};
+
+struct Failed {
+  static constexpr uint8_t kType = 2;
+  Code code = Code::kInternal;
+  int error_number = 0;
+  std::string message;
+
+  static Failed Of(const Error& error) {
+    return {error.code(), error.error_number(), error.message()};
+  }
+  Error error() const { return Error(code, message, error_number); }
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io.Enum(self.code, Code::kInvalidArgument, Code::kInternal);
+    io(self.error_number, self.message);
+  }
+};
+
+// A sandbox's first process has ended; a hello lists it as such until it is destroyed.
+struct Exited {
+  static constexpr uint8_t kType = 3;
+  SandboxRecord sandbox;
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.sandbox);
+  }
+};
+
+// What the spawner is, and what it holds. In as many packets as its sandboxes take: they are alike
+// but for those. Of one of another protocol nothing but that is read.
+struct Greeting {
+  static constexpr uint8_t kType = 4;
+  uint32_t protocol = kSpawnerProtocol;
+  uint32_t instance = 0;
+  bool cgroup_v2 = false;                     // false: the hybrid backend
+  std::vector<std::string> limits_available;  // keys of cgroup::kLimitFields
+  std::string cgroup_path;                    // of this instance, where the daemon may read usage
+  std::vector<uint32_t> prepared_slots;
+  std::vector<uint32_t> frozen_slots;  // of sandboxes: the kernel has been asked to hold them
+  std::vector<uint32_t> stray_slots;   // had groups or files and were nobody's
+  std::vector<SandboxRecord> sandboxes;
+  bool more = false;  // `sandboxes` goes on in the next packet
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    constexpr size_t kMaxSlots = 8192;
+    io(self.protocol, self.instance, self.cgroup_v2);
+    io.List(self.limits_available, 64);
+    io(self.cgroup_path);
+    io.List(self.prepared_slots, kMaxSlots);
+    io.List(self.frozen_slots, kMaxSlots);
+    io.List(self.stray_slots, kMaxSlots);
+    io.List(self.sandboxes, kSandboxesPerReply);
+    io(self.more);
+  }
+};
+
+struct PreparedSlot {
+  static constexpr uint8_t kType = 5;
+  StepMicros micros{};
+  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket inside the slot's network namespace
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.micros, self.rtnetlink);
+  }
+};
+
+// The first process is running, parked.
+struct Built {
+  static constexpr uint8_t kType = 6;
+  uint32_t pid = 0;
+  StepMicros micros{};
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.pid, self.micros);
+  }
+};
+
+struct Unpacked {
+  static constexpr uint8_t kType = 7;
+  std::string report;  // the unpacker's, hostile
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.report);
+  }
+};
+
+// What a named volume takes on disk.
+struct VolumeUse {
+  static constexpr uint8_t kType = 8;
+  uint64_t bytes = 0;    // blocks in use, metadata of the file system aside
+  uint64_t entries = 0;  // files, directories, links
+  bool complete = true;  // false: there is more, the count was cut off at a limit
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.bytes, self.entries, self.complete);
+  }
+};
+
+struct Copied {
+  static constexpr uint8_t kType = 9;
+  std::string report;        // the unpacker's, hostile
+  uint64_t held_micros = 0;  // how long the sandbox was asked to stand still
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.report, self.held_micros);
+  }
+};
+
+using Answer =
+    std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, VolumeUse, Copied>;
+
+// Of a request whose answer is a T; of void it is Done.
+template <typename T>
+Answer AnswerOf(Result<T> result) {
+  if (!result) return Failed::Of(result.error());
+  if constexpr (std::is_void_v<T>) {
+    return Done();
+  } else {
+    return std::move(*result);
+  }
+}
+
+// The inverse. kInternal: it is the answer to something else.
+template <typename T>
+Result<T> ResultOf(Answer answer) {
+  using Expected = std::conditional_t<std::is_void_v<T>, Done, T>;
+  if (const auto* failed = std::get_if<Failed>(&answer)) return Fail(failed->error());
+  auto* expected = std::get_if<Expected>(&answer);
+  if (expected == nullptr) return Fail(Code::kInternal, "the spawner answers something else");
+  if constexpr (std::is_void_v<T>) {
+    return {};
+  } else {
+    return std::move(*expected);
+  }
+}
+
+}  // namespace atl::wire

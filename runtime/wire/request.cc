@@ -1,0 +1,33 @@
+#include "runtime/wire/request.h"
+
+namespace atl::wire {
+namespace {
+
+Status CheckName(const std::string& name) {
+  if (ValidVolumeName(name)) return {};
+  return Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is no volume's name");
+}
+
+struct Form {
+  Status operator()(const Build& build) const {
+    for (const Volume& volume : build.plan.volumes) ATOLL_TRY(CheckForm(volume));
+    return {};
+  }
+  Status operator()(const MakeVolume& make) const { return CheckName(make.name); }
+  Status operator()(const RemoveVolume& remove) const { return CheckName(remove.name); }
+  Status operator()(const MeasureVolume& measure) const { return CheckName(measure.name); }
+  Status operator()(const CheckVolume& check) const { return CheckForm(check.volume); }
+  // The others are numbers, or names of what is looked up.
+  template <typename T>
+  Status operator()(const T&) const {
+    return {};
+  }
+};
+
+}  // namespace
+
+Status CheckForm(const Message& message) {
+  return std::visit(Form(), message);
+}
+
+}  // namespace atl::wire

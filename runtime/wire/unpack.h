@@ -1,0 +1,24 @@
+// What atoll-unpack finds open. argv[1] is "split", "layer", "pack", "copy", or "fork": a copy that
+// need not survive the loss of power.
+#pragma once
+
+#include <string_view>
+
+namespace atl::wire {
+
+// The archive or the blob, read-only; of a copy the directory to read; of "pack" the file to write
+// to, where it stands.
+inline constexpr int kUnpackInputFd = 3;
+// The directory to fill; of "pack" the one to read; of a difference that of the topmost layer.
+inline constexpr int kUnpackOutputFd = 4;
+// A pipe: the report, or on failure one line that says why. Of a copy a socket, where these come
+// before it: kCopyAhead, when all that can be done while the source changes is done; any byte is
+// the answer, once it stands still. Then kCopyTaken: it may go on.
+inline constexpr int kUnpackReportFd = 5;
+// And from here on the layers of a difference: those of the one stack, those of the other, and
+// those that both have at the bottom; each topmost first.
+inline constexpr int kUnpackLayersFd = 6;
+inline constexpr std::string_view kCopyAhead = "ahead\n";
+inline constexpr std::string_view kCopyTaken = "taken\n";
+
+}  // namespace atl::wire

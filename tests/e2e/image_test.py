@@ -1,0 +1,179 @@
+"""The image store through the API: names, what uses an image, what is freed, and imports that the
+daemon does not live to see the end of."""
+import hashlib
+import http.client
+import io
+import json
+import os
+import tarfile
+import threading
+import time
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+
+UNTIL = 20 * SLOWNESS
+MACHINES = {'x86_64': 'amd64', 'aarch64': 'arm64'}
+
+
+def docker_archive(layer, tag):
+    """What docker saved before it wrote index.json, of one uncompressed layer."""
+    config = json.dumps({
+        'os': 'linux', 'architecture': MACHINES[os.uname().machine],
+        'rootfs': {'diff_ids': ['sha256:' + hashlib.sha256(layer).hexdigest()]}}).encode()
+    manifest = json.dumps([{'Config': 'config.json', 'RepoTags': [tag],
+                            'Layers': ['1/layer.tar']}]).encode()
+    return tar_of({'1/layer.tar': layer, 'config.json': config, 'manifest.json': manifest})
+
+
+def tar_of(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w') as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+class Images(unittest.TestCase):
+
+    def setUp(self):
+        self.daemon = atoll.Daemon().__enter__()
+        self.addCleanup(self.daemon.__exit__)
+
+    def layers(self):
+        """What is in the store, finished or not."""
+        return sorted(os.listdir(self.daemon.data_dir / 'store/fs/layers'))
+
+    def get(self, name):
+        return self.daemon.request('GET', f'/v1/images/{name}')
+
+    def names(self):
+        return [image['name'] for image in self.daemon.request('GET', '/v1/images')['items']]
+
+    def prune(self, query=''):
+        return self.daemon.request('POST', f'/v1/images/prune{query}')
+
+    def test_names_users_and_what_is_freed(self):
+        daemon, image = self.daemon, self.daemon.import_busybox()
+        tagged = daemon.request('POST', f'/v1/images?from={image}&name=mine:2')
+        self.assertEqual((tagged['name'], tagged['digest']), ('mine:2', self.get(image)['digest']))
+        box = daemon.create('mine:2')
+        for name in (image, 'mine:2'):
+            known = self.get(name)
+            self.assertEqual(known['sandboxes'], [box])
+            self.assertEqual(sum(layer['sizeBytes'] for layer in known['rootfs']),
+                             known['sizeBytes'])
+        nothing = {'images': [], 'layers': 0, 'freedBytes': 0}
+        self.assertEqual(self.prune(), nothing)
+        self.assertEqual(self.prune('?all=true'), nothing)
+        # Of a name that has moved on, nothing is left.
+        old, new = (tar_of({'file': bytes(size)}) for size in (5000, 7000))
+        daemon.request('POST', '/v1/images?name=moved', docker_archive(old, 'x:1'))
+        daemon.request('POST', '/v1/images?name=moved', docker_archive(new, 'x:1'))
+        self.assertEqual(len(self.layers()), 3)
+        self.assertEqual(self.prune(), {'images': [], 'layers': 1, 'freedBytes': 5000})
+        self.assertEqual(len(self.layers()), 2)
+        self.assertEqual(self.prune('?all=true'),
+                         {'images': ['moved:latest'], 'layers': 1, 'freedBytes': 7000})
+        self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
+        # Without a name, what a sandbox needs stays as long as it does.
+        for name in (image, 'mine:2'):
+            daemon.request('DELETE', f'/v1/images/{name}')
+        self.assertEqual(self.prune('?all=true'), nothing)
+        self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
+        daemon.delete(box)
+        until(lambda: not self.layers(), UNTIL, 'the last layer is gone')
+
+    def test_refusals_have_no_effect(self):
+        self.daemon.import_busybox()
+        for method, path, status in (
+                ('POST', '/v1/images?from=absent&name=x', 404),
+                ('POST', '/v1/images?from=busybox&name=', 400),
+                ('POST', '/v1/images?from=busybox&name=../x', 400),
+                ('POST', '/v1/images?from=-busybox&name=x', 400),
+                ('POST', '/v1/images/prune?all=yes', 400)):
+            with self.subTest(path), self.assertRaises(atoll.ApiError) as refused:
+                self.daemon.request(method, path)
+            self.assertEqual(refused.exception.status, status)
+        self.assertEqual(self.names(), ['busybox:latest'])
+
+    def test_a_daemon_that_is_killed_while_it_imports(self):
+        self.daemon.import_busybox()
+        before = self.layers()
+        layer = tar_of({'file': os.urandom(48 << 20)})
+        archive = docker_archive(layer, 'x:1')
+        temporary = self.daemon.data_dir / 'state/images/tmp'
+
+        def members():
+            return [path.name for path in temporary.glob('import-*/members/*')]
+
+        moments = {
+            'the archive is taken apart': lambda: 'member-0' in members(),
+            'it is written as an OCI layout': lambda: 'index.json' in members(),
+            'its layer is unpacked': lambda: self.layers() != before,
+            'its layer is there': lambda: any(name not in before and name.isdigit()
+                                              for name in self.layers()),
+        }
+        for moment, come in moments.items():
+            with self.subTest(moment):
+                sent = threading.Thread(target=self.send_and_lose, args=(archive,))
+                sent.start()
+                deadline = time.monotonic() + UNTIL
+                while not come() and sent.is_alive() and time.monotonic() < deadline:
+                    pass
+                self.daemon.kill()
+                sent.join()
+                self.daemon.start()
+                kept = 'x:1' in self.names()
+                until(lambda: len(self.layers()) == len(before) + kept, UNTIL,
+                      f'{moment}: what was begun is gone: {self.layers()}')
+                self.assertEqual(list(temporary.iterdir()), [])
+                again = self.daemon.request('POST', '/v1/images', archive)
+                self.assertEqual(again['sizeBytes'], 48 << 20)
+                self.daemon.request('DELETE', '/v1/images/x:1')
+                until(lambda: self.layers() == before, UNTIL, 'the image is gone')
+
+    def send_and_lose(self, archive):
+        try:
+            self.daemon.send('POST', '/v1/images', io.BytesIO(archive),
+                             {'Content-Length': str(len(archive))}).read()
+        except (OSError, http.client.HTTPException):
+            pass  # the daemon is killed meanwhile
+
+
+class Allowed(unittest.TestCase):
+    """images.allowed: what a sandbox may be made of, by name and by digest."""
+
+    def test_by_name_and_by_digest(self):
+        with atoll.Daemon() as daemon:
+            digest = (daemon.import_busybox(), daemon.request('GET', '/v1/images/busybox'))[1]['digest']
+        with atoll.Daemon(images_allowed=['team/*', f'pinned@{digest}']) as daemon:
+            daemon.import_busybox()
+            self.refused(daemon, 'busybox')
+            # One that is not here is refused as such only if it would be allowed.
+            self.refused(daemon, 'absent')
+            with self.assertRaises(atoll.ApiError) as absent:
+                daemon.create('team/absent')
+            self.assertEqual(absent.exception.status, 404)
+            for name in ('team/box', 'pinned:1'):
+                daemon.request('POST', f'/v1/images?from=busybox&name={name}')
+                daemon.delete(daemon.create(name))
+            # The name does not help where the digest is another.
+            other = docker_archive(tar_of({'file': b'x'}), 'x:1')
+            daemon.request('POST', '/v1/images?name=pinned:1', other)
+            self.refused(daemon, 'pinned:1')
+            self.assertEqual(daemon.request('GET', '/v1/sandboxes')['items'], [])
+
+    def refused(self, daemon, image):
+        with self.assertRaises(atoll.ApiError) as refused:
+            daemon.create(image)
+        self.assertEqual((refused.exception.status, refused.exception.code),
+                         (403, 'IMAGE::NOT_ALLOWED'))
+        self.assertIn('images.allowed: team/*', refused.exception.message)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,148 @@
+// The API as a whole, in front of a real Lifecycle whose spawner, network and images are fakes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/api/api.h"
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::api {
+
+using nlohmann::json;
+
+inline constexpr char kKey[] = "test-api-key";
+
+// Keeps what the API did with it.
+class FakeExchange final : public http::Exchange {
+ public:
+  const http::Request& request() const override { return head; }
+  void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) override {
+    if (body.size() > limit) return done(Fail(Code::kResourceExhausted, "too large"));
+    done(body);
+  }
+  void SaveBody(int, uint64_t, std::function<void(Result<uint64_t>)> done) override {
+    done(Fail(Error(Code::kResourceExhausted, "disk full", ENOSPC)));
+  }
+  void Respond(http::Response r) override { response = std::move(r); }
+  std::shared_ptr<http::ResponseStream> Stream(http::Response) override { return nullptr; }
+  void Forward(http::Upstream u) override { upstream = std::move(u); }
+
+  http::Request head;
+  std::string body;
+  std::optional<http::Response> response;
+  std::optional<http::Upstream> upstream;
+};
+
+class ApiTest : public testing::Test {
+ protected:
+  ApiTest() {
+    char name[] = "/tmp/api_XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    directory = name;
+    room = std::move(*sandbox::Store::Open(directory + "/atoll.db"));
+    snapshot_store = std::move(*sandbox::SnapshotStore::Open(directory + "/atoll.db"));
+    snapshots = std::move(*sandbox::Snapshots::Open(clock, spawner, images, *snapshot_store, {}));
+    sandbox::LifecycleConfig config;
+    config.socket_directory = directory;
+    config.limits_available = {"memory", "pids", "cpu"};
+    sandbox::SlotPool::Config pool_config;
+    pool_config.socket_directory = directory;
+    pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);
+    lifecycle = std::make_unique<sandbox::Lifecycle>(
+        sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
+                                  imports, *volumes, *snapshots, logs, *history, health},
+        config);
+    EXPECT_TRUE(lifecycle->Start({}));
+    loop.Pass(100'000);
+    Serve({.api_key = kKey, .endpoint = {.address = "127.0.0.1:8080"}});
+  }
+  ~ApiTest() override { std::filesystem::remove_all(directory); }
+
+  void Serve(ApiConfig config) {
+    api = std::make_unique<Api>(std::move(config),
+                                Api::Parts{loop, *lifecycle, imports, *volumes, *snapshots, logs,
+                                           *history, network, images, admission, *pool, health},
+                                [this] { quit = true; });
+  }
+
+  std::shared_ptr<FakeExchange> Send(const std::string& method, const std::string& target,
+                                     const std::string& body = "",
+                                     std::vector<http::Header> headers = {{kKeyHeader, kKey}}) {
+    auto exchange = std::make_shared<FakeExchange>();
+    exchange->head.method = method;
+    exchange->head.target = target;
+    exchange->head.headers.list = std::move(headers);
+    exchange->head.headers.Add("Host", "atoll.example:81");
+    exchange->head.peer = "127.0.0.1:4";
+    exchange->body = body;
+    api->Handle(exchange);
+    loop.Run();
+    if (exchange->response) {
+      EXPECT_FALSE(exchange->response->headers.Get("X-Request-ID").empty());
+    }
+    return exchange;
+  }
+  int Status(const std::string& method, const std::string& target, const std::string& body = "") {
+    const auto exchange = Send(method, target, body);
+    return exchange->response ? exchange->response->status : 0;
+  }
+  json Get(const std::string& target) {
+    const auto exchange = Send("GET", target);
+    EXPECT_EQ(exchange->response->status, 200) << target;
+    return json::parse(exchange->response->body);
+  }
+  std::string CodeOf(const std::shared_ptr<FakeExchange>& exchange) {
+    return json::parse(exchange->response->body).at("code");
+  }
+  std::string Create(json extra = json::object()) {
+    json body = {{"image", {{"uri", "busybox"}}},
+                 {"entrypoint", {"tail", "-f", "/dev/null"}},
+                 {"resourceLimits", json::object()}};
+    body.update(extra);
+    const auto exchange = Send("POST", "/v1/sandboxes", body.dump());
+    EXPECT_FALSE(exchange->response);
+    spawner.AnswerBuild();
+    EXPECT_TRUE(exchange->response);
+    EXPECT_EQ(exchange->response->status, 202);
+    created = json::parse(exchange->response->body);
+    return created.at("id");
+  }
+
+  static constexpr char kKeyHeader[] = "OPEN-SANDBOX-API-KEY";
+  std::string directory;
+  sandbox::FakeClock clock;
+  sandbox::FakeLoop loop{clock};
+  sandbox::FakeSpawner spawner{loop};
+  sandbox::FakeNetwork network;
+  sandbox::FakeImages images;
+  Health health;
+  std::unique_ptr<sandbox::Store> store = std::move(*sandbox::Store::Open(":memory:"));
+  std::unique_ptr<sandbox::VolumeStore> volume_store =
+      std::move(*sandbox::VolumeStore::Open(":memory:"));
+  std::unique_ptr<sandbox::SlotPool> pool;
+  sandbox::Admission admission{2, 1024};
+  sandbox::PendingImports imports{loop, 1024};
+  std::unique_ptr<sandbox::Volumes> volumes =
+      std::move(*sandbox::Volumes::Open(loop, clock, spawner, *volume_store, {}));
+  std::unique_ptr<sandbox::Store> room;  // of the file that the next one is in
+  std::unique_ptr<sandbox::SnapshotStore> snapshot_store;
+  std::unique_ptr<sandbox::Snapshots> snapshots;
+  sandbox::EntrypointLogs logs{loop, clock, {}};
+  std::unique_ptr<sandbox::History> history = std::move(*sandbox::History::Open(store->db(), loop));
+  std::unique_ptr<sandbox::Lifecycle> lifecycle;
+  std::unique_ptr<Api> api;
+  json created;
+  bool quit = false;
+};
+
+}  // namespace atl::api

@@ -1,0 +1,130 @@
+// A sandbox of which no two fields are alike, and all its fields as text: found by their places, so
+// that the descriptions and copies of the tree are compared with something that is none of them. A
+// field that is added to a struct does not compile until it has a place here.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netpolicy/policy_json.h"
+#include "runtime/sandbox/record_fields.h"
+
+namespace atl::sandbox {
+
+template <MaybeConst<Sandbox> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [id, created, spec, digest, config, layers, token, secure, metadata, expires, state, reason,
+         message, transition, slot] = s;
+  [&](auto&... all) { (each(all), ...); }(id, created, spec, digest, config, layers, token, secure,
+                                          metadata, expires, state, reason, message, transition,
+                                          slot);
+}
+template <MaybeConst<Spec> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [image, snapshot, entrypoint, env, extensions, platform, limits, reserved, volumes,
+         readonly, renew, network] = s;
+  [&](auto&... all) { (each(all), ...); }(image, snapshot, entrypoint, env, extensions, platform,
+                                          limits, reserved, volumes, readonly, renew,
+                                          network);
+}
+template <MaybeConst<Reservation> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [memory, cpu] = s;
+  [&](auto&... all) { (each(all), ...); }(memory, cpu);
+}
+// But for the programs that an image names, which are no sandbox's.
+template <MaybeConst<images::ImageConfig> C, typename F>
+void EachMember(C& c, F each) {
+  auto& [env, entrypoint, cmd, working_dir, user, architecture] = c;
+  [&](auto&... all) { (each(all), ...); }(env, working_dir, user, architecture);
+}
+template <MaybeConst<netpolicy::SlotRequest> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [sandbox, policy, network, hostname, bandwidth] = s;
+  [&](auto&... all) { (each(all), ...); }(sandbox, policy, network, hostname, bandwidth);
+}
+template <MaybeConst<Platform> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [os, arch] = s;
+  [&](auto&... all) { (each(all), ...); }(os, arch);
+}
+template <MaybeConst<wire::Volume> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [kind, source, sub_path, target, read_only] = s;
+  [&](auto&... all) { (each(all), ...); }(kind, source, sub_path, target, read_only);
+}
+
+// Gives each field a value that no other has.
+struct Fill {
+  void Set(std::string& text) { text = "\"'\\ \xc3\xa9" + std::to_string(++last); }
+  void Set(uint32_t& number) { number = ++last; }
+  void Set(uint64_t& number) { number = (uint64_t{1} << 40) + ++last; }
+  void Set(int64_t& number) { number = 1'700'000'000'000 + ++last; }
+  void Set(bool& flag) { flag = true; }
+  void Set(State& state) { state = State::kPaused; }
+  void Set(wire::Volume::Kind& kind) { kind = wire::Volume::Kind::kHost; }
+  void Set(cgroup::Limits& limits) { limits = cgroup::DistinctLimits(++last); }
+  void Set(std::map<std::string, std::string>& map) { Set(map["key"]); }
+  void Set(netpolicy::SharedPolicy& policy) {
+    policy = netpolicy::Share(*netpolicy::ParsePolicy(
+        R"({"defaultAction":"deny","egress":[{"action":"allow","target":"example.com"}]})"));
+  }
+  template <typename T>
+  void Set(std::vector<T>& list) {
+    Set(list.emplace_back());
+    Set(list.emplace_back());
+  }
+  template <typename T>
+  void Set(std::optional<T>& value) {
+    Set(value.emplace());
+  }
+  template <typename T>
+  requires requires(T& value) {
+    EachMember(value, [](auto&) {});
+  }
+  void Set(T& value) {
+    EachMember(value, [this](auto& member) { Set(member); });
+  }
+  uint32_t last = 0;
+};
+
+inline Sandbox Sample() {
+  Sandbox s;
+  Fill().Set(s);
+  s.spec.network.sandbox = s.id;
+  return s;
+}
+
+// The fields as text, in their order; those of a struct within one by one.
+template <typename T>
+std::vector<std::string> TextsOf(const T& value) {
+  if constexpr (requires { EachMember(value, [](auto&) {}); }) {
+    std::vector<std::string> texts;
+    EachMember(value, [&](const auto& member) {
+      for (std::string& text : TextsOf(member)) texts.push_back(std::move(text));
+    });
+    return texts;
+  } else if constexpr (requires { value.has_value(); }) {
+    return {value ? testing::PrintToString(TextsOf(*value)) : "none"};
+  } else if constexpr (std::is_same_v<T, std::vector<wire::Volume>>) {
+    std::string all;
+    for (const auto& item : value) all += testing::PrintToString(TextsOf(item));
+    return {all};
+  } else if constexpr (std::is_same_v<T, netpolicy::SharedPolicy>) {
+    return {value ? netpolicy::PolicyToJson(*value) : "none"};
+  } else if constexpr (std::is_same_v<T, cgroup::Limits>) {
+    std::string all;
+    for (const auto& field : cgroup::kLimitFields) {
+      all += std::to_string(value.*field.value) + " ";
+    }
+    return {all};
+  } else {
+    return {testing::PrintToString(value)};
+  }
+}
+
+}  // namespace atl::sandbox

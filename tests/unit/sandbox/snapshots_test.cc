@@ -1,0 +1,258 @@
+#include "runtime/sandbox/snapshots.h"
+
+#include <cerrno>
+
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+using Stage = Snapshot::State;
+
+class SnapshotsTest : public LifecycleTest {
+ protected:
+  Snapshot Take(const std::string& id, const std::string& name = "") {
+    auto taken = lifecycle->TakeSnapshot(id, name);
+    EXPECT_TRUE(taken) << (taken ? "" : taken.error().message());
+    return taken.value_or(Snapshot());
+  }
+  Snapshot TakeWhole(const std::string& id) {
+    const Snapshot taken = Take(id);
+    spawner.AnswerCopy();
+    spawner.AnswerPublish();
+    return *snapshots->Find(taken.id);
+  }
+  Result<Sandbox> Restore(const std::string& snapshot) {
+    Wanted wanted = Want();
+    wanted.spec.image.clear();
+    wanted.spec.snapshot_id = snapshot;
+    wanted.metadata = {{"own", "1"}};
+    const auto answer = Create(wanted);
+    if (!answer->called) restored_plan = spawner.AnswerBuild().plan;
+    return answer->result;
+  }
+  Code CodeOf(const Result<Snapshot>& result) {
+    return result ? Code::kInternal : result.error().code();
+  }
+  wire::Plan restored_plan;
+};
+
+TEST_F(SnapshotsTest, GoesFromCreatingToReady) {
+  Wanted wanted = Want();
+  wanted.spec.env = {{"LANG", "de"}};
+  wanted.metadata = {{"team", "ml"}};
+  const std::string id = CreateRunning(wanted);
+  const Snapshot taken = Take(id, "first");
+  EXPECT_EQ(taken.state, Stage::kCreating);
+  EXPECT_EQ(taken.reason, "snapshot_accepted");
+  const wire::CopyUpper asked = spawner.AnswerCopy(FakeSpawner::Report(5000));
+  EXPECT_EQ(asked.id, id);
+  EXPECT_EQ(asked.layer, 101U);
+  EXPECT_EQ(snapshots->Find(taken.id)->state, Stage::kCreating);
+  EXPECT_EQ(spawner.AnswerPublish(), 101U);
+  const Snapshot ready = *snapshots->Find(taken.id);
+  EXPECT_EQ(ready.state, Stage::kReady);
+  EXPECT_EQ(ready.reason, "snapshot_runtime_ready");
+  EXPECT_EQ(ready.size_bytes, 5000U);
+  EXPECT_EQ(ready.layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  EXPECT_EQ(ready.config.env, (std::vector<std::string>{"PATH=/bin", "LANG=de"}));
+  EXPECT_EQ(ready.config.user, "1000");
+  EXPECT_EQ(ready.metadata, wanted.metadata);
+  EXPECT_EQ(snapshots->stats().held_micros, 700U);
+  // A restart reads the same.
+  Boot({});
+  const Snapshot* again = snapshots->Find(taken.id);
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->name, "first");
+  EXPECT_EQ(again->sandbox_id, id);
+  EXPECT_EQ(again->state, Stage::kReady);
+  EXPECT_EQ(again->layers, ready.layers);
+  EXPECT_EQ(again->config.env, ready.config.env);
+  EXPECT_EQ(again->metadata, ready.metadata);
+  EXPECT_EQ(again->size_bytes, 5000U);
+  EXPECT_EQ(again->created_at_ms, ready.created_at_ms);
+}
+
+TEST_F(SnapshotsTest, ARestoreStandsOnItsLayers) {
+  Wanted wanted = Want();
+  wanted.metadata = {{"team", "ml"}, {"own", "0"}};
+  const Snapshot snapshot = TakeWhole(CreateRunning(wanted));
+  const auto restored = Restore(snapshot.id);
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored_plan.layers, snapshot.layers);
+  EXPECT_EQ(restored->spec.snapshot_id, snapshot.id);
+  EXPECT_EQ(restored->metadata, (std::map<std::string, std::string>{{"own", "1"}, {"team", "ml"}}));
+  EXPECT_NE(restored->access_token, Stored().front().id);
+  // One of that one has both.
+  const Snapshot second = TakeWhole(restored->id);
+  EXPECT_EQ(second.layers, (std::vector<wire::LayerId>{102, 101, 2, 1}));
+}
+
+TEST_F(SnapshotsTest, GenerationsDoNotPileUpTheirEnvironment) {
+  std::string source = CreateRunning();
+  Result<Sandbox> restored = Fail(Code::kInternal, "");
+  int generation = 0;
+  do {
+    Wanted wanted = Want();
+    wanted.spec.image.clear();
+    wanted.spec.snapshot_id = TakeWhole(source).id;
+    wanted.spec.env = {{"OF_" + std::to_string(generation), std::string(100'000, 'x')},
+                       {"SAME", std::string(100'000, 'x')}};
+    const auto answer = Create(wanted);
+    if (!answer->called) spawner.AnswerBuild();
+    restored = answer->result;
+    if (restored) source = restored->id;
+  } while (restored && ++generation < 10);
+  EXPECT_EQ(generation, 4);
+  ASSERT_FALSE(restored);
+  EXPECT_EQ(restored.error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(SnapshotsTest, NoTwoOfOneSandboxAtATime) {
+  const std::string id = CreateRunning();
+  const Snapshot first = Take(id);
+  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(id, "")), Code::kFailedPrecondition);
+  EXPECT_EQ(snapshots->All().size(), 1U);
+  EXPECT_EQ(images.last_layer, 101U);
+  spawner.AnswerCopy();
+  spawner.AnswerPublish();
+  Take(id);
+}
+
+TEST_F(SnapshotsTest, TwoAreCopiedAtOnce) {
+  for (int i = 0; i < 3; ++i) Take(CreateRunning());
+  EXPECT_EQ(spawner.copies.size(), 2U);
+  spawner.AnswerCopy();
+  EXPECT_EQ(spawner.copies.size(), 2U);
+}
+
+TEST_F(SnapshotsTest, OnlyWhatLivesIsTaken) {
+  const std::string id = CreateRunning();
+  Ended(id, Exit(0));
+  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(id, "")), Code::kFailedPrecondition);
+  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot("nobody", "")), Code::kNotFound);
+  EXPECT_TRUE(spawner.copies.empty());
+}
+
+TEST_F(SnapshotsTest, BoundsOfTheOperator) {
+  snapshot_config.max_count = 1;
+  Boot({});
+  const std::string id = CreateRunning();
+  TakeWhole(id);
+  const auto refused = lifecycle->TakeSnapshot(id, "");
+  EXPECT_EQ(CodeOf(refused), Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().error_number(), ENOSPC);
+  snapshot_config.max_count = 9;
+  snapshot_config.max_bytes = 5000;
+  Boot({.sandboxes = {Present(id)}});
+  Take(id);
+  EXPECT_EQ(spawner.AnswerCopy(FakeSpawner::Report(904)).max_bytes, 5000U - 4096U);
+  spawner.AnswerPublish();
+  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(id, "")), Code::kResourceExhausted);
+}
+
+TEST_F(SnapshotsTest, TwoAtOnceKeepTheBoundTogether) {
+  snapshot_config.max_bytes = 5000;
+  Boot({});
+  const std::string a = CreateRunning(), b = CreateRunning();
+  const Snapshot first = Take(a), second = Take(b);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(spawner.AnswerCopy().max_bytes, 5000U);
+  for (int i = 0; i < 2; ++i) spawner.AnswerPublish();
+  EXPECT_EQ(snapshots->Find(first.id)->state, Stage::kReady);
+  EXPECT_EQ(snapshots->Find(second.id)->state, Stage::kFailed);
+  EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{102}));
+  // What counts are layers: that of a snapshot which is deleted may be others'.
+  ASSERT_TRUE(lifecycle->RemoveSnapshot(first.id));
+  Take(b);
+  EXPECT_EQ(spawner.AnswerCopy().max_bytes, 904U);
+}
+
+TEST_F(SnapshotsTest, ALayerTooManyIsRefused) {
+  for (wire::LayerId layer = 3; images.image.layers.size() < wire::kMaxLayers; ++layer) {
+    images.image.layers.push_back(layer);
+  }
+  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(CreateRunning(), "")), Code::kFailedPrecondition);
+}
+
+TEST_F(SnapshotsTest, WhatFailsLeavesNoLayer) {
+  const Snapshot copy = Take(CreateRunning());
+  spawner.AnswerCopy(Fail(Code::kInvalidArgument, "error no_room: the disk is full\n"));
+  EXPECT_EQ(snapshots->Find(copy.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(copy.id)->reason, "snapshot_runtime_failed");
+  EXPECT_EQ(snapshots->Find(copy.id)->message, "the disk is full");
+  const Snapshot report = Take(CreateRunning());
+  spawner.AnswerCopy(wire::Copied{"nonsense", 0});
+  EXPECT_EQ(snapshots->Find(report.id)->state, Stage::kFailed);
+  const Snapshot publish = Take(CreateRunning());
+  spawner.AnswerCopy();
+  spawner.AnswerPublish(Fail(Code::kInternal, "rename"));
+  EXPECT_EQ(snapshots->Find(publish.id)->state, Stage::kFailed);
+  images.keep_error = Error(Code::kResourceExhausted, "full", ENOSPC);
+  const Snapshot keep = Take(CreateRunning());
+  spawner.AnswerCopy();
+  spawner.AnswerPublish();
+  EXPECT_EQ(snapshots->Find(keep.id)->state, Stage::kFailed);
+  EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{101, 102, 103, 104}));
+  EXPECT_FALSE(lifecycle->LayerInUse(101));
+  const auto refused = Restore(keep.id);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(lifecycle->RemoveSnapshot(keep.id));
+}
+
+TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
+  const Snapshot without = Take(CreateRunning());
+  const Snapshot with = Take(CreateRunning());
+  spawner.copies.clear();
+  images.kept.insert(with.layers.front());
+  Boot({});
+  EXPECT_EQ(snapshots->Find(without.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(without.id)->reason, "snapshot_recovery_missing_image");
+  EXPECT_EQ(snapshots->Find(with.id)->state, Stage::kReady);
+  EXPECT_EQ(snapshots->Find(with.id)->reason, "snapshot_recovery_ready");
+  EXPECT_TRUE(lifecycle->LayerInUse(with.layers.front()));
+  EXPECT_FALSE(lifecycle->LayerInUse(without.layers.front()));
+  // Recorded, too.
+  Boot({});
+  EXPECT_EQ(snapshots->Find(without.id)->state, Stage::kFailed);
+}
+
+TEST_F(SnapshotsTest, LayersStayWithWhoNeedsThem) {
+  const std::string source = CreateRunning();
+  const Snapshot parent = TakeWhole(source);
+  ASSERT_TRUE(lifecycle->Delete(source));
+  spawner.AnswerDestroy();
+  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  EXPECT_EQ(snapshots->UsersOf(images.image), std::vector<std::string>{parent.id});
+  const std::string restored = Restore(parent.id)->id;
+  EXPECT_EQ(lifecycle->RemoveSnapshot(parent.id).error().code(), Code::kFailedPrecondition);
+  ASSERT_NE(snapshots->Find(parent.id), nullptr);
+  const Snapshot child = TakeWhole(restored);
+  ASSERT_TRUE(lifecycle->Delete(restored));
+  spawner.AnswerDestroy();
+  const int collected = images.collected;
+  ASSERT_TRUE(lifecycle->RemoveSnapshot(parent.id));
+  EXPECT_EQ(snapshots->Find(parent.id), nullptr);
+  EXPECT_EQ(images.collected, collected + 1);
+  EXPECT_TRUE(lifecycle->LayerInUse(parent.layers.front()));
+  ASSERT_TRUE(lifecycle->RemoveSnapshot(child.id));
+  EXPECT_FALSE(lifecycle->LayerInUse(parent.layers.front()));
+  EXPECT_FALSE(lifecycle->LayerInUse(1));
+}
+
+TEST_F(SnapshotsTest, NoneIsRemovedWhileItIsTaken) {
+  const Snapshot taken = Take(CreateRunning());
+  EXPECT_EQ(lifecycle->RemoveSnapshot(taken.id).error().code(), Code::kFailedPrecondition);
+  EXPECT_NE(snapshots->Find(taken.id), nullptr);
+  EXPECT_EQ(lifecycle->RemoveSnapshot("none").error().code(), Code::kNotFound);
+}
+
+TEST_F(SnapshotsTest, ALostLayerIsSaid) {
+  const Snapshot snapshot = TakeWhole(CreateRunning());
+  images.kept.erase(2);
+  EXPECT_EQ(Restore(snapshot.id).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Restore("none").error().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace atl::sandbox

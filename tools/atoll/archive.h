@@ -1,0 +1,19 @@
+// An archive of libarchive's, owned.
+#pragma once
+
+#include <archive.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace atl::cli {
+
+struct FreeArchive {
+  void operator()(archive* a) const { archive_free(a); }
+};
+using Archive = std::unique_ptr<archive, FreeArchive>;
+
+// One is read, and a file copied into one, in pieces of this size.
+inline constexpr size_t kArchivePart = 256 << 10;
+
+}  // namespace atl::cli

@@ -1,0 +1,13 @@
+// The verbs of 'atoll image' that are files of their own. `hidden`: as docker calls them, at the
+// top.
+#pragma once
+
+#include "tools/atoll/grammar.h"
+#include "tools/atoll/settings.h"
+
+namespace atl::cli {
+
+void AddExportVerb(Verb& group, const Settings& settings, const char* name, bool hidden);
+void AddVerifyVerb(Verb& group, const Settings& settings);
+
+}  // namespace atl::cli

@@ -1,0 +1,136 @@
+// atoll snapshot create|ls|inspect|rm
+#include <poll.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/sandbox_list.h"
+#include "tools/atoll/text.h"
+#include "tools/atoll/verbs.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLookMillis = 20;
+
+json StatusOf(const json& snapshot) {
+  return snapshot.value("status", json::object());
+}
+
+Status TakeSnapshot(const Settings& settings, const std::string& sandbox, const std::string& name) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string source, ResolveId(api, sandbox));
+  const json body = name.empty() ? json::object() : json{{"name", name}};
+  ATOLL_ASSIGN(
+      const http::Response response,
+      api.Send("POST", "/sandboxes/" + PercentEncode(source) + "/snapshots", JsonText(body)));
+  ATOLL_ASSIGN(json snapshot, ObjectOf(response));
+  const std::string id = TextOf(snapshot, "id");
+  while (TextOf(StatusOf(snapshot), "state") == "Creating") {
+    ::poll(nullptr, 0, kLookMillis);
+    ATOLL_ASSIGN(snapshot, Fetch(api, "/snapshots/" + PercentEncode(id)));
+  }
+  if (TextOf(StatusOf(snapshot), "state") != "Ready") {
+    return Fail(Code::kInternal,
+                "snapshot " + id + " failed: " + Printable(TextOf(StatusOf(snapshot), "message")));
+  }
+  std::puts(settings.json ? JsonText(snapshot).c_str() : Printable(id).c_str());
+  return {};
+}
+
+struct SnapshotFilter {
+  std::string sandbox, name, state;
+  bool quiet = false;
+};
+
+Status ListSnapshots(const Settings& settings, const SnapshotFilter& options) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  std::string query = "pageSize=200";
+  for (const auto& [key, value] :
+       {std::pair("sandboxId", options.sandbox), std::pair("name", options.name),
+        std::pair("state", options.state)}) {
+    if (!value.empty()) query += std::string("&") + key + "=" + PercentEncode(value);
+  }
+  json items = json::array();
+  bool more = true;
+  for (int page = 1; more; ++page) {
+    ATOLL_ASSIGN(const json list,
+                 Fetch(api, "/snapshots?" + query + "&page=" + std::to_string(page)));
+    for (const json& item : list.value("items", json::array())) items.push_back(item);
+    more = list.value("pagination", json::object()).value("hasNextPage", false);
+  }
+  if (settings.json) {
+    std::puts(JsonText({{"items", items}}).c_str());
+    return {};
+  }
+  Table table({"ID", "NAME", "SANDBOX", "STATE", "CREATED"});
+  for (const json& item : items) {
+    if (options.quiet) std::puts(Printable(TextOf(item, "id")).c_str());
+    table.AddRow({TextOf(item, "id"), TextOf(item, "name"), TextOf(item, "sandboxId"),
+                  TextOf(StatusOf(item), "state"), TextOf(item, "createdAt").substr(0, 19)});
+  }
+  if (!options.quiet) std::fputs(table.Text().c_str(), stdout);
+  return {};
+}
+
+// One that fails does not keep the others.
+Status ForSnapshots(const Settings& settings, const Words& ids, const std::string& method) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  Status last;
+  for (const std::string& id : ids) {
+    auto done = api.Send(method, "/snapshots/" + PercentEncode(id));
+    if (!done) {
+      if (!last) Report(settings, last.error());
+      last = Fail(std::move(done).error());
+    } else if (method == "GET") {
+      const auto snapshot = json::parse(done->body, nullptr, false);
+      std::puts((settings.json ? JsonText(snapshot) : PrettyJson(snapshot)).c_str());
+    } else if (!settings.json) {
+      std::puts(Printable(id).c_str());
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+void AddSnapshotVerbs(Verb& root, const Settings& settings) {
+  struct Options {
+    std::string sandbox, name;
+    SnapshotFilter list;
+    Words ids;
+  };
+  const auto options = std::make_shared<Options>();
+  Verb& group = root.Add("snapshot", "What sandboxes have written, to start others from");
+  group.Add("create", "Take one of a sandbox, which goes on, and wait until it is whole")
+      .Takes(Argument{"ID", kOneSandbox, &options->sandbox})
+      .Takes(Option{"--name", "NAME", "A name, which others may have too", &options->name})
+      .Does(
+          [options, &settings] { return TakeSnapshot(settings, options->sandbox, options->name); })
+      .Says(
+          "Memory, processes and volumes are not in it: run --snapshot starts a new sandbox with\n"
+          "the same files.\n\n"
+          "Examples:\n"
+          "  atoll snapshot create web --name configured\n"
+          "  atoll run --snapshot $(atoll snapshot ls -q --name configured) sh -c 'ls /srv'");
+  group.Add("ls,list", "List snapshots, newest first")
+      .Takes(Option{"--sandbox", "ID", "Only those of this sandbox", &options->list.sandbox})
+      .Takes(Option{"--name", "NAME", "Only those of this name", &options->list.name})
+      .Takes(Option{"--state", "STATE", "Only those that are Creating, Ready or Failed",
+                    &options->list.state})
+      .Takes(Option{"-q,--quiet", "", "Only ids", &options->list.quiet})
+      .Does([options, &settings] { return ListSnapshots(settings, options->list); });
+  const Argument ids = {"SNAPSHOT", "Ids as 'atoll snapshot ls' shows them", &options->ids};
+  group.Add("inspect", "A snapshot as JSON").Takes(ids).Does([options, &settings] {
+    return ForSnapshots(settings, options->ids, "GET");
+  });
+  group.Add("rm,remove", "Delete snapshots that no sandbox was restored from")
+      .Takes(ids)
+      .Does([options, &settings] { return ForSnapshots(settings, options->ids, "DELETE"); });
+}
+
+}  // namespace atl::cli
