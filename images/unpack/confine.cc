@@ -31,6 +31,8 @@ constexpr rlim_t kAddressSpace = rlim_t{1} << 30;
 constexpr rlim_t kDescriptors = 64;
 // Two for each directory on the way down.
 constexpr rlim_t kTreeDescriptors = 2 * (kMaxDepth + 1) + 64;
+// One for each layer that has the directory: what is deep and has many layers is refused.
+constexpr rlim_t kDiffDescriptors = 4096;
 constexpr rlim_t kCpuSeconds = 3600;
 
 constexpr uint32_t Bit(int capability) {
@@ -103,7 +105,9 @@ Status LimitResources(const ExtractLimits& limits, Job job) {
   // A length says nothing about what a file of a sandbox takes; an archive has many layers.
   const bool any_size = job == Job::kCopy || job == Job::kPack;
   const rlim_t file_size = any_size ? RLIM_INFINITY : limits.max_bytes;
-  const rlim_t descriptors = job == Job::kUnpack ? kDescriptors : kTreeDescriptors;
+  const rlim_t descriptors = job == Job::kUnpack ? kDescriptors
+                             : job == Job::kDiff ? kDiffDescriptors
+                                                 : kTreeDescriptors;
   struct {
     __rlimit_resource resource;
     rlim_t value;

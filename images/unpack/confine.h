@@ -13,8 +13,8 @@
 namespace atl::images::unpack {
 
 // What is to be done behind it. A copy reads one tree and changes another, for which it needs more
-// calls; a pack writes a file of any length.
-enum class Job { kUnpack, kCopy, kPack };
+// calls; a pack writes a file of any length; a difference is of many trees.
+enum class Job { kUnpack, kCopy, kPack, kDiff };
 
 // Checks what is expected (a run by hand on the host must do nothing), then: the mount namespace is
 // emptied, `output` becomes the root directory, every descriptor but `input`, `output` and `report`

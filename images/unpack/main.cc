@@ -1,12 +1,13 @@
 // atoll-unpack split|layer|copy|fork|pack [LIMIT=NUMBER…]: opens one hostile archive, or the
 // directory that a sandbox writes to, and fills one directory; or writes one directory into an
-// archive. Started by the spawner with the
+// archive. list|archive: tells how two stacks of layers differ. Started by the spawner with the
 // descriptors of runtime/wire/spawner.h in namespaces of its own. The report goes to the pipe; exit
 // status 0, or 1 with one "error CODE: why" line.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <charconv>
 #include <clocale>
 #include <cstdlib>
 #include <new>
@@ -16,6 +17,7 @@
 
 #include "images/report.h"
 #include "images/unpack/confine.h"
+#include "images/unpack/diff.h"
 #include "images/unpack/layer.h"
 #include "images/unpack/limits.h"
 #include "images/unpack/pack.h"
@@ -34,15 +36,37 @@ bool IsCopy(std::string_view mode) {
   return mode == "copy" || mode == "fork";
 }
 
+bool IsDiff(std::string_view mode) {
+  return mode == "list" || mode == "archive";
+}
+
+// "now=3" and so on.
+Status SetNumber(Stacks& stacks, std::string_view argument) {
+  constexpr size_t kMost = 2 * wire::kMaxLayers + 1;
+  const size_t equals = argument.find('=');
+  const std::string_view key = argument.substr(0, equals);
+  size_t* const number = key == "now"    ? &stacks.now
+                         : key == "was"  ? &stacks.was
+                         : key == "both" ? &stacks.both
+                                         : nullptr;
+  if (number != nullptr && equals != std::string_view::npos) {
+    const char* const end = argument.data() + argument.size();
+    const auto [rest, error] = std::from_chars(argument.data() + equals + 1, end, *number);
+    if (error == std::errc() && rest == end && *number <= kMost) return {};
+  }
+  return Fail(Code::kInvalidArgument, "atoll-unpack: '" + std::string(argument) + "'");
+}
+
 Result<UnpackReport> Run(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (mode != "split" && mode != "layer" && mode != "pack" && !IsCopy(mode)) {
+  if (mode != "split" && mode != "layer" && mode != "pack" && !IsCopy(mode) && !IsDiff(mode)) {
     return Fail(Code::kInvalidArgument,
-                "usage: atoll-unpack split|layer|copy|fork|pack [KEY=NUMBER...]");
+                "usage: atoll-unpack split|layer|copy|fork|pack|list|archive [KEY=NUMBER...]");
   }
   ExtractLimits limits;
+  Stacks stacks;
   for (int i = 2; i < argc; ++i) {
-    ATOLL_TRY(SetLimit(limits, argv[i]));
+    ATOLL_TRY(IsDiff(mode) ? SetNumber(stacks, argv[i]) : SetLimit(limits, argv[i]));
   }
   // libarchive passes PAX names, which are UTF-8, through iconv(3) unless the locale is UTF-8 too;
   // iconv would want its tables, which are out of sight by then.
@@ -52,12 +76,16 @@ Result<UnpackReport> Run(int argc, char** argv) {
   ATOLL_TRY(BlobStream::Prepare());
   ATOLL_TRY(Confine(wire::kUnpackInputFd, wire::kUnpackOutputFd, wire::kUnpackReportFd, limits,
                     IsCopy(mode)     ? Job::kCopy
+                    : IsDiff(mode)   ? Job::kDiff
                     : mode == "pack" ? Job::kPack
-                                     : Job::kUnpack));
+                                     : Job::kUnpack,
+                    stacks.size()));
 
   // The root directory is the output by now (of "pack" what is read); a descriptor of our own,
   // whatever kind we were given.
   ATOLL_ASSIGN(UniqueFd root, sys::Open("/", O_RDONLY | O_DIRECTORY));
+  if (mode == "list") return ListDiff(stacks, wire::kUnpackInputFd, limits);
+  if (mode == "archive") return ArchiveDiff(stacks, wire::kUnpackInputFd, limits);
   if (mode == "split") return SplitArchive(wire::kUnpackInputFd, root.get(), limits);
   if (IsCopy(mode)) {
     return CopyUpper(wire::kUnpackInputFd, root.get(), wire::kUnpackReportFd, limits,

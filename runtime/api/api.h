@@ -80,6 +80,7 @@ class Api {
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
+  void DiffSandbox(const Call& call);
   void TakeSnapshot(const Call& call);
   void ListSnapshots(const Call& call);
   void GetSnapshot(const Call& call);

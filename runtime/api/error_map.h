@@ -29,9 +29,10 @@ enum class Doing {
   kRestore,  // a create from a snapshot
   kRemoveSnapshot,
   kFork,
+  kDiff,
   kShutdown,
 };
-inline constexpr int kDoings = 20;
+inline constexpr int kDoings = 21;
 
 ApiError MapError(const Error& error, Doing doing);
 // Why there is no sandbox; `doing` is kCreate or kFork.

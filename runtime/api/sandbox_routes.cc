@@ -72,6 +72,7 @@ void Api::AddSandboxRoutes() {
   router_.Add("POST", "/sandboxes/{}/resume", [this](const Call& call) { ResumeSandbox(call); });
   router_.Add("PATCH", "/sandboxes/{}/metadata", [this](const Call& call) { PatchMetadata(call); });
   router_.Add("POST", "/sandboxes/{}/fork", [this](const Call& call) { ForkSandbox(call); });
+  router_.Add("GET", "/sandboxes/{}/diff", [this](const Call& call) { DiffSandbox(call); });
   router_.Add("GET", "/sandboxes/{}/endpoints/{}", [this](const Call& call) { GetEndpoint(call); });
 }
 

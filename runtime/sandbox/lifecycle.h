@@ -185,12 +185,18 @@ class Lifecycle final : private Launch::Owner {
   // kFailedPrecondition: it is being taken, or a sandbox that was restored from it has not ended.
   Status RemoveSnapshot(const std::string& id);
 
+  // Has what it holds otherwise than its image, or than that snapshot if `snapshot` is one, written
+  // into `out`, a pipe, as it is found, while it goes on; see wire::DiffUpper. kNotFound;
+  // kFailedPrecondition: it does not live, the snapshot is not ready or of another image.
+  void Diff(const std::string& id, const std::string& snapshot, bool archive, UniqueFd out,
+            std::function<void(Status)> done);
+
   // Ends every sandbox, the spawner, and what the network holds. Nothing can be created afterwards.
   void Shutdown(std::function<void(Status)> done);
 
   // For images::ImageStore.
   bool LayerInUse(wire::LayerId layer) const {
-    return layer_users_.contains(layer) ||
+    return layer_users_.contains(layer) || compared_.contains(layer) ||
            snapshots_.LayerInUse(layer);
   }
 
@@ -342,6 +348,8 @@ class Lifecycle final : private Launch::Owner {
   std::unique_ptr<GoneIds> gone_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
+  std::multiset<wire::LayerId> compared_;  // by differences on their way, which read them
+  size_t diffs_ = 0;
   Held held_;  // by all that hold
   Idempotency idempotency_;
   LifecycleStats stats_;

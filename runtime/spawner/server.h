@@ -67,6 +67,7 @@ class Server {
   void Do(wire::ExtractLayer message, Answer<wire::ExtractLayer> answer);
   void Do(wire::PackLayer message, Answer<wire::PackLayer> answer);
   void Do(wire::CopyUpper message, Answer<wire::CopyUpper> answer);
+  void Do(wire::DiffUpper message, Answer<wire::DiffUpper> answer);
   void Do(wire::PublishLayer message, const Answer<wire::PublishLayer>& answer);
   void Do(wire::RemoveLayer message, const Answer<wire::RemoveLayer>& answer);
   void Do(wire::MakeVolume message, const Answer<wire::MakeVolume>& answer);

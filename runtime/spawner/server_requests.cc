@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/server.h"
+#include "runtime/spawner/stacks.h"
 #include "runtime/spawner/volume_sources.h"
 
 namespace atl::spawner {
@@ -19,7 +20,7 @@ constexpr bool kIsOneOf = (std::is_same_v<Message, Beginnings> || ...);
 template <typename Message>
 constexpr bool kBegins =
     kIsOneOf<Message, wire::PrepareSlot, wire::Build, wire::SplitArchive, wire::ExtractLayer,
-             wire::PackLayer, wire::CopyUpper>;
+             wire::PackLayer, wire::CopyUpper, wire::DiffUpper>;
 
 }  // namespace
 
@@ -114,6 +115,23 @@ void Server::Do(wire::PackLayer message, Answer<wire::PackLayer> answer) {
 
 void Server::Do(wire::CopyUpper message, Answer<wire::CopyUpper> answer) {
   copies_.Start(message, std::move(answer));
+}
+
+void Server::Do(wire::DiffUpper message, Answer<wire::DiffUpper> answer) {
+  auto stacks = OpenStacks(host_, sandboxes_, message);
+  if (!stacks) return answer(Fail(std::move(stacks).error()));
+  const auto number = [](const char* key, size_t value) { return key + std::to_string(value); };
+  unpacks_.Diff(
+      {message.archive ? "archive" : "list", number("now=", stacks->now),
+       number("was=", stacks->was), number("both=", stacks->both)},
+      stacks->layers, std::move(message.out),
+      [this, id = message.id, answer = std::move(answer)](Result<wire::Unpacked> told) {
+        // Its files may have been on their way out.
+        if (told && sandboxes_.LiveSlot(id) == 0) {
+          return answer(Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
+        }
+        answer(std::move(told));
+      });
 }
 
 void Server::Do(wire::PublishLayer message, const Answer<wire::PublishLayer>& answer) {

@@ -42,6 +42,15 @@ void Unpacks::Start(const char* mode, UniqueFd input, UniqueFd output, Done done
   Run({mode}, input.get(), output.get(), {}, std::move(done));
 }
 
+void Unpacks::Diff(const std::vector<std::string>& arguments, const std::vector<UniqueFd>& layers,
+                   UniqueFd out, Done done) {
+  struct stat info {};
+  if (::fstat(out.get(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
+    return done(Fail(Code::kPermissionDenied, "diff: what is written into must be a pipe"));
+  }
+  Run(arguments, out.get(), layers.front().get(), layers, std::move(done));
+}
+
 void Unpacks::Run(const std::vector<std::string>& arguments, int input, int output,
                   std::span<const UniqueFd> layers, Done done) {
   if (runs_.size() >= kMaxUnpacks) {

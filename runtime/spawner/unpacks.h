@@ -26,6 +26,10 @@ class Unpacks {
   // mode: "split" or "layer", whose `input` must be a regular file opened read-only; or "pack",
   // whose must be one open for writing, or /dev/null. `output` must be a directory.
   void Start(const char* mode, UniqueFd input, UniqueFd output, Done done);
+  // Of two stacks of layers, read-only mounts, what differs, into `out`. `arguments`, `layers`: see
+  // runtime/wire/unpack.h.
+  void Diff(const std::vector<std::string>& arguments, const std::vector<UniqueFd>& layers,
+            UniqueFd out, Done done);
   // True if `pid` was one of ours.
   bool OnChildExit(pid_t pid, int wait_status);
 

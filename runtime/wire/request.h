@@ -147,6 +147,26 @@ struct CopyUpper {
   }
 };
 
+// What a sandbox has otherwise than a stack of layers, as it stands while it goes on. Written into
+// `out` as it is found; answered when all of it is, so that an end of `out` before that is none.
+// kUnavailable: nobody reads it, or too many are under way; kFailedPrecondition: the sandbox has
+// ended meanwhile.
+struct DiffUpper {
+  static constexpr uint8_t kType = 21;
+  using Reply = Unpacked;
+  std::string id;
+  std::vector<LayerId> against;  // topmost first
+  bool archive = false;          // else a list, see diff.h
+  UniqueFd out;                  // a pipe
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id);
+    io.List(self.against, kMaxLayers);
+    io(self.archive, self.out);
+  }
+};
+
 struct PublishLayer {
   static constexpr uint8_t kType = 8;
   using Reply = void;
@@ -247,7 +267,7 @@ struct KeepRules {
 };
 
 using Message = std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive,
-                             ExtractLayer, PackLayer, CopyUpper, PublishLayer,
+                             ExtractLayer, PackLayer, CopyUpper, DiffUpper, PublishLayer,
                              RemoveLayer, Stop, MakeVolume, RemoveVolume, MeasureVolume,
                              CheckVolume, Ping, KeepRules>;
 

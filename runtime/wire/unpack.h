@@ -1,5 +1,6 @@
 // What atoll-unpack finds open. argv[1] is "split", "layer", "pack", "copy", or "fork": a copy that
-// need not survive the loss of power.
+// need not survive the loss of power. Or it is "list" or "archive", of what differs between two
+// stacks of layers: "now=", "was=" and "both=" follow, how many are whose.
 #pragma once
 
 #include <string_view>
@@ -7,7 +8,7 @@
 namespace atl::wire {
 
 // The archive or the blob, read-only; of a copy the directory to read; of "pack" the file to write
-// to, where it stands.
+// to, where it stands; of a difference the pipe to write it into.
 inline constexpr int kUnpackInputFd = 3;
 // The directory to fill; of "pack" the one to read; of a difference that of the topmost layer.
 inline constexpr int kUnpackOutputFd = 4;

@@ -182,6 +182,36 @@ PRIV_TEST(HostileDaemon, CopiesAreChecked) {
   EXPECT_EQ(copy(sandbox->plan.id, 8, 1 << 20), "failed_precondition");
 }
 
+PRIV_TEST(HostileDaemon, DifferencesAreChecked) {
+  SpawnerFixture spawner;
+  const auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  const std::string& id = sandbox->plan.id;
+  const std::vector<wire::LayerId>& layers = sandbox->plan.layers;
+  const auto diff = [&](const std::string& of, const std::vector<wire::LayerId>& against,
+                        UniqueFd out) {
+    std::string outcome;
+    spawner.client().Ask(wire::DiffUpper{of, against, false, std::move(out)},
+                         [&](Result<wire::Unpacked> answer) {
+                           outcome = answer ? "done" : CodeName(answer.error().code());
+                         });
+    spawner.loop().RunUntil([&] { return !outcome.empty(); });
+    return outcome;
+  };
+  const auto pipe = [] {
+    sys::Pipe made = std::move(*sys::MakePipe());
+    static UniqueFd reader;
+    reader = std::move(made.read);
+    return std::move(made.write);
+  };
+  EXPECT_EQ(diff(id, layers, pipe()), "done");
+  EXPECT_EQ(diff("../../etc", layers, pipe()), "failed_precondition");
+  EXPECT_EQ(diff(id, {4711}, pipe()), "not_found");
+  EXPECT_EQ(diff(id, layers, std::move(*sys::Open("/etc/passwd", O_RDONLY))), "permission_denied");
+  EXPECT_TRUE(spawner.Destroy(id));
+  EXPECT_EQ(diff(id, layers, pipe()), "failed_precondition");
+}
+
 PRIV_TEST(HostileDaemon, GarbageClosesTheConnectionOnly) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);

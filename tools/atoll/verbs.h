@@ -17,7 +17,7 @@ void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top, ev
 void AddCopyVerb(Verb& root, const Settings& settings);
 void AddImageVerbs(Verb& root, const Settings& settings);
 void AddNetVerb(Verb& root, const Settings& settings);
-void AddBranchVerbs(Verb& root, const Settings& settings);  // fork
+void AddBranchVerbs(Verb& root, const Settings& settings);  // fork, diff
 void AddSnapshotVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);

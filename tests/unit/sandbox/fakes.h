@@ -175,6 +175,9 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::CopyUpper asked, Done<wire::Copied> done) {
     copies.push_back({std::move(asked), std::move(done)});
   }
+  void Do(wire::DiffUpper asked, Done<wire::Unpacked> done) {
+    diffs.push_back({std::move(asked), std::move(done)});
+  }
   void Do(wire::PublishLayer asked, Finished done) {
     publishes.push_back({asked.layer, std::move(done)});
   }
@@ -275,6 +278,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<Pending<std::string>> volume_calls;
   std::deque<Pending<std::string>> freezes;
   std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;
+  std::deque<std::pair<wire::DiffUpper, Done<wire::Unpacked>>> diffs;
   std::deque<Pending<wire::LayerId>> publishes;
   std::vector<uint32_t> dropped;
   bool stopped = false;

@@ -216,7 +216,7 @@ constexpr Row kRequests[] = {
     {"Hello", 1, 0},         {"PrepareSlot", 2, 2},    {"DropSlot", 3, 0},
     {"Build", 4, 0},         {"Freeze", 5, 0},         {"Destroy", 6, 0},
     {"SplitArchive", 18, 2}, {"ExtractLayer", 19, 1},  {"PackLayer", 22, 1},
-    {"CopyUpper", 20, 0},    {"PublishLayer", 8, 0},
+    {"CopyUpper", 20, 0},    {"DiffUpper", 21, 1},     {"PublishLayer", 8, 0},
     {"RemoveLayer", 9, 0},   {"Stop", 11, 0},          {"MakeVolume", 12, 0},
     {"RemoveVolume", 13, 0}, {"MeasureVolume", 14, 0}, {"CheckVolume", 15, 0},
     {"Ping", 16, 0},         {"KeepRules", 17, 1},

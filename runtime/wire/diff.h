@@ -1,0 +1,27 @@
+// One difference, as atoll-unpack writes them, one behind the other: a stranger's words, even if
+// they are well-formed.
+//
+//   KIND TYPE SIZE PATH NUL        "A f 1024 srv/new", "M d 0 etc", "D l 0 bin/sh"
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace atl::wire {
+
+struct DiffEntry {
+  char kind = 'A';  // Added, Modified, Deleted
+  char type = 'f';  // file, directory, link, pipe (p), socket, character or block device
+  uint64_t size = 0;
+  std::string path;  // from the top, no slash in front; any bytes but NUL
+
+  std::string Encode() const {
+    return std::string{kind, ' ', type, ' '} + std::to_string(size) + " " + path + '\0';
+  }
+  // `record`: without its NUL.
+  static std::optional<DiffEntry> Decode(std::string_view record);
+};
+
+}  // namespace atl::wire
