@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "execd/files/tar.h"
@@ -56,7 +57,7 @@ Status Daemon::Prepare() {
   return {};
 }
 
-void Daemon::Start(const wire::StartMessage& message, UniqueFd listener,
+void Daemon::Start(wire::StartMessage message, UniqueFd listener,
                    std::function<bool(int)> accept_peer, std::function<void(Status)> started) {
   if (auto filled = FillSandbox(&sandbox_, message); !filled) return started(std::move(filled));
   auto serve = [this, listener = std::make_shared<UniqueFd>(std::move(listener)),
@@ -67,9 +68,22 @@ void Daemon::Start(const wire::StartMessage& message, UniqueFd listener,
     AddOtherRoutes();
     return server_.Listen(std::move(*listener), accept_peer);
   };
-  // The entrypoint before all else: its first instruction is what is waited for.
-  RunEntrypoint(message, [serve = std::move(serve), started](Status status) {
-    started(status ? serve() : std::move(status));
+  auto& all = message.hooks;
+  const auto first = std::find_if(all.begin(), all.end(),
+                                  [](const wire::Hook& hook) { return hook.schedule.empty(); });
+  if (first == all.end()) {
+    // The entrypoint before all else: its first instruction is what is waited for.
+    return RunEntrypoint(message, [serve = std::move(serve), started](Status status) {
+      started(status ? serve() : std::move(status));
+    });
+  }
+  if (auto served = serve(); !served) return started(std::move(served));
+  wire::Hook hook = std::move(*first);
+  all.erase(first);
+  hooks_.emplace(&sandbox_, entrypoint_.get());
+  hooks_->RunFirst(std::move(hook), [this, message = std::move(message), started](Status status) {
+    if (!status) return started(std::move(status));
+    RunEntrypoint(message, started);
   });
 }
 
@@ -77,7 +91,13 @@ void Daemon::RunEntrypoint(const wire::StartMessage& message,
                            const std::function<void(Status)>& started) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
-  started(entrypoint_->Start(&sandbox_, message.argv, false, [](int code) { ::_exit(code); }));
+  auto status = entrypoint_->Start(&sandbox_, message.argv, !message.hooks.empty(),
+                                   [](int code) { ::_exit(code); });
+  if (status && !message.hooks.empty()) {
+    if (!hooks_) hooks_.emplace(&sandbox_, entrypoint_.get());
+    hooks_->Schedule(message.hooks);
+  }
+  started(std::move(status));
 }
 
 void Daemon::Leave(int code) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "execd/files/files.h"
 #include "execd/http/connection.h"
@@ -10,6 +11,7 @@
 #include "execd/run/code.h"
 #include "execd/run/command.h"
 #include "execd/run/entrypoint.h"
+#include "execd/run/hooks.h"
 #include "execd/run/metrics.h"
 #include "execd/run/session.h"
 #include "execd/run/terminal.h"
@@ -26,9 +28,9 @@ class Daemon {
 
   // What needs no start message. Once, before Start.
   Status Prepare();
-  // Starts the entrypoint, then serves. `started`, once, gets what became of it; after an error
-  // ends execd when told so by Leave. Once.
-  void Start(const wire::StartMessage& message, UniqueFd listener, std::function<bool(int)> accept_peer,
+  // Serves and starts the entrypoint, if there is a hook before it when that has succeeded.
+  // `started`, once, gets what became of it; after an error ends execd when told so by Leave. Once.
+  void Start(wire::StartMessage message, UniqueFd listener, std::function<bool(int)> accept_peer,
              std::function<void(Status)> started);
   // Nothing was started: ends execd with `code` when what was printed so far is on its way.
   void Leave(int code);
@@ -55,6 +57,7 @@ class Daemon {
   Metrics metrics_;
   CodeRoutes code_;
   std::unique_ptr<Entrypoint> entrypoint_;
+  std::optional<Hooks> hooks_;
 };
 
 }  // namespace atl::execd

@@ -207,7 +207,7 @@ int Run(const Options& options) {
       ::_exit(kCannotStart);
     }
     daemon.Start(
-        *message, std::move(listener), accept_peer,
+        *std::move(message), std::move(listener), accept_peer,
         [&daemon, socket](const Status& started) {
           using enum wire::StartReport::Kind;
           SendReport(socket->get(), started ? kStarted : kFailed,

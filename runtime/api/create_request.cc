@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "netpolicy/policy_json.h"
+#include "runtime/api/hooks_request.h"
 #include "runtime/api/json.h"
 #include "runtime/api/labels.h"
 #include "runtime/api/shell_words.h"
@@ -27,7 +28,6 @@ bool Blank(const std::string& text) {
 // What is only looked at for whether it is there.
 struct Extras {
   std::string snapshot;
-  bool lifecycle = false;
   bool from_template = false;
   std::optional<std::string> network_policy;  // as JSON
   bool credential_proxy = false;
@@ -87,7 +87,8 @@ void ReadTimeout(const Field& body, sandbox::Wanted* wanted) {
 }
 
 void ReadEnv(const Field& env, sandbox::Wanted* wanted) {
-  // Upstream's execd finds its hooks there: a client that means them must not believe they run.
+  // Upstream's execd finds its hooks there; here they come with the claim, and a client that writes
+  // them itself must not believe that they run.
   constexpr char kLifecycle[] = "OPENSANDBOX_LIFECYCLE";
   env.StringMap(true, &wanted->spec.env);
   if (wanted->spec.env.contains(kLifecycle)) {
@@ -99,7 +100,6 @@ Extras ReadExtras(const Field& body) {
   Extras extras;
   body.At("snapshotId").String(&extras.snapshot);
   if (Blank(extras.snapshot)) extras.snapshot.clear();
-  extras.lifecycle = body.At("lifecycle").IsObject();
   std::string from_template;
   extras.from_template = body.At("templateId").String(&from_template) && !Blank(from_template);
   const Field policy = body.At("networkPolicy");
@@ -130,6 +130,9 @@ void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& 
     if (!wanted.timeout_seconds) body.BreaksRule("timeout is required with templateId.");
     return;
   }
+  if (pool && body.At("lifecycle").present()) {
+    return body.BreaksRule("lifecycle cannot be set together with extensions.poolRef.");
+  }
   if (!pool && image != extras.snapshot.empty()) {
     return body.BreaksRule("Exactly one of image or snapshotId must be provided.");
   }
@@ -151,10 +154,6 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   };
   if (extras.from_template) {
     return refuse("FSB::API_NOT_SUPPORTED", "templateId: there are no templates here");
-  }
-  if (extras.lifecycle) {
-    return ApiError{400, "SANDBOX::INVALID_PARAMETER",
-                    "lifecycle: this runtime runs no hooks; create the sandbox without them"};
   }
   if (extras.extensions.contains("poolRef")) {
     return refuse("KUBERNETES::POOL_NOT_SUPPORTED", "extensions.poolRef: there are no pools here");
@@ -261,6 +260,7 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   ReadTimeout(body, &wanted);
   body.At("resourceLimits").StringMap(false, &wanted.resource_limits);
   body.At("resourceRequests").StringMap(false, &wanted.resource_requests);
+  spec.hooks = ReadHooks(body.At("lifecycle"));
   ReadEnv(body.At("env"), &wanted);
   body.At("metadata").StringMap(false, &wanted.metadata);
   body.At("entrypoint").Strings(1, &request.entrypoint);

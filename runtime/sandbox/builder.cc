@@ -74,6 +74,7 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
   message.cwd = sandbox.config.working_dir;
   message.user = sandbox.config.user;
   message.access_token = sandbox.access_token;
+  message.hooks = sandbox.spec.hooks;
   return message;
 }
 

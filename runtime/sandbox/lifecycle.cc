@@ -113,7 +113,7 @@ void Lifecycle::Reported(const std::string& id, Result<wire::StartReport> report
   if (entry == nullptr) return;
   if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*entry);
   if (report && report->kind == wire::StartReport::Kind::kFailed) {
-    // What was printed comes behind the report; execd ends once that is taken.
+    // What a hook has printed comes behind the report; execd ends once that is taken.
     FollowOutput(*entry);
     entry->start_failure = report->message.substr(0, kMaxReportShown);
     loop_.After(kLastWordsUs, [this, id, alive = std::weak_ptr(alive_)] {

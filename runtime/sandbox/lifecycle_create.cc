@@ -43,6 +43,15 @@ Status CheckArguments(const Spec& spec) {
   if (spec.entrypoint.empty() || spec.entrypoint.front().empty()) {
     return Fail(Code::kInvalidArgument, "entrypoint: its first element must name a program");
   }
+  for (const wire::Hook& hook : spec.hooks) {
+    for (const std::string& argument : hook.argv) {
+      if (argument.find('\0') != std::string::npos) {
+        return Fail(Code::kInvalidArgument,
+                    "lifecycle " + hook.name + ": an argument holds a NUL character");
+      }
+      ATOLL_TRY(check("lifecycle " + hook.name + ": an argument", argument.size()));
+    }
+  }
   for (const auto& [name, value] : spec.env) {
     if (name.empty() || name.find('=') != std::string::npos ||
         name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {

@@ -27,6 +27,7 @@ void VisitSpec(S& s, Io& io) {
   io.Required("token", s.access_token);
   io.Required("limits", s.spec.limits);
   io.Optional("reserved", s.spec.reserved);
+  io.Optional("hooks", s.spec.hooks);
   io.Optional("snapshot", s.spec.snapshot_id);
   // Without the program it names, which a request says or a snapshot does not keep.
   io.Group("config", s.config, [](auto& in, auto& config) {
@@ -60,6 +61,14 @@ template <MaybeConst<Reservation> R, typename Io>
 void VisitMembers(R& reserved, Io& io) {
   io.Required("memory", reserved.memory_bytes);
   io.Required("cpu", reserved.cpu_millis);
+}
+
+template <MaybeConst<wire::Hook> H, typename Io>
+void VisitMembers(H& hook, Io& io) {
+  io.Required("name", hook.name);
+  io.Required("schedule", hook.schedule);
+  io.Required("argv", hook.argv);
+  io.Required("timeout", hook.timeout_seconds);
 }
 
 template <MaybeConst<wire::Volume> V, typename Io>

@@ -56,6 +56,7 @@ struct Spec {
   std::optional<Platform> platform;               // none: no constraint
   cgroup::Limits limits;                          // checked: what the request names, and defaults
   Reservation reserved;
+  std::vector<wire::Hook> hooks;
   std::vector<wire::Volume> volumes;
   bool readonly_root = false;
   std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead

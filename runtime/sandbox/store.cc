@@ -82,7 +82,8 @@ class SpecJson {
     } else if constexpr (requires { value.has_value(); }) {
       if constexpr (!kWrites) value.emplace();
       Value(node, *value);
-    } else if constexpr (std::is_same_v<Plain, std::vector<wire::Volume>>) {
+    } else if constexpr (std::is_same_v<Plain, std::vector<wire::Volume>> ||
+                         std::is_same_v<Plain, std::vector<wire::Hook>>) {
       if constexpr (!kWrites) value.resize(node.size());
       for (size_t i = 0; i < value.size(); ++i) Value(node[i], value[i]);
     } else if constexpr (std::is_same_v<Plain, wire::Volume::Kind>) {

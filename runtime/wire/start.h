@@ -2,7 +2,8 @@
 // (frame.h).
 //
 //   daemon ── StartMessage ──►  execd      once: this is the claim. Until then execd is parked
-//   daemon ◄── StartReport ───  execd      kStarted or kFailed, once
+//   daemon ◄── StartReport ───  execd      kStarted or kFailed, once; if a hook comes first, after
+//                                          its end
 //
 // The daemon may write the StartMessage before execd exists (a cold create), or much later (a warm
 // pool). EOF on the control socket after the start means that the daemon is gone; execd goes on,
@@ -65,6 +66,24 @@ inline constexpr int kExecdScoreFd = kExecdAccountsFd + static_cast<int>(ExecdAc
 // use to one that needs more than a command and that.
 inline constexpr std::string_view kOomScore = "300";
 
+// A program that execd runs beside the entrypoint, as the same user.
+struct Hook {
+  std::string name;  // for people: "preStart", or the client's
+  std::string
+      schedule;  // runtime/base/schedule.h; empty: once, and only then the entrypoint starts
+  std::vector<std::string> argv;
+  uint32_t timeout_seconds = 0;  // then all that it has started is killed
+
+  bool operator==(const Hook&) const = default;
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.name, self.schedule);
+    io.List(self.argv, kMaxStartStrings);
+    io(self.timeout_seconds);
+  }
+};
+inline constexpr size_t kMaxHooks = 17;  // sixteen on a schedule, and the first
+
 struct StartMessage {
   std::string sandbox_id;
   std::vector<std::string> argv;  // the entrypoint; looked up in env's PATH inside the sandbox
@@ -75,6 +94,7 @@ struct StartMessage {
   std::string user;
   // What X-EXECD-ACCESS-TOKEN must hold; empty turns the check off.
   std::string access_token;
+  std::vector<Hook> hooks;  // at most one without a schedule
 
   std::string Encode() const { return EncodeFields(*this); }
   template <typename Self, typename Io>
@@ -83,6 +103,7 @@ struct StartMessage {
     io.List(self.argv, kMaxStartStrings);
     io.List(self.env, kMaxStartStrings);
     io(self.cwd, self.user, self.access_token);
+    io.List(self.hooks, kMaxHooks);
   }
 };
 Result<StartMessage> DecodeStartMessage(std::string_view bytes);

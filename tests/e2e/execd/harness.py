@@ -60,6 +60,7 @@ def strings(values):
 
 def start_message(argv, env, cwd='', user='', token=''):
     body = text('test') + strings(argv) + strings(env) + text(cwd) + text(user) + text(token)
+    body += struct.pack('<I', 0)  # no hooks
     return struct.pack('<I', len(body)) + body
 
 

@@ -315,10 +315,26 @@ TEST(CreateRequest, Templates) {
   EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
 }
 
-TEST(CreateRequest, HooksAreRefused) {
+TEST(CreateRequest, Hooks) {
   json body = Good();
-  body["lifecycle"] = {{"preStart", {{"command", {"true"}}}}};
-  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+  body["lifecycle"] = {{"preStart", {{"command", {"a", ""}}}},
+                       {"periodic",
+                        {{{"name", " sync "},
+                          {"schedule", "@every 5s"},
+                          {"command", {"b"}},
+                          {"timeoutSeconds", 300}}}}};
+  const auto parsed = Parse(body);
+  ASSERT_TRUE(parsed);
+  const std::vector<wire::Hook> wanted = {{"preStart", "", {"a", ""}, 60},
+                                          {"sync", "@every 5s", {"b"}, 300}};
+  EXPECT_EQ(parsed->wanted.spec.hooks, wanted);
+  body["resourceRequests"] = {{"cpu", "1"}};
+  EXPECT_EQ(Parse(body)->wanted.resource_requests.at("cpu"), "1");
+  body["extensions"] = {{"poolRef", "p"}};
+  EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
+  body.erase("extensions");
+  body["lifecycle"]["preStart"]["shell"] = true;
+  EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
   body.erase("lifecycle");
   body["env"] = {{"OPENSANDBOX_LIFECYCLE", "{}"}};
   EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));

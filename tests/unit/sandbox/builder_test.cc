@@ -44,6 +44,7 @@ TEST(Plan, SaysWhoTheSandboxIs) {
 TEST(StartMessage, RequestBeatsImage) {
   Sandbox s = Sample();
   s.spec.env = {{"LANG", "de"}, {"NEW", "1"}, {"OPENSANDBOX_ID", "mine"}};
+  s.spec.hooks = {{"sync", "@hourly", {"true"}, 60}};
   s.config.env = {"PATH=/image", "LANG=C", "malformed", "OPENSANDBOX_ID=the snapshot's source"};
   s.config.working_dir = "/srv";
   s.config.user = "app:app";
@@ -56,6 +57,7 @@ TEST(StartMessage, RequestBeatsImage) {
   EXPECT_EQ(message.cwd, "/srv");
   EXPECT_EQ(message.user, "app:app");
   EXPECT_EQ(message.argv, s.spec.entrypoint);
+  EXPECT_EQ(message.hooks, s.spec.hooks);
   EXPECT_EQ(message.access_token, "token");
 }
 

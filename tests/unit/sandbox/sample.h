@@ -25,16 +25,21 @@ void EachMember(S& s, F each) {
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [image, snapshot, entrypoint, env, extensions, platform, limits, reserved, volumes,
+  auto& [image, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks, volumes,
          readonly, renew, network] = s;
   [&](auto&... all) { (each(all), ...); }(image, snapshot, entrypoint, env, extensions, platform,
-                                          limits, reserved, volumes, readonly, renew,
+                                          limits, reserved, hooks, volumes, readonly, renew,
                                           network);
 }
 template <MaybeConst<Reservation> S, typename F>
 void EachMember(S& s, F each) {
   auto& [memory, cpu] = s;
   [&](auto&... all) { (each(all), ...); }(memory, cpu);
+}
+template <MaybeConst<wire::Hook> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [name, schedule, argv, timeout] = s;
+  [&](auto&... all) { (each(all), ...); }(name, schedule, argv, timeout);
 }
 // But for the programs that an image names, which are no sandbox's.
 template <MaybeConst<images::ImageConfig> C, typename F>
@@ -110,7 +115,8 @@ std::vector<std::string> TextsOf(const T& value) {
     return texts;
   } else if constexpr (requires { value.has_value(); }) {
     return {value ? testing::PrintToString(TextsOf(*value)) : "none"};
-  } else if constexpr (std::is_same_v<T, std::vector<wire::Volume>>) {
+  } else if constexpr (std::is_same_v<T, std::vector<wire::Volume>> ||
+                       std::is_same_v<T, std::vector<wire::Hook>>) {
     std::string all;
     for (const auto& item : value) all += testing::PrintToString(TextsOf(item));
     return {all};
