@@ -13,19 +13,22 @@ import json
 import os
 import pathlib
 import pty
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(TOP / 'images/recipes'))
+
+import recipe as recipes  # pylint: disable=wrong-import-position
 from until import until  # pylint: disable=wrong-import-position
 
-TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get('ATOLL_BUILD', TOP / 'build'))
 # In the guest's emulation everything takes several times as long.
 SLOWNESS = 10 if 'ATOLL_GUEST' in os.environ else 1
@@ -57,13 +60,15 @@ class Done:
 
 
 def image_archive(recipe):
-    """The archive of images/recipes/RECIPE.sh, made once per build folder."""
-    archive = BUILD / 'archives' / f'{recipe}.tar'
-    if not archive.exists():
+    """The archive of a recipe (images/recipes), or of a TOML file; made once per build folder, and
+    again when the recipe, or one that it is made from, has changed."""
+    archive = BUILD / 'archives' / f'{pathlib.Path(recipe).stem}.tar'
+    sources = recipes.load(str(recipe)).sources
+    if not archive.exists() or archive.stat().st_mtime < max(one.stat().st_mtime for one in sources):
         archive.parent.mkdir(exist_ok=True)
         new = archive.with_suffix('.new')
-        subprocess.run([TOP / 'images/recipes' / f'{recipe}.sh', new], check=True,
-                       stdout=sys.stderr)
+        subprocess.run([sys.executable, '-B', TOP / 'images/recipes/build.py', recipe, new],
+                       check=True, stdout=sys.stderr)
         new.rename(archive)
     return archive
 
@@ -111,8 +116,10 @@ class Daemon:
         `programs`: the folder of atolld and what it starts."""
         self.programs = programs
         base = os.environ.get('TEST_TMPDIR', '/var/tmp')
-        self.top = pathlib.Path(tempfile.mkdtemp(prefix='atoll-e2e.', dir=base))
-        # The spawner, and ids of sandboxes, must be able to pass.
+        # Not mkdtemp's name: buildah makes a name of an image of the path, and such a name may not
+        # hold '._' or '_/'. The spawner, and ids of sandboxes, must be able to pass.
+        self.top = pathlib.Path(base) / f'atoll-e2e.{secrets.token_hex(4)}'
+        self.top.mkdir()
         self.top.chmod(0o755)
         self.data_dir, self.run_dir = self.top / 'data', self.top / 'run'
         self.log = self.top / 'atolld.log'
@@ -304,3 +311,8 @@ def settled(measure, rest=0.5 * SLOWNESS, seconds=10 * SLOWNESS):
 
     until(rests, seconds, 'a stable value')
     return last
+
+
+if __name__ == '__main__':
+    for wanted in sys.argv[1:]:
+        image_archive(wanted)

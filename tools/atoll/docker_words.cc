@@ -21,7 +21,9 @@ constexpr const char* kImport =
 constexpr Hint kVerbs[] = {
     {" pull fetch ", kImport},
     {" build buildx builder ",
-     "images are built elsewhere; docker save one, then: atoll load -i FILE"},
+     "images are made by recipes, see: atoll image build --help; what docker built: docker save "
+     "it, "
+     "then: atoll load -i FILE"},
     {" push login logout search ",
      "there is no registry; an image goes from host to host as an archive, see: atoll image import "
      "--help"},

@@ -181,7 +181,7 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
   struct ImportOptions {
     std::string file, name;
   };
-  Verb& group = root.Add("image", "Import, list, name and remove images");
+  Verb& group = root.Add("image", "Build, import, list, name and remove images");
   const auto options = std::make_shared<ImportOptions>();
   group.Add("import", "Import an image archive")
       .Takes(Argument{"FILE", kArchive, &options->file})
@@ -196,6 +196,7 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
         ATOLL_TRY(ImportImage(settings, options->file, options->name));
         return {};
       });
+  AddBuildVerb(group, settings);
   AddList(group, "ls,list", settings, false);
   const auto names = std::make_shared<Words>();
   group.Add("inspect", "What images hold and how they start, as JSON")

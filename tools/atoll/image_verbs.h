@@ -7,6 +7,7 @@
 
 namespace atl::cli {
 
+void AddBuildVerb(Verb& group, const Settings& settings);
 void AddExportVerb(Verb& group, const Settings& settings, const char* name, bool hidden);
 void AddVerifyVerb(Verb& group, const Settings& settings);
 

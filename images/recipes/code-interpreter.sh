@@ -1,0 +1,21 @@
+#!/bin/sh
+# The entrypoint: looks at the versions that were asked for, and waits, or runs what follows it.
+# Contexts are the business of Atoll, which finds the kernels itself.
+
+# LANGUAGE ASKED COMMAND…: says so if that is not what the command prints, the image's only one.
+wanted() {
+  language=$1 asked=$2
+  [ -n "$asked" ] || return 0
+  shift 2
+  has=$("$@")
+  case $asked in
+    "$has" | "$has".*) ;;
+    *) echo "code-interpreter: $language $asked was asked for; this image has $has only" >&2 ;;
+  esac
+}
+wanted Python "${PYTHON_VERSION:-}" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+wanted Java "${JAVA_VERSION:-}" sh -c 'readlink -f "$JAVA_HOME" | cut -d- -f2'
+wanted Node "${NODE_VERSION:-}" node -p 'process.versions.node.split(".")[0]'
+wanted Go "${GO_VERSION:-}" sh -c 'go env GOVERSION | sed "s/^go\([0-9]*\.[0-9]*\).*/\1/"'
+[ $# = 0 ] || exec "$@"
+exec sleep infinity

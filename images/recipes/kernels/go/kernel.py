@@ -1,0 +1,32 @@
+"""Go's kernel: a run is a whole program; 'package main' may be left out. Functions and types of
+files that a program wrote are not its packages: what it imports is the standard library, and modules
+that 'go get' has put into the kernel's go.mod."""
+import os
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from ipykernel.kernelapp import IPKernelApp  # pylint: disable=wrong-import-position
+from program_kernel import ProgramKernel  # pylint: disable=wrong-import-position
+
+COMMENTS = r'(\s|//[^\n]*\n|/\*.*?\*/)*'
+
+
+class GoKernel(ProgramKernel):
+    banner = 'Go'
+    language_info = {'name': 'go', 'mimetype': 'text/x-go', 'file_extension': '.go'}
+
+    def build(self, code, directory):
+        source = pathlib.Path(directory)
+        if not (source / 'go.mod').exists():
+            (source / 'go.mod').write_text('module run\n', encoding='ascii')
+        if not re.match(COMMENTS + r'package\b', code, re.DOTALL):
+            code = 'package main; ' + code  # on the first line: the numbers of lines stay
+        (source / 'run.go').write_text(code, encoding='utf-8')
+        return ['go', 'build', '-o', 'run', '.'], f'{directory}/run'
+
+
+if __name__ == '__main__':
+    IPKernelApp.launch_instance(kernel_class=GoKernel)

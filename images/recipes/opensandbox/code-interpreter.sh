@@ -1,0 +1,2 @@
+#!/bin/sh
+exec /opt/code-interpreter/code-interpreter.sh "$@"

@@ -1,0 +1,137 @@
+"""What a recipe says, read from its TOML file and the recipes that it is made from."""
+import dataclasses
+import difflib
+import pathlib
+import re
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+_WORDS = (list, 'a list of strings')
+_TEXT = (str, 'a string')
+# Each key with its type.
+KEYS = {
+    'about': _TEXT, 'from': _TEXT, 'name': _TEXT, 'aliases': _WORDS,
+    'suite': _TEXT, 'packages': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
+    'npm': _WORDS,
+    'files': (dict, 'a table of strings'), 'remove': _WORDS,
+    'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
+    'workdir': _TEXT, 'user': _TEXT,
+}
+# What a word may be that becomes an argument of another program: never an option of it.
+WORD = {
+    'packages': r'[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?',
+    'pip': r'[A-Za-z0-9][^\0\n]*',
+    'npm': r'[A-Za-z0-9@][^\s\0]*',
+}
+
+
+class RecipeError(Exception):
+    """For the author of the recipe: which file, which key, what to write instead."""
+
+
+@dataclasses.dataclass
+class Step:
+    """What one recipe of a chain adds above Debian's packages: a layer."""
+    directory: pathlib.Path  # that its files are relative to
+    pip: list
+    pip_dependencies: bool  # what the listed ones need is installed with them
+    npm: list
+    files: dict
+    remove: list
+
+
+@dataclasses.dataclass
+class Recipe:
+    """A chain of recipes in one: packages and environment of all, a layer of each that has more."""
+    name: str
+    aliases: list
+    sources: list  # the files that say so
+    suite: str = ''
+    packages: list = dataclasses.field(default_factory=list)
+    steps: list = dataclasses.field(default_factory=list)
+    env: dict = dataclasses.field(default_factory=dict)
+    entrypoint: list = dataclasses.field(default_factory=list)
+    cmd: list = dataclasses.field(default_factory=list)
+    workdir: str = '/'
+    user: str = ''
+
+
+def shipped():
+    """Recipes that come with Atoll: their names, sorted."""
+    return sorted(path.stem for path in HERE.glob('*.toml'))
+
+
+def find(what, directory=pathlib.Path('.')):
+    """The file of a recipe that comes with Atoll, or of one of the user's own."""
+    if what.endswith('.toml') or '/' in what:
+        file = directory / what
+        if not file.is_file():
+            raise RecipeError(f'{file}: there is no such file')
+        return file
+    if what in shipped():
+        return HERE / f'{what}.toml'
+    near = difflib.get_close_matches(what, shipped(), 1)
+    raise RecipeError(f"no recipe '{what}'" + (f', but {near[0]}' if near else '') + '; there are '
+                      f'{", ".join(shipped())}, and files of your own whose names end in .toml')
+
+
+def _check(file, text):
+    for key, value in text.items():
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, 1)
+            raise RecipeError(f'{file}: {key}: no such key' + (f'; did you mean {near[0]}?' if near
+                              else f'; there are {", ".join(KEYS)}'))
+        kind, wanted = KEYS[key]
+        parts = value.values() if isinstance(value, dict) else value if kind is list else []
+        if not isinstance(value, kind) or not all(isinstance(part, str) for part in parts):
+            raise RecipeError(f'{file}: {key}: must be {wanted}')
+        for part in value if key in WORD else []:
+            if not re.fullmatch(WORD[key], part):
+                raise RecipeError(f"{file}: {key}: '{part}' is not the name of one")
+    for name in text.get('env', {}):
+        if not re.fullmatch(r'[A-Za-z_][A-Za-z0-9_]*', name):
+            raise RecipeError(f"{file}: env: '{name}' is not the name of a variable")
+    for path in [*text.get('files', {}).values(), text.get('workdir', '/'),
+                 *text.get('remove', [])]:
+        if not path.startswith('/') or '..' in path.split('/') or '\0' in path:
+            raise RecipeError(f"{file}: '{path}' must be a path in the image: from / on, without ..")
+
+
+def _own(file):
+    try:
+        with open(file, 'rb') as source:
+            text = tomllib.load(source)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f'{file}: {error}') from error
+    _check(file, text)
+    return text
+
+
+def load(what):
+    """The recipe of this name or file, with all that it is made from."""
+    file, chain, seen = find(what), [], []
+    while True:
+        if file.resolve() in seen:
+            raise RecipeError(f'{file}: is made from itself')
+        seen.append(file.resolve())
+        chain.insert(0, (file, _own(file)))
+        if 'from' not in chain[0][1]:
+            break
+        file = find(chain[0][1]['from'], file.parent)
+    recipe = Recipe(chain[-1][1].get('name', f'{chain[-1][0].stem}:latest'),
+                    chain[-1][1].get('aliases', []), [file for file, _ in chain])
+    for file, text in chain:
+        recipe.suite = text.get('suite', recipe.suite)
+        recipe.packages += [one for one in text.get('packages', []) if one not in recipe.packages]
+        recipe.env.update(text.get('env', {}))
+        for key in ('entrypoint', 'cmd', 'workdir', 'user'):
+            setattr(recipe, key, text.get(key, getattr(recipe, key)))
+        step = Step(file.parent, text.get('pip', []), text.get('pip_dependencies', True),
+                    text.get('npm', []), text.get('files', {}), text.get('remove', []))
+        if step.pip or step.npm or step.files:
+            recipe.steps.append(step)
+    if recipe.packages and not recipe.suite:
+        raise RecipeError(f"{chain[-1][0]}: packages: '{chain[0][0].stem}' has no Debian in it; "
+                          'say from = "base"')
+    return recipe

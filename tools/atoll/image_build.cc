@@ -1,0 +1,82 @@
+// atoll image build: by the recipes beside this program, which are Python's.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/sys.h"
+#include "tools/atoll/child.h"
+#include "tools/atoll/image_import.h"
+#include "tools/atoll/image_verbs.h"
+#include "tools/atoll/interrupt.h"
+#include "tools/atoll/text.h"
+
+namespace atl::cli {
+namespace {
+
+struct BuildOptions {
+  std::string what, name, output;
+};
+
+// Where the recipes are: installed, or in the tree whose build folder has this program.
+Result<std::string> FindRecipes() {
+  char program[PATH_MAX] = {};
+  const ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (size < 0) return FailSys("readlink /proc/self/exe");
+  const std::string path(program, static_cast<size_t>(size));
+  const std::string here = path.substr(0, path.rfind('/'));
+  for (const char* place : {"/../share/atoll/recipes", "/../images/recipes"}) {
+    if (access((here + place + "/build.py").c_str(), R_OK) == 0) return here + place;
+  }
+  return Fail(Code::kFailedPrecondition,
+              "no recipes in " + here +
+                  "/../share/atoll/recipes; they are installed with this program (meson install)");
+}
+
+Status BuildImage(const Settings& settings, const BuildOptions& options) {
+  ATOLL_ASSIGN(const std::string recipes, FindRecipes());
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(const TemporaryDirectory work, TemporaryDirectory::Make());
+  const std::string archive = options.output.empty() ? work.path() + "/image.tar" : options.output;
+  Child builder{.argv = {"python3", recipes + "/build.py", options.what, archive},
+                .env = {"PYTHONDONTWRITEBYTECODE=1"},
+                .apt = "python3"};
+  if (!options.name.empty()) builder.argv.insert(builder.argv.end(), {"--name", options.name});
+  ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
+  if (!options.output.empty()) return {};
+  const auto made = nlohmann::json::parse(told, nullptr, false);
+  if (!made.is_object()) return Fail(Code::kInternal, "the builder says no name: " + told);
+  ATOLL_ASSIGN(const auto image, ImportImage(settings, archive, made.value("name", "")));
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  for (const std::string alias : made.value("aliases", nlohmann::json::array())) {
+    ATOLL_TRY(GiveName(api, image.value("name", ""), alias));
+    if (!settings.json) std::printf("as %s, too\n", Printable(alias).c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddBuildVerb(Verb& group, const Settings& settings) {
+  const auto options = std::make_shared<BuildOptions>();
+  group.Add("build", "Make an image by a recipe, from Debian's packages and language registries")
+      .Takes(Argument{"RECIPE", "A recipe's name, or FILE.toml of your own", &options->what})
+      .Takes(
+          Option{"--name", "NAME[:TAG]", "Name to give it; else the recipe's own", &options->name})
+      .Takes(Option{"-o,--output", "FILE", "Write an OCI archive instead of importing it",
+                    &options->output})
+      .Says(
+          "A FILE.toml says from (a recipe), packages, pip, npm, files, env, entrypoint, cmd,\n"
+          "workdir and user. With SOURCE_DATE_EPOCH in the environment the same input gives the\n"
+          "same image.\n\n"
+          "Examples:\n"
+          "  atoll image build python\n"
+          "  atoll image build my.toml --name my:1\n"
+          "  atoll image build code-interpreter -o code-interpreter.tar")
+      .Does([options, &settings] { return BuildImage(settings, *options); });
+}
+
+}  // namespace atl::cli
