@@ -118,7 +118,7 @@ Result<std::unique_ptr<NameServer>> NameServer::Start(const Endpoint& upstream,
   config.limits.source.leaving = {kNoLimit, kNoLimit};
   ATOLL_ASSIGN(server->forwarder_, DnsForwarder::Open(std::move(config)));
   server->gate_ = std::make_unique<OpenGate>();
-  server->loop_ = http::AsioLoop::Create(1);
+  ATOLL_ASSIGN(server->loop_, http::PooledLoop::Create(1));
   ATOLL_TRY(server->forwarder_->Start(*server->loop_, server->gate_.get()));
   server->thread_ = std::thread([loop = server->loop_.get(), processor] {
     PinThread(processor);

@@ -11,6 +11,7 @@
 #include "netpolicy/endpoint.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
 
 namespace atl::bench {
@@ -55,7 +56,7 @@ class NameServer {
   NameServer() = default;
 
   std::unique_ptr<netpolicy::DnsGate> gate_;
-  std::unique_ptr<http::AsioLoop> loop_;
+  std::unique_ptr<http::PooledLoop> loop_;
   std::unique_ptr<netpolicy::DnsForwarder> forwarder_;
   std::thread thread_;
 };

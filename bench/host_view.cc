@@ -1,5 +1,6 @@
 #include "bench/host_view.h"
 
+#include <cpuid.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <sys/statfs.h>
@@ -8,9 +9,11 @@
 
 #include <charconv>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
+#include "bench/clock.h"
 #include "cgroup/host.h"
 #include "netpolicy/addresses.h"
 #include "runtime/base/sys.h"
@@ -44,6 +47,16 @@ double Field(const std::string& text, const std::string& name) {
   if (at == std::string::npos) return 0;
   at = text.find(':', at) + 1;
   return static_cast<double>(Number<uint64_t>(std::string_view(text).substr(at)));
+}
+
+double CpuidMicros() {
+  constexpr int kTimes = 1000;
+  const int64_t start = NowMicros();
+  for (int i = 0; i < kTimes; ++i) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    __cpuid(0, a, b, c, d);
+  }
+  return static_cast<double>(MicrosSince(start)) / kTimes;
 }
 
 }  // namespace
@@ -117,32 +130,36 @@ bool IsGone(const Place& place) {
          ::access(place.upper_dir.c_str(), F_OK) != 0 && ::if_nametoindex(place.link.c_str()) == 0;
 }
 
-HostFacts ReadHostFacts() {
-  HostFacts facts;
+std::string MachineJson() {
   const std::string cpu = Text("/proc/cpuinfo");
   const size_t model = cpu.find(": ", cpu.find("model name"));
-  facts.cpu =
-      std::to_string(std::thread::hardware_concurrency()) + " × " +
-      (model == std::string::npos ? "unknown"
-                                  : cpu.substr(model + 2, cpu.find('\n', model) - model - 2));
   utsname names{};
   ::uname(&names);
-  facts.kernel = names.release;
   const auto host = cgroup::DetectHost();
-  facts.cgroup = !host ? "none" : host->v2 ? "v2" : "hybrid (v1 limits beside v2)";
   struct statfs fs {};
   ::statfs("/var/tmp", &fs);
   const long type = fs.f_type;
-  facts.file_system = type == kExt4Magic    ? "ext4"
-                      : type == kXfsMagic   ? "xfs"
-                      : type == kBtrfsMagic ? "btrfs"
-                      : type == kTmpfsMagic ? "tmpfs"
-                                            : "other";
   const std::string load = Text("/proc/loadavg");
   size_t end = 0;
   for (int i = 0; i < 3 && end != std::string::npos; ++i) end = load.find(' ', end + 1);
-  facts.load = load.substr(0, end);
-  return facts;
+  const nlohmann::json json = {
+      {"processors", std::thread::hardware_concurrency()},
+      {"processor", model == std::string::npos
+                        ? "unknown"
+                        : cpu.substr(model + 2, cpu.find('\n', model) - model - 2)},
+      {"kernel", names.release},
+      {"cgroup", !host      ? "none"
+                 : host->v2 ? "v2"
+                            : "hybrid (v1 limits beside v2)"},
+      {"file_system", type == kExt4Magic    ? "ext4"
+                      : type == kXfsMagic   ? "xfs"
+                      : type == kBtrfsMagic ? "btrfs"
+                      : type == kTmpfsMagic ? "tmpfs"
+                                            : "other"},
+      {"load", load.substr(0, end)},
+      {"cpuid_us", CpuidMicros()},
+  };
+  return json.dump();
 }
 
 }  // namespace atl::bench

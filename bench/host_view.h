@@ -36,13 +36,9 @@ Result<std::vector<Place>> FindSandboxes(const std::vector<pid_t>& spawner,
 // Neither process, cgroup, link nor files are left.
 bool IsGone(const Place& place);
 
-struct HostFacts {
-  std::string cpu;
-  std::string kernel;
-  std::string cgroup;
-  std::string file_system;  // of /var/tmp
-  std::string load;         // the load averages
-};
-HostFacts ReadHostFacts();
+// What the numbers are numbers of, as an object of JSON: processor, kernel, cgroup version, file
+// system of /var/tmp, load averages, and what a CPUID costs, in microseconds: a virtual machine
+// leaves itself for each, and the start of each glibc program executes some eighty.
+std::string MachineJson();
 
 }  // namespace atl::bench

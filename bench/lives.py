@@ -1,16 +1,13 @@
-"""What bench/lives runs: many short hostile lives, and what they leave in the kernel and in us."""
-import argparse
+"""The group "lives": many short hostile lives, and what they leave in the kernel and in us."""
 import concurrent.futures
 import os
 import pathlib
 import re
-import sys
-import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'tests/e2e'))
+import driver
+import atoll  # pylint: disable=wrong-import-order
 
-import atoll  # pylint: disable=wrong-import-position
-
+LIVES = 10000
 # Names that exist and names that do not, memory, a process of its own session, datagrams to groups
 # that nobody has joined.
 LIFE = '''
@@ -43,15 +40,31 @@ def state(daemon):
         'dying cgroups (v2)': number(unified() + '/cgroup.stat', DYING),
         'cgroups of the memory controller': number('/proc/cgroups', r'^memory\t\d+\t(\d+)'),
         'dentries': number('/proc/sys/fs/dentry-state'),
-        'unreclaimable slab, KiB': number('/proc/meminfo', r'SUnreclaim: +(\d+)'),
-        'per-cpu memory, KiB': number('/proc/meminfo', r'Percpu: +(\d+)'),
+        'unreclaimable slab': number('/proc/meminfo', r'SUnreclaim: +(\d+)'),
+        'per-cpu memory': number('/proc/meminfo', r'Percpu: +(\d+)'),
         'tracked flows': number('/proc/sys/net/netfilter/nf_conntrack_count'),
         'links': len(os.listdir('/sys/class/net')),
     }
     for name, pid in processes.items():
         found[f'descriptors of the {name}'] = len(os.listdir(f'/proc/{pid}/fd'))
-        found[f'memory of the {name}, KiB'] = number(f'/proc/{pid}/status', r'RssAnon:\s+(\d+)')
+        found[f'memory of the {name}'] = number(f'/proc/{pid}/status', r'RssAnon:\s+(\d+)')
     return found
+
+
+# What is left, in what; and whether each life that left one would show a hundred times over.
+LEFT = [('dying cgroups (v2)', '', True), ('cgroups of the memory controller', '', True),
+        ('dentries', '', False), ('unreclaimable slab', 'KiB', False),
+        ('per-cpu memory', 'KiB', False), ('tracked flows', '', False), ('links', '', True),
+        ('descriptors of the daemon', '', True), ('memory of the daemon', 'KiB', False),
+        ('descriptors of the spawner', '', True), ('memory of the spawner', 'KiB', False)]
+
+
+def rows(samples):
+    lives = samples or LIVES
+    for name, unit, grows in LEFT:
+        yield driver.row(f'{name}, before', f'after {lives // 10} lives', unit)
+        bounds = [{'at_most': lives // 100, 'less': f'lives/{name}, before', 'must': True}] if grows else []
+        yield driver.row(name, f'after {lives} more', unit, *bounds)
 
 
 def live(daemon, image):
@@ -60,37 +73,20 @@ def live(daemon, image):
     daemon.delete(box)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--output', required=True)
-    parser.add_argument('--lives', type=int, default=10000)
-    options = parser.parse_args()
-    columns = []
+def measure(take):
+    lives = take.samples or LIVES
     with atoll.Daemon(runtime_overcommit=0) as daemon:
         image = daemon.import_busybox()
-        begun = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             # The first tenth fills what is only filled once: stocks, heaps, caches.
-            for lives in (options.lives // 10, options.lives):
-                list(pool.map(lambda _: live(daemon, image), range(lives)))
+            for count, when in ((lives // 10, ', before'), (lives, '')):
+                list(pool.map(lambda _: live(daemon, image), range(count)))
                 # Dying groups and namespaces are freed behind grace periods.
                 atoll.until(lambda: not os.listdir(daemon.data_dir / 'store/trash'), 120)
                 atoll.settled(lambda: number(unified() + '/cgroup.stat', DYING), 5, 60)
-                columns.append(state(daemon))
-        took = time.monotonic() - begun
-    lines = [f'{options.lives} lives after {options.lives // 10}, {took:.0f} s:', '',
-             '| What is left | before | after |', '|---|---|---|',
-             *(f'| {name} | {columns[0][name]} | {columns[1][name]} |' for name in columns[0])]
-    text = '\n'.join(lines) + '\n'
-    pathlib.Path(options.output).write_text(text, encoding='utf-8')
-    print(text)
-    # Each life that left one of these would show a hundred times over.
-    grown = [name for name in columns[0] if re.match('dying|cgroups|links|descriptors', name)
-             and columns[1][name] > columns[0][name] + options.lives // 100]
-    for name in grown:
-        print(f'grown: {name}', file=sys.stderr)
-    return 1 if grown else 0
+                for name, value in state(daemon).items():
+                    take.add(name + when, value)
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    driver.Take('lives', rows).run(measure)

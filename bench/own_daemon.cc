@@ -13,9 +13,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "bench/clock.h"
 #include "bench/host_view.h"
 #include "bench/process.h"
-#include "bench/samples.h"
 #include "runtime/base/sys.h"
 
 namespace atl::bench {

@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "bench/clock.h"
 #include "bench/process.h"
-#include "bench/samples.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
@@ -63,7 +63,7 @@ Status OwnSpawner::Begin(const std::string& programs, uint32_t layers) {
                             top_ + "/run", "--user", "nobody"},
                            2, 2));
   const int64_t deadline = NowMicros() + kPatienceUs;
-  wire::Reply hello;
+  wire::Greeting hello;
   auto client = launch::SpawnerClient::Connect(top_ + "/run", &hello);
   while (!client && NowMicros() < deadline && ::waitpid(pid_, nullptr, WNOHANG) == 0) {
     Rest(10);
@@ -80,7 +80,7 @@ Status OwnSpawner::Begin(const std::string& programs, uint32_t layers) {
 OwnSpawner::~OwnSpawner() {
   if (client_) {
     bool stopped = false;
-    client_->Stop([&](const Status&) { stopped = true; });
+    client_->Ask(wire::Stop(), [&](const Status&) { stopped = true; });
     if (!Await(stopped)) ::kill(pid_, SIGKILL);
   }
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
@@ -122,7 +122,7 @@ Status OwnSpawner::AwaitTrash(const std::string& name) const {
 Result<std::string> OwnSpawner::MakeVolume(const std::string& name) {
   Status result;
   bool done = false;
-  client_->MakeVolume(name, 0, [&](Status status) {
+  client_->Ask(wire::MakeVolume{name, 0}, [&](Status status) {
     result = std::move(status);
     done = true;
   });
@@ -134,7 +134,7 @@ Result<std::string> OwnSpawner::MakeVolume(const std::string& name) {
 Status OwnSpawner::RemoveVolume(const std::string& name) {
   Status result;
   bool done = false;
-  client_->RemoveVolume(name, [&](Status status) {
+  client_->Ask(wire::RemoveVolume{name}, [&](Status status) {
     result = std::move(status);
     done = true;
   });
@@ -143,17 +143,21 @@ Status OwnSpawner::RemoveVolume(const std::string& name) {
   return AwaitTrash("");
 }
 
-Status OwnSpawner::Prepare(uint32_t slot) {
+Result<wire::StepMicros> OwnSpawner::Prepare(uint32_t slot) {
   ATOLL_TRY(AwaitTrash("s" + std::to_string(slot)));
   ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
-  ATOLL_ASSIGN(const UniqueFd listener, Listener());
-  Status result;
+  ATOLL_ASSIGN(UniqueFd listener, Listener());
+  Result<wire::StepMicros> result = wire::StepMicros{};
   bool done = false;
-  client_->PrepareSlot(slot, kLimits, control.b.get(), listener.get(),
-                       [&](Result<launch::PreparedSlot> prepared) {
-                         if (!prepared) result = Fail(std::move(prepared).error());
-                         done = true;
-                       });
+  client_->Ask(wire::PrepareSlot{slot, kLimits, std::move(control.b), std::move(listener)},
+               [&](Result<wire::PreparedSlot> prepared) {
+                 if (prepared) {
+                   result = prepared->micros;
+                 } else {
+                   result = Fail(std::move(prepared).error());
+                 }
+                 done = true;
+               });
   ATOLL_TRY(Await(done));
   controls_[slot] = std::move(control.a);
   return result;
@@ -162,7 +166,7 @@ Status OwnSpawner::Prepare(uint32_t slot) {
 Status OwnSpawner::Drop(uint32_t slot) {
   Status result;
   bool done = false;
-  client_->DropSlot(slot, [&](Status status) {
+  client_->Ask(wire::DropSlot{slot}, [&](Status status) {
     result = std::move(status);
     done = true;
   });
@@ -180,9 +184,9 @@ Result<OwnSpawner::Sandbox> OwnSpawner::Build(uint32_t slot, uint32_t layers) {
   plan.hostname = "bench";
   plan.hosts = "127.0.0.1 localhost\n";
   plan.resolv_conf = "nameserver 10.200.255.254\n";
-  Result<launch::Built> built = launch::Built{};
+  Result<wire::Built> built = wire::Built();
   bool done = false;
-  client_->Build(plan, [&](Result<launch::Built> answer) {
+  client_->Ask(wire::Build{plan}, [&](Result<wire::Built> answer) {
     built = std::move(answer);
     done = true;
   });
@@ -194,7 +198,7 @@ Result<OwnSpawner::Sandbox> OwnSpawner::Build(uint32_t slot, uint32_t layers) {
 Status OwnSpawner::Destroy(const Sandbox& sandbox) {
   Status result;
   bool done = false;
-  client_->Destroy(sandbox.id, [&](Status status) {
+  client_->Ask(wire::Destroy{sandbox.id}, [&](Status status) {
     result = std::move(status);
     done = true;
   });

@@ -25,7 +25,8 @@ class OwnSpawner {
   OwnSpawner& operator=(const OwnSpawner&) = delete;
   ~OwnSpawner();
 
-  Status Prepare(uint32_t slot);
+  // How long its steps took.
+  Result<wire::StepMicros> Prepare(uint32_t slot);
   Status Drop(uint32_t slot);
   // The directory of a new volume, and its end: returns when nothing of it is on disk.
   Result<std::string> MakeVolume(const std::string& name);
@@ -33,7 +34,7 @@ class OwnSpawner {
   struct Sandbox {
     std::string id;
     UniqueFd control;
-    launch::Built built;
+    wire::Built built;
   };
   // `layers` of those that there are, in a prepared slot.
   Result<Sandbox> Build(uint32_t slot, uint32_t layers);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kFileLimit = 1 << 20;
+constexpr char kDockerImage[] = "atoll-bench-peer";
 const std::vector<std::string> kCommand = {"/bin/sh", "-c", "echo hi"};
 
 Status EnterOwnMounts(const std::string& state) {
@@ -37,38 +39,16 @@ Status EnterOwnMounts(const std::string& state) {
 
 Result<std::unique_ptr<Peers>> Peers::Open(const std::string& directory) {
   std::unique_ptr<Peers> peers(new Peers(directory));
-  peers->thread_ = std::thread([raw = peers.get()] { raw->Serve(); });
-  ATOLL_TRY(peers->InThread([raw = peers.get()] { return raw->Prepare(); }));
+  ATOLL_TRY(peers->thread_.Do([raw = peers.get()] { return raw->Prepare(); }));
   return peers;
 }
 
 Peers::~Peers() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  if (missing_.empty() || !missing_["docker"].empty()) return;
+  const auto pid = Spawn({"docker", "image", "rm", "--force", kDockerImage}, -1, -1);
+  if (!pid || !Await(*pid, "docker image rm")) {
+    std::fprintf(stderr, "bench: docker keeps the image %s\n", kDockerImage);
   }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void Peers::Serve() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stop_ || job_; });
-    if (stop_) return;
-    job_();
-    job_ = nullptr;
-    changed_.notify_all();
-  }
-}
-
-Status Peers::InThread(const std::function<Status()>& job) {
-  Status result;
-  std::unique_lock lock(mutex_);
-  job_ = [&] { result = job(); };
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !job_; });
-  return result;
 }
 
 Status Peers::Prepare() {
@@ -77,22 +57,32 @@ Status Peers::Prepare() {
   if (error) return Fail(SysError("mkdir " + directory_, error.value()));
   ATOLL_TRY(EnterOwnMounts(directory_ + "/state"));
   ATOLL_TRY(MakeRoot());
-  for (const char* program : {"crun", "runc", "bwrap"}) {
-    const std::string name = program;
-    Peer peer{name == "bwrap" ? "bwrap --unshare-all" : name + " run", ""};
-    Status works = name == "bwrap" ? Status() : MakeBundle(name);
-    if (works) {
-      auto run = RunHere(name);
-      if (!run) works = Fail(std::move(run).error());
-    }
-    if (!works) {
-      auto said = sys::ReadFileAt(AT_FDCWD, directory_ + "/stderr", kFileLimit);
-      peer.missing = works.error().message() + (said && !said->empty() ? ": " + *said : "");
-      while (peer.missing.ends_with('\n')) peer.missing.pop_back();
-    }
-    peers_.push_back(std::move(peer));
+  for (const std::string& peer : kPeers) {
+    const Status works = Try(peer);
+    std::string& missing = missing_[peer];
+    if (works) continue;
+    auto said = sys::ReadFileAt(AT_FDCWD, directory_ + "/stderr", kFileLimit);
+    missing = works.error().message() + (said && !said->empty() ? ": " + *said : "");
+    while (missing.ends_with('\n')) missing.pop_back();
   }
   return {};
+}
+
+Status Peers::Try(const std::string& peer) {
+  if (peer == "crun" || peer == "runc") ATOLL_TRY(MakeBundle(peer));
+  if (peer == "docker") {
+    ATOLL_ASSIGN(const UniqueFd err,
+                 sys::Open(directory_ + "/stderr", O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    const std::string archive = directory_ + "/root.tar";
+    ATOLL_ASSIGN(const pid_t tar,
+                 Spawn({"tar", "-C", directory_ + "/root", "-cf", archive, "."}, -1, err.get()));
+    ATOLL_TRY(Await(tar, "tar"));
+    ATOLL_ASSIGN(const pid_t load,
+                 Spawn({"docker", "import", archive, kDockerImage}, -1, err.get()));
+    ATOLL_TRY(Await(load, "docker import"));
+  }
+  auto run = RunHere(peer);
+  return run ? Status() : Fail(std::move(run).error());
 }
 
 Status Peers::MakeRoot() const {
@@ -127,34 +117,44 @@ Status Peers::MakeBundle(const std::string& runtime) const {
   return sys::WriteAll(file.get(), config.dump());
 }
 
-std::vector<std::string> Peers::CommandOf(const std::string& program) {
+std::vector<std::string> Peers::CommandOf(const std::string& peer) {
+  const std::string root = directory_ + "/root";
   std::vector<std::string> argv;
-  if (program == "bwrap") {
-    argv = {"bwrap", "--unshare-all", "--bind", directory_ + "/root", "/", "--proc", "/proc",
-            "--dev", "/dev",          "--"};
-    argv.insert(argv.end(), kCommand.begin(), kCommand.end());
-    return argv;
+  if (peer == "bwrap") {
+    argv = {"bwrap",  "--unshare-all", "--bind", root,   "/",
+            "--proc", "/proc",         "--dev",  "/dev", "--"};
+  } else if (peer == "podman") {
+    // Its own limits may be above what this process may set.
+    argv = {"podman",           "run",      "--rm",
+            "--network",        "none",     "--ulimit",
+            "nofile=1024:1024", "--ulimit", "nproc=1024:1024",
+            "--rootfs",         root};
+  } else if (peer == "docker") {
+    argv = {"docker", "run", "--rm", "--network", "none", kDockerImage};
+  } else {
+    // The command is in the bundle.
+    return {peer,
+            "--root",
+            directory_ + "/state/" + peer,
+            "run",
+            "--bundle",
+            directory_ + "/" + peer,
+            "atoll-bench-" + std::to_string(::getpid()) + "-" + std::to_string(++runs_)};
   }
-  return {program,
-          "--root",
-          directory_ + "/state/" + program,
-          "run",
-          "--bundle",
-          directory_ + "/" + program,
-          "atoll-bench-" + std::to_string(::getpid()) + "-" + std::to_string(++runs_)};
+  argv.insert(argv.end(), kCommand.begin(), kCommand.end());
+  return argv;
 }
 
-Result<RunMicros> Peers::RunHere(const std::string& program) {
+Result<RunMicros> Peers::RunHere(const std::string& peer) {
   ATOLL_ASSIGN(const UniqueFd err,
                sys::Open(directory_ + "/stderr", O_WRONLY | O_CREAT | O_TRUNC, 0644));
-  return RunTimed(CommandOf(program), err.get());
+  return RunTimed(CommandOf(peer), err.get());
 }
 
-Result<RunMicros> Peers::Run(size_t peer) {
+Result<RunMicros> Peers::Run(const std::string& peer) {
   Result<RunMicros> micros = RunMicros{};
-  const std::string& name = peers_[peer].name;
-  ATOLL_TRY(InThread([&]() -> Status {
-    micros = RunHere(name.substr(0, name.find(' ')));
+  ATOLL_TRY(thread_.Do([&]() -> Status {
+    micros = RunHere(peer);
     return {};
   }));
   return micros;

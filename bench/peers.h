@@ -1,6 +1,6 @@
-// Programs that others start sandboxes with, measured beside Atoll: crun, runc and bubblewrap, each
-// with the same busybox root file system and the same command, without network, seccomp list,
-// overlay or exec daemon, and with whatever else they do by default.
+// Programs that others start sandboxes with, measured beside Atoll: each with the same busybox root
+// file system and the same command, without network, overlay or exec daemon, and with whatever else
+// they do by default.
 //
 // They run from a thread with a mount namespace of its own: crun refuses hybrid hosts ("hybrid mode
 // not supported"), so the v2 hierarchy beside v1 controllers is not mounted there, and their state
@@ -9,54 +9,42 @@
 // Thread rule: one thread.
 #pragma once
 
-#include <condition_variable>
-#include <functional>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/own_thread.h"
 #include "bench/process.h"
 #include "runtime/base/result.h"
 
 namespace atl::bench {
 
+inline const std::vector<std::string> kPeers = {"bwrap", "crun", "runc", "podman", "docker"};
+
 class Peers {
  public:
-  struct Peer {
-    std::string name;     // "crun run"
-    std::string missing;  // why it cannot run here; empty: it can
-  };
-
   // `directory` is filled with bundles; its owner removes it.
   static Result<std::unique_ptr<Peers>> Open(const std::string& directory);
-  Peers(const Peers&) = delete;
-  Peers& operator=(const Peers&) = delete;
   ~Peers();
 
-  const std::vector<Peer>& all() const { return peers_; }
-  Result<RunMicros> Run(size_t peer);
+  // Why a peer cannot run here; empty: it can.
+  const std::string& missing(const std::string& peer) const { return missing_.at(peer); }
+  Result<RunMicros> Run(const std::string& peer);
 
  private:
   explicit Peers(std::string directory) : directory_(std::move(directory)) {}
-  void Serve();
-  Status InThread(const std::function<Status()>& job);
   Status Prepare();
+  Status Try(const std::string& peer);
   Status MakeRoot() const;
   Status MakeBundle(const std::string& runtime) const;
-  std::vector<std::string> CommandOf(const std::string& program);
-  Result<RunMicros> RunHere(const std::string& program);
+  std::vector<std::string> CommandOf(const std::string& peer);
+  Result<RunMicros> RunHere(const std::string& peer);
 
   std::string directory_;
-  std::vector<Peer> peers_;
+  std::map<std::string, std::string> missing_;
   uint64_t runs_ = 0;
-
-  std::mutex mutex_;  // of the three below
-  std::condition_variable changed_;
-  std::function<void()> job_;  // what the thread does next
-  bool stop_ = false;
-  std::thread thread_;
+  OwnThread thread_;
 };
 
 }  // namespace atl::bench

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "bench/samples.h"
+#include "bench/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unique_fd.h"
 

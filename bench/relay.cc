@@ -17,8 +17,8 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/clock.h"
 #include "bench/lean_client.h"
-#include "bench/samples.h"
 #include "runtime/base/sys.h"
 
 namespace atl::bench {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "bench/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::bench {
@@ -56,21 +57,18 @@ Status SandboxApi::FindExecd(Sandbox* sandbox) {
   return {};
 }
 
-Status SandboxApi::Echo(const Sandbox& sandbox, CommandTimes* times) {
+Result<CommandMicros> SandboxApi::Echo(const Sandbox& sandbox) {
   const int64_t start = NowMicros();
   ATOLL_TRY(client_.Send("POST", sandbox.command_path, sandbox.command_headers,
                          R"({"command":"echo hi"})"));
-  ATOLL_TRY(client_.AwaitText(R"("text":"hi\n")"));
-  const int64_t first = NowMicros();
+  // With or without the line's end: both have been said.
+  ATOLL_TRY(client_.AwaitText(R"("text":"hi)"));
+  const int64_t first = MicrosSince(start);
   ATOLL_ASSIGN(const LeanClient::Response response, client_.Finish());
   if (response.body.find("execution_complete") == std::string::npos) {
     return Fail(Code::kInternal, "echo hi did not complete: " + response.body);
   }
-  if (times) {
-    times->first.AddMicros(first - start);
-    times->complete.AddSince(start);
-  }
-  return {};
+  return CommandMicros{first, MicrosSince(start)};
 }
 
 Status SandboxApi::Delete(const Sandbox& sandbox) {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "bench/lean_client.h"
-#include "bench/samples.h"
 #include "runtime/base/result.h"
 
 namespace atl::bench {
@@ -20,10 +19,9 @@ struct Sandbox {
   std::string command_headers;  // its access token
 };
 
-// What one client saw of one kind of request after the other.
-struct CommandTimes {
-  Samples first;     // request sent → the bytes of its output are here
-  Samples complete;  // request sent → end of the event stream
+struct CommandMicros {
+  int64_t first = 0;     // request sent → the bytes of its output are here
+  int64_t complete = 0;  // request sent → end of the event stream
 };
 
 class SandboxApi {
@@ -36,8 +34,8 @@ class SandboxApi {
                          const std::string& members = "");
   // GET …/endpoints/44772: where commands go, and the token that they need.
   Status FindExecd(Sandbox* sandbox);
-  // `echo hi`; the times of this request are added if `times` is not null.
-  Status Echo(const Sandbox& sandbox, CommandTimes* times);
+  // `echo hi`
+  Result<CommandMicros> Echo(const Sandbox& sandbox);
   Status Delete(const Sandbox& sandbox);
 
   Status ImportImage(const std::string& name, const std::string& archive);

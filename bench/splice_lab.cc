@@ -15,12 +15,13 @@
 #include <thread>
 #include <vector>
 
-#include "bench/process.h"
+#include "bench/clock.h"
+#include "bench/netns.h"
 #include "bench/relay.h"
-#include "bench/samples.h"
 #include "netpolicy/endpoint.h"
 #include "netpolicy/splice/splice_proxy.h"
 #include "runtime/base/sys.h"
+#include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
 
 namespace atl::bench {
@@ -70,37 +71,6 @@ class OpenGate final : public netpolicy::ProxyGate {
   void CancelResolve(Id) override {}
 };
 
-Status Run(const std::string& command) {
-  std::vector<std::string> argv;
-  for (size_t at = 0; at < command.size();) {
-    const size_t end = std::min(command.find(' ', at), command.size());
-    argv.push_back(command.substr(at, end - at));
-    at = end + 1;
-  }
-  ATOLL_ASSIGN(const pid_t pid, Spawn(argv, 2, 2));
-  return Await(pid, command);
-}
-
-Status RunAll(const std::vector<std::string>& commands) {
-  for (const std::string& command : commands) ATOLL_TRY(Run(command));
-  return {};
-}
-
-Result<UniqueFd> OwnNetns() {
-  return sys::Open("/proc/self/ns/net", O_RDONLY);
-}
-
-Status Enter(const UniqueFd& netns) {
-  if (::setns(netns.get(), CLONE_NEWNET) != 0) return FailSys("setns");
-  return {};
-}
-
-Result<UniqueFd> NewNetns() {
-  if (::unshare(CLONE_NEWNET) != 0) return FailSys("unshare CLONE_NEWNET");
-  ATOLL_TRY(Run("ip link set lo up"));
-  return OwnNetns();
-}
-
 // A child that dies with us and runs `body` until then.
 Result<pid_t> Child(const std::function<Status()>& body) {
   const pid_t pid = ::fork();
@@ -109,7 +79,7 @@ Result<pid_t> Child(const std::function<Status()>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGPIPE, SIG_IGN);
   const Status status = body();
-  if (!status) std::fprintf(stderr, "bench-splice: %s\n", status.error().message().c_str());
+  if (!status) std::fprintf(stderr, "bench: %s\n", status.error().message().c_str());
   ::_exit(1);
 }
 
@@ -180,20 +150,17 @@ Result<std::unique_ptr<SpliceLab>> SpliceLab::Start() {
   ATOLL_ASSIGN(const UniqueFd outside, NewNetns());
   ATOLL_ASSIGN(const UniqueFd router, NewNetns());
   ATOLL_ASSIGN(const UniqueFd sandbox, NewNetns());
-  const auto path = [](const UniqueFd& netns) {
-    return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(netns.get());
-  };
-  ATOLL_TRY(RunAll({"ip link add eth0 type veth peer name box0 netns " + path(router),
+  ATOLL_TRY(RunAll({"ip link add eth0 type veth peer name box0 netns " + NetnsPath(router),
                     "ip addr add 10.77.0.2/24 dev eth0", "ip link set eth0 up"}));
-  ATOLL_TRY(Enter(outside));
+  ATOLL_TRY(EnterNetns(outside));
   ATOLL_TRY(
-      RunAll({"ip link add ext0 type veth peer name up0 netns " + path(router),
+      RunAll({"ip link add ext0 type veth peer name up0 netns " + NetnsPath(router),
               std::string("ip addr add ") + kServer + "/24 dev ext0", "ip link set ext0 up"}));
   ATOLL_ASSIGN(const UniqueFd plain, ListenAt(kForwardedPort));
   ATOLL_ASSIGN(const UniqueFd spliced, ListenAt(kSplicedPort));
   ATOLL_ASSIGN(lab->server_, Child([&] { return ServeAll(plain, spliced); }));
 
-  ATOLL_TRY(Enter(router));
+  ATOLL_TRY(EnterNetns(router));
   ATOLL_TRY(RunAll({std::string("ip addr add ") + kGateway + "/24 dev box0", "ip link set box0 up",
                     "ip addr add 203.0.113.1/24 dev up0", "ip link set up0 up"}));
   ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", "1"));
@@ -210,13 +177,13 @@ Result<std::unique_ptr<SpliceLab>> SpliceLab::Start() {
               "nft add rule inet b post oifname up0 masquerade"}));
   ATOLL_ASSIGN(lab->proxy_, Child([&]() -> Status {
                  OpenGate gate;
-                 const auto loop = http::AsioLoop::Create(1);
+                 ATOLL_ASSIGN(const auto loop, http::PooledLoop::Create(1));
                  ATOLL_TRY(proxy->Start(*loop, gate));
                  loop->Run();
                  return {};
                }));
-  ATOLL_TRY(Enter(sandbox));
-  ATOLL_TRY(Run(std::string("ip route add default via ") + kGateway));
+  ATOLL_TRY(EnterNetns(sandbox));
+  ATOLL_TRY(RunAll({std::string("ip route add default via ") + kGateway}));
   return lab;
 }
 
@@ -259,7 +226,7 @@ Result<Transfer> SpliceLab::Measure(Path path, Direction direction, uint64_t siz
     }
     for (std::thread& thread : threads) thread.join();
   }
-  const double seconds = static_cast<double>(NowMicros() - start) / 1e6;
+  const double seconds = static_cast<double>(MicrosSince(start)) / 1e6;
   ATOLL_ASSIGN(const double busy_after, BusySeconds());
   for (const Status& status : statuses) ATOLL_TRY(status);
   return Transfer{static_cast<double>(size * connections) / seconds, (busy_after - busy) / seconds};
@@ -272,7 +239,7 @@ Result<int64_t> SpliceLab::FirstByte(Path path) {
   ATOLL_TRY(sys::WriteAll(socket.get(), ClientHello()));
   ATOLL_TRY(sys::WriteAll(socket.get(), {reinterpret_cast<const char*>(&order), sizeof order}));
   ATOLL_TRY(TakeBytes(socket.get(), 1));
-  return NowMicros() - start;
+  return MicrosSince(start);
 }
 
 }  // namespace atl::bench

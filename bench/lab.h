@@ -1,0 +1,48 @@
+// A daemon of a group's own with an image in it, and what speaks to it: where the phases of the
+// API begin.
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bench/own_daemon.h"
+#include "bench/phase.h"
+#include "bench/sandbox_api.h"
+#include "runtime/base/result.h"
+
+namespace atl::bench {
+
+inline constexpr int kRestMs = 30;
+inline constexpr char kBusyboxImage[] = "bench-busybox:1";
+inline constexpr char kDebianImage[] = "bench-debian:12";
+
+struct Lab {
+  std::unique_ptr<OwnDaemon> daemon;
+  std::optional<SandboxApi> api;
+  std::optional<LeanClient> client;  // any route, with the key
+
+  Status Open(const Setting& setting) {
+    ATOLL_ASSIGN(daemon, OwnDaemon::Start(setting.programs + "/atolld"));
+    ATOLL_ASSIGN(api, daemon->Connect());
+    ATOLL_ASSIGN(client, LeanClient::Connect(daemon->port(),
+                                             "OPEN-SANDBOX-API-KEY: " + daemon->key() + "\r\n"));
+    return api->ImportImage(kBusyboxImage, setting.busybox);
+  }
+  // A sandbox that answers commands.
+  Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}") {
+    ATOLL_ASSIGN(Sandbox sandbox, api->Create(image, limits));
+    ATOLL_TRY(api->FindExecd(&sandbox));
+    ATOLL_TRY(api->Echo(sandbox));
+    return sandbox;
+  }
+};
+
+// A phase that waits until the pool of slots is full and the disk at rest.
+inline Phase Quiet(const std::shared_ptr<Lab>& lab) {
+  return {.run = [lab](Take&) { return lab->api->AwaitQuiet(); }};
+}
+
+}  // namespace atl::bench
