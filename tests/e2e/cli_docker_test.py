@@ -104,7 +104,7 @@ TABLE = [
     ('rmi mine:2', 0, '^removed mine:2\n$', ''),
     ('image prune -f', 0, '^freed 0 B of 0 layers\n$', ''),
     # What there is not.
-    ('pull alpine', 2, '', 'atoll image import FILE.tar --name'),
+    ('fetch alpine', 2, '', 'atoll image pull'),
     ('build .', 2, '', 'docker save'),
     ('create busybox', 2, '', 'atoll run -d'),
     ('start web', 2, '', 'atoll resume'),

@@ -14,19 +14,15 @@ struct Hint {
   const char* text;
 };
 
-constexpr const char* kImport =
-    "fetch it elsewhere (skopeo copy docker://NAME oci-archive:FILE.tar, or docker save), "
-    "then: atoll image import FILE.tar --name NAME";
-
 constexpr Hint kVerbs[] = {
-    {" pull fetch ", kImport},
+    {" fetch ", "type: atoll image pull NAME"},
     {" build buildx builder ",
      "images are made by recipes, see: atoll image build --help; what docker built: docker save "
      "it, "
      "then: atoll load -i FILE"},
-    {" push login logout search ",
-     "there is no registry; an image goes from host to host as an archive, see: atoll image import "
-     "--help"},
+    {" login logout ",
+     "type: skopeo login --authfile FILE HOST, then: atoll image pull --authfile FILE"},
+    {" search ", "registries are searched with their own tools; then: atoll image pull NAME"},
     {" commit export diff history ",
      "images are not changed here; import one with: atoll image import FILE --name NAME"},
     {" create ", "a sandbox runs from its creation on; type: atoll run -d IMAGE [COMMAND]"},
@@ -57,7 +53,7 @@ constexpr Hint kOptions[] = {
     {" --mount ", "type -v VOLUME:PATH[:ro]"},
     {" --init ", "process 1 of a sandbox reaps anyway; leave it out"},
     {" --gpus --runtime ", "there is no such thing here"},
-    {" --pull --platform ", "images are imported, see: atoll image --help"},
+    {" --pull --platform ", "images are imported or pulled, see: atoll image --help"},
     {" --hostname ", "type --name; in a network (--network NAME) it is the host's name, too"},
     {" --memory-swap ", "type --swap, which is the swap alone"},
     {" --ulimit ", "type --nofile N"},

@@ -207,12 +207,14 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
   AddPrune(group, settings);
   AddVerifyVerb(group, settings);
   AddExportVerb(group, settings, "export", false);
+  AddRegistryVerbs(group, settings, false);
 
   // As docker calls them.
   AddList(root, "images", settings, true);
   AddTag(root, settings, true);
   AddRemove(root, "rmi", settings, true);
   AddExportVerb(root, settings, "save", true);
+  AddRegistryVerbs(root, settings, true);
   root.Add("load", "Import an image archive under its own name")
       .Hidden()
       .Takes(Option{"-i,--input", "FILE", kArchive, &options->file})

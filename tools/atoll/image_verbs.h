@@ -10,5 +10,6 @@ namespace atl::cli {
 void AddBuildVerb(Verb& group, const Settings& settings);
 void AddExportVerb(Verb& group, const Settings& settings, const char* name, bool hidden);
 void AddVerifyVerb(Verb& group, const Settings& settings);
+void AddRegistryVerbs(Verb& group, const Settings& settings, bool hidden);  // pull, push
 
 }  // namespace atl::cli

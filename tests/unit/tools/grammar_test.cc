@@ -73,7 +73,7 @@ TEST(Grammar, WhatIsWrongIsNamed) {
   const std::pair<Words, const char*> cases[] = {
       {{}, "a command is missing"},
       {{"rnu"}, "did you mean 'run'?"},
-      {{"pull", "x"}, "atoll image import"},
+      {{"fetch", "x"}, "atoll image pull"},
       {{"zzzzzz"}, "'zzzzzz' is no command of atoll"},
       {{"run"}, "IMAGE is missing"},
       {{"run", "--", "x"}, "IMAGE is missing before --"},
