@@ -33,6 +33,23 @@ Status RemoveDir(int base, const std::string& path) {
   return {};
 }
 
+// A group with all that are below it: at most session, run, command.
+Status RemoveGroups(int base, const std::string& path) {
+  auto group = sys::OpenAt(base, path, kDir);
+  if (!group) {
+    return group.error().error_number() == ENOENT ? Status() : Fail(std::move(group).error());
+  }
+  ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(group->get()));
+  for (const std::string& entry : entries) {
+    struct stat info {};
+    if (::fstatat(group->get(), entry.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISDIR(info.st_mode)) {
+      ATOLL_TRY(RemoveGroups(group->get(), entry));
+    }
+  }
+  return RemoveDir(base, path);
+}
+
 // "+memory +pids …" for those that the group was given.
 Status EnableControllers(int dir, const std::string& path,
                          std::initializer_list<const char*> wanted) {
@@ -199,20 +216,17 @@ Status Tree::DelegateGroup(const std::string& group, uid_t owner) const {
   return {};
 }
 
+Status Tree::CreateNested(const std::string& group) const {
+  if (::mkdirat(unified_.get(), group.c_str(), 0755) != 0) return FailSys("mkdir cgroup " + group);
+  return {};
+}
+
+Status Tree::RemoveNested(const std::string& group) const {
+  return RemoveGroups(unified_.get(), group);
+}
+
 Status Tree::RemoveGroup(const std::string& group) const {
-  const int base = unified_.get();
-  auto run = sys::OpenAt(base, group + "/run", kDir);
-  if (run) {
-    ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(run->get()));
-    for (const std::string& entry : entries) {
-      struct stat info {};
-      if (::fstatat(run->get(), entry.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-          S_ISDIR(info.st_mode)) {
-        ATOLL_TRY(RemoveDir(run->get(), entry));
-      }
-    }
-  }
-  for (const char* leaf : {"/run", "/execd", ""}) ATOLL_TRY(RemoveDir(base, group + leaf));
+  ATOLL_TRY(RemoveGroups(unified_.get(), group));
   for (const auto& [controller, v1_base] : v1_) {
     if (!OwnGroup(controller)) continue;
     ATOLL_TRY(RemoveDir(v1_base.get(), group + "/run"));

@@ -5,6 +5,7 @@
 //     execd/                      process 1 alone: what commands use up cannot starve it
 //     run/                        owned by the sandbox's root; execd makes one leaf per command in
 //     it
+//       x1/{execd,run}/         an isolated session: the same in small
 //   <v1 controller>/atoll0/s7/    limits (hybrid hosts)
 //     run/                        memory and pids: the commands' own limit, below execd's reserve
 //   <v1 cpuacct, cpuset>/atoll0/  all sandboxes together; only for what they see
@@ -80,6 +81,12 @@ class Tree {
   Status CreateGroup(const std::string& group) const;
   // Leaves, controllers, and ownership of run/ for `owner`. The group must hold no process.
   Status DelegateGroup(const std::string& group, uid_t owner) const;
+  // A group within run/ of another, of the v2 hierarchy alone: what is in it counts for that one on
+  // hybrid hosts too, if it enters that one's tasks. EEXIST is kAlreadyExists. DelegateGroup takes
+  // it.
+  Status CreateNested(const std::string& group) const;
+  // Kills nothing, and an absent one is not an error.
+  Status RemoveNested(const std::string& group) const;
   // Kills nothing: every process must be gone. An absent group is not an error; EBUSY comes back as
   // kFailedPrecondition.
   Status RemoveGroup(const std::string& group) const;

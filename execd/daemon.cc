@@ -50,7 +50,8 @@ Daemon::Daemon(Sandbox* sandbox)
       terminals_(sandbox),
       files_(sandbox),
       metrics_(sandbox),
-      code_(&commands_) {}
+      code_(&commands_),
+      isolated_(sandbox) {}
 
 Status Daemon::Prepare() {
   ATOLL_ASSIGN(entrypoint_, Entrypoint::Open(&sandbox_.loop));
@@ -66,6 +67,7 @@ void Daemon::Start(wire::StartMessage message, UniqueFd listener,
     AddRunRoutes();
     AddFileRoutes();
     AddOtherRoutes();
+    isolated_.AddRoutes(&router_, sandbox_.pass != 0);
     return server_.Listen(std::move(*listener), accept_peer);
   };
   auto& all = message.hooks;
@@ -85,6 +87,21 @@ void Daemon::Start(wire::StartMessage message, UniqueFd listener,
     if (!status) return started(std::move(status));
     RunEntrypoint(message, started);
   });
+}
+
+Status Daemon::StartSession(const wire::StartMessage& message, UniqueFd connections,
+                            IsolatedShell::Note note) {
+  ATOLL_TRY(FillSandbox(&sandbox_, message));
+  // What there was to say is in the message; the file is the sandbox's.
+  sandbox_.env = Environment(message.env);
+  if (!sandbox_.env.Get("PATH")) sandbox_.env.Set("PATH", kDefaultPath);
+  if (!sandbox_.env.Get("HOME")) sandbox_.env.Set("HOME", sandbox_.user.home);
+  shell_ = std::make_unique<IsolatedShell>(&sandbox_, !message.argv.empty(), std::move(note));
+  AddUpstreamFileRoutes();
+  router_.Add("POST", "/run", [this](ExchangePtr x) { shell_->Run(x); });
+  router_.Add("GET", "/runs/{}", [this](ExchangePtr x) { shell_->GetRun(x); });
+  router_.Add("GET", "/runs/{}/logs", [this](ExchangePtr x) { shell_->GetLogs(x); });
+  return server_.Receive(std::move(connections));
 }
 
 void Daemon::RunEntrypoint(const wire::StartMessage& message,
@@ -191,7 +208,7 @@ void Daemon::AddRunRoutes() {
 }
 
 // The file calls that upstream knows: as the image's user, and as whom the path names.
-void Daemon::AddFileRoutes() {
+void Daemon::AddUpstreamFileRoutes() {
   const auto own = std::make_shared<const Identity>(sandbox_.user);
   const auto add = [this, own](const char* method, const std::string& path,
                                std::function<void(ExchangePtr, const Actor&)> handle) {
@@ -215,6 +232,10 @@ void Daemon::AddFileRoutes() {
   add("POST", "/directories", route(&FileRoutes::MakeDirectories));
   add("DELETE", "/directories", route(&FileRoutes::DeleteDirectories));
   add("GET", "/directories/list", route(&FileRoutes::ListDirectory));
+}
+
+void Daemon::AddFileRoutes() {
+  AddUpstreamFileRoutes();
   router_.Add("GET", "/files/grep", [this](ExchangePtr x) { files_.Grep(x); });
   router_.Add("GET", "/files/watch", [this](ExchangePtr x) { WatchFiles(&sandbox_, x); });
   router_.Add("GET", "/directories/tar", [this](ExchangePtr x) { DownloadTar(&sandbox_, x); });

@@ -8,6 +8,8 @@
 #include "execd/files/files.h"
 #include "execd/http/connection.h"
 #include "execd/http/router.h"
+#include "execd/isolated/isolated.h"
+#include "execd/isolated/shell.h"
 #include "execd/run/code.h"
 #include "execd/run/command.h"
 #include "execd/run/entrypoint.h"
@@ -32,6 +34,10 @@ class Daemon {
   // `started`, once, gets what became of it; after an error ends execd when told so by Leave. Once.
   void Start(wire::StartMessage message, UniqueFd listener, std::function<bool(int)> accept_peer,
              std::function<void(Status)> started);
+  // In place of it, in an isolated session: serves what comes through `connections`, and tells
+  // `note` of its runs.
+  Status StartSession(const wire::StartMessage& message, UniqueFd connections,
+                      IsolatedShell::Note note);
   // Nothing was started: ends execd with `code` when what was printed so far is on its way.
   void Leave(int code);
   void OnSignal(int signal);
@@ -42,6 +48,7 @@ class Daemon {
  private:
   void RunEntrypoint(const wire::StartMessage& message, const std::function<void(Status)>& started);
   void AddRunRoutes();
+  void AddUpstreamFileRoutes();
   void AddFileRoutes();
   void AddOtherRoutes();
   void Interrupt(const std::shared_ptr<Exchange>& exchange);
@@ -56,6 +63,8 @@ class Daemon {
   FileRoutes files_;
   Metrics metrics_;
   CodeRoutes code_;
+  Isolated isolated_;
+  std::unique_ptr<IsolatedShell> shell_;  // in a session
   std::unique_ptr<Entrypoint> entrypoint_;
   std::optional<Hooks> hooks_;
 };

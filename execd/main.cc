@@ -23,6 +23,7 @@
 #include "execd/options.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/wire/session.h"
 #include "runtime/wire/start.h"
 
 #ifndef CLOSE_RANGE_CLOEXEC
@@ -158,6 +159,40 @@ class Control {
   wire::Frames frames_{wire::kMaxStartFrame};
 };
 
+// The sandbox's execd, at the other end of our control socket: nobody else ever speaks to us, and
+// with it we end. Messages are smaller than any socket buffer.
+class Owner {
+ public:
+  explicit Owner(EventLoop* loop) : loop_(*loop) {}
+
+  void Serve(Daemon* daemon, const wire::StartMessage& message, UniqueFd connections,
+             UniqueFd control) {
+    control_ = std::move(control);
+    const auto watched = loop_.Watch(control_.get(), EPOLLIN, [](uint32_t) { ::_exit(0); });
+    Status started = watched ? Status() : Fail(watched.error());
+    if (started) {
+      started = daemon->StartSession(
+          message, std::move(connections),
+          [this](const wire::SessionNote& note) { Say(wire::EncodeFields(note)); });
+    }
+    wire::StartReport report;
+    if (!started) {
+      report.kind = wire::StartReport::Kind::kFailed;
+      report.message = started.error().message().substr(0, 4000);
+    }
+    Say(report.Encode());
+    if (!started) ::_exit(kCannotStart);
+  }
+
+ private:
+  void Say(const std::string& message) const {
+    if (!sys::SendMessage(control_.get(), wire::Frame(message))) ::_exit(0);
+  }
+
+  EventLoop& loop_;
+  UniqueFd control_;
+};
+
 int Run(const Options& options) {
   // Whoever executed us may have had these ignored, which would pass on to every command; an
   // ignored SIGCHLD would also reap children behind our back.
@@ -198,6 +233,7 @@ int Run(const Options& options) {
     LogLine(LogLevel::kError, "cannot start").Add(opened.error());
     return kCannotStart;
   }
+  Owner owner(loop->get());
   std::optional<Control> control;
   control.emplace(loop->get(), std::move(control_fd), [&](Result<wire::StartMessage> message) {
     // From here on its end means nothing but that nobody is there to be told.
@@ -205,6 +241,9 @@ int Run(const Options& options) {
     if (!message) {
       SendReport(socket->get(), wire::StartReport::Kind::kFailed, message.error().message());
       ::_exit(kCannotStart);
+    }
+    if (options.session != 0) {
+      return owner.Serve(&daemon, *message, std::move(listener), std::move(*socket));
     }
     daemon.Start(
         *std::move(message), std::move(listener), accept_peer,

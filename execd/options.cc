@@ -47,6 +47,7 @@ Result<Options> ParseOptions(int argc, char** argv) {
     const size_t equals = argument.find('=');
     const std::string_view name = argument.substr(0, equals);
     uint32_t* target = name == "--enter-root"           ? &options.enter_root
+                       : name == "--session"            ? &options.session
                        : name == "--vsock-port"         ? &options.vsock_port
                        : name == "--vsock-control-port" ? &options.vsock_control_port
                        : name == "--vsock-peer"         ? &options.vsock_peer
@@ -58,7 +59,7 @@ Result<Options> ParseOptions(int argc, char** argv) {
                : std::from_chars_result{value.data(), std::errc()};
     if (!target || value.empty() || error != std::errc() || end != value.data() + value.size()) {
       return Fail(Code::kInvalidArgument, "option '" + std::string(argument) +
-                                              "': use --enter-root=1, --vsock-port=N, "
+                                              "': use --enter-root=1, --session=1, --vsock-port=N, "
                                               "--vsock-control-port=N or --vsock-peer=CID");
     }
   }
@@ -77,7 +78,8 @@ Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
       return FailSys("fd 5, the listening socket");
     }
-    ATOLL_ASSIGN(*pass, PassGate(options.enter_root != 0, options.enter_root != 0));
+    ATOLL_ASSIGN(
+        *pass, PassGate(options.enter_root != 0 || options.session != 0, options.enter_root != 0));
     return {};
   }
   ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));

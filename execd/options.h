@@ -14,6 +14,8 @@ struct Options {
   // --enter-root=1: the root comes over the tree that execd was started in. The spawner says so in
   // words: an execd that does not know of it must not start, it would serve the slot's tree.
   uint32_t enter_root = 0;
+  // --session=1: it is an isolated session's (runtime/wire/session.h), and stands in its root.
+  uint32_t session = 0;
   // --vsock-port=N: the exec API listens on this port.
   uint32_t vsock_port = 0;
   // --vsock-control-port=N: the first connection to it is the control socket. Default: port + 1.

@@ -420,6 +420,20 @@ Status HttpServer::Listen(UniqueFd listener, std::function<bool(int)> accept_pee
   return {};
 }
 
+Status HttpServer::Receive(UniqueFd connections) {
+  listener_ = std::move(connections);
+  ATOLL_ASSIGN(watch_, loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) {
+    auto piece = sys::ReceivePiece(listener_.get(), 1);
+    // Whoever gave it out is gone, and us with it.
+    if (!piece || piece->bytes.empty()) return loop_.Modify(watch_, 0);
+    for (UniqueFd& socket : piece->fds) {
+      if (::fcntl(socket.get(), F_SETFL, O_RDWR | O_NONBLOCK) == 0) Begin(std::move(socket));
+    }
+  }));
+  return {};
+}
+
+// False when there is nothing more to accept now.
 bool HttpServer::Accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {

@@ -105,6 +105,8 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   // `accept_peer` sees each new socket and may refuse it (vsock: by the peer's CID).
   Status Listen(UniqueFd listener, std::function<bool(int socket)> accept_peer = {});
+  // In place of it: a connected socket through which connections come, a byte with each.
+  Status Receive(UniqueFd connections);
 
  private:
   friend class Connection;

@@ -115,6 +115,15 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
     out_ = RequestHead(target);
     ResetParser();
   }
+  Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, UniqueFd connected,
+          const std::string& target)
+      : loop_(sandbox->loop),
+        exchange_(std::move(exchange)),
+        upgrade_(false),
+        socket_(std::move(connected)) {
+    out_ = RequestHead(target);
+    ResetParser();
+  }
 
   void Begin() {
     const auto self = shared_from_this();
@@ -122,7 +131,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
                           [self] { self->ClientDone(); });
     exchange_->OnClosed([self] { self->Close(); });
     exchange_->OnWritable([self] { self->UpdateInterest(); });
-    Connect();
+    socket_ ? WatchSocket() : Connect();
   }
 
  private:
@@ -427,6 +436,11 @@ uint16_t PortOf(std::string_view text) {
 }
 
 }  // namespace
+
+void ForwardTo(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
+               std::string target) {
+  std::make_shared<Forward>(sandbox, exchange, std::move(connected), target)->Begin();
+}
 
 void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
   // "/proxy/8000/rest": by the raw path, so that escapes reach the server as they came.

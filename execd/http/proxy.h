@@ -10,6 +10,10 @@
 
 namespace atl::execd {
 
+// To whoever is at the other end of a connected socket that does not block, as `target`.
+void ForwardTo(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
+               std::string target);
+
 void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace atl::execd

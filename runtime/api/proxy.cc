@@ -67,7 +67,7 @@ std::string DecodedPath(std::string_view target) {
 
 bool IsForDaemonOnly(std::string_view rest) {
   const std::string path = DecodedPath(rest);
-  return path.starts_with(sandbox::kExecdInternalRoute);
+  return path.starts_with(sandbox::kExecdInternalRoute) || path.starts_with(wire::kSessionRoute);
 }
 
 // Shorter keys are words that an innocent URL may hold.
@@ -211,6 +211,9 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
   }
   if (!http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip")) {
     lifecycle.Touch(id);
+  }
+  if (DecodedPath(upstream->target).starts_with(sandbox::kSessionPaths)) {
+    lifecycle.OpenSessions(id);
   }
   upstream->edit_response = [confine = std::move(upstream->edit_response),
                              ours = call.answering().headers](int status, http::Headers* fields) {

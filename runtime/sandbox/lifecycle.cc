@@ -56,6 +56,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       health_(parts.health),
       config_(std::move(config)),
       builder_(loop_, spawner_, config_.socket_directory, config_.instance),
+      sessions_(loop_, spawner_),
       launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
       expiry_(loop_, clock_, [this](const std::string& id) {
         Entry* entry = Look(id);

@@ -40,6 +40,7 @@
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
+#include "runtime/sandbox/session_channels.h"
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/snapshots.h"
@@ -163,6 +164,8 @@ class Lifecycle final : private Launch::Owner {
   // Somebody uses the sandbox: moves the deadline of one that asked for it. Cheap, and never fails
   // visibly.
   void Touch(const std::string& id);
+  // A request of a client's is on its way that its execd may need us for.
+  void OpenSessions(const std::string& id);
   // Null removes a label, anything else sets it; others stay as they are.
   using MetadataPatch = std::map<std::string, std::optional<std::string>>;
   Status PatchMetadata(const std::string& id, const MetadataPatch& patch);
@@ -343,6 +346,7 @@ class Lifecycle final : private Launch::Owner {
   LifecycleConfig config_;
 
   Builder builder_;
+  SessionChannels sessions_;
   const Launch::Parts launch_parts_;
   Expiry expiry_;
   std::unique_ptr<GoneIds> gone_;  // from Start on

@@ -36,6 +36,11 @@ Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
   return {};
 }
 
+void Lifecycle::OpenSessions(const std::string& id) {
+  const Entry* entry = Look(id);
+  if (entry != nullptr) sessions_.Open(id, SocketPathOf(id), entry->sandbox.access_token);
+}
+
 void Lifecycle::Touch(const std::string& id) {
   if (!config_.renew_interval_seconds) return;
   Entry* entry = Look(id);

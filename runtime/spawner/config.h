@@ -22,6 +22,8 @@ inline constexpr uint32_t kMaxInstances = 8;
 inline constexpr uint32_t kMaxSlot = 4095;
 // Pseudo-terminals of a sandbox. execd hands out as many (execd/run/terminal.h).
 inline constexpr uint32_t kMaxTerminals = 64;
+// Of an isolated session, which only what runs in it can open.
+inline constexpr uint32_t kMaxSessionTerminals = 4;
 
 // A slot's name in the cgroup tree and among the upper directories, and back; 0: it is no such
 // name.

@@ -29,6 +29,7 @@
 #include "runtime/spawner/store_image.h"
 #include "runtime/spawner/successor.h"
 #include "runtime/spawner/trial.h"
+#include "runtime/wire/session.h"
 
 namespace atl::spawner {
 namespace {
@@ -72,7 +73,8 @@ Status Upgrade(const Config& config, const Instance& instance) {
 // host take theirs from one number, 4,096 unless somebody has changed it: 48 sandboxes would have
 // all. What a terminal costs is memory, and charged to its sandbox.
 void RaiseTerminals() {
-  constexpr uint64_t kEnough = uint64_t{kMaxSlot} * kMaxInstances * kMaxTerminals;
+  constexpr uint64_t kEnough = uint64_t{kMaxSlot} * kMaxInstances *
+                               (kMaxTerminals + wire::kMaxSessions * kMaxSessionTerminals);
   constexpr const char* kFile = "/proc/sys/kernel/pty/max";
   const auto text = sys::ReadFileAt(AT_FDCWD, kFile, 64);
   uint64_t now = 0;

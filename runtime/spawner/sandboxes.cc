@@ -389,6 +389,7 @@ bool Sandboxes::TryRemove(const std::string& id) {
   Sandbox& sandbox = sandboxes_.at(id);
   if (Reclaiming(sandbox)) return false;
   const uint32_t slot = sandbox.record.sandbox.slot;
+  if (in_use_ && in_use_(slot)) return false;
   Status removed = slots_->Dismantle(slot);
   // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)), but the last may
   // still be on its way out of the group.

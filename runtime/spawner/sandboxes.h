@@ -65,6 +65,8 @@ class Sandboxes {
   };
   // kNotFound, kFailedPrecondition.
   Result<Alive> Living(const std::string& id) const;
+  // While it says so, a slot's group is not removed.
+  void SetInUse(std::function<bool(uint32_t slot)> in_use) { in_use_ = std::move(in_use); }
   // Kills and removes; `done` when nothing is left. An unknown id is done at once. One whose
   // processes do not end within ten seconds is kDeadlineExceeded, and removed when they do.
   void Destroy(const std::string& id, Gone done);
@@ -131,6 +133,7 @@ class Sandboxes {
   UniqueFd records_;
   Exited exited_;
   Slots* slots_ = nullptr;
+  std::function<bool(uint32_t)> in_use_;
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;
   size_t adopted_ = 0;               // with a pidfd

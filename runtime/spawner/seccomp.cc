@@ -85,6 +85,18 @@ BpfProgram BuildSandboxFilter() {
   return program;
 }
 
+BpfProgram BuildSessionFilter() {
+  constexpr uint32_t kDenied[] = {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
+                                  SYS_kcmp,   SYS_chroot,           SYS_personality};
+  BpfProgram program = {Load(offsetof(seccomp_data, nr))};
+  for (const uint32_t number : kDenied) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+    program.push_back(Return(SECCOMP_RET_ERRNO | EACCES));
+  }
+  program.push_back(Return(SECCOMP_RET_ALLOW));
+  return program;
+}
+
 BpfProgram WithPass(BpfProgram program, uint64_t pass) {
   for (sock_filter& instruction : program) {
     if (instruction.k == kPassLow)

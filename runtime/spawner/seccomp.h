@@ -34,6 +34,9 @@ using BpfProgram = std::vector<sock_filter>;
 BpfProgram BuildSandboxFilter();
 BpfProgram WithPass(BpfProgram program, uint64_t pass);
 
+// Beside it, in isolated sessions: what concerns other processes' memory, and the root, is EACCES.
+BpfProgram BuildSessionFilter();
+
 // Loads it for the calling thread, which must have no_new_privs or CAP_SYS_ADMIN.
 Status LoadFilter(const BpfProgram& program);
 

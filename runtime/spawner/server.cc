@@ -69,9 +69,11 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
           host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }, [this] { LetGo(); }),
       unpacks_(host, loop),
       copies_(host, loop, sandboxes_, janitor_),
+      sessions_(host, loop, sandboxes_, janitor_, [this] { LetGo(); }),
       volume_uses_(host),
       successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
+  sandboxes_.SetInUse([this](uint32_t slot) { return sessions_.Building(slot); });
 }
 
 Status Server::Start() {

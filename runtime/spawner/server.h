@@ -12,6 +12,7 @@
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
 #include "runtime/spawner/sandboxes.h"
+#include "runtime/spawner/sessions.h"
 #include "runtime/spawner/slots.h"
 #include "runtime/spawner/successor.h"
 #include "runtime/spawner/trial.h"
@@ -75,6 +76,8 @@ class Server {
   void Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer);
   void Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer);
   void Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer);
+  void Do(wire::MakeSession message, Answer<wire::MakeSession> answer);
+  void Do(wire::EndSession message, Answer<wire::EndSession> answer);
   void Do(wire::Stop, Answer<wire::Stop> answer);
 
   Host& host_;
@@ -84,6 +87,7 @@ class Server {
   Slots slots_;
   Unpacks unpacks_;
   Copies copies_;
+  Sessions sessions_;
   VolumeUses volume_uses_;
   UniqueFd listener_;
   UniqueFd signals_;

@@ -20,7 +20,7 @@ constexpr bool kIsOneOf = (std::is_same_v<Message, Beginnings> || ...);
 template <typename Message>
 constexpr bool kBegins =
     kIsOneOf<Message, wire::PrepareSlot, wire::Build, wire::SplitArchive, wire::ExtractLayer,
-             wire::PackLayer, wire::CopyUpper, wire::DiffUpper>;
+             wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession>;
 
 }  // namespace
 
@@ -181,6 +181,14 @@ void Server::Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer) 
   }
   rules_ = std::move(message.nfnetlink);
   answer({});
+}
+
+void Server::Do(wire::MakeSession message, Answer<wire::MakeSession> answer) {
+  sessions_.Make(std::move(message), std::move(answer));
+}
+
+void Server::Do(wire::EndSession message, Answer<wire::EndSession> answer) {
+  sessions_.End(message.id, message.number, std::move(answer));
 }
 
 void Server::Do(wire::Stop, Answer<wire::Stop> answer) {

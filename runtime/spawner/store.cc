@@ -100,6 +100,10 @@ std::string Store::UpperPath(uint32_t slot) {
   return "fs/uppers/s" + std::to_string(slot);
 }
 
+std::string Store::SessionPath(uint32_t slot, uint32_t session) {
+  return UpperPath(slot) + "/x" + std::to_string(session);
+}
+
 std::string Store::VolumeDirectory(const std::string& name) {
   return "volumes/" + name;
 }
@@ -177,6 +181,19 @@ Status Store::CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes)
   }
   ATOLL_TRY(EnsureOwned(root_.get(), path + "/upper", 0755));
   return EnsureOwned(root_.get(), path + "/work", 0755);
+}
+
+Status Store::CreateSessionUppers(uint32_t slot, uint32_t session, size_t overlays) const {
+  const std::string path = SessionPath(slot, session);
+  if (::mkdirat(root_.get(), path.c_str(), 0700) != 0) return FailSys("mkdir " + path);
+  ATOLL_TRY(EnsureOwned(root_.get(), path, 0700));
+  for (size_t i = 0; i < overlays; ++i) {
+    const std::string one = path + "/" + std::to_string(i);
+    for (const char* name : {"", "/upper", "/work"}) {
+      ATOLL_TRY(EnsureOwned(root_.get(), one + name, 0755));
+    }
+  }
+  return {};
 }
 
 Result<std::vector<uint32_t>> Store::Uppers() const {

@@ -4,6 +4,7 @@
 //     fs/                     kStoreIdBase: the tree that sandboxes see, id-mapped, in their builds
 //       layers/<n>/           published layers;  <n>.partial: being extracted
 //       uppers/s<slot>/{upper,work}
+//       uppers/s<slot>/x<n>/<i>/{upper,work}   of overlay i of its session n
 //       skeleton/             bottom layer of every root: what images may lack
 //     volumes/<name>/         kStoreIdBase: named volumes, each mounted by itself
 //     trash/                  what the janitor deletes
@@ -52,7 +53,12 @@ class Store {
   // Another limit for what is there.
   Status LimitUpper(uint32_t slot, uint64_t disk_bytes) const;
 
+  // upper and work directories for so many overlays of a sandbox's session: 0/, 1/, … Part of the
+  // sandbox's project. kAlreadyExists: that session has some.
+  Status CreateSessionUppers(uint32_t slot, uint32_t session, size_t overlays) const;
+
   // Paths relative to root(), for the janitor.
+  static std::string SessionPath(uint32_t slot, uint32_t session);
   static std::string LayerPath(wire::LayerId layer);
   static std::string PartialLayerPath(wire::LayerId layer);
   static std::string UpperPath(uint32_t slot);

@@ -17,6 +17,10 @@ struct Form {
   Status operator()(const RemoveVolume& remove) const { return CheckName(remove.name); }
   Status operator()(const MeasureVolume& measure) const { return CheckName(measure.name); }
   Status operator()(const CheckVolume& check) const { return CheckForm(check.volume); }
+  Status operator()(const MakeSession& make) const { return CheckForm(make.spec); }
+  Status operator()(const EndSession& end) const {
+    return CheckForm(SessionSpec{.number = end.number, .mounts = {}});
+  }
   // The others are numbers, or names of what is looked up.
   template <typename T>
   Status operator()(const T&) const {

@@ -12,6 +12,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/reply.h"
+#include "runtime/wire/session.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
@@ -266,10 +267,40 @@ struct KeepRules {
   }
 };
 
+// An isolated session of a sandbox that runs and does not stand still. kAlreadyExists: it has one
+// of that number; kUnavailable: too many are being made.
+struct MakeSession {
+  static constexpr uint8_t kType = 23;
+  using Reply = void;
+  std::string id;
+  SessionSpec spec;
+  UniqueFd control;  // see session.h
+  UniqueFd connections;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.spec, self.control, self.connections);
+  }
+};
+
+// Answered when its processes and group are gone and its files on their way out. Of what there is
+// not it is no error.
+struct EndSession {
+  static constexpr uint8_t kType = 24;
+  using Reply = void;
+  std::string id;
+  uint32_t number = 0;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.number);
+  }
+};
+
 using Message = std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive,
                              ExtractLayer, PackLayer, CopyUpper, DiffUpper, PublishLayer,
                              RemoveLayer, Stop, MakeVolume, RemoveVolume, MeasureVolume,
-                             CheckVolume, Ping, KeepRules>;
+                             CheckVolume, Ping, KeepRules, MakeSession, EndSession>;
 
 // What can be told about a message's content without knowing the spawner. Decoding does not ask for
 // it: whoever sends such a message is told so, and not hung up on.

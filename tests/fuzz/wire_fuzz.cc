@@ -1,5 +1,6 @@
 // Decoders of runtime/wire: the spawner reads them from a daemon it does not trust, the daemon
-// reads reports from processes inside a sandbox. The first byte chooses the decoder, and how many descriptors came along.
+// reads reports and requests for sessions from processes inside a sandbox. The first byte chooses
+// the decoder, and how many descriptors came along.
 //
 // Beyond not crashing: there is one way to write what a decoder accepts, so that the two sides of a
 // socket cannot disagree about what was asked for. Only a hello, and a greeting of another
@@ -49,12 +50,30 @@ void ReadReply(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
   RoundTrip(bytes, reply, greeting != nullptr && greeting->protocol != wire::kSpawnerProtocol);
 }
 
+void ReadSession(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
+  wire::SessionRequest request;
+  if (!wire::DecodeFields(bytes, &request, descriptors)) return;
+  const auto* make = std::get_if<wire::SessionRequest::Make>(&request.what);
+  if (make != nullptr && wire::CheckForm(make->spec)) {
+    for (const wire::SessionMount& mount : make->spec.mounts) {
+      if (mount.target.starts_with("/proc/") || mount.target.find("/../") != std::string::npos) {
+        __builtin_trap();
+      }
+    }
+  }
+  if (wire::EncodeFields(request) != bytes) __builtin_trap();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   std::vector<UniqueFd> descriptors(data[0] / 4 % 4);
+  if (data[0] >= 128) {
+    ReadSession(bytes, descriptors);
+    return 0;
+  }
   switch (data[0] % 4) {
     case 0:
       ReadRequest(bytes, descriptors);

@@ -219,7 +219,8 @@ constexpr Row kRequests[] = {
     {"CopyUpper", 20, 0},    {"DiffUpper", 21, 1},     {"PublishLayer", 8, 0},
     {"RemoveLayer", 9, 0},   {"Stop", 11, 0},          {"MakeVolume", 12, 0},
     {"RemoveVolume", 13, 0}, {"MeasureVolume", 14, 0}, {"CheckVolume", 15, 0},
-    {"Ping", 16, 0},         {"KeepRules", 17, 1},
+    {"Ping", 16, 0},         {"KeepRules", 17, 1},     {"MakeSession", 23, 2},
+    {"EndSession", 24, 0},
 };
 constexpr Row kAnswers[] = {
     {"Done", 1, 0},     {"Failed", 2, 0},       {"Exited", 3, 0},

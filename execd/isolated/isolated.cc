@@ -1,0 +1,453 @@
+#include "execd/isolated/isolated.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "execd/files/files.h"
+#include "execd/http/json.h"
+#include "execd/http/proxy.h"
+#include "execd/http/request_json.h"
+#include "execd/isolated/shell.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/wire/output.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr const char* kJson = "application/json; charset=utf-8";
+constexpr std::string_view kPrefix = "/v1/isolated/session/";
+// How often it is looked who is idle, and how long a dead one can be asked about.
+constexpr int64_t kLookUs = 1'000'000;
+constexpr int64_t kKeepDeadUs = 60'000'000;
+// Between attempts to have an ended one removed.
+constexpr int64_t kEndAgainUs = 2'000'000;
+// What may be made writable besides the overlays.
+constexpr std::string_view kWritable[] = {"/workspace", "/mnt", "/media", "/data"};
+
+void AppendTime(std::string* out, std::string_view name, int64_t unix_us) {
+  out->append(",\"").append(name).append("\":");
+  AppendJsonTime(out, unix_us / 1'000'000, unix_us % 1'000'000 * 1000);
+}
+
+// How a failed create is told.
+void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error) {
+  switch (error.code()) {
+    case Code::kInvalidArgument:
+    case Code::kNotFound:
+      return exchange->RespondError(400, "RUNTIME_ERROR", error.message());
+    default:
+      return exchange->RespondError(503, "SERVICE_UNAVAILABLE", error.message());
+  }
+}
+
+}  // namespace
+
+void Isolated::AddRoutes(Router* router, bool available) {
+  using ExchangePtr = const std::shared_ptr<Exchange>&;
+  available_ = available;
+  const auto add = [this, router](const char* method, const std::string& path,
+                                  void (Isolated::*handle)(ExchangePtr)) {
+    router->Add(method, "/v1/isolated" + path, [this, handle](ExchangePtr x) {
+      if (available_) return (this->*handle)(x);
+      x->RespondError(503, "SERVICE_UNAVAILABLE", "isolated sessions need Atoll's spawner");
+    });
+  };
+  router->Add("GET", "/v1/isolated/capabilities", [this](ExchangePtr x) { Capabilities(x); });
+  router->Add("GET", std::string(wire::kSessionRoute), [this](ExchangePtr x) { TakeLine(x); });
+  router->Add("GET", "/v1/isolated/sessions", [this](ExchangePtr x) { List(x); });
+  add("POST", "/session", &Isolated::Create);
+  add("GET", "/session/{}", &Isolated::Get);
+  add("DELETE", "/session/{}", &Isolated::Delete);
+  add("POST", "/session/{}/run", &Isolated::Run);
+  add("GET", "/session/{}/runs/{}", &Isolated::PassOn);
+  add("GET", "/session/{}/runs/{}/logs", &Isolated::PassOn);
+  for (const auto& [method, path] : {std::pair{"GET", "/files/info"},
+                                     {"DELETE", "/files"},
+                                     {"POST", "/files/permissions"},
+                                     {"POST", "/files/mv"},
+                                     {"GET", "/files/search"},
+                                     {"POST", "/files/replace"},
+                                     {"GET", "/files/download"},
+                                     {"POST", "/files/upload"},
+                                     {"POST", "/directories"},
+                                     {"DELETE", "/directories"},
+                                     {"GET", "/directories/list"}}) {
+    add(method, std::string("/session/{}") + path, &Isolated::PassOn);
+  }
+  for (const auto& [method, path] : {std::pair{"GET", "/diff"}, {"POST", "/commit"}}) {
+    router->Add(method, std::string("/v1/isolated/session/{}") + path, [](ExchangePtr x) {
+      x->RespondError(503, "NOT_SUPPORTED", "sessions have no diff and no commit");
+    });
+  }
+}
+
+void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
+  std::string answer = available_ ? "{\"available\":true" : "{\"available\":false";
+  answer.append(",\"isolator\":\"atoll\",\"version\":\"1\"");
+  if (!available_) answer.append(",\"message\":\"isolated sessions need Atoll's spawner\"");
+  answer.append(
+      ",\"setpriv_available\":true,\"userns_available\":false,\"commit_supported\":false,"
+      "\"diff_supported\":false,\"hardening\":{\"init_mode\":\"pid1\","
+      "\"signal_shield\":true,\"cap_drop\":{\"state\":\"active\"},"
+      "\"seccomp\":{\"state\":\"active\"},\"landlock\":{\"state\":\"unsupported\"},"
+      "\"ebpf\":{\"state\":\"unsupported\"}}}");
+  exchange->Respond(200, kJson, answer);
+}
+
+// A daemon has come, or another one. The connection becomes the line.
+void Isolated::TakeLine(const std::shared_ptr<Exchange>& exchange) {
+  if (!exchange->head().Find(wire::kInternalHeader)) {
+    return exchange->RespondText(404, "404 page not found");
+  }
+  // Not from inside the connection that is taken apart.
+  sandbox_.loop.Post([this, exchange] {
+    if (UniqueFd socket = exchange->TakeSocket()) {
+      line_.Connect(std::move(socket),
+                    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+                    "Upgrade: atoll-sessions\r\n\r\n");
+    }
+  });
+}
+
+// ---- making
+
+Result<std::string> Isolated::Resolve(const std::string& path) const {
+  ATOLL_ASSIGN(const UniqueFd file, OpenNoMagic(path, O_PATH));
+  std::string real(wire::kMaxSessionPath + 1, '\0');
+  const std::string link = "/proc/self/fd/" + std::to_string(file.get());
+  const ssize_t n = ::readlink(link.c_str(), real.data(), real.size());
+  if (n <= 0) return FailSys("readlink of " + path);
+  real.resize(static_cast<size_t>(n));
+  const bool allowed =
+      std::any_of(std::begin(kWritable), std::end(kWritable), [&](std::string_view root) {
+        return real == root || real.starts_with(std::string(root) + "/");
+      });
+  if (allowed) return real;
+  return Fail(Code::kInvalidArgument,
+              "'" + path + "' does not lie in /workspace, /mnt, /media or /data");
+}
+
+Result<wire::SessionSpec> Isolated::SpecOf(const IsolatedRequest& request) {
+  using Kind = wire::SessionMount::Kind;
+  wire::SessionSpec spec;
+  spec.shared_network = request.share_net;
+  spec.shared_tmp = !request.strict;
+  for (const IsolatedOverlay& overlay : request.overlays) {
+    struct stat info;
+    const bool missing = ::lstat(overlay.path.c_str(), &info) != 0 && errno == ENOENT;
+    auto directory = MakeDirectory(overlay.path, Identity());
+    if (!directory) return Fail(Error(Code::kInvalidArgument, directory.error().message()));
+    if (missing) {
+      const uid_t uid = request.uid.value_or(sandbox_.user.uid);
+      const gid_t gid = request.gid.value_or(sandbox_.user.gid);
+      if (::fchownat(directory->get(), "", uid, gid, AT_EMPTY_PATH) != 0) {
+        return Fail(SysError("chown " + overlay.path, errno));
+      }
+    }
+    const Kind kind = overlay.mode == IsolatedOverlay::Mode::kRw   ? Kind::kWritable
+                      : overlay.mode == IsolatedOverlay::Mode::kRo ? Kind::kReadOnly
+                      : overlay.persist                            ? Kind::kOverlay
+                                                                   : Kind::kScratch;
+    spec.mounts.push_back({kind, overlay.path, overlay.path});
+  }
+  for (const std::string& path : request.extra_writable) {
+    ATOLL_ASSIGN(std::string real, Resolve(path));
+    spec.mounts.push_back({Kind::kWritable, std::move(real), path});
+  }
+  for (const IsolatedBind& bind : request.binds) {
+    ATOLL_ASSIGN(std::string real, Resolve(bind.source));
+    spec.mounts.push_back(
+        {bind.readonly ? Kind::kReadOnly : Kind::kWritable, std::move(real), bind.dest});
+  }
+  for (uint32_t number = 1; number <= wire::kMaxSessions; ++number) {
+    if ((taken_ >> number & 1) == 0) {
+      spec.number = number;
+      return spec;
+    }
+  }
+  return Fail(Code::kResourceExhausted,
+              std::to_string(wire::kMaxSessions) + " sessions are there: delete one");
+}
+
+Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
+  ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(sys::SocketPair connections, sys::UnixPair(SOCK_STREAM));
+  for (const UniqueFd* ours : {&control.a, &connections.a}) {
+    if (::fcntl(ours->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return FailSys("fcntl");
+  }
+  wire::StartMessage start;
+  start.sandbox_id = session->id;
+  if (session->request.HasDurableWorkspace()) start.argv = {"durable"};
+  start.env = IsolatedEnvironment(session->request, sandbox_.CommandEnvironment({}).entries());
+  start.cwd = session->request.overlays.front().path;
+  start.user = std::to_string(session->request.uid.value_or(sandbox_.user.uid)) + ":" +
+               std::to_string(session->request.gid.value_or(sandbox_.user.gid));
+  session->unsent = wire::Frame(start.Encode());
+  coming_[session->number] = session;
+  session->control = std::move(control.a);
+  session->connections = std::move(connections.a);
+  ATOLL_ASSIGN(session->watch,
+               sandbox_.loop.Watch(session->control.get(), EPOLLIN | EPOLLOUT,
+                                   [this, weak = std::weak_ptr(session)](uint32_t events) {
+                                     if (const auto strong = weak.lock()) OnControl(strong, events);
+                                   }));
+  wire::SessionRequest request;
+  request.what = wire::SessionRequest::Make{.spec = std::move(spec),
+                                            .control = std::move(control.b),
+                                            .connections = std::move(connections.b)};
+  line_.Ask(std::move(request), [this, session](const Status& made) {
+    session->made = true;
+    if (!made) return Created(session, made);
+    if (!session->control || session->watch == 0) Died(session);
+  });
+  return {};
+}
+
+void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
+  exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
+    auto request = ParseIsolatedRequest(std::move(body));
+    if (!request) return x->RespondError(400, "INVALID_REQUEST_BODY", request.error().message());
+    if (request->userns) {
+      return x->RespondError(503, "NOT_SUPPORTED",
+                             "uid_mode userns: a sandbox is in a user namespace already, and can "
+                             "have none beneath; use setpriv");
+    }
+    Identity identity;
+    identity.uid = request->uid.value_or(0);
+    identity.gid = request->gid.value_or(0);
+    if (!CanBe(identity)) {
+      return x->RespondError(400, "RUNTIME_ERROR", "uid or gid is none of this sandbox's");
+    }
+    auto session = std::make_shared<Session>();
+    session->id = NewUuid(true);
+    session->request = std::move(*request);
+    auto spec = SpecOf(session->request);
+    if (!spec) return RespondFailed(x->shared_from_this(), spec.error());
+    session->number = spec->number;
+    taken_ |= 1U << session->number;
+    session->created = [this, strong = x->shared_from_this(),
+                        weak = std::weak_ptr(session)](const Status& status) {
+      const auto made = weak.lock();
+      if (!status) return RespondFailed(strong, status.error());
+      // Nobody has heard of it.
+      if (strong->closed()) return End(made, [](const Status&) {});
+      std::string answer = "{\"session_id\":";
+      AppendJsonString(&answer, made->id);
+      AppendTime(&answer, "created_at", made->created_us);
+      answer.push_back('}');
+      strong->Respond(201, kJson, answer);
+    };
+    if (auto asked = Ask(session, std::move(*spec)); !asked) Created(session, asked);
+  });
+}
+
+void Isolated::Created(const SessionPtr& session, const Status& status) {
+  const auto created = std::exchange(session->created, nullptr);
+  if (!created) return;
+  const SessionPtr kept = session;
+  coming_.erase(session->number);
+  if (status) {
+    session->started = true;
+    session->created_us = UnixMicros();
+    session->idle_since_us = MonotonicMicros();
+    sessions_[session->id] = session;
+    LookLater();
+    return created(status);
+  }
+  // Perhaps it is there, or part of it.
+  sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
+  session->control.reset();
+  session->connections.reset();
+  AskEnd(session->number, [created, status](const Status&) { created(status); });
+}
+
+// ---- its execd
+
+void Isolated::OnControl(const SessionPtr& session, uint32_t events) {
+  if (events & EPOLLOUT) {
+    const ssize_t n = ::send(session->control.get(), session->unsent.data(), session->unsent.size(),
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) session->unsent.erase(0, static_cast<size_t>(n));
+    if (session->unsent.empty()) {
+      session->unsent = std::string();
+      sandbox_.loop.Modify(session->watch, EPOLLIN);
+    }
+  }
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  auto piece = sys::ReceivePiece(session->control.get(), 4096);
+  if (!piece && piece.error().error_number() == EAGAIN) return;
+  if (!piece || piece->bytes.empty()) return Died(session);
+  session->frames.Append(piece->bytes);
+  if (!TakeFrames(session)) Died(session);
+}
+
+Status Isolated::TakeFrames(const SessionPtr& session) {
+  for (;;) {
+    ATOLL_ASSIGN(const auto frame, session->frames.Next());
+    if (!frame) return {};
+    if (!session->started) {
+      ATOLL_ASSIGN(const wire::StartReport report, wire::DecodeStartReport(*frame));
+      const bool started = report.kind == wire::StartReport::Kind::kStarted;
+      Created(session, started ? Status() : Fail(Code::kInvalidArgument, report.message));
+      if (!started) return {};
+      continue;
+    }
+    wire::SessionNote note;
+    if (!wire::DecodeFields(*frame, &note)) return Fail(Code::kInvalidArgument, "note: malformed");
+    session->running = note.running;
+    session->last_run_ms = note.last_run_ms;
+    session->idle_since_us = MonotonicMicros();
+    if (note.ended && session->died_us == 0) session->died_us = MonotonicMicros();
+  }
+}
+
+void Isolated::Died(const SessionPtr& session) {
+  sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
+  if (session->created) {
+    // Why, the spawner says better.
+    if (!session->made) return;
+    return Created(session, Fail(Code::kUnavailable, "the session ended before it began"));
+  }
+  session->running = 0;
+  if (session->died_us == 0) session->died_us = MonotonicMicros();
+}
+
+// ---- ending
+
+void Isolated::End(const SessionPtr& session, std::function<void(Status)> done) {
+  sessions_.erase(session->id);
+  // With its control socket its process 1 ends, and with that all others.
+  sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
+  session->control.reset();
+  session->connections.reset();
+  AskEnd(session->number, std::move(done));
+}
+
+void Isolated::AskEnd(uint32_t number, std::function<void(Status)> done) {
+  wire::SessionRequest request;
+  request.what = wire::SessionRequest::End{.number = number};
+  line_.Ask(std::move(request), [this, number, done = std::move(done)](const Status& ended) {
+    if (ended) {
+      taken_ &= ~(1U << number);
+    } else {
+      // Its number stays taken until nothing of it is left.
+      sandbox_.loop.After(kEndAgainUs, [this, number] { AskEnd(number, [](const Status&) {}); });
+    }
+    done(ended);
+  });
+}
+
+int64_t Isolated::IdleLeft(const Session& session) const {
+  const int64_t all_us = session.request.idle_seconds * 1'000'000;
+  if (session.running > 0) return all_us;
+  return std::max<int64_t>(all_us - (MonotonicMicros() - session.idle_since_us), 0);
+}
+
+void Isolated::LookLater() {
+  if (look_ != 0 || sessions_.empty()) return;
+  look_ = sandbox_.loop.After(kLookUs, [this] {
+    look_ = 0;
+    Look();
+  });
+}
+
+void Isolated::Look() {
+  std::vector<SessionPtr> over;
+  for (const auto& [id, session] : sessions_) {
+    const bool dead = session->died_us != 0 && MonotonicMicros() - session->died_us > kKeepDeadUs;
+    const bool idle = session->request.idle_seconds > 0 && IdleLeft(*session) == 0;
+    if (dead || idle) over.push_back(session);
+  }
+  for (const SessionPtr& session : over) End(session, [](const Status&) {});
+  LookLater();
+}
+
+// ---- the rest
+
+Isolated::SessionPtr Isolated::Find(const std::shared_ptr<Exchange>& exchange) const {
+  const auto found = sessions_.find(exchange->parameters[0]);
+  if (found != sessions_.end()) return found->second;
+  exchange->RespondError(404, "SESSION_NOT_FOUND",
+                         "no session with id '" + exchange->parameters[0] + "'");
+  return nullptr;
+}
+
+void Isolated::AppendState(std::string* out, const Session& session) const {
+  out->append("\"session_id\":");
+  AppendJsonString(out, session.id);
+  out->append(session.died_us != 0 ? ",\"status\":\"dead\"" : ",\"status\":\"active\"");
+  AppendTime(out, "created_at", session.created_us);
+  AppendTime(out, "last_run_at",
+             session.last_run_ms == 0 ? session.created_us : session.last_run_ms * 1000);
+  if (session.request.idle_seconds == 0) return;
+  out->append(",\"idle_remaining_seconds\":");
+  AppendJsonInteger(out, (IdleLeft(session) + 999'999) / 1'000'000);
+}
+
+void Isolated::List(const std::shared_ptr<Exchange>& exchange) const {
+  std::string answer = "{\"sessions\":[";
+  for (const auto& [id, session] : sessions_) {
+    if (answer.back() == '}') answer.push_back(',');
+    answer.push_back('{');
+    AppendState(&answer, *session);
+    answer.push_back('}');
+  }
+  exchange->Respond(200, kJson, answer + "]}");
+}
+
+void Isolated::Get(const std::shared_ptr<Exchange>& exchange) {
+  const SessionPtr session = Find(exchange);
+  if (!session) return;
+  std::string answer = "{";
+  AppendState(&answer, *session);
+  AppendIsolatedParameters(&answer, session->request);
+  exchange->Respond(200, kJson, answer + "}");
+}
+
+void Isolated::Delete(const std::shared_ptr<Exchange>& exchange) {
+  const SessionPtr session = Find(exchange);
+  if (!session) return;
+  End(session, [exchange](const Status& ended) {
+    if (ended) return exchange->RespondEmpty();
+    exchange->RespondError(503, "SERVICE_UNAVAILABLE", ended.error().message());
+  });
+}
+
+void Isolated::Run(const std::shared_ptr<Exchange>& exchange) {
+  const SessionPtr session = Find(exchange);
+  if (!session) return;
+  if (session->died_us == 0) return PassOn(exchange);
+  RespondIsolatedError(exchange, "RuntimeError", "session is dead", "session is dead");
+}
+
+void Isolated::PassOn(const std::shared_ptr<Exchange>& exchange) {
+  const SessionPtr session = Find(exchange);
+  if (!session) return;
+  auto pair = sys::UnixPair(SOCK_STREAM);
+  Status sent = pair ? Status() : Fail(pair.error());
+  if (sent) {
+    const int theirs[] = {pair->b.get()};
+    sent = sys::SendMessage(session->connections.get(), "+", theirs);
+  }
+  if (sent && ::fcntl(pair->a.get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) sent = FailSys("fcntl");
+  if (!sent) {
+    return exchange->RespondError(503, "SERVICE_UNAVAILABLE",
+                                  "the session cannot be reached: " + sent.error().message());
+  }
+  // By the raw path, so that escapes reach the session as they came.
+  std::string target(exchange->raw_path());
+  target.erase(0, std::min(target.find('/', kPrefix.size()), target.size()));
+  if (!exchange->raw_query().empty()) target.append("?").append(exchange->raw_query());
+  ForwardTo(&sandbox_, exchange, std::move(pair->a), std::move(target));
+}
+
+}  // namespace atl::execd

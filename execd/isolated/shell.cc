@@ -1,0 +1,416 @@
+#include "execd/isolated/shell.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "execd/http/json.h"
+#include "execd/http/request_json.h"
+#include "execd/run/events.h"
+#include "execd/run/output.h"
+#include "execd/run/output_events.h"
+#include "runtime/base/clock.h"
+
+namespace atl::execd {
+namespace {
+
+// execve takes at most 128 KiB in one argument.
+constexpr size_t kStatePiece = 100 << 10;
+// After SIGINT, before the whole run is killed.
+constexpr int64_t kGraceUs = 2'000'000;
+
+// "$1" is the code, "$2" and following are pieces of the state; what is reported goes to descriptor
+// 3, which the code does not have: whether the code has come to its end, a NUL, the working
+// directory, a NUL, declarations, a NUL. An interrupted one has no descriptor 3 to report to.
+// Read-only variables of the shell's own refuse to be declared again, which is nobody's business.
+constexpr const char* kBash = R"(unset BASH_EXECUTION_STRING
+__atoll_report() { trap - EXIT; { printf '%s\0%s\0' "$1" "$PWD"
+declare -p; declare -f; alias -p; shopt -p; shopt -po; printf '\0'; } 2>/dev/null >&3; }
+__atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do __atoll_state+=$__atoll_piece; done
+shopt -s expand_aliases; __atoll_pwd=$PWD; eval "$__atoll_state" 2>/dev/null; PWD=$__atoll_pwd
+set --; unset __atoll_state __atoll_piece __atoll_pwd __atoll_done __atoll_code
+trap '__atoll_code=$?; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
+eval "unset __atoll_command; $__atoll_command" 3>&-
+__atoll_code=$?; __atoll_done=; exit $__atoll_code)";
+// The same for a shell that lists exported variables only.
+constexpr const char* kSh = R"(__atoll_report() { trap - EXIT; { printf '%s\0%s\0' "$1" "$PWD"
+export -p; printf '\0'; } 2>/dev/null >&3; }
+__atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do
+__atoll_state=$__atoll_state$__atoll_piece; done; __atoll_pwd=$PWD; eval "$__atoll_state"
+PWD=$__atoll_pwd; set --; unset __atoll_state __atoll_piece __atoll_pwd __atoll_done __atoll_code
+trap '__atoll_code=$?; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
+eval "unset __atoll_command; $__atoll_command" 3>&-
+__atoll_code=$?; __atoll_done=; exit $__atoll_code)";
+
+std::string Quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) c == '\'' ? out.append("'\\''") : out.append(1, c);
+  return out + "'";
+}
+
+void AppendError(std::string* out, std::string_view name, std::string_view value,
+                 std::string_view text) {
+  out->append("{\"type\":\"error\",\"text\":");
+  AppendJsonString(out, text);
+  out->append(",\"error\":{\"ename\":");
+  AppendJsonString(out, name);
+  out->append(",\"evalue\":");
+  AppendJsonString(out, value);
+  out->append("},\"timestamp\":");
+  AppendJsonInteger(out, UnixMillis());
+  out->append("}\n\n");
+}
+
+void AppendTimeMember(std::string* out, std::string_view name, int64_t unix_us) {
+  out->append(",\"").append(name).append("\":");
+  AppendJsonTime(out, unix_us / 1'000'000, unix_us % 1'000'000 * 1000);
+}
+
+}  // namespace
+
+void RespondIsolatedError(const std::shared_ptr<Exchange>& exchange, std::string_view name,
+                          std::string_view value, std::string_view text) {
+  std::string event;
+  AppendError(&event, name, value, text);
+  exchange->StartStream(200, EventStreamHeaders());
+  exchange->Write(event);
+  exchange->Finish();
+}
+
+class IsolatedShell::Execution : public std::enable_shared_from_this<IsolatedShell::Execution> {
+ public:
+  Execution(IsolatedShell* shell, std::shared_ptr<Exchange> exchange, IsolatedRun run)
+      : shell_(*shell),
+        sandbox_(shell->sandbox_),
+        exchange_(std::move(exchange)),
+        run_(std::move(run)) {}
+
+  // False: it has been answered already, or nobody waits for it any more.
+  bool Start();
+
+ private:
+  Result<std::unique_ptr<Job>> Spawn();
+  void OnOutput(std::string_view bytes);
+  void OnReport(std::string_view bytes);
+  void Interrupt();
+  void TakeReport();
+  void Ended(const JobExit& exit);
+
+  IsolatedShell& shell_;
+  Sandbox& sandbox_;
+  std::shared_ptr<Exchange> exchange_;
+  const IsolatedRun run_;
+  std::unique_ptr<OutputPipe> out_, report_;
+  std::unique_ptr<Job> job_;
+  OutputEvents events_{"stdout", OutputForm::kLines};
+  std::string batch_, reported_;
+  EventLoop::Id timeout_ = 0, grace_ = 0;
+  bool interrupted_ = false, timed_out_ = false;
+  int64_t started_us_ = 0;
+};
+
+Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
+  ATOLL_ASSIGN(const UniqueFd null, OpenNull());
+  UniqueFd out_write, report_write, directory;
+  ATOLL_ASSIGN(out_, OutputPipe::Open(&sandbox_.loop, &out_write,
+                                      [this](std::string_view bytes) { OnOutput(bytes); }));
+  ATOLL_ASSIGN(report_, OutputPipe::Open(&sandbox_.loop, &report_write,
+                                         [this](std::string_view bytes) { OnReport(bytes); }));
+  const std::string program = sandbox_.Shell();
+  SpawnSpec spec;
+  spec.programs = {program.empty() ? "/bin/sh" : program};
+  if (program.ends_with("/bash")) {
+    spec.argv = {"bash", "--noprofile", "--norc", "-c", kBash, "bash", run_.code};
+  } else {
+    spec.argv = {"sh", "-c", kSh, "sh", run_.code};
+  }
+  std::string state = shell_.state_;
+  // Of this run alone.
+  for (const auto& [name, value] : run_.envs) {
+    state.append("\nexport ").append(name).append("=").append(Quoted(value));
+  }
+  for (size_t at = 0; at < state.size(); at += kStatePiece) {
+    spec.argv.push_back(state.substr(at, kStatePiece));
+  }
+  if (shell_.state_.empty()) spec.env = sandbox_.env.entries();
+  spec.identity = &sandbox_.user;
+  ATOLL_ASSIGN(directory, OpenDirectory(shell_.cwd_, sandbox_.user));
+  spec.cwd = directory.get();
+  spec.stdio[0] = null.get();
+  spec.stdio[1] = spec.stdio[2] = out_write.get();
+  spec.report = report_write.get();
+  return Job::Start(&sandbox_, std::move(spec), 0,
+                    [self = shared_from_this()](const JobExit& exit) { self->Ended(exit); });
+}
+
+bool IsolatedShell::Execution::Start() {
+  if (exchange_->closed()) return false;
+  if (shell_.ended_) {
+    RespondIsolatedError(exchange_, "RuntimeError", "session is dead", "session is dead");
+    return false;
+  }
+  started_us_ = MonotonicMicros();
+  auto job = Spawn();
+  if (!job) {
+    const std::string why = job.error().message();
+    RespondIsolatedError(exchange_, "RuntimeError", why, why);
+    return false;
+  }
+  job_ = std::move(*job);
+  exchange_->StartStream(200, EventStreamHeaders());
+  // The head is sent with it.
+  exchange_->Write("");
+  if (run_.timeout_seconds > 0) {
+    timeout_ = sandbox_.loop.After(run_.timeout_seconds * 1'000'000, [this] {
+      timeout_ = 0;
+      timed_out_ = true;
+      Interrupt();
+    });
+  }
+  exchange_->OnWritable([this] {
+    if (out_) out_->Resume();
+  });
+  exchange_->OnClosed([this] {
+    if (out_) out_->Resume();
+    Interrupt();
+  });
+  return true;
+}
+
+void IsolatedShell::Execution::OnOutput(std::string_view bytes) {
+  if (exchange_->closed()) return events_.Discard();
+  batch_.clear();
+  events_.Append(bytes, UnixMillis(), &batch_);
+  exchange_->Write(batch_);
+  if (exchange_->backlog() > Exchange::kHighWater && out_) out_->Pause();
+}
+
+void IsolatedShell::Execution::OnReport(std::string_view bytes) {
+  if (reported_.size() + bytes.size() <= kMaxState) {
+    reported_.append(bytes);
+  } else {
+    // Without the closing NUL the report is void.
+    reported_.clear();
+  }
+}
+
+void IsolatedShell::Execution::Interrupt() {
+  if (!job_ || !job_->running() || std::exchange(interrupted_, true)) return;
+  job_->Signal(SIGINT);
+  grace_ = sandbox_.loop.After(kGraceUs, [this] {
+    grace_ = 0;
+    job_->Kill();
+  });
+}
+
+void IsolatedShell::Execution::TakeReport() {
+  const size_t end = reported_.find('\0');
+  const size_t next = end == std::string::npos ? end : reported_.find('\0', end + 1);
+  if (next == std::string::npos || next + 1 >= reported_.size() || reported_.back() != '\0') return;
+  const bool left = end != 0;
+  if (left && !interrupted_) shell_.ended_ = true;
+  if (!run_.envs.empty()) return;
+  if (next > end + 1) shell_.cwd_ = reported_.substr(end + 1, next - end - 1);
+  shell_.state_ = reported_.substr(next + 1, reported_.size() - next - 2);
+}
+
+void IsolatedShell::Execution::Ended(const JobExit& exit) {
+  const auto self = shared_from_this();
+  sandbox_.loop.Cancel(timeout_);
+  sandbox_.loop.Cancel(grace_);
+  exchange_->OnWritable(nullptr);
+  exchange_->OnClosed(nullptr);
+  out_->Drain();
+  report_->Drain();
+  report_.reset();
+  TakeReport();
+  batch_.clear();
+  events_.End(UnixMillis(), &batch_);
+  if (timed_out_) {
+    const std::string why = "timed out after " + std::to_string(run_.timeout_seconds) + " s";
+    AppendError(&batch_, "RuntimeError", why, why);
+  } else if (exit.signal != 0) {
+    AppendError(&batch_, "RuntimeError", exit.Describe(), exit.Describe());
+  } else if (exit.code != 0 || shell_.ended_) {
+    AppendError(&batch_, "ExitError", std::to_string(exit.code),
+                shell_.ended_ ? "the session has ended: " + exit.Describe() : exit.Describe());
+  } else {
+    AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
+  }
+  exchange_->Write(batch_);
+  exchange_->Finish();
+  OutputPipe::Abandon(std::move(out_));
+  // This is the job's own end: it must outlive the call.
+  sandbox_.loop.Post([self] {
+    self->shell_.queue_.pop_front();
+    self->shell_.StartNext();
+  });
+}
+
+void IsolatedShell::Tell() {
+  wire::SessionNote note{.ended = ended_, .last_run_ms = last_run_ms_};
+  note.running =
+      static_cast<uint32_t>(queue_.size() + static_cast<size_t>(std::count_if(
+                                                background_.begin(), background_.end(),
+                                                [](const auto& run) { return run->running; })));
+  note_(note);
+}
+
+void IsolatedShell::StartNext() {
+  last_run_ms_ = UnixMillis();
+  while (!queue_.empty() && !queue_.front()->Start()) queue_.pop_front();
+  Tell();
+}
+
+void IsolatedShell::Run(const std::shared_ptr<Exchange>& exchange) {
+  exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
+    auto run = ParseIsolatedRun(std::move(body));
+    if (!run) return x->RespondError(400, "INVALID_REQUEST_BODY", run.error().message());
+    const auto strong = x->shared_from_this();
+    if (run->background) return StartBackground(strong, *run);
+    if (queue_.size() >= kMaxWaiting) {
+      return x->RespondError(503, "SERVICE_UNAVAILABLE", "64 runs wait for the one under way");
+    }
+    queue_.push_back(std::make_shared<Execution>(this, strong, std::move(*run)));
+    if (queue_.size() == 1) StartNext();
+  });
+}
+
+// ---- in the background
+
+Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground(
+    const IsolatedRun& run) {
+  ATOLL_ASSIGN(const UniqueFd null, OpenNull());
+  ATOLL_ASSIGN(const UniqueFd workspace, OpenDirectory(sandbox_.cwd, sandbox_.user));
+  ATOLL_ASSIGN(const UniqueFd directory,
+               MakeDirectory((sandbox_.cwd == "/" ? "" : sandbox_.cwd) + "/.execd/background-runs",
+                             sandbox_.user));
+  auto made = std::make_unique<Background>();
+  made->id = NewUuid(true);
+  {
+    const FileIdentity as(sandbox_.user);
+    for (const auto& [name, file] : {std::pair{".log", &made->log}, {".code", &made->code}}) {
+      const std::string path = made->id + name;
+      file->reset(::openat(directory.get(), path.c_str(),
+                           O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644));
+      if (!*file) return FailSys("open " + path);
+    }
+  }
+  const std::string program = sandbox_.Shell();
+  Environment env = sandbox_.env;
+  env.SetAll(run.envs);
+  SpawnSpec spec;
+  spec.programs = {program.empty() ? "/bin/sh" : program};
+  spec.argv = {program.ends_with("/bash") ? "bash" : "sh", "-c", run.code};
+  spec.env = env.entries();
+  spec.identity = &sandbox_.user;
+  spec.cwd = workspace.get();
+  spec.stdio[0] = null.get();
+  spec.stdio[1] = spec.stdio[2] = made->log.get();
+  Background* raw = made.get();
+  ATOLL_ASSIGN(
+      made->job, Job::Start(&sandbox_, std::move(spec), 0, [this, raw](const JobExit& exit) {
+        constexpr off_t kKept = 16 << 20;
+        raw->running = false;
+        raw->finished_us = UnixMicros();
+        raw->exit_code = exit.signal != 0 ? 128 + exit.signal : exit.code;
+        const std::string text = std::to_string(raw->exit_code) + "\n";
+        [[maybe_unused]] const ssize_t n = ::write(raw->code.get(), text.data(), text.size());
+        if (::lseek(raw->log.get(), 0, SEEK_END) > kKept) {
+          [[maybe_unused]] const int cut = ::ftruncate(raw->log.get(), kKept);
+        }
+        Tell();
+      }));
+  made->started_us = UnixMicros();
+  return made;
+}
+
+void IsolatedShell::StartBackground(const std::shared_ptr<Exchange>& exchange,
+                                    const IsolatedRun& run) {
+  if (!durable_) {
+    return exchange->RespondError(
+        400, "INVALID_REQUEST_BODY",
+        "background: the workspace keeps nothing; use mode rw, or overlay "
+        "with persist");
+  }
+  if (background_.size() == kMaxRuns) {
+    const auto old = std::find_if(background_.begin(), background_.end(),
+                                  [](const auto& known) { return !known->running; });
+    if (old == background_.end()) {
+      return exchange->RespondError(503, "SERVICE_UNAVAILABLE", "64 runs are in the background");
+    }
+    background_.erase(old);
+  }
+  if (ended_) return exchange->RespondError(503, "SERVICE_UNAVAILABLE", "session is dead");
+  auto made = MakeBackground(run);
+  if (!made) {
+    const std::string why = "background: " + made.error().message();
+    return exchange->RespondError(400, "INVALID_REQUEST_BODY", why);
+  }
+  last_run_ms_ = UnixMillis();
+  std::string answer = "{\"session_id\":";
+  AppendJsonString(&answer, sandbox_.id);
+  answer.append(",\"run_id\":");
+  AppendJsonString(&answer, (*made)->id);
+  AppendTimeMember(&answer, "started_at", (*made)->started_us);
+  answer.push_back('}');
+  background_.push_back(std::move(*made));
+  Tell();
+  exchange->Respond(202, "application/json; charset=utf-8", answer);
+}
+
+IsolatedShell::Background* IsolatedShell::Find(const std::shared_ptr<Exchange>& exchange) {
+  for (const auto& run : background_) {
+    if (run->id == exchange->parameters[0]) return run.get();
+  }
+  exchange->RespondError(404, "SESSION_NOT_FOUND",
+                         "no run with id '" + exchange->parameters[0] + "'");
+  return nullptr;
+}
+
+void IsolatedShell::GetRun(const std::shared_ptr<Exchange>& exchange) {
+  const Background* run = Find(exchange);
+  if (run == nullptr) return;
+  std::string answer = "{\"session_id\":";
+  AppendJsonString(&answer, sandbox_.id);
+  answer.append(",\"run_id\":");
+  AppendJsonString(&answer, run->id);
+  answer.append(run->running ? ",\"running\":true" : ",\"running\":false,\"exit_code\":");
+  if (!run->running) AppendJsonInteger(&answer, run->exit_code);
+  AppendTimeMember(&answer, "started_at", run->started_us);
+  if (!run->running) AppendTimeMember(&answer, "finished_at", run->finished_us);
+  answer.push_back('}');
+  exchange->Respond(200, "application/json; charset=utf-8", answer);
+}
+
+void IsolatedShell::GetLogs(const std::shared_ptr<Exchange>& exchange) {
+  constexpr uint64_t kMost = 16 << 20;
+  const std::string* text = exchange->QueryValue("cursor");
+  uint64_t cursor = 0;
+  if (text) {
+    const auto number = text->empty() || text->size() > 18 ? std::string::npos
+                                                           : text->find_first_not_of("0123456789");
+    const bool wrong = text->empty() || text->size() > 18 || number != std::string::npos;
+    if (wrong) {
+      return exchange->RespondError(400, "INVALID_REQUEST_BODY", "cursor: use a whole number");
+    }
+    cursor = std::stoull(*text);
+  }
+  const Background* run = Find(exchange);
+  if (run == nullptr) return;
+  const off_t end = ::lseek(run->log.get(), 0, SEEK_END);
+  const uint64_t size = end > 0 ? static_cast<uint64_t>(end) : 0;
+  const uint64_t length = std::min(size - std::min(cursor, size), kMost);
+  UniqueFd file(::fcntl(run->log.get(), F_DUPFD_CLOEXEC, 3));
+  if (!file) return exchange->RespondError(500, "RUNTIME_ERROR", "logs: no descriptor is left");
+  exchange->StartStream(200,
+                        {{"Content-Type", "text/plain; charset=utf-8"},
+                         {"EXECD-ISOLATED-TAIL-CURSOR", std::to_string(cursor + length)}},
+                        &length);
+  if (length > 0) exchange->WriteFile(std::move(file), cursor, length);
+  exchange->Finish();
+}
+
+}  // namespace atl::execd

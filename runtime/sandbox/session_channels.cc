@@ -1,0 +1,158 @@
+#include "runtime/sandbox/session_channels.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/descriptors.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/wire/bytes.h"
+#include "runtime/wire/output.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr size_t kReadSize = 32 << 10;
+constexpr size_t kMaxHead = 4096;
+constexpr std::string_view kSwitched = "HTTP/1.1 101 ";
+// What one request brings; a stranger could send more than anybody takes out.
+constexpr size_t kMaxDescriptors = 2;
+
+Result<UniqueFd> ConnectTo(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return Fail(Code::kInvalidArgument, "socket path " + path + " is too long");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return FailSys("socket");
+  if (IsSpare(socket.get())) return Fail(NoDescriptors("a line for sessions"));
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("connect " + path);
+  }
+  return socket;
+}
+
+}  // namespace
+
+SessionChannels::~SessionChannels() {
+  for (const auto& [id, channel] : channels_) loop_.Unwatch(channel->watch);
+}
+
+void SessionChannels::Open(const std::string& id, const std::string& execd_socket,
+                           const std::string& access_token) {
+  if (channels_.contains(id)) return;
+  auto socket = ConnectTo(execd_socket);
+  if (!socket) {
+    LogLine(LogLevel::kWarning, "no line for sessions").Add("sandbox", id).Add(socket.error());
+    return;
+  }
+  std::string request = "GET ";
+  request.append(wire::kSessionRoute).append(" HTTP/1.1\r\nHost: execd\r\n");
+  request.append(wire::kInternalHeader).append(": 1\r\n");
+  if (!access_token.empty()) {
+    request.append("X-EXECD-ACCESS-TOKEN: ").append(access_token).append("\r\n");
+  }
+  request.append("\r\n");
+  // Into an empty socket: whole, or not at all.
+  const ssize_t n = ::send(socket->get(), request.data(), request.size(), MSG_NOSIGNAL);
+  if (n != static_cast<ssize_t>(request.size())) return;
+  auto channel = std::make_shared<Channel>();
+  channel->id = id;
+  channel->socket = std::move(*socket);
+  channels_[id] = channel;
+  Listen(channel);
+}
+
+void SessionChannels::Listen(const ChannelPtr& channel) {
+  channel->watch =
+      loop_.WatchReadable(channel->socket.get(), [this, weak = std::weak_ptr(channel)] {
+        if (const ChannelPtr strong = weak.lock()) OnReadable(strong);
+      });
+}
+
+void SessionChannels::OnReadable(const ChannelPtr& channel) {
+  auto piece = sys::ReceivePiece(channel->socket.get(), kReadSize);
+  if (!piece && piece.error().error_number() == EAGAIN) return;
+  if (!piece || piece->bytes.empty()) return Close(channel);
+  for (UniqueFd& descriptor : piece->fds) channel->descriptors.push_back(std::move(descriptor));
+  Status taken;
+  if (channel->descriptors.size() > kMaxDescriptors) {
+    taken = Fail(Code::kInvalidArgument, "too many descriptors");
+  } else {
+    taken = Take(channel, piece->bytes);
+  }
+  if (taken) return;
+  LogLine(LogLevel::kWarning, "a line for sessions is cut")
+      .Add("sandbox", channel->id)
+      .Add(taken.error());
+  Close(channel);
+}
+
+Status SessionChannels::Take(const ChannelPtr& channel, std::string_view bytes) {
+  if (channel->awaits_head) {
+    channel->head.append(bytes);
+    const size_t end = channel->head.find("\r\n\r\n");
+    if (end == std::string::npos && channel->head.size() < kMaxHead) return {};
+    if (end == std::string::npos || !channel->head.starts_with(kSwitched)) {
+      return Fail(Code::kUnavailable, "execd answered: " + channel->head.substr(0, 64));
+    }
+    channel->awaits_head = false;
+    const std::string rest = std::exchange(channel->head, {}).substr(end + 4);
+    return Take(channel, rest);
+  }
+  channel->frames.Append(bytes);
+  ATOLL_ASSIGN(const auto frame, channel->frames.Next());
+  if (!frame) return {};
+  wire::SessionRequest request;
+  std::vector<UniqueFd> descriptors = std::exchange(channel->descriptors, {});
+  if (!wire::DecodeFields(*frame, &request, descriptors) || channel->frames.pending() != 0) {
+    return Fail(Code::kInvalidArgument, "a request that is malformed, or not alone");
+  }
+  Ask(channel, std::move(request));
+  return {};
+}
+
+void SessionChannels::Ask(const ChannelPtr& channel, wire::SessionRequest request) {
+  // Nothing is read until this one is answered.
+  loop_.Unwatch(std::exchange(channel->watch, 0));
+  const auto answer = [this, weak = std::weak_ptr(channel)](const Status& status) {
+    if (const ChannelPtr strong = weak.lock()) Answer(strong, status);
+  };
+  if (auto* make = std::get_if<wire::SessionRequest::Make>(&request.what)) {
+    spawner_.Ask(wire::MakeSession{.id = channel->id,
+                                   .spec = std::move(make->spec),
+                                   .control = std::move(make->control),
+                                   .connections = std::move(make->connections)},
+                 answer);
+  } else {
+    const uint32_t number = std::get<wire::SessionRequest::End>(request.what).number;
+    spawner_.Ask(wire::EndSession{.id = channel->id, .number = number}, answer);
+  }
+}
+
+void SessionChannels::Answer(const ChannelPtr& channel, const Status& status) {
+  wire::SessionReply reply{.done = status.has_value(), .message = {}};
+  if (!status) {
+    reply.code = status.error().code();
+    reply.message = status.error().message().substr(0, wire::kMaxSessionReply / 2);
+  }
+  const std::string frame = wire::Frame(wire::EncodeFields(reply));
+  // It has answered whatever it was told before, so there is room.
+  const ssize_t n =
+      ::send(channel->socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n != static_cast<ssize_t>(frame.size())) return Close(channel);
+  Listen(channel);
+}
+
+void SessionChannels::Close(const ChannelPtr& channel) {
+  loop_.Unwatch(std::exchange(channel->watch, 0));
+  channels_.erase(channel->id);
+}
+
+}  // namespace atl::sandbox

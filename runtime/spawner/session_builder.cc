@@ -1,0 +1,249 @@
+#include "runtime/spawner/session_builder.h"
+
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/execd_process.h"
+#include "runtime/spawner/mounts.h"
+#include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/session_mounts.h"
+#include "runtime/spawner/vfork_clone.h"
+#include "runtime/wire/start.h"
+
+namespace atl::spawner {
+namespace {
+
+constexpr char kHostname[] = "sandbox";
+
+// All that its first process needs; the descriptors stay the builder's.
+struct Parts {
+  const Host* host = nullptr;
+  const wire::MakeSession* message = nullptr;
+  uid_t base = 0;
+  uint64_t nofile = 0;
+  uint64_t pass = 0;
+  UniqueFd leaf, commands, cgroup_namespace, user_namespace, store, gate;
+  std::vector<UniqueFd> tasks, command_tasks, accounts;
+};
+
+struct SessionState {
+  const Parts& parts;
+  UniqueFd score;
+};
+
+std::vector<int> Borrow(const std::vector<UniqueFd>& owned) {
+  std::vector<int> fds;
+  for (const UniqueFd& fd : owned) fds.push_back(fd.get());
+  return fds;
+}
+
+// Runtimes read the limit of the groups that they see, of which the sandbox's is none.
+void CopyLimit(const Host& host, const std::string& from, const std::string& to) {
+  const auto source = host.cgroups.OpenDir(from, "run");
+  const auto target = host.cgroups.OpenDir(to, "run");
+  if (!source || !target) return;
+  const auto limit = sys::ReadFileAt(source->get(), "memory.max", 64);
+  if (limit) [[maybe_unused]]
+    const auto kept = sys::WriteFileAt(target->get(), "memory.max", *limit);
+}
+
+// What was asked for as the sandbox's limit of open files: then soft and hard are the same.
+// prlimit(2) would ask for CAP_SYS_RESOURCE.
+Result<uint64_t> FilesOf(const std::string& proc) {
+  ATOLL_ASSIGN(const std::string limits, sys::ReadFileAt(AT_FDCWD, proc + "/limits", 8192));
+  constexpr std::string_view kName = "Max open files";
+  std::string_view rest = limits;
+  rest.remove_prefix(std::min(rest.find(kName), rest.size()));
+  uint64_t soft = 0, hard = 0;
+  for (uint64_t* limit : {&soft, &hard}) {
+    rest.remove_prefix(std::min(rest.find_first_of("0123456789"), rest.size()));
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), *limit);
+    if (error != std::errc())
+      return Fail(Code::kInternal, "no limit of files in " + proc + "/limits");
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+  }
+  return soft == hard ? hard : 0;
+}
+
+Status MakeGroup(const Host& host, uint32_t slot, Parts* parts) {
+  const std::string sandbox = SlotGroup(slot);
+  const std::string group = SessionGroup(slot, parts->message->spec.number);
+  ATOLL_TRY(host.cgroups.CreateNested(group));
+  ATOLL_ASSIGN(const UniqueFd directory, host.cgroups.OpenDir(group, ""));
+  ATOLL_ASSIGN(parts->tasks, host.cgroups.OpenTasks(sandbox));
+  ATOLL_ASSIGN(parts->cgroup_namespace, MakeCgroupNamespace(directory.get(), parts->tasks));
+  ATOLL_TRY(host.cgroups.DelegateGroup(group, parts->base));
+  if (host.cgroups.host().v2) CopyLimit(host, sandbox, group);
+  ATOLL_ASSIGN(parts->command_tasks, host.cgroups.OpenRunTasks(sandbox));
+  ATOLL_ASSIGN(parts->accounts, host.cgroups.OpenAccounts(sandbox));
+  ATOLL_ASSIGN(parts->leaf, host.cgroups.OpenDir(group, "execd"));
+  ATOLL_ASSIGN(parts->commands, host.cgroups.OpenDir(group, "run"));
+  return {};
+}
+
+Status MakeUppers(const Host& host, uint32_t slot, Parts* parts) {
+  const wire::SessionSpec& spec = parts->message->spec;
+  const auto overlays = static_cast<size_t>(std::count_if(
+      spec.mounts.begin(), spec.mounts.end(),
+      [](const auto& mount) { return mount.kind >= wire::SessionMount::Kind::kOverlay; }));
+  if (overlays == 0) return {};
+  ATOLL_TRY(host.store.CreateSessionUppers(slot, spec.number, overlays));
+  ATOLL_ASSIGN(const UniqueFd id_map, MakeUserNamespace({kStoreIdBase, parts->base}));
+  const std::string path = host.store.path() + "/" + Store::SessionPath(slot, spec.number);
+  ATOLL_ASSIGN(parts->store, CloneMount(AT_FDCWD, path.c_str(), false));
+  return SetMountAttributes(parts->store.get(), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, id_map.get(),
+                            false, MS_PRIVATE);
+}
+
+Status EnterGroups(SessionState& state) {
+  for (const UniqueFd& tasks : state.parts.tasks) ATOLL_TRY(sys::WriteAll(tasks.get(), "0"));
+  for (const UniqueFd& tasks : state.parts.command_tasks) {
+    ATOLL_TRY(sys::WriteAll(tasks.get(), "0"));
+  }
+  ::setsid();
+  if (::setns(state.parts.cgroup_namespace.get(), CLONE_NEWCGROUP) != 0) {
+    return FailSys("setns cgroup");
+  }
+  if (::sethostname(kHostname, sizeof kHostname - 1) != 0) return FailSys("sethostname");
+  return {};
+}
+
+Status Furnish(SessionState& state) {
+  return FurnishSession({.spec = &state.parts.message->spec,
+                         .base = state.parts.base,
+                         .store = state.parts.store.get(),
+                         .cgroup_v2 = state.parts.host->cgroups.host().v2});
+}
+
+Status LimitIt(SessionState& state) {
+  ATOLL_TRY(LimitUsers());
+  return LimitProcess(state.parts.nofile);
+}
+
+Status LoadFilters(SessionState& state) {
+  // Which the other one would refuse.
+  ATOLL_TRY(LoadFilter(BuildSessionFilter()));
+  return LoadFilter(WithPass(state.parts.host->filter, state.parts.pass));
+}
+
+Status EnterUser(SessionState& state) {
+  const uint64_t capabilities =
+      state.parts.host->config.capabilities & ~(uint64_t{1} << CAP_SYS_CHROOT);
+  ATOLL_ASSIGN(state.score, EnterUserNamespace(state.parts.user_namespace.get(), state.parts.pass,
+                                               -1, capabilities, 0));
+  return {};
+}
+
+struct SessionStep {
+  const char* name;
+  Status (*run)(SessionState&);
+};
+// As in a slot: the user namespace after the last mount, the filter before it.
+constexpr SessionStep kSessionSteps[] = {
+    {"groups", EnterGroups},  {"mounts", Furnish}, {"rlimits", LimitIt},
+    {"seccomp", LoadFilters}, {"user", EnterUser},
+};
+
+struct SessionStart {
+  const Parts* parts;
+  Status status = Fail(Code::kInternal, "the session's first process died");
+};
+
+Result<int> RunSessionSteps(const Parts& parts) {
+  SessionState state{.parts = parts, .score = {}};
+  for (const SessionStep& step : kSessionSteps) {
+    Status done = step.run(state);
+    if (!done) return Fail(std::move(done).error().Wrap(std::string("session step ") + step.name));
+  }
+  return PlaceDescriptors(*parts.host, {.gate = parts.gate.get(),
+                                        .control = parts.message->control.get(),
+                                        .listener = parts.message->connections.get(),
+                                        .commands = parts.commands.get(),
+                                        .score = state.score.get(),
+                                        .command_tasks = Borrow(parts.command_tasks),
+                                        .accounts = Borrow(parts.accounts)});
+}
+
+void RunSession(void* argument) {
+  auto* start = static_cast<SessionStart*>(argument);
+  int program = -1;
+  {
+    const Result<int> placed = RunSessionSteps(*start->parts);
+    if (placed) {
+      program = *placed;
+    } else {
+      start->status = Fail(placed.error());
+    }
+  }
+  if (program < 0) ::_exit(126);
+  start->status = Status();
+  ExecuteExecd(program, "--session=1");
+  start->status = FailSys("execveat execd");
+  ::_exit(126);
+}
+
+// Like fork, but the child is one of our parent's.
+Result<pid_t> ForkSibling() {
+  clone_args args{};
+  args.flags = CLONE_PARENT;
+  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+  if (pid < 0) return FailSys("clone3 sibling");
+  return static_cast<pid_t>(pid);
+}
+
+}  // namespace
+
+std::string SessionGroup(uint32_t slot, uint32_t number) {
+  return SlotGroup(slot) + "/run/x" + std::to_string(number);
+}
+
+Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
+                    const wire::MakeSession& message) {
+  Parts parts;
+  parts.host = &host;
+  parts.message = &message;
+  parts.base = host.IdBase(slot);
+  ATOLL_TRY(host.cgroups.EnterShared());
+  ATOLL_TRY(MakeGroup(host, slot, &parts));
+  ATOLL_TRY(MakeUppers(host, slot, &parts));
+  if (::getrandom(&parts.pass, sizeof parts.pass, 0) != sizeof parts.pass) {
+    return FailSys("getrandom");
+  }
+  // It stands in its root already: the gate is open.
+  ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
+  ATOLL_TRY(sys::WriteAll(
+      gate.write.get(),
+      std::string(reinterpret_cast<const char*>(&parts.pass), sizeof parts.pass) + "+"));
+  parts.gate = std::move(gate.read);
+  const std::string proc = "/proc/" + std::to_string(pid);
+  ATOLL_ASSIGN(parts.user_namespace, sys::Open(proc + "/ns/user", O_RDONLY));
+  ATOLL_ASSIGN(parts.nofile, FilesOf(proc));
+  const int shared = CLONE_NEWNS | CLONE_NEWPID |
+                     (message.spec.shared_network ? static_cast<int>(CLONE_NEWNET) : 0);
+  // By the pidfd, which says what the number may no longer.
+  if (::setns(sandbox, shared) != 0) return FailSys("setns into the sandbox");
+  // A pid namespace is made by somebody in the one above, which setns(2) leads only children into.
+  ATOLL_ASSIGN(const pid_t child, ForkSibling());
+  if (child > 0) ::_exit(0);
+  SessionStart start{.parts = &parts};
+  const uint64_t fresh = CLONE_PARENT | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                         (message.spec.shared_network ? 0 : CLONE_NEWNET);
+  ATOLL_TRY(Vfork(fresh, parts.leaf.get(), RunSession, &start));
+  return std::move(start.status);
+}
+
+}  // namespace atl::spawner

@@ -1,0 +1,138 @@
+#include "runtime/spawner/sessions.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/session_builder.h"
+#include "runtime/spawner/slots.h"
+#include "runtime/wire/reply.h"
+
+namespace atl::spawner {
+namespace {
+
+// All sandboxes together: each takes a process of ours while it lasts, and as long as its sandbox
+// stands still. Of one sandbox there is one at a time.
+constexpr size_t kBuildsAtOnce = 16;
+constexpr size_t kMaxReport = 4096;
+constexpr char kBuilt[] = "+";
+// Killed processes leave their group within microseconds as a rule.
+constexpr int64_t kFirstLookUs = 200;
+constexpr int64_t kSlowestLookUs = 20 * 1000;
+constexpr int64_t kEndPatienceUs = 10 * 1000 * 1000;
+constexpr int64_t kBuildPatienceUs = 10 * 1000 * 1000;
+
+}  // namespace
+
+void Sessions::Make(wire::MakeSession message, Done done) {
+  auto living = sandboxes_.Living(message.id);
+  if (!living) return done(Fail(std::move(living).error()));
+  if (Building(living->slot) || builds_.size() >= kBuildsAtOnce) {
+    return done(Fail(Code::kUnavailable, "session: too many are being made"));
+  }
+  // Its first process would be born standing still.
+  const auto frozen = host_.cgroups.FreezeAsked(SlotGroup(living->slot));
+  if (!frozen || *frozen) {
+    return done(Fail(Code::kFailedPrecondition, "session: the sandbox stands still"));
+  }
+  Status right = CheckSocket(message.control.get(), false);
+  if (right) right = CheckSocket(message.connections.get(), false);
+  if (!right) return done(std::move(right));
+  auto report = sys::MakePipe();
+  if (!report) return done(Fail(std::move(report).error()));
+  const pid_t pid = ::fork();
+  if (pid < 0) return done(FailSys("fork session builder"));
+  if (pid == 0) {
+    ::prctl(PR_SET_NAME, "atoll-session");
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    in_child_();
+    const Status built =
+        BuildSession(host_, living->slot, living->pidfd.get(), living->pid, message);
+    std::string text = kBuilt;
+    if (!built) {
+      Error error(built.error().code(), built.error().message().substr(0, kMaxReport / 2),
+                  built.error().error_number());
+      text = wire::EncodeFields(wire::Failed::Of(error));
+    }
+    [[maybe_unused]] const Status told = sys::WriteAll(report->write.get(), text);
+    ::_exit(0);
+  }
+  report->write.reset();
+  const uint64_t build = ++last_build_;
+  const auto watch =
+      loop_.Watch(report->read.get(), EPOLLIN, [this, build](uint32_t) { OnReport(build); });
+  ATOLL_CHECK(watch.has_value());
+  builds_[build] = Build{living->slot, std::move(report->read), *watch, std::move(done)};
+  // One that stands still, with its sandbox or by what its sandbox does, would keep a place for
+  // ever.
+  loop_.After(
+      kBuildPatienceUs, [this, build, group = SessionGroup(living->slot, message.spec.number)] {
+        if (!builds_.contains(build)) return;
+        if (const Status killed = host_.cgroups.Kill(group); !killed) {
+          LogLine(LogLevel::kWarning, "cannot end the making of a session").Add(killed.error());
+        }
+      });
+}
+
+bool Sessions::Building(uint32_t slot) const {
+  return std::any_of(builds_.begin(), builds_.end(),
+                     [slot](const auto& entry) { return entry.second.slot == slot; });
+}
+
+void Sessions::OnReport(uint64_t number) {
+  const auto found = builds_.find(number);
+  const Build build = std::move(found->second);
+  builds_.erase(found);
+  loop_.Unwatch(build.watch);
+  // What is said is said at once, and then its end comes; without a word something killed it.
+  const auto text = sys::ReadAll(build.report.get(), kMaxReport);
+  wire::Failed failed{.code = Code::kInternal, .message = "the session's builder died"};
+  if (text && *text == kBuilt) return build.done({});
+  if (text) [[maybe_unused]]
+    const bool told = wire::DecodeFields(*text, &failed);
+  build.done(Fail(failed.error()));
+}
+
+void Sessions::End(const std::string& id, uint32_t number, Done done) {
+  const auto living = sandboxes_.Living(id);
+  // With a sandbox all its sessions go.
+  if (!living) return done({});
+  const Status killed = host_.cgroups.Kill(SessionGroup(living->slot, number));
+  if (!killed && killed.error().error_number() != ENOENT) return done(killed);
+  AwaitEnd(id, living->slot, number, SystemClock().BootMicros(), kFirstLookUs, done);
+}
+
+void Sessions::AwaitEnd(const std::string& id, uint32_t slot, uint32_t number, int64_t since_us,
+                        int64_t again_us, const Done& done) {
+  // The slot may be another sandbox's by now.
+  if (sandboxes_.LiveSlot(id) != slot) return done({});
+  Status removed = Remove(slot, number);
+  const bool busy = !removed && removed.error().error_number() == EBUSY;
+  if (!busy || SystemClock().BootMicros() - since_us > kEndPatienceUs) {
+    return done(std::move(removed));
+  }
+  loop_.After(again_us, [this, id, slot, number, since_us, again_us, done] {
+    AwaitEnd(id, slot, number, since_us, std::min(again_us * 2, kSlowestLookUs), done);
+  });
+}
+
+Status Sessions::Remove(uint32_t slot, uint32_t number) {
+  ATOLL_TRY(host_.cgroups.RemoveNested(SessionGroup(slot, number)));
+  // Its slot's, which is not given to another sandbox before all of it is gone; not by the bare
+  // name, of which the janitor forgets the disk limit.
+  return janitor_.Discard(host_.store.root(), Store::SessionPath(slot, number),
+                          SlotGroup(slot) + ".x" + std::to_string(number));
+}
+
+}  // namespace atl::spawner

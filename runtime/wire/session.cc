@@ -1,0 +1,52 @@
+#include "runtime/wire/session.h"
+
+#include <algorithm>
+#include <set>
+
+namespace atl::wire {
+namespace {
+
+bool IsClean(std::string_view path) {
+  if (path.empty() || path.size() > kMaxSessionPath || path[0] != '/') return false;
+  if (path.find('\0') != std::string_view::npos) return false;
+  for (size_t at = 1; at <= path.size();) {
+    const size_t end = std::min(path.find('/', at), path.size());
+    const std::string_view part = path.substr(at, end - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end + 1;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status CheckForm(const SessionSpec& spec) {
+  if (spec.number == 0 || spec.number > kMaxSessions) {
+    return Fail(Code::kInvalidArgument, "session " + std::to_string(spec.number) + ": use 1 to " +
+                                            std::to_string(kMaxSessions));
+  }
+  size_t overlays = 0;
+  std::set<std::string_view> targets;
+  for (const SessionMount& mount : spec.mounts) {
+    for (const std::string* path : {&mount.source, &mount.target}) {
+      if (IsClean(*path)) continue;
+      return Fail(Code::kInvalidArgument,
+                  "session: '" + path->substr(0, 64) +
+                      "' is not an absolute path without '.', '..' and trailing slash");
+    }
+    if (!targets.insert(mount.target).second) {
+      return Fail(Code::kInvalidArgument, "session: two mounts on " + mount.target.substr(0, 64));
+    }
+    for (const char* own : {"/dev", "/proc", "/sys"}) {
+      if (mount.target != own && !mount.target.starts_with(std::string(own) + "/")) continue;
+      return Fail(Code::kInvalidArgument, std::string("session: ") + own + " is its own");
+    }
+    overlays += mount.kind >= SessionMount::Kind::kOverlay ? 1 : 0;
+  }
+  if (overlays > kMaxSessionOverlays) {
+    return Fail(Code::kInvalidArgument, "session: too many overlays");
+  }
+  return {};
+}
+
+}  // namespace atl::wire

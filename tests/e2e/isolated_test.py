@@ -1,0 +1,459 @@
+"""Isolated sessions: what clients are promised, and what one session must not get at."""
+import os
+import pathlib
+import re
+import threading
+import time
+import unittest
+import uuid
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, shell_image
+from exec_contract_test import TIME
+from files_test import multipart
+
+SESSION = '/v1/isolated/session'
+
+
+class Session:
+    """One session and its routes."""
+
+    def __init__(self, box, **request):
+        request.setdefault('workspace', {'path': '/workspace', 'mode': 'rw'})
+        self.box = box
+        answer = box.call('POST', SESSION, request)
+        assert answer.status == 201, (answer.status, answer.body)
+        self.created = answer.json
+        self.id = answer.json['session_id']
+        self.path = f'{SESSION}/{self.id}'
+
+    def call(self, method, path='', body=None, headers=None):
+        return self.box.call(method, self.path + path, body, headers)
+
+    def events(self, code, **members):
+        return self.box.events(self.path + '/run', {'code': code, **members})
+
+    def run(self, code, **members):
+        """The texts of stdout, and the last event."""
+        events = self.events(code, **members)
+        return [e['text'] for e in events if e['type'] == 'stdout'], events[-1]
+
+    def out(self, code, **members):
+        lines, last = self.run(code, **members)
+        assert last['type'] == 'execution_complete', (lines, last)
+        return '\n'.join(lines)
+
+    def code(self, code, **members):
+        """What it exits with, and what it printed."""
+        lines, last = self.run(code, **members)
+        if last['type'] == 'execution_complete':
+            return 0, '\n'.join(lines)
+        return int(last['error']['evalue']), '\n'.join(lines)
+
+    def state(self):
+        return self.call('GET').json
+
+    def delete(self):
+        return self.call('DELETE')
+
+    def upload(self, path, content):
+        return self.call('POST', '/files/upload', multipart([({'path': path}, content)]),
+                         {'Content-Type': 'multipart/form-data; boundary=XbX'})
+
+
+class Isolated(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.image = shell_image(cls.daemon)
+        cls.box = Box(cls.daemon, cls.image, env={'PLAIN': 'seen', 'MY_TOKEN': 'hidden',
+                                                  'AWS_REGION': 'hidden'})
+        cls.addClassCleanup(lambda: cls.daemon.delete(cls.box.id))
+        cls.box.out('mkdir -p /workspace /data; chmod 777 /workspace /data')
+
+    def session(self, **request):
+        session = Session(self.box, **request)
+        self.addCleanup(session.delete)
+        return session
+
+    def refused(self, answer, status, code):
+        self.assertEqual((answer.status, answer.json.get('code')), (status, code), answer.body)
+
+
+class Contract(Isolated):
+    def test_capabilities(self):
+        answer = self.box.call('GET', '/v1/isolated/capabilities')
+        self.assertEqual(answer.status, 200)
+        self.assertEqual((answer.json['available'], answer.json['isolator'],
+                          answer.json['setpriv_available']), (True, 'atoll', True))
+
+    def test_create_get_list_delete(self):
+        session = self.session(idle_timeout_seconds=600)
+        self.assertEqual(str(uuid.UUID(session.id)), session.id)
+        self.assertRegex(session.created['created_at'], TIME)
+        state = session.state()
+        self.assertEqual({k: state[k] for k in ('status', 'profile', 'workspace', 'overlays', 'binds',
+                                                'extra_writable', 'share_net', 'env_passthrough',
+                                                'uid_mode', 'idle_timeout_seconds')},
+                         {'status': 'active', 'profile': 'strict',
+                          'workspace': {'path': '/workspace', 'mode': 'rw'},
+                          'overlays': [{'path': '/workspace', 'mode': 'rw'}], 'binds': [],
+                          'extra_writable': [], 'share_net': True, 'uid_mode': 'setpriv',
+                          'env_passthrough': {'mode': 'deny', 'keys': []},
+                          'idle_timeout_seconds': 600})
+        self.assertTrue(0 < state['idle_remaining_seconds'] <= 600)
+        listed = self.box.call('GET', '/v1/isolated/sessions').json['sessions']
+        self.assertIn(session.id, [one['session_id'] for one in listed])
+        answer = session.delete()
+        self.assertEqual((answer.status, answer.body), (200, b''))
+        for method, path in (('GET', ''), ('DELETE', ''), ('GET', '/runs/x'),
+                             ('GET', '/files/info?path=/x')):
+            self.refused(session.call(method, path), 404, 'SESSION_NOT_FOUND')
+        self.refused(session.call('POST', '/run', {'code': 'true'}), 404, 'SESSION_NOT_FOUND')
+
+    def test_refused_requests_have_no_effect(self):
+        workspace = {'path': '/workspace', 'mode': 'rw'}
+        for request, status, code in (
+                ('{', 400, 'INVALID_REQUEST_BODY'), ({}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': {'path': 'x'}}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': {'path': '/a/../b'}}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': {'path': '/a/'}}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': {'path': '/proc/self'}}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': {**workspace, 'mode': 'x'}}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': workspace, 'profile': 'x'}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': workspace, 'overlays': [workspace]}, 400, 'INVALID_REQUEST_BODY'),
+                ({'overlays': [{'path': f'/o{i}'} for i in range(17)]}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': workspace, 'uid': -1}, 400, 'INVALID_REQUEST_BODY'),
+                ({'workspace': workspace, 'uid': 70000}, 400, 'RUNTIME_ERROR'),
+                ({'workspace': workspace, 'extra_writable': ['/etc']}, 400, 'RUNTIME_ERROR'),
+                ({'workspace': workspace, 'binds': [{'source': '/data/nope'}]}, 400, 'RUNTIME_ERROR'),
+                ({'workspace': workspace, 'binds': [{'source': '/data', 'dest': '/nope'}]},
+                 400, 'RUNTIME_ERROR'),
+                ({'workspace': workspace, 'uid_mode': 'userns'}, 503, 'NOT_SUPPORTED')):
+            with self.subTest(request=request):
+                self.refused(self.box.call('POST', SESSION, request), status, code)
+        self.assertEqual(self.box.call('GET', '/v1/isolated/sessions').json, {'sessions': []})
+        self.box.out('rm -rf /o[0-9]* /proc/self/x')
+        # Nothing of them keeps a number: as many as there may be can be made.
+        for _ in range(16):
+            self.session()
+        self.refused(self.box.call('POST', SESSION, {'workspace': workspace}),
+                     503, 'SERVICE_UNAVAILABLE')
+
+    def test_runs(self):
+        session = self.session()
+        events = session.events('echo a; echo; echo b >&2; printf c')
+        self.assertEqual([e['type'] for e in events], ['stdout'] * 3 + ['execution_complete'])
+        self.assertEqual([e.get('text') for e in events[:3]], ['a', 'b', 'c'])
+        # One bash: variables of all kinds, functions, options, directory.
+        session.out('plain=1; export sent=2; list=(3 4); f() { echo 5; }; shopt -s nullglob; cd /tmp')
+        self.assertEqual(session.out('echo $plain $sent ${list[1]} $(f) $PWD /no*where'),
+                         '1 2 4 5 /tmp')
+        self.assertEqual(session.out('echo $only; plain=other', envs={'only': "it's"}), "it's")
+        self.assertEqual(session.out('echo "[$only]" $plain'), '[] 1')
+        lines, last = session.run('echo x; false')
+        self.assertEqual((lines, last['type'], last['error']['ename'], last['error']['evalue']),
+                         (['x'], 'error', 'ExitError', '1'))
+        for body in ({}, {'code': ''}, {'code': 'x', 'timeout_seconds': -1}, {'code': 'x', 'envs': 1}):
+            self.refused(session.call('POST', '/run', body), 400, 'INVALID_REQUEST_BODY')
+
+    def test_timeout_and_disconnect_spare_the_session(self):
+        session = self.session()
+        session.out('kept=yes')
+        lines, last = session.run('echo begun; sleep 4243; echo late', timeout_seconds=1)
+        self.assertEqual((lines, last['type'], last['error']['ename']),
+                         (['begun'], 'error', 'RuntimeError'))
+        response = self.box.open('POST', session.path + '/run', {'code': 'echo go; sleep 4244'})
+        response.read1(100)
+        response.close()
+        self.assertEqual(session.out('echo $kept'), 'yes')
+        self.assertEqual(session.state()['status'], 'active')
+
+    def test_one_run_at_a_time(self):
+        session = self.session()
+        response = self.box.open('POST', session.path + '/run',
+                                 {'code': 'echo on; until [ -e /workspace/go ]; do sleep 0.05; done; '
+                                          'echo first >/tmp/order'})
+        self.assertIn(b'on', response.read1(1000))
+        said = []
+        second = threading.Thread(target=lambda: said.append(session.out('cat /tmp/order')))
+        second.start()
+        self.box.out('touch /workspace/go')
+        second.join(30 * SLOWNESS)
+        self.assertEqual(said, ['first'])
+        response.read()
+        self.box.out('rm /workspace/go')
+
+    def test_exit_ends_the_session(self):
+        session = self.session()
+        _, last = session.run('exit 7')
+        self.assertEqual((last['type'], last['error']['evalue']), ('error', '7'))
+        until(lambda: session.state()['status'] == 'dead', 10 * SLOWNESS, 'it is dead')
+        _, last = session.run('true')
+        self.assertEqual((last['type'], last['error']['ename']), ('error', 'RuntimeError'))
+
+    def test_idle_end(self):
+        session = Session(self.box, idle_timeout_seconds=2)
+        run = session.call('POST', '/run', {'code': 'sleep 4', 'background': True}).json['run_id']
+        until(lambda: not session.call('GET', f'/runs/{run}').json.get('running', True),
+              20 * SLOWNESS, 'a run in the background holds it')
+        until(lambda: session.call('GET').status == 404, 20 * SLOWNESS, 'it has ended')
+
+    def test_background_runs(self):
+        session = self.session()
+        answer = session.call('POST', '/run', {'code': 'echo out; echo err >&2; '
+                                                       'until [ -e go ]; do sleep 0.05; done; exit 4',
+                                               'background': True, 'envs': {'A': 'b'}})
+        self.assertEqual(answer.status, 202)
+        self.assertEqual(answer.json['session_id'], session.id)
+        run = answer.json['run_id']
+        logs = lambda cursor=0: session.call('GET', f'/runs/{run}/logs?cursor={cursor}')
+        until(lambda: logs().body == b'out\nerr\n', 10 * SLOWNESS, 'it has printed')
+        self.assertEqual(logs().headers['Execd-Isolated-Tail-Cursor'], '8')
+        self.assertEqual(logs().headers['Content-Type'], 'text/plain; charset=utf-8')
+        self.assertEqual((logs(4).body, logs(99).body), (b'err\n', b''))
+        state = session.call('GET', f'/runs/{run}').json
+        self.assertEqual((state['running'], 'exit_code' in state), (True, False))
+        session.out('touch go')
+        ended = until(lambda: not session.call('GET', f'/runs/{run}').json['running'],
+                      10 * SLOWNESS, 'it has ended')
+        self.assertTrue(ended)
+        state = session.call('GET', f'/runs/{run}').json
+        self.assertEqual(state['exit_code'], 4)
+        self.assertRegex(state['finished_at'], TIME)
+        self.assertEqual(self.box.out(f'cat /workspace/.execd/background-runs/{run}.code'), '4')
+        for cursor in ('-1', 'x', ''):
+            self.refused(logs(cursor), 400, 'INVALID_REQUEST_BODY')
+        self.refused(session.call('GET', '/runs/nope'), 404, 'SESSION_NOT_FOUND')
+        self.box.out('rm -rf /workspace/go /workspace/.execd')
+        for mode in ({'mode': 'ro'}, {'mode': 'overlay', 'persist': False}):
+            other = self.session(overlays=[{'path': '/data', **mode}], workspace=None)
+            self.refused(other.call('POST', '/run', {'code': 'true', 'background': True}),
+                         400, 'INVALID_REQUEST_BODY')
+
+    def test_environment(self):
+        show = 'env | grep -E "PLAIN|TOKEN|AWS|EXECD" | sort'
+        self.assertEqual(self.session().out(show), 'PLAIN=seen')
+        deny = self.session(env_passthrough={'mode': 'deny', 'keys': ['plain']})
+        self.assertEqual(deny.out(show), 'AWS_REGION=hidden\nMY_TOKEN=hidden')
+        allow = self.session(env_passthrough={'mode': 'allow', 'keys': ['MY_TOKEN']})
+        self.assertEqual(allow.out(show), 'MY_TOKEN=hidden')
+
+    def test_identity(self):
+        session = self.session(uid=1000, gid=1001)
+        self.assertEqual(session.out('id -u; id -g; id -G'), '1000\n1001\n1001')
+        self.assertEqual(session.upload('/workspace/mine', b'x').status, 200)
+        self.assertEqual(self.box.out('stat -c %u:%g /workspace/mine; rm /workspace/mine'),
+                         '1000:1001')
+
+
+class Mounts(Isolated):
+    def test_modes(self):
+        self.box.out('mkdir -p /w/rw /w/over /w/ro /w/scratch; for d in /w/*; do echo low >$d/f; done')
+        session = self.session(workspace=None, overlays=[
+            {'path': '/w/rw', 'mode': 'rw'}, {'path': '/w/over'}, {'path': '/w/ro', 'mode': 'ro'},
+            {'path': '/w/scratch', 'persist': False}])
+        for name, code in (('rw', 0), ('over', 0), ('ro', 1), ('scratch', 0)):
+            with self.subTest(name=name):
+                self.assertEqual(session.code(f'cat /w/{name}/f')[1], 'low')
+                self.assertEqual(session.code(f'echo new >/w/{name}/g && rm /w/{name}/f')[0], code)
+        self.assertEqual(session.out('cd /w; ls -d */*'),
+                         'over/g\nro/f\nrw/g\nscratch/g')
+        self.assertEqual(self.box.out('cd /w; ls -d */*'), 'over/f\nro/f\nrw/g\nscratch/f')
+        self.assertEqual(session.code('echo x >/root/x')[0], 1)
+        # Through its files, as it sees it.
+        info = session.call('GET', '/files/info?path=/w/over/g').json['/w/over/g']
+        self.assertEqual(info['size'], 4)
+        self.assertEqual(session.upload('/w/over/up', b'from outside').status, 200)
+        self.assertEqual(session.out('cat /w/over/up'), 'from outside')
+        self.assertEqual(session.call('GET', '/files/download?path=g').body, b'new\n')
+        self.assertEqual(session.upload('/w/ro/x', b'x').json['code'], 'RUNTIME_ERROR')
+        self.box.out('rm -r /w')
+
+    def test_nested_missing_and_odd_names(self):
+        path = "/made/a b,c:d\\e"
+        session = self.session(workspace={'path': path}, overlays=[{'path': path + '/in', 'mode': 'rw'}])
+        session.out('pwd >f; echo deep >in/g')
+        self.assertEqual(session.out('cat f'), path)
+        self.assertEqual(self.box.out('find /made -type f'), path + '/in/g')
+        self.box.out('rm -r /made')
+
+    def test_binds(self):
+        self.box.out('mkdir -p /data/src /opt/at; echo 1 >/data/src/f; ln -s /etc /data/out')
+        session = self.session(extra_writable=['/data'], binds=[
+            {'source': '/data/src', 'dest': '/opt/at', 'readonly': True}])
+        self.assertEqual(session.out('cat /opt/at/f; echo 2 >/data/g'), '1')
+        self.assertEqual(session.code('echo 3 >/opt/at/f')[0], 1)
+        self.assertEqual(self.box.out('cat /data/g'), '2')
+        self.refused(self.box.call('POST', SESSION, {'workspace': {'path': '/workspace'},
+                                                     'binds': [{'source': '/data/out'}]}),
+                     400, 'RUNTIME_ERROR')
+        session.delete()
+        self.box.out('rm -r /data/src /data/g /data/out')
+
+    def test_tmp(self):
+        self.box.out('echo shared >/tmp/seen')
+        strict, balanced = self.session(), self.session(profile='balanced')
+        self.assertEqual(strict.out('ls /tmp; echo x >/tmp/own; stat -c %a /tmp'), '1777')
+        self.assertEqual(balanced.out('cat /tmp/seen; echo back >/tmp/back'), 'shared')
+        self.assertEqual(self.box.out('cat /tmp/back; ls /tmp/own 2>&1; rm /tmp/back /tmp/seen'),
+                         'back\nls: /tmp/own: No such file or directory')
+        inside = self.session(workspace={'path': '/tmp/ws', 'mode': 'rw'})
+        self.assertEqual(inside.out('echo y >f; pwd'), '/tmp/ws')
+        self.assertEqual(self.box.out('cat /tmp/ws/f'), 'y')
+
+
+class Attacks(Isolated):
+    def test_it_has_namespaces_of_its_own(self):
+        session = self.session(share_net=False)
+        self.assertEqual(session.out('hostname'), 'sandbox')
+        inside = dict(line.split('=') for line in session.out(
+            'for n in mnt pid uts ipc net cgroup user; do echo $n=$(readlink /proc/self/ns/$n); done'
+        ).splitlines())
+        outside = dict(line.split('=') for line in self.box.out(
+            'for n in mnt pid uts ipc net cgroup user; do echo $n=$(readlink /proc/self/ns/$n); done'
+        ).splitlines())
+        self.assertEqual({n for n in inside if inside[n] == outside[n]}, {'user'})
+        self.assertEqual([n for n in inside if inside[n] == os.readlink(f'/proc/self/ns/{n}')], [])
+        self.assertEqual(session.out('cat /proc/net/dev | grep -c :'), '1')
+        self.assertIn('127.0.0.1', session.out('ping -c1 127.0.0.1 || true'))
+
+    def test_no_process_but_its_own(self):
+        mark = self.box.background('sleep 4245')
+        self.addCleanup(lambda: self.box.call('DELETE', f'/command?id={mark}'))
+        other = self.session()
+        other.out('sleep 4246 &')
+        session = self.session()
+        seen = session.out('cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" " "; ls -d /proc/[0-9]*')
+        self.assertNotRegex(seen, '424[56]')
+        self.assertIn('/proc/1', seen)
+        # Its own process 1 cannot be stopped, traced or read.
+        self.assertEqual(session.code('kill -9 1; kill -STOP 1; cat /proc/1/environ')[0], 1)
+        self.assertEqual(session.code('ls /proc/1/fd')[0], 1)
+        self.assertEqual(session.out('echo alive'), 'alive')
+
+    def test_no_mounts_no_namespaces_no_chroot(self):
+        session = self.session()
+        for attempt in ('mount -t tmpfs x /tmp', 'umount /proc', 'mount -o remount,rw /',
+                        'mount -o bind /workspace /tmp', 'unshare -m true', 'unshare -r true',
+                        'chroot / true', 'nsenter -t 1 -m true', 'mknod /tmp/d b 8 0',
+                        'setarch i686 true', 'echo 1 >/proc/sys/kernel/panic',
+                        'echo x >/sys/fs/cgroup/cgroup.procs', 'pivot_root / /tmp'):
+            with self.subTest(attempt=attempt):
+                self.assertNotEqual(session.code(attempt + ' 2>/dev/null')[0], 0)
+        # The sandbox's filter, and the session's own before it.
+        self.assertEqual(session.out('grep -E "Seccomp|NoNewPrivs" /proc/self/status | tr -d "\\t\\n"'),
+                         'NoNewPrivs:1Seccomp:2Seccomp_filters:2')
+
+    def test_what_is_hidden_stays_hidden(self):
+        session = self.session()
+        lines = session.out('cat /proc/self/mountinfo')
+        for word in ('/uppers/', 'staging', '/dev/shm/', 'layers/', str(self.daemon.top)):
+            self.assertNotIn(word, re.sub(r'\S*dir=\S*', '', lines))
+        self.assertEqual(session.out('cat /proc/kcore /proc/keys /proc/timer_list 2>/dev/null | wc -c'),
+                         '0')
+        self.assertEqual(session.out('ls -A /proc/scsi /proc/acpi /dev/shm /run 2>/dev/null | grep -v :'
+                                     ' | tr -d "\\n"'), '')
+
+    def test_one_cannot_reach_anothers_files(self):
+        first = self.session(workspace={'path': '/workspace'})
+        first.out('echo secret >/workspace/s; echo secret >/tmp/s; echo secret >/dev/shm/s')
+        second = self.session(workspace={'path': '/workspace'})
+        self.assertEqual(second.out('cat /workspace/s /tmp/s /dev/shm/s 2>/dev/null; '
+                                    'grep -rl secret /workspace /tmp /dev/shm /run; true'), '')
+        self.assertEqual(self.box.out('cat /workspace/s /tmp/s /dev/shm/s 2>/dev/null; true'), '')
+
+    def test_links_do_not_lead_out(self):
+        """A workspace whose content points elsewhere points there in the session, read-only."""
+        self.box.out('mkdir -p /l; ln -s / /l/root; ln -s /proc/1/root /l/magic; ln -s /etc /l/etc')
+        session = self.session(workspace={'path': '/l', 'mode': 'rw'})
+        for name in ('root/opt', 'etc', 'magic/opt'):
+            self.assertNotEqual(session.code(f'echo x >/l/{name}/x 2>/dev/null')[0], 0)
+        # As a mount of its own it is what the link leads to, never what lies beneath /proc.
+        self.refused(self.box.call('POST', SESSION, {'workspace': {'path': '/l/magic'}}),
+                     400, 'RUNTIME_ERROR')
+        session.delete()
+        self.box.out('rm -r /l')
+
+    def test_limits_of_the_sandbox_hold(self):
+        box = Box(self.daemon, self.image, resourceLimits={'memory': '64Mi', 'pids': '40'})
+        self.addCleanup(lambda: self.daemon.delete(box.id))
+        session = Session(box, workspace={'path': '/workspace', 'mode': 'rw'})
+        _, last = session.run('x=$(head -c 200m /dev/zero | tr "\\0" x); echo ${#x}')
+        self.assertIn('out of memory', last['error']['evalue'])
+        code, _ = session.code('for i in $(seq 100); do sleep 20 & done 2>/dev/null; '
+                               '[ $(ls -d /proc/[0-9]* | wc -l) -le 48 ]; r=$?; kill $(jobs -p); exit $r')
+        self.assertIn(code, (0, 254))
+        self.assertEqual(box.out('echo alive'), 'alive')
+
+    def test_everything_goes(self):
+        before = self.box.out('ls /sys/fs/cgroup/unified/run 2>/dev/null || ls /sys/fs/cgroup/run')
+        self.assertNotRegex(before, r'(?m)^x\d+$')
+        session = self.session(workspace={'path': '/workspace'})
+        session.out('echo x >/workspace/x; (setsid sleep 4247 &)')
+        # The entrypoint is one.
+        self.assertEqual(self.box.processes().count('sleep'), 2)
+        uppers = self.daemon_uppers()
+        self.assertTrue(uppers)
+        self.assertEqual(session.delete().status, 200)
+        self.assertEqual(self.box.processes().count('sleep'), 1)
+        self.assertEqual(self.daemon_uppers(), [])
+
+    def daemon_uppers(self):
+        found = []
+        for folder, names, _ in os.walk(self.daemon.top):
+            if os.path.basename(folder) == 'uppers':
+                for slot in names:
+                    found += [n for n in os.listdir(os.path.join(folder, slot)) if n.startswith('x')]
+                names.clear()
+        return found
+
+    def test_a_client_cannot_speak_for_the_daemon(self):
+        answer = self.box.call('GET', '/.atoll/sessions', headers={'X-Atoll-Internal': '1'})
+        self.assertEqual(answer.status, 404)
+
+
+class Life(Isolated):
+    def test_it_outlives_daemon_and_spawner(self):
+        session = self.session(workspace={'path': '/workspace'})
+        session.out('kept=1')
+        self.daemon.stop()
+        self.daemon.start()
+        self.daemon.upgrade_spawner()
+        until(lambda: self.daemon.request('GET', '/health')['status'] == 'healthy', 20 * SLOWNESS,
+              'the daemon has the new spawner')
+        self.assertEqual(session.out('echo $kept'), '1')
+        self.assertEqual(Session(self.box).delete().status, 200)
+        self.assertEqual(session.delete().status, 200)
+
+    def test_a_pause_holds_sessions_too(self):
+        box = Box(self.daemon, self.image)
+        self.addCleanup(lambda: self.daemon.delete(box.id))
+        session = Session(box)
+        group = box.group()
+        mount = '/sys/fs/cgroup/unified' if os.path.isdir('/sys/fs/cgroup/unified') else '/sys/fs/cgroup'
+        events = pathlib.Path(f'{mount}{group}/run/x1/cgroup.events')
+        self.assertIn('frozen 0', events.read_text(encoding='ascii'))
+        self.daemon.send('POST', f'/v1/sandboxes/{box.id}/pause').read()
+        until(lambda: box.state()['state'] == 'Paused', 20 * SLOWNESS, 'it is paused')
+        self.assertIn('frozen 1', events.read_text(encoding='ascii'))
+        self.daemon.send('POST', f'/v1/sandboxes/{box.id}/resume').read()
+        until(lambda: box.state()['state'] == 'Running', 20 * SLOWNESS, 'it runs')
+        self.assertEqual(session.out('echo on'), 'on')
+
+    def test_creating_is_fast(self):
+        took = []
+        for _ in range(20):
+            began = time.monotonic()
+            session = Session(self.box, workspace={'path': '/workspace'})
+            took.append(time.monotonic() - began)
+            session.delete()
+        took.sort()
+        print(f'# session create p50 {took[10] * 1e3:.1f} ms, p90 {took[18] * 1e3:.1f} ms')
+        self.assertLess(took[10], 0.1 * SLOWNESS)
+
+
+if __name__ == '__main__':
+    unittest.main()

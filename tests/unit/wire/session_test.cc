@@ -1,0 +1,80 @@
+#include "runtime/wire/session.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/wire/spawner.h"
+
+namespace atl::wire {
+namespace {
+
+using Kind = SessionMount::Kind;
+
+SessionSpec Good() {
+  SessionSpec spec;
+  spec.number = 1;
+  spec.mounts = {{Kind::kOverlay, "/workspace", "/workspace"}};
+  return spec;
+}
+
+TEST(WireSession, AsMuchAsThereMayBeFitsIntoOneMessage) {
+  SessionSpec spec = Good();
+  const std::string path = "/" + std::string(kMaxSessionPath - 1, 'x');
+  spec.mounts.assign(kMaxSessionMounts, {Kind::kReadOnly, path, path});
+  EXPECT_LE(EncodeFields(Request{1, MakeSession{.id = std::string(64, 'x'), .spec = spec}}).size(),
+            kMaxSpawnerMessage);
+  SessionRequest request;
+  request.what = SessionRequest::Make{.spec = spec};
+  EXPECT_LE(EncodeFields(request).size(), kMaxSessionRequest);
+}
+
+TEST(WireSession, FormIsChecked) {
+  EXPECT_TRUE(CheckForm(Good()));
+  for (const uint32_t number : {uint32_t{0}, kMaxSessions + 1, UINT32_MAX}) {
+    SessionSpec spec = Good();
+    spec.number = number;
+    EXPECT_FALSE(CheckForm(spec)) << number;
+    EXPECT_FALSE(CheckForm(EndSession{.id = "a", .number = number})) << number;
+  }
+  const std::string nul("/a\0b", 4);
+  for (const std::string& path :
+       {std::string(""), std::string("/"), std::string("a"), std::string("/a/"), std::string("//a"),
+        std::string("/a/../b"), std::string("/."), nul, "/" + std::string(kMaxSessionPath, 'a')}) {
+    SessionSpec source = Good(), target = Good();
+    source.mounts[0].source = path;
+    target.mounts[0].target = path;
+    EXPECT_FALSE(CheckForm(source)) << path;
+    EXPECT_FALSE(CheckForm(target)) << path;
+    EXPECT_FALSE(CheckForm(MakeSession{.id = "a", .spec = target})) << path;
+  }
+  for (const char* own : {"/dev", "/dev/shm/x", "/proc/self", "/sys"}) {
+    SessionSpec spec = Good();
+    spec.mounts[0].target = own;
+    EXPECT_FALSE(CheckForm(spec)) << own;
+  }
+  SessionSpec twice = Good();
+  twice.mounts.push_back({Kind::kReadOnly, "/other", "/workspace"});
+  EXPECT_FALSE(CheckForm(twice));
+  SessionSpec many = Good();
+  for (size_t i = 0; i < kMaxSessionOverlays; ++i) {
+    many.mounts.push_back({Kind::kScratch, "/x", "/x" + std::to_string(i)});
+  }
+  EXPECT_FALSE(CheckForm(many));
+}
+
+// What execd says is read by the daemon: one request with its two sockets, or nothing.
+TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
+  SessionRequest make, end;
+  make.what = SessionRequest::Make{.spec = Good()};
+  end.what = SessionRequest::End{.number = 3};
+  for (size_t count = 0; count < 4; ++count) {
+    for (const SessionRequest* request : {&make, &end}) {
+      std::vector<UniqueFd> descriptors(count);
+      SessionRequest read;
+      EXPECT_EQ(DecodeFields(EncodeFields(*request), &read, descriptors),
+                count == (request == &make ? 2U : 0U));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atl::wire
