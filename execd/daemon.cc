@@ -50,7 +50,7 @@ Daemon::Daemon(Sandbox* sandbox)
       terminals_(sandbox),
       files_(sandbox),
       metrics_(sandbox),
-      code_(&commands_),
+      code_(sandbox, &commands_),
       isolated_(sandbox) {}
 
 Status Daemon::Prepare() {
@@ -68,6 +68,8 @@ void Daemon::Start(wire::StartMessage message, UniqueFd listener,
     AddFileRoutes();
     AddOtherRoutes();
     isolated_.AddRoutes(&router_, sandbox_.pass != 0);
+    // Whoever waits for the sandbox comes first.
+    sandbox_.loop.Post([this] { code_.Warm(); });
     return server_.Listen(std::move(*listener), accept_peer);
   };
   auto& all = message.hooks;
@@ -151,12 +153,13 @@ void Daemon::OnSignal(int signal) {
   }
 }
 
-// A session's id stands for its run, as upstream has it: interrupting that ends the session.
+// A session's or a context's id stands for its run, as upstream has it; interrupting that ends the
+// session, and leaves the context.
 void Daemon::Interrupt(const std::shared_ptr<Exchange>& exchange) {
   const std::string* id = exchange->QueryValue("id");
   if (!id || id->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'id'");
-  } else if (sessions_.Destroy(*id)) {
+  } else if (sessions_.Destroy(*id) || code_.Interrupt(*id)) {
     exchange->RespondEmpty();
   } else {
     commands_.Interrupt(exchange, *id);
@@ -203,8 +206,8 @@ void Daemon::AddRunRoutes() {
   router_.Add("POST", "/code/context", [this](ExchangePtr x) { code_.CreateContext(x); });
   router_.Add("GET", "/code/contexts", [this](ExchangePtr x) { code_.ListContexts(x); });
   router_.Add("DELETE", "/code/contexts", [this](ExchangePtr x) { code_.DeleteContexts(x); });
-  router_.Add("GET", "/code/contexts/{}", [this](ExchangePtr x) { code_.OneContext(x); });
-  router_.Add("DELETE", "/code/contexts/{}", [this](ExchangePtr x) { code_.OneContext(x); });
+  router_.Add("GET", "/code/contexts/{}", [this](ExchangePtr x) { code_.GetContext(x); });
+  router_.Add("DELETE", "/code/contexts/{}", [this](ExchangePtr x) { code_.DeleteContext(x); });
 }
 
 // The file calls that upstream knows: as the image's user, and as whom the path names.

@@ -5,12 +5,12 @@
 #include <memory>
 #include <optional>
 
+#include "execd/code/code.h"
 #include "execd/files/files.h"
 #include "execd/http/connection.h"
 #include "execd/http/router.h"
 #include "execd/isolated/isolated.h"
 #include "execd/isolated/shell.h"
-#include "execd/run/code.h"
 #include "execd/run/command.h"
 #include "execd/run/entrypoint.h"
 #include "execd/run/hooks.h"

@@ -31,6 +31,8 @@ class JsonValue {
   JsonType type() const;
   // Of a kString; empty for anything else. Bytes are not checked to be UTF-8.
   std::string_view text() const;
+  // Of a kNumber, as it was written; empty for anything else.
+  std::string_view literal() const;
   // Of a kBool / kInteger; false, 0 for anything else.
   bool boolean() const;
   int64_t integer() const;
@@ -59,8 +61,9 @@ class JsonDocument {
   static constexpr size_t kMaxNodes = 1 << 19;
   static constexpr size_t kMaxBytes = 16 << 20;
 
-  // Takes the text over. kInvalidArgument with the offset of the fault.
-  static Result<JsonDocument> Parse(std::string text);
+  // Takes the text over. kInvalidArgument with the offset of the fault; kResourceExhausted: more
+  // than `limit` bytes, which is less than 4 GiB.
+  static Result<JsonDocument> Parse(std::string text, size_t limit = kMaxBytes);
   JsonValue root() const { return JsonValue(this, 0, static_cast<uint32_t>(nodes_.size())); }
 
   // One value in the tree, containers first, then their content; `after` skips the content. A
@@ -89,6 +92,8 @@ void AppendJsonString(std::string* out, std::string_view text);
 // The same without the quotes: a string may be made of several pieces that tear no character.
 void AppendJsonText(std::string* out, std::string_view text);
 void AppendJsonInteger(std::string* out, int64_t value);
+// A value that was read, strings as AppendJsonString writes them.
+void AppendJsonValue(std::string* out, const JsonValue& value);
 // At most three decimals.
 void AppendJsonDecimal(std::string* out, double value);
 // "2026-01-02T03:04:05.123456789Z", trailing zeros of the fraction cut, with quotes.

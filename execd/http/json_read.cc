@@ -147,7 +147,12 @@ class JsonReader {
       if (More() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
       if (Digits() == 0) return false;
     }
-    if (!whole || digits > 18) return Push({JsonType::kNumber, 0, {0}});
+    if (!whole || digits > 18) {
+      Node node{JsonType::kNumber, 0, {0}};
+      node.text.offset = static_cast<uint32_t>(negative ? start - 1 : start);
+      node.text.size = static_cast<uint32_t>(at_ - node.text.offset);
+      return Push(node);
+    }
     int64_t value = 0;
     for (size_t i = start; i < end; ++i) value = value * 10 + (text_[i] - '0');
     return Push({JsonType::kInteger, 0, {negative ? -value : value}});
@@ -229,9 +234,9 @@ class JsonReader {
   bool closed_ = false;
 };
 
-Result<JsonDocument> JsonDocument::Parse(std::string text) {
-  if (text.size() > kMaxBytes) {
-    return Fail(Code::kResourceExhausted, "JSON of more than 16 MiB");
+Result<JsonDocument> JsonDocument::Parse(std::string text, size_t limit) {
+  if (text.size() > limit) {
+    return Fail(Code::kResourceExhausted, "JSON of more than " + std::to_string(limit) + " bytes");
   }
   JsonDocument document;
   document.text_ = std::move(text);
@@ -251,6 +256,12 @@ JsonType JsonValue::type() const {
 
 std::string_view JsonValue::text() const {
   if (!is(JsonType::kString)) return {};
+  const auto& node = document_->nodes_[index_];
+  return std::string_view(document_->text_).substr(node.text.offset, node.text.size);
+}
+
+std::string_view JsonValue::literal() const {
+  if (!is(JsonType::kNumber)) return {};
   const auto& node = document_->nodes_[index_];
   return std::string_view(document_->text_).substr(node.text.offset, node.text.size);
 }

@@ -102,6 +102,48 @@ void AppendJsonInteger(std::string* out, int64_t value) {
   out->append(digits, static_cast<size_t>(end - digits));
 }
 
+// As deep as documents are, which is bounded.
+void AppendJsonValue(std::string* out, const JsonValue& value) {
+  if (!value.present()) {
+    out->append("null");
+    return;
+  }
+  const JsonType type = value.type();
+  switch (type) {
+    case JsonType::kNull:
+      out->append("null");
+      return;
+    case JsonType::kBool:
+      out->append(value.boolean() ? "true" : "false");
+      return;
+    case JsonType::kInteger:
+      AppendJsonInteger(out, value.integer());
+      return;
+    case JsonType::kNumber:
+      out->append(value.literal());
+      return;
+    case JsonType::kString:
+      AppendJsonString(out, value.text());
+      return;
+    case JsonType::kArray:
+    case JsonType::kObject:
+      break;
+  }
+  const bool object = type == JsonType::kObject;
+  char before = object ? '{' : '[';
+  if (!value.first().present()) out->push_back(before);
+  for (JsonValue item = value.first(); item.present(); item = item.next()) {
+    out->push_back(before);
+    before = ',';
+    if (object) {
+      AppendJsonString(out, item.name());
+      out->push_back(':');
+    }
+    AppendJsonValue(out, item);
+  }
+  out->push_back(object ? '}' : ']');
+}
+
 void AppendJsonDecimal(std::string* out, double value) {
   // By integers: printf's and to_chars' floating point would be the only use of either in here.
   if (!(value > -9e15 && value < 9e15)) value = 0;

@@ -48,32 +48,52 @@ std::string JobExit::Describe() const {
   return text;
 }
 
+Job::Job(Sandbox* sandbox, OnExit on_exit)
+    : sandbox_(*sandbox),
+      on_exit_(std::move(on_exit)),
+      leaf_(sandbox->leaves.Take()),
+      oom_kills_before_(sandbox->accounts.OomKills()) {}
+
+void Job::Runs(pid_t pid) {
+  pid_ = pid;
+  sandbox_.ExpectExit(pid, [this](int wait_status) { Ended(wait_status); });
+}
+
+tl::unexpected<Error> Job::GiveUp(Error why) {
+  running_ = false;
+  sandbox_.leaves.Return(std::move(leaf_));
+  return Fail(std::move(why));
+}
+
 Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_t timeout_us,
                                         OnExit on_exit) {
   std::unique_ptr<Job> job(new Job(sandbox, std::move(on_exit)));
-  job->leaf_ = sandbox->leaves.Take();
   spec.leaf = job->leaf_.get();
   spec.tasks = sandbox->tasks_fds;
   spec.pass = sandbox->pass;
   spec.score = sandbox->score_fd;
   spec.own_memory = MemoryRoom(*sandbox) < kExecBytes + TextBytes(spec);
   spec.cpus = static_cast<int>(std::ceil(CpuLimit(*sandbox)));
-  job->oom_kills_before_ = sandbox->accounts.OomKills();
   auto pid = Spawn(spec);
-  if (!pid) {
-    job->running_ = false;
-    sandbox->leaves.Return(std::move(job->leaf_));
-    return Fail(std::move(pid).error());
-  }
-  job->pid_ = *pid;
-  Job* raw = job.get();
-  sandbox->ExpectExit(*pid, [raw](int wait_status) { raw->Ended(wait_status); });
+  if (!pid) return job->GiveUp(std::move(pid).error());
+  job->Runs(*pid);
   if (timeout_us > 0) {
-    job->timeout_ = sandbox->loop.After(timeout_us, [raw] {
+    job->timeout_ = sandbox->loop.After(timeout_us, [raw = job.get()] {
       raw->timed_out_ = true;
       raw->Kill();
     });
   }
+  return job;
+}
+
+Result<std::unique_ptr<Job>> Job::Adopt(Sandbox* sandbox, pid_t pid, OnExit on_exit) {
+  std::unique_ptr<Job> job(new Job(sandbox, std::move(on_exit)));
+  if (job->leaf_) {
+    if (Status moved = LeafPool::Move(*job->leaf_, pid); !moved) {
+      return job->GiveUp(std::move(moved).error());
+    }
+  }
+  job->Runs(pid);
   return job;
 }
 

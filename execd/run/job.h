@@ -33,6 +33,9 @@ class Job {
   // program itself has been reaped; never if this fails.
   static Result<std::unique_ptr<Job>> Start(Sandbox* sandbox, SpawnSpec spec, int64_t timeout_us,
                                             OnExit on_exit);
+  // For a process that somebody else has started: an orphan (Sandbox::IsOrphan) that leads a
+  // process group and waits to be told. It is moved into a leaf, which takes milliseconds.
+  static Result<std::unique_ptr<Job>> Adopt(Sandbox* sandbox, pid_t pid, OnExit on_exit);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   // A running job is killed.
@@ -46,9 +49,15 @@ class Job {
   void Signal(int signal);
   // The whole leaf, at once.
   void Kill();
+  // What the program leaves behind when it ends by itself is killed, too.
+  void EndWhole() { killed_ = true; }
 
  private:
-  Job(Sandbox* sandbox, OnExit on_exit) : sandbox_(*sandbox), on_exit_(std::move(on_exit)) {}
+  // With a leaf.
+  Job(Sandbox* sandbox, OnExit on_exit);
+  void Runs(pid_t pid);
+  // There is no process.
+  tl::unexpected<Error> GiveUp(Error why);
   void Ended(int wait_status);
 
   Sandbox& sandbox_;

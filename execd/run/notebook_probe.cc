@@ -1,12 +1,12 @@
 #include "execd/run/notebook_probe.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <string>
+
+#include "execd/run/loopback.h"
 
 namespace atl::execd {
 namespace {
@@ -16,25 +16,11 @@ constexpr uint16_t kNotebookPort = 44771;
 constexpr std::string_view kQuestion = "/dev/tcp/127.0.0.1/${JUPYTER_PORT:-44771}";
 constexpr const char* kPortVariable = "JUPYTER_PORT";
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
-
-Result<UniqueFd> OpenSocket() {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return FailSys("socket");
-  return fd;
-}
-
 // Over loopback a refusal is there when connect returns, though only poll tells it; what is still
 // on its way then waits in the queue of somebody who is busy.
 Result<bool> SomebodyListens(uint16_t port) {
-  ATOLL_ASSIGN(const UniqueFd fd, OpenSocket());
-  const sockaddr_in address = Loopback(port);
+  ATOLL_ASSIGN(const UniqueFd fd, OpenTcpSocket());
+  const sockaddr_in address = LoopbackAddress(port);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return true;
   }
@@ -50,15 +36,10 @@ Result<UniqueFd> AnswerNotebookProbe(std::string_view command, Environment* env)
   if (const char* port = env->Get(kPortVariable); port && *port) return UniqueFd();
   ATOLL_ASSIGN(const bool taken, SomebodyListens(kNotebookPort));
   if (taken) return UniqueFd();
-  ATOLL_ASSIGN(UniqueFd fd, OpenSocket());
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(fd.get(), generic, size) != 0 || ::listen(fd.get(), 1) != 0 ||
-      ::getsockname(fd.get(), generic, &size) != 0) {
-    return FailSys("listen on 127.0.0.1");
-  }
-  env->Set(kPortVariable, std::to_string(ntohs(address.sin_port)));
+  ATOLL_ASSIGN(UniqueFd fd, OpenTcpSocket());
+  ATOLL_ASSIGN(const uint16_t port, BindLoopback(fd.get()));
+  if (::listen(fd.get(), 1) != 0) return FailSys("listen on 127.0.0.1");
+  env->Set(kPortVariable, std::to_string(port));
   return fd;
 }
 

@@ -45,6 +45,23 @@ Result<OutputForm> ParseOutputForm(const std::string* encoding, OutputForm text)
               "encoding '" + *encoding + "': only 'base64' is known; without it events carry text");
 }
 
+void AppendOutput(std::string* out, std::string_view type, std::string_view text, OutputForm form,
+                  int64_t unix_ms) {
+  const bool bytes = form == OutputForm::kBytes;
+  const size_t limit = OutputEvents::kMaxEvent / kMostForAByte;
+  while (!text.empty()) {
+    const std::string_view piece = Beginning(text, limit);
+    BeginEvent(out, type, bytes ? "base64" : "text");
+    if (bytes) {
+      out->append(EncodeBase64(piece));
+    } else {
+      AppendJsonText(out, piece);
+    }
+    EndTextEvent(out, unix_ms);
+    text.remove_prefix(piece.size());
+  }
+}
+
 size_t OutputEvents::g_held = 0;
 
 void OutputEvents::Append(std::string_view bytes, int64_t unix_ms, std::string* out) {

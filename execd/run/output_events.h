@@ -24,6 +24,11 @@ enum class OutputForm : uint8_t {
 // kInvalidArgument for any other.
 Result<OutputForm> ParseOutputForm(const std::string* encoding, OutputForm text);
 
+// `text` at once, whatever lines it holds: one event, or several where it would be longer than
+// OutputEvents::kMaxEvent.
+void AppendOutput(std::string* out, std::string_view type, std::string_view text, OutputForm form,
+                  int64_t unix_ms);
+
 // One of a command's streams. An event holds a whole line, however slowly it comes; one that would
 // become longer than kMaxEvent, as JSON, is cut between two characters, and nothing is added.
 // Clients may not find the cut (Python's puts a newline there), hence as large as all of them take:

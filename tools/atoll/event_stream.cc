@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/base64.h"
+#include "tools/atoll/event_lines.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 
@@ -27,15 +28,9 @@ std::string OutputOf(const nlohmann::json& event) {
 }  // namespace
 
 bool EventStream::Feed(std::string_view bytes) {
-  pending_.append(bytes);
-  size_t start = 0;
-  for (size_t end = pending_.find('\n'); end != std::string::npos;
-       end = pending_.find('\n', start)) {
-    const std::string_view line(pending_.data() + start, end - start);
-    start = end + 1;
-    if (!line.empty() && !TakeLine(line)) return false;
+  if (!FeedLines(&pending_, bytes, [this](std::string_view line) { return TakeLine(line); })) {
+    return false;
   }
-  pending_.erase(0, start);
   if (pending_.size() > kMaxEventLine) {
     failure_ = "the sandbox sent a line over 8 MiB";
     return false;

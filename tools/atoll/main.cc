@@ -5,6 +5,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "tools/atoll/code.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
@@ -62,6 +63,7 @@ void AddGlobalOptions(Verb& root, Settings* settings, bool* version) {
 void AddVerbs(Verb& root, const Settings& settings) {
   AddRunVerb(root, settings);
   AddExecVerb(root, settings);
+  AddCodeVerb(root, settings);
   AddSandboxVerbs(root, settings);
   AddLogVerbs(root, settings);
   AddStatsVerbs(root, settings);

@@ -2,4 +2,4 @@
 import sys
 
 with open(sys.argv[1], encoding='utf-8') as file:
-    print(f'R"openapi({file.read()})openapi"')
+    print(f'R"embedded({file.read()})embedded"')

@@ -1,0 +1,157 @@
+#include "execd/code/channel.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "execd/code/kernel_ports.h"
+
+namespace atl::execd {
+namespace {
+
+// How often a kernel that does not listen yet is tried: nothing tells when it does.
+constexpr int64_t kRetryUs = 2'000;
+constexpr size_t kKernelRead = 64 << 10;
+// In one round of the loop, and when the kernel has ended.
+constexpr int kReadsPerRound = 8, kReadsAtEnd = 16;
+
+}  // namespace
+
+Channel::Channel(EventLoop* loop, uint16_t port, std::string_view type, std::string_view peer_type,
+                 Callbacks callbacks)
+    : loop_(*loop),
+      port_(port),
+      callbacks_(std::move(callbacks)),
+      reader_(peer_type),
+      out_(ZmtpHello(type)) {
+  retry_ = loop_.After(0, [this] { Connect(); });
+}
+
+Channel::~Channel() {
+  Close();
+}
+
+void Channel::Connect() {
+  retry_ = 0;
+  auto socket = ConnectLoopback(port_);
+  if (socket) {
+    socket_ = std::move(*socket);
+    auto watch =
+        loop_.Watch(socket_.get(), EPOLLIN | EPOLLOUT, [this](uint32_t seen) { OnEvents(seen); });
+    if (!watch) return Broken(watch.error());
+    watch_ = *watch;
+  } else if (socket.error().error_number() == ECONNREFUSED) {
+    retry_ = loop_.After(kRetryUs, [this] { Connect(); });
+  } else {
+    Broken(socket.error());
+  }
+}
+
+void Channel::OnEvents(uint32_t events) {
+  if (!connected_) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    if (error == ECONNREFUSED) {
+      Close();
+      retry_ = loop_.After(kRetryUs, [this] { Connect(); });
+      return;
+    }
+    if (error != 0) return Broken(SysError("connect to the kernel", error));
+    connected_ = true;
+  }
+  if ((events & EPOLLOUT) != 0) Flush();
+  if (broken_) return;
+  // A connection that has ended is read to its end, which a pause would put off for ever.
+  const bool ended = (events & (EPOLLHUP | EPOLLERR)) != 0;
+  if ((events & EPOLLIN) != 0 || ended) {
+    for (int i = 0; i < kReadsPerRound && (!paused_ || ended) && Read(); ++i) {
+    }
+  }
+  if (!broken_) Watch();
+}
+
+bool Channel::Read() {
+  static char buffer[kKernelRead];  // one thread, and nothing is kept in it between calls
+  const ssize_t got = ::recv(socket_.get(), buffer, sizeof buffer, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) {
+    Broken(got == 0 ? Error(Code::kUnavailable, "the kernel closed its connection")
+                    : SysError("recv from the kernel"));
+    return false;
+  }
+  const Status fed = reader_.Feed({buffer, static_cast<size_t>(got)}, callbacks_.on_message);
+  if (!fed) {
+    Broken(fed.error());
+    return false;
+  }
+  if (reader_.ready() && !told_ready_) {
+    told_ready_ = true;
+    callbacks_.on_ready();
+    Send(std::exchange(messages_, {}));
+  }
+  return true;
+}
+
+void Channel::Send(std::string_view messages) {
+  if (broken_) return;
+  // Not before, though it would save a round trip: a PUB of libzmq that has a subscription in the
+  // same segment as the greeting closes the connection.
+  if (!told_ready_) {
+    messages_.append(messages);
+    return;
+  }
+  out_.append(messages);
+  Flush();
+  if (!broken_) Watch();
+}
+
+void Channel::Flush() {
+  while (!out_.empty()) {
+    const ssize_t sent = ::send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (sent < 0) return Broken(SysError("send to the kernel"));
+    out_.erase(0, static_cast<size_t>(sent));
+  }
+  if (out_.capacity() > kKernelRead) out_.shrink_to_fit();
+}
+
+void Channel::Pause() {
+  paused_ = true;
+  if (connected_) Watch();
+}
+
+void Channel::Resume() {
+  paused_ = false;
+  if (connected_) Watch();
+}
+
+void Channel::Drain() {
+  for (int i = 0; i < kReadsAtEnd && connected_ && !broken_ && Read(); ++i) {
+  }
+}
+
+void Channel::Watch() {
+  if (watch_ == 0) return;
+  const uint32_t events = (paused_ ? 0u : EPOLLIN) | (out_.empty() ? 0u : EPOLLOUT);
+  loop_.Modify(watch_, events);
+}
+
+void Channel::Close() {
+  loop_.Unwatch(watch_);
+  loop_.Cancel(retry_);
+  watch_ = retry_ = 0;
+  socket_.reset();
+}
+
+void Channel::Broken(const Error& error) {
+  if (broken_) return;
+  broken_ = true;
+  connected_ = false;
+  Close();
+  callbacks_.on_broken(error);
+}
+
+}  // namespace atl::execd

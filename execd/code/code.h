@@ -1,0 +1,53 @@
+// The code interpreter: /code, /code/context and /code/contexts. A request that names no language
+// is a shell command.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "execd/code/context.h"
+#include "execd/http/exchange.h"
+#include "execd/run/command.h"
+#include "execd/sandbox.h"
+
+namespace atl::execd {
+
+class CodeRoutes {
+ public:
+  CodeRoutes(Sandbox* sandbox, Commands* commands)
+      : sandbox_(*sandbox), commands_(*commands), zygote_(sandbox) {}
+  CodeRoutes(const CodeRoutes&) = delete;
+  CodeRoutes& operator=(const CodeRoutes&) = delete;
+
+  void Run(const std::shared_ptr<Exchange>& exchange);             // POST /code
+  void CreateContext(const std::shared_ptr<Exchange>& exchange);   // POST /code/context
+  void ListContexts(const std::shared_ptr<Exchange>& exchange);    // GET /code/contexts
+  void DeleteContexts(const std::shared_ptr<Exchange>& exchange);  // DELETE /code/contexts
+  void GetContext(const std::shared_ptr<Exchange>& exchange);      // GET /code/contexts/{id}
+  void DeleteContext(const std::shared_ptr<Exchange>& exchange);   // DELETE /code/contexts/{id}
+  // Has the zygote of the language in EXECD_WARM started, if the image or the create asks for it.
+  void Warm();
+  // False if no context with that id is running anything.
+  bool Interrupt(const std::string& id);
+
+ private:
+  using Contexts = std::map<std::string, std::unique_ptr<Context>>;
+
+  Context* Find(const std::string& id);
+  // Null after an error was answered.
+  Context* Add(Exchange* exchange, const std::string& language, const std::string& cwd);
+  Context* Default(Exchange* exchange, const std::string& language, const std::string& cwd);
+  Contexts::iterator Remove(Contexts::iterator at);
+
+  // Each may hold a process of tens of megabytes and three sockets of ours.
+  static constexpr size_t kMaxContexts = 64;
+
+  Sandbox& sandbox_;
+  Commands& commands_;
+  Zygote zygote_;
+  Contexts contexts_;
+  std::map<std::string, std::string> defaults_;  // language → id
+};
+
+}  // namespace atl::execd

@@ -1,0 +1,218 @@
+#include "execd/code/context.h"
+
+#include "execd/code/kernel_events.h"
+#include "execd/run/events.h"
+#include "runtime/base/clock.h"
+
+namespace atl::execd {
+namespace {
+
+// A kernel says twice that it is done, on two sockets, the second time within this.
+constexpr int64_t kSecondWordUs = 2'000'000;
+// A kernel that has not begun yet would lose an interrupt.
+constexpr int64_t kBeginUs = 500'000;
+// After an interrupt; then it hangs.
+constexpr int64_t kStopUs = 10'000'000;
+
+}  // namespace
+
+Context::Context(Sandbox* sandbox, Zygote* zygote, std::string language, std::string cwd)
+    : sandbox_(*sandbox),
+      zygote_(*zygote),
+      id_(NewUuid(true)),
+      language_(std::move(language)),
+      cwd_(std::move(cwd)) {}
+
+Context::~Context() {
+  OnKernelEnd("the context was deleted");
+}
+
+Status Context::StartKernel() {
+  ATOLL_ASSIGN(const Kernelspec spec, FindKernelspec(language_, sandbox_.CommandEnvironment({}),
+                                                     sandbox_.Home(), sandbox_.user));
+  Kernel::Callbacks callbacks;
+  callbacks.on_ready = [this] { Prepared({}); };
+  callbacks.on_reply = [this](const KernelMessage& message) { OnReply(message); };
+  callbacks.on_output = [this](const KernelMessage& message) { OnOutput(message); };
+  callbacks.on_left_out = [this] { OnLeftOut(); };
+  callbacks.on_end = [this](const std::string& reason) { OnKernelEnd(reason); };
+  auto kernel = Kernel::Start(&sandbox_, &zygote_, spec, cwd_, std::move(callbacks));
+  if (!kernel) {
+    return Fail(std::move(kernel).error().Wrap("kernel '" + spec.name + "' of " + language_));
+  }
+  kernel_ = std::move(*kernel);
+  return {};
+}
+
+void Context::Prepare(Then then) {
+  if (kernel_ && kernel_->ready()) return then({});
+  if (!kernel_) {
+    const Status started = StartKernel();
+    if (!started) return then(started);
+  }
+  waiting_.push_back(std::move(then));
+}
+
+void Context::Prepared(const Status& status) {
+  std::vector<Then> waiting;
+  waiting.swap(waiting_);
+  for (const Then& then : waiting) then(status);
+}
+
+void Context::Run(std::shared_ptr<Exchange> exchange, std::string code, OutputForm form) {
+  exchange_ = std::move(exchange);
+  request_.clear();
+  reply_error_.clear();
+  working_ = idle_ = replied_ = failed_ = interrupted_ = false;
+  Prepare([this, code = std::move(code), form](const Status& status) {
+    if (status && !exchange_->closed()) return Begin(code, form);
+    const auto answered = std::move(exchange_);
+    if (!status) answered->RespondError(500, "RUNTIME_ERROR", status.error().message());
+  });
+}
+
+void Context::Begin(const std::string& code, OutputForm form) {
+  form_ = form;
+  started_us_ = MonotonicMicros();
+  const int64_t now = UnixMillis();
+  exchange_->StartStream(200, EventStreamHeaders());
+  AppendTextEvent(&batch_, "init", id_, now);
+  AppendTextEvent(&batch_, "ping", "pong", now);
+  if (!lost_.empty()) {
+    AppendOutput(&batch_, "stderr",
+                 "The kernel of this context has ended: " + lost_ +
+                     "\nThis is a new one, without what the old one knew.\n",
+                 form_, now);
+    lost_.clear();
+  }
+  Write();
+  request_ = kernel_->Execute(code);
+  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+  exchange_->OnWritable([this] {
+    if (kernel_) kernel_->ResumeOutput();
+  });
+  // Nobody will see what comes; and the context is to be of use to the next.
+  exchange_->OnClosed([this] {
+    if (kernel_) kernel_->ResumeOutput();
+    if (busy()) Interrupt();
+  });
+  if (exchange_->closed() || interrupted_) Interrupt();
+}
+
+void Context::Ping() {
+  AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
+  Write();
+  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+}
+
+void Context::Write() {
+  exchange_->Write(batch_);
+  batch_.clear();
+  if (batch_.capacity() > (64 << 10)) batch_.shrink_to_fit();
+  if (kernel_ && exchange_->backlog() > Exchange::kHighWater) kernel_->PauseOutput();
+}
+
+// What is not of this run is of nobody: of one whose client has gone, or of a thread that an
+// earlier one has left behind.
+void Context::OnOutput(const KernelMessage& message) {
+  if (!busy() || request_.empty() || message.parent != request_) return;
+  output_since_ = true;
+  if (!working_ && message.type != "status") {
+    working_ = true;
+    if (interrupted_) InterruptNow();
+  }
+  if (message.type == "status") {
+    if (message.content.root().Find("execution_state").text() != "idle") return;
+    idle_ = true;
+    return FinishSoon();
+  }
+  failed_ = failed_ || message.type == "error";
+  AppendKernelEvents(&batch_, message, form_, UnixMillis());
+  if (!batch_.empty()) Write();
+}
+
+void Context::OnReply(const KernelMessage& message) {
+  if (!busy() || request_.empty() || message.parent != request_) return;
+  if (message.type != "execute_reply") return;
+  replied_ = true;
+  const JsonValue content = message.content.root();
+  if (content.Find("status").text() != "ok") {
+    // For kernels that say it here only, and what they have not begun.
+    AppendKernelError(&reply_error_, content, UnixMillis());
+  }
+  FinishSoon();
+}
+
+void Context::OnLeftOut() {
+  if (!busy() || request_.empty()) return;
+  AppendOutput(&batch_, "stderr",
+               "A message of the kernel was left out: it is larger than 32 MiB, or has more than "
+               "524288 values.\n",
+               form_, UnixMillis());
+  Write();
+}
+
+void Context::FinishSoon() {
+  if (idle_ && replied_) return Complete();
+  if (finish_ != 0) return;
+  output_since_ = false;
+  finish_ = sandbox_.loop.After(kSecondWordUs, [this] {
+    finish_ = 0;
+    if (output_since_ || kernel_->output_paused()) return FinishSoon();
+    Complete();
+  });
+}
+
+void Context::Complete() {
+  if (!failed_) batch_.append(reply_error_);
+  AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
+  Finish();
+}
+
+void Context::Finish() {
+  for (EventLoop::Id* timer : {&ping_, &finish_, &interrupt_}) {
+    sandbox_.loop.Cancel(*timer);
+    *timer = 0;
+  }
+  exchange_->OnWritable(nullptr);
+  exchange_->OnClosed(nullptr);
+  Write();
+  if (kernel_) kernel_->ResumeOutput();
+  // Its connection may bring the next request at once.
+  const auto finished = std::move(exchange_);
+  finished->Finish();
+}
+
+void Context::Interrupt() {
+  interrupted_ = true;
+  if (request_.empty()) return;  // when it begins
+  if (working_) return InterruptNow();
+  sandbox_.loop.Cancel(interrupt_);
+  interrupt_ = sandbox_.loop.After(kBeginUs, [this] { InterruptNow(); });
+}
+
+void Context::InterruptNow() {
+  interrupted_ = false;
+  kernel_->Interrupt();
+  sandbox_.loop.Cancel(interrupt_);
+  interrupt_ = sandbox_.loop.After(kStopUs, [this] {
+    interrupt_ = 0;
+    kernel_->Kill("it did not stop within 10 s of an interrupt and was killed");
+  });
+}
+
+void Context::OnKernelEnd(const std::string& reason) {
+  const bool started = kernel_ && kernel_->ready();
+  // Not now: it may be the kernel that calls.
+  if (kernel_) sandbox_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
+  kernel_ = nullptr;
+  if (!started) return Prepared(Fail(Code::kUnavailable, reason));
+  if (!busy()) {
+    lost_ = reason;
+    return;
+  }
+  AppendErrorEvent(&batch_, "KernelDied", reason, UnixMillis());
+  Finish();
+}
+
+}  // namespace atl::execd

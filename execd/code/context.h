@@ -1,0 +1,74 @@
+// A code context: a language, a directory, and the kernel that keeps its state. One run at a time.
+// A kernel that has died is replaced by the next run; whoever runs then is told.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "execd/code/kernel.h"
+#include "execd/http/exchange.h"
+#include "execd/run/output_events.h"
+#include "execd/sandbox.h"
+
+namespace atl::execd {
+
+class Context {
+ public:
+  // Its kernels may come from `zygote`, which lives longer.
+  Context(Sandbox* sandbox, Zygote* zygote, std::string language, std::string cwd);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  // The kernel is killed; a run is told so.
+  ~Context();
+
+  const std::string& id() const { return id_; }
+  const std::string& language() const { return language_; }
+  const std::string& cwd() const { return cwd_; }
+  bool busy() const { return exchange_ != nullptr; }
+
+  // Calls `then` once, from the loop or at once: its kernel is ready, or why there is none.
+  using Then = std::function<void(const Status&)>;
+  void Prepare(Then then);
+  // Answers the exchange. Only if it is not busy.
+  void Run(std::shared_ptr<Exchange> exchange, std::string code, OutputForm form);
+  // What runs now, or is about to. Only if it is busy.
+  void Interrupt();
+
+ private:
+  Status StartKernel();
+  void Prepared(const Status& status);
+  void Begin(const std::string& code, OutputForm form);
+  void OnOutput(const KernelMessage& message);
+  void OnReply(const KernelMessage& message);
+  void OnLeftOut();
+  void OnKernelEnd(const std::string& reason);
+  void InterruptNow();
+  void FinishSoon();
+  void Complete();
+  // The stream ends, with what batch_ holds.
+  void Finish();
+  void Ping();
+  void Write();
+
+  Sandbox& sandbox_;
+  Zygote& zygote_;
+  const std::string id_, language_, cwd_;
+  std::unique_ptr<Kernel> kernel_;
+  std::vector<Then> waiting_;  // for the kernel to be ready
+  std::string lost_;           // why the last kernel ended, if nobody has been told
+
+  // Of the present run.
+  std::shared_ptr<Exchange> exchange_;  // null: not busy
+  std::string request_;                 // empty: not sent yet
+  std::string batch_, reply_error_;
+  OutputForm form_ = OutputForm::kText;
+  int64_t started_us_ = 0;
+  EventLoop::Id ping_ = 0, finish_ = 0, interrupt_ = 0;
+  bool working_ = false;  // the kernel has begun with it
+  bool idle_ = false, replied_ = false, failed_ = false;
+  bool interrupted_ = false, output_since_ = false;
+};
+
+}  // namespace atl::execd

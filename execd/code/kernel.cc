@@ -1,0 +1,288 @@
+#include "execd/code/kernel.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+// A JVM on a busy host; what takes longer hangs.
+constexpr int64_t kStartUs = 60'000'000;
+// A kernel that is just coming up may lose a question, and so jupyter_client repeats it, too.
+constexpr int64_t kProbeAgainUs = 500'000;
+// After an answer, until the subscription is known to have arrived: it goes by another socket.
+constexpr int64_t kListenAgainUs = 10'000;
+// A connection ends with its process, whose exit says why.
+constexpr int64_t kExitUs = 2'000'000;
+constexpr size_t kTail = 2 << 10;
+constexpr const char* kParentVariable = "JPY_PARENT_PID";
+
+// A file that only `user` can read.
+Result<std::string> WritePrivateFile(const Environment& env, const Identity& user,
+                                     const std::string& content) {
+  const FileIdentity as(user);
+  const char* tmpdir = env.Get("TMPDIR");
+  Error problem(Code::kNotFound, "");
+  for (const char* directory : {tmpdir && tmpdir[0] == '/' ? tmpdir : "/tmp", "/tmp", "/dev/shm"}) {
+    std::string path = std::string(directory) + "/.execd-kernel-" + NewUuid(false) + ".json";
+    const auto file = sys::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    const Status written = file ? sys::WriteAll(file->get(), content) : Fail(file.error());
+    if (written) return path;
+    if (file) ::unlink(path.c_str());
+    problem = written.error();
+  }
+  return Fail(std::move(problem).Wrap("a kernel's connection file, in TMPDIR, /tmp or /dev/shm"));
+}
+
+void Replace(std::string* text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text->find(from, at)) != std::string::npos; at += to.size()) {
+    text->replace(at, from.size(), to);
+  }
+}
+
+}  // namespace
+
+Kernel::Kernel(Sandbox* sandbox, Zygote* zygote, KernelPorts ports, std::string key,
+               Callbacks callbacks)
+    : sandbox_(*sandbox),
+      zygote_(*zygote),
+      ports_(std::move(ports)),
+      codec_(std::move(key), NewUuid(false)),
+      callbacks_(std::move(callbacks)) {}
+
+Result<std::unique_ptr<Kernel>> Kernel::Start(Sandbox* sandbox, Zygote* zygote,
+                                              const Kernelspec& spec, const std::string& cwd,
+                                              Callbacks callbacks) {
+  ATOLL_ASSIGN(KernelPorts ports, KernelPorts::Reserve());
+  const std::string key = HexEncode(sys::RandomBytes(32));
+  std::unique_ptr<Kernel> kernel(
+      new Kernel(sandbox, zygote, std::move(ports), key, std::move(callbacks)));
+  ATOLL_TRY(kernel->WriteConnectionFile(key));
+  if (!kernel->Fork(spec, cwd)) ATOLL_TRY(kernel->Spawn(spec, cwd));
+  return kernel;
+}
+
+Kernel::~Kernel() {
+  zygote_.Forget(birth_);
+  sandbox_.loop.Cancel(deadline_);
+  sandbox_.loop.Cancel(probe_again_);
+  if (output_) OutputPipe::Abandon(std::move(output_));
+  if (connection_file_.empty()) return;
+  const FileIdentity as(sandbox_.user);
+  ::unlink(connection_file_.c_str());
+}
+
+Status Kernel::WriteConnectionFile(const std::string& key) {
+  std::string text = R"({"transport":"tcp","ip":"127.0.0.1","signature_scheme":"hmac-sha256")";
+  const auto add = [this, &text](const char* name, KernelPorts::Port port) {
+    text.append(",\"").append(name).append("\":");
+    AppendJsonInteger(&text, ports_[port]);
+  };
+  add("shell_port", KernelPorts::kShell);
+  add("iopub_port", KernelPorts::kIopub);
+  add("stdin_port", KernelPorts::kStdin);
+  add("control_port", KernelPorts::kControl);
+  add("hb_port", KernelPorts::kHeartbeat);
+  text.append(",\"key\":");
+  AppendJsonString(&text, key);
+  text.append("}\n");
+  ATOLL_ASSIGN(connection_file_, WritePrivateFile(sandbox_.env, sandbox_.user, text));
+  return {};
+}
+
+Environment Kernel::EnvironmentFor(const Sandbox& sandbox, const Kernelspec& spec) {
+  Environment env = sandbox.CommandEnvironment(spec.env);
+  // One whose parent is said to be another process ends at once: it is process 1.
+  if (env.Get(kParentVariable)) env.Set(kParentVariable, "");
+  return env;
+}
+
+Result<Kernel::Place> Kernel::MakePlace(const Kernelspec& spec, const std::string& cwd) {
+  Place place;
+  place.env = EnvironmentFor(sandbox_, spec);
+  ATOLL_ASSIGN(place.null, OpenNull());
+  ATOLL_ASSIGN(place.directory, OpenDirectory(cwd, sandbox_.user));
+  ATOLL_ASSIGN(output_, OutputPipe::Open(&sandbox_.loop, &place.output,
+                                         [this](std::string_view bytes) { KeepTail(bytes); }));
+  return place;
+}
+
+// Whatever keeps a zygote from it does not keep the kernel from starting as others do.
+Status Kernel::Fork(const Kernelspec& spec, const std::string& cwd) {
+  by_message_ = spec.interrupt_by_message;
+  ATOLL_ASSIGN(const Place place, MakePlace(spec, cwd));
+  Zygote::Order order;
+  order.connection_file = connection_file_;
+  order.null = place.null.get();
+  order.output = place.output.get();
+  order.cwd = place.directory.get();
+  order.on_exit = [this](const JobExit& exit) { Ended(exit); };
+  ATOLL_ASSIGN(birth_, zygote_.Fork(spec, place.env, std::move(order),
+                                    [this, spec, cwd](Result<std::unique_ptr<Job>> born) {
+                                      birth_ = 0;
+                                      if (born) return Runs(*std::move(born));
+                                      const Status spawned = Spawn(spec, cwd);
+                                      if (!spawned) callbacks_.on_end(spawned.error().message());
+                                    }));
+  return {};
+}
+
+Status Kernel::Spawn(const Kernelspec& spec, const std::string& cwd) {
+  ATOLL_ASSIGN(const Place place, MakePlace(spec, cwd));
+  SpawnSpec process;
+  process.argv = spec.argv;
+  for (std::string& word : process.argv) {
+    Replace(&word, "{connection_file}", connection_file_);
+    Replace(&word, "{resource_dir}", spec.directory);
+  }
+  process.programs = PathCandidates(process.argv[0], place.env);
+  process.env = place.env.entries();
+  process.identity = &sandbox_.user;
+  process.cwd = place.directory.get();
+  process.stdio[0] = place.null.get();
+  process.stdio[1] = process.stdio[2] = place.output.get();
+  ATOLL_ASSIGN(auto job, Job::Start(&sandbox_, std::move(process), 0,
+                                    [this](const JobExit& exit) { Ended(exit); }));
+  Runs(std::move(job));
+  return {};
+}
+
+void Kernel::Runs(std::unique_ptr<Job> job) {
+  job_ = std::move(job);
+  job_->EndWhole();
+  KillAfter(kStartUs, "the kernel did not answer within 60 s of its start");
+  OpenChannels();
+}
+
+std::unique_ptr<Channel> Kernel::Open(KernelPorts::Port port, std::string_view type,
+                                      std::string_view peer_type,
+                                      void (Kernel::*on_message)(ZmtpMessage)) {
+  Channel::Callbacks callbacks;
+  callbacks.on_ready = [this] {
+    if (shell_->ready() && iopub_->ready() && (!control_ || control_->ready())) Probe();
+  };
+  callbacks.on_message = [this, on_message](ZmtpMessage message) {
+    (this->*on_message)(std::move(message));
+  };
+  callbacks.on_broken = [this](const Error& error) { KillAfter(kExitUs, error.message()); };
+  return std::make_unique<Channel>(&sandbox_.loop, ports_[port], type, peer_type,
+                                   std::move(callbacks));
+}
+
+// Not stdin: runs are told that nobody can be asked. Not the heartbeat: single-threaded kernels
+// answer it as little as a request while they work, so it tells nothing about hanging.
+void Kernel::OpenChannels() {
+  shell_ = Open(KernelPorts::kShell, "DEALER", "ROUTER", &Kernel::OnShell);
+  iopub_ = Open(KernelPorts::kIopub, "SUB", "PUB", &Kernel::OnIopub);
+  if (by_message_) control_ = Open(KernelPorts::kControl, "DEALER", "ROUTER", &Kernel::OnControl);
+  std::string subscription;
+  AppendZmtpMessage(&subscription, {"\x01"});
+  iopub_->Send(subscription);
+}
+
+std::string Kernel::Request(Channel* channel, std::string_view type, std::string_view content) {
+  std::string id = NewUuid(true), message;
+  codec_.AppendRequest(&message, type, id, content, UnixMillis());
+  channel->Send(message);
+  return id;
+}
+
+void Kernel::Probe() {
+  if (ready_) return;
+  ports_.Release();
+  Request(shell_.get(), "kernel_info_request", "{}");
+  ProbeAfter(answered_ ? kListenAgainUs : kProbeAgainUs);
+}
+
+void Kernel::ProbeAfter(int64_t delay_us) {
+  sandbox_.loop.Cancel(probe_again_);
+  probe_again_ = sandbox_.loop.After(delay_us, [this] { Probe(); });
+}
+
+// The answer to any probe will do, and whatever arrives on iopub: a slow kernel would always be
+// answering the last but one.
+void Kernel::CheckReady() {
+  if (!answered_) return;
+  if (!heard_) return ProbeAfter(kListenAgainUs);
+  ready_ = true;
+  sandbox_.loop.Cancel(deadline_);
+  sandbox_.loop.Cancel(probe_again_);
+  callbacks_.on_ready();
+}
+
+std::string Kernel::Execute(std::string_view code) {
+  std::string content = "{\"code\":";
+  content.reserve(code.size() + code.size() / 8 + 160);
+  AppendJsonString(&content, code);
+  // Not to stop: there is no queue of ours, and the next run would be aborted if it came too soon.
+  content.append(
+      ",\"silent\":false,\"store_history\":true,\"user_expressions\":{},\"allow_stdin\":false,"
+      "\"stop_on_error\":false}");
+  return Request(shell_.get(), "execute_request", content);
+}
+
+void Kernel::Interrupt() {
+  if (control_) {
+    Request(control_.get(), "interrupt_request", "{}");
+  } else {
+    job_->Signal(SIGINT);
+  }
+}
+
+void Kernel::KillAfter(int64_t delay_us, std::string reason) {
+  sandbox_.loop.Cancel(deadline_);
+  deadline_ = sandbox_.loop.After(
+      delay_us, [this, reason = std::move(reason)]() mutable { Kill(std::move(reason)); });
+}
+
+void Kernel::Kill(std::string reason) {
+  if (!job_ || !job_->running()) return;
+  if (killed_because_.empty()) killed_because_ = std::move(reason);
+  job_->Kill();
+}
+
+// A message that nobody signed is nobody's: whoever took the port cannot speak for the kernel.
+void Kernel::OnShell(ZmtpMessage message) {
+  const auto decoded = codec_.Decode(std::move(message.frames));
+  if (!decoded) return;
+  if (ready_) return callbacks_.on_reply(*decoded);
+  answered_ = answered_ || decoded->type == "kernel_info_reply";
+  CheckReady();
+}
+
+void Kernel::OnIopub(ZmtpMessage message) {
+  if (message.oversized) return callbacks_.on_left_out();
+  const auto decoded = codec_.Decode(std::move(message.frames));
+  if (!decoded) {
+    if (decoded.error().code() != Code::kPermissionDenied) callbacks_.on_left_out();
+  } else if (ready_) {
+    callbacks_.on_output(*decoded);
+  } else {
+    heard_ = true;
+    CheckReady();
+  }
+}
+
+void Kernel::KeepTail(std::string_view bytes) {
+  tail_.append(bytes.substr(bytes.size() - std::min(bytes.size(), kTail)));
+  if (tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
+}
+
+void Kernel::Ended(const JobExit& exit) {
+  if (ready_ && !iopub_->paused()) iopub_->Drain();
+  output_->Drain();
+  std::string reason = killed_because_.empty() ? exit.Describe() : killed_because_;
+  if (!ready_) {
+    reason = "the kernel ended before it answered: " + reason;
+    if (!tail_.empty()) reason += ": " + tail_;
+  }
+  callbacks_.on_end(reason);
+}
+
+}  // namespace atl::execd

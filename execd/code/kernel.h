@@ -1,0 +1,103 @@
+// One kernel: its process in a cgroup leaf of its own, and its sockets. It is ready when it has
+// answered and its output is known to reach us; then it runs one request at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "execd/code/channel.h"
+#include "execd/code/kernel_message.h"
+#include "execd/code/kernel_ports.h"
+#include "execd/code/kernelspec.h"
+#include "execd/code/zygote.h"
+#include "execd/run/job.h"
+#include "execd/run/output.h"
+#include "execd/sandbox.h"
+
+namespace atl::execd {
+
+class Kernel {
+ public:
+  // Called from the loop. None may destroy the kernel.
+  struct Callbacks {
+    std::function<void()> on_ready;
+    // From the shell socket, and from iopub. Signed by the kernel; of any request.
+    std::function<void(const KernelMessage&)> on_reply, on_output;
+    // A message of iopub was too large or too complex to be read.
+    std::function<void()> on_left_out;
+    // It has ended, or was ended: why, in one line. Once, and nothing after it.
+    std::function<void(const std::string& reason)> on_end;
+  };
+
+  // In `cwd`, with the environment and as the user of commands; forked by the zygote if that can
+  // be.
+  static Result<std::unique_ptr<Kernel>> Start(Sandbox* sandbox, Zygote* zygote,
+                                               const Kernelspec& spec, const std::string& cwd,
+                                               Callbacks callbacks);
+  // That of commands, with what the kernelspec adds.
+  static Environment EnvironmentFor(const Sandbox& sandbox, const Kernelspec& spec);
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  // Everything in its leaf is killed.
+  ~Kernel();
+
+  bool ready() const { return ready_; }
+  // Only when it is ready. Returns the request's id, the parent of all that belongs to it.
+  std::string Execute(std::string_view code);
+  // SIGINT to its process group, or a message, as its kernelspec says.
+  void Interrupt();
+  // The whole leaf; on_end is given `reason`.
+  void Kill(std::string reason);
+
+  // Back-pressure for iopub.
+  void PauseOutput() { iopub_->Pause(); }
+  void ResumeOutput() { iopub_->Resume(); }
+  bool output_paused() const { return iopub_->paused(); }
+
+ private:
+  // What its process is to have.
+  struct Place {
+    Environment env;
+    UniqueFd null, directory, output;
+  };
+
+  Kernel(Sandbox* sandbox, Zygote* zygote, KernelPorts ports, std::string key, Callbacks callbacks);
+  Status WriteConnectionFile(const std::string& key);
+  Result<Place> MakePlace(const Kernelspec& spec, const std::string& cwd);
+  Status Fork(const Kernelspec& spec, const std::string& cwd);
+  Status Spawn(const Kernelspec& spec, const std::string& cwd);
+  void Runs(std::unique_ptr<Job> job);
+  void OpenChannels();
+  std::unique_ptr<Channel> Open(KernelPorts::Port port, std::string_view type,
+                                std::string_view peer_type,
+                                void (Kernel::*on_message)(ZmtpMessage));
+  std::string Request(Channel* channel, std::string_view type, std::string_view content);
+  void Probe();
+  void ProbeAfter(int64_t delay_us);
+  void OnShell(ZmtpMessage message);
+  void OnIopub(ZmtpMessage message);
+  void OnControl(ZmtpMessage) {}  // replies to interrupts
+  void CheckReady();
+  void KillAfter(int64_t delay_us, std::string reason);
+  void KeepTail(std::string_view bytes);
+  void Ended(const JobExit& exit);
+
+  Sandbox& sandbox_;
+  Zygote& zygote_;
+  KernelPorts ports_;
+  MessageCodec codec_;
+  Callbacks callbacks_;
+  std::string connection_file_;
+  std::unique_ptr<OutputPipe> output_;
+  std::string tail_;          // the last of what the process itself has written
+  Zygote::Id birth_ = 0;      // 0: not from a zygote, or born
+  std::unique_ptr<Job> job_;  // null until it is born
+  std::unique_ptr<Channel> shell_, iopub_, control_;  // control_: null if it is not needed
+  EventLoop::Id deadline_ = 0, probe_again_ = 0;
+  bool by_message_ = false, answered_ = false, heard_ = false, ready_ = false;
+  std::string killed_because_;
+};
+
+}  // namespace atl::execd

@@ -1,0 +1,36 @@
+#include "execd/code/kernelspec.h"
+#include "execd/http/request_json.h"
+
+namespace atl::execd {
+
+Result<Kernelspec> ParseKernelspec(std::string text) {
+  ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(text), false));
+  const JsonValue root = document.root();
+  Kernelspec spec;
+  ATOLL_ASSIGN(spec.language, TextMember(root, "language"));
+  const JsonValue argv = root.Find("argv");
+  const JsonValue first = argv.is(JsonType::kArray) ? argv.first() : JsonValue();
+  for (JsonValue word = first; word.present(); word = word.next()) {
+    if (!word.is(JsonType::kString) || word.text().find('\0') != std::string_view::npos) {
+      return Fail(Code::kInvalidArgument, "argv: holds something else than text");
+    }
+    spec.argv.emplace_back(word.text());
+  }
+  if (spec.argv.empty() || spec.argv[0].empty() || spec.language.empty()) {
+    return Fail(Code::kInvalidArgument, "argv or language is missing");
+  }
+  const JsonValue env = root.Find("env");
+  const JsonValue variable = env.is(JsonType::kObject) ? env.first() : JsonValue();
+  for (JsonValue each = variable; each.present(); each = each.next()) {
+    const std::string_view name = each.name(), value = each.text();
+    if (name.empty() || name.find('=') != std::string_view::npos ||
+        name.find('\0') != std::string_view::npos || value.find('\0') != std::string_view::npos) {
+      return Fail(Code::kInvalidArgument, "env: a name or value that no program can have");
+    }
+    spec.env.emplace_back(name, value);
+  }
+  spec.interrupt_by_message = root.Find("interrupt_mode").text() == "message";
+  return spec;
+}
+
+}  // namespace atl::execd

@@ -1,0 +1,328 @@
+"""Code contexts with real kernels: Python's, Bash's and Node's, as images/recipes/kernels.toml has them."""
+import base64
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import atoll
+from box import Box
+from harness import until
+
+# In place of the image's Python: an ordinary one, but what it does as a zygote is odd.
+ODD_PYTHON = """#!/usr/bin/python3
+import os, socket, sys
+if sys.argv[1] != '-':
+    os.execv('/usr/bin/python3', ['python3', *sys.argv[1:]])
+open('/tmp/asked', 'a').write('asked')
+if HOW == 'names itself':
+    message, descriptors, _, _ = socket.recv_fds(socket.socket(fileno=3), 8192, 4)
+    os.write(descriptors[3], b'+')
+    os.read(descriptors[3], 1)
+"""
+PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=='
+
+
+def texts(events, kind='stdout'):
+    return ''.join(e.get('text', '') for e in events if e['type'] == kind)
+
+
+def error(events):
+    return next((e['error'] for e in events if e['type'] == 'error'), None)
+
+
+class Kernels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.daemon.import_image(atoll.image_archive('kernels'), 'kernels:latest')
+        cls.box = Box(cls.daemon, 'kernels:latest', resourceLimits={'cpu': '2', 'memory': '3Gi'})
+
+    def tearDown(self):
+        for language in ('python', 'bash', 'javascript', 'typescript'):
+            self.box.call('DELETE', f'/code/contexts?language={language}')
+
+    def create(self, language='python', box=None):
+        answer = (box or self.box).call('POST', '/code/context', {'language': language})
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json['id']
+
+    def run_in(self, context, code, box=None):
+        return (box or self.box).events('/code', {'code': code, 'context': {'id': context}})
+
+    def test_python(self):
+        context, other = self.create(), self.create()
+        events = self.run_in(context, 'name = "grüße 🐍"\nprint(name)\n1 + 1')
+        self.assertEqual([e['type'] for e in events], ['init', 'ping', 'stdout', 'execution_count',
+                                                       'result', 'execution_complete'])
+        self.assertEqual((texts(events), events[3]['execution_count'], events[4]['results']),
+                         ('grüße 🐍\n', 1, {'text': '2'}))
+        self.assertEqual(texts(self.run_in(context, 'print(name)')), 'grüße 🐍\n')
+        failed = error(self.run_in(other, 'print(name)'))
+        self.assertEqual((failed['ename'], failed['evalue']),
+                         ('NameError', "name 'name' is not defined"))
+        self.assertTrue(any('Traceback' in line for line in failed['traceback']))
+        # Nobody can be asked.
+        self.assertEqual(error(self.run_in(context, 'input()'))['ename'], 'StdinNotImplementedError')
+
+    def zygotes(self, box=None):
+        return (box or self.box).out('grep -lx kernel-zygote /proc/[0-9]*/comm; true').split()
+
+    def value(self, context, code, box=None):
+        events = self.run_in(context, f'print({code})', box)
+        self.assertIsNone(error(events))
+        return texts(events).strip()
+
+    def test_kernels_are_forked(self):
+        """Of one process, each in a leaf, a session and of a state of its own; process 1's child."""
+        def has_libraries():
+            context = self.create()
+            has = self.value(context, '"pandas" in __import__("sys").modules')
+            self.box.call('DELETE', f'/code/contexts/{context}')
+            return has == 'True'
+        # Not while the first kernel starts; then once for all.
+        until(has_libraries, 20 * atoll.SLOWNESS, 'what the zygote has imported is there')
+        self.assertEqual(len(self.zygotes()), 1)
+        first, second = self.create(), self.create()
+        self.run_in(first, 'import numpy, random, os, uuid, ssl, secrets')
+        self.run_in(second, 'import numpy, random, os, uuid, ssl, secrets')
+        for code in ('random.random()', 'numpy.random.random()', 'numpy.random.default_rng().random()',
+                     'uuid.uuid1()', 'uuid.uuid4()', 'ssl.RAND_bytes(8)', 'secrets.token_hex()',
+                     'os.getsid(0)', 'open("/proc/self/cgroup").read()'):
+            with self.subTest(code=code):
+                self.assertNotEqual(self.value(first, code), self.value(second, code))
+        for code, expected in (('os.getppid()', '1'), ('os.getpgid(0) == os.getpid()', 'True'),
+                               ('len(os.listdir("/proc/self/fd")) < 64', 'True'),
+                               ('os.environ.get("OPENBLAS_NUM_THREADS")', 'None'),
+                               ('len(os.sched_getaffinity(0))', '2'),
+                               ('open("/proc/self/comm").read()', 'python3')):
+            with self.subTest(code=code):
+                self.assertEqual(self.value(first, code), expected)
+        self.run_in(first, 'import sys; sys.modules["numpy"].mine = 1')
+        self.assertEqual(self.value(second, 'hasattr(numpy, "mine")'), 'False')
+
+    def test_its_exit_is_told(self):
+        context = self.create()
+        died = error(self.run_in(context, 'import os; os._exit(7)'))
+        self.assertEqual((died['ename'], died['evalue']), ('KernelDied', 'exit status 7'))
+
+    def test_the_zygote_can_be_ended_and_not_entered(self):
+        """By a context, which runs as the same user."""
+        context = self.create()
+        path = self.zygotes()[0].removesuffix('/comm')
+        for file, mode in (('mem', 'r+b'), ('environ', 'rb'), ('maps', 'rb')):
+            denied = error(self.run_in(context, f'open("{path}/{file}", "{mode}").read(1)'))
+            self.assertEqual(denied['ename'], 'PermissionError')
+        self.run_in(context, f'import os; os.kill({path.rpartition("/")[2]}, 9)')
+        until(lambda: self.zygotes() == [], what='it is gone')
+        self.assertEqual(self.value(context, '1 + 1'), '2')
+        self.assertEqual(self.value(self.create(), '2 + 2'), '4')
+        self.assertEqual(len(self.zygotes()), 1)
+
+    def test_a_zygote_that_hangs_costs_time(self):
+        self.create()
+        pid = self.zygotes()[0].split('/')[2]
+        self.box.out(f'kill -STOP {pid}')
+        context = self.box.call('POST', '/code/context', {'language': 'python'}).json['id']
+        self.assertEqual(self.value(context, '1 + 1'), '2')
+        self.assertEqual(self.zygotes(), [])
+
+    def test_odd_zygotes_are_passed_by(self):
+        """One that ends at once, and one that names a process that is not to be taken."""
+        for how in ('ends', 'names itself'):
+            with self.subTest(how=how):
+                box = Box(self.daemon, 'kernels:latest', resourceLimits={'cpu': '2', 'memory': '2Gi'})
+                odd = ODD_PYTHON.replace('HOW', repr(how))
+                box.out(f"cat >/tmp/odd <<'EOF'\n{odd}EOF\nchmod +x /tmp/odd\n"
+                        'mkdir -p ~/.local/share/jupyter/kernels/python\n'
+                        "cat >~/.local/share/jupyter/kernels/python/kernel.json <<'EOF'\n"
+                        '{"language": "python", "argv": ["/tmp/odd", "-m", "ipykernel_launcher", "-f", '
+                        '"{connection_file}"]}\nEOF')
+                self.assertEqual(self.value(self.create(box=box), '1 + 1', box), '2')
+                self.assertEqual(self.value(self.create(box=box), '2 + 2', box), '4')
+                # It had its chance, and only one.
+                self.assertEqual(box.out('cat /tmp/asked'), 'asked')
+                self.daemon.delete(box.id)
+
+    def test_another_environment_has_another_zygote(self):
+        """The file of EXECD_ENVS is read for each kernel."""
+        box = Box(self.daemon, 'kernels:latest', env={'EXECD_ENVS': '/tmp/envs'},
+                  resourceLimits={'cpu': '2', 'memory': '2Gi'})
+        before = self.create(box=box)
+        box.out('echo COLOUR=blue >/tmp/envs')
+        after = self.create(box=box)
+        shown = '__import__("os").environ.get("COLOUR")'
+        self.assertEqual(self.value(before, shown, box), 'None')
+        self.assertEqual(self.value(after, shown, box), 'blue')
+        self.assertEqual(len(self.zygotes(box)), 1)
+        self.daemon.delete(box.id)
+
+    def test_rich_output(self):
+        events = self.run_in(self.create(), f'''
+from IPython.display import display
+display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': [1, 2.5, None]}}}},
+        raw=True)''')
+        shown = next(e['results'] for e in events if e['type'] == 'result')
+        self.assertEqual(shown, {'text': 'dot', 'image/png': PNG,
+                                 'application/json': {'a': [1, 2.5, None]}})
+        self.assertTrue(base64.b64decode(shown['image/png']).startswith(b'\x89PNG'))
+
+    def test_other_languages(self):
+        for language, first, second, wrong in (
+                ('Bash', 'x=8; echo $((x+9))', 'echo $x', 'false'),
+                ('javascript', 'let x = 8; console.log(x + 9)', 'console.log(x)', 'nope()'),
+                ('typescript', 'let x: number = 8; console.log(x + 9)', 'console.log(x)',
+                 'const y: number = "text"')):
+            with self.subTest(language=language):
+                context = self.create(language)
+                self.assertEqual(texts(self.run_in(context, first)), '17\n')
+                self.assertEqual(texts(self.run_in(context, second)), '8\n')
+                events = self.run_in(context, wrong)
+                self.assertIsNotNone(error(events))
+                self.assertEqual(events[-1]['type'], 'execution_complete')
+
+    def interrupt(self, context, code, after='ready'):
+        """The events of a run that is interrupted once it has said so."""
+        response = self.box.open('POST', '/code', {'code': code, 'context': {'id': context}})
+        seen, deadline = b'', time.monotonic() + 60
+        while after.encode() not in seen:
+            seen += response.read1(65536)
+            self.assertLess(time.monotonic(), deadline)
+        began = time.monotonic()
+        self.assertEqual(self.box.call('DELETE', f'/code?id={context}').status, 200)
+        seen += response.read()
+        self.assertLess(time.monotonic() - began, 9 * atoll.SLOWNESS)
+        return [json.loads(part) for part in seen.decode().split('\n\n') if part]
+
+    def test_interrupt(self):
+        context = self.create()
+        for code in ('print("ready", flush=True)\nwhile True: pass',
+                     'import time\nprint("ready", flush=True)\ntime.sleep(600)'):
+            self.assertEqual(error(self.interrupt(context, code))['ename'], 'KeyboardInterrupt')
+            self.assertEqual(texts(self.run_in(context, 'print("next")')), 'next\n')
+        shell = self.create('bash')
+        self.interrupt(shell, 'echo ready; sleep 600')
+        self.assertEqual(texts(self.run_in(shell, 'echo next')), 'next\n')
+
+    def test_ten_mebibytes(self):
+        events = self.run_in(self.create(), 'print(("x" * 79 + "\\n") * 131072, end="")')
+        self.assertEqual(texts(events), ('x' * 79 + '\n') * 131072)
+
+    def test_a_thousand_runs_without_growth(self):
+        context, connection = self.create(), self.daemon.connection()
+
+        def run():
+            self.box.call('POST', '/code', {'code': 'print(1)', 'context': {'id': context}},
+                          connection=connection)
+        held = lambda: int(self.box.out("awk '/VmRSS/ {print $2}' /proc/1/status"))
+        descriptors = lambda: self.box.out('grep -c . /proc/net/tcp')
+        for _ in range(100):
+            run()
+        before, open_before = held(), descriptors()
+        for _ in range(1000):
+            run()
+        self.assertLess(held() - before, 256)  # KiB
+        self.assertEqual(descriptors(), open_before)
+        connection.close()
+
+    def test_parallel_contexts(self):
+        made, out = [], {}
+        threads = [threading.Thread(target=lambda: made.append(self.create())) for _ in range(20)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertEqual(len(made), 20)
+
+        def one(context):
+            out[context] = texts(self.run_in(context, f'import time\ntime.sleep(1)\nprint("{context}")'))
+        began = time.monotonic()
+        threads = [threading.Thread(target=one, args=(context,)) for context in made]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertLess(time.monotonic() - began, 15 * atoll.SLOWNESS)
+        self.assertEqual(out, {context: context + '\n' for context in made})
+
+    def test_memory_limit(self):
+        box = Box(self.daemon, 'kernels:latest', resourceLimits={'cpu': '1', 'memory': '256Mi'})
+        context = self.create(box=box)
+        self.run_in(context, 'kept = 1', box)
+        failed = error(self.run_in(context, 'b = bytearray(1 << 30)\nb[::4096] = b[::4096]\n'
+                                            'l = [bytes(range(256)) * 4096 for _ in range(400)]', box))
+        self.assertEqual(failed['ename'], 'KernelDied')
+        self.assertIn('out of memory', failed['evalue'])
+        self.assertEqual(texts(self.run_in(context, 'print("new", "kept" in globals())', box)),
+                         'new False\n')
+        self.assertEqual(box.out('echo alive'), 'alive')
+        self.daemon.delete(box.id)
+
+    def test_deleted_contexts_leave_nothing(self):
+        context = self.create()
+        self.run_in(context, 'import subprocess\n'
+                             'subprocess.Popen(["sleep", "98765"], start_new_session=True)')
+        self.assertEqual(self.box.call('DELETE', f'/code/contexts/{context}').status, 200)
+        until(lambda: self.box.out("grep -lsa '[9]8765' /proc/[0-9]*/cmdline; true") == '',
+              what='what the context has started is gone')
+
+    def client(self, *words, **options):
+        return subprocess.run([atoll.BUILD / 'atoll', 'code', 'kernels:latest', *words],
+                              env=self.daemon.client_env(), capture_output=True, text=True,
+                              timeout=60 * atoll.SLOWNESS, check=False, **options)
+
+    def test_command_line(self):
+        """What is printed, what fails, what is piped in; and nothing stays."""
+        known = lambda: {box['id'] for box in self.daemon.request('GET', '/v1/sandboxes')['items']}
+        before = known()
+        done = self.client('-c', 'print(6 * 7)\n"a" + "b"', stdin=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "42\n'ab'\n", ''))
+        done = self.client('-c', 'print("before")\n1 / 0', stdin=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stdout), (1, 'before\n'))
+        self.assertIn('ZeroDivisionError: division by zero', done.stderr)
+        self.assertNotIn('\x1b', done.stderr)
+        self.assertEqual(self.client('-l', 'bash', input='x=8\necho $((x + 9))\n').stdout, '17\n')
+        done = self.client('-l', 'cobol', '-c', 'x', stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('no Jupyter kernel for it', done.stderr)
+        until(lambda: known() <= before, 20 * atoll.SLOWNESS, 'the sandboxes are gone')
+
+    def test_plots_become_files(self):
+        code = 'import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()'
+        for number in (1, 2):  # nothing is written over
+            done = self.client('--plots', self.daemon.top, '-c', code, stdin=subprocess.DEVNULL)
+            self.assertEqual((done.returncode, done.stderr), (0, f'atoll: plot-{number}.png\n'))
+            plot = (self.daemon.top / f'plot-{number}.png').read_bytes()
+            self.assertTrue(plot.startswith(b'\x89PNG') and plot.endswith(b'IEND\xaeB`\x82'))
+
+    def test_at_a_terminal(self):
+        """State is kept, blocks end with an empty line, Ctrl-C ends what runs and nothing else."""
+        master, slave = pty.openpty()
+        client = subprocess.Popen([atoll.BUILD / 'atoll', 'code', 'kernels:latest'], stdin=slave,
+                                  stdout=slave, stderr=slave, env=self.daemon.client_env())
+        os.close(slave)
+        self.addCleanup(os.close, master)
+        self.addCleanup(client.kill)
+        seen = b''
+
+        def type_and_see(typed, wanted):
+            nonlocal seen
+            os.write(master, typed)
+            seen, deadline = b'', time.monotonic() + 30 * atoll.SLOWNESS
+            while wanted not in seen:
+                self.assertTrue(select.select([master], [], [], deadline - time.monotonic())[0], seen)
+                seen += os.read(master, 4096)
+        type_and_see(b'kept = 20\nkept + 22\n', b'42\r\n')
+        type_and_see(b'for i in range(2):\n    print("row", i + kept)\n\n', b'row 20\r\nrow 21\r\n')
+        type_and_see(b'1 / 0\n', b'ZeroDivisionError')
+        type_and_see(b'print("r" "eady"); __import__("time").sleep(600)\n', b'ready\r\n')
+        client.send_signal(signal.SIGINT)
+        type_and_see(b'kept + 23\n', b'43\r\n')
+        os.write(master, b'\x04')
+        self.assertEqual(client.wait(20 * atoll.SLOWNESS), 0)
+
+
+if __name__ == '__main__':
+    unittest.main()
