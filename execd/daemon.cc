@@ -253,6 +253,7 @@ void Daemon::AddOtherRoutes() {
               [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().All()); });
   router_.Add("GET", std::string(wire::kOutputRoute), [this](ExchangePtr x) { ResumeOutput(x); });
   router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&sandbox_, x); });
+  router_.Add("GET", "/forward/{}", [this](ExchangePtr x) { ForwardPort(&sandbox_, x); });
 }
 
 }  // namespace atl::execd

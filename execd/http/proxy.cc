@@ -101,7 +101,8 @@ bool IsUpgrade(const http::Head& head, std::string_view protocol) {
          http::Lists(head.headers, "connection", "upgrade");
 }
 
-// One request on its way: connect, send, stream the answer back.
+// One request on its way: connect, send, stream the answer back. Without a target nothing is sent,
+// and there is no answer but bytes.
 class Forward : public std::enable_shared_from_this<Forward>, private http::Parser::BodySink {
  public:
   Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, uint16_t port,
@@ -109,10 +110,11 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
       : loop_(sandbox->loop),
         exchange_(std::move(exchange)),
         port_(port),
-        upgrade_(IsUpgrade(exchange_->head(), "websocket")) {
+        upgrade_(IsUpgrade(exchange_->head(), "websocket")),
+        raw_(target.empty()) {
     addresses_.push_back(V4(htonl(INADDR_LOOPBACK), port));
     addresses_.push_back(V6(in6addr_loopback, port));
-    out_ = RequestHead(target);
+    if (!raw_) out_ = RequestHead(target);
     ResetParser();
   }
   Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, UniqueFd connected,
@@ -159,7 +161,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
   EventLoop& loop_;
   std::shared_ptr<Exchange> exchange_;
   uint16_t port_ = 0;
-  bool upgrade_;
+  bool upgrade_, raw_ = false;
   std::vector<Address> addresses_;
   size_t next_address_ = 0;
   bool own_added_ = false;
@@ -255,6 +257,7 @@ void Forward::OnEvents(uint32_t events) {
       return;
     }
     connected_ = true;
+    if (raw_) SwitchProtocol("Upgrade: tcp\r\n");
   }
   if (events & EPOLLOUT) Flush();
   if (socket_ && (events & (EPOLLIN | EPOLLHUP | EPOLLERR))) OnReadable();
@@ -436,6 +439,19 @@ uint16_t PortOf(std::string_view text) {
 }
 
 }  // namespace
+
+void ForwardPort(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+  const std::string text(exchange->raw_path().substr(std::string_view("/forward/").size()));
+  const uint16_t port = PortOf(text);
+  if (port == 0) {
+    return exchange->RespondError(400, "INVALID_REQUEST_BODY", "'" + text + "' is not a port");
+  }
+  if (!IsUpgrade(exchange->head(), "tcp")) {
+    return exchange->RespondError(426, "INVALID_REQUEST_BODY",
+                                  "ask with 'Connection: Upgrade' and 'Upgrade: tcp'");
+  }
+  std::make_shared<Forward>(sandbox, exchange, port, std::string())->Begin();
+}
 
 void ForwardTo(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
                std::string target) {

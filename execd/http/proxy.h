@@ -16,4 +16,9 @@ void ForwardTo(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, Uniq
 
 void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
 
+// GET /forward/{port} with "Upgrade: tcp": what follows the 101 are the bytes of a connection to
+// that port, whatever it speaks. 502 if nobody listens. The connection ends when the server's side
+// does, or when both have.
+void ForwardPort(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+
 }  // namespace atl::execd

@@ -1,4 +1,4 @@
-// atoll inspect|pause|resume|renew|port
+// atoll inspect|pause|resume|renew
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -62,23 +62,6 @@ Status Renew(const Settings& settings, const std::string& given, int seconds) {
   return {};
 }
 
-Status Port(const Settings& settings, const std::string& given, int port) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
-  ATOLL_ASSIGN(const json endpoint, Fetch(api, PathOf(id) + "/endpoints/" + std::to_string(port)));
-  if (settings.json) {
-    std::puts(JsonText(endpoint).c_str());
-    return {};
-  }
-  std::printf("http://%s\n", Printable(TextOf(endpoint, "endpoint")).c_str());
-  const json headers = endpoint.value("headers", json::object());
-  for (const auto& [name, value] : headers.items()) {
-    if (!value.is_string()) continue;
-    std::printf("%s: %s\n", Printable(name).c_str(), Printable(value.get<std::string>()).c_str());
-  }
-  return {};
-}
-
 }  // namespace
 
 void AddLifecycleVerbs(Verb& root, const Settings& settings) {
@@ -105,14 +88,6 @@ void AddLifecycleVerbs(Verb& root, const Settings& settings) {
       .Takes(Option{"--timeout", "SECONDS", "From now until it is removed", &renewal->number,
                     Range{1, 10 * 365 * 86400}})
       .Does([renewal, &settings] { return Renew(settings, renewal->id, renewal->number); });
-
-  const auto port = std::make_shared<One>();
-  root.Add("port,endpoint", "Where a port of a sandbox is reached")
-      .Takes(Argument{"ID", kOneSandbox, &port->id})
-      .Takes(Argument{"PORT", "Port inside; every one is reached", &port->number, true,
-                      Range{1, 65535}})
-      .Says("Prints the address, then the headers that a request to it needs, one a line.")
-      .Does([port, &settings] { return Port(settings, port->id, port->number); });
 }
 
 }  // namespace atl::cli

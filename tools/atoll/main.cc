@@ -69,6 +69,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddStatsVerbs(root, settings);
   AddEndingVerbs(root, settings);
   AddLifecycleVerbs(root, settings);
+  AddPortVerbs(root, settings);
   AddCopyVerb(root, settings);
   AddImageVerbs(root, settings);
   AddBranchVerbs(root, settings);

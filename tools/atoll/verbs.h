@@ -10,7 +10,8 @@ namespace atl::cli {
 void AddRunVerb(Verb& root, const Settings& settings);
 void AddExecVerb(Verb& root, const Settings& settings);
 void AddSandboxVerbs(Verb& root, const Settings& settings);    // ps, rm, prune
-void AddLifecycleVerbs(Verb& root, const Settings& settings);  // inspect, pause, …, port
+void AddLifecycleVerbs(Verb& root, const Settings& settings);  // inspect, pause, …
+void AddPortVerbs(Verb& root, const Settings& settings);       // port, open, forward
 void AddEndingVerbs(Verb& root, const Settings& settings);     // wait, stop, kill
 void AddLogVerbs(Verb& root, const Settings& settings);        // logs, attach
 void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top, events

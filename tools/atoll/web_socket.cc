@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "runtime/base/base64.h"
-#include "runtime/http/base_url.h"
-#include "tools/atoll/text.h"
+#include "tools/atoll/upgrade.h"
 
 namespace atl::cli {
 namespace {
-
-constexpr size_t kMaxHead = 64 << 10;
 
 template <size_t N>
 std::array<char, N> Random() {
@@ -40,53 +37,17 @@ struct WebSocket::Incoming : http::WebSocketReader::Sink {
 };
 
 Result<WebSocket> WebSocket::Connect(const std::string& base_url, const http::TlsContext* trust,
-                                     const std::string& target, const http::Headers& headers) {
-  ATOLL_ASSIGN(const http::BaseUrl url, http::ParseBaseUrl(base_url));
-  ATOLL_ASSIGN(auto connected, http::ClientSocket::Connect(url, trust, -1));
+                                     const std::string& target, http::Headers headers) {
   // Random: a proxy between must not take our frames for another request's.
   const auto random = Random<16>();
   const std::string key = EncodeBase64({random.data(), random.size()});
-  std::string request = "GET " + url.prefix + target + " HTTP/1.1\r\nHost: " + url.authority +
-                        "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
-                        key + "\r\n";
-  for (const http::Header& header : headers.list) {
-    if (header.value.find_first_of("\r\n") != std::string::npos) {
-      return Fail(Code::kInvalidArgument, "the header " + header.name + " holds a line end");
-    }
-    request += header.name + ": " + header.value + "\r\n";
-  }
-  WebSocket socket(std::move(connected));
-  ATOLL_TRY(socket.Handshake(request + "\r\n", key));
-  return socket;
-}
-
-Status WebSocket::Handshake(const std::string& request, std::string_view key) {
-  ATOLL_TRY(socket_.SendAll(request));
-  http::Buffer input;
-  http::HeadScanner scanner;
-  auto found = http::HeadScanner::State::kMore;
-  while (found == http::HeadScanner::State::kMore) {
-    ATOLL_ASSIGN(const bool more, socket_.Read(&input));
-    if (!more || input.size() > kMaxHead) {
-      return Fail(Code::kUnavailable, "the server broke the handshake off");
-    }
-    found = scanner.Scan(input.view());
-  }
-  if (found == http::HeadScanner::State::kBad) {
-    return Fail(Code::kUnavailable, "the server's answer is not HTTP");
-  }
-  ATOLL_ASSIGN(const http::ResponseHead head,
-               http::ParseResponseHead(input.view().substr(0, scanner.size()), false));
-  pending_ = input.view().substr(scanner.size());
-  if (head.status != 101) {
-    return Fail(Code::kUnavailable, "no terminal: " + std::to_string(head.status) + " " +
-                                        Printable(head.reason) + ": " + Printable(pending_));
-  }
-  if (head.headers.Get("sec-websocket-accept") != http::WebSocketAccept(key)) {
+  headers.Set("Sec-WebSocket-Version", "13");
+  headers.Set("Sec-WebSocket-Key", key);
+  ATOLL_ASSIGN(Upgraded upgraded, Upgrade(base_url, trust, target, "websocket", headers));
+  if (upgraded.answer.Get("sec-websocket-accept") != http::WebSocketAccept(key)) {
     return Fail(Code::kUnavailable, "the server's answer is not to our WebSocket key");
   }
-  return {};
+  return WebSocket(std::move(upgraded));
 }
 
 Status WebSocket::Send(http::Opcode opcode, std::string_view payload) {

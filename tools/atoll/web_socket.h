@@ -9,6 +9,7 @@
 #include "runtime/http/client_socket.h"
 #include "runtime/http/message.h"
 #include "runtime/http/websocket.h"
+#include "tools/atoll/upgrade.h"
 
 namespace atl::cli {
 
@@ -17,7 +18,7 @@ class WebSocket {
   // `base_url` as of http::Client, with `trust` if it is one of https; `target` is relative to it.
   // An answer other than 101 is an error that holds its status and text.
   static Result<WebSocket> Connect(const std::string& base_url, const http::TlsContext* trust,
-                                   const std::string& target, const http::Headers& headers);
+                                   const std::string& target, http::Headers headers);
 
   // Readable when Receive has something to do.
   int fd() const { return socket_.fd(); }
@@ -30,9 +31,8 @@ class WebSocket {
 
  private:
   struct Incoming;
-  explicit WebSocket(http::ClientSocket socket) : socket_(std::move(socket)) {}
-  // What came behind the answer's head is left in pending_.
-  Status Handshake(const std::string& request, std::string_view key);
+  explicit WebSocket(Upgraded upgraded)
+      : socket_(std::move(upgraded.socket)), pending_(std::move(upgraded.ahead)) {}
   Status Send(http::Opcode opcode, std::string_view payload);
 
   // What comes from a sandbox must not grow without end.

@@ -1,0 +1,140 @@
+"""`atoll open` and `atoll forward`: ports of a sandbox, for a browser and for any program."""
+import contextlib
+import http.client
+import json
+import os
+import random
+import socket
+import subprocess
+import threading
+import unittest
+import urllib.parse
+
+import atoll
+from atoll import BUILD, SLOWNESS, until
+
+
+class Ports(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.environment = {'PATH': os.environ['PATH'], 'ATOLL_RUN_DIR': str(cls.daemon.run_dir)}
+        cls.image = cls.daemon.import_busybox()
+        cls.sandbox = cls.daemon.create(cls.image, metadata={'name': 'box'})
+        # What comes is sent back; the end of what comes is the end of what goes.
+        cls.daemon.run(cls.sandbox, 'exec nc -ll -p 4000 -e cat', background=True)
+        cls.daemon.run(cls.sandbox, 'mkdir /www && echo page >/www/index.html && '
+                                    'exec httpd -f -p 8000 -h /www', background=True)
+        for port in (4000, 8000):
+            until(lambda port=port: f':{port:04X} ' in cls.daemon.run(
+                cls.sandbox, 'cat /proc/net/tcp /proc/net/tcp6').stdout)
+
+    def cli(self, *words, expect=0):
+        done = subprocess.run([BUILD / 'atoll', *words], env=self.environment, text=True,
+                              capture_output=True, timeout=60 * SLOWNESS, check=False)
+        self.assertEqual(done.returncode, expect, (words, done))
+        return done
+
+    @contextlib.contextmanager
+    def forward(self, port, *local):
+        """(the port of ours, the client); its standard error is read to its end afterwards."""
+        client = subprocess.Popen([BUILD / 'atoll', 'forward', 'box', str(port), *local, '--json'],
+                                  env=self.environment, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        try:
+            yield json.loads(client.stdout.readline())['port'], client
+        finally:
+            client.terminate()
+            self.said = client.communicate(timeout=20 * SLOWNESS)[1]
+
+    def connect(self, port):
+        one = socket.create_connection(('127.0.0.1', port), timeout=30 * SLOWNESS)
+        self.addCleanup(one.close)
+        return one
+
+    def echo(self, port, data):
+        one = self.connect(port)
+
+        def send():
+            one.sendall(data)
+            one.shutdown(socket.SHUT_WR)
+        sender = threading.Thread(target=send)
+        sender.start()
+        back = b''.join(iter(lambda: one.recv(1 << 16), b''))
+        sender.join()
+        return back
+
+    def test_bytes_pass_both_ways_at_once(self):
+        data = random.Random(3).randbytes(20_000_000)
+        with self.forward(4000, '0') as (port, _):
+            self.assertEqual(self.echo(port, data), data)
+            self.assertEqual(self.echo(port, b'again'), b'again')
+        self.assertEqual(self.said, '')
+
+    def test_a_reader_that_waits_holds_up_nobody_else(self):
+        with self.forward(4000, '0') as (port, _):
+            stuck = self.connect(port)
+            stuck.setblocking(False)
+            sent = 0
+            with contextlib.suppress(BlockingIOError):
+                while sent < 1 << 30:
+                    sent += stuck.send(bytes(1 << 16))
+            crowd = [self.connect(port) for _ in range(40)]
+            for number, one in enumerate(crowd):
+                one.sendall(b'%d\n' % number)
+            for number, one in enumerate(crowd):
+                self.assertEqual(one.recv(100), b'%d\n' % number)
+            # What a stuck one holds is bounded on the way: it did not take a GiB.
+            self.assertLess(sent, 256 << 20)
+
+    def test_nobody_listens(self):
+        with self.forward(4001, '0') as (port, _):
+            self.assertEqual(self.connect(port).recv(1), b'')
+            self.assertEqual(self.connect(port).recv(1), b'')  # and it goes on
+        self.assertIn('no server on port 4001', self.said)
+        with socket.create_server(('127.0.0.1', 0)) as taken:
+            said = self.cli('forward', 'box', '4000', str(taken.getsockname()[1]), expect=1).stderr
+            self.assertIn('listen on 127.0.0.1 port', said)
+        self.cli('forward', 'box', '65536', expect=2)
+        self.cli('forward', 'nobody', '4000', expect=1)
+
+    def test_only_who_may_reach_execd(self):
+        address = urllib.parse.urlsplit(self.daemon.url).netloc
+        upgrade = {'Connection': 'Upgrade', 'Upgrade': 'tcp'}
+        for port, headers, status in (('4000', upgrade, 401), ('0', {}, 400), ('x', {}, 400),
+                                      ('4000', {}, 426), ('4000', {'Upgrade': 'websocket'}, 426)):
+            with self.subTest(port=port, headers=headers):
+                if status != 401:
+                    headers = {**headers, **self.daemon.execd_headers(self.sandbox)}
+                one = http.client.HTTPConnection(address, timeout=20 * SLOWNESS)
+                one.request('GET', f'/sandboxes/{self.sandbox}/proxy/44772/forward/{port}',
+                            headers=headers)
+                self.assertEqual(one.getresponse().status, status)
+                one.close()
+
+    def get(self, url):
+        with contextlib.closing(http.client.HTTPConnection(url.netloc, timeout=20 * SLOWNESS)) as one:
+            one.request('GET', url.path)
+            answer = one.getresponse()
+            return answer.status, answer.read()
+
+    def test_open(self):
+        url = self.cli('open', 'box', '8000').stdout.strip()
+        parts = urllib.parse.urlsplit(url)
+        self.assertEqual(self.get(parts), (200, b'page\n'))
+        self.assertEqual(json.loads(self.cli('open', 'box', '8000', '--json').stdout), {'url': url})
+        secure = self.daemon.create(self.image, secureAccess=True)
+        said = self.cli('open', secure, '8000', expect=1).stderr
+        self.assertIn('--expires', said)
+        self.assertIn('atoll forward', said)
+        signed = urllib.parse.urlsplit(
+            self.cli('open', secure, '8000', '--expires', '60').stdout.strip())
+        self.daemon.run(secure, 'mkdir /www && echo shared >/www/index.html && '
+                                'exec httpd -f -p 8000 -h /www', background=True)
+        until(lambda: self.get(signed) == (200, b'shared\n'))
+        self.assertEqual(self.get(signed._replace(path=signed.path[:-2] + '0/'))[0], 401)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,182 @@
+// atoll port|open|forward
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tools/atoll/guard.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/port_forward.h"
+#include "tools/atoll/sandbox_list.h"
+#include "tools/atoll/text.h"
+#include "tools/atoll/verbs.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+// A program that opens connections without end gets no more of this one's threads.
+constexpr int kMaxForwarded = 256;
+
+struct PortOptions {
+  std::string id;
+  int port = 0;
+  int local = -1;   // the same
+  int expires = 0;  // seconds; 0: no signature
+  bool browser = false;
+};
+
+Result<json> EndpointOf(Api& api, const PortOptions& options) {
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  std::string path =
+      "/sandboxes/" + PercentEncode(id) + "/endpoints/" + std::to_string(options.port);
+  if (options.expires > 0) path += "?expires=" + std::to_string(time(nullptr) + options.expires);
+  return Fetch(api, path);
+}
+
+std::string UrlOf(const Api& api, const json& endpoint) {
+  const char* scheme = api.trust() != nullptr ? "https://" : "http://";
+  return scheme + Printable(TextOf(endpoint, "endpoint"));
+}
+
+Status Port(const Settings& settings, const PortOptions& options) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const json endpoint, EndpointOf(api, options));
+  if (settings.json) {
+    std::puts(JsonText(endpoint).c_str());
+    return {};
+  }
+  std::puts(UrlOf(api, endpoint).c_str());
+  const json headers = endpoint.value("headers", json::object());
+  for (const auto& [name, value] : headers.items()) {
+    if (!value.is_string()) continue;
+    std::printf("%s: %s\n", Printable(name).c_str(), Printable(value.get<std::string>()).c_str());
+  }
+  return {};
+}
+
+Status Open(const Settings& settings, const PortOptions& options) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const json endpoint, EndpointOf(api, options));
+  if (!endpoint.value("headers", json::object()).empty()) {
+    return Fail(
+        Code::kFailedPrecondition,
+        "this port is reached with headers, which a browser does not send; make a link with "
+        "--expires SECONDS, or use 'atoll forward " +
+            Printable(options.id) + " " + std::to_string(options.port) + "'");
+  }
+  const std::string url = UrlOf(api, endpoint) + "/";
+  if (settings.json) {
+    std::puts(JsonText({{"url", url}}).c_str());
+  } else {
+    std::puts(url.c_str());
+  }
+  if (!options.browser) return {};
+  std::fflush(stdout);
+  execlp("xdg-open", "xdg-open", url.c_str(), nullptr);
+  return FailSys("execute xdg-open (Debian's package xdg-utils)");
+}
+
+// On 127.0.0.1 only: who may reach it may reach the sandbox.
+Result<UniqueFd> Listen(const PortOptions& options, int* bound) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return FailSys("socket");
+  const int on = 1;
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(options.local < 0 ? options.port : options.local));
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("listen on 127.0.0.1 port " + std::to_string(ntohs(address.sin_port)) +
+                   " (name another one behind the sandbox's, 0 for any)");
+  }
+  socklen_t size = sizeof address;
+  if (listen(socket.get(), SOMAXCONN) != 0 ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return FailSys("listen");
+  }
+  *bound = ntohs(address.sin_port);
+  return socket;
+}
+
+Status Forward(const Settings& settings, const PortOptions& options) {
+  ATOLL_ASSIGN(Api connected, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(connected, options.id));
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(connected, id));
+  // Its threads may outlive this function.
+  const auto api = std::make_shared<const Api>(std::move(connected));
+  const auto open = std::make_shared<std::atomic<int>>(0);
+  int bound = 0;
+  ATOLL_ASSIGN(const UniqueFd listening, Listen(options, &bound));
+  if (settings.json) {
+    std::puts(JsonText({{"address", "127.0.0.1"}, {"port", bound}}).c_str());
+  } else {
+    std::printf("127.0.0.1:%d -> %s port %d; Ctrl-C ends it\n", bound, id.c_str(), options.port);
+  }
+  std::fflush(stdout);
+  while (true) {
+    UniqueFd local(static_cast<int>(
+        TEMP_FAILURE_RETRY(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC))));
+    if (!local) return FailSys("accept");
+    if (*open >= kMaxForwarded) continue;  // closed, as by a server that is full
+    ++*open;
+    // A thread each: to connect may take its time, and what is slow holds up nobody else.
+    std::thread([api, open, way, &settings, port = options.port,
+                 local = std::move(local)]() mutable {
+      auto remote = Upgrade(api->server_url(), api->trust(),
+                            way.base + "/forward/" + std::to_string(port), "tcp", way.headers);
+      const Status done =
+          remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
+      if (!done) Report(settings, done.error());
+      --*open;
+    }).detach();
+  }
+}
+
+}  // namespace
+
+void AddPortVerbs(Verb& root, const Settings& settings) {
+  const auto add = [&root](const char* names, const char* what, auto act) -> Verb& {
+    const auto options = std::make_shared<PortOptions>();
+    Verb& verb = root.Add(names, what)
+                     .Takes(Argument{"ID", kOneSandbox, &options->id})
+                     .Takes(Argument{"PORT", "Port inside; every one is reached", &options->port,
+                                     true, Range{1, 65535}});
+    act(verb, options);
+    return verb;
+  };
+  add("port,endpoint", "Where a port of a sandbox is reached",
+      [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
+        verb.Says("Prints the address, then the headers that a request to it needs, one a line.")
+            .Does([options, &settings] { return Port(settings, *options); });
+      });
+  add("open", "The URL of a port of a sandbox, for a browser",
+      [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
+        verb.Takes(Option{"--expires", "SECONDS", "A signed link that ends then, for sharing",
+                          &options->expires, Range{1, 365 * 86400}})
+            .Takes(Option{"--browser", "", "Open it, too", &options->browser})
+            .Says(
+                "What needs cookies or a service worker needs an origin of its own: let the server "
+                "tell host names (ingress.mode), or use 'atoll forward'.")
+            .Does([options, &settings] { return Open(settings, *options); });
+      });
+  add("forward", "Listen here, and be a port of a sandbox",
+      [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
+        verb.Takes(Argument{"LOCAL", "Port of 127.0.0.1; the same if left out, 0 for any",
+                            &options->local, false, Range{0, 65535}})
+            .Says("Every protocol over TCP: databases, debuggers, ssh. Ends with Ctrl-C.")
+            .Does([options, &settings] { return Forward(settings, *options); });
+      });
+}
+
+}  // namespace atl::cli
