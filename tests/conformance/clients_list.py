@@ -23,9 +23,8 @@ class Client:
 def pinned(file):
     """"opensandbox 1.1.1": the package that a file of clients/ pins."""
     text = (PROGRAMS / file).read_text(encoding='utf-8')
-    found = re.search(r'([\w.-]*open-?sandbox[\w./-]*)(?:": "|==| v|</artifactId>\s*<version>)'
-                      r'([\d.]+)|<artifactId>(sandbox)</artifactId>\s*<version>([\d.]+)', text,
-                      re.I)
+    found = re.search(r'([\w.-]*sandbox[\w./-]*)(?:\[\w+\])?'
+                      r'(?:": "|==| v|</artifactId>\s*<version>)(\d[\w.]*)', text, re.I)
     return ' '.join(part for part in found.groups() if part)
 
 
@@ -40,6 +39,8 @@ CLIENTS = {
     'js': Client('JavaScript SDK', pinned('package.json'), ['node', PROGRAMS / 'client.mjs']),
     'go': Client('Go SDK', pinned('go/go.mod'), [KIT / 'go/client']),
     'java': Client('Kotlin/Java SDK', pinned('java/pom.xml'), [PROGRAMS / 'java/run']),
+    'code-interpreter': Client('Python code interpreter', pinned('code-interpreter.txt'),
+                               python('code-interpreter', 'interpreter.py'), 'kernels'),
     'osb': Client('osb command line', pinned('osb.txt'), python('osb', 'osb.py')),
     'mcp': Client('MCP server', pinned('mcp.txt'), python('mcp', 'mcp_tools.py')),
     'langchain': Client('LangChain back end', pinned('langchain.txt'),
@@ -48,6 +49,13 @@ CLIENTS = {
     'langchain-sandbox': Client('LangChain back end', pinned('langchain-sandbox.txt'),
                                 python('langchain-sandbox', 'deep_agents.py', 'langchain-sandbox'),
                                 'python'),
+    'agno': Client('Agno toolkit', pinned('agno.txt'), python('agno', 'agno_tools.py')),
+    'hermes': Client('Hermes back end', pinned('hermes.txt'), python('hermes', 'hermes_session.py')),
+    'agent-backends': Client('Back end with a history', pinned('agent-backends.txt'),
+                             python('agent-backends', 'agent_backends.py'), 'python'),
+    'gl-sandbox': Client('gl-sandbox', pinned('gl-sandbox.txt'),
+                         python('gl-sandbox', 'gl_sandbox_code.py'), 'kernels'),
+    'console': Client('Web console', pinned('console.txt'), python('console', 'console.py'), 'python'),
     'deepagents': Client('Deep Agents back end', pinned('deepagents.txt'),
                          python('deepagents', 'deep_agents.py', 'deepagents'), 'python'),
 }

@@ -17,10 +17,11 @@ class World:
     """The session, and the sandbox that the cases share."""
 
     def __init__(self, session):
-        self.session, self.box = session, None
+        self.session, self.box, self.called = session, None, set()
 
     async def call(self, tool, /, **arguments):
         """A tool's structured result."""
+        self.called.add(tool)
         result = await self.session.call_tool(tool, arguments)
         text = ' '.join(getattr(part, 'text', '') for part in result.content)
         failed = getattr(result, 'is_error', getattr(result, 'isError', False))
@@ -97,6 +98,12 @@ async def _(world):
     await world.on_box('sandbox_kill')
     listed = await world.call('sandbox_list', filter={'metadata': {'suite': TAG}})
     equal(listed['sandbox_infos'], [])
+
+
+@case('tools/all_of_them')
+async def _(world):
+    """No tool is left that no case has called."""
+    equal({tool.name for tool in (await world.session.list_tools()).tools}, world.called)
 
 
 async def main():

@@ -1,4 +1,5 @@
 """The released command line `osb`."""
+import contextlib
 import json
 import os
 import pathlib
@@ -33,9 +34,21 @@ def told(*arguments, **options):
     return json.loads(osb(*arguments, *output, **options))
 
 
-def shell(world, command, expect=0):
-    return osb('command', 'run', world.box, '-o', 'raw', '--', 'sh', '-c', command,
+def in_shell(box, command, *options, expect=0):
+    return osb('command', 'run', box, '-o', 'raw', *options, '--', 'sh', '-c', command,
                expect=expect)
+
+
+def shell(world, command, expect=0):
+    return in_shell(world.box, command, expect=expect)
+
+
+@contextlib.contextmanager
+def json_file(value):
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as file:
+        file.write(json.dumps(value))
+        file.flush()
+        yield file.name
 
 
 def create(*options):
@@ -68,6 +81,33 @@ def _(world):
     told('sandbox', 'renew', world.box, '--timeout', '30m')
 
 
+@case('sandbox/create_from_a_file')
+def _(_world):
+    """The body of the request, as the API has it."""
+    volumes = [{'name': 'data', 'pvc': {'claimName': TAG}, 'mountPath': '/mnt/data'}]
+    wanted = {'image': {'uri': IMAGE}, 'timeout': 600, 'env': {'GREETING': 'from a file'},
+              'entrypoint': ['tail', '-f', '/dev/null'], 'metadata': {'suite': f'{TAG}-file'},
+              'resourceLimits': {'cpu': '500m', 'memory': '256Mi'},
+              'extensions': {'readOnlyRootFilesystem': 'true'}, 'volumes': volumes}
+    with json_file(wanted) as body:
+        box = told('sandbox', 'create', '--file', body, '--ready-timeout', '30s')['id']
+    try:
+        equal(in_shell(box, 'echo $GREETING; touch /mnt/data/x; touch /x 2>/dev/null || '
+                       'echo read-only').split('\n')[:2], ['from a file', 'read-only'])
+        listed = told('sandbox', 'list', '--metadata', f'suite={TAG}-file', '--page', '1',
+                      '--page-size', '1')
+        check(box in json.dumps(listed), listed)
+    finally:
+        osb('sandbox', 'kill', box)
+    with json_file(volumes) as mounts:
+        box = create('--volumes-file', mounts, '--skip-health-check', '--extension',
+                     'network.bandwidth=10M')
+    try:
+        equal(in_shell(box, 'ls /mnt/data').strip(), 'x')
+    finally:
+        osb('sandbox', 'kill', box)
+
+
 @case('sandbox/metrics_watch')
 def _(world):
     with subprocess.Popen([OSB, '--domain', cases.DOMAIN, '--api-key', cases.KEY, 'sandbox',
@@ -95,6 +135,14 @@ def _(world):
     equal(shell(world, 'echo out; exit 7', expect=1).strip(), 'out')
 
 
+@case('command/options')
+def _(world):
+    equal(in_shell(world.box, 'pwd', '-w', '/opt').strip(), '/opt')
+    equal(osb('command', 'run', world.box, '-o', 'raw', '--argv', '--', 'printf', '%s|', '$HOME',
+              'a  b', '').strip(), '$HOME|a  b||')
+    osb('command', 'run', world.box, '-t', '1s', '--', 'sleep', '60', expect=1)
+
+
 @case('command/background_status_logs_interrupt')
 def _(world):
     started = told('command', 'run', world.box, '--background', '-o', 'json', '--', 'sh', '-c',
@@ -103,6 +151,8 @@ def _(world):
     while 'one' not in osb('command', 'logs', world.box, command, '-o', 'raw'):
         pass
     check(told('command', 'status', world.box, command)['running'], 'it should run')
+    check('one' not in osb('command', 'logs', world.box, command, '--cursor', '1', '-o', 'raw'),
+          'what was read before')
     osb('command', 'interrupt', world.box, command)
     while told('command', 'status', world.box, command)['running']:
         pass
@@ -126,6 +176,21 @@ def _(world):
         stdin='x y x\n')
     equal(osb('file', 'cat', world.box, '/tmp/d/a').strip(), 'x y x')
     check('640' in osb('file', 'info', world.box, '/tmp/d/a', '-o', 'json'), 'another mode')
+
+
+@case('file/options')
+def _(world):
+    osb('file', 'mkdir', world.box, '/tmp/d/e', '/tmp/d/f', '--mode', '0750', '--owner', 'dev',
+        '--group', 'dev')
+    equal(shell(world, 'stat -c %a%U%G /tmp/d/e /tmp/d/f').split(), ['750devdev'] * 2)
+    osb('file', 'write', world.box, '/tmp/d/latin', '--content', 'hä', '--encoding', 'latin-1',
+        '--group', 'dev')
+    equal(shell(world, 'stat -c %s%G /tmp/d/latin').strip(), '2dev')
+    equal(osb('file', 'cat', world.box, '/tmp/d/latin', '--encoding', 'latin-1'), 'hä')
+    told_of = osb('file', 'info', world.box, '/tmp/d/e', '/tmp/d/latin', '-o', 'json')
+    check('/tmp/d/e' in told_of and '/tmp/d/latin' in told_of, told_of)
+    osb('file', 'rm', world.box, '/tmp/d/latin')
+    osb('file', 'rmdir', world.box, '/tmp/d/e', '/tmp/d/f')
 
 
 @case('file/upload_download')
@@ -156,13 +221,19 @@ def _(world):
 @case('diagnostics/logs_events')
 def _(world):
     equal(told('diagnostics', 'logs', world.box, '--scope', 'container')['kind'], 'logs')
+    equal(told('diagnostics', 'logs', world.box, '--scope', 'all')['scope'], 'all')
     equal(told('diagnostics', 'events', world.box, '--scope', 'lifecycle')['kind'], 'events')
+    equal(told('diagnostics', 'events', world.box, '--scope', 'runtime')['scope'], 'runtime')
+    osb('diagnostics', 'logs', world.box, '--scope', 'nosuch', expect=1)
 
 
 @case('devops/logs_inspect_events_summary')
 def _(world):
     for what in ('logs', 'inspect', 'events', 'summary'):
         check(osb('devops', what, world.box).strip(), f'{what} says nothing')
+    osb('devops', 'logs', world.box, '--tail', '5', '--since', '10m')
+    osb('devops', 'events', world.box, '--limit', '5')
+    osb('devops', 'summary', world.box, '--tail', '5', '--event-limit', '5')
 
 
 @case('network/policy')
@@ -179,6 +250,31 @@ def _(_world):
               [('allow', 'evil.example'), ('deny', 'good.example')])
     finally:
         osb('sandbox', 'kill', box)
+
+
+@case('config/init_set_show')
+def _(world):
+    """A file in place of the options."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(pathlib.Path(folder, 'config.toml'))
+
+        def with_file(*arguments):
+            return subprocess.run([OSB, '--config', file, '--no-color', *arguments], text=True,
+                                  stdout=subprocess.PIPE, timeout=60, check=True).stdout
+        with_file('config', 'init')
+        with_file('config', 'set', 'connection.domain', cases.DOMAIN)
+        with_file('config', 'set', 'connection.api_key', cases.KEY)
+        equal(json.loads(with_file('config', 'show', '-o', 'json'))['domain'], cases.DOMAIN)
+        equal(json.loads(with_file('sandbox', 'get', world.box, '-o', 'json'))['id'], world.box)
+
+
+@case('skills/show_list_install_uninstall')
+def _(_world):
+    check('sandbox' in osb('skills', 'list'), 'no skill is listed')
+    skill = json.loads(osb('skills', 'list', '-o', 'json'))['skills'][0]['slug']
+    check(osb('skills', 'show', skill).strip(), 'nothing is shown')
+    osb('skills', 'install', skill, '--target', 'claude', '--scope', 'global')
+    osb('skills', 'uninstall', skill, '--target', 'claude', '--scope', 'global')
 
 
 @case('errors/unknown_sandbox')

@@ -14,7 +14,9 @@ from opensandbox.models.execd import RunCommandOpts
 from opensandbox.models.execd_sync import ExecutionHandlersSync
 from opensandbox.models.filesystem import (ContentReplaceEntry, DirectoryListEntry, MoveEntry,
                                            SearchEntry, SetPermissionEntry, WriteEntry)
-from opensandbox.models.sandboxes import PVC, NetworkPolicy, NetworkRule, SandboxFilter, Volume
+from opensandbox.models.sandboxes import (PVC, NetworkPolicy, NetworkRule, SandboxFilter,
+                                          SnapshotFilter, Volume)
+from opensandbox.sync.adapters.network_policy_adapter import NetworkPolicyAdapterSync
 from opensandbox.pool import (AcquirePolicy, InMemoryPoolStateStore, PoolCreationSpec,
                               SandboxPoolSync)
 
@@ -182,11 +184,42 @@ def _(world):
     refused(lambda: files.read_file('/tmp/d/a'), 404)
 
 
+@case('files/with_identity')
+def _(world):
+    out(world.box, 'mkdir -m 777 /tmp/shared')
+    one, other = (world.box.files_with_identity(number, number) for number in (1000, 4242))
+    one.create_directories([WriteEntry(path='/tmp/shared/d', mode=700)])
+    one.write_file('/tmp/shared/d/a', 'x y x', mode=600)
+    equal(one.get_file_info(['/tmp/shared/d/a'])['/tmp/shared/d/a'].size, 5)
+    equal([e.path for e in one.search(SearchEntry(path='/tmp/shared/d', pattern='a'))],
+          ['/tmp/shared/d/a'])
+    equal(len(one.list_directory(DirectoryListEntry(path='/tmp/shared/d'))), 1)
+    one.replace_contents([ContentReplaceEntry(path='/tmp/shared/d/a', old_content='x',
+                                              new_content='z')])
+    one.move_files([MoveEntry(src='/tmp/shared/d/a', dest='/tmp/shared/d/b')])
+    one.set_permissions([SetPermissionEntry(path='/tmp/shared/d/b', mode=640)])
+    equal(out(world.box, 'stat -c "%u:%g %a" /tmp/shared/d/b'), '1000:1000 640')
+    equal(one.read_file('/tmp/shared/d/b'), 'z y z')
+    refused(lambda: other.read_file('/tmp/shared/d/b'), 500)
+    one.delete_files(['/tmp/shared/d/b'])
+    one.delete_directories(['/tmp/shared/d'])
+    equal(out(world.box, 'ls /tmp/shared'), '')
+
+
 @case('endpoint/direct')
 def _(world):
     world.box.commands.run('httpd -p 8000 -h /srv')
     endpoint = world.box.get_endpoint(8000)
     request = urllib.request.Request(f'http://{endpoint.endpoint}/cgi-bin/show',
+                                     headers=endpoint.headers)
+    with urllib.request.urlopen(request, timeout=20) as page:
+        equal(page.readline(), b'GET /cgi-bin/show\n')
+
+
+@case('endpoint/of_the_exec_api')
+def _(world):
+    endpoint = world.box.get_endpoint(44772)
+    request = urllib.request.Request(f'http://{endpoint.endpoint}/proxy/8000/cgi-bin/show',
                                      headers=endpoint.headers)
     with urllib.request.urlopen(request, timeout=20) as page:
         equal(page.readline(), b'GET /cgi-bin/show\n')
@@ -259,14 +292,30 @@ def _(_world):
         box.kill()
 
 
+@case('network/policy_of_the_lifecycle_api')
+def _(_world):
+    """What the SDK does for sandboxes of templates: the API key is enough."""
+    box = create(network_policy=POLICY)
+    egress = NetworkPolicyAdapterSync(CONFIG, box.id)
+    try:
+        equal(egress.get_policy(), POLICY)
+        egress.patch_rules([NetworkRule(action='allow', target='evil.example')])
+        equal(reached(box), ['good', 'evil'])
+        egress.delete_rules(['good.example'])
+        equal(reached(box), ['evil'])
+    finally:
+        box.kill()
+
+
 @case('network/no_policy')
 def _(world):
     equal(reached(world.box), ['good', 'evil'])
 
 
-@case('diagnostics/logs')
+@case('diagnostics/logs_and_events')
 def _(world):
     equal(world.box.get_diagnostic_logs('container').kind, 'logs')
+    equal(world.box.get_diagnostic_events('runtime').kind, 'events')
 
 
 @case('manager/list_get_renew_kill')
@@ -280,6 +329,38 @@ def _(world):
         manager.renew_sandbox(box.id, 20 * MINUTES)
         manager.kill_sandbox(box.id)
         refused(lambda: manager.get_sandbox_info(box.id), 404)
+
+
+@case('snapshots/taken_and_restored')
+def _(world):
+    world.box.files.write_file('/snapped.txt', 'as it was\n')
+    taken = world.box.create_snapshot(name=TAG)
+    equal((taken.sandbox_id, taken.name), (world.box.id, TAG))
+    with SandboxManagerSync.create(CONFIG) as manager:
+        deadline = time.monotonic() + 60
+        while (found := manager.get_snapshot(taken.id)).status.state == 'Creating':
+            check(time.monotonic() < deadline, found)
+        equal((found.status.state, found.status.reason), ('Ready', 'snapshot_runtime_ready'))
+        world.box.files.write_file('/snapped.txt', 'later')
+        copy = create(image=None, snapshot_id=taken.id)
+        equal(out(copy, 'cat /snapped.txt; echo $GREETING'), 'as it was\nhello')
+        info = copy.get_info()
+        equal((info.snapshot_id, info.image), (taken.id, None))
+        listed = manager.list_snapshots(SnapshotFilter(sandbox_id=world.box.id, name=TAG,
+                                                       states=['Ready', 'Failed']))
+        equal([one.id for one in listed.snapshot_infos], [taken.id])
+        equal(refused(lambda: manager.delete_snapshot(taken.id), 409).error.code,
+              'SNAPSHOT::DELETE_CONFLICT')
+        copy.kill()
+        while True:
+            try:
+                manager.delete_snapshot(taken.id)
+                break
+            except SandboxApiException as error:  # the copy is on its way out
+                equal(error.status_code, 409)
+                check(time.monotonic() < deadline, error)
+        refused(lambda: manager.get_snapshot(taken.id), 404)
+        refused(lambda: create(image=None, snapshot_id=taken.id), 404)
 
 
 @case('errors/request_id')

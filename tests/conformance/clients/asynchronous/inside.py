@@ -203,6 +203,29 @@ async def _(world):
     equal(await world.out('ls /tmp/shared'), '')
 
 
+@case('files/with_identity_changes')
+async def _(world):
+    """What is made and changed so is that user's, and nothing of somebody else's is."""
+    one, other = (world.box.files_with_identity(number, number) for number in (1000, 4242))
+    await one.create_directories([WriteEntry(path='/tmp/shared/d', mode=700)])
+    equal(await world.out('stat -c "%u:%g %a" /tmp/shared/d'), '1000:1000 700')
+    await one.write_file('/tmp/shared/d/a', 'x y x', mode=600)
+    equal([e.path for e in await one.search(SearchEntry(path='/tmp/shared/d', pattern='a'))],
+          ['/tmp/shared/d/a'])
+    equal([e.path for e in await one.list_directory(DirectoryListEntry(path='/tmp/shared/d'))],
+          ['/tmp/shared/d/a'])
+    await refusal(other.list_directory(DirectoryListEntry(path='/tmp/shared/d')), 500)
+    await one.replace_contents([ContentReplaceEntry(path='/tmp/shared/d/a', old_content='x',
+                                                    new_content='z')])
+    await one.move_files([MoveEntry(src='/tmp/shared/d/a', dest='/tmp/shared/d/b')])
+    await one.set_permissions([SetPermissionEntry(path='/tmp/shared/d/b', mode=640)])
+    equal(await world.out('stat -c "%u:%g %a" /tmp/shared/d/b; cat /tmp/shared/d/b'),
+          '1000:1000 640\nz y z')
+    await refusal(other.delete_directories(['/tmp/shared/d']), 500)
+    await one.delete_directories(['/tmp/shared/d'])
+    equal(await world.out('ls /tmp/shared'), '')
+
+
 @case('files/permissions')
 async def _(world):
     await world.box.files.set_permissions([

@@ -8,6 +8,7 @@ import cases
 from cases import HOST_DIR, IMAGE, case, check, equal
 
 from opensandbox import Sandbox
+from opensandbox.adapters.network_policy_adapter import NetworkPolicyAdapter
 from opensandbox.config import ConnectionConfig
 from opensandbox.models.sandboxes import PVC, Host, NetworkPolicy, NetworkRule, Volume
 
@@ -45,6 +46,14 @@ async def _(world):
         check(f'/sandboxes/{box.id}/proxy/8000' in endpoint.endpoint, endpoint)
         page = await fetch(endpoint, '/cgi-bin/show')
         equal(page.splitlines()[0], 'GET /cgi-bin/show')
+
+
+@case('endpoint/of_the_exec_api')
+async def _(world):
+    """A port by way of the exec API's own proxy."""
+    await serve(world.box)
+    page = await fetch(await world.box.get_endpoint(44772), '/proxy/8000/cgi-bin/show?a=b%20c')
+    equal(page.splitlines()[0], 'GET /cgi-bin/show?a=b%20c')
 
 
 @case('endpoint/secure')
@@ -137,6 +146,22 @@ async def _(_world):
     box = await Sandbox.create(IMAGE, connection_config=config, network_policy=POLICY)
     try:
         await change_policy(box)
+    finally:
+        await box.kill()
+
+
+@case('network/policy_of_the_lifecycle_api')
+async def _(world):
+    """What the SDK does for sandboxes of templates: the API key is enough."""
+    box = await world.create(network_policy=POLICY)
+    egress = NetworkPolicyAdapter(world.config, box.id)
+    try:
+        equal(await egress.get_policy(), POLICY)
+        await egress.patch_rules([NetworkRule(action='allow', target='evil.example')])
+        equal(await reached(box), ['good', 'evil'])
+        await egress.delete_rules(['good.example'])
+        equal(await reached(box), ['evil'])
+        equal([rule.target for rule in (await egress.get_policy()).egress], ['evil.example'])
     finally:
         await box.kill()
 
