@@ -10,6 +10,7 @@
 #include "tools/atoll/image_list.h"
 #include "tools/atoll/image_verbs.h"
 #include "tools/atoll/json_text.h"
+#include "tools/atoll/report.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"

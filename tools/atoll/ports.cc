@@ -15,6 +15,7 @@
 #include "tools/atoll/guard.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/port_forward.h"
+#include "tools/atoll/report.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"

@@ -7,6 +7,7 @@
 #include "runtime/http/ascii.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/nearest.h"
+#include "tools/atoll/report.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/atoll/json_text.h"
+#include "tools/atoll/report.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"

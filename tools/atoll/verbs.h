@@ -29,7 +29,4 @@ inline constexpr char kOneSandbox[] = "Sandbox: its id, the start of it, or its 
 inline constexpr char kSandboxes[] = "Sandboxes: ids, starts of ids, or names";
 inline constexpr char kOnlySandboxes[] = "Only these: ids, starts of ids, or names";
 
-// "atoll: message" on stderr; {"error": message} with --json.
-void Report(const Settings& settings, const Error& error);
-
 }  // namespace atl::cli
