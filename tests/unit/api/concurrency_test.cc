@@ -5,24 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <new>
-#include <optional>
 #include <vector>
+
+#include "tests/unit/api/api_fixture.h"
 
 namespace atl::api {
 namespace {
-
-class FakeExchange final : public http::Exchange {
- public:
-  const http::Request& request() const override { return head; }
-  void ReadBody(size_t, std::function<void(Result<std::string>)>) override {}
-  void SaveBody(int, uint64_t, std::function<void(Result<uint64_t>)>) override {}
-  void Respond(http::Response r) override { response = std::move(r); }
-  std::shared_ptr<http::ResponseStream> Stream(http::Response) override { return nullptr; }
-  void Forward(http::Upstream) override {}
-
-  http::Request head;
-  std::optional<http::Response> response;
-};
 
 class ConcurrencyTest : public testing::Test {
  protected:

@@ -9,7 +9,7 @@ namespace atl::api {
 namespace {
 
 constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
-const std::string kKey = "the-api-key-of-the-daemon";
+const std::string kDaemonKey = "the-api-key-of-the-daemon";
 
 std::string Header(const http::Upstream& upstream, std::string_view name) {
   for (const http::Header& header : upstream.set_headers) {
@@ -38,7 +38,7 @@ class ProxyTest : public testing::Test {
     const auto route = FindRoute(request, ingress);
     EXPECT_TRUE(route) << request.target;
     return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
-                       {ingress, kKey, &guesses, 1'700'000'000'000, request_id, gone});
+                       {ingress, kDaemonKey, &guesses, 1'700'000'000'000, request_id, gone});
   }
 
   sandbox::Sandbox sandbox;
@@ -65,7 +65,7 @@ TEST_F(ProxyTest, ExecdIsReachedDirectly) {
 }
 
 TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
-  request.headers.Add(kApiKeyHeader, kKey);
+  request.headers.Add(kApiKeyHeader, kDaemonKey);
   const auto upstream = Forward("/proxy/44772/ping");
   ASSERT_TRUE(upstream);
   EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "execd-token");
@@ -76,7 +76,7 @@ TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
   EXPECT_EQ(Header(*Forward("/proxy/44772/ping"), kExecdTokenHeader), "(none)");
 
   request.headers.Remove(kExecdTokenHeader);
-  request.headers.Set(kApiKeyHeader, std::string(kKey) + "x");
+  request.headers.Set(kApiKeyHeader, std::string(kDaemonKey) + "x");
   EXPECT_EQ(Header(*Forward("/proxy/44772/ping"), kExecdTokenHeader), "(none)");
 }
 
@@ -109,12 +109,12 @@ TEST_F(ProxyTest, NoWayFromAPortToExecdsOwnPaths) {
 }
 
 TEST_F(ProxyTest, SecretsOfTheDaemonsOriginDoNotPass) {
-  request.headers.Add("OPEN-SANDBOX-API-KEY", kKey);
+  request.headers.Add("OPEN-SANDBOX-API-KEY", kDaemonKey);
   request.headers.Add("Authorization", "Basic x");
   request.headers.Add("Cookie", "a=b");
   // What the Go SDK sends when an endpoint named no token.
-  request.headers.Add("OPENSANDBOX-EGRESS-AUTH", kKey);
-  request.headers.Add("X-Custom", std::string("Bearer ") + kKey);
+  request.headers.Add("OPENSANDBOX-EGRESS-AUTH", kDaemonKey);
+  request.headers.Add("X-Custom", std::string("Bearer ") + kDaemonKey);
   request.headers.Add("X-Other", "kept");
   const auto upstream = Forward("/proxy/8080/");
   ASSERT_TRUE(upstream);
@@ -127,14 +127,14 @@ TEST_F(ProxyTest, SecretsOfTheDaemonsOriginDoNotPass) {
 
 TEST_F(ProxyTest, TheKeyDoesNotPassInAUrl) {
   std::string escaped;
-  for (const char c : kKey) escaped += c == 'k' ? std::string("%6B") : std::string(1, c);
-  for (const std::string& key : {kKey, escaped}) {
+  for (const char c : kDaemonKey) escaped += c == 'k' ? std::string("%6B") : std::string(1, c);
+  for (const std::string& key : {kDaemonKey, escaped}) {
     for (const std::string& rest :
          {"/" + key, "/a/" + key + "/b", "/?key=" + key, "/?x=%&key=" + key + "&y", "/?" + key}) {
       const auto refused = Forward("/proxy/8080" + rest);
       ASSERT_FALSE(refused) << rest;
       EXPECT_EQ(refused.error().status, 400) << rest;
-      EXPECT_EQ(refused.error().body.find(kKey), std::string::npos) << rest;
+      EXPECT_EQ(refused.error().body.find(kDaemonKey), std::string::npos) << rest;
       EXPECT_FALSE(Forward("/proxy/44772" + (rest[1] == '?' ? "/ping" + rest.substr(1) : rest)));
     }
   }
@@ -143,8 +143,8 @@ TEST_F(ProxyTest, TheKeyDoesNotPassInAUrl) {
 
 TEST_F(ProxyTest, TheKeyDoesNotPassInWhatIsMadeOfTheRequest) {
   EXPECT_EQ(Header(*Forward("/proxy/8080/"), "X-Request-ID"), "id");
-  request_id = kKey;
-  request.headers.Set("Host", kKey + ".example");
+  request_id = kDaemonKey;
+  request.headers.Set("Host", kDaemonKey + ".example");
   const auto upstream = Forward("/proxy/8080/");
   ASSERT_TRUE(upstream);
   for (const char* name : {"X-Request-ID", "X-Forwarded-Host"}) {
@@ -193,14 +193,14 @@ TEST_F(ProxyTest, CookiesPassOnlyToAnOriginOfTheirOwn) {
   request.target = "/x";
   const auto route = FindRoute(request, ingress);
   ASSERT_TRUE(route);
-  const auto own = UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey, &guesses});
+  const auto own = UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kDaemonKey, &guesses});
   ASSERT_TRUE(own);
   EXPECT_FALSE(Drops(*own, "Cookie"));
   EXPECT_FALSE(Drops(*own, "Authorization"));
   // Whatever header it stands in.
-  request.headers.Set("Authorization", "Bearer " + kKey);
+  request.headers.Set("Authorization", "Bearer " + kDaemonKey);
   EXPECT_TRUE(
-      Drops(*UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kKey, &guesses}),
+      Drops(*UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kDaemonKey, &guesses}),
             "Authorization"));
 }
 

@@ -23,7 +23,7 @@ std::unique_ptr<Client> ClientOf(uint16_t port, bool tls = kOverTls) {
 }
 
 // Answers with the peer's port, which tells connections apart, and the body.
-void Echo(const std::shared_ptr<Exchange>& exchange) {
+void EchoWithPeer(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(16 << 20, [exchange](Result<std::string> body) {
     Response response;
     response.status = exchange->request().target == "/404" ? 404 : 200;
@@ -62,7 +62,7 @@ TEST(BaseUrl, RefusesTheRest) {
 }
 
 TEST(Client, KeepsItsConnection) {
-  RunningServer server(Echo);
+  RunningServer server(EchoWithPeer);
   const auto client = ClientOf(server.port());
   std::string peer;
   for (int i = 0; i < 3; ++i) {
@@ -112,7 +112,7 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
 }
 
 TEST(Client, SendsAFileAndReportsProgress) {
-  RunningServer server(Echo);
+  RunningServer server(EchoWithPeer);
   const auto client = ClientOf(server.port());
   const UniqueFd fd(memfd_create("body", MFD_CLOEXEC));
   const std::string body(5'000'000, 'f');
@@ -224,7 +224,7 @@ TEST(Client, IsCancelledThroughADescriptor) {
 TEST(Client, ReportsWhatItCannotReach) {
   uint16_t port = 0;
   {
-    RunningServer server(Echo);
+    RunningServer server(EchoWithPeer);
     port = server.port();
   }
   const auto response = ClientOf(port)->Send({});

@@ -13,10 +13,6 @@
 namespace atl::http {
 namespace {
 
-std::string BodyOf(const std::string& response) {
-  return response.substr(response.find("\r\n\r\n") + 4);
-}
-
 // Whether `size` bytes are waiting in the socket within the time that silence is given here.
 bool ComesToHold(int socket, size_t size) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);

@@ -25,10 +25,6 @@ void Echo(const std::shared_ptr<Exchange>& exchange) {
   });
 }
 
-std::string BodyOf(const std::string& response) {
-  return response.substr(response.find("\r\n\r\n") + 4);
-}
-
 std::string Get(const std::string& target) {
   return "GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n";
 }

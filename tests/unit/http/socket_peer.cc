@@ -224,4 +224,8 @@ std::vector<std::string> FieldsOf(const std::string& head, std::string_view name
   return values;
 }
 
+std::string BodyOf(const std::string& response) {
+  return response.substr(response.find("\r\n\r\n") + 4);
+}
+
 }  // namespace atl::http

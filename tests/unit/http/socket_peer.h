@@ -55,6 +55,9 @@ class Peer {
   bool reset_ = false;
 };
 
+// What comes behind a response's head.
+std::string BodyOf(const std::string& response);
+
 // A Unix socket that listens; the test plays the upstream by hand.
 class UnixListener {
  public:

@@ -11,7 +11,7 @@ using namespace atl::testing;  // NOLINT(google-build-using-namespace): the byte
 
 using State = ClientHelloRead::State;
 
-ClientHelloRead Read(const std::string& bytes) {
+ClientHelloRead ReadHello(const std::string& bytes) {
   return ReadClientHello({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }
 
@@ -20,13 +20,13 @@ std::string Hello(const std::string& extensions) {
 }
 
 void ExpectRefused(const std::string& bytes, const std::string& what) {
-  const ClientHelloRead read = Read(bytes);
+  const ClientHelloRead read = ReadHello(bytes);
   EXPECT_EQ(read.state, State::kRefused) << what;
   EXPECT_NE(read.reason, nullptr) << what;
 }
 
 TEST(ClientHello, GivesTheName) {
-  const ClientHelloRead read = Read(TlsHello("WWW.Example.com"));
+  const ClientHelloRead read = ReadHello(TlsHello("WWW.Example.com"));
   ASSERT_EQ(read.state, State::kWhole);
   EXPECT_EQ(read.hello.name, "www.example.com");
   EXPECT_FALSE(read.hello.encrypted);
@@ -37,7 +37,7 @@ TEST(ClientHello, MayHaveNoName) {
   std::string bare = TlsBody("");
   bare.resize(bare.size() - 2);  // no extensions at all, as in TLS 1.0
   for (const std::string& bytes : {Hello(none), Hello(""), TlsRecord(TlsMessage(bare))}) {
-    const ClientHelloRead read = Read(bytes);
+    const ClientHelloRead read = ReadHello(bytes);
     ASSERT_EQ(read.state, State::kWhole);
     EXPECT_EQ(read.hello.name, "");
   }
@@ -45,7 +45,7 @@ TEST(ClientHello, MayHaveNoName) {
 
 TEST(ClientHello, SeesHiddenHellosAndNames) {
   for (const size_t type : {0xfe0d, 0xffce}) {
-    const ClientHelloRead read = Read(TlsHello("a.example", TlsExtension(type, "x")));
+    const ClientHelloRead read = ReadHello(TlsHello("a.example", TlsExtension(type, "x")));
     ASSERT_EQ(read.state, State::kWhole);
     EXPECT_TRUE(read.hello.encrypted) << type;
     EXPECT_EQ(read.hello.name, "a.example");
@@ -55,9 +55,9 @@ TEST(ClientHello, SeesHiddenHellosAndNames) {
 TEST(ClientHello, WaitsForEachByte) {
   const std::string whole = TlsHello("www.example.com");
   for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_EQ(Read(whole.substr(0, size)).state, State::kMore) << size;
+    EXPECT_EQ(ReadHello(whole.substr(0, size)).state, State::kMore) << size;
   }
-  EXPECT_EQ(Read(whole + "whatever follows").state, State::kWhole);
+  EXPECT_EQ(ReadHello(whole + "whatever follows").state, State::kWhole);
 }
 
 TEST(ClientHello, ComesInSeveralRecords) {
@@ -65,10 +65,10 @@ TEST(ClientHello, ComesInSeveralRecords) {
   for (const size_t piece : {1U, 3U, 7U, 50U}) {
     std::string bytes;
     for (size_t at = 0; at < message.size(); at += piece) {
-      EXPECT_EQ(Read(bytes).state, State::kMore);
+      EXPECT_EQ(ReadHello(bytes).state, State::kMore);
       bytes += TlsRecord(message.substr(at, piece));
     }
-    const ClientHelloRead read = Read(bytes);
+    const ClientHelloRead read = ReadHello(bytes);
     ASSERT_EQ(read.state, State::kWhole) << piece;
     EXPECT_EQ(read.hello.name, "www.example.com");
   }
@@ -102,7 +102,7 @@ TEST(ClientHello, RefusesMalformedBodies) {
   for (size_t size = 0; size < body.size(); ++size) {
     // Whole by its own length, but cut anywhere within, except before the extensions.
     if (size == body.size() - TlsServerName(TlsHostEntry("a.example")).size() - 2) continue;
-    EXPECT_EQ(Read(TlsRecord(TlsMessage(body.substr(0, size)))).state, State::kRefused) << size;
+    EXPECT_EQ(ReadHello(TlsRecord(TlsMessage(body.substr(0, size)))).state, State::kRefused) << size;
   }
   ExpectRefused(TlsRecord(TlsMessage(body + "x")), "bytes after the extensions");
   ExpectRefused(TlsRecord(TlsMessage("\x02" + body.substr(1))), "version 2");
@@ -142,16 +142,16 @@ TEST(ClientHello, RefusesTwoNames) {
 TEST(ClientHello, EndsWithItsRecord) {
   const std::string message = TlsMessage(TlsBody(TlsServerName(TlsHostEntry("a.example"))));
   const std::string other = TlsMessage(TlsBody(TlsServerName(TlsHostEntry("b.example"))));
-  EXPECT_EQ(Read(TlsRecord(message) + TlsRecord(other)).size, TlsRecord(message).size());
+  EXPECT_EQ(ReadHello(TlsRecord(message) + TlsRecord(other)).size, TlsRecord(message).size());
   const std::string both = TlsRecord(message + other);
-  EXPECT_EQ(Read(both).state, State::kRefused);
-  EXPECT_EQ(Read(both.substr(0, 5 + message.size())).state, State::kRefused)
+  EXPECT_EQ(ReadHello(both).state, State::kRefused);
+  EXPECT_EQ(ReadHello(both.substr(0, 5 + message.size())).state, State::kRefused)
       << "the record says that there is more";
 }
 
 TEST(ClientHello, TellsOfEarlyData) {
-  EXPECT_FALSE(Read(TlsHello("a.example")).hello.early_data);
-  EXPECT_TRUE(Read(TlsHello("a.example", TlsExtension(42, ""))).hello.early_data);
+  EXPECT_FALSE(ReadHello(TlsHello("a.example")).hello.early_data);
+  EXPECT_TRUE(ReadHello(TlsHello("a.example", TlsExtension(42, ""))).hello.early_data);
 }
 
 }  // namespace

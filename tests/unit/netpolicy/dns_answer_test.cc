@@ -11,20 +11,20 @@ namespace {
 
 using namespace atl::testing;  // NOLINT(google-build-using-namespace): the byte builders
 
-std::span<const uint8_t> Bytes(const std::string& text) {
+std::span<const uint8_t> DnsBytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 DnsQuery Query(const std::string& message) {
-  return ParseDnsQuery(Bytes(message))->query;
+  return ParseDnsQuery(DnsBytes(message))->query;
 }
 
-std::optional<DnsAnswer> Read(const std::string& query, const std::string& message) {
-  return ReadDnsAnswer(LookupOf(Query(query)), Bytes(message));
+std::optional<DnsAnswer> ReadAnswer(const std::string& query, const std::string& message) {
+  return ReadDnsAnswer(LookupOf(Query(query)), DnsBytes(message));
 }
 
 std::string Reply(const std::string& query, const std::string& message, uint32_t age = 0) {
-  const auto answer = Read(query, message);
+  const auto answer = ReadAnswer(query, message);
   if (!answer) return "malformed";
   const auto reply = MakeDnsReply(Query(query), *answer, age);
   return {reply.begin(), reply.end()};
@@ -47,7 +47,7 @@ const std::string kQuery = DnsQueryFor("www.example.com", 7);
 TEST(DnsAnswer, KeepsTheAddressesOfTheName) {
   const std::string both =
       DnsRecordsTo(kQuery, {A("www.example.com", "abcd", 90), A("WWW.example.com", "efgh", 30)});
-  const auto answer = Read(kQuery, both);
+  const auto answer = ReadAnswer(kQuery, both);
   ASSERT_TRUE(answer.has_value());
   ASSERT_EQ(answer->addresses.size(), 2U);
   EXPECT_EQ(answer->addresses[1].bytes[3], 'h');
@@ -62,7 +62,7 @@ TEST(DnsAnswer, FollowsAliasesInAnyOrder) {
   const std::string message =
       DnsRecordsTo(kQuery, {A("c.example", "abcd"), Cname("b.example", "c.example", 20),
                             Cname("www.example.com", "b.example", 600)});
-  const auto answer = Read(kQuery, message);
+  const auto answer = ReadAnswer(kQuery, message);
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->aliases, (std::vector<std::string>{"b.example", "c.example"}));
   EXPECT_EQ(answer->ttl, 20U);
@@ -79,17 +79,17 @@ TEST(DnsAnswer, AnAddressOfAnotherNameMakesItMalformed) {
   const auto message = [](const std::vector<std::string>& records) {
     return DnsRecordsTo(kQuery, records);
   };
-  EXPECT_FALSE(Read(kQuery, message({A("www.example.com", "abcd"), A("bank.example", "efgh")})));
-  EXPECT_FALSE(Read(kQuery, message({A("example.com", "abcd")})));
+  EXPECT_FALSE(ReadAnswer(kQuery, message({A("www.example.com", "abcd"), A("bank.example", "efgh")})));
+  EXPECT_FALSE(ReadAnswer(kQuery, message({A("example.com", "abcd")})));
   EXPECT_FALSE(
-      Read(kQuery, message({Cname("www.example.com", "b.example"), A("x.example", "abcd")})));
-  EXPECT_FALSE(Read(kQuery, message({Cname("x.example", "b.example"), A("b.example", "abcd")})))
+      ReadAnswer(kQuery, message({Cname("www.example.com", "b.example"), A("x.example", "abcd")})));
+  EXPECT_FALSE(ReadAnswer(kQuery, message({Cname("x.example", "b.example"), A("b.example", "abcd")})))
       << "an alias that nothing leads to";
-  EXPECT_FALSE(Read(kQuery, message({Cname("www.example.com", "b.example"),
+  EXPECT_FALSE(ReadAnswer(kQuery, message({Cname("www.example.com", "b.example"),
                                      A("www.example.com", "abcd"), A("b.example", "efgh")})))
       << "a name that has an alias and an address";
   EXPECT_FALSE(
-      Read(kQuery, message({DnsRecordBytes(DnsName("x.example"), 28, 60, std::string(16, 'x'))})))
+      ReadAnswer(kQuery, message({DnsRecordBytes(DnsName("x.example"), 28, 60, std::string(16, 'x'))})))
       << "of either family";
 }
 
@@ -137,12 +137,12 @@ TEST(DnsAnswer, ChainsHaveAnEnd) {
     }
     return DnsRecordsTo(DnsQueryFor("n0", 7), records);
   };
-  EXPECT_TRUE(Read(DnsQueryFor("n0", 7), chain(16)));
-  EXPECT_FALSE(Read(DnsQueryFor("n0", 7), chain(17)));
-  EXPECT_FALSE(Read(
+  EXPECT_TRUE(ReadAnswer(DnsQueryFor("n0", 7), chain(16)));
+  EXPECT_FALSE(ReadAnswer(DnsQueryFor("n0", 7), chain(17)));
+  EXPECT_FALSE(ReadAnswer(
       kQuery, DnsRecordsTo(kQuery, {Cname("www.example.com", "b"), Cname("b", "www.example.com")})))
       << "a loop";
-  EXPECT_FALSE(Read(kQuery, DnsRecordsTo(kQuery, {Cname("www.example.com", "b"),
+  EXPECT_FALSE(ReadAnswer(kQuery, DnsRecordsTo(kQuery, {Cname("www.example.com", "b"),
                                                   Cname("www.example.com", "c"), A("b", "abcd")})))
       << "a fork";
 }
@@ -151,7 +151,7 @@ TEST(DnsAnswer, UnpacksNamesInData) {
   const auto unpacked = [](unsigned type, const std::string& packed) {
     const std::string query = DnsQueryFor("www.example.com", 7, type);
     const auto answer =
-        Read(query, DnsRecordsTo(query, {DnsRecordBytes(U16(0xc00c), type, 60, packed)}));
+        ReadAnswer(query, DnsRecordsTo(query, {DnsRecordBytes(U16(0xc00c), type, 60, packed)}));
     if (!answer) return std::string("malformed");
     return std::string(answer->records.begin() + 12, answer->records.end());
   };
@@ -185,14 +185,14 @@ TEST(DnsAnswer, DoesNotGrowBeyondAMessage) {
     return DnsRecordsTo(
         query, std::vector<std::string>(count, DnsRecordBytes(U16(0xc00c), 2, 60, U16(0xc00c))));
   };
-  EXPECT_TRUE(Read(query, message(300)));
-  EXPECT_FALSE(Read(query, message(500)));
+  EXPECT_TRUE(ReadAnswer(query, message(300)));
+  EXPECT_FALSE(ReadAnswer(query, message(500)));
 }
 
 TEST(DnsAnswer, HasAnEndToAddresses) {
   const std::string query = DnsQueryFor("a", 7);
   const auto answer =
-      Read(query, DnsRecordsTo(query, std::vector<std::string>(400, A("a", "abcd"))));
+      ReadAnswer(query, DnsRecordsTo(query, std::vector<std::string>(400, A("a", "abcd"))));
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->addresses.size(), 256U);
   EXPECT_EQ(answer->answers, 256U);
@@ -202,15 +202,15 @@ TEST(DnsAnswer, SeesIpv4InIpv6Clothes) {
   const std::string query = DnsQueryFor("a", 7, 28);
   const std::string mapped = std::string(10, '\0') + "\xff\xff" + "\xa9\xfe\xa9\xfe";
   const auto answer =
-      Read(query, DnsRecordsTo(query, {DnsRecordBytes(U16(0xc00c), 28, 60, mapped)}));
+      ReadAnswer(query, DnsRecordsTo(query, {DnsRecordBytes(U16(0xc00c), 28, 60, mapped)}));
   ASSERT_EQ(answer->addresses.size(), 1U);
   EXPECT_FALSE(answer->addresses[0].ipv6);
   EXPECT_EQ(answer->addresses[0].bytes[0], 169);
 }
 
 TEST(DnsAnswer, CutsTtls) {
-  EXPECT_EQ(Read(kQuery, DnsAnswerTo(kQuery, {1, 2, 3, 4}, 86400))->ttl, 3600U);
-  EXPECT_EQ(Read(kQuery, DnsAnswerTo(kQuery, {1, 2, 3, 4}, 0x80000001))->ttl, 0U);
+  EXPECT_EQ(ReadAnswer(kQuery, DnsAnswerTo(kQuery, {1, 2, 3, 4}, 86400))->ttl, 3600U);
+  EXPECT_EQ(ReadAnswer(kQuery, DnsAnswerTo(kQuery, {1, 2, 3, 4}, 0x80000001))->ttl, 0U);
   const std::string message =
       DnsRecordsTo(kQuery, {A("www.example.com", "abcd", 86400), A("www.example.com", "efgh", 50)});
   EXPECT_EQ(Reply(kQuery, message, 40),
@@ -227,19 +227,19 @@ TEST(DnsAnswer, NegativeOnesKeepTheSoaOfTheirZone) {
     EXPECT_EQ(Reply(kQuery, negative(Soa("example.com", 900, 70), flags)),
               negative(DnsRecordBytes(U16(0xc00c + 4), 6, 70, data), flags));
   }
-  EXPECT_EQ(Read(kQuery, negative(Soa("com", 60, 70)))->ttl, 60U);
-  EXPECT_EQ(Read(kQuery, negative(Soa("example.com", 9000, 9000)))->ttl, 300U);
-  EXPECT_EQ(Read(kQuery, negative(DnsRecordBytes(std::string(1, '\0'), 6, 60, data)))->ttl, 60U);
+  EXPECT_EQ(ReadAnswer(kQuery, negative(Soa("com", 60, 70)))->ttl, 60U);
+  EXPECT_EQ(ReadAnswer(kQuery, negative(Soa("example.com", 9000, 9000)))->ttl, 300U);
+  EXPECT_EQ(ReadAnswer(kQuery, negative(DnsRecordBytes(std::string(1, '\0'), 6, 60, data)))->ttl, 60U);
   for (const char* zone : {"other.com", "ample.com", "x.www.example.com"}) {
     EXPECT_EQ(Reply(kQuery, negative(Soa(zone, 60, 60))), DnsEmptyAnswerTo(kQuery, 0x8183)) << zone;
-    EXPECT_EQ(Read(kQuery, negative(Soa(zone, 60, 60)))->ttl, 0U) << zone;
+    EXPECT_EQ(ReadAnswer(kQuery, negative(Soa(zone, 60, 60)))->ttl, 0U) << zone;
   }
 }
 
 TEST(DnsAnswer, NegativeOnesMayHaveAliases) {
   const std::string message = DnsRecordsTo(kQuery, {Cname("www.example.com", "b.example", 20)},
                                            {Soa("example", 60, 60)}, 0x8183);
-  const auto answer = Read(kQuery, message);
+  const auto answer = ReadAnswer(kQuery, message);
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->ttl, 20U);
   EXPECT_EQ(
@@ -254,16 +254,16 @@ TEST(DnsAnswer, FailuresHaveNoRecords) {
   message[3] = static_cast<char>(0x85);
   EXPECT_EQ(Reply(kQuery, message), DnsEmptyAnswerTo(kQuery, 0x8185));
   message[3] = static_cast<char>(0x83);
-  EXPECT_TRUE(Read(kQuery, message)->addresses.empty()) << "a name that does not exist";
+  EXPECT_TRUE(ReadAnswer(kQuery, message)->addresses.empty()) << "a name that does not exist";
 }
 
 TEST(DnsAnswer, BelongsToItsQuestion) {
   const std::string other = DnsQueryFor("www.example.org", 7),
                     type = DnsQueryFor("www.example.com", 7, 28);
-  EXPECT_FALSE(Read(kQuery, DnsAnswerTo(other, {1, 2, 3, 4})));
-  EXPECT_FALSE(Read(kQuery, DnsAnswerTo(type, {1, 2, 3, 4})));
+  EXPECT_FALSE(ReadAnswer(kQuery, DnsAnswerTo(other, {1, 2, 3, 4})));
+  EXPECT_FALSE(ReadAnswer(kQuery, DnsAnswerTo(type, {1, 2, 3, 4})));
   const std::string upper = DnsQueryFor("WWW.EXAMPLE.COM", 7);
-  EXPECT_TRUE(Read(kQuery, DnsAnswerTo(upper, {1, 2, 3, 4})));
+  EXPECT_TRUE(ReadAnswer(kQuery, DnsAnswerTo(upper, {1, 2, 3, 4})));
   EXPECT_EQ(Reply(upper, DnsAnswerTo(kQuery, {1, 2, 3, 4})), DnsAnswerTo(upper, {1, 2, 3, 4}));
 }
 

@@ -118,7 +118,7 @@ class ManualClock : public Clock {
 };
 
 // Knows what the test says, and writes down what it is told.
-class FakeGate : public DnsGate {
+class FakeDnsGate : public DnsGate {
  public:
   struct Learned {
     std::string source, name;

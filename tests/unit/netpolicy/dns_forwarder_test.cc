@@ -264,7 +264,7 @@ TEST_F(DnsForwarderTest, NoNumberOfSourcesTakesAll) {
 TEST_F(DnsForwarderTest, ResolvesForAConnection) {
   Upstream upstream;
   upstream.Serve(loop);
-  FakeGate gate;
+  FakeDnsGate gate;
   gate.otherwise.verdict = DnsGate::Verdict::kNxDomain;
   DnsForwarder::Limits limits;
   limits.source.leaving = {1, 2};

@@ -11,13 +11,13 @@ namespace {
 
 using namespace atl::testing;  // NOLINT(google-build-using-namespace): the byte builders
 
-std::span<const uint8_t> Bytes(const std::string& text) {
+std::span<const uint8_t> MessageBytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 TEST(DnsQuery, TakesAPlainQuestion) {
   const std::string message = DnsQueryFor("Www.Example.COM", 4711, 28);
-  const auto result = ParseDnsQuery(Bytes(message));
+  const auto result = ParseDnsQuery(MessageBytes(message));
   ASSERT_TRUE(result.has_value());
   ASSERT_EQ(result->rcode, DnsRcode::kNoError);
   EXPECT_EQ(result->query.header.id, 4711);
@@ -29,15 +29,15 @@ TEST(DnsQuery, TakesAPlainQuestion) {
 
 TEST(DnsQuery, ReadsTheEdnsSize) {
   const std::string big = DnsEdnsQueryFor("example.com", 1, 4096);
-  EXPECT_EQ(ParseDnsQuery(Bytes(big))->query.udp_size, 4096U);
+  EXPECT_EQ(ParseDnsQuery(MessageBytes(big))->query.udp_size, 4096U);
   const std::string small = DnsEdnsQueryFor("example.com", 1, 100);
-  EXPECT_EQ(ParseDnsQuery(Bytes(small))->query.udp_size, 512U) << "RFC 6891 section 6.2.3";
+  EXPECT_EQ(ParseDnsQuery(MessageBytes(small))->query.udp_size, 512U) << "RFC 6891 section 6.2.3";
 }
 
 TEST(DnsQuery, EscapesWhatIsNotPlain) {
   const std::string name = std::string("\x03") + "a.b" + "\x02" + "\\\n" + '\0';
   const std::string message = DnsHeaderBytes(1, 0x0100, 1) + name + U16(1) + U16(1);
-  EXPECT_EQ(ParseDnsQuery(Bytes(message))->query.question.name, "a\\046b.\\092\\010");
+  EXPECT_EQ(ParseDnsQuery(MessageBytes(message))->query.question.name, "a\\046b.\\092\\010");
 }
 
 TEST(DnsQuery, RefusesWhatIsNoPlainQuestion) {
@@ -91,7 +91,7 @@ TEST(DnsQuery, RefusesWhatIsNoPlainQuestion) {
        DnsRcode::kRefused},
   };
   for (const auto& c : cases) {
-    const auto result = ParseDnsQuery(Bytes(c.message));
+    const auto result = ParseDnsQuery(MessageBytes(c.message));
     ASSERT_TRUE(result.has_value()) << c.what;
     EXPECT_EQ(result->rcode, c.rcode) << c.what;
   }
@@ -99,14 +99,14 @@ TEST(DnsQuery, RefusesWhatIsNoPlainQuestion) {
 
 TEST(DnsQuery, DoesNotAnswerAnswersOrScraps) {
   const std::string answer = DnsHeaderBytes(1, 0x8180, 1) + DnsName("a") + U16(1) + U16(1);
-  EXPECT_FALSE(ParseDnsQuery(Bytes(answer)).has_value());
-  EXPECT_FALSE(ParseDnsQuery(Bytes(std::string(11, '\0'))).has_value());
+  EXPECT_FALSE(ParseDnsQuery(MessageBytes(answer)).has_value());
+  EXPECT_FALSE(ParseDnsQuery(MessageBytes(std::string(11, '\0'))).has_value());
   EXPECT_FALSE(ParseDnsQuery({}).has_value());
 }
 
 TEST(DnsResponse, ReadsRecordsWithCompressedNames) {
   const std::string message = DnsAnswerTo(DnsQueryFor("Example.com", 7), {192, 0, 2, 80});
-  const auto response = ParseDnsResponse(Bytes(message));
+  const auto response = ParseDnsResponse(MessageBytes(message));
   ASSERT_TRUE(response.has_value());
   ASSERT_EQ(response->records.size(), 1U);
   EXPECT_EQ(response->records[0].name, "example.com");
@@ -123,16 +123,16 @@ std::string AnswerWithName(const std::string& name) {
 
 TEST(DnsResponse, RefusesPointersThatDoNotLeadBack) {
   // The record's name is at 12 + 13 + 4 = 29.
-  EXPECT_TRUE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc00c)))).has_value());
-  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc000 + 29)))).has_value()) << "itself";
-  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc000 + 31)))).has_value()) << "ahead";
-  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xc000)))).has_value()) << "the header";
-  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName("\x01"
+  EXPECT_TRUE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc00c)))).has_value());
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000 + 29)))).has_value()) << "itself";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000 + 31)))).has_value()) << "ahead";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000)))).has_value()) << "the header";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName("\x01"
                                                      "a" +
                                                      U16(0xc000 + 29))))
                    .has_value())
       << "a loop through a label";
-  EXPECT_FALSE(ParseDnsResponse(Bytes(AnswerWithName(U16(0xffff)))).has_value()) << "beyond";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xffff)))).has_value()) << "beyond";
 }
 
 TEST(DnsResponse, HasAnEndToRecords) {
@@ -141,8 +141,8 @@ TEST(DnsResponse, HasAnEndToRecords) {
     return DnsRecordsTo(
         query, std::vector<std::string>(count, DnsRecordBytes(U16(0xc00c), 1, 60, "abcd")));
   };
-  EXPECT_TRUE(ParseDnsResponse(Bytes(message(512))).has_value());
-  EXPECT_FALSE(ParseDnsResponse(Bytes(message(513))).has_value());
+  EXPECT_TRUE(ParseDnsResponse(MessageBytes(message(512))).has_value());
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(message(513))).has_value());
 }
 
 // Each pointer leads to the one before it, the first to the question.
@@ -156,18 +156,18 @@ TEST(DnsResponse, RefusesLongChainsOfPointers) {
            DnsRecordBytes(U16(0xc000 + last), 1, 60, "abcd");
   };
   // The text begins at 12 + 13 + 4 + 11 = 40.
-  const auto response = ParseDnsResponse(Bytes(message(127)));
+  const auto response = ParseDnsResponse(MessageBytes(message(127)));
   ASSERT_TRUE(response.has_value());
   EXPECT_EQ(response->records[1].name, "example.com");
-  EXPECT_FALSE(ParseDnsResponse(Bytes(message(128))).has_value());
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(message(128))).has_value());
 }
 
 TEST(DnsResponse, EveryPrefixOfAMessageIsRefused) {
   const std::string message = DnsAnswerTo(DnsQueryFor("example.com", 7), {192, 0, 2, 80});
   for (size_t size = 0; size < message.size(); ++size) {
-    EXPECT_FALSE(ParseDnsResponse(Bytes(message.substr(0, size))).has_value()) << size;
+    EXPECT_FALSE(ParseDnsResponse(MessageBytes(message.substr(0, size))).has_value()) << size;
   }
-  EXPECT_FALSE(ParseDnsResponse(Bytes(message + "x")).has_value());
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(message + "x")).has_value());
 }
 
 TEST(DnsResponse, TruncatedOnesMayEndAnywhereAfterTheQuestion) {
@@ -175,7 +175,7 @@ TEST(DnsResponse, TruncatedOnesMayEndAnywhereAfterTheQuestion) {
   std::string message = DnsAnswerTo(query, {192, 0, 2, 80});
   message[2] = static_cast<char>(0x83);
   message.resize(query.size() + 5);
-  const auto response = ParseDnsResponse(Bytes(message));
+  const auto response = ParseDnsResponse(MessageBytes(message));
   ASSERT_TRUE(response.has_value());
   EXPECT_TRUE(response->header.truncated());
   EXPECT_TRUE(response->records.empty());
@@ -183,11 +183,11 @@ TEST(DnsResponse, TruncatedOnesMayEndAnywhereAfterTheQuestion) {
 
 TEST(DnsAnswers, OfOurOwn) {
   const std::string query = DnsQueryFor("example.com", 0x1234);
-  const auto error = MakeDnsError(Bytes(query), DnsRcode::kServerFailure);
+  const auto error = MakeDnsError(MessageBytes(query), DnsRcode::kServerFailure);
   EXPECT_EQ(std::string(error.begin(), error.end()), DnsEmptyAnswerTo(query, 0x8182));
   // Only the header parses.
   const std::string scrap = DnsHeaderBytes(0x1234, 0x0100, 1) + "\x7f";
-  const auto format = MakeDnsError(Bytes(scrap), DnsRcode::kFormatError);
+  const auto format = MakeDnsError(MessageBytes(scrap), DnsRcode::kFormatError);
   EXPECT_EQ(std::string(format.begin(), format.end()), DnsHeaderBytes(0x1234, 0x8181, 0));
 }
 

@@ -22,7 +22,7 @@ class DnsViewsTest : public DnsForwarderTest {
     Open({upstream.name()}, limits, &gate);
   }
   Upstream upstream;
-  FakeGate gate;
+  FakeDnsGate gate;
 };
 
 TEST_F(DnsViewsTest, EachSourceHasItsOwn) {
@@ -67,7 +67,7 @@ TEST_F(DnsViewsTest, AddressesAreLearnedBeforeTheAnswerLeaves) {
   EXPECT_FALSE(too_late);
   const std::string bytes(kAddress.begin(), kAddress.end());
   ASSERT_EQ(gate.learned.size(), 1U);
-  EXPECT_EQ(gate.learned[0], (FakeGate::Learned{kHere, "example.com", {}, {bytes}, 60}));
+  EXPECT_EQ(gate.learned[0], (FakeDnsGate::Learned{kHere, "example.com", {}, {bytes}, 60}));
   clock.Advance(20);
   Send(client, query);
   EXPECT_EQ(Answer(client), DnsAnswerTo(query, kAddress, 40));

@@ -8,7 +8,6 @@
 namespace atl::netpolicy {
 namespace {
 
-using Kind = HttpRequests::Kind;
 
 // What a stream consists of, offered in pieces of `step` bytes: "H" and "B" runs with their bytes.
 struct Seen {
@@ -26,16 +25,16 @@ Seen Read(const std::string& bytes, size_t step) {
     buffer += bytes.substr(at, step);
     while (true) {
       const auto piece = requests.Take(buffer);
-      if (piece.kind == Kind::kMore) break;
-      if (piece.kind == Kind::kRefused) {
+      if (piece.kind == HttpRequests::Kind::kMore) break;
+      if (piece.kind == HttpRequests::Kind::kRefused) {
         seen.refusal = piece.reason;
         const auto next = requests.Take("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
-        EXPECT_EQ(next.kind, Kind::kRefused) << "stays refused";
+        EXPECT_EQ(next.kind, HttpRequests::Kind::kRefused) << "stays refused";
         return seen;
       }
       EXPECT_GT(piece.size, 0U);
-      if (piece.kind == Kind::kHead) seen.heads.push_back(buffer.substr(0, piece.size));
-      if (piece.kind == Kind::kBody) seen.bodies += buffer.substr(0, piece.size);
+      if (piece.kind == HttpRequests::Kind::kHead) seen.heads.push_back(buffer.substr(0, piece.size));
+      if (piece.kind == HttpRequests::Kind::kBody) seen.bodies += buffer.substr(0, piece.size);
       buffer.erase(0, piece.size);
     }
   }
@@ -65,13 +64,13 @@ TEST(HttpRequests, TellsHeadsFromBodies) {
 TEST(HttpRequests, BodiesMayPassElsewhere) {
   HttpRequests requests;
   EXPECT_EQ(requests.body_left(), 0U);
-  EXPECT_EQ(requests.Take(kPost).kind, Kind::kHead);
+  EXPECT_EQ(requests.Take(kPost).kind, HttpRequests::Kind::kHead);
   EXPECT_EQ(requests.body_left(), 40U);
   EXPECT_EQ(requests.Take("12345").size, 5U);
   EXPECT_EQ(requests.body_left(), 35U);
   requests.Skip(35);
   EXPECT_EQ(requests.body_left(), 0U);
-  EXPECT_EQ(requests.Take(kChunked).kind, Kind::kHead);
+  EXPECT_EQ(requests.Take(kChunked).kind, HttpRequests::Kind::kHead);
   EXPECT_EQ(requests.body_left(), 0U) << "the size of the chunk comes first";
   EXPECT_EQ(requests.Take("fff\r\n").size, 5U);
   EXPECT_EQ(requests.body_left(), 4095U);
@@ -79,7 +78,7 @@ TEST(HttpRequests, BodiesMayPassElsewhere) {
   EXPECT_EQ(requests.Take("\r\n").size, 2U);
   EXPECT_EQ(requests.Take("0\r\n").size, 3U);
   EXPECT_EQ(requests.Take("\r\n").size, 2U);
-  EXPECT_EQ(requests.Take(kGet).kind, Kind::kHead);
+  EXPECT_EQ(requests.Take(kGet).kind, HttpRequests::Kind::kHead);
 }
 
 TEST(HttpRequests, RefusesBareLineFeedsAtOnce) {

@@ -8,20 +8,18 @@
 namespace atl::netpolicy {
 namespace {
 
-using Kind = PolicyTarget::Kind;
-
 TEST(PolicyTarget, TellsNamesWildcardsAndPrefixesApart) {
   auto name = ParsePolicyTarget("API.Example.com.");
   ASSERT_TRUE(name);
-  EXPECT_EQ(name->kind, Kind::kName);
+  EXPECT_EQ(name->kind, PolicyTarget::Kind::kName);
   EXPECT_EQ(name->name, "api.example.com");
   auto wildcard = ParsePolicyTarget("*.example.com");
   ASSERT_TRUE(wildcard);
-  EXPECT_EQ(wildcard->kind, Kind::kWildcard);
+  EXPECT_EQ(wildcard->kind, PolicyTarget::Kind::kWildcard);
   EXPECT_EQ(wildcard->name, "example.com");
   auto prefix = ParsePolicyTarget("192.0.2.77/24");
   ASSERT_TRUE(prefix);
-  EXPECT_EQ(prefix->kind, Kind::kPrefix);
+  EXPECT_EQ(prefix->kind, PolicyTarget::Kind::kPrefix);
   EXPECT_EQ(prefix->prefix.ToString(), "192.0.2.0/24");
   EXPECT_EQ(ParsePolicyTarget("2001:db8::1")->prefix.ToString(), "2001:db8::1/128");
   // The same packets, so the same rule.

@@ -13,7 +13,6 @@
 namespace atl::sandbox {
 namespace {
 
-constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
 constexpr char kOther[] = "11111111-4f89-41d3-9a0c-0305e82c3301";
 
 class EntrypointLogsTest : public testing::Test {

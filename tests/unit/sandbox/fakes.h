@@ -24,6 +24,8 @@
 
 namespace atl::sandbox {
 
+inline constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
+
 class FakeClock final : public Clock {
  public:
   int64_t UnixMillis() const override { return unix_ms; }

@@ -5,11 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tests/unit/sandbox/fakes.h"
+
 namespace atl::sandbox {
 namespace {
 
 using Kind = wire::OutputFrame::Kind;
-constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
 constexpr int64_t kStart = 1'700'000'000'000'000;
 
 class LogReaderTest : public testing::Test {

@@ -8,11 +8,10 @@
 #include <fstream>
 
 #include "runtime/base/sys.h"
+#include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
 namespace {
-
-constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
 
 class LogStoreTest : public testing::Test {
  protected:

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = SessionMount::Kind;
 
-SessionSpec Good() {
+SessionSpec GoodSession() {
   SessionSpec spec;
   spec.number = 1;
   spec.mounts = {{Kind::kOverlay, "/workspace", "/workspace"}};
@@ -17,7 +17,7 @@ SessionSpec Good() {
 }
 
 TEST(WireSession, AsMuchAsThereMayBeFitsIntoOneMessage) {
-  SessionSpec spec = Good();
+  SessionSpec spec = GoodSession();
   const std::string path = "/" + std::string(kMaxSessionPath - 1, 'x');
   spec.mounts.assign(kMaxSessionMounts, {Kind::kReadOnly, path, path});
   EXPECT_LE(EncodeFields(Request{1, MakeSession{.id = std::string(64, 'x'), .spec = spec}}).size(),
@@ -28,9 +28,9 @@ TEST(WireSession, AsMuchAsThereMayBeFitsIntoOneMessage) {
 }
 
 TEST(WireSession, FormIsChecked) {
-  EXPECT_TRUE(CheckForm(Good()));
+  EXPECT_TRUE(CheckForm(GoodSession()));
   for (const uint32_t number : {uint32_t{0}, kMaxSessions + 1, UINT32_MAX}) {
-    SessionSpec spec = Good();
+    SessionSpec spec = GoodSession();
     spec.number = number;
     EXPECT_FALSE(CheckForm(spec)) << number;
     EXPECT_FALSE(CheckForm(EndSession{.id = "a", .number = number})) << number;
@@ -39,7 +39,7 @@ TEST(WireSession, FormIsChecked) {
   for (const std::string& path :
        {std::string(""), std::string("/"), std::string("a"), std::string("/a/"), std::string("//a"),
         std::string("/a/../b"), std::string("/."), nul, "/" + std::string(kMaxSessionPath, 'a')}) {
-    SessionSpec source = Good(), target = Good();
+    SessionSpec source = GoodSession(), target = GoodSession();
     source.mounts[0].source = path;
     target.mounts[0].target = path;
     EXPECT_FALSE(CheckForm(source)) << path;
@@ -47,14 +47,14 @@ TEST(WireSession, FormIsChecked) {
     EXPECT_FALSE(CheckForm(MakeSession{.id = "a", .spec = target})) << path;
   }
   for (const char* own : {"/dev", "/dev/shm/x", "/proc/self", "/sys"}) {
-    SessionSpec spec = Good();
+    SessionSpec spec = GoodSession();
     spec.mounts[0].target = own;
     EXPECT_FALSE(CheckForm(spec)) << own;
   }
-  SessionSpec twice = Good();
+  SessionSpec twice = GoodSession();
   twice.mounts.push_back({Kind::kReadOnly, "/other", "/workspace"});
   EXPECT_FALSE(CheckForm(twice));
-  SessionSpec many = Good();
+  SessionSpec many = GoodSession();
   for (size_t i = 0; i < kMaxSessionOverlays; ++i) {
     many.mounts.push_back({Kind::kScratch, "/x", "/x" + std::to_string(i)});
   }
@@ -64,7 +64,7 @@ TEST(WireSession, FormIsChecked) {
 // What execd says is read by the daemon: one request with its two sockets, or nothing.
 TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
   SessionRequest make, end;
-  make.what = SessionRequest::Make{.spec = Good()};
+  make.what = SessionRequest::Make{.spec = GoodSession()};
   end.what = SessionRequest::End{.number = 3};
   for (size_t count = 0; count < 4; ++count) {
     for (const SessionRequest* request : {&make, &end}) {

@@ -7,7 +7,7 @@
 namespace atl::wire {
 namespace {
 
-Volume Good() {
+Volume GoodVolume() {
   return {Volume::Kind::kHost, "/srv/a", "b/c", "/mnt", true};
 }
 
@@ -18,7 +18,7 @@ TEST(WireVolume, AsManyAsThereMayBeFitIntoOneMessage) {
   plan.layers.resize(kMaxLayers);
   plan.hostname = std::string(64, 'h');
   plan.hosts = plan.resolv_conf = std::string(kMaxEtcFile, '#');
-  plan.volumes.assign(kMaxVolumes, Good());
+  plan.volumes.assign(kMaxVolumes, GoodVolume());
   plan.volumes[0].target += std::string(kMaxVolumeText, 'x');
   EXPECT_LE(EncodeFields(Request{1, Build{plan}}).size(), kMaxSpawnerMessage);
 }
@@ -26,27 +26,27 @@ TEST(WireVolume, AsManyAsThereMayBeFitIntoOneMessage) {
 TEST(WireVolume, FormIsChecked) {
   const auto refused = [](const Volume& volume) {
     Plan plan;
-    plan.volumes = {Good(), volume};
+    plan.volumes = {GoodVolume(), volume};
     const bool good = CheckForm(volume).has_value();
     EXPECT_EQ(CheckForm(Build{plan}).has_value(), good);
     EXPECT_EQ(CheckForm(CheckVolume{volume}).has_value(), good);
     return !good;
   };
-  EXPECT_FALSE(refused(Good()));
+  EXPECT_FALSE(refused(GoodVolume()));
   const std::string nul("/a\0b", 4);
   for (const std::string& target :
        {std::string(""), std::string("/"), std::string("a"), std::string("/a/"), std::string("//a"),
         std::string("/a/../b"), std::string("/."), nul, "/" + std::string(4096, 'a')}) {
-    Volume volume = Good();
+    Volume volume = GoodVolume();
     volume.target = target;
     EXPECT_TRUE(refused(volume)) << target;
-    volume = Good();
+    volume = GoodVolume();
     volume.source = target;
     EXPECT_TRUE(refused(volume)) << target;
   }
   for (const std::string& sub_path : {std::string("/a"), std::string("a/"), std::string(".."),
                                       std::string("a//b"), nul.substr(1)}) {
-    Volume volume = Good();
+    Volume volume = GoodVolume();
     volume.sub_path = sub_path;
     EXPECT_TRUE(refused(volume)) << sub_path;
   }
