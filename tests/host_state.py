@@ -4,12 +4,14 @@
     ... create, use and delete sandboxes ...
     self.assertEqual(before.await_same(seconds=2), [])
 
-Tests that compare host states must not run beside others that create sandboxes; on a machine with
-other tenants, `ignore` (a regular expression on "kind: item") takes their traces out.
+Seen are this test's own namespaces (tests/tap.py --alone) and, of the groups that all share, those of
+daemons that it started itself: other tests may run beside it. On a machine with other tenants, `ignore`
+(a regular expression on "kind: item") takes their traces out.
 """
 import json
 import os
 import re
+import secrets
 import socket
 import subprocess
 import time
@@ -25,7 +27,8 @@ VOLATILE_NFT_KEYS = {'handle', 'counter', 'expires', 'bytes', 'packets', 'metain
 # One file for each daemon of the host.
 INSTANCES = '/run/atoll-instances'
 INSTANCE_GROUP = re.compile(r'atoll\d+$')
-TEST_RUN_DIRS = re.compile(r'/atoll-e2e\.[^/]+/')
+# How the names of all directories begin that this test gives to daemons.
+OWN = f'atoll-e2e.{secrets.token_hex(4)}.'
 
 
 def _read(path):
@@ -95,12 +98,12 @@ def mounts():
 
 
 def _foreign_instances():
-    """Names of the cgroups of daemons that other tenants of this machine run: a spawner writes its
-    run directory into its number's file, and those of tests are below TEST_RUN_DIRS."""
+    """Names of the cgroups of daemons that others run: a spawner writes its run directory into its
+    number's file, and those of this test are below directories of its OWN."""
     names = set()
     for number in _names(INSTANCES):
         owner = _read(f'{INSTANCES}/{number}')
-        if owner and not TEST_RUN_DIRS.search(owner):
+        if owner and f'/{OWN}' not in owner:
             names.add(f'atoll{number}')
     return names
 

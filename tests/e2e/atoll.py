@@ -26,6 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(TOP / 'images/recipes'))
 
+import host_state  # pylint: disable=wrong-import-position
 import recipe as recipes  # pylint: disable=wrong-import-position
 from until import until  # pylint: disable=wrong-import-position
 
@@ -118,7 +119,7 @@ class Daemon:
         base = os.environ.get('TEST_TMPDIR', '/var/tmp')
         # Not mkdtemp's name: buildah makes a name of an image of the path, and such a name may not
         # hold '._' or '_/'. The spawner, and ids of sandboxes, must be able to pass.
-        self.top = pathlib.Path(base) / f'atoll-e2e.{secrets.token_hex(4)}'
+        self.top = pathlib.Path(base) / f'{host_state.OWN}{secrets.token_hex(4)}'
         self.top.mkdir()
         self.top.chmod(0o755)
         self.data_dir, self.run_dir = self.top / 'data', self.top / 'run'

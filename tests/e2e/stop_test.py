@@ -13,7 +13,7 @@ import unittest
 
 import atoll
 from atoll import SLOWNESS, children, comm
-from host_state import HostState, INSTANCES, processes
+from host_state import HostState, INSTANCES, OWN, processes
 from until import until
 
 PROGRAMS = ('atolld', 'atoll-spawner', 'atoll-execd', 'atoll-unpack')
@@ -21,7 +21,7 @@ CGROUPS = pathlib.Path('/sys/fs/cgroup')
 
 
 def scratch(test):
-    top = pathlib.Path(tempfile.mkdtemp(prefix='atoll-e2e.',
+    top = pathlib.Path(tempfile.mkdtemp(prefix=OWN,
                                         dir=os.environ.get('TEST_TMPDIR', '/var/tmp')))
     top.chmod(0o755)
     test.addCleanup(shutil.rmtree, top)
