@@ -1,15 +1,14 @@
 #include "runtime/http/upstream_pool.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/base/unix_address.h"
 
 namespace atl::http {
 namespace {
@@ -23,12 +22,7 @@ constexpr int64_t kFirstPauseUs = 1000;
 constexpr int64_t kMaxConnectWaitUs = 2'000'000;
 
 Result<UniqueFd> ConnectNow(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInternal, "connect " + path + ": path too long for a Unix socket");
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return FailSys("socket");
   if (IsSpare(fd.get())) return Fail(NoDescriptors("a stream into a sandbox"));

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <iterator>
 #include <map>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/sys.h"
+#include "runtime/base/unix_address.h"
 #include "runtime/wire/spawner.h"
 
 namespace atl::launch {
@@ -40,13 +39,7 @@ Error NoAnswer(int patience_ms, pid_t peer) {
 
 // Reading and writing end after `patience_ms` with EAGAIN; 0: at once.
 Result<UniqueFd> ConnectSocket(const std::string& path, int patience_ms) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInvalidArgument,
-                "'" + path + "' is too long for a socket: choose a shorter run_dir");
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
   const int flags = patience_ms == 0 ? SOCK_NONBLOCK : 0;
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
   if (!socket) return FailSys("socket");
@@ -56,7 +49,7 @@ Result<UniqueFd> ConnectSocket(const std::string& path, int patience_ms) {
       return FailSys("setsockopt SO_SNDTIMEO");
     }
   }
-  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     // Its queue of connections is full.
     if (errno == EAGAIN) return Fail(NoAnswer(patience_ms, 0));
     return FailSys("connect " + path);

@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -14,36 +12,19 @@
 namespace atl::sandbox {
 namespace {
 
-// One read, and with it one write. See execd/run/output_feed.cc: what is read and not yet written
-// must fit what execd keeps beside what is in the socket.
 // A daemon that starts with a thousand sandboxes answers requests meanwhile.
 constexpr int kAdoptionsAtOnce = 2;
+// One read, and with it one write. See execd/run/output_feed.cc: what is read and not yet written
+// must fit what execd keeps beside what is in the socket.
 constexpr size_t kReadSize = 32 << 10;
 // 13 MB a second over all sandboxes: some percent of a core.
 constexpr size_t kTickBudget = 64 << 10;
 constexpr int64_t kTickUs = 5000;
-constexpr size_t kMaxHead = 4096;
 constexpr int64_t kConnectRetryUs = 1'000'000;
-constexpr std::string_view kSwitched = "HTTP/1.1 101 ";
 // Logs of removed sandboxes; above it the oldest go, whatever the configuration says.
 constexpr size_t kMaxKept = 256;
 
 char g_read_buffer[kReadSize];
-
-Result<UniqueFd> ConnectTo(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInvalidArgument, "socket path " + path + " is too long");
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return FailSys("socket");
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return FailSys("connect " + path);
-  }
-  return socket;
-}
 
 }  // namespace
 
@@ -142,7 +123,7 @@ void EntrypointLogs::Abandon(const std::string& id) {
 void EntrypointLogs::Connect(const StreamPtr& stream, const std::string& execd_socket,
                              const std::string& access_token) {
   if (stream->removed) return;
-  auto socket = ConnectTo(execd_socket);
+  auto socket = ConnectToExecd(execd_socket);
   // Its queue of connections is full: it is frozen, or very busy.
   if (!socket && socket.error().error_number() == EAGAIN) {
     loop_.After(kConnectRetryUs,
@@ -157,19 +138,11 @@ void EntrypointLogs::Connect(const StreamPtr& stream, const std::string& execd_s
         .Add(socket.error());
     return End(stream);
   }
-  std::string request = "GET ";
-  request.append(wire::kOutputRoute).append("?offset=").append(std::to_string(stream->offset));
-  request.append(" HTTP/1.1\r\nHost: execd\r\n");
-  request.append(wire::kInternalHeader).append(": 1\r\n");
-  if (!access_token.empty()) {
-    request.append("X-EXECD-ACCESS-TOKEN: ").append(access_token).append("\r\n");
-  }
-  request.append("\r\n");
-  // Into an empty socket: whole, or not at all.
-  const ssize_t n = ::send(socket->get(), request.data(), request.size(), MSG_NOSIGNAL);
-  if (n != static_cast<ssize_t>(request.size())) return End(stream);
+  const std::string target =
+      std::string(wire::kOutputRoute) + "?offset=" + std::to_string(stream->offset);
+  if (!RequestLine(socket->get(), target, access_token)) return End(stream);
   stream->socket = std::move(*socket);
-  stream->awaits_head = true;
+  stream->head.emplace();
   Listen(stream);
 }
 
@@ -217,16 +190,11 @@ EntrypointLogs::Arrival EntrypointLogs::ReadOnce(const StreamPtr& stream) {
 }
 
 Status EntrypointLogs::Take(Stream& stream, std::string_view bytes) {
-  if (stream.awaits_head) {
-    stream.head.append(bytes);
-    const size_t end = stream.head.find("\r\n\r\n");
-    if (end == std::string::npos && stream.head.size() < kMaxHead) return {};
-    if (end == std::string::npos || !stream.head.starts_with(kSwitched)) {
-      return Fail(Code::kUnavailable, "execd answered: " + stream.head.substr(0, 64));
-    }
-    stream.awaits_head = false;
-    const std::string rest = std::exchange(stream.head, {}).substr(end + 4);
-    return Take(stream, rest);
+  if (stream.head) {
+    ATOLL_ASSIGN(const auto rest, stream.head->Take(bytes));
+    if (!rest) return {};
+    stream.head.reset();
+    return Take(stream, *rest);
   }
   stream.frames.Append(bytes);
   for (;;) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,6 +25,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/sandbox/execd_line.h"
 #include "runtime/sandbox/log_reader.h"
 #include "runtime/sandbox/log_store.h"
 #include "runtime/wire/output.h"
@@ -91,8 +93,7 @@ class EntrypointLogs {
     std::string id;
     UniqueFd socket;
     Loop::Id watch = 0;
-    bool awaits_head = false;  // of HTTP, before the first frame
-    std::string head;
+    std::optional<LineHead> head;  // of one that was adopted, before the first frame
     wire::OutputFrames frames;
     uint64_t offset = 0;  // where the next frame begins
     int64_t time_us = 0;  // of the last one

@@ -1,42 +1,21 @@
 #include "runtime/sandbox/session_channels.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/bytes.h"
-#include "runtime/wire/output.h"
 
 namespace atl::sandbox {
 namespace {
 
 constexpr size_t kReadSize = 32 << 10;
-constexpr size_t kMaxHead = 4096;
-constexpr std::string_view kSwitched = "HTTP/1.1 101 ";
 // What one request brings; a stranger could send more than anybody takes out.
 constexpr size_t kMaxDescriptors = 2;
-
-Result<UniqueFd> ConnectTo(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInvalidArgument, "socket path " + path + " is too long");
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return FailSys("socket");
-  if (IsSpare(socket.get())) return Fail(NoDescriptors("a line for sessions"));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return FailSys("connect " + path);
-  }
-  return socket;
-}
 
 }  // namespace
 
@@ -47,21 +26,13 @@ SessionChannels::~SessionChannels() {
 void SessionChannels::Open(const std::string& id, const std::string& execd_socket,
                            const std::string& access_token) {
   if (channels_.contains(id)) return;
-  auto socket = ConnectTo(execd_socket);
+  auto socket = ConnectToExecd(execd_socket);
+  if (socket && IsSpare(socket->get())) socket = Fail(NoDescriptors("a line for sessions"));
   if (!socket) {
     LogLine(LogLevel::kWarning, "no line for sessions").Add("sandbox", id).Add(socket.error());
     return;
   }
-  std::string request = "GET ";
-  request.append(wire::kSessionRoute).append(" HTTP/1.1\r\nHost: execd\r\n");
-  request.append(wire::kInternalHeader).append(": 1\r\n");
-  if (!access_token.empty()) {
-    request.append("X-EXECD-ACCESS-TOKEN: ").append(access_token).append("\r\n");
-  }
-  request.append("\r\n");
-  // Into an empty socket: whole, or not at all.
-  const ssize_t n = ::send(socket->get(), request.data(), request.size(), MSG_NOSIGNAL);
-  if (n != static_cast<ssize_t>(request.size())) return;
+  if (!RequestLine(socket->get(), std::string(wire::kSessionRoute), access_token)) return;
   auto channel = std::make_shared<Channel>();
   channel->id = id;
   channel->socket = std::move(*socket);
@@ -95,16 +66,11 @@ void SessionChannels::OnReadable(const ChannelPtr& channel) {
 }
 
 Status SessionChannels::Take(const ChannelPtr& channel, std::string_view bytes) {
-  if (channel->awaits_head) {
-    channel->head.append(bytes);
-    const size_t end = channel->head.find("\r\n\r\n");
-    if (end == std::string::npos && channel->head.size() < kMaxHead) return {};
-    if (end == std::string::npos || !channel->head.starts_with(kSwitched)) {
-      return Fail(Code::kUnavailable, "execd answered: " + channel->head.substr(0, 64));
-    }
-    channel->awaits_head = false;
-    const std::string rest = std::exchange(channel->head, {}).substr(end + 4);
-    return Take(channel, rest);
+  if (channel->head) {
+    ATOLL_ASSIGN(const auto rest, channel->head->Take(bytes));
+    if (!rest) return {};
+    channel->head.reset();
+    return Take(channel, *rest);
   }
   channel->frames.Append(bytes);
   ATOLL_ASSIGN(const auto frame, channel->frames.Next());

@@ -10,13 +10,16 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/execd_line.h"
 #include "runtime/wire/frame.h"
 #include "runtime/wire/session.h"
 
@@ -43,8 +46,7 @@ class SessionChannels {
     std::string id;
     UniqueFd socket;
     Loop::Id watch = 0;
-    bool awaits_head = true;  // of HTTP
-    std::string head;
+    std::optional<LineHead> head{std::in_place};  // until the first frame
     wire::Frames frames{wire::kMaxSessionRequest};
     std::vector<UniqueFd> descriptors;  // that came with what is in frames
   };

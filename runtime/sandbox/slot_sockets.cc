@@ -2,14 +2,13 @@
 
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/descriptors.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/unix_address.h"
 
 namespace atl::sandbox {
 namespace {
@@ -18,12 +17,7 @@ namespace {
 constexpr int kBacklog = 128;
 
 Result<UniqueFd> ListenAt(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInvalidArgument, "socket path " + path + " is too long");
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
   UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener) return FailSys("socket");
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {

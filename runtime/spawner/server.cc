@@ -6,18 +6,17 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/unix_address.h"
 
 namespace atl::spawner {
 namespace {
@@ -29,17 +28,11 @@ constexpr size_t kMaxWaiting = 256;
 constexpr int kExitsAtOnce = 8;  // handled in one turn
 
 Result<UniqueFd> Bind(const std::string& path, uid_t owner) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Fail(Code::kInvalidArgument,
-                "'" + path + "' is too long for a socket: choose a shorter run_dir");
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
   UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return FailSys("socket");
   ::unlink(path.c_str());
-  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("bind " + path);
   }
   if (::chmod(path.c_str(), 0600) != 0 ||
