@@ -394,7 +394,7 @@ class Attacks(Isolated):
         session = self.session(workspace={'path': '/workspace'})
         session.out('echo x >/workspace/x; (setsid sleep 4247 &)')
         # The entrypoint is one; the shell that becomes the other is not waited for.
-        atoll.until(lambda: self.box.processes().count('sleep') == 2, 5 * SLOWNESS)
+        until(lambda: self.box.processes().count('sleep') == 2, 5 * SLOWNESS)
         uppers = self.daemon_uppers()
         self.assertTrue(uppers)
         self.assertEqual(session.delete().status, 200)
