@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 #include "runtime/base/result.h"
@@ -18,7 +19,13 @@ struct ExtractLimits {
   uint64_t ratio_floor = uint64_t{1} << 30;
 };
 
-// "max_bytes=1048576" and so on; an unknown key or no number is kInvalidArgument.
+// "KEY=NUMBER" into what stands with KEY; an unknown key or no number is kInvalidArgument.
+struct NumberField {
+  std::string_view key;
+  uint64_t* number;
+};
+Status SetNumber(std::initializer_list<NumberField> fields, std::string_view argument);
+// "max_bytes=1048576" and so on.
 Status SetLimit(ExtractLimits& limits, std::string_view argument);
 
 }  // namespace atl::images::unpack

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include <charconv>
 #include <clocale>
 #include <cstdlib>
 #include <new>
@@ -41,20 +40,17 @@ bool IsDiff(std::string_view mode) {
 }
 
 // "now=3" and so on.
-Status SetNumber(Stacks& stacks, std::string_view argument) {
-  constexpr size_t kMost = 2 * wire::kMaxLayers + 1;
-  const size_t equals = argument.find('=');
-  const std::string_view key = argument.substr(0, equals);
-  size_t* const number = key == "now"    ? &stacks.now
-                         : key == "was"  ? &stacks.was
-                         : key == "both" ? &stacks.both
-                                         : nullptr;
-  if (number != nullptr && equals != std::string_view::npos) {
-    const char* const end = argument.data() + argument.size();
-    const auto [rest, error] = std::from_chars(argument.data() + equals + 1, end, *number);
-    if (error == std::errc() && rest == end && *number <= kMost) return {};
+Status SetStacks(Stacks& stacks, std::string_view argument) {
+  constexpr uint64_t kMost = 2 * wire::kMaxLayers + 1;
+  uint64_t now = stacks.now, was = stacks.was, both = stacks.both;
+  ATOLL_TRY(SetNumber({{"now", &now}, {"was", &was}, {"both", &both}}, argument));
+  if (now > kMost || was > kMost || both > kMost) {
+    return Fail(Code::kInvalidArgument, "too many layers: '" + std::string(argument) + "'");
   }
-  return Fail(Code::kInvalidArgument, "atoll-unpack: '" + std::string(argument) + "'");
+  stacks.now = now;
+  stacks.was = was;
+  stacks.both = both;
+  return {};
 }
 
 Result<UnpackReport> Run(int argc, char** argv) {
@@ -66,7 +62,7 @@ Result<UnpackReport> Run(int argc, char** argv) {
   ExtractLimits limits;
   Stacks stacks;
   for (int i = 2; i < argc; ++i) {
-    ATOLL_TRY(IsDiff(mode) ? SetNumber(stacks, argv[i]) : SetLimit(limits, argv[i]));
+    ATOLL_TRY(IsDiff(mode) ? SetStacks(stacks, argv[i]) : SetLimit(limits, argv[i]));
   }
   // libarchive passes PAX names, which are UTF-8, through iconv(3) unless the locale is UTF-8 too;
   // iconv would want its tables, which are out of sight by then.

@@ -1,24 +1,12 @@
 #include "runtime/wire/session.h"
 
-#include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
+
+#include "runtime/wire/volume.h"
 
 namespace atl::wire {
-namespace {
-
-bool IsClean(std::string_view path) {
-  if (path.empty() || path.size() > kMaxSessionPath || path[0] != '/') return false;
-  if (path.find('\0') != std::string_view::npos) return false;
-  for (size_t at = 1; at <= path.size();) {
-    const size_t end = std::min(path.find('/', at), path.size());
-    const std::string_view part = path.substr(at, end - at);
-    if (part.empty() || part == "." || part == "..") return false;
-    at = end + 1;
-  }
-  return true;
-}
-
-}  // namespace
 
 Status CheckForm(const SessionSpec& spec) {
   if (spec.number == 0 || spec.number > kMaxSessions) {
@@ -29,7 +17,7 @@ Status CheckForm(const SessionSpec& spec) {
   std::set<std::string_view> targets;
   for (const SessionMount& mount : spec.mounts) {
     for (const std::string* path : {&mount.source, &mount.target}) {
-      if (IsClean(*path)) continue;
+      if (path->size() <= kMaxSessionPath && PlainAbsolutePath(*path)) continue;
       return Fail(Code::kInvalidArgument,
                   "session: '" + path->substr(0, 64) +
                       "' is not an absolute path without '.', '..' and trailing slash");
