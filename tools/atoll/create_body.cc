@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cgroup/limits.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/grammar.h"
@@ -31,7 +33,12 @@ std::string SizeOf(const std::string& given) {
 json LimitsOf(const RunOptions& options) {
   json limits = json::object();
   for (const auto& [key, text] : options.limits) {
-    const bool size = key == "memory" || key == "swap" || key == "disk" || key == "shm";
+    // Those of "io" are words of their own: "rbps=10M".
+    const bool size = std::any_of(cgroup::kLimitFields.begin(), cgroup::kLimitFields.end(),
+                                  [&key](const cgroup::LimitField& field) {
+                                    return field.kind == cgroup::LimitKind::kBytes &&
+                                           key == field.key && key == field.name;
+                                  });
     if (!text.empty()) limits[key] = size ? SizeOf(text) : text;
   }
   return limits;
