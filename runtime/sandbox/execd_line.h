@@ -1,5 +1,5 @@
-// A connection of the daemon's own to a sandbox's execd, which begins as a request of HTTP and goes on
-// as a line of frames: the entrypoint's output, and the requests for isolated sessions.
+// A connection of the daemon's own to a sandbox's execd, which begins as a request of HTTP and goes
+// on as a line of frames: the entrypoint's output, and the requests for isolated sessions.
 #pragma once
 
 #include <optional>

@@ -193,7 +193,8 @@ TEST_F(ProxyTest, CookiesPassOnlyToAnOriginOfTheirOwn) {
   request.target = "/x";
   const auto route = FindRoute(request, ingress);
   ASSERT_TRUE(route);
-  const auto own = UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kDaemonKey, &guesses});
+  const auto own =
+      UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kDaemonKey, &guesses});
   ASSERT_TRUE(own);
   EXPECT_FALSE(Drops(*own, "Cookie"));
   EXPECT_FALSE(Drops(*own, "Authorization"));

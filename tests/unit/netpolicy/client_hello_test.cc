@@ -102,7 +102,8 @@ TEST(ClientHello, RefusesMalformedBodies) {
   for (size_t size = 0; size < body.size(); ++size) {
     // Whole by its own length, but cut anywhere within, except before the extensions.
     if (size == body.size() - TlsServerName(TlsHostEntry("a.example")).size() - 2) continue;
-    EXPECT_EQ(ReadHello(TlsRecord(TlsMessage(body.substr(0, size)))).state, State::kRefused) << size;
+    EXPECT_EQ(ReadHello(TlsRecord(TlsMessage(body.substr(0, size)))).state, State::kRefused)
+        << size;
   }
   ExpectRefused(TlsRecord(TlsMessage(body + "x")), "bytes after the extensions");
   ExpectRefused(TlsRecord(TlsMessage("\x02" + body.substr(1))), "version 2");

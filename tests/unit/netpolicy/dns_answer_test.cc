@@ -79,17 +79,19 @@ TEST(DnsAnswer, AnAddressOfAnotherNameMakesItMalformed) {
   const auto message = [](const std::vector<std::string>& records) {
     return DnsRecordsTo(kQuery, records);
   };
-  EXPECT_FALSE(ReadAnswer(kQuery, message({A("www.example.com", "abcd"), A("bank.example", "efgh")})));
+  EXPECT_FALSE(
+      ReadAnswer(kQuery, message({A("www.example.com", "abcd"), A("bank.example", "efgh")})));
   EXPECT_FALSE(ReadAnswer(kQuery, message({A("example.com", "abcd")})));
   EXPECT_FALSE(
       ReadAnswer(kQuery, message({Cname("www.example.com", "b.example"), A("x.example", "abcd")})));
-  EXPECT_FALSE(ReadAnswer(kQuery, message({Cname("x.example", "b.example"), A("b.example", "abcd")})))
+  EXPECT_FALSE(
+      ReadAnswer(kQuery, message({Cname("x.example", "b.example"), A("b.example", "abcd")})))
       << "an alias that nothing leads to";
   EXPECT_FALSE(ReadAnswer(kQuery, message({Cname("www.example.com", "b.example"),
-                                     A("www.example.com", "abcd"), A("b.example", "efgh")})))
+                                           A("www.example.com", "abcd"), A("b.example", "efgh")})))
       << "a name that has an alias and an address";
-  EXPECT_FALSE(
-      ReadAnswer(kQuery, message({DnsRecordBytes(DnsName("x.example"), 28, 60, std::string(16, 'x'))})))
+  EXPECT_FALSE(ReadAnswer(
+      kQuery, message({DnsRecordBytes(DnsName("x.example"), 28, 60, std::string(16, 'x'))})))
       << "of either family";
 }
 
@@ -142,8 +144,9 @@ TEST(DnsAnswer, ChainsHaveAnEnd) {
   EXPECT_FALSE(ReadAnswer(
       kQuery, DnsRecordsTo(kQuery, {Cname("www.example.com", "b"), Cname("b", "www.example.com")})))
       << "a loop";
-  EXPECT_FALSE(ReadAnswer(kQuery, DnsRecordsTo(kQuery, {Cname("www.example.com", "b"),
-                                                  Cname("www.example.com", "c"), A("b", "abcd")})))
+  EXPECT_FALSE(
+      ReadAnswer(kQuery, DnsRecordsTo(kQuery, {Cname("www.example.com", "b"),
+                                               Cname("www.example.com", "c"), A("b", "abcd")})))
       << "a fork";
 }
 
@@ -229,7 +232,8 @@ TEST(DnsAnswer, NegativeOnesKeepTheSoaOfTheirZone) {
   }
   EXPECT_EQ(ReadAnswer(kQuery, negative(Soa("com", 60, 70)))->ttl, 60U);
   EXPECT_EQ(ReadAnswer(kQuery, negative(Soa("example.com", 9000, 9000)))->ttl, 300U);
-  EXPECT_EQ(ReadAnswer(kQuery, negative(DnsRecordBytes(std::string(1, '\0'), 6, 60, data)))->ttl, 60U);
+  EXPECT_EQ(ReadAnswer(kQuery, negative(DnsRecordBytes(std::string(1, '\0'), 6, 60, data)))->ttl,
+            60U);
   for (const char* zone : {"other.com", "ample.com", "x.www.example.com"}) {
     EXPECT_EQ(Reply(kQuery, negative(Soa(zone, 60, 60))), DnsEmptyAnswerTo(kQuery, 0x8183)) << zone;
     EXPECT_EQ(ReadAnswer(kQuery, negative(Soa(zone, 60, 60)))->ttl, 0U) << zone;

@@ -124,12 +124,15 @@ std::string AnswerWithName(const std::string& name) {
 TEST(DnsResponse, RefusesPointersThatDoNotLeadBack) {
   // The record's name is at 12 + 13 + 4 = 29.
   EXPECT_TRUE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc00c)))).has_value());
-  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000 + 29)))).has_value()) << "itself";
-  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000 + 31)))).has_value()) << "ahead";
-  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000)))).has_value()) << "the header";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000 + 29)))).has_value())
+      << "itself";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000 + 31)))).has_value())
+      << "ahead";
+  EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xc000)))).has_value())
+      << "the header";
   EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName("\x01"
-                                                     "a" +
-                                                     U16(0xc000 + 29))))
+                                                            "a" +
+                                                            U16(0xc000 + 29))))
                    .has_value())
       << "a loop through a label";
   EXPECT_FALSE(ParseDnsResponse(MessageBytes(AnswerWithName(U16(0xffff)))).has_value()) << "beyond";

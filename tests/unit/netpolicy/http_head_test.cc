@@ -5,7 +5,6 @@
 namespace atl::netpolicy {
 namespace {
 
-
 std::string Head(const std::string& line, const std::string& fields) {
   return line + "\r\n" + fields + "\r\n";
 }
@@ -109,7 +108,8 @@ TEST(HttpHead, RefusesFieldsThatTwoReadDifferently) {
 TEST(HttpHead, KnowsHowTheBodyEnds) {
   const std::string host = "Host: a.example\r\n";
   EXPECT_EQ(Taken(Head("GET / HTTP/1.1", host)).body.kind, http::Framing::Kind::kNone);
-  EXPECT_EQ(Taken(Head("GET / HTTP/1.1", host + "Content-Length: 0\r\n")).body.kind, http::Framing::Kind::kNone);
+  EXPECT_EQ(Taken(Head("GET / HTTP/1.1", host + "Content-Length: 0\r\n")).body.kind,
+            http::Framing::Kind::kNone);
   const HttpHead sized = Taken(Head("POST / HTTP/1.1", host + "content-length: 18\r\n"));
   EXPECT_EQ(sized.body.kind, http::Framing::Kind::kLength);
   EXPECT_EQ(sized.body.length, 18U);

@@ -8,7 +8,6 @@
 namespace atl::netpolicy {
 namespace {
 
-
 // What a stream consists of, offered in pieces of `step` bytes: "H" and "B" runs with their bytes.
 struct Seen {
   std::vector<std::string> heads;
@@ -33,7 +32,8 @@ Seen Read(const std::string& bytes, size_t step) {
         return seen;
       }
       EXPECT_GT(piece.size, 0U);
-      if (piece.kind == HttpRequests::Kind::kHead) seen.heads.push_back(buffer.substr(0, piece.size));
+      if (piece.kind == HttpRequests::Kind::kHead)
+        seen.heads.push_back(buffer.substr(0, piece.size));
       if (piece.kind == HttpRequests::Kind::kBody) seen.bodies += buffer.substr(0, piece.size);
       buffer.erase(0, piece.size);
     }
