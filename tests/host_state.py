@@ -28,7 +28,7 @@ VOLATILE_NFT_KEYS = {'handle', 'counter', 'expires', 'bytes', 'packets', 'metain
 INSTANCES = '/run/atoll-instances'
 INSTANCE_GROUP = re.compile(r'atoll\d+$')
 # How the names of all directories begin that this test gives to daemons.
-OWN = f'atoll-e2e.{secrets.token_hex(4)}.'
+OWN = f'atoll-e2e.{secrets.token_hex(3)}.'
 
 
 def _read(path):

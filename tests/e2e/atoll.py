@@ -9,11 +9,11 @@ Its directories are new, its port is free, its log is printed when a test of it 
 Leaving the block ends every sandbox, daemon and spawner, and removes the directories.
 """
 import http.client
+import itertools
 import json
 import os
 import pathlib
 import pty
-import secrets
 import shutil
 import signal
 import subprocess
@@ -30,6 +30,7 @@ import host_state  # pylint: disable=wrong-import-position
 import recipe as recipes  # pylint: disable=wrong-import-position
 from until import until  # pylint: disable=wrong-import-position
 
+NUMBERS = itertools.count(1)  # of this program's daemons
 BUILD = pathlib.Path(os.environ.get('ATOLL_BUILD', TOP / 'build'))
 # In the guest's emulation everything takes several times as long.
 SLOWNESS = 10 if 'ATOLL_GUEST' in os.environ else 1
@@ -118,8 +119,9 @@ class Daemon:
         self.programs = programs
         base = os.environ.get('TEST_TMPDIR', '/var/tmp')
         # Not mkdtemp's name: buildah makes a name of an image of the path, and such a name may not
-        # hold '._' or '_/'. The spawner, and ids of sandboxes, must be able to pass.
-        self.top = pathlib.Path(base) / f'{host_state.OWN}{secrets.token_hex(4)}'
+        # hold '._' or '_/'. Short: podman takes no directory of more than 50 characters. The spawner,
+        # and ids of sandboxes, must be able to pass.
+        self.top = pathlib.Path(base) / f'{host_state.OWN}{next(NUMBERS)}'
         self.top.mkdir()
         self.top.chmod(0o755)
         self.data_dir, self.run_dir = self.top / 'data', self.top / 'run'
