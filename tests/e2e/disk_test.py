@@ -9,6 +9,8 @@ import subprocess
 import unittest
 
 import atoll
+from box import Box
+from isolated_test import Session
 from storage_test import init
 
 FILL = 'dd if=/dev/zero of=/big bs=1M count=48; wc -c </big'
@@ -55,6 +57,16 @@ class Disk:
 
     def test_a_limit_is_kept(self):
         self.check_filled(self.create(disk='16Mi'), 16 * MI)
+
+    def test_a_session_takes_no_limit_along(self):
+        """What it wrote counts, and goes; the quota of the sandbox's own directory stays."""
+        box = Box(self.daemon, self.image, resourceLimits={'disk': '16Mi'})
+        self.addCleanup(self.daemon.delete, box.id)
+        box.out('mkdir /w')
+        session = Session(box, workspace={'path': '/w', 'mode': 'overlay'})
+        self.assertIn(self.full, session.out(f'cd /w; {FILL.replace("/big", "big")} 2>&1'))
+        self.assertEqual(session.delete().status, 200)
+        self.check_filled(box.id, 16 * MI)
 
     def test_what_is_full_can_be_emptied(self):
         box = self.create(disk='16Mi')
