@@ -9,15 +9,12 @@
 #include "execd/http/json.h"
 #include "execd/http/request_json.h"
 #include "execd/run/events.h"
-#include "execd/run/output.h"
-#include "execd/run/output_events.h"
+#include "execd/run/shell_run.h"
 #include "runtime/base/clock.h"
 
 namespace atl::execd {
 namespace {
 
-// execve takes at most 128 KiB in one argument.
-constexpr size_t kStatePiece = 100 << 10;
 // After SIGINT, before the whole run is killed.
 constexpr int64_t kGraceUs = 2'000'000;
 
@@ -85,27 +82,24 @@ class IsolatedShell::Execution : public std::enable_shared_from_this<IsolatedShe
       : shell_(*shell),
         sandbox_(shell->sandbox_),
         exchange_(std::move(exchange)),
-        run_(std::move(run)) {}
+        run_(std::move(run)),
+        shell_run_(&sandbox_.loop, exchange_, OutputForm::kLines) {}
 
   // False: it has been answered already, or nobody waits for it any more.
   bool Start();
 
  private:
   Result<std::unique_ptr<Job>> Spawn();
-  void OnOutput(std::string_view bytes);
-  void OnReport(std::string_view bytes);
   void Interrupt();
-  void TakeReport();
+  void TakeReport(const std::string& report);
   void Ended(const JobExit& exit);
 
   IsolatedShell& shell_;
   Sandbox& sandbox_;
   std::shared_ptr<Exchange> exchange_;
   const IsolatedRun run_;
-  std::unique_ptr<OutputPipe> out_, report_;
+  ShellRun shell_run_;
   std::unique_ptr<Job> job_;
-  OutputEvents events_{"stdout", OutputForm::kLines};
-  std::string batch_, reported_;
   EventLoop::Id timeout_ = 0, grace_ = 0;
   bool interrupted_ = false, timed_out_ = false;
   int64_t started_us_ = 0;
@@ -114,10 +108,7 @@ class IsolatedShell::Execution : public std::enable_shared_from_this<IsolatedShe
 Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
   UniqueFd out_write, report_write, directory;
-  ATOLL_ASSIGN(out_, OutputPipe::Open(&sandbox_.loop, &out_write,
-                                      [this](std::string_view bytes) { OnOutput(bytes); }));
-  ATOLL_ASSIGN(report_, OutputPipe::Open(&sandbox_.loop, &report_write,
-                                         [this](std::string_view bytes) { OnReport(bytes); }));
+  ATOLL_TRY(shell_run_.Open(&out_write, &report_write));
   const std::string program = sandbox_.Shell();
   SpawnSpec spec;
   spec.programs = {program.empty() ? "/bin/sh" : program};
@@ -131,9 +122,7 @@ Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
   for (const auto& [name, value] : run_.envs) {
     state.append("\nexport ").append(name).append("=").append(Quoted(value));
   }
-  for (size_t at = 0; at < state.size(); at += kStatePiece) {
-    spec.argv.push_back(state.substr(at, kStatePiece));
-  }
+  AppendState(&spec.argv, state);
   if (shell_.state_.empty()) spec.env = sandbox_.env.entries();
   spec.identity = &sandbox_.user;
   ATOLL_ASSIGN(directory, OpenDirectory(shell_.cwd_, sandbox_.user));
@@ -169,31 +158,8 @@ bool IsolatedShell::Execution::Start() {
       Interrupt();
     });
   }
-  exchange_->OnWritable([this] {
-    if (out_) out_->Resume();
-  });
-  exchange_->OnClosed([this] {
-    if (out_) out_->Resume();
-    Interrupt();
-  });
+  shell_run_.Follow([this] { Interrupt(); });
   return true;
-}
-
-void IsolatedShell::Execution::OnOutput(std::string_view bytes) {
-  if (exchange_->closed()) return events_.Discard();
-  batch_.clear();
-  events_.Append(bytes, UnixMillis(), &batch_);
-  exchange_->Write(batch_);
-  if (exchange_->backlog() > Exchange::kHighWater && out_) out_->Pause();
-}
-
-void IsolatedShell::Execution::OnReport(std::string_view bytes) {
-  if (reported_.size() + bytes.size() <= kMaxState) {
-    reported_.append(bytes);
-  } else {
-    // Without the closing NUL the report is void.
-    reported_.clear();
-  }
 }
 
 void IsolatedShell::Execution::Interrupt() {
@@ -205,43 +171,35 @@ void IsolatedShell::Execution::Interrupt() {
   });
 }
 
-void IsolatedShell::Execution::TakeReport() {
-  const size_t end = reported_.find('\0');
-  const size_t next = end == std::string::npos ? end : reported_.find('\0', end + 1);
-  if (next == std::string::npos || next + 1 >= reported_.size() || reported_.back() != '\0') return;
+void IsolatedShell::Execution::TakeReport(const std::string& report) {
+  const size_t end = report.find('\0');
+  const size_t next = end == std::string::npos ? end : report.find('\0', end + 1);
+  if (next == std::string::npos || next + 1 >= report.size() || report.back() != '\0') return;
   const bool left = end != 0;
   if (left && !interrupted_) shell_.ended_ = true;
   if (!run_.envs.empty()) return;
-  if (next > end + 1) shell_.cwd_ = reported_.substr(end + 1, next - end - 1);
-  shell_.state_ = reported_.substr(next + 1, reported_.size() - next - 2);
+  if (next > end + 1) shell_.cwd_ = report.substr(end + 1, next - end - 1);
+  shell_.state_ = report.substr(next + 1, report.size() - next - 2);
 }
 
 void IsolatedShell::Execution::Ended(const JobExit& exit) {
   const auto self = shared_from_this();
   sandbox_.loop.Cancel(timeout_);
   sandbox_.loop.Cancel(grace_);
-  exchange_->OnWritable(nullptr);
-  exchange_->OnClosed(nullptr);
-  out_->Drain();
-  report_->Drain();
-  report_.reset();
-  TakeReport();
-  batch_.clear();
-  events_.End(UnixMillis(), &batch_);
+  TakeReport(shell_run_.End());
+  std::string outcome;
   if (timed_out_) {
     const std::string why = "timed out after " + std::to_string(run_.timeout_seconds) + " s";
-    AppendError(&batch_, "RuntimeError", why, why);
+    AppendError(&outcome, "RuntimeError", why, why);
   } else if (exit.signal != 0) {
-    AppendError(&batch_, "RuntimeError", exit.Describe(), exit.Describe());
+    AppendError(&outcome, "RuntimeError", exit.Describe(), exit.Describe());
   } else if (exit.code != 0 || shell_.ended_) {
-    AppendError(&batch_, "ExitError", std::to_string(exit.code),
+    AppendError(&outcome, "ExitError", std::to_string(exit.code),
                 shell_.ended_ ? "the session has ended: " + exit.Describe() : exit.Describe());
   } else {
-    AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
+    AppendCompleteEvent(&outcome, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
   }
-  exchange_->Write(batch_);
-  exchange_->Finish();
-  OutputPipe::Abandon(std::move(out_));
+  shell_run_.Finish(outcome);
   // This is the job's own end: it must outlive the call.
   sandbox_.loop.Post([self] {
     self->shell_.queue_.pop_front();

@@ -22,7 +22,6 @@ namespace atl::execd {
 
 class IsolatedShell {
  public:
-  static constexpr size_t kMaxState = 1 << 20;
   // In the background; of those that have ended the oldest are forgotten.
   static constexpr size_t kMaxRuns = 64;
   static constexpr size_t kMaxWaiting = 64;

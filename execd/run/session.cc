@@ -5,16 +5,13 @@
 #include "execd/http/request_json.h"
 #include "execd/run/events.h"
 #include "execd/run/job.h"
-#include "execd/run/output.h"
-#include "execd/run/output_events.h"
+#include "execd/run/shell_run.h"
 #include "runtime/base/clock.h"
 
 namespace atl::execd {
 namespace {
 
 constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
-// execve takes at most 128 KiB in one argument.
-constexpr size_t kStatePiece = 100 << 10;
 
 // The shell's own program. "$1" is the command, "$2" and following are pieces of the state; what it
 // reports goes to descriptor 3: the working directory, a NUL, declarations, a NUL.
@@ -48,7 +45,7 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
       : sandbox_(sessions->sandbox_),
         session_(std::move(session)),
         exchange_(std::move(exchange)),
-        events_("stdout", form) {}
+        run_(&sandbox_.loop, exchange_, form) {}
 
   // Answers the exchange in any case.
   void Start(const std::string& command, const std::string& cwd, int64_t timeout_us);
@@ -59,18 +56,15 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
  private:
   Result<std::unique_ptr<Job>> Spawn(const std::string& command, const std::string& cwd,
                                      int64_t timeout_us);
-  void OnOutput(std::string_view bytes);
-  void OnReport(std::string_view bytes);
   void Ping();
   void Ended(const JobExit& exit);
 
   Sandbox& sandbox_;
   std::shared_ptr<Session> session_;
   std::shared_ptr<Exchange> exchange_;
-  std::unique_ptr<OutputPipe> out_, report_;
+  ShellRun run_;
   std::unique_ptr<Job> job_;
-  OutputEvents events_;
-  std::string batch_, reported_;
+  std::string batch_;
   EventLoop::Id ping_ = 0;
   int64_t started_us_ = 0;
 };
@@ -80,10 +74,7 @@ Result<std::unique_ptr<Job>> Sessions::Execution::Spawn(const std::string& comma
                                                         int64_t timeout_us) {
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
   UniqueFd out_write, report_write, directory;
-  ATOLL_ASSIGN(out_, OutputPipe::Open(&sandbox_.loop, &out_write,
-                                      [this](std::string_view bytes) { OnOutput(bytes); }));
-  ATOLL_ASSIGN(report_, OutputPipe::Open(&sandbox_.loop, &report_write,
-                                         [this](std::string_view bytes) { OnReport(bytes); }));
+  ATOLL_TRY(run_.Open(&out_write, &report_write));
   const std::string shell = sandbox_.Shell();
   const bool bash = shell.ends_with("/bash");
   SpawnSpec spec;
@@ -93,9 +84,7 @@ Result<std::unique_ptr<Job>> Sessions::Execution::Spawn(const std::string& comma
   } else {
     spec.argv = {"sh", "-c", kSh, "sh", command};
   }
-  for (size_t at = 0; at < session_->state.size(); at += kStatePiece) {
-    spec.argv.push_back(session_->state.substr(at, kStatePiece));
-  }
+  AppendState(&spec.argv, session_->state);
   // The first run's environment becomes part of the state. Later ones start from nothing else, or a
   // variable that a run has unset would come back.
   if (session_->state.empty()) spec.env = sandbox_.CommandEnvironment({}).entries();
@@ -127,31 +116,8 @@ void Sessions::Execution::Start(const std::string& command, const std::string& c
   session_->running.emplace(this, shared_from_this());
   exchange_->Write(batch_);
   ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
-  exchange_->OnWritable([this] {
-    if (out_) out_->Resume();
-  });
   // Unlike a command, a run ends with its client.
-  exchange_->OnClosed([this] {
-    if (out_) out_->Resume();
-    Kill();
-  });
-}
-
-void Sessions::Execution::OnOutput(std::string_view bytes) {
-  if (exchange_->closed()) return events_.Discard();
-  batch_.clear();
-  events_.Append(bytes, UnixMillis(), &batch_);
-  exchange_->Write(batch_);
-  if (exchange_->backlog() > Exchange::kHighWater && out_) out_->Pause();
-}
-
-void Sessions::Execution::OnReport(std::string_view bytes) {
-  if (reported_.size() + bytes.size() <= kMaxState) {
-    reported_.append(bytes);
-  } else {
-    // Without the closing NUL the report is void.
-    reported_.clear();
-  }
+  run_.Follow([this] { Kill(); });
 }
 
 void Sessions::Execution::Ping() {
@@ -164,28 +130,20 @@ void Sessions::Execution::Ping() {
 void Sessions::Execution::Ended(const JobExit& exit) {
   const auto self = shared_from_this();
   sandbox_.loop.Cancel(ping_);
-  exchange_->OnWritable(nullptr);
-  exchange_->OnClosed(nullptr);
-  out_->Drain();
-  report_->Drain();
-  report_.reset();
-  const size_t end = reported_.find('\0');
-  if (end != std::string::npos && end > 0 && reported_.size() > end + 1 &&
-      reported_.back() == '\0') {
-    session_->cwd = reported_.substr(0, end);
-    session_->state = reported_.substr(end + 1, reported_.size() - end - 2);
+  const std::string report = run_.End();
+  const size_t end = report.find('\0');
+  if (end != std::string::npos && end > 0 && report.size() > end + 1 && report.back() == '\0') {
+    session_->cwd = report.substr(0, end);
+    session_->state = report.substr(end + 1, report.size() - end - 2);
   }
   const int64_t now = UnixMillis();
   batch_.clear();
-  events_.End(now, &batch_);
   if (exit.code == 0 && exit.signal == 0) {
     AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, now);
   } else {
     AppendCommandError(&batch_, std::to_string(exit.code), exit.Describe(), now);
   }
-  exchange_->Write(batch_);
-  exchange_->Finish();
-  OutputPipe::Abandon(std::move(out_));
+  run_.Finish(batch_);
   session_->running.erase(this);
   // This is the job's own end: it must outlive the call.
   sandbox_.loop.Post([self] {});

@@ -17,8 +17,6 @@ namespace atl::execd {
 class Sessions {
  public:
   static constexpr size_t kMaxSessions = 256;
-  // What the shell may report; more is not taken over.
-  static constexpr size_t kMaxState = 1 << 20;
 
   explicit Sessions(Sandbox* sandbox) : sandbox_(*sandbox) {}
   Sessions(const Sessions&) = delete;
