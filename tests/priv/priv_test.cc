@@ -191,4 +191,23 @@ ScratchDir::~ScratchDir() {
   if (error) ADD_FAILURE() << "cannot remove " << path_ << ": " << error.message();
 }
 
+std::string ScratchDir::Sh(const std::string& command, const std::string& where) const {
+  sys::Pipe pipe = std::move(*sys::MakePipe());
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const std::string directory = *this / where;
+    if (::chdir(directory.c_str()) != 0) ::_exit(126);
+    ::dup2(pipe.write.get(), 1);
+    ::dup2(pipe.write.get(), 2);
+    ::execl("/bin/sh", "sh", "-ec", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  pipe.write.reset();
+  const auto out = sys::ReadAll(pipe.read.get(), 1 << 20);
+  int status = -1;
+  ::waitpid(pid, &status, 0);
+  EXPECT_TRUE(out && status == 0) << command << ": " << out.value_or("");
+  return out.value_or("");
+}
+
 }  // namespace atl::priv

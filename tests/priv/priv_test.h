@@ -33,6 +33,9 @@ class ScratchDir {
 
   const std::filesystem::path& path() const { return path_; }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // What a shell says that runs `command` in the directory `where` of this one; the first command
+  // in it that fails is the test's failure.
+  std::string Sh(const std::string& command, const std::string& where = "") const;
 
  private:
   std::filesystem::path path_;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -26,24 +25,9 @@ class Lab {
   explicit Lab(const ExtractLimits& limits = {})
       : from_(Make("from")), to_(Make("to")), copy(from_.get(), to_.get(), limits) {}
 
-  // A shell's output; it stands in the source.
+  // It stands in the source.
   std::string Sh(const std::string& command, const std::string& where = "from") {
-    sys::Pipe pipe = std::move(*sys::MakePipe());
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      const std::string directory = scratch_ / where;
-      if (::chdir(directory.c_str()) != 0) ::_exit(126);
-      ::dup2(pipe.write.get(), 1);
-      ::dup2(pipe.write.get(), 2);
-      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      ::_exit(127);
-    }
-    pipe.write.reset();
-    const auto out = sys::ReadAll(pipe.read.get(), 1 << 20);
-    int status = -1;
-    ::waitpid(pid, &status, 0);
-    EXPECT_TRUE(out && status == 0) << command << ": " << out.value_or("");
-    return out.value_or("");
+    return scratch_.Sh(command, where);
   }
   void ExpectSame() {
     // All but inode numbers and ctimes; hard links by how many names each file has.

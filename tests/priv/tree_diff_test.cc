@@ -6,7 +6,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -31,24 +30,7 @@ class Lab {
     for (const char* name : {"see-now", "see-was"})
       ::umount2((scratch_ / name).c_str(), MNT_DETACH);
   }
-  std::string Sh(const std::string& command) {
-    sys::Pipe pipe = std::move(*sys::MakePipe());
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      const std::string directory = scratch_ / "";
-      if (::chdir(directory.c_str()) != 0) ::_exit(126);
-      ::dup2(pipe.write.get(), 1);
-      ::dup2(pipe.write.get(), 2);
-      ::execl("/bin/sh", "sh", "-ec", command.c_str(), nullptr);
-      ::_exit(127);
-    }
-    pipe.write.reset();
-    const auto out = sys::ReadAll(pipe.read.get(), 1 << 20);
-    int status = -1;
-    ::waitpid(pid, &status, 0);
-    EXPECT_TRUE(out && status == 0) << command << ": " << out.value_or("");
-    return out.value_or("");
-  }
+  std::string Sh(const std::string& command) { return scratch_.Sh(command); }
   void Whiteout(const std::string& path) {
     EXPECT_EQ(::mknod((scratch_ / path).c_str(), S_IFCHR | 0600, makedev(0, 0)), 0) << path;
   }
