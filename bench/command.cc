@@ -260,6 +260,11 @@ void AddCommands(const LabPtr& lab, bool flat, Phases* phases) {
 }
 
 void AddFiles(const LabPtr& lab, Phases* phases) {
+  // A read alone needs them, too.
+  phases->push_back({.run = [=](Take&) -> Status {
+    ATOLL_TRY(Write(*lab, "/root/block4", 4 << 10));
+    return Write(*lab, "/root/block64", 64 << 10);
+  }});
   for (const int kib : {4, 64}) {
     const std::string size = std::to_string(kib) + " KiB";
     const std::string path = "/root/block" + std::to_string(kib);

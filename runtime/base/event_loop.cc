@@ -1,7 +1,9 @@
 #include "runtime/base/event_loop.h"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,8 +13,10 @@ namespace atl {
 namespace {
 
 constexpr int kEventsPerTurn = 64;
-// Of the waking descriptor; ids of watches are never 0.
+// Of the loop's own descriptors; no id of a watch is one of these.
 constexpr uint64_t kWake = 0;
+constexpr uint64_t kAlarm = UINT64_MAX;
+constexpr int64_t kNever = INT64_MAX;
 // Ten years: longer ones are as good as that, and fit into nanoseconds.
 constexpr int64_t kLongestUs = int64_t{10} * 365 * 86400 * 1'000'000;
 
@@ -20,6 +24,20 @@ int64_t MonotonicNanos() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+Status AddOwn(const UniqueFd& epoll, const UniqueFd& fd, uint64_t id, const char* name) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) {
+    return FailSys(std::string("epoll_ctl add the loop's ") + name);
+  }
+  return {};
+}
+
+timespec TimeOf(int64_t ns) {
+  return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
 // None: not a child, or somebody else has waited for it.
@@ -38,13 +56,13 @@ Result<std::unique_ptr<EventLoop>> EventLoop::Create() {
   if (!epoll) return FailSys("epoll_create1");
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return FailSys("eventfd");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kWake;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
-    return FailSys("epoll_ctl add the loop's eventfd");
-  }
-  std::unique_ptr<EventLoop> loop(new EventLoop(std::move(epoll), std::move(wake)));
+  UniqueFd alarm(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!alarm) return FailSys("timerfd_create");
+  ATOLL_TRY(AddOwn(epoll, wake, kWake, "eventfd"));
+  ATOLL_TRY(AddOwn(epoll, alarm, kAlarm, "timerfd"));
+  std::unique_ptr<EventLoop> loop(
+      new EventLoop(std::move(epoll), std::move(wake), std::move(alarm)));
+  loop->alarm_ns_ = kNever;
   loop->now_ns_ = MonotonicNanos();
   return loop;
 }
@@ -171,15 +189,28 @@ void EventLoop::RunPosted() {
 
 // ---- turns
 
-const timespec* EventLoop::WaitTime(int64_t limit_us, timespec* time) {
+// Sees to it that the first timer ends the wait. True: it is due already.
+//
+// By a descriptor that is set only when a timer comes before all that were set, not by the wait's
+// own limit: with that, the processor's timer is programmed for every wait and given up after it,
+// and in a virtual machine each of the two leaves the machine. A request that takes its time limit
+// back is the common case; what was set for it wakes the loop once, for nothing.
+bool EventLoop::SetAlarm() {
   DropStaleTimers();
-  int64_t wait_ns = limit_us < 0 ? INT64_MAX : std::min(limit_us, kLongestUs) * 1000;
-  if (!due_.empty() && wait_ns > 0) {
-    wait_ns = std::min(wait_ns, std::max<int64_t>(0, due_.front().at_ns - MonotonicNanos()));
-  }
-  if (wait_ns == INT64_MAX) return nullptr;
-  *time = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-  return time;
+  if (due_.empty() || due_.front().at_ns >= alarm_ns_) return false;
+  const int64_t at_ns = due_.front().at_ns;
+  if (at_ns <= MonotonicNanos()) return true;
+  const itimerspec time = {.it_interval = {}, .it_value = TimeOf(at_ns)};
+  // It is ours, and the time is one: nothing is left to fail.
+  ATOLL_CHECK(::timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &time, nullptr) == 0);
+  alarm_ns_ = at_ns;
+  return false;
+}
+
+void EventLoop::OnAlarm() {
+  uint64_t times = 0;
+  // EAGAIN: set anew since it was told.
+  if (::read(alarm_.get(), &times, sizeof times) == sizeof times) alarm_ns_ = kNever;
 }
 
 int EventLoop::Wait(epoll_event* events, int64_t limit_us) {
@@ -190,9 +221,10 @@ int EventLoop::Wait(epoll_event* events, int64_t limit_us) {
     if (busy) limit_us = 0;
     asleep_ = !busy;
   }
-  timespec time;
-  const timespec* limit = WaitTime(limit_us, &time);
-  const int count = ::epoll_pwait2(epoll_.get(), events, kEventsPerTurn, limit, nullptr);
+  if (limit_us != 0 && SetAlarm()) limit_us = 0;
+  const timespec limit = TimeOf(std::clamp<int64_t>(limit_us, 0, kLongestUs) * 1000);
+  const int count = ::epoll_pwait2(epoll_.get(), events, kEventsPerTurn,
+                                   limit_us < 0 ? nullptr : &limit, nullptr);
   ATOLL_CHECK(count >= 0 || errno == EINTR);
   asleep_ = false;
   return std::max(count, 0);
@@ -207,6 +239,10 @@ void EventLoop::Turn(int64_t limit_us) {
     if (events[i].data.u64 == kWake) {
       eventfd_t ignored;
       ::eventfd_read(wake_.get(), &ignored);
+      continue;
+    }
+    if (events[i].data.u64 == kAlarm) {
+      OnAlarm();
       continue;
     }
     const auto found = watches_.find(events[i].data.u64);

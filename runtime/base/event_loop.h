@@ -11,7 +11,6 @@
 #pragma once
 
 #include <sys/epoll.h>
-#include <time.h>
 
 #include <atomic>
 #include <cstdint>
@@ -94,16 +93,18 @@ class EventLoop {
     }
   };
 
-  EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+  EventLoop(UniqueFd epoll, UniqueFd wake, UniqueFd alarm)
+      : epoll_(std::move(epoll)), wake_(std::move(wake)), alarm_(std::move(alarm)) {}
   void DropStaleTimers();
-  // Null: for ever.
-  const timespec* WaitTime(int64_t limit_us, timespec* time);
+  bool SetAlarm();
+  void OnAlarm();
   int Wait(epoll_event* events, int64_t limit_us);
   void RunTimers();
   void RunPosted();
 
   const UniqueFd epoll_;
-  const UniqueFd wake_;  // an eventfd
+  const UniqueFd wake_;   // an eventfd
+  const UniqueFd alarm_;  // a timerfd
   Id next_id_ = 1;
   Watches watches_;
   // Unwatched in this turn: nodes, so that a function that runs stays where it is.
@@ -113,6 +114,7 @@ class EventLoop {
   std::unordered_map<Id, Callback> timers_;
   std::vector<Due> due_;  // a heap; those without a timer were cancelled
   int64_t now_ns_ = 0;
+  int64_t alarm_ns_ = 0;  // what alarm_ is set to; not later than any timer while the loop waits
 
   std::mutex mutex_;  // of posted_
   std::vector<Callback> posted_;

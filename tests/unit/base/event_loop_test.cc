@@ -296,6 +296,23 @@ TEST_F(EventLoopTest, WaitsForLessThanAMillisecond) {
   EXPECT_LT(shortest, std::chrono::milliseconds(1));
 }
 
+TEST_F(EventLoopTest, WakesForTimersThatComeBeforeOrBehindOneTakenBack) {
+  // Waits without a limit, which ends at once.
+  sys::Pipe pipe = FullPipe();
+  const EventLoop::Id ready = Watch(pipe.read.get(), EPOLLIN, [](uint32_t) {});
+  const EventLoop::Id first = loop_->After(5'000, [] { ADD_FAILURE(); });
+  loop_->Turn(-1);
+  loop_->Cancel(first);
+  loop_->After(10'000, [&] { loop_->Quit(); });
+  loop_->Turn(-1);
+  loop_->Unwatch(ready);
+  const auto start = std::chrono::steady_clock::now();
+  loop_->Run();
+  loop_->After(1'000, [&] { loop_->Quit(); });
+  loop_->Run();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
 TEST_F(EventLoopTest, KeepsNothingOfCancelledTimers) {
   std::vector<int> fired;
   const auto held = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
