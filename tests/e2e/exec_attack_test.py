@@ -59,11 +59,13 @@ class ProcessOne(Attack):
     def test_children_on_their_way(self):
         """What is between clone and exec shows nothing of execd either."""
         token = self.s.headers['X-EXECD-ACCESS-TOKEN']
+        # It counts if the reader's prey is still execd's afterwards: meanwhile it may have become sh.
         spy = self.s.background(
-            'while :; do for p in /proc/[0-9]*; do [ $p = /proc/$$ ] && continue; '
-            'n=$(cat $p/comm 2>/dev/null); [ "$n" = execd ] || continue; '
-            'head -c1 $p/mem $p/maps $p/auxv >/dev/null 2>&1 && echo mem $p; '
-            'ls $p/fd >/dev/null 2>&1 && echo fd $p; [ -s $p/environ ] && echo env $p; '
+            'still() { [ "$(cat $p/comm 2>/dev/null)" = execd ]; }; '
+            'while :; do for p in /proc/[0-9]*; do [ $p != /proc/$$ ] && still || continue; '
+            '(: <$p/mem) 2>/dev/null && still && echo mem $p; '
+            'head -c1 $p/maps $p/auxv >/dev/null 2>&1 && still && echo mem $p; '
+            'ls $p/fd >/dev/null 2>&1 && still && echo fd $p; '
             'tr "\\0" " " <$p/environ 2>/dev/null; done; done', uid=0)
         for _ in range(60):
             self.s.out('true')
