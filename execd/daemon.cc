@@ -14,8 +14,6 @@
 
 namespace atl::execd {
 
-using ExchangePtr = const std::shared_ptr<Exchange>&;
-
 namespace {
 
 // Whom /v1/filesystem/{uid}/{gid}/… names: these two ids and no group besides, whether or not

@@ -8,7 +8,6 @@ namespace atl::execd {
 namespace {
 
 constexpr const char* kRuntimeError = "RUNTIME_ERROR";
-constexpr const char* kJson = "application/json; charset=utf-8";
 
 // The languages of upstream that are shell commands.
 bool IsShell(std::string_view language) {
@@ -144,7 +143,7 @@ void CodeRoutes::CreateContext(const std::shared_ptr<Exchange>& exchange) {
         AppendJsonString(&answer, cwd);
       }
       answer.push_back('}');
-      exchange->Respond(200, kJson, answer);
+      exchange->RespondJson(200, answer);
     });
   });
 }
@@ -165,7 +164,7 @@ void CodeRoutes::ListContexts(const std::shared_ptr<Exchange>& exchange) {
     answer.push_back('}');
   }
   answer.push_back(']');
-  exchange->Respond(200, kJson, answer);
+  exchange->RespondJson(200, answer);
 }
 
 // Not within the call: it may be one of the context's own that has brought us here.
@@ -191,7 +190,7 @@ void CodeRoutes::GetContext(const std::shared_ptr<Exchange>& exchange) {
   if (!context) return NoSuchContext(exchange.get());
   std::string answer;
   AppendContext(&answer, *context);
-  exchange->Respond(200, kJson, answer.append("}"));
+  exchange->RespondJson(200, answer.append("}"));
 }
 
 void CodeRoutes::DeleteContext(const std::shared_ptr<Exchange>& exchange) {

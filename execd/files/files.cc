@@ -256,7 +256,7 @@ void FileRoutes::Info(const Ptr& exchange, const Actor& actor) {
     AppendFileInfo(&body, &sandbox_.names, AbsolutePath(sandbox_, *path), *info);
   }
   body.push_back('}');
-  exchange->Respond(200, "application/json; charset=utf-8", body);
+  exchange->RespondJson(200, body);
 }
 
 void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {

@@ -249,7 +249,7 @@ class ReplaceRequest {
         if (!at_.present()) {
           body_.push_back('}');
           if (verbose_) {
-            exchange_->Respond(200, "application/json; charset=utf-8", body_);
+            exchange_->RespondJson(200, body_);
           } else {
             exchange_->RespondEmpty();
           }

@@ -280,7 +280,7 @@ void FileRoutes::ListDirectory(const Ptr& exchange, const Actor& actor) {
   UniqueFd root = RootOf(&sandbox_, exchange.get(), false, &path);
   if (!root) return;
   if (depth == 0) {
-    exchange->Respond(200, "application/json; charset=utf-8", "[]");
+    exchange->RespondJson(200, "[]");
     return;
   }
   RunProducer(&sandbox_.loop, exchange,

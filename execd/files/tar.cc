@@ -296,7 +296,7 @@ void UploadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
         std::string body = "{\"entries\":";
         AppendJsonInteger(&body, static_cast<int64_t>(input->entries()));
         body.push_back('}');
-        x->Respond(200, "application/json; charset=utf-8", body);
+        x->RespondJson(200, body);
       });
 }
 

@@ -103,6 +103,10 @@ void Exchange::RespondError(int status, std::string_view code, std::string_view 
   body.append(",\"message\":");
   AppendJsonString(&body, message);
   body.push_back('}');
+  RespondJson(status, body);
+}
+
+void Exchange::RespondJson(int status, std::string_view body) {
   Respond(status, "application/json; charset=utf-8", body);
 }
 

@@ -60,6 +60,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void RespondEmpty(int status = 200);
   // {"code": …, "message": …}
   void RespondError(int status, std::string_view code, std::string_view message);
+  void RespondJson(int status, std::string_view body);
   void RespondText(int status, std::string_view text);
   // A head alone (HEAD, 204, 304), with the Content-Length that the body would have.
   void RespondHead(int status, const HeaderList& headers, std::optional<uint64_t> length);

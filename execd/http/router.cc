@@ -66,9 +66,9 @@ bool Router::Authorized(const Exchange& exchange) const {
 void Router::Handle(const std::shared_ptr<Exchange>& exchange) const {
   if (!Authorized(*exchange)) {
     // This one shape differs from all other errors: upstream's is what clients know.
-    exchange->Respond(401, "application/json; charset=utf-8",
-                      "{\"error\":\"Unauthorized: invalid or missing header "
-                      "X-EXECD-ACCESS-TOKEN\"}");
+    exchange->RespondJson(401,
+                          "{\"error\":\"Unauthorized: invalid or missing header "
+                          "X-EXECD-ACCESS-TOKEN\"}");
     return;
   }
   const std::string& method = exchange->head().method;

@@ -11,9 +11,12 @@
 
 namespace atl::execd {
 
+// How a handler gets what it answers.
+using ExchangePtr = const std::shared_ptr<Exchange>&;
+
 class Router {
  public:
-  using Handler = std::function<void(const std::shared_ptr<Exchange>&)>;
+  using Handler = std::function<void(ExchangePtr)>;
 
   // `pattern` is a path whose parts may be "{}" (one part, not empty, becomes a parameter) and
   // whose last may be "**" (the rest, undecoded by us). `method` "*" is any.

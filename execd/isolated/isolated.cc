@@ -23,7 +23,6 @@
 namespace atl::execd {
 namespace {
 
-constexpr const char* kJson = "application/json; charset=utf-8";
 constexpr std::string_view kPrefix = "/v1/isolated/session/";
 // How often it is looked who is idle, and how long a dead one can be asked about.
 constexpr int64_t kLookUs = 1'000'000;
@@ -52,7 +51,6 @@ void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error
 }  // namespace
 
 void Isolated::AddRoutes(Router* router, bool available) {
-  using ExchangePtr = const std::shared_ptr<Exchange>&;
   available_ = available;
   const auto add = [this, router](const char* method, const std::string& path,
                                   void (Isolated::*handle)(ExchangePtr)) {
@@ -100,7 +98,7 @@ void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
       "\"signal_shield\":true,\"cap_drop\":{\"state\":\"active\"},"
       "\"seccomp\":{\"state\":\"active\"},\"landlock\":{\"state\":\"unsupported\"},"
       "\"ebpf\":{\"state\":\"unsupported\"}}}");
-  exchange->Respond(200, kJson, answer);
+  exchange->RespondJson(200, answer);
 }
 
 // A daemon has come, or another one. The connection becomes the line.
@@ -244,7 +242,7 @@ void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
       AppendJsonString(&answer, made->id);
       AppendTime(&answer, "created_at", made->created_us);
       answer.push_back('}');
-      strong->Respond(201, kJson, answer);
+      strong->RespondJson(201, answer);
     };
     if (auto asked = Ask(session, std::move(*spec)); !asked) Created(session, asked);
   });
@@ -401,7 +399,7 @@ void Isolated::List(const std::shared_ptr<Exchange>& exchange) const {
     AppendState(&answer, *session);
     answer.push_back('}');
   }
-  exchange->Respond(200, kJson, answer + "]}");
+  exchange->RespondJson(200, answer + "]}");
 }
 
 void Isolated::Get(const std::shared_ptr<Exchange>& exchange) {
@@ -410,7 +408,7 @@ void Isolated::Get(const std::shared_ptr<Exchange>& exchange) {
   std::string answer = "{";
   AppendState(&answer, *session);
   AppendIsolatedParameters(&answer, session->request);
-  exchange->Respond(200, kJson, answer + "}");
+  exchange->RespondJson(200, answer + "}");
 }
 
 void Isolated::Delete(const std::shared_ptr<Exchange>& exchange) {

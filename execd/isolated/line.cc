@@ -14,7 +14,7 @@
 namespace atl::execd {
 namespace {
 
-constexpr int64_t kPatienceUs = 5'000'000;
+constexpr int64_t kAnswerUs = 5'000'000;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void SessionLine::Connect(UniqueFd socket, const std::string& first) {
 void SessionLine::Ask(wire::SessionRequest request, Done done) {
   const uint64_t number = ++numbers_;
   waiting_.push_back({number, std::move(request), std::move(done)});
-  loop_.After(kPatienceUs, [this, number] {
+  loop_.After(kAnswerUs, [this, number] {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [number](const Asked& asked) {
       return asked.number == number;
     });

@@ -16,7 +16,7 @@ namespace atl::execd {
 namespace {
 
 // After SIGINT, before the whole run is killed.
-constexpr int64_t kGraceUs = 2'000'000;
+constexpr int64_t kInterruptUs = 2'000'000;
 
 // "$1" is the code, "$2" and following are pieces of the state; what is reported goes to descriptor
 // 3, which the code does not have: whether the code has come to its end, a NUL, the working
@@ -165,7 +165,7 @@ bool IsolatedShell::Execution::Start() {
 void IsolatedShell::Execution::Interrupt() {
   if (!job_ || !job_->running() || std::exchange(interrupted_, true)) return;
   job_->Signal(SIGINT);
-  grace_ = sandbox_.loop.After(kGraceUs, [this] {
+  grace_ = sandbox_.loop.After(kInterruptUs, [this] {
     grace_ = 0;
     job_->Kill();
   });
@@ -316,7 +316,7 @@ void IsolatedShell::StartBackground(const std::shared_ptr<Exchange>& exchange,
   answer.push_back('}');
   background_.push_back(std::move(*made));
   Tell();
-  exchange->Respond(202, "application/json; charset=utf-8", answer);
+  exchange->RespondJson(202, answer);
 }
 
 IsolatedShell::Background* IsolatedShell::Find(const std::shared_ptr<Exchange>& exchange) {
@@ -340,7 +340,7 @@ void IsolatedShell::GetRun(const std::shared_ptr<Exchange>& exchange) {
   AppendTimeMember(&answer, "started_at", run->started_us);
   if (!run->running) AppendTimeMember(&answer, "finished_at", run->finished_us);
   answer.push_back('}');
-  exchange->Respond(200, "application/json; charset=utf-8", answer);
+  exchange->RespondJson(200, answer);
 }
 
 void IsolatedShell::GetLogs(const std::shared_ptr<Exchange>& exchange) {

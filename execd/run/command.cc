@@ -363,7 +363,7 @@ void Commands::Status(const std::shared_ptr<Exchange>& exchange) {
     AppendJsonTime(&body, record->finished.tv_sec, record->finished.tv_nsec);
   }
   body.push_back('}');
-  exchange->Respond(200, "application/json; charset=utf-8", body);
+  exchange->RespondJson(200, body);
 }
 
 void Commands::Logs(const std::shared_ptr<Exchange>& exchange) {

@@ -201,13 +201,13 @@ void Metrics::Get(const std::shared_ptr<Exchange>& exchange) {
   const CpuSample now = SampleCpu();
   const int64_t age = now.at_us - last_.at_us;
   if (last_.at_us != 0 && age >= kShortSampleUs && age <= kStaleSampleUs) {
-    exchange->Respond(200, "application/json; charset=utf-8", Json(last_, now));
+    exchange->RespondJson(200, Json(last_, now));
     last_ = now;
     return;
   }
   sandbox_.loop.After(kShortSampleUs, [this, exchange, now] {
     last_ = SampleCpu();
-    exchange->Respond(200, "application/json; charset=utf-8", Json(now, last_));
+    exchange->RespondJson(200, Json(now, last_));
   });
 }
 

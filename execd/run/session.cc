@@ -178,7 +178,7 @@ void Sessions::Create(const std::shared_ptr<Exchange>& exchange) {
     AppendJsonString(&answer, session->id);
     answer.push_back('}');
     sessions_.emplace(session->id, session);
-    x->Respond(200, "application/json; charset=utf-8", answer);
+    x->RespondJson(200, answer);
   });
 }
 

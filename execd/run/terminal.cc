@@ -381,7 +381,7 @@ void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
     AppendJsonString(&answer, terminal->id());
     answer.push_back('}');
     terminals_.emplace(terminal->id(), terminal);
-    x->Respond(201, "application/json; charset=utf-8", answer);
+    x->RespondJson(201, answer);
   });
 }
 
@@ -394,7 +394,7 @@ void Terminals::Get(const std::shared_ptr<Exchange>& exchange) {
   body.append(",\"output_offset\":");
   AppendJsonInteger(&body, static_cast<int64_t>(terminal->output_offset()));
   body.push_back('}');
-  exchange->Respond(200, "application/json; charset=utf-8", body);
+  exchange->RespondJson(200, body);
 }
 
 void Terminals::Delete(const std::shared_ptr<Exchange>& exchange) {

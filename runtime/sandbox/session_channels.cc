@@ -13,7 +13,7 @@
 namespace atl::sandbox {
 namespace {
 
-constexpr size_t kReadSize = 32 << 10;
+constexpr size_t kPieceSize = 32 << 10;
 // What one request brings; a stranger could send more than anybody takes out.
 constexpr size_t kMaxDescriptors = 2;
 
@@ -48,7 +48,7 @@ void SessionChannels::Listen(const ChannelPtr& channel) {
 }
 
 void SessionChannels::OnReadable(const ChannelPtr& channel) {
-  auto piece = sys::ReceivePiece(channel->socket.get(), kReadSize);
+  auto piece = sys::ReceivePiece(channel->socket.get(), kPieceSize);
   if (!piece && piece.error().error_number() == EAGAIN) return;
   if (!piece || piece->bytes.empty()) return Close(channel);
   for (UniqueFd& descriptor : piece->fds) channel->descriptors.push_back(std::move(descriptor));

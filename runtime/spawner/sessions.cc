@@ -22,10 +22,10 @@ namespace {
 // All sandboxes together: each takes a process of ours while it lasts, and as long as its sandbox
 // stands still. Of one sandbox there is one at a time.
 constexpr size_t kBuildsAtOnce = 16;
-constexpr size_t kMaxReport = 4096;
+constexpr size_t kMaxBuildReport = 4096;
 constexpr char kBuilt[] = "+";
 // Killed processes leave their group within microseconds as a rule.
-constexpr int64_t kFirstLookUs = 200;
+constexpr int64_t kFirstEndLookUs = 200;
 constexpr int64_t kSlowestLookUs = 20 * 1000;
 constexpr int64_t kEndPatienceUs = 10 * 1000 * 1000;
 constexpr int64_t kBuildPatienceUs = 10 * 1000 * 1000;
@@ -61,7 +61,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
         BuildSession(host_, living->slot, living->pidfd.get(), living->pid, message);
     std::string text = kBuilt;
     if (!built) {
-      Error error(built.error().code(), built.error().message().substr(0, kMaxReport / 2),
+      Error error(built.error().code(), built.error().message().substr(0, kMaxBuildReport / 2),
                   built.error().error_number());
       text = wire::EncodeFields(wire::Failed::Of(error));
     }
@@ -96,7 +96,7 @@ void Sessions::OnReport(uint64_t number) {
   builds_.erase(found);
   loop_.Unwatch(build.watch);
   // What is said is said at once, and then its end comes; without a word something killed it.
-  const auto text = sys::ReadAll(build.report.get(), kMaxReport);
+  const auto text = sys::ReadAll(build.report.get(), kMaxBuildReport);
   wire::Failed failed{.code = Code::kInternal, .message = "the session's builder died"};
   if (text && *text == kBuilt) return build.done({});
   if (text) [[maybe_unused]]
@@ -110,7 +110,7 @@ void Sessions::End(const std::string& id, uint32_t number, Done done) {
   if (!living) return done({});
   const Status killed = host_.cgroups.Kill(SessionGroup(living->slot, number));
   if (!killed && killed.error().error_number() != ENOENT) return done(killed);
-  AwaitEnd(id, living->slot, number, SystemClock().BootMicros(), kFirstLookUs, done);
+  AwaitEnd(id, living->slot, number, SystemClock().BootMicros(), kFirstEndLookUs, done);
 }
 
 void Sessions::AwaitEnd(const std::string& id, uint32_t slot, uint32_t number, int64_t since_us,
