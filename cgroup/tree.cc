@@ -119,6 +119,47 @@ uint64_t KeyedNumber(std::string_view text, std::string_view key) {
   return 0;
 }
 
+// Whether the text of /proc/PID/cgroup has the process in `place` or below it, in the hierarchy of
+// a controller, or of none: v2's (cgroups(7)).
+bool IsAt(std::string_view text, std::string_view controller, std::string_view place) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const size_t first = line.find(':');
+    const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    std::string_view controllers = line.substr(first + 1, second - first - 1);
+    bool listed = controller.empty() && controllers.empty();
+    while (!listed && !controllers.empty()) {
+      const std::string_view one = controllers.substr(0, controllers.find(','));
+      controllers.remove_prefix(std::min(one.size() + 1, controllers.size()));
+      listed = one == controller;
+    }
+    if (!listed) continue;
+    const std::string_view path = line.substr(second + 1);
+    const size_t at = path.find(place);
+    if (at == std::string_view::npos || path.ends_with(" (deleted)")) return false;
+    const std::string_view below = path.substr(at + place.size());
+    return below.empty() || below[0] == '/';
+  }
+  return false;
+}
+
+// From the text of /proc/PID/stat: the flags are the seventh field behind the name, which is in the
+// last parentheses (proc(5)).
+bool IsExiting(std::string_view stat) {
+  constexpr uint64_t kExiting = 0x4;  // PF_EXITING of the kernel's sched.h
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos) return false;
+  std::string_view rest = stat.substr(name_end + 1);
+  for (int field = 0; field < 6; ++field) {
+    const size_t space = rest.find(' ', 1);
+    if (space == std::string_view::npos) return false;
+    rest.remove_prefix(space);
+  }
+  return (ParseNumber(rest.substr(1)) & kExiting) != 0;
+}
+
 // Of the memory controller, dying ones included, on the whole host (proc_cgroups(5): name,
 // hierarchy, groups).
 uint64_t MemoryGroups() {
@@ -322,6 +363,24 @@ Result<bool> Tree::Frozen(const std::string& group) const {
   ATOLL_ASSIGN(const std::string events,
                sys::ReadFileAt(unified_.get(), group + "/cgroup.events", 256));
   return events.find("frozen 1") != std::string::npos;
+}
+
+Result<bool> Tree::Holds(const std::string& group, pid_t pid) const {
+  const std::string process = "/proc/" + std::to_string(pid);
+  ATOLL_ASSIGN(const std::string places,
+               sys::ReadFileAt(AT_FDCWD, process + "/cgroup", kFileLimit));
+  const std::string place = "/" + name_ + "/" + group;
+  size_t held = IsAt(places, "", place) ? 1 : 0;
+  size_t wanted = 1;
+  for (const auto& [controller, base] : v1_) {
+    if (!OwnGroup(controller)) continue;
+    ++wanted;
+    if (IsAt(places, controller, place)) ++held;
+  }
+  if (held == wanted) return true;
+  // Of one that is exiting, v1 hierarchies show the root.
+  ATOLL_ASSIGN(const std::string stat, sys::ReadFileAt(AT_FDCWD, process + "/stat", kFileLimit));
+  return IsExiting(stat);
 }
 
 Status Tree::Kill(const std::string& group) const {

@@ -116,6 +116,9 @@ class Tree {
   Result<bool> FreezeAsked(const std::string& group) const;
   // True once every process of the group stands still.
   Result<bool> Frozen(const std::string& group) const;
+  // Whether a process is in the group, or below it, in each hierarchy where the group limits it; of
+  // one that is exiting it is true. Only somebody on the host can take it out.
+  Result<bool> Holds(const std::string& group, pid_t pid) const;
   Status Kill(const std::string& group) const;
   // Blocks until no process is left in the group; kDeadlineExceeded after `timeout_ms`.
   Status AwaitEmpty(const std::string& group, int timeout_ms) const;

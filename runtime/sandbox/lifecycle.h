@@ -84,8 +84,9 @@ enum class Difference : uint8_t {
   kSlot,        // used by nobody, or prepared on one side only
   kLink,        // of a slot that has been free for long
   kStray,       // cgroup or files of a slot that is free
+  kLoose,       // its processes are not in its cgroups
 };
-inline constexpr int kDifferences = 9;
+inline constexpr int kDifferences = 10;
 std::string_view DifferenceName(int difference);
 
 struct LifecycleStats {

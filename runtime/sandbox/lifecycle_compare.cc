@@ -16,8 +16,9 @@ constexpr uint64_t kBurst = 100;
 // A removal is under way for milliseconds.
 constexpr int64_t kStuckUs = 60 * 1000 * 1000;
 
-constexpr std::string_view kNames[kDifferences] = {
-    "orphan", "vanished", "missed_exit", "forgotten", "stuck", "freeze", "slot", "link", "stray"};
+constexpr std::string_view kNames[kDifferences] = {"orphan", "vanished", "missed_exit", "forgotten",
+                                                   "stuck",  "freeze",   "slot",        "link",
+                                                   "stray",  "loose"};
 constexpr std::string_view kTexts[kDifferences] = {
     "sandboxes ran without a record",
     "sandboxes had a record only",
@@ -27,7 +28,8 @@ constexpr std::string_view kTexts[kDifferences] = {
     "sandboxes stood still that should run, or ran that should stand still",
     "slots were nobody's",
     "links were nobody's",
-    "slots had groups or files and no sandbox"};
+    "slots had groups or files and no sandbox",
+    "sandboxes were out of their cgroups, without limits, and are ended"};
 
 std::string TextOf(const std::array<uint64_t, kDifferences>& found) {
   std::string text;
@@ -78,6 +80,7 @@ bool Lifecycle::Compare(const wire::Greeting& hello) {
   count(Difference::kForgotten) = plan.unfinished.size();
   count(Difference::kFreeze) = plan.frozen.size() + plan.thawed.size();
   count(Difference::kStray) = hello.stray_slots.size();
+  count(Difference::kLoose) = hello.loose_slots.size();
   const int64_t now_us = clock_.BootMicros();
   for (const auto& [id, entry] : entries_) {
     if (entry.releasing != 0 && now_us - entry.release_asked_us > kStuckUs) {

@@ -273,9 +273,13 @@ void Sandboxes::Kill(const std::string& id, const Sandbox& sandbox) {
   // (Linux 5.14).
   const Status killed = host_.cgroups.Kill(SlotGroup(sandbox.record.sandbox.slot));
   if (!killed) {
-    LogLine(LogLevel::kError, "cgroup.kill failed, killing process 1")
-        .Add("sandbox", id)
-        .Add(killed.error());
+    LogLine(LogLevel::kError, "cgroup.kill failed").Add("sandbox", id).Add(killed.error());
+  }
+  // Whom somebody on the host has taken out of the group ends with process 1. ESRCH: that has
+  // ended.
+  if (sandbox.pidfd) {
+    (void)sys::PidfdSignal(sandbox.pidfd.get(), SIGKILL);
+  } else {
     ::kill(static_cast<pid_t>(sandbox.record.sandbox.pid), SIGKILL);
   }
 }
@@ -466,6 +470,25 @@ std::vector<uint32_t> Sandboxes::FrozenSlots() const {
     const uint32_t slot = sandbox.record.sandbox.slot;
     if (sandbox.has_holder && !sandbox.paused) continue;
     if (host_.cgroups.FreezeAsked(SlotGroup(slot)).value_or(false)) slots.push_back(slot);
+  }
+  return slots;
+}
+
+std::vector<uint32_t> Sandboxes::EndLoose() {
+  std::vector<uint32_t> slots;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    const wire::SandboxRecord& record = sandbox.record.sandbox;
+    if (record.exited || sandbox.doomed || record.pid == 0) continue;
+    // An error: it has just ended.
+    if (host_.cgroups.Holds(SlotGroup(record.slot), static_cast<pid_t>(record.pid))
+            .value_or(true)) {
+      continue;
+    }
+    LogLine(LogLevel::kError, "process 1 is not in its cgroups any more; ending the sandbox")
+        .Add("sandbox", id)
+        .Add("cgroup", host_.cgroups.path() + "/" + SlotGroup(record.slot));
+    Kill(id, sandbox);
+    slots.push_back(record.slot);
   }
   return slots;
 }

@@ -83,6 +83,9 @@ class Sandboxes {
   SlotSet SlotsInUse() const;
   // Of sandboxes whose processes have been told to stand still, by whomever but a holder.
   std::vector<uint32_t> FrozenSlots() const;
+  // Ends those that are not in their cgroups any more, by whomever: they have no limits. Their
+  // slots.
+  std::vector<uint32_t> EndLoose();
   bool LayerInUse(wire::LayerId layer) const;
 
  private:

@@ -48,6 +48,7 @@ void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
   greeting.limits_available = KeptLimits(host_);
   greeting.cgroup_path = host_.cgroups.path();
   greeting.prepared_slots = slots_.Stock();
+  greeting.loose_slots = sandboxes_.EndLoose();
   greeting.frozen_slots = sandboxes_.FrozenSlots();
   auto strays = slots_.RemoveStrays();
   if (!strays) return answer(Fail(std::move(strays).error()));

@@ -18,7 +18,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 9;
+inline constexpr uint32_t kSpawnerProtocol = 10;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
@@ -86,6 +86,7 @@ struct Greeting {
   std::vector<uint32_t> prepared_slots;
   std::vector<uint32_t> frozen_slots;  // of sandboxes: the kernel has been asked to hold them
   std::vector<uint32_t> stray_slots;   // had groups or files and were nobody's
+  std::vector<uint32_t> loose_slots;   // of sandboxes without their groups, which are ended for it
   std::vector<SandboxRecord> sandboxes;
   bool more = false;  // `sandboxes` goes on in the next packet
 
@@ -98,6 +99,7 @@ struct Greeting {
     io.List(self.prepared_slots, kMaxSlots);
     io.List(self.frozen_slots, kMaxSlots);
     io.List(self.stray_slots, kMaxSlots);
+    io.List(self.loose_slots, kMaxSlots);
     io.List(self.sandboxes, kSandboxesPerReply);
     io(self.more);
   }

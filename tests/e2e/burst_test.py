@@ -250,9 +250,23 @@ class WithoutSpawner(unittest.TestCase):
 class Differences(unittest.TestCase):
     """Where record, spawner and kernel do not agree, that is said, and mended."""
 
+    @staticmethod
+    def told(daemon, image):
+        """What /health says. After so many removals it looks at once, not within half a minute."""
+        for _ in range(101):
+            daemon.delete(daemon.create(image))
+        return until(lambda: daemon.request('GET', '/health').get('troubles', {}).get('sandboxes'),
+                     60 * SLOWNESS, 'somebody says so')
+
+    @staticmethod
+    def well(daemon):
+        until(lambda: daemon.request('GET', '/health')['status'] == 'healthy', 60 * SLOWNESS,
+              'all is well again')
+
     def test_strays_are_said_and_removed(self):
         with atoll.Daemon() as daemon:
-            daemon.delete(daemon.create(daemon.import_busybox()))
+            image = daemon.import_busybox()
+            daemon.delete(daemon.create(image))
             upper = daemon.data_dir / 'store/fs/uppers/s4000'
             (upper / 'upper').mkdir(parents=True)
             group = next(line.split(':', 2)[2] for pid in children(daemon.spawner_pid())
@@ -262,15 +276,31 @@ class Differences(unittest.TestCase):
                            if pathlib.Path(point, 'cgroup.procs').exists())
             stray = pathlib.Path(unified + group.split('/s')[0], 's4001')
             stray.mkdir()
-
-            def troubles():
-                return daemon.request('GET', '/health').get('troubles', {})
-            told = until(lambda: troubles().get('sandboxes'), 60 * SLOWNESS, 'somebody says so')
-            self.assertIn('2 slots had groups or files and no sandbox', told)
+            self.assertIn('2 slots had groups or files and no sandbox', self.told(daemon, image))
             until(lambda: not upper.exists() and not stray.exists(), 20 * SLOWNESS, 'they are gone')
-            until(lambda: not troubles(), 20 * SLOWNESS, 'all is well again')
+            self.well(daemon)
             text = daemon.send('GET', '/metrics').read().decode()
             self.assertIn('atoll_differences_total{kind="stray"} 2', text)
+
+    def test_a_sandbox_that_is_taken_out_of_its_groups_is_ended(self):
+        """By somebody on the host: it would run on without limits."""
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            taken, other = daemon.create(image), daemon.create(image)
+            daemon.run(taken, 'touch /taken')
+            pid = next(pid for pid in children(daemon.spawner_pid())
+                       if pathlib.Path(f'/proc/{pid}/root/taken').exists())
+            # Where the limits are: in memory's own hierarchy, or in the one of all.
+            root = next(path for path in map(pathlib.Path, ('/sys/fs/cgroup/memory', '/sys/fs/cgroup'))
+                        if (path / 'cgroup.procs').exists())
+            (root / 'cgroup.procs').write_text(str(pid), encoding='ascii')
+            self.assertIn('1 sandboxes were out of their cgroups', self.told(daemon, image))
+            state = lambda box: daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state']
+            until(lambda: state(taken) == 'Failed', 20 * SLOWNESS, 'it ends')
+            self.assertFalse(pathlib.Path(f'/proc/{pid}/root/taken').exists())
+            self.assertEqual(state(other), 'Running')
+            self.assertEqual(daemon.run(other, 'echo here').stdout, 'here')
+            self.well(daemon)
 
 
 if __name__ == '__main__':

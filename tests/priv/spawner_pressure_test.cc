@@ -109,6 +109,40 @@ PRIV_TEST(SpawnerPressure, ABuilderThatWaitsDoesNotKeepTheNextDaemonWaiting) {
   EXPECT_EQ(::rmdir(freezer.c_str()), 0);
 }
 
+wire::Greeting AskHello(SpawnerFixture& spawner) {
+  Result<wire::Greeting> hello = Fail(Code::kInternal, "no answer");
+  bool answered = false;
+  spawner.client().Ask(wire::Hello(), [&](Result<wire::Greeting> reply) {
+    answered = true;
+    hello = std::move(reply);
+  });
+  spawner.loop().RunUntil([&] { return answered; });
+  return hello.value_or(wire::Greeting());
+}
+
+PRIV_TEST(SpawnerPressure, AHelloEndsASandboxThatIsOutOfItsGroups) {
+  SpawnerFixture spawner;
+  auto taken = spawner.Build(1);
+  auto other = spawner.Build(2);
+  ASSERT_TRUE(taken && other);
+  EXPECT_TRUE(AskHello(spawner).loose_slots.empty());
+  std::string pid;
+  for (const wire::SandboxRecord& record : AskHello(spawner).sandboxes) {
+    if (record.id == taken->plan.id) pid = std::to_string(record.pid);
+  }
+  const std::string outside = spawner.hello().cgroup_path + "/../cgroup.procs";
+  ASSERT_TRUE(sys::WriteFileAt(AT_FDCWD, outside, pid));
+  EXPECT_EQ(AskHello(spawner).loose_slots, std::vector<uint32_t>{1});
+  for (bool ended = false; !ended;) {
+    for (const wire::SandboxRecord& record : AskHello(spawner).sandboxes) {
+      ended = ended || (record.id == taken->plan.id && record.exited);
+      EXPECT_TRUE(record.id == taken->plan.id || !record.exited);
+    }
+  }
+  EXPECT_TRUE(AskHello(spawner).loose_slots.empty());
+  EXPECT_TRUE(spawner.Destroy(taken->plan.id) && spawner.Destroy(other->plan.id));
+}
+
 PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
@@ -117,22 +151,12 @@ PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
   const std::string group = spawner.hello().cgroup_path + "/s78";
   ASSERT_TRUE(std::filesystem::create_directories(upper + "/upper"));
   ASSERT_EQ(::mkdir(group.c_str(), 0755), 0);
-  const auto ask = [&] {
-    Result<wire::Greeting> hello = Fail(Code::kInternal, "no answer");
-    bool answered = false;
-    spawner.client().Ask(wire::Hello(), [&](Result<wire::Greeting> reply) {
-      answered = true;
-      hello = std::move(reply);
-    });
-    spawner.loop().RunUntil([&] { return answered; });
-    return hello.value_or(wire::Greeting());
-  };
-  const wire::Greeting first = ask();
+  const wire::Greeting first = AskHello(spawner);
   EXPECT_EQ(first.stray_slots, (std::vector<uint32_t>{77, 78}));
   EXPECT_EQ(first.prepared_slots, std::vector<uint32_t>{2});
   EXPECT_EQ(first.sandboxes.size(), 1U);
   EXPECT_FALSE(std::filesystem::exists(upper) || std::filesystem::exists(group));
-  EXPECT_TRUE(ask().stray_slots.empty());
+  EXPECT_TRUE(AskHello(spawner).stray_slots.empty());
   // What is not stray is as it was.
   EXPECT_TRUE(spawner.Build(SpawnerFixture::PlanFor(2)));
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));

@@ -123,6 +123,9 @@ TEST_F(CompareTest, StraysOfTheSpawnerAreSaid) {
   hello.stray_slots = {7, 9};
   Compare(hello);
   EXPECT_EQ(Found(Difference::kStray), 2U);
+  hello.loose_slots = {5};
+  Compare(hello);
+  EXPECT_EQ(Found(Difference::kLoose), 1U);
   EXPECT_EQ(health.troubles().count("sandboxes"), 1U);
 }
 
