@@ -1,5 +1,6 @@
-// JSON bodies and what is made of them: the reader, POST /command's request, the writer. A string
-// that was read and written must read the same (invalid UTF-8 aside, which becomes U+FFFD once).
+// JSON bodies and what is made of them: the reader, requests for commands and isolated sessions,
+// the writer. A string that was read and written must read the same (invalid UTF-8 aside, which
+// becomes U+FFFD once).
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "execd/files/glob.h"
 #include "execd/http/json.h"
+#include "execd/isolated/request.h"
 #include "execd/run/command_request.h"
 #include "runtime/http/query.h"
 
@@ -48,6 +50,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!request->argv.empty() && request->argv[0].empty()) __builtin_trap();
     if (request->timeout_ms < 0) __builtin_trap();
     if (request->command.find('\0') != std::string::npos) __builtin_trap();
+  }
+  if (const auto session = atl::execd::ParseIsolatedRequest(bytes)) {
+    if (session->overlays.empty() || session->overlays.size() > 16) __builtin_trap();
+    if (session->overlays.size() + session->extra_writable.size() + session->binds.size() > 32) {
+      __builtin_trap();
+    }
+    std::string told = "{\"status\":\"active\"";
+    atl::execd::AppendIsolatedParameters(&told, *session);
+    if (!JsonDocument::Parse(told + "}")) __builtin_trap();
+  }
+  if (const auto run = atl::execd::ParseIsolatedRun(bytes)) {
+    if (run->code.empty() || run->timeout_seconds < 0) __builtin_trap();
   }
   CheckString(bytes);
   const auto pairs = atl::http::ParseQuery(bytes);
