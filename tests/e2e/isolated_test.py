@@ -12,8 +12,16 @@ from atoll import SLOWNESS, until
 from box import Box, shell_image
 from exec_contract_test import TIME
 from files_test import multipart
+from host_state import namespaces
 
 SESSION = '/v1/isolated/session'
+
+
+def _text(path):
+    try:
+        return path.read_text(encoding='ascii')
+    except OSError:  # not there, or no more
+        return ''
 
 
 class Session:
@@ -378,6 +386,23 @@ class Attacks(Isolated):
         session.delete()
         self.box.out('rm -r /l')
 
+    def test_its_mounts_stay_its_own_and_go(self):
+        """As the host sees the sandbox's namespace, and which namespaces anything is in."""
+        self.box.out('mkdir -p /m/rw /m/over /m/ro /m/scratch')
+        mountinfo = pathlib.Path(f'/proc/{self.box.host_pid()}/mountinfo')
+        before = mountinfo.read_text(encoding='utf-8')
+        session = self.session(workspace=None, overlays=[
+            {'path': '/m/rw', 'mode': 'rw'}, {'path': '/m/over'}, {'path': '/m/ro', 'mode': 'ro'},
+            {'path': '/m/scratch', 'persist': False}])
+        own = session.out('readlink /proc/self/ns/mnt')
+        self.assertIn(' /m/scratch ', session.out('cat /proc/self/mountinfo'))
+        self.assertIn(own, namespaces())
+        self.assertEqual(mountinfo.read_text(encoding='utf-8'), before)
+        self.assertEqual(session.delete().status, 200)
+        self.assertEqual(mountinfo.read_text(encoding='utf-8'), before)
+        self.assertNotIn(own, namespaces())
+        self.box.out('rm -r /m')
+
     def test_limits_of_the_sandbox_hold(self):
         box = Box(self.daemon, self.image, resourceLimits={'memory': '64Mi', 'pids': '40'})
         self.addCleanup(lambda: self.daemon.delete(box.id))
@@ -443,6 +468,43 @@ class Life(Isolated):
         self.daemon.send('POST', f'/v1/sandboxes/{box.id}/resume').read()
         until(lambda: box.state()['state'] == 'Running', 20 * SLOWNESS, 'it runs')
         self.assertEqual(session.out('echo on'), 'on')
+
+    def stuck(self, box):
+        """A session of `box` whose first process stands still from its birth: the group that it is
+        born in does, and the sandbox, of which that would be refused, does not. (group, thread,
+        list for the answer)"""
+        mount = '/sys/fs/cgroup/unified' if os.path.isdir('/sys/fs/cgroup/unified') else '/sys/fs/cgroup'
+        run = pathlib.Path(f'{mount}{box.group()}/run')
+        (run / 'cgroup.freeze').write_text('1', encoding='ascii')
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(
+            box.call('POST', SESSION, {'workspace': {'path': '/workspace'}})))
+        thread.start()
+        self.addCleanup(thread.join)
+        until(lambda: 'populated 1' in _text(run / 'x1/cgroup.events'), 10 * SLOWNESS, 'it is born')
+        return run, thread, answers
+
+    def test_one_that_is_stuck_is_ended_and_holds_nobody_up(self):
+        box = Box(self.daemon, self.image)
+        self.addCleanup(lambda: self.daemon.delete(box.id))
+        run, thread, answers = self.stuck(box)
+        self.assertEqual(self.session().out('echo on'), 'on')
+        self.daemon.delete(self.daemon.create(self.image))
+        self.assertTrue(thread.is_alive(), 'it was stuck')
+        # The spawner has ten seconds of patience.
+        thread.join(20 * SLOWNESS)
+        self.refused(answers[0], 503, 'SERVICE_UNAVAILABLE')
+        self.assertFalse((run / 'x1').exists())
+        (run / 'cgroup.freeze').write_text('0', encoding='ascii')
+        self.assertEqual(Session(box).out('echo again'), 'again')
+
+    def test_a_sandbox_can_be_deleted_while_one_is_stuck(self):
+        box = Box(self.daemon, self.image)
+        run, _, _ = self.stuck(box)
+        began = time.monotonic()
+        self.daemon.delete(box.id)
+        until(lambda: not (run / 'x1').exists(), 20 * SLOWNESS, 'all of it is gone')
+        self.assertLess(time.monotonic() - began, 5 * SLOWNESS, 'it waited for the patience')
 
     def test_creating_is_fast(self):
         took = []
