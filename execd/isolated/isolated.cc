@@ -213,6 +213,10 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
 void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
     auto request = ParseIsolatedRequest(std::move(body));
+    // Of all words, upstream takes the profile's for something that it looks up.
+    if (!request && request.error().code() == Code::kNotFound) {
+      return RespondFailed(x->shared_from_this(), request.error());
+    }
     if (!request) return x->RespondError(400, "INVALID_REQUEST_BODY", request.error().message());
     if (request->userns) {
       return x->RespondError(503, "NOT_SUPPORTED",

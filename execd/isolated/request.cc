@@ -203,11 +203,14 @@ Result<IsolatedRequest> ParseIsolatedRequest(std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
   const JsonValue root = document.root();
   IsolatedRequest request;
-  constexpr std::array<std::string_view, 2> kProfiles = {"strict", "balanced"};
   constexpr std::array<std::string_view, 2> kUidModes = {"setpriv", "userns"};
   constexpr std::array<std::string_view, 2> kEnvModes = {"deny", "allow"};
-  ATOLL_ASSIGN(const size_t profile, Choice(root, "profile", kProfiles, 0));
-  request.strict = profile == 0;
+  ATOLL_ASSIGN(const std::string profile, TextMember(root, "profile"));
+  request.strict = profile != "balanced";
+  if (request.strict && !profile.empty() && profile != "strict") {
+    return Fail(Code::kNotFound,
+                "profile: '" + profile.substr(0, 64) + "': use one of strict, balanced");
+  }
   ATOLL_TRY(ParseMounts(root, &request));
   ATOLL_ASSIGN(request.share_net, Flag(root, "share_net", true));
   if (const JsonValue env = root.Find("env_passthrough"); !IsAbsent(env)) {

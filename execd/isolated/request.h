@@ -43,7 +43,7 @@ struct IsolatedRequest {
   bool HasDurableWorkspace() const;
 };
 
-// kInvalidArgument.
+// kInvalidArgument; kNotFound: no such profile.
 Result<IsolatedRequest> ParseIsolatedRequest(std::string body);
 // ,"profile":… : members of an object.
 void AppendIsolatedParameters(std::string* out, const IsolatedRequest& request);
