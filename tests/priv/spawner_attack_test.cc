@@ -70,20 +70,26 @@ PRIV_TEST(SpawnerAttack, NoNamespaceCanBeMadeOrEntered) {
       "unshare-mount: EPERM\n"
       "clone-user: EPERM\n"
       "clone-net: EPERM\n"
+      "clone-each-odd: EPERM\n"
       "clone3-user: ENOSYS\n"
       "clone3-user-net: ENOSYS\n"
       "setns: EPERM\n"
+      "setns-odd: EPERM\n"
       "user-limits: EACCES\n");
 }
 
 PRIV_TEST(SpawnerAttack, KernelGatewaysAreClosed) {
   ExpectAttacks(
+      "mount-odd: EPERM\n"
+      "umount-odd: EPERM\n"
+      "open-tree-odd: EPERM\n"
       "fsopen: EPERM\n"
       "mount: EPERM\n"
       "remount: EPERM\n"
       "umount: EPERM\n"
       "open-tree: EPERM\n"
       "pivot: EPERM\n"
+      "fanotify: EPERM\n"
       "io-uring: EPERM\n"
       "bpf: EPERM\n"
       "userfaultfd: EPERM\n"

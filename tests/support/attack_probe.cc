@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -95,6 +96,16 @@ long Clone(unsigned long flags) {
   const long pid = ::syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (pid == 0) ::_exit(0);
   return pid;
+}
+
+// Flags of which the kernel has something to say before it asks for rights: EINVAL, were it asked.
+long CloneEachNamespace() {
+  for (const unsigned long flag : {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
+                                   CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET}) {
+    if (Clone(flag | CLONE_THREAD) >= 0) return 0;
+    if (errno != EPERM) return -1;
+  }
+  return -1;
 }
 
 long Setns(const char* path) {
@@ -226,9 +237,15 @@ constexpr Attack kAttacks[] = {
     {"unshare-mount", [] { return long{::unshare(CLONE_NEWNS)}; }},
     {"clone-user", [] { return Clone(CLONE_NEWUSER); }},
     {"clone-net", [] { return Clone(CLONE_NEWNET); }},
+    {"clone-each-odd", [] { return CloneEachNamespace(); }},
     {"clone3-user", [] { return Clone3(CLONE_NEWUSER); }},
     {"clone3-user-net", [] { return Clone3(CLONE_NEWUSER | CLONE_NEWNET); }},
     {"setns", [] { return Setns("/proc/self/ns/net"); }},
+    // As above: EBADF, EFAULT, EINVAL.
+    {"setns-odd", [] { return long{::setns(-1, 0)}; }},
+    {"mount-odd", [] { return ::syscall(SYS_mount, "none", "/tmp", 1, 0, nullptr); }},
+    {"umount-odd", [] { return long{::umount2("/proc/sys", 1 << 20)}; }},
+    {"open-tree-odd", [] { return long{::open_tree(AT_FDCWD, "/", ~0U)}; }},
     {"fsopen", [] { return long{::fsopen("ext4", 0)}; }},
     {"mount", [] { return long{::mount("none", "/tmp", "tmpfs", 0, nullptr)}; }},
     {"remount",
@@ -240,9 +257,15 @@ constexpr Attack kAttacks[] = {
     {"chroot-unprivileged",
      [] { return ::setresuid(1000, 1000, 1000) != 0 ? 0L : long{::chroot("/tmp")}; }},
     {"chroot-escape", [] { return EscapeChroot(); }},
+    {"fanotify",
+     [] {
+       // What Linux 5.13 gives to everybody: to be told of files, not asked about them.
+       return ::syscall(SYS_fanotify_init, FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY);
+     }},
     {"io-uring", [] { return ::syscall(SYS_io_uring_setup, 8, nullptr); }},
     {"bpf", [] { return ::syscall(SYS_bpf, 0, nullptr, 0); }},
-    {"userfaultfd", [] { return ::syscall(SYS_userfaultfd, 0); }},
+    // UFFD_USER_MODE_ONLY, which Linux 5.11 gives to everybody
+    {"userfaultfd", [] { return ::syscall(SYS_userfaultfd, 1); }},
     {"perf", [] { return ::syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0); }},
     {"keyctl", [] { return ::syscall(SYS_keyctl, 0, -3, 0, 0, 0); }},
     {"add-key", [] { return ::syscall(SYS_add_key, "user", "x", "y", 1, -3); }},
@@ -315,10 +338,12 @@ constexpr Attack kAttacks[] = {
        unsigned long context = 0;
        return ::syscall(SYS_io_setup, 1, &context);
      }},
+    // Of a size that there is not: an empty pool says what the filter says.
     {"huge-mmap",
      [] {
-       return ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1,
-                     0) == MAP_FAILED
+       constexpr int kHuge = MAP_HUGETLB | static_cast<int>(63U << MAP_HUGE_SHIFT);
+       return ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | kHuge, -1, 0) ==
+                      MAP_FAILED
                   ? -1L
                   : 0L;
      }},

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -82,11 +83,22 @@ long MakeQueue(int i) {
   attributes.mq_maxmsg = 10;
   attributes.mq_msgsize = 8192;
   const std::string name = "/q" + std::to_string(::getuid()) + "." + std::to_string(i);
-  return ::mq_open(name.c_str(), O_CREAT | O_RDWR, 0600, &attributes);
+  const mqd_t queue = ::mq_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600, &attributes);
+  return queue < 0 ? queue : ::mq_unlink(name.c_str());  // it lasts as long as it is open
 }
 
 long QueueSignal(int) {
   return ::sigqueue(::getpid(), SIGRTMIN, sigval{});
+}
+
+// Which the kernel counts by user, not by process.
+long LockShared(int) {
+  const int segment = ::shmget(IPC_PRIVATE, 1 << 20, 0600);
+  if (segment < 0) return segment;
+  // Held by being attached; nothing of it outlives the probe.
+  void* const here = ::shmat(segment, nullptr, 0);
+  if (::shmctl(segment, IPC_RMID, nullptr) < 0 || here == reinterpret_cast<void*>(-1)) return -1;
+  return ::shmctl(segment, SHM_LOCK, nullptr);
 }
 
 long MakeTimer(int) {
@@ -94,6 +106,15 @@ long MakeTimer(int) {
   event.sigev_notify = SIGEV_NONE;
   timer_t timer;
   return ::timer_create(CLOCK_MONOTONIC, &event, &timer);
+}
+
+// Past a user's share pipes are smaller, not fewer.
+long MakePipe(int) {
+  int fds[2];
+  if (::pipe(fds) != 0) return -1;
+  if (::fcntl(fds[0], F_GETPIPE_SZ) == 65536) return 0;
+  errno = EDQUOT;
+  return -1;
 }
 
 long OpenTerminal(int) {
@@ -106,9 +127,9 @@ long SetUpAio(int) {
 }
 
 long MapHugePages(int) {
-  // Without memory behind it: what was asked for is seen by its errno.
-  void* const map =
-      ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  // Of a size that there is not: an empty pool would say what the filter says.
+  constexpr int kHuge = MAP_HUGETLB | static_cast<int>(63U << MAP_HUGE_SHIFT);
+  void* const map = ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | kHuge, -1, 0);
   return map == MAP_FAILED ? -1 : 0;
 }
 
@@ -129,6 +150,8 @@ constexpr Budget kBudgets[] = {
     {"queues", 1000, MakeQueue},
     {"signals", 40000, QueueSignal},
     {"timers", 40000, MakeTimer},
+    {"locked", 32, LockShared},
+    {"pipes", 2000, MakePipe},
 };
 
 void Take(const Budget& budget) {
