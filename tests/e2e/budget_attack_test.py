@@ -11,8 +11,10 @@ from atoll import SLOWNESS, until
 from box import Box, shell_image
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-# Each user namespace is charged to a user of its own; terminals have a number of their own.
-COUNTED = ('inotify', 'queues', 'signals', 'terminals')
+# Each user namespace is charged to a user of its own, and has the limits of one.
+BY_SANDBOX = ('inotify', 'queues', 'signals')
+# Locked memory is each user's inside, and charged; terminals have a number of their own.
+COUNTED = (*BY_SANDBOX, 'locked', 'terminals')
 
 
 class Budgets(unittest.TestCase):
@@ -59,22 +61,35 @@ class Budgets(unittest.TestCase):
 
     def test_what_is_counted_by_user_is_counted_by_sandbox(self):
         alone = {name: self.take(self.b, name)[name] for name in (*COUNTED, 'timers')}
-        self.assertEqual(alone['terminals'], (64, 'ENOSPC'))
-        self.assertEqual(alone['signals'], (16384, 'EAGAIN'))
-        self.assertEqual(alone['timers'], (16384, 'EAGAIN'))
+        self.assertEqual({**alone, 'inotify': None}, {
+            'inotify': None, 'queues': (9, 'EMFILE'), 'signals': (16384, 'EAGAIN'),
+            'locked': (8, 'ENOMEM'), 'terminals': (64, 'ENOSPC'), 'timers': (16384, 'EAGAIN')})
+        self.assertEqual(alone['inotify'][1], 'EMFILE')
         attack = self.a.background(f'/bin/budget-probe {" ".join(COUNTED)} hold')
         log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
         until(lambda: 'held' in log(), 20 * SLOWNESS, 'all is taken')
         # All users of the attacker's together.
-        self.assertEqual(self.take(self.a, *COUNTED[:3], uid=1000),
-                         {name: (0, alone[name][1]) for name in COUNTED[:3]})
-        for name in COUNTED:
-            self.assertEqual(self.take(self.b, name)[name], alone[name])
+        self.assertEqual(self.take(self.a, *BY_SANDBOX, uid=1000),
+                         {name: (0, alone[name][1]) for name in BY_SANDBOX})
+        self.assertEqual({name: self.take(self.b, name)[name] for name in COUNTED},
+                         {name: alone[name] for name in COUNTED})
         # Of the host's root, in whose name all is made.
         instance = LIBC.inotify_init1(os.O_CLOEXEC)
         self.assertGreaterEqual(instance, 0, os.strerror(ctypes.get_errno()))
         os.close(instance)
         self.unharmed()
+        self.a.call('DELETE', f'/command?id={attack}')
+
+    def test_full_pipes_are_had_beside_one_who_takes_all(self):
+        """Each user of a sandbox is one of its own on the host, even its root: 16,384 pages."""
+        attack = self.a.background('/bin/budget-probe pipes hold')
+        log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
+        until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+        self.assertEqual(self.take(self.a, 'pipes'), {'pipes': (0, 'EDQUOT')})
+        for box, uid in ((self.a, 1000), (self.b, 0)):
+            count, end = self.take(box, 'pipes', uid=uid)['pipes']
+            self.assertGreater(count, 1000)
+            self.assertEqual(end, 'EDQUOT')
         self.a.call('DELETE', f'/command?id={attack}')
 
     def test_a_terminal_that_cannot_be_had_is_refused(self):
