@@ -1,10 +1,11 @@
-"""Budgets of the host that are really used up, a handler of crashes that would run as its root, and
-what takes a real cgroup v2: in the guest only."""
+"""Budgets of the host that are really used up, programs of the host's that the kernel would run as its
+root for a crash or for a module, and what takes a real cgroup v2: in the guest only."""
 import ctypes
 import os
 import pathlib
 import resource
 import signal
+import socket
 import struct
 import subprocess
 import unittest
@@ -15,6 +16,10 @@ from box import Box, shell_image
 
 JIT_LIMIT = pathlib.Path('/proc/sys/net/core/bpf_jit_limit')
 CORE_PATTERN = pathlib.Path('/proc/sys/kernel/core_pattern')
+MODPROBE = pathlib.Path('/proc/sys/kernel/modprobe')
+# Each of a family, a type or a protocol that there may be a module for.
+SOCKETS = ('alg key rxrpc xfrm netfilter packet vsock dccp dccp6 no-type seqpacket sctp mptcp '
+           'stream-udp datagram-tcp icmp6-of-4 icmp-of-6 sock-diag')
 LIBC = ctypes.CDLL(None, use_errno=True)
 SO_ATTACH_FILTER = 26
 
@@ -37,7 +42,6 @@ def attach_filter_as_nobody():
     """0 or the errno of a socket filter, of a process without rights."""
     child = os.fork()
     if child == 0:
-        import socket  # pylint: disable=import-outside-toplevel
         os.setuid(65534)
         code = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, 0xffff))
         program = struct.pack('HL', 1, ctypes.addressof(code))
@@ -69,6 +73,20 @@ class Guest(unittest.TestCase):
                 self.assertEqual(box.out('grep Seccomp: /proc/self/status').split(),
                                  ['Seccomp:', '2'])
                 self.daemon.delete(box.id)
+
+    def test_no_socket_makes_the_host_look_for_a_module(self):
+        asked, modprobe = self.daemon.top / 'asked', self.daemon.top / 'modprobe'
+        modprobe.write_text(f'#!/bin/sh\necho "$3" >>{asked}\nexit 1\n', encoding='ascii')
+        modprobe.chmod(0o755)
+        names = lambda: asked.read_text(encoding='ascii').split() if asked.exists() else []
+        with Sysctl(MODPROBE, str(modprobe)):
+            said = self.s.out(f'/bin/attack {SOCKETS}')
+            # It does run: for the host's own.
+            with self.assertRaises(OSError):
+                socket.socket(socket.AF_INET, socket.SOCK_STREAM, 200)
+        found = {name for name in names() if name.startswith('net-pf-')}
+        self.assertEqual(found, {'net-pf-2-proto-200', 'net-pf-2-proto-200-type-1'})
+        self.assertNotIn('ALLOWED', said)
 
     def test_no_handler_of_the_host_sees_a_crash(self):
         seen, handler = self.daemon.top / 'seen', self.daemon.top / 'handler'
