@@ -1,6 +1,7 @@
 // What a hostile program in a sandbox tries against the kernel, played from inside, as root of the
 // sandbox and with every capability that it is given.
 
+#include <grp.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -239,6 +240,8 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {
+  constexpr gid_t kOfTheHost = 4711;  // for the spawner to have, too
+  ASSERT_EQ(::setgroups(1, &kOfTheHost), 0);
   SpawnerFixture spawner;
   const std::string base = std::to_string(spawner::SandboxIdBase(spawner.hello().instance, 1));
   EXPECT_EQ(spawner.Run("B=/bin/busybox; $B grep -E 'CapEff|CapBnd|NoNewPrivs|Seccomp:|Groups' "
