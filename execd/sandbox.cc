@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
@@ -28,11 +29,27 @@ Result<UniqueFd> OpenPath(int dirfd, const std::string& path) {
 
 Environment Sandbox::CommandEnvironment(
     const std::vector<std::pair<std::string, std::string>>& extra) const {
+  TouchEnvsFile();  // of a command that is there before the loop has come to it
   Environment out = env;
   const char* file = env.Get("EXECD_ENVS");
   if (file && *file) out.MergeFile(file);
   out.SetAll(extra);
   return out;
+}
+
+void Sandbox::TouchEnvsFile() const {
+  if (std::exchange(envs_file_touched_, true)) return;
+  const char* named = env.Get("EXECD_ENVS");
+  const std::string path = named ? named : "";
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
+  const size_t slash = path.rfind('/');
+  if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
+  const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), user);
+  if (!directory) return;
+  const FileIdentity as(user);
+  const UniqueFd file(::openat(directory->get(), path.c_str() + slash + 1,
+                               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
 }
 
 std::string_view Sandbox::Home() const {

@@ -47,6 +47,9 @@ struct Sandbox {
   // it expects the next command to see it), then `extra`.
   Environment CommandEnvironment(
       const std::vector<std::pair<std::string, std::string>>& extra) const;
+  // Makes that file, once. Programs append to it to reach later commands; it exists from the start,
+  // as upstream's script makes it. Best effort: a read-only image has none.
+  void TouchEnvsFile() const;
   // "~" in requests.
   std::string_view Home() const;
   Result<std::string> Path(std::string_view request_path) const {
@@ -65,6 +68,7 @@ struct Sandbox {
 
  private:
   std::map<pid_t, OnExit> children_;
+  mutable bool envs_file_touched_ = false;
 };
 
 // A directory as a descriptor (O_PATH), for a child's fchdir: by openat2 without magic links, so

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -27,21 +26,6 @@ std::string BootstrapShell(const Sandbox& sandbox) {
   if (chosen && *chosen) return chosen;
   const std::string shell = sandbox.Shell();
   return shell.empty() ? "/bin/sh" : shell;
-}
-
-// Programs append to this file to reach later commands; it exists from the start, as upstream's
-// script makes it. Best effort: a read-only image has none.
-void TouchEnvsFile(const Sandbox& sandbox) {
-  const std::string path = sandbox.env.Get("EXECD_ENVS");
-  struct stat info;
-  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
-  const size_t slash = path.rfind('/');
-  if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
-  const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), sandbox.user);
-  if (!directory) return;
-  const FileIdentity as(sandbox.user);
-  const UniqueFd file(::openat(directory->get(), path.c_str() + slash + 1,
-                               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
 }
 
 }  // namespace
@@ -137,7 +121,7 @@ Status Entrypoint::Start(Sandbox* sandbox, std::vector<std::string> argv, bool s
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
   sandbox->loop.Post([sandbox] {
-    TouchEnvsFile(*sandbox);
+    sandbox->TouchEnvsFile();
     [[maybe_unused]] const std::string shell = sandbox->Shell();
   });
   return {};
