@@ -294,7 +294,11 @@ void HostNetwork::CutFlowsLater() {
 Status HostNetwork::JudgeFlows(uint32_t slot) {
   unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
   if (!loop_) return CutFlowsNow();
-  SweepNow();
+  // Behind the answer: a sweep holds a processor for milliseconds, and begun first it takes the one
+  // that the reader of the answer is woken on.
+  loop_->Post([this, alive = alive_] {
+    if (*alive) SweepNow();
+  });
   return {};
 }
 
