@@ -20,7 +20,7 @@ Parsed<CreateRequest> Parse(const json& body) {
 }
 
 // The first problem of a refusal: "type loc".
-std::string Problem(const Parsed<CreateRequest>& parsed) {
+std::string ProblemOf(const Parsed<CreateRequest>& parsed) {
   if (parsed) return "accepted";
   if (parsed.error().status != 422) return "status " + std::to_string(parsed.error().status);
   const json body = json::parse(parsed.error().body);
@@ -89,7 +89,7 @@ TEST(CreateRequest, TimeoutForms) {
   };
   for (const auto& [timeout, type] : bad) {
     body["timeout"] = timeout;
-    EXPECT_EQ(Problem(Parse(body)), std::string(type) + R"( ["body","timeout"])") << timeout;
+    EXPECT_EQ(ProblemOf(Parse(body)), std::string(type) + R"( ["body","timeout"])") << timeout;
   }
 }
 
@@ -124,11 +124,11 @@ TEST(CreateRequest, FormErrors) {
   for (const auto& [name, value, expected] : cases) {
     json body = Good();
     body[name] = value;
-    EXPECT_EQ(Problem(Parse(body)), expected) << name << " " << value;
+    EXPECT_EQ(ProblemOf(Parse(body)), expected) << name << " " << value;
   }
   json none = Good();
   none.erase("image");
-  EXPECT_EQ(Problem(Parse(none)), R"(value_error ["body"])");
+  EXPECT_EQ(ProblemOf(Parse(none)), R"(value_error ["body"])");
 }
 
 TEST(CreateRequest, FromASnapshot) {
@@ -143,7 +143,7 @@ TEST(CreateRequest, FromASnapshot) {
   EXPECT_EQ(Parse(own)->wanted.spec.entrypoint, (std::vector<std::string>{"true"}));
   json blank = body;
   blank["snapshotId"] = " ";
-  EXPECT_EQ(Problem(Parse(blank)), R"(value_error ["body"])");
+  EXPECT_EQ(ProblemOf(Parse(blank)), R"(value_error ["body"])");
 }
 
 TEST(CreateRequest, WhatIsNotThereYetIs501) {
@@ -219,13 +219,13 @@ TEST(CreateRequest, NotJson) {
     ASSERT_FALSE(parsed) << text;
     EXPECT_EQ(parsed.error().status, 422) << text;
   }
-  EXPECT_EQ(Problem(ParseCreateRequest("{\"timeout\": 1e999}")), R"(json_invalid ["body",0])");
+  EXPECT_EQ(ProblemOf(ParseCreateRequest("{\"timeout\": 1e999}")), R"(json_invalid ["body",0])");
 }
 
 TEST(CreateRequest, DeepNestingIsRefusedBeforeItIsParsed) {
   const std::string deep =
       "{\"x\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
-  EXPECT_EQ(Problem(ParseCreateRequest(deep)), R"(json_invalid ["body",0])");
+  EXPECT_EQ(ProblemOf(ParseCreateRequest(deep)), R"(json_invalid ["body",0])");
   // Brackets in a string are no nesting.
   json body = Good();
   body["metadata"] = {{"x", "1"}};

@@ -8,7 +8,7 @@
 namespace atl::api {
 namespace {
 
-constexpr char kId[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
+constexpr char kProxied[] = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
 const std::string kDaemonKey = "the-api-key-of-the-daemon";
 
 std::string Header(const http::Upstream& upstream, std::string_view name) {
@@ -26,7 +26,7 @@ bool Drops(const http::Upstream& upstream, std::string_view name) {
 class ProxyTest : public testing::Test {
  protected:
   ProxyTest() {
-    sandbox.id = kId;
+    sandbox.id = kProxied;
     sandbox.state = sandbox::State::kRunning;
     sandbox.access_token = "execd-token";
     request.method = "GET";
@@ -34,7 +34,7 @@ class ProxyTest : public testing::Test {
     request.headers.Add("Host", "atoll.example:8080");
   }
   Parsed<http::Upstream> Forward(const std::string& after_id) {
-    request.target = "/sandboxes/" + std::string(kId) + after_id;
+    request.target = "/sandboxes/" + std::string(kProxied) + after_id;
     const auto route = FindRoute(request, ingress);
     EXPECT_TRUE(route) << request.target;
     return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
@@ -189,7 +189,7 @@ TEST_F(ProxyTest, CookiesPassOnlyToAnOriginOfTheirOwn) {
   EXPECT_TRUE(Drops(*shared, "Authorization"));
 
   ingress.domain = "box.example";
-  request.headers.Set("Host", std::string(kId) + "-80.box.example");
+  request.headers.Set("Host", std::string(kProxied) + "-80.box.example");
   request.target = "/x";
   const auto route = FindRoute(request, ingress);
   ASSERT_TRUE(route);

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-Parsed<CreateRequest> Parse(const json& volumes) {
+Parsed<CreateRequest> ParseVolumes(const json& volumes) {
   const json body = {{"image", {{"uri", "busybox"}}},
                      {"entrypoint", {"sh"}},
                      {"resourceLimits", json::object()},
@@ -46,7 +46,7 @@ json With(json volume, const std::string& pointer, const json& value) {
 // "422 type loc" or "400 code" or "ok".
 std::string Outcome(const json& volumes) {
   // Braces around one value are that value.
-  const auto parsed = Parse(volumes.is_object() ? json::array({volumes}) : volumes);
+  const auto parsed = ParseVolumes(volumes.is_object() ? json::array({volumes}) : volumes);
   if (parsed) return "ok";
   const json body = json::parse(parsed.error().body);
   EXPECT_FALSE(body.at("message").get<std::string>().empty());
@@ -72,7 +72,7 @@ TEST(VolumeRequest, WhatItBecomes) {
   claim["pvc"]["storage"] = "1.5Gi";
   claim["pvc"]["storageClass"] = nullptr;
   claim["pvc"]["accessModes"] = {"ReadWriteOnce"};
-  const auto parsed = Parse({With(Host(), "/name", "h"), claim});
+  const auto parsed = ParseVolumes({With(Host(), "/name", "h"), claim});
   ASSERT_TRUE(parsed) << parsed.error().body;
   const auto& mounts = parsed->wanted.mounts;
   ASSERT_EQ(mounts.size(), 2U);

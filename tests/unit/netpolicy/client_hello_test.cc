@@ -9,7 +9,7 @@ namespace {
 
 using namespace atl::testing;  // NOLINT(google-build-using-namespace): the byte builders
 
-using State = ClientHelloRead::State;
+using HelloState = ClientHelloRead::State;
 
 ClientHelloRead ReadHello(const std::string& bytes) {
   return ReadClientHello({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
@@ -21,13 +21,13 @@ std::string Hello(const std::string& extensions) {
 
 void ExpectRefused(const std::string& bytes, const std::string& what) {
   const ClientHelloRead read = ReadHello(bytes);
-  EXPECT_EQ(read.state, State::kRefused) << what;
+  EXPECT_EQ(read.state, HelloState::kRefused) << what;
   EXPECT_NE(read.reason, nullptr) << what;
 }
 
 TEST(ClientHello, GivesTheName) {
   const ClientHelloRead read = ReadHello(TlsHello("WWW.Example.com"));
-  ASSERT_EQ(read.state, State::kWhole);
+  ASSERT_EQ(read.state, HelloState::kWhole);
   EXPECT_EQ(read.hello.name, "www.example.com");
   EXPECT_FALSE(read.hello.encrypted);
 }
@@ -38,7 +38,7 @@ TEST(ClientHello, MayHaveNoName) {
   bare.resize(bare.size() - 2);  // no extensions at all, as in TLS 1.0
   for (const std::string& bytes : {Hello(none), Hello(""), TlsRecord(TlsMessage(bare))}) {
     const ClientHelloRead read = ReadHello(bytes);
-    ASSERT_EQ(read.state, State::kWhole);
+    ASSERT_EQ(read.state, HelloState::kWhole);
     EXPECT_EQ(read.hello.name, "");
   }
 }
@@ -46,7 +46,7 @@ TEST(ClientHello, MayHaveNoName) {
 TEST(ClientHello, SeesHiddenHellosAndNames) {
   for (const size_t type : {0xfe0d, 0xffce}) {
     const ClientHelloRead read = ReadHello(TlsHello("a.example", TlsExtension(type, "x")));
-    ASSERT_EQ(read.state, State::kWhole);
+    ASSERT_EQ(read.state, HelloState::kWhole);
     EXPECT_TRUE(read.hello.encrypted) << type;
     EXPECT_EQ(read.hello.name, "a.example");
   }
@@ -55,9 +55,9 @@ TEST(ClientHello, SeesHiddenHellosAndNames) {
 TEST(ClientHello, WaitsForEachByte) {
   const std::string whole = TlsHello("www.example.com");
   for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_EQ(ReadHello(whole.substr(0, size)).state, State::kMore) << size;
+    EXPECT_EQ(ReadHello(whole.substr(0, size)).state, HelloState::kMore) << size;
   }
-  EXPECT_EQ(ReadHello(whole + "whatever follows").state, State::kWhole);
+  EXPECT_EQ(ReadHello(whole + "whatever follows").state, HelloState::kWhole);
 }
 
 TEST(ClientHello, ComesInSeveralRecords) {
@@ -65,11 +65,11 @@ TEST(ClientHello, ComesInSeveralRecords) {
   for (const size_t piece : {1U, 3U, 7U, 50U}) {
     std::string bytes;
     for (size_t at = 0; at < message.size(); at += piece) {
-      EXPECT_EQ(ReadHello(bytes).state, State::kMore);
+      EXPECT_EQ(ReadHello(bytes).state, HelloState::kMore);
       bytes += TlsRecord(message.substr(at, piece));
     }
     const ClientHelloRead read = ReadHello(bytes);
-    ASSERT_EQ(read.state, State::kWhole) << piece;
+    ASSERT_EQ(read.state, HelloState::kWhole) << piece;
     EXPECT_EQ(read.hello.name, "www.example.com");
   }
 }
@@ -102,7 +102,7 @@ TEST(ClientHello, RefusesMalformedBodies) {
   for (size_t size = 0; size < body.size(); ++size) {
     // Whole by its own length, but cut anywhere within, except before the extensions.
     if (size == body.size() - TlsServerName(TlsHostEntry("a.example")).size() - 2) continue;
-    EXPECT_EQ(ReadHello(TlsRecord(TlsMessage(body.substr(0, size)))).state, State::kRefused)
+    EXPECT_EQ(ReadHello(TlsRecord(TlsMessage(body.substr(0, size)))).state, HelloState::kRefused)
         << size;
   }
   ExpectRefused(TlsRecord(TlsMessage(body + "x")), "bytes after the extensions");
@@ -145,8 +145,8 @@ TEST(ClientHello, EndsWithItsRecord) {
   const std::string other = TlsMessage(TlsBody(TlsServerName(TlsHostEntry("b.example"))));
   EXPECT_EQ(ReadHello(TlsRecord(message) + TlsRecord(other)).size, TlsRecord(message).size());
   const std::string both = TlsRecord(message + other);
-  EXPECT_EQ(ReadHello(both).state, State::kRefused);
-  EXPECT_EQ(ReadHello(both.substr(0, 5 + message.size())).state, State::kRefused)
+  EXPECT_EQ(ReadHello(both).state, HelloState::kRefused);
+  EXPECT_EQ(ReadHello(both.substr(0, 5 + message.size())).state, HelloState::kRefused)
       << "the record says that there is more";
 }
 

@@ -7,20 +7,20 @@
 namespace atl::netpolicy {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kOneSecond = 1'000'000;
 constexpr size_t kMuch = 1000;
 
 TEST(DnsBucket, AllowsABurstAndThenARate) {
   DnsBucket bucket;
   const DnsRate rate{10, 5};
-  int64_t now = 1000 * kSecond;
+  int64_t now = 1000 * kOneSecond;
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(bucket.Take(rate, now)) << i;
   EXPECT_FALSE(bucket.Take(rate, now));
-  now += kSecond / 10;
+  now += kOneSecond / 10;
   EXPECT_TRUE(bucket.Take(rate, now));
   EXPECT_FALSE(bucket.Take(rate, now));
   EXPECT_FALSE(bucket.Full(now));
-  now += 100 * kSecond;
+  now += 100 * kOneSecond;
   EXPECT_TRUE(bucket.Full(now));
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(bucket.Take(rate, now)) << i;
   EXPECT_FALSE(bucket.Take(rate, now)) << "no more than the burst is saved";
@@ -58,11 +58,11 @@ TEST(DnsSources, DoNotPileUp) {
   DnsSources sources({.questions = {1, 1}});
   const auto name = [](int i) { return std::to_string(i); };
   EXPECT_TRUE(sources.AddQuery("busy", kMuch, 0));
-  for (int i = 0; i < 20'000; ++i) sources.TakeQuestion(name(i), int64_t{i} * kSecond);
+  for (int i = 0; i < 20'000; ++i) sources.TakeQuestion(name(i), int64_t{i} * kOneSecond);
   EXPECT_LT(sources.size(), 2000U);
   EXPECT_FALSE([&] {
     for (int i = 0; i < 64; ++i) {
-      if (!sources.AddQuery("busy", kMuch, 20'000 * kSecond)) return false;
+      if (!sources.AddQuery("busy", kMuch, 20'000 * kOneSecond)) return false;
     }
     return true;
   }()) << "who has something under way stays";

@@ -9,7 +9,7 @@ namespace {
 
 using namespace atl::testing;  // NOLINT(google-build-using-namespace): the lab
 
-using State = SplicePump::State;
+using PumpState = SplicePump::State;
 
 constexpr size_t kPlenty = 1 << 30;
 
@@ -31,7 +31,7 @@ class SplicePumpTest : public ::testing::Test {
     std::tie(server, sink) = Pair();
     pump.SetQuota(SplicePump::kNoLimit);
   }
-  State Run(size_t budget = kPlenty) { return pump.Run(source.get(), sink.get(), budget); }
+  PumpState Run(size_t budget = kPlenty) { return pump.Run(source.get(), sink.get(), budget); }
   std::string Got() {
     server.Read();
     return server.got;
@@ -46,7 +46,7 @@ class SplicePumpTest : public ::testing::Test {
 TEST_F(SplicePumpTest, SendsWhatWasAppendedFirst) {
   client.Send("second");
   pump.Append("first ");
-  EXPECT_EQ(Run(), State::kSourceEmpty);
+  EXPECT_EQ(Run(), PumpState::kSourceEmpty);
   EXPECT_EQ(Got(), "first second");
   EXPECT_EQ(pump.moved(), 12U);
   EXPECT_EQ(pipes.idle(), 1U) << "its pipe serves others";
@@ -55,30 +55,30 @@ TEST_F(SplicePumpTest, SendsWhatWasAppendedFirst) {
 TEST_F(SplicePumpTest, TakesNoMoreThanItsQuota) {
   client.Send("0123456789");
   pump.SetQuota(4);
-  EXPECT_EQ(Run(), State::kQuotaSpent);
+  EXPECT_EQ(Run(), PumpState::kQuotaSpent);
   EXPECT_EQ(Got(), "0123");
   EXPECT_EQ(pump.quota(), 0U);
   pump.SetQuota(SplicePump::kNoLimit);
-  EXPECT_EQ(Run(), State::kSourceEmpty);
+  EXPECT_EQ(Run(), PumpState::kSourceEmpty);
   EXPECT_EQ(Got(), "0123456789");
 }
 
 TEST_F(SplicePumpTest, StopsWhenItsBudgetIsSpent) {
   client.Send("0123456789");
-  EXPECT_EQ(Run(0), State::kBudgetSpent);
+  EXPECT_EQ(Run(0), PumpState::kBudgetSpent);
   EXPECT_EQ(Got(), "");
-  EXPECT_EQ(Run(10), State::kBudgetSpent) << "whether there is more is not asked";
+  EXPECT_EQ(Run(10), PumpState::kBudgetSpent) << "whether there is more is not asked";
   EXPECT_EQ(Got(), "0123456789");
-  EXPECT_EQ(Run(10), State::kSourceEmpty);
+  EXPECT_EQ(Run(10), PumpState::kSourceEmpty);
 }
 
 TEST_F(SplicePumpTest, PassesTheEndOnWhenAllIsDelivered) {
   client.Send("last");
   client.End();
-  EXPECT_EQ(Run(), State::kEnded);
+  EXPECT_EQ(Run(), PumpState::kEnded);
   EXPECT_EQ(Got(), "last");
   EXPECT_TRUE(server.ended);
-  EXPECT_EQ(Run(), State::kEnded);
+  EXPECT_EQ(Run(), PumpState::kEnded);
 }
 
 TEST_F(SplicePumpTest, EndsWhenItIsTold) {
@@ -86,7 +86,7 @@ TEST_F(SplicePumpTest, EndsWhenItIsTold) {
   pump.SetQuota(0);
   pump.Append("this");
   pump.End();
-  EXPECT_EQ(Run(), State::kEnded);
+  EXPECT_EQ(Run(), PumpState::kEnded);
   EXPECT_EQ(Got(), "this");
   EXPECT_TRUE(server.ended);
 }
@@ -94,8 +94,8 @@ TEST_F(SplicePumpTest, EndsWhenItIsTold) {
 TEST_F(SplicePumpTest, KeepsItsPipeWhileTheSinkIsFull) {
   const std::string much(1 << 20, 'x');
   size_t sent = 0;
-  State state = State::kSourceEmpty;
-  while (state != State::kSinkFull) {
+  PumpState state = PumpState::kSourceEmpty;
+  while (state != PumpState::kSinkFull) {
     const ssize_t n = ::send(client.fd(), much.data(), much.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) sent += static_cast<size_t>(n);
     state = Run();
@@ -104,8 +104,8 @@ TEST_F(SplicePumpTest, KeepsItsPipeWhileTheSinkIsFull) {
   EXPECT_TRUE(pump.sink_full());
   EXPECT_EQ(pipes.idle(), 0U);
   client.End();
-  while (state != State::kEnded) {
-    ASSERT_NE(state, State::kBroken);
+  while (state != PumpState::kEnded) {
+    ASSERT_NE(state, PumpState::kBroken);
     (void)Got();
     state = Run();
   }
@@ -116,14 +116,14 @@ TEST_F(SplicePumpTest, KeepsItsPipeWhileTheSinkIsFull) {
 
 TEST_F(SplicePumpTest, TellsThatASocketIsBroken) {
   client.Reset();
-  EXPECT_EQ(Run(), State::kBroken);
+  EXPECT_EQ(Run(), PumpState::kBroken);
   SplicePump other(pipes);
   std::tie(client, source) = Pair();
   server.Reset();
   client.Send("x");
   other.SetQuota(SplicePump::kNoLimit);
   size_t budget = kPlenty;
-  EXPECT_EQ(other.Run(source.get(), sink.get(), budget), State::kBroken);
+  EXPECT_EQ(other.Run(source.get(), sink.get(), budget), PumpState::kBroken);
 }
 
 TEST(PipePool, KeepsAFew) {

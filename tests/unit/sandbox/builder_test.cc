@@ -16,7 +16,7 @@ bool Holds(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-Sandbox Sample() {
+Sandbox Described() {
   Sandbox s;
   s.id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
   s.slot = 7;
@@ -29,8 +29,8 @@ Sandbox Sample() {
 
 TEST(Plan, SaysWhoTheSandboxIs) {
   const netpolicy::SlotAddresses addresses{"10.200.0.7", "fd61::7", "10.200.0.0", "fd61::"};
-  const wire::Plan plan = PlanOf(Sample(), addresses);
-  EXPECT_EQ(plan.id, Sample().id);
+  const wire::Plan plan = PlanOf(Described(), addresses);
+  EXPECT_EQ(plan.id, Described().id);
   EXPECT_EQ(plan.slot, 7U);
   EXPECT_EQ(plan.layers, (std::vector<wire::LayerId>{3, 1}));
   EXPECT_EQ(plan.hostname, "3f2504e04f89");
@@ -42,7 +42,7 @@ TEST(Plan, SaysWhoTheSandboxIs) {
 }
 
 TEST(StartMessage, RequestBeatsImage) {
-  Sandbox s = Sample();
+  Sandbox s = Described();
   s.spec.env = {{"LANG", "de"}, {"NEW", "1"}, {"OPENSANDBOX_ID", "mine"}};
   s.spec.hooks = {{"sync", "@hourly", {"true"}, 60}};
   s.config.env = {"PATH=/image", "LANG=C", "malformed", "OPENSANDBOX_ID=the snapshot's source"};
@@ -62,7 +62,7 @@ TEST(StartMessage, RequestBeatsImage) {
 }
 
 TEST(StartMessage, ThereIsAlwaysAPath) {
-  const wire::StartMessage message = StartMessageOf(Sample());
+  const wire::StartMessage message = StartMessageOf(Described());
   ASSERT_EQ(message.env.size(), 2U);
   EXPECT_TRUE(message.env[0].starts_with("PATH=/usr/local/sbin:"));
 }
