@@ -8,6 +8,7 @@ import http.client
 import io
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -242,6 +243,11 @@ class Other(Full):
         atoll.until(lambda: self.daemon.spawner_pid() is None, UNTIL, 'the spawner has ended')
         if self.daemon.process.poll() is None:
             self.daemon.kill()
+        # How they ended is kept for a daemon that can write: on a new disk, one takes it and leaves nothing.
+        instance = self.daemon.instance()
+        mount(self, self.daemon.data_dir, '-t', 'tmpfs', 'none')
+        self.daemon.start().shutdown()
+        self.assertEqual(list(pathlib.Path('/sys/fs/cgroup').rglob(f'atoll{instance}')), [])
 
     def test_a_disk_that_is_taken_away_is_noticed(self):
         self.mount_disk()
