@@ -28,8 +28,8 @@ constexpr const char* kOutside4 = "203.0.113.2";
 constexpr const char* kOutside6 = "2001:db8::2";
 constexpr const char* kHost4 = "203.0.113.1";
 constexpr const char* kTable = "list table inet atoll7";
-// The promise; a loop that nobody else keeps needs a few milliseconds.
-constexpr int kBackMs = 100;
+// What is wrongly taken for a change is put back in the turn of the loop that reads it.
+constexpr int kSettleMs = 100;
 
 SlotRequest Asks(const std::string& json) {
   SlotRequest request;
@@ -64,7 +64,7 @@ struct World {
   }
   // The loop runs; what was taken away comes back, and is told.
   void ExpectRepair(uint64_t count = 1) {
-    EXPECT_TRUE(loop.RunUntil([&] { return lab.network().repairs() >= count; }, kBackMs));
+    EXPECT_TRUE(loop.RunUntil([&] { return lab.network().repairs() >= count; }));
     EXPECT_TRUE(health.troubles().contains("network"));
   }
   void ExpectWorks() {
@@ -112,8 +112,7 @@ TEST(NetFence, NothingPassesBetweenAFlushAndTheRepair) {
           });
         }
         const uint64_t before = rounds++;
-        EXPECT_TRUE(
-            world.loop.RunUntil([&] { return world.lab.network().repairs() > before; }, kBackMs))
+        EXPECT_TRUE(world.loop.RunUntil([&] { return world.lab.network().repairs() > before; }))
             << attack;
       }
     }
@@ -160,7 +159,7 @@ TEST(NetFence, OwnChangesAreNone) {
       ASSERT_TRUE(world.lab.network().DetachSlot(slot));
     }
     Nft("add table inet others; add chain inet others c; flush table inet others");
-    world.loop.RunUntil([] { return false; }, kBackMs);
+    world.loop.RunUntil([] { return false; }, kSettleMs);
     EXPECT_EQ(world.lab.network().repairs(), 0U);
     EXPECT_TRUE(world.health.troubles().empty());
   });
@@ -183,7 +182,7 @@ TEST(NetFence, FlowsThatBeganMeanwhileAreCut) {
     ASSERT_EQ(::send(client.get(), "1", 1, MSG_NOSIGNAL), 1);
     ASSERT_EQ(ReceiveFrom(server.get()), "1");
     world.ExpectRepair();
-    world.loop.RunUntil([] { return false; }, kBackMs);
+    world.loop.RunUntil([] { return false; }, kSettleMs);
     (void)::send(client.get(), "2", 1, MSG_NOSIGNAL);
     EXPECT_EQ(ReceiveFrom(server.get(), nullptr, kSilenceMs), "");
     server.reset();
@@ -261,7 +260,7 @@ TEST(NetFence, ASlotsNextLinkIsAnother) {
         ASSERT_TRUE(world.lab.network().DetachSlot(10));
       }
       const auto next = world.lab.AddGuest(10);
-      world.loop.RunUntil([] { return false; }, kBackMs);
+      world.loop.RunUntil([] { return false; }, kSettleMs);
       EXPECT_EQ(world.lab.network().repairs(), 0U) << lives;
       EXPECT_TRUE(world.health.troubles().empty()) << lives;
       SetDown(netpolicy::HostIfindex(kLabInstance, 10));
@@ -290,7 +289,7 @@ TEST(NetFence, AFullNeighbourTableIsNoChange) {
         (void)::sendto(socket.get(), "x", 1, 0, reinterpret_cast<sockaddr*>(&group), sizeof group);
       }
     });
-    world.loop.RunUntil([] { return false; }, kBackMs);
+    world.loop.RunUntil([] { return false; }, kSettleMs);
     EXPECT_EQ(world.lab.network().repairs(), 0U);
     EXPECT_TRUE(world.health.troubles().empty());
   });
