@@ -8,6 +8,7 @@
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/launch/spawner_client.h"
 #include "runtime/wire/bytes.h"
 
 namespace atl::sandbox {

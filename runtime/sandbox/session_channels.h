@@ -18,10 +18,13 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/execd_line.h"
 #include "runtime/wire/frame.h"
 #include "runtime/wire/session.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
 
 namespace atl::sandbox {
 
