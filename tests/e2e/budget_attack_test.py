@@ -92,6 +92,19 @@ class Budgets(unittest.TestCase):
             self.assertEqual(end, 'EDQUOT')
         self.a.call('DELETE', f'/command?id={attack}')
 
+    def test_descriptors_in_flight_are_had_beside_one_who_takes_all(self):
+        """Each id's own too: as many as it may have open, in messages of 253."""
+        attack = self.a.background('/bin/budget-probe descriptors hold')
+        log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
+        until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+        self.assertEqual(self.take(self.a, 'descriptors'), {'descriptors': (0, 'ETOOMANYREFS')})
+        messages = int(self.b.out('ulimit -Hn')) // 253 + 1
+        for box, uid in ((self.a, 1000), (self.b, 0)):
+            self.assertEqual(self.take(box, 'descriptors', uid=uid),
+                             {'descriptors': (messages, 'ETOOMANYREFS')})
+        self.unharmed()
+        self.a.call('DELETE', f'/command?id={attack}')
+
     def test_a_terminal_that_cannot_be_had_is_refused(self):
         attack = self.a.background('/bin/budget-probe terminals hold')
         log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()

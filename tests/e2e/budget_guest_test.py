@@ -16,6 +16,7 @@ from box import Box, shell_image
 
 JIT_LIMIT = pathlib.Path('/proc/sys/net/core/bpf_jit_limit')
 CORE_PATTERN = pathlib.Path('/proc/sys/kernel/core_pattern')
+EPOLL_WATCHES = pathlib.Path('/proc/sys/fs/epoll/max_user_watches')
 MODPROBE = pathlib.Path('/proc/sys/kernel/modprobe')
 # Each of a family, a type or a protocol that there may be a module for.
 SOCKETS = ('alg key rxrpc xfrm netfilter packet vsock dccp dccp6 no-type seqpacket sctp mptcp '
@@ -59,7 +60,7 @@ class Guest(unittest.TestCase):
     def setUpClass(cls):
         cls.daemon = atoll.Daemon().__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
-        cls.image = shell_image(cls.daemon)
+        cls.image = shell_image(cls.daemon, programs=['tests/support/budget-probe'])
         cls.s = Box(cls.daemon, cls.image)
 
     def test_an_exhausted_budget_for_filters_stops_nobody(self):
@@ -73,6 +74,22 @@ class Guest(unittest.TestCase):
                 self.assertEqual(box.out('grep Seccomp: /proc/self/status').split(),
                                  ['Seccomp:', '2'])
                 self.daemon.delete(box.id)
+
+    def test_epoll_watches_are_had_beside_one_who_takes_all(self):
+        """Each id's own; by default more than the memory of a sandbox holds."""
+        other = Box(self.daemon, self.image)
+        with Sysctl(EPOLL_WATCHES, '5000'):
+            entrypoint = ['/bin/budget-probe', 'epoll', 'hold']
+            box = Box(self.daemon, self.image, entrypoint=entrypoint)
+            log = lambda: box.call('GET', '/.atoll/entrypoint/logs').body.decode()
+            until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+            self.assertRegex(log(), r'epoll: 49\d\d ENOSPC')
+            self.assertRegex(other.out('/bin/budget-probe epoll'), r'^epoll: 49\d\d ENOSPC$')
+            fresh = Box(self.daemon, self.image)
+            self.assertEqual(fresh.out('echo new'), 'new')
+            for each in (box, fresh):
+                self.daemon.delete(each.id)
+        self.daemon.delete(other.id)
 
     def test_no_socket_makes_the_host_look_for_a_module(self):
         asked, modprobe = self.daemon.top / 'asked', self.daemon.top / 'modprobe'

@@ -13,6 +13,8 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -27,6 +29,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -117,6 +120,43 @@ long MakePipe(int) {
   return -1;
 }
 
+// As many descriptors as one message takes, which nobody receives.
+long SendDescriptors(int) {
+  static const std::array<int, 2> pair = [] {
+    std::array<int, 2> fds{-1, -1};
+    (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data());
+    return fds;
+  }();
+  constexpr size_t kMost = 253;  // SCM_MAX_FD
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMost * sizeof(int))> control{};
+  char byte = 0;
+  iovec data{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(kMost * sizeof(int));
+  const std::array<int, kMost> fds{};  // its standard input, again and again
+  ::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
+  return ::sendmsg(pair[0], &message, MSG_NOSIGNAL);
+}
+
+// A file is watched once by each epoll instance: a thousand of them watch one file after the other.
+long WatchByEpoll(int i) {
+  constexpr size_t kInstances = 1000;
+  static std::vector<int> instances;
+  static int file = -1;
+  const size_t at = static_cast<size_t>(i) % kInstances;
+  if (at == 0) file = ::eventfd(0, 0);
+  if (instances.size() < kInstances) instances.push_back(::epoll_create1(0));
+  epoll_event event{};
+  return file < 0 ? file : ::epoll_ctl(instances[at], EPOLL_CTL_ADD, file, &event);
+}
+
 long OpenTerminal(int) {
   return ::open("/dev/ptmx", O_RDWR | O_NOCTTY);
 }
@@ -152,6 +192,8 @@ constexpr Budget kBudgets[] = {
     {"timers", 40000, MakeTimer},
     {"locked", 32, LockShared},
     {"pipes", 2000, MakePipe},
+    {"descriptors", 400, SendDescriptors},
+    {"epoll", 40000, WatchByEpoll},
 };
 
 void Take(const Budget& budget) {
