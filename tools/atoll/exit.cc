@@ -74,7 +74,8 @@ Error WhyGone(Api& api, const std::string& sandbox_id) {
   const std::string text = "the sandbox ended before the command did";
   if (!sandbox) return Error(Code::kUnavailable, text);
   const auto status = sandbox->value("status", nlohmann::json::object());
-  const std::string message = TextOf(status, "message");
+  // Its end may not have been recorded yet: then the message speaks of before.
+  const std::string message = TextOf(status, "state") == "Running" ? "" : TextOf(status, "message");
   return Error(Code::kUnavailable, message.empty() ? text : text + ": " + message);
 }
 
