@@ -33,8 +33,10 @@ void AppendResult(std::string* out, const JsonValue& bundle, int64_t unix_ms) {
 void AppendKernelError(std::string* out, const JsonValue& content, int64_t unix_ms) {
   AppendTextEvent(out, "status", "error", unix_ms);
   BeginObject(out, "error", "error", unix_ms);
+  // tslab says only that there was one, and prints it; clients ask for a name.
+  const std::string_view name = content.Find("ename").text();
   out->append("{\"ename\":");
-  AppendJsonString(out, content.Find("ename").text());
+  AppendJsonString(out, name.empty() ? "Error" : name);
   out->append(",\"evalue\":");
   AppendJsonString(out, content.Find("evalue").text());
   out->append(",\"traceback\":[");

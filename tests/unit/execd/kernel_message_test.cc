@@ -109,7 +109,7 @@ TEST(KernelEvents, ErrorsAndWhatIsNone) {
   EXPECT_EQ(Events("error", R"({"ename":1,"traceback":{"a":1}})"),
             "{\"type\":\"status\",\"text\":\"error\",\"timestamp\":7}\n\n"
             "{\"type\":\"error\",\"timestamp\":7,\"error\":"
-            "{\"ename\":\"\",\"evalue\":\"\",\"traceback\":[]}}\n\n");
+            "{\"ename\":\"Error\",\"evalue\":\"\",\"traceback\":[]}}\n\n");
   EXPECT_EQ(Events("comm_msg", "{}"), "");
 }
 
