@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "images/image_archive.h"
 #include "images/image_store.h"
 #include "images/unpack_runner.h"
 #include "runtime/base/loop.h"
@@ -40,9 +41,6 @@ class Export : public std::enable_shared_from_this<Export> {
   void OnPool(std::function<Status()> work, std::function<void()> next);
   void PackNext();
   void Packed(const Result<std::string>& report);
-  Status BeginMember();
-  Status EndMember(const std::string& name);
-  Status AddMember(const std::string& name, const std::string& bytes);
   Status Finish();
   Status FinishOci(const std::string& config);
   Status FinishDocker(const std::string& config);
@@ -54,13 +52,13 @@ class Export : public std::enable_shared_from_this<Export> {
   const std::vector<Layer> layers_;
   const ArchiveForm form_;
   UniqueFd file_;
+  ImageArchive archive_;  // in it
   Done done_;
   struct Packing {
     std::string content;
     uint64_t size = 0;
   };
   std::vector<Packing> packed_;
-  off_t member_ = 0;  // where the last member's head is
 };
 
 }  // namespace atl::images
