@@ -1,37 +1,22 @@
 """Images to and from a registry: Debian's, on loopback, which asks who one is and shows a certificate of
 an authority of its own."""
-import base64
-import crypt
-import json
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import unittest
 
 import atoll
+import registry
 from atoll import BUILD, SLOWNESS, until
+from registry import PASSWORD
 
 # Stands in the place of skopeo, says how it was called, and is it.
 SKOPEO = '''#!/bin/sh
 { id -u; id -G; grep CapEff /proc/self/status; stat -c '%a %u' auth.json; printf '%s ' "$@"; env; } >>TOLD
 exec REAL "$@"
 '''
-CONFIG = '''
-version: 0.1
-storage: {filesystem: {rootdirectory: TOP/registry}}
-http: {addr: 127.0.0.1:PORT, tls: {certificate: TOP/server.crt, key: TOP/server.key}}
-auth: {htpasswd: {realm: test, path: TOP/htpasswd}}
-'''
-PASSWORD = 'not-for-argv'
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(('127.0.0.1', 0))
-        return one.getsockname()[1]
 
 
 class Registry(unittest.TestCase):
@@ -43,42 +28,12 @@ class Registry(unittest.TestCase):
         cls.daemon.import_busybox()
         cls.top = cls.daemon.top / 'registry'
         cls.work = cls.daemon.top / 'work'
-        cls.certificates = cls.top / 'certs'
-        for directory in (cls.top, cls.work, cls.certificates):
-            directory.mkdir()
-        cls.make_certificates()
-        (cls.top / 'htpasswd').write_text(
-            'somebody:' + crypt.crypt(PASSWORD, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=1 << 5)))
-        cls.authfile = cls.top / 'auth.json'
-        port = free_port()
-        cls.host = f'127.0.0.1:{port}'
-        cls.write_auth(PASSWORD)
-        config = cls.top / 'config.yml'
-        config.write_text(CONFIG.replace('TOP', str(cls.top)).replace('PORT', str(port)))
-        with open(cls.top / 'log', 'wb') as log:
-            registry = subprocess.Popen(['docker-registry', 'serve', config], stdout=log, stderr=log)
-        cls.addClassCleanup(registry.wait)
-        cls.addClassCleanup(registry.kill)
-        until(lambda: b'listening on' in (cls.top / 'log').read_bytes(), 20 * SLOWNESS,
-              'the registry listens')
-
-    @classmethod
-    def make_certificates(cls):
-        def openssl(*words):
-            subprocess.run(['openssl', *words], check=True, cwd=cls.top, capture_output=True)
-        openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes',
-                '-days', '2', '-subj', '/CN=authority', '-keyout', 'ca.key', '-out', 'certs/ca.crt')
-        openssl('req', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj',
-                '/CN=registry', '-keyout', 'server.key', '-out', 'server.csr')
-        (cls.top / 'names').write_text('subjectAltName=IP:127.0.0.1\n')
-        openssl('x509', '-req', '-in', 'server.csr', '-CA', 'certs/ca.crt', '-CAkey', 'ca.key',
-                '-CAcreateserial', '-days', '2', '-extfile', 'names', '-out', 'server.crt')
-
-    @classmethod
-    def write_auth(cls, password):
-        known = base64.b64encode(f'somebody:{password}'.encode()).decode()
-        cls.authfile.write_text(json.dumps({'auths': {cls.host: {'auth': known}}}))
-        cls.authfile.chmod(0o600)
+        cls.work.mkdir()
+        authority = registry.Authority(cls.top)
+        cls.certificates = authority.certificates
+        cls.registry = registry.DebiansRegistry(authority)
+        cls.addClassCleanup(cls.registry.close)
+        cls.authfile, cls.host = cls.registry.authfile, cls.registry.host
 
     def atoll(self, *words, expect=0, ways=True, **environment):
         ways = ['--authfile', self.authfile, '--cert-dir', self.certificates] if ways else []
@@ -122,7 +77,7 @@ class Registry(unittest.TestCase):
         self.assertGreater(int(user), 65536)
         self.assertEqual(lines[1:4], [user, 'CapEff:\t0000000000000000', f'600 {user}'])
         self.assertIn('--dest-authfile auth.json', told.read_text())
-        for secret in (PASSWORD, base64.b64encode(f'somebody:{PASSWORD}'.encode()).decode()):
+        for secret in (PASSWORD, registry.basic(registry.USER, PASSWORD)):
             self.assertNotIn(secret, told.read_text())
 
     def test_refusals(self):
@@ -134,11 +89,11 @@ class Registry(unittest.TestCase):
                                                 expect=1, ways=False))
         self.assertIn('authentication required', self.atoll(
             'pull', name, '--cert-dir', self.certificates, expect=1, ways=False))
-        self.write_auth('wrong')
+        self.registry.write_auth('wrong')
         try:
             self.assertIn('unauthorized', self.atoll('push', 'busybox', f'{self.host}/x:1', expect=1))
         finally:
-            self.write_auth(PASSWORD)
+            self.registry.write_auth(PASSWORD)
         self.authfile.chmod(0o640)
         try:
             self.assertIn('chmod 600', self.atoll('pull', name, expect=1))
