@@ -24,6 +24,9 @@ namespace atl::images {
 // "python" is "python:latest"; a digest reference or a malformed name is kInvalidArgument.
 Result<std::string> NormaliseImageName(std::string_view name);
 
+// What an archive may have.
+inline constexpr uint64_t kMaxArchiveBytes = 64ULL << 30;
+
 enum class ArchiveForm { kOci, kDocker };
 
 // An exported image, on disk as long as somebody holds it.

@@ -29,11 +29,6 @@ std::string StringMember(const Json& object, const char* key) {
   return member != nullptr ? member->get_ref<const std::string&>() : std::string();
 }
 
-bool IsIndexType(std::string_view type) {
-  return type == "application/vnd.oci.image.index.v1+json" ||
-         type == "application/vnd.docker.distribution.manifest.list.v2+json";
-}
-
 bool IsManifestType(std::string_view type) {
   return type == "application/vnd.oci.image.manifest.v1+json" ||
          type == "application/vnd.docker.distribution.manifest.v2+json";
@@ -93,6 +88,11 @@ bool SameName(const std::string& a, std::string_view b) {
 }
 
 }  // namespace
+
+bool IsIndexType(std::string_view type) {
+  return type == "application/vnd.oci.image.index.v1+json" ||
+         type == "application/vnd.docker.distribution.manifest.list.v2+json";
+}
 
 std::string_view HostArchitecture() {
 #if defined(__x86_64__)

@@ -16,6 +16,9 @@ namespace atl::images {
 // What the images of this host must be built for: "amd64", "arm64".
 std::string_view HostArchitecture();
 
+// Whether a document of that media type lists manifests, and is none.
+bool IsIndexType(std::string_view type);
+
 struct Descriptor {
   std::string digest;  // IsSha256Digest
   uint64_t size = 0;

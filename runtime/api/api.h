@@ -35,7 +35,7 @@ struct ApiConfig {
   EndpointConfig endpoint;
   IngressConfig ingress;
   std::vector<std::string> private_directories;  // of which no answer tells a path
-  uint64_t max_image_bytes = 64ULL << 30;
+  uint64_t max_image_bytes = images::kMaxArchiveBytes;
 };
 
 class Api {

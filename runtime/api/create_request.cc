@@ -41,15 +41,16 @@ void ReadImage(const Field& body, sandbox::Wanted* wanted) {
   const Field uri = image.At("uri");
   if (!uri.present()) uri.Missing();
   uri.String(&wanted->spec.image);
-  // For a registry, which an imported image does not need; its form counts all the same.
+  // For a registry, which an image that is here does not need; its form counts all the same.
   const Field auth = image.At("auth");
   if (auth.IsObject()) {
-    for (const char* name : {"username", "password"}) {
-      std::string ignored;
+    const auto read = [&auth](const char* name, std::string* out) {
       const Field part = auth.At(name);
       if (!part.present()) part.Missing();
-      part.String(&ignored);
-    }
+      part.String(out);
+    };
+    read("username", &wanted->registry_as.username);
+    read("password", &wanted->registry_as.password);
   }
 }
 

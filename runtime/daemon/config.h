@@ -64,6 +64,9 @@ struct Config {
   uint64_t keep_ended_seconds = 3600;
   // [images]: rules of images/allowed.h; none: all
   std::vector<std::string> allowed_images;
+  std::vector<std::string> pull_images;  // rules of images/registry/reference.h; none: nothing
+  std::string pull_auth_file;            // who we are to registries; empty: nobody
+  std::string pull_ca;                   // PEM file of authorities; empty: the host's
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
   bool deny_unless_asked = false;

@@ -9,6 +9,7 @@
 
 #include "cgroup/limits_text.h"
 #include "images/allowed.h"
+#include "images/registry/reference.h"
 #include "netpolicy/endpoint.h"
 #include "netpolicy/guards.h"
 #include "netpolicy/policy.h"
@@ -444,9 +445,20 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
 }
 
 void AddImageKeys(std::vector<Key>* keys) {
-  keys->push_back(ListKey("images", "allowed", &Config::allowed_images, images::CheckAllowedRule,
-                          "images that sandboxes may be made of: NAME:TAG, * for any characters, "
-                          "@sha256:… for one digest alone; none: all that are here"));
+  keys->insert(
+      keys->end(),
+      {ListKey("images", "allowed", &Config::allowed_images, images::CheckAllowedRule,
+               "images that sandboxes may be made of: NAME:TAG, * for any characters, "
+               "@sha256:… for one digest alone; none: all that are here"),
+       ListKey("images", "pull", &Config::pull_images, images::registry::CheckPullRule,
+               "images that a create fetches if they are not here, with their registry spelled "
+               "out: registry.example/team/*, or * for all of docker.io; none: nothing is fetched"),
+       TextKey("images", "pull_auth", &Config::pull_auth_file, OptionalPath,
+               "who the daemon is to these registries: a file as 'skopeo login --authfile' writes "
+               "it, which only the daemon's user (0600) or group (0640) may read; empty: nobody"),
+       TextKey("images", "pull_ca", &Config::pull_ca, OptionalPath,
+               "PEM file of the authorities whose certificates registries have; empty: those that "
+               "the host believes")});
 }
 
 void AddNetworkKeys(std::vector<Key>* keys) {

@@ -122,6 +122,10 @@ Status Daemon::Open() {
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);
   admission_ = std::make_unique<sandbox::Admission>(config_.builds_at_once, config_.build_queue);
   imports_ = std::make_unique<sandbox::PendingImports>(*loop_, config_.build_queue);
+  puller_ = images::Puller::Create(*loop_, *images_,
+                                   {.rules = config_.pull_images,
+                                    .auth_file = config_.pull_auth_file,
+                                    .authorities = config_.pull_ca});
   logs_ = std::make_unique<sandbox::EntrypointLogs>(
       *loop_, SystemClock(),
       sandbox::EntrypointLogs::Config{StateDir(config_) + "/logs", config_.log_max_bytes,
@@ -150,8 +154,8 @@ Status Daemon::Open() {
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_, *admission_, *imports_, *volumes_, *snapshots_, *logs_,
-                                *history_, health_},
+                                *slots_, *admission_, *imports_, *puller_, *volumes_, *snapshots_,
+                                *logs_, *history_, health_},
       std::move(lifecycle));
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "images/image_store.h"
+#include "images/puller.h"
 #include "netpolicy/network.h"
 #include "runtime/api/api.h"
 #include "runtime/api/concurrency.h"
@@ -89,6 +90,7 @@ class Daemon {
   std::unique_ptr<sandbox::SlotPool> slots_;
   std::unique_ptr<sandbox::Admission> admission_;
   std::unique_ptr<sandbox::PendingImports> imports_;
+  std::unique_ptr<images::Puller> puller_;
   std::unique_ptr<sandbox::EntrypointLogs> logs_;
   std::unique_ptr<sandbox::History> history_;
   std::unique_ptr<sandbox::Lifecycle> lifecycle_;

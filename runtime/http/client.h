@@ -1,4 +1,5 @@
-// A blocking HTTP/1.1 client for the command line tool, tests and benchmarks. Keeps its connection.
+// A blocking HTTP/1.1 client: for the command line tool, tests and benchmarks, and for what the
+// daemon asks of others, on a thread that may wait. Keeps its connection.
 #pragma once
 
 #include <cstdint>

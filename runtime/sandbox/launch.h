@@ -65,9 +65,10 @@ class Launch : public std::enable_shared_from_this<Launch> {
   };
   struct Order {
     std::string id;
-    std::string request_id;        // for the log
-    std::optional<KeyRecord> key;  // of the request, if it had one
-    std::string awaited_image;     // its name; empty: it is there
+    std::string request_id;                // for the log
+    std::optional<KeyRecord> key;          // of the request, if it had one
+    std::string awaited_image;             // its name; empty: it is there
+    images::Credentials registry_as = {};  // who asks for it, should it be pulled
   };
   Launch(const Parts& parts, Order order);
   Launch(const Launch&) = delete;
@@ -97,6 +98,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void Recorded() { recorded_ = true; }
 
   const Order& order() const { return order_; }
+  // No secret is kept longer than it is needed.
+  images::Credentials TakeCredentials() { return std::exchange(order_.registry_as, {}); }
   int64_t asked_us() const { return asked_us_; }
 
   // The end of process 1, if it overtook the answer to the build.

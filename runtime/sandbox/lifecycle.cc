@@ -49,6 +49,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       store_(parts.store),
       slots_(parts.slots),
       imports_(parts.imports),
+      puller_(parts.puller),
       volumes_(parts.volumes),
       snapshots_(parts.snapshots),
       logs_(parts.logs),

@@ -22,6 +22,7 @@
 
 #include "cgroup/limits.h"
 #include "images/image_store.h"
+#include "images/puller.h"
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/health.h"
@@ -114,6 +115,7 @@ class Lifecycle final : private Launch::Owner {
     SlotPool& slots;
     Admission& admission;
     PendingImports& imports;
+    images::Puller& puller;
     Volumes& volumes;
     Snapshots& snapshots;
     EntrypointLogs& logs;
@@ -260,8 +262,10 @@ class Lifecycle final : private Launch::Owner {
   void FailFork(Fork& fork, const std::string& failed, const CreateError& error);
   Status UseImage(Sandbox& sandbox, images::Image image) const;
   Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;
-  // The name to wait for, if the image that is missing is being imported; else why it is.
+  // The name to wait for, if the image that is missing is being imported or may be pulled; else why
+  // it is.
   Result<std::string> AwaitedImage(const std::string& name, const Error& missing) const;
+  void PullUnlessThere(const std::string& image, Launch& launch);
   void AwaitImage(Entry& entry);
   Status TakeImage(Entry& entry);
   // Nothing comes of it, and whoever waits is told why.
@@ -339,6 +343,7 @@ class Lifecycle final : private Launch::Owner {
   Store& store_;
   SlotPool& slots_;
   PendingImports& imports_;
+  images::Puller& puller_;
   Volumes& volumes_;
   Snapshots& snapshots_;
   EntrypointLogs& logs_;

@@ -276,7 +276,10 @@ Status Lifecycle::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
 Result<std::string> Lifecycle::AwaitedImage(const std::string& name, const Error& missing) const {
   if (missing.code() != Code::kNotFound) return Fail(missing);
   ATOLL_ASSIGN(std::string image, images::NormaliseImageName(name));
-  if (!imports_.IsRunning(image)) return Fail(missing);
+  if (!imports_.IsRunning(image)) {
+    if (!puller_.MayPull(image)) return Fail(missing);
+    ATOLL_TRY(puller_.CheckRoom());
+  }
   ATOLL_TRY(imports_.CheckRoom());
   return image;
 }
@@ -292,8 +295,8 @@ void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& do
     idempotency_.Add(*key);
   }
   entry.launch = std::make_shared<Launch>(
-      launch_parts_,
-      Launch::Order{id, wanted.request_id, std::move(key), std::move(checked.awaited_image)});
+      launch_parts_, Launch::Order{id, wanted.request_id, std::move(key),
+                                   std::move(checked.awaited_image), wanted.registry_as});
   entry.launch->Join(done);
   HaveVolumes(id, wanted.mounts);
 }
@@ -315,6 +318,7 @@ void Lifecycle::Acquired(const std::string& id) {
   }
   Event event = Event::kAdmitted;
   if (const std::string& image = entry->launch->order().awaited_image; !image.empty()) {
+    PullUnlessThere(image, *entry->launch);
     if (imports_.IsRunning(image)) {
       event = Event::kMustWait;
     } else if (Status there = TakeImage(*entry); !there) {
@@ -324,6 +328,17 @@ void Lifecycle::Acquired(const std::string& id) {
   if (Status recorded = Apply(*entry, event, {}); !recorded) {
     Failed(id, std::move(recorded).error().Wrap("record the new sandbox"));
   }
+}
+
+// All that wait for one image share its pull, whoever asked first.
+void Lifecycle::PullUnlessThere(const std::string& image, Launch& launch) {
+  images::Credentials credentials = launch.TakeCredentials();
+  if (imports_.IsRunning(image) || images_.Find(image) || !puller_.MayPull(image)) return;
+  const auto pending = std::make_shared<PendingImports::Id>();
+  auto progress =
+      puller_.Pull(image, std::move(credentials),
+                   [this, pending](const Status& pulled) { imports_.End(*pending, pulled); });
+  *pending = imports_.Begin(image, std::move(progress));
 }
 
 void Lifecycle::AwaitImage(Entry& entry) {

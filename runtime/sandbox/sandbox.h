@@ -9,6 +9,7 @@
 
 #include "cgroup/limits.h"
 #include "images/image.h"
+#include "images/registry/credentials.h"
 #include "netpolicy/network.h"
 #include "runtime/sandbox/states.h"
 #include "runtime/wire/layer.h"
@@ -71,6 +72,7 @@ struct Wanted {
   std::map<std::string, std::string> resource_requests;
   std::optional<int64_t> timeout_seconds;  // none: lives until deleted
   std::vector<VolumeMount> mounts;         // how to come by spec.volumes, one each
+  images::Credentials registry_as;         // who asks for the image, should it be pulled
   bool secure_access = false;              // its ports ask for a token or a signed route
   std::string idempotency_key;             // of the request; empty: none
   std::string fingerprint;                 // of its body; with a key

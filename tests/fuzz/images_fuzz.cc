@@ -1,6 +1,6 @@
 // The parsers that meet an archive's bytes in the daemon (index, manifest, config, report; docker's
-// manifest.json: in the unpacker) and the
-// path rules of the unpacker. First byte: which one. With libFuzzer under clang; the corpus is also
+// manifest.json: in the unpacker), what a registry says of who gives tokens, and the path rules of
+// the unpacker. First byte: which one. With libFuzzer under clang; the corpus is also
 // replayed by the ordinary build as a unit test.
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "images/docker_manifest.h"
 #include "images/image_name.h"
 #include "images/oci_layout.h"
+#include "images/registry/challenge.h"
 #include "images/report.h"
 #include "images/unpack/entry_path.h"
 
@@ -42,6 +43,18 @@ void CheckName(std::string_view name) {
   if (!normalised) return;
   ATOLL_CHECK(normalised->find("..") == std::string::npos || normalised->find(':') != 0);
   ATOLL_CHECK(atl::images::NormaliseImageName(*normalised).value() == *normalised);
+}
+
+void CheckChallenge(std::string_view text) {
+  using atl::images::registry::ParseSecureUrl;
+  const auto challenge = atl::images::registry::ParseChallenge(text);
+  if (!challenge || !challenge->bearer) return;
+  const auto url = atl::images::registry::TokenUrl(*challenge, "team/tool");
+  if (!url) return;
+  // Whatever it says, we ask in the open nowhere, and write one line.
+  const auto there = ParseSecureUrl(*url);
+  ATOLL_CHECK(there.has_value() && there->origin.starts_with("https://"));
+  ATOLL_CHECK(there->target.find_first_of(" \r\n") == std::string::npos);
 }
 
 void CheckConfig(std::string_view json) {
@@ -86,6 +99,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 'r':
       (void)atl::images::ParseUnpackReport(bytes);
       (void)atl::images::DecodeUnpackError(atl::Error(atl::Code::kInternal, std::string(bytes)));
+      break;
+    case 'w':
+      CheckChallenge(bytes);
       break;
     case 'n':
       CheckName(bytes);

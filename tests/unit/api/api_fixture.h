@@ -60,7 +60,7 @@ class ApiTest : public testing::Test {
     pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);
     lifecycle = std::make_unique<sandbox::Lifecycle>(
         sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
-                                  imports, *volumes, *snapshots, logs, *history, health},
+                                  imports, puller, *volumes, *snapshots, logs, *history, health},
         config);
     EXPECT_TRUE(lifecycle->Start({}));
     loop.Pass(100'000);
@@ -131,6 +131,7 @@ class ApiTest : public testing::Test {
       std::move(*sandbox::VolumeStore::Open(":memory:"));
   std::unique_ptr<sandbox::SlotPool> pool;
   sandbox::Admission admission{2, 1024};
+  sandbox::FakePuller puller;
   sandbox::PendingImports imports{loop, 1024};
   std::unique_ptr<sandbox::Volumes> volumes =
       std::move(*sandbox::Volumes::Open(loop, clock, spawner, *volume_store, {}));

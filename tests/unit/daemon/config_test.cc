@@ -80,6 +80,11 @@ builds_at_once = 4
 build_queue = 9
 overcommit = 1.5
 keep_ended_seconds = 0
+[images]
+allowed = ["team/*"]
+pull = ["registry.example/team/*", "docker.io/library/python"]
+pull_auth = "/etc/atoll/registries.json"
+pull_ca = "/etc/atoll/registries.pem"
 [network]
 dns = ["9.9.9.9", "1.1.1.1:53"]
 )");
@@ -94,6 +99,10 @@ dns = ["9.9.9.9", "1.1.1.1:53"]
   EXPECT_EQ(c.build_queue, 9U);
   EXPECT_EQ(c.overcommit, 1.5);
   EXPECT_EQ(c.keep_ended_seconds, 0U);
+  EXPECT_EQ(c.allowed_images, (std::vector<std::string>{"team/*"}));
+  EXPECT_EQ(c.pull_images, (std::vector<std::string>{"registry.example/team/*", "python:*"}));
+  EXPECT_EQ(c.pull_auth_file, "/etc/atoll/registries.json");
+  EXPECT_EQ(c.pull_ca, "/etc/atoll/registries.pem");
   EXPECT_EQ(c.dns, (std::vector<std::string>{"9.9.9.9", "1.1.1.1:53"}));
 }
 
@@ -295,6 +304,9 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[runtime]\novercommit = nan", "runtime.overcommit"},
       {"[runtime]\novercommit = true", "must be a number, or a string"},
       {"[runtime]\nkeep_ended_seconds = -1", "runtime.keep_ended_seconds"},
+      {"[images]\npull = [\"*.example/x\"]", "spell out the registry"},
+      {"[images]\npull_auth = \"auth.json\"", "absolute"},
+      {"[images]\npull_ca = \"ca.pem\"", "absolute"},
       {"[network]\ndns = [1]", "list of strings"},
       {"[network]\ndns = [\"dns.example.com\"]", "dns.example.com"},
       {"[limits]\ncpu = 0", "limits.cpu '0'"},

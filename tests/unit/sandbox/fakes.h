@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "images/image_store.h"
+#include "images/puller.h"
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
@@ -365,6 +366,27 @@ class FakeNetwork final : public netpolicy::Network {
 };
 
 // Holds the image "busybox:latest" with layers 2 and 1.
+class FakePuller final : public images::Puller {
+ public:
+  bool MayPull(const std::string& name) const override { return name == pullable; }
+  Status CheckRoom() const override {
+    return full ? Fail(Code::kUnavailable, "many images are being pulled") : Status();
+  }
+  Progress Pull(const std::string& name, images::Credentials credentials,
+                std::function<void(const Status&)> done) override {
+    pulls.push_back({name, credentials.username, std::move(done)});
+    return [] { return "1 MiB of 9 MiB have arrived"; };
+  }
+
+  struct Pulled {
+    std::string name, username;
+    std::function<void(const Status&)> done;
+  };
+  std::string pullable;
+  bool full = false;
+  std::vector<Pulled> pulls;
+};
+
 class FakeImages final : public images::ImageStore {
  public:
   FakeImages() {

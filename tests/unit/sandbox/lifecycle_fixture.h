@@ -66,7 +66,7 @@ class LifecycleTest : public testing::Test {
     history = std::move(*History::Open(store->db(), loop));
     lifecycle = std::make_unique<Lifecycle>(
         Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
-                         *volumes, *snapshots, *logs, *history, health},
+                         puller, *volumes, *snapshots, *logs, *history, health},
         config);
     ASSERT_TRUE(lifecycle->Start(hello));
     loop.Pass(100'000);
@@ -144,6 +144,7 @@ class LifecycleTest : public testing::Test {
   std::unique_ptr<SnapshotStore> snapshot_store;
   std::unique_ptr<SlotPool> pool;
   std::unique_ptr<Admission> admission;
+  FakePuller puller;
   std::unique_ptr<PendingImports> imports;
   std::unique_ptr<Volumes> volumes;
   std::unique_ptr<Snapshots> snapshots;

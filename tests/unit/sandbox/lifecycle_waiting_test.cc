@@ -207,6 +207,50 @@ TEST_F(LifecycleWaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
   EXPECT_FALSE(lifecycle->LayerInUse(1));
 }
 
+TEST_F(LifecycleWaitingTest, WhatMayBePulledIsPulledOnceForAll) {
+  puller.pullable = "new:latest";
+  Wanted wanted = WantOf("new");
+  wanted.registry_as = {"me", "secret"};
+  const std::string first = Waiting(wanted);
+  const std::string second = Waiting();
+  EXPECT_EQ(lifecycle->Find(first)->message, "1 MiB of 9 MiB have arrived");
+  ASSERT_EQ(puller.pulls.size(), 1U);
+  EXPECT_EQ(puller.pulls[0].name, "new:latest");
+  EXPECT_EQ(puller.pulls[0].username, "me");
+  images.imported = "new:latest";
+  puller.pulls[0].done({});
+  loop.Run();
+  spawner.AnswerBuild();
+  loop.Run();
+  spawner.AnswerBuild();
+  EXPECT_EQ(StateOf(first), State::kRunning);
+  EXPECT_EQ(StateOf(second), State::kRunning);
+  CreateRunning();
+  EXPECT_EQ(puller.pulls.size(), 1U);
+}
+
+TEST_F(LifecycleWaitingTest, APullThatFailsIsTriedAgainByTheNextCreate) {
+  puller.pullable = "new:latest";
+  const std::string id = Waiting();
+  puller.pulls.at(0).done(Fail(Code::kPermissionDenied, "status 401"));
+  loop.Run();
+  EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
+  EXPECT_NE(lifecycle->Find(id)->message.find("status 401"), std::string::npos);
+  Waiting();
+  EXPECT_EQ(puller.pulls.size(), 2U);
+}
+
+TEST_F(LifecycleWaitingTest, NothingIsPulledForACreateThatIsRefused) {
+  EXPECT_EQ(Create(WantOf("new"))->result.error().code(), Code::kNotFound);
+  puller.pullable = "new:latest";
+  Wanted wanted = WantOf("new");
+  wanted.resource_limits = {{"memory", "1"}};
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
+  puller.full = true;
+  EXPECT_EQ(Create(WantOf("new"))->result.error().code(), Code::kUnavailable);
+  EXPECT_TRUE(puller.pulls.empty());
+}
+
 TEST_F(LifecycleWaitingTest, TheyAreBounded) {
   build_queue = 2;
   Boot({});

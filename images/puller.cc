@@ -1,0 +1,143 @@
+#include "images/puller.h"
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "images/registry/fetch.h"
+#include "images/registry/patience.h"
+#include "images/registry/reference.h"
+#include "images/registry/session.h"
+#include "runtime/base/log.h"
+#include "runtime/http/blocking_pool.h"
+
+namespace atl::images {
+namespace {
+
+using registry::Amount;
+using registry::Patience;
+using registry::Reference;
+
+// Two, because more would only share one line.
+constexpr int kThreads = 2;
+// Under way and waiting.
+constexpr size_t kMaxPulls = 16;
+
+std::string Mebibytes(uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+std::string Describe(const std::string& name, const Amount& amount) {
+  const uint64_t total = amount.total;
+  const uint64_t received = amount.received;
+  if (total == 0) return "image " + name + " is asked for at its registry";
+  if (received < total) {
+    return "image " + name + " is being pulled: " + Mebibytes(received) + " of " +
+           Mebibytes(total) + " have arrived";
+  }
+  return "image " + name + " has arrived, its layers are being unpacked";
+}
+
+// What one pull is made with, on a thread of the pool.
+struct Pulling {
+  std::string name;
+  Credentials credentials;
+  UniqueFd archive;
+  Amount amount;
+  Status fetched;
+};
+
+Status Fetch(const Puller::Config& config, Pulling& pulling) {
+  Reference reference = registry::ReferenceOf(pulling.name);
+  Credentials credentials = std::exchange(pulling.credentials, {});
+  if (credentials.empty() && !config.auth_file.empty()) {
+    ATOLL_ASSIGN(credentials, registry::ReadCredentials(config.auth_file, reference.registry));
+  }
+  ATOLL_ASSIGN(auto patience, Patience::Start());
+  ATOLL_ASSIGN(auto trust, http::TlsContext::ForClient(config.authorities));
+  ATOLL_ASSIGN(registry::Session session,
+               registry::Session::Open(std::move(reference), std::move(credentials),
+                                       std::move(trust), std::move(patience)));
+  return FetchImage(session, pulling.name, pulling.archive.get(), kMaxArchiveBytes, pulling.amount);
+}
+
+class RegistryPuller final : public Puller {
+ public:
+  RegistryPuller(Loop& loop, ImageStore& images, Config config)
+      : loop_(loop), images_(images), config_(std::move(config)) {}
+
+  bool MayPull(const std::string& name) const override {
+    return registry::MayPull(config_.rules, name);
+  }
+  Status CheckRoom() const override {
+    if (pulls_.size() < kMaxPulls) return {};
+    return Fail(Code::kUnavailable,
+                std::to_string(pulls_.size()) + " images are being pulled; try again later");
+  }
+  Progress Pull(const std::string& name, Credentials credentials,
+                std::function<void(const Status&)> done) override;
+
+ private:
+  using Done = std::function<void(const Status&)>;
+  Status Start(const std::shared_ptr<Pulling>& pulling, const Done& done);
+  void Fetched(const std::shared_ptr<Pulling>& pulling, const Done& done);
+  void End(const std::shared_ptr<Pulling>& pulling, const Status& status, const Done& done);
+
+  Loop& loop_;
+  ImageStore& images_;
+  const Config config_;
+  std::set<std::shared_ptr<Pulling>> pulls_;
+  const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  http::BlockingPool pool_{kThreads};  // first to go: its threads look at the rest
+};
+
+Puller::Progress RegistryPuller::Pull(const std::string& name, Credentials credentials, Done done) {
+  const auto pulling = std::make_shared<Pulling>();
+  pulling->name = name;
+  pulling->credentials = std::move(credentials);
+  if (const Status started = Start(pulling, done); !started) {
+    loop_.Post([started, done] { done(started); });
+  }
+  return [pulling] { return Describe(pulling->name, pulling->amount); };
+}
+
+Status RegistryPuller::Start(const std::shared_ptr<Pulling>& pulling, const Done& done) {
+  ATOLL_TRY(CheckRoom());
+  ATOLL_ASSIGN(pulling->archive, images_.TemporaryFile());
+  pulls_.insert(pulling);
+  LogLine(LogLevel::kInfo, "pulling an image").Add("image", pulling->name);
+  pool_.Run([this, pulling, done] {
+    pulling->fetched = Fetch(config_, *pulling);
+    loop_.Post([this, alive = std::weak_ptr(alive_), pulling, done] {
+      if (!alive.expired()) Fetched(pulling, done);
+    });
+  });
+  return {};
+}
+
+void RegistryPuller::Fetched(const std::shared_ptr<Pulling>& pulling, const Done& done) {
+  if (!pulling->fetched) return End(pulling, pulling->fetched, done);
+  images_.Import(std::move(pulling->archive), pulling->name,
+                 [this, alive = std::weak_ptr(alive_), pulling, done](const Result<Image>& image) {
+                   if (alive.expired()) return;
+                   End(pulling, image ? Status() : Fail(image.error()), done);
+                 });
+}
+
+void RegistryPuller::End(const std::shared_ptr<Pulling>& pulling, const Status& status,
+                         const Done& done) {
+  pulls_.erase(pulling);
+  LogLine line(status ? LogLevel::kInfo : LogLevel::kWarning,
+               status ? "image pulled" : "an image could not be pulled");
+  line.Add("image", pulling->name).Add("bytes", pulling->amount.received.load());
+  if (!status) line.Add(status.error());
+  done(status);
+}
+
+}  // namespace
+
+std::unique_ptr<Puller> Puller::Create(Loop& loop, ImageStore& images, Config config) {
+  return std::make_unique<RegistryPuller>(loop, images, std::move(config));
+}
+
+}  // namespace atl::images

@@ -1,0 +1,164 @@
+#include "images/registry/session.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "images/foreign_json.h"
+#include "images/registry/challenge.h"
+#include "runtime/base/base64.h"
+
+namespace atl::images::registry {
+namespace {
+
+constexpr int kMaxRedirects = 5;
+constexpr size_t kMaxToken = 64 << 10;
+
+std::string OriginOf(const Reference& reference) {
+  // Docker's registry is not where its name says.
+  const bool docker = reference.registry == "docker.io";
+  return "https://" + (docker ? "registry-1.docker.io" : reference.registry);
+}
+
+bool IsRedirect(int status) {
+  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+// Of the two names that it goes by.
+std::string TokenOf(const std::string& json) {
+  const auto answer = ParseForeignObject(json, "token");
+  if (!answer) return {};
+  for (const char* name : {"token", "access_token"}) {
+    const auto token = answer->find(name);
+    if (token != answer->end() && token->is_string()) return token->get<std::string>();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Session> Session::Open(Reference reference, Credentials credentials,
+                              std::shared_ptr<const http::TlsContext> trust,
+                              std::shared_ptr<Patience> patience) {
+  std::string origin = OriginOf(reference);
+  ATOLL_ASSIGN(auto client, http::Client::Create(origin, trust));
+  return Session(std::move(reference), std::move(origin), std::move(credentials), std::move(trust),
+                 std::move(patience), std::move(client));
+}
+
+Session::Session(Reference reference, std::string origin, Credentials credentials,
+                 std::shared_ptr<const http::TlsContext> trust, std::shared_ptr<Patience> patience,
+                 std::unique_ptr<http::Client> client)
+    : reference_(std::move(reference)),
+      origin_(std::move(origin)),
+      credentials_(std::move(credentials)),
+      trust_(std::move(trust)),
+      patience_(std::move(patience)),
+      client_(std::move(client)) {}
+
+Result<http::Headers> Session::Get(const std::string& path, const std::string& accept,
+                                   const Sink& sink) {
+  const std::string target = "/v2/" + reference_.repository + "/" + path;
+  ATOLL_ASSIGN(http::Response response, Ask(*client_, target, accept, authorization_, sink));
+  if (response.status == 401) {
+    // It has not been asked before, or what it gave is not good any more.
+    ATOLL_TRY(Authenticate(response.headers.Get("WWW-Authenticate")));
+    ATOLL_ASSIGN(response, Ask(*client_, target, accept, authorization_, sink));
+  }
+  ATOLL_ASSIGN(response, Follow(std::move(response), accept, sink));
+  if (response.status != 200) return Fail(Refused(response));
+  return std::move(response.headers);
+}
+
+Result<http::Response> Session::Ask(http::Client& client, const std::string& target,
+                                    const std::string& accept, const std::string& authorization,
+                                    const Sink& sink) {
+  http::Client::Call call;
+  call.target = target;
+  if (!accept.empty()) call.headers.Set("Accept", accept);
+  if (!authorization.empty()) call.headers.Set("Authorization", authorization);
+  call.headers.Set("User-Agent", "atoll");
+  call.cancel_fd = patience_->fd();
+  patience_->Renew();
+  auto response = client.Stream(
+      call, [&](std::string_view bytes) { return patience_->Renew() && sink(bytes); });
+  if (!response && response.error().error_number() == ECANCELED) {
+    return Fail(Code::kUnavailable, patience_->reason());
+  }
+  return response;
+}
+
+std::string Session::basic() const {
+  if (credentials_.empty()) return {};
+  return "Basic " + EncodeBase64(credentials_.username + ":" + credentials_.password);
+}
+
+Status Session::Authenticate(std::string_view text) {
+  ATOLL_ASSIGN(const Challenge challenge, ParseChallenge(text));
+  if (!challenge.bearer) {
+    authorization_ = basic();
+    return {};
+  }
+  ATOLL_ASSIGN(const std::string url, TokenUrl(challenge, reference_.repository));
+  ATOLL_ASSIGN(authorization_, FetchToken(url));
+  return {};
+}
+
+Result<std::string> Session::FetchToken(const std::string& url) {
+  ATOLL_ASSIGN(const SecureUrl there, ParseSecureUrl(url));
+  ATOLL_ASSIGN(const auto client, http::Client::Create(there.origin, trust_));
+  std::string text;
+  ATOLL_ASSIGN(const http::Response response,
+               Ask(*client, there.target, "", basic(), [&](std::string_view bytes) {
+                 text += bytes;
+                 return text.size() <= kMaxToken;
+               }));
+  if (response.status != 200) return Fail(Refused(response));
+  const std::string token = text.size() <= kMaxToken ? TokenOf(text) : std::string();
+  if (token.empty()) {
+    return Fail(Code::kUnavailable, there.origin + " gives no token");
+  }
+  return "Bearer " + token;
+}
+
+// Registries keep layers elsewhere, and say so. What they know of us is for them alone.
+Result<http::Response> Session::Follow(http::Response response, const std::string& accept,
+                                       const Sink& sink) {
+  SecureUrl place{origin_, ""};
+  for (int hop = 0; IsRedirect(response.status); ++hop) {
+    if (hop == kMaxRedirects) {
+      return Fail(Code::kUnavailable, origin_ + " sends us from one place to the next");
+    }
+    const std::string location(response.headers.Get("Location"));
+    if (location.starts_with('/') && !location.starts_with("//")) {
+      place.target = location;
+    } else {
+      ATOLL_ASSIGN(place, ParseSecureUrl(location));
+    }
+    ATOLL_ASSIGN(const auto client, http::Client::Create(place.origin, trust_));
+    const std::string authorization = place.origin == origin_ ? authorization_ : std::string();
+    ATOLL_ASSIGN(response, Ask(*client, place.target, accept, authorization, sink));
+  }
+  return response;
+}
+
+Error Session::Refused(const http::Response& response) const {
+  const std::string status = " (status " + std::to_string(response.status) + ")";
+  switch (response.status) {
+    case 401:
+    case 403:
+      return Error(Code::kPermissionDenied,
+                   reference_.registry + " does not let us have " + reference_.repository + status +
+                       (credentials_.empty() ? ": give image.auth, or have the operator name "
+                                               "images.pull_auth"
+                                             : ": the user or the password is not right"));
+    case 404:
+      return Error(Code::kNotFound, reference_.registry + " has no " + reference_.repository + ":" +
+                                        reference_.tag + status);
+    default:
+      return Error(Code::kUnavailable, reference_.registry + " does not answer as a registry" +
+                                           status + "; try again later");
+  }
+}
+
+}  // namespace atl::images::registry
