@@ -98,8 +98,9 @@ Context* CodeRoutes::Add(Exchange* exchange, const std::string& language, const 
     if (made) directory = *path;
     if (!made) status = Fail(made.error());
   }
-  // Before there is anything to delete: which languages there are depends on the image alone.
-  if (status) {
+  // Before there is anything to delete: which languages there are depends on the image alone, once
+  // it is set up.
+  if (status && !KernelsMayCome(sandbox_.env, sandbox_.started_at)) {
     const auto spec =
         FindKernelspec(language, sandbox_.CommandEnvironment({}), sandbox_.Home(), sandbox_.user);
     if (!spec) status = Fail(spec.error());

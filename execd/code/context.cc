@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kSecondWordUs = 2'000'000;
 // A kernel that has not begun yet would lose an interrupt.
 constexpr int64_t kBeginUs = 500'000;
+// Programs that set up kernels start an interpreter for each.
+constexpr int64_t kLookAgainUs = 100'000;
 // After an interrupt; then it hangs.
 constexpr int64_t kStopUs = 10'000'000;
 
@@ -24,12 +26,15 @@ Context::Context(Sandbox* sandbox, Zygote* zygote, std::string language, std::st
       cwd_(std::move(cwd)) {}
 
 Context::~Context() {
+  sandbox_.loop.Cancel(look_again_);
   OnKernelEnd("the context was deleted");
 }
 
-Status Context::StartKernel() {
-  ATOLL_ASSIGN(const Kernelspec spec, FindKernelspec(language_, sandbox_.CommandEnvironment({}),
-                                                     sandbox_.Home(), sandbox_.user));
+Result<Kernelspec> Context::FindSpec() const {
+  return FindKernelspec(language_, sandbox_.CommandEnvironment({}), sandbox_.Home(), sandbox_.user);
+}
+
+Status Context::StartKernel(const Kernelspec& spec) {
   Kernel::Callbacks callbacks;
   callbacks.on_ready = [this] { Prepared({}); };
   callbacks.on_reply = [this](const KernelMessage& message) { OnReply(message); };
@@ -46,11 +51,24 @@ Status Context::StartKernel() {
 
 void Context::Prepare(Then then) {
   if (kernel_ && kernel_->ready()) return then({});
-  if (!kernel_) {
-    const Status started = StartKernel();
-    if (!started) return then(started);
+  if (!kernel_ && look_again_ == 0) {
+    const auto spec = FindSpec();
+    const Status started = spec ? StartKernel(*spec) : Fail(spec.error());
+    if (!started && (spec || !AwaitKernelspec())) return then(started);
   }
   waiting_.push_back(std::move(then));
+}
+
+bool Context::AwaitKernelspec() {
+  if (!KernelsMayCome(sandbox_.env, sandbox_.started_at)) return false;
+  look_again_ = sandbox_.loop.After(kLookAgainUs, [this] {
+    look_again_ = 0;
+    const auto spec = FindSpec();
+    if (!spec && AwaitKernelspec()) return;
+    const Status started = spec ? StartKernel(*spec) : Fail(spec.error());
+    if (!started) Prepared(started);
+  });
+  return true;
 }
 
 void Context::Prepared(const Status& status) {

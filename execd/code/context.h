@@ -37,7 +37,11 @@ class Context {
   void Interrupt();
 
  private:
-  Status StartKernel();
+  // kNotFound: no kernel of the image's knows the language.
+  Result<Kernelspec> FindSpec() const;
+  Status StartKernel(const Kernelspec& spec);
+  // False: there will be none.
+  bool AwaitKernelspec();
   void Prepared(const Status& status);
   void Begin(const std::string& code, OutputForm form);
   void OnOutput(const KernelMessage& message);
@@ -56,8 +60,9 @@ class Context {
   Zygote& zygote_;
   const std::string id_, language_, cwd_;
   std::unique_ptr<Kernel> kernel_;
-  std::vector<Then> waiting_;  // for the kernel to be ready
-  std::string lost_;           // why the last kernel ended, if nobody has been told
+  std::vector<Then> waiting_;     // for the kernel to be ready
+  std::string lost_;              // why the last kernel ended, if nobody has been told
+  EventLoop::Id look_again_ = 0;  // for a kernelspec that may yet come
 
   // Of the present run.
   std::shared_ptr<Exchange> exchange_;  // null: not busy

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kMaxPaths = 64;
 constexpr size_t kMaxSpecs = 256;
 constexpr size_t kMaxSpecFile = 64 << 10;
+constexpr time_t kSetUpSeconds = 60;
 
 void AddDataDirectory(std::vector<std::string>* paths, std::string_view directory) {
   if (directory.empty() || directory[0] != '/' || paths->size() == kMaxPaths) return;
@@ -49,6 +50,11 @@ std::vector<std::string> KernelNames(const std::string& directory, size_t limit)
 }
 
 }  // namespace
+
+bool KernelsMayCome(const Environment& env, time_t started_at) {
+  const char* host = env.Get("JUPYTER_HOST");
+  return host != nullptr && *host != '\0' && ::time(nullptr) - started_at < kSetUpSeconds;
+}
 
 std::vector<std::string> KernelspecPaths(const Environment& env, std::string_view home) {
   std::vector<std::string> paths;

@@ -1,6 +1,8 @@
 // Which kernel runs a language: the kernelspecs of the image, as Jupyter finds them.
 #pragma once
 
+#include <time.h>
+
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,5 +36,9 @@ std::vector<std::string> KernelspecPaths(const Environment& env, std::string_vie
 // there is none, kNotFound says which languages there are.
 Result<Kernelspec> FindKernelspec(std::string_view language, const Environment& env,
                                   std::string_view home, const Identity& user);
+
+// Whether the image's entrypoint may yet bring kernels: it has set-up for a Jupyter server
+// (JUPYTER_HOST), and began `started_at` less than a minute ago.
+bool KernelsMayCome(const Environment& env, time_t started_at);
 
 }  // namespace atl::execd

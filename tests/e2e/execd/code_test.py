@@ -57,13 +57,89 @@ class Silent(unittest.TestCase):
         self.assertLess(self.took, 80)
 
 
+class SetUp(unittest.TestCase):
+    """Kernels that the entrypoint of an image with JUPYTER_HOST brings while it runs."""
+    @staticmethod
+    def set_up():
+        return Sandbox(env=['PATH=/usr/bin:/bin', 'JUPYTER_PATH=/opt/share/jupyter',
+                            'JUPYTER_HOST=http://127.0.0.1:44771'],
+                       setup=install, user='dev', token='secret-token')
+
+    @classmethod
+    def begin(cls):
+        """One that never comes is waited for while the other cases run."""
+        cls.s = cls.set_up()
+        cls.absent = threading.Thread(target=cls.ask_for_absent)
+        cls.absent.start()
+
+    @classmethod
+    def ask_for_absent(cls):
+        began = time.monotonic()
+        try:
+            cls.answer = cls.s.call('POST', '/code/context', {'language': 'absent'},
+                                    connection=cls.s.connection(90))
+            cls.took = time.monotonic() - began
+        except (OSError, http.client.HTTPException):
+            pass  # as for Silent
+
+    def test_not_for_ever(self):
+        self.absent.join()
+        self.assertEqual(self.answer.status, 500)
+        self.assertIn("language 'absent'", self.answer.json['message'])
+        self.assertGreater(self.took, 50)
+        self.assertLess(self.took, 75)
+        # From then on it is said at once.
+        began = time.monotonic()
+        self.assertEqual(self.s.call('POST', '/code/context', {'language': 'absent'}).status, 500)
+        self.assertLess(time.monotonic() - began, 5)
+
+    def ask(self, language):
+        """In a new sandbox, a request for a context that has to wait: (the sandbox, the request's thread,
+        where its answer will be)."""
+        fresh, answers = self.set_up(), []
+        self.addCleanup(fresh.close)
+        thread = threading.Thread(target=lambda: answers.append(
+            fresh.call('POST', '/code/context', {'language': language},
+                       connection=fresh.connection(50))))
+        thread.start()
+        self.addCleanup(thread.join)
+        until(lambda: self.contexts(fresh, language), what='it waits')
+        self.assertEqual(answers, [])
+        return fresh, thread, answers
+
+    @staticmethod
+    def contexts(fresh, language):
+        return fresh.call('GET', f'/code/contexts?language={language}').json
+
+    def test_one_that_comes_is_waited_for(self):
+        fresh, thread, answers = self.ask('soon')
+        kernels = '~/.local/share/jupyter/kernels'
+        fresh.out(f'mkdir -p {kernels} && cp -r {KERNELS}/fake {kernels}/soon && '
+                  f"sed -i 's/\"Fake\"/\"soon\"/' {kernels}/soon/kernel.json")
+        thread.join()
+        self.assertEqual(answers[0].status, 200, answers[0].body)
+        context = {'id': answers[0].json['id']}
+        events = fresh.events('/code', {'code': 'echo here', 'context': context})
+        self.assertEqual(texts(events), ['here'])
+
+    def test_who_waits_can_be_sent_away(self):
+        fresh, thread, answers = self.ask('never')
+        fresh.call('DELETE', '/code/contexts?language=never')
+        thread.join()
+        self.assertEqual(answers[0].status, 500)
+        self.assertIn('the context was deleted', answers[0].json['message'])
+        self.assertEqual(self.contexts(fresh, 'never'), [])
+
+
 def setUpModule():
     Silent.begin()
+    SetUp.begin()
 
 
 def tearDownModule():
-    Silent.s.close()
-    Silent.thread.join()
+    for case, thread in ((Silent, Silent.thread), (SetUp, SetUp.absent)):
+        case.s.close()
+        thread.join()
 
 
 class Code(unittest.TestCase):
