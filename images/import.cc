@@ -15,6 +15,8 @@ namespace atl::images {
 namespace {
 
 constexpr char kMembers[] = "members";
+// A layer keeps one processor busy. The spawner has room for this many.
+constexpr size_t kExtractsAtOnce = 2;
 
 }  // namespace
 
@@ -71,7 +73,7 @@ void Import::ReadContents(const std::string& report_text) {
         ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_));
         return PlanLayers();
       },
-      [this] { ExtractNext(); });
+      [this] { ExtractLayers(); });
 }
 
 // On the pool.
@@ -104,30 +106,46 @@ Status Import::PlanLayers() {
   return {};
 }
 
-void Import::ExtractNext() {
-  if (next_ == new_layers_.size()) return StackLayers();
-  const Layer& layer = new_layers_[next_];
-  auto blob = OpenBlob(directory_.get(), layer.blob_digest);
-  if (!blob) return EndWith(std::move(blob).error());
-  environment_.runner.ExtractLayer(blob->get(), layer.id,
-                                   Then([this](const std::string& report) { Extracted(report); }));
+void Import::ExtractLayers() {
+  // A layer that cannot be begun has ended before the call returns.
+  if (std::exchange(filling_, true)) return;
+  while (!error_ && extracting_ < kExtractsAtOnce && next_ < new_layers_.size()) Extract(next_++);
+  filling_ = false;
+  // What has failed is removed when nothing more is written to it.
+  if (extracting_ != 0) return;
+  error_ ? EndWith(Error(*error_)) : StackLayers();
 }
 
-void Import::Extracted(const std::string& report_text) {
-  Layer& layer = new_layers_[next_];
-  auto report = ParseUnpackReport(report_text);
-  if (!report) return EndWith(std::move(report).error());
-  if (report->diff_id != layer.diff_id) {
-    return EndWith(Error(Code::kInvalidArgument,
-                         "layer " + layer.blob_digest + ": digest mismatch, it unpacks to " +
-                             report->diff_id + ", the config says " + layer.diff_id));
+void Import::Extract(size_t index) {
+  ++extracting_;
+  const auto ended = [self = shared_from_this(), this, index](const Result<std::string>& report) {
+    if (abandoned_) return;
+    --extracting_;
+    Status extracted = Extracted(new_layers_[index], report);
+    if (!extracted && !error_) error_ = std::move(extracted).error();
+    ExtractLayers();
+  };
+  const auto blob = OpenBlob(directory_.get(), new_layers_[index].blob_digest);
+  if (!blob) return ended(Fail(blob.error()));
+  environment_.runner.ExtractLayer(
+      blob->get(), new_layers_[index].id, [ended](const Result<std::string>& report) {
+        ended(report ? report : Fail(DecodeUnpackError(report.error())));
+      });
+}
+
+Status Import::Extracted(Layer& layer, const Result<std::string>& text) {
+  if (!text) return Fail(text.error());
+  ATOLL_ASSIGN(const UnpackReport report, ParseUnpackReport(*text));
+  if (report.diff_id != layer.diff_id) {
+    return Fail(Code::kInvalidArgument, "layer " + layer.blob_digest +
+                                            ": digest mismatch, it unpacks to " + report.diff_id +
+                                            ", the config says " + layer.diff_id);
   }
-  layer.size_bytes = report->bytes;
-  layer.opaque_root = report->opaque_root;
-  layer.content = report->content;
+  layer.size_bytes = report.bytes;
+  layer.opaque_root = report.opaque_root;
+  layer.content = report.content;
   layers_[layer.blob_digest] = layer;
-  ++next_;
-  ExtractNext();
+  return {};
 }
 
 void Import::StackLayers() {

@@ -1,7 +1,7 @@
 // One import, from the archive to the committed image, as a chain of asynchronous steps:
 //
 //   split (unpacker) → read and verify (pool) → reserve numbers (pool) → for each new layer:
-//   extract (unpacker) → for each: publish (spawner) → commit (pool)
+//   extract (unpacker, two at once) → for each: publish (spawner) → commit (pool)
 //
 // On a failure anywhere: the layers made so far are removed, then the temporary directory, then
 // `done` hears of it.
@@ -60,8 +60,9 @@ class Import : public std::enable_shared_from_this<Import> {
   Status MakeTemporary();
   void ReadContents(const std::string& report_text);
   Status PlanLayers();
-  void ExtractNext();
-  void Extracted(const std::string& report_text);
+  void ExtractLayers();
+  void Extract(size_t index);
+  Status Extracted(Layer& layer, const Result<std::string>& report);
   void StackLayers();
   void PublishNext();
   void Commit();
@@ -81,6 +82,8 @@ class Import : public std::enable_shared_from_this<Import> {
   std::map<std::string, Layer> layers_;  // of this image, by blob digest
   std::vector<Layer> new_layers_;        // in the order of extraction
   size_t next_ = 0;                      // index into new_layers_
+  size_t extracting_ = 0;                // of them, now
+  bool filling_ = false;                 // ExtractLayers is on the stack
   std::vector<wire::LayerId> to_remove_;
   Image image_;
   std::optional<Error> error_;

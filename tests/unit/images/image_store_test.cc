@@ -335,6 +335,56 @@ TEST_F(ImageStoreTest, AFailedPublishLeavesNothing) {
   Refused("full", Code::kResourceExhausted);
 }
 
+TEST_F(ImageStoreTest, TwoLayersAreUnpackedAtOnceAndAFailureWaitsForTheOther) {
+  class HoldingRunner : public FakeRunner {
+   public:
+    using FakeRunner::FakeRunner;
+    void ExtractLayer(int, wire::LayerId layer, Done done) override {
+      present.insert(layer);
+      held.emplace(layer, std::move(done));
+    }
+    std::map<wire::LayerId, Done> held;
+  };
+  HoldingRunner runner(loop_);
+  store_.reset();
+  store_ = *ImageStore::Open(directory_, loop_, runner);
+  FakeImage{{"base", "middle", "top"}, ""}.Fill(runner, HostArchitecture());
+  std::optional<Result<Image>> result;
+  store_->Import(Archive(), "x", [&](Result<Image> r) { result = std::move(r); });
+  loop_.Run();
+  ASSERT_EQ(runner.held.size(), 2U);
+  runner.held.at(1)(Fail(runner.extract_error));
+  loop_.Run();
+  EXPECT_EQ(runner.held.size(), 2U) << "another was begun in vain";
+  EXPECT_TRUE(runner.present.contains(2)) << "it is being written to";
+  EXPECT_FALSE(result);
+  runner.held.at(2)(runner.reports.at("middle").Encode());
+  loop_.Run();
+  ASSERT_TRUE(result && !*result);
+  EXPECT_NE(result->error().message().find("'..' in its name"), std::string::npos);
+  EXPECT_TRUE(runner.present.empty());
+  store_.reset();
+}
+
+TEST_F(ImageStoreTest, ALayerThatCannotBeBegunEndsTheImport) {
+  class RefusingRunner : public FakeRunner {
+   public:
+    using FakeRunner::FakeRunner;
+    void ExtractLayer(int, wire::LayerId, Done done) override {
+      done(Fail(Code::kUnavailable, "no descriptors"));
+    }
+  };
+  RefusingRunner runner(loop_);
+  store_.reset();
+  store_ = *ImageStore::Open(directory_, loop_, runner);
+  FakeImage{{"base", "middle", "top"}, ""}.Fill(runner, HostArchitecture());
+  int ended = 0;
+  store_->Import(Archive(), "x", [&](const Result<Image>& r) { ended += r ? 100 : 1; });
+  loop_.Run();
+  EXPECT_EQ(ended, 1);
+  store_.reset();
+}
+
 TEST_F(ImageStoreTest, AFileInPlaceOfABlobMustBeRegular) {
   class LinkingRunner : public FakeRunner {
    public:
