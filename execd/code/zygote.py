@@ -23,9 +23,10 @@ BLAS_VARIABLE = 'OPENBLAS_NUM_THREADS'
 BLAS_CALLS = [prefix + 'openblas_set_num_threads' + suffix
               for prefix in ('', 'scipy_') for suffix in ('', '64_')]
 
-# What a kernel imports only while it starts, and at its first run.
-LATER = ['ipykernel.ipkernel', 'ipykernel.zmqshell', 'IPython.core.completerlib',
-         'IPython.extensions.storemagic', 'sqlite3']
+# What a kernel imports only while it starts, and at its first run. The debugger alone is half of it.
+LATER = ['ipykernel.ipkernel', 'ipykernel.zmqshell', 'ipykernel.debugger', 'IPython.core.completerlib',
+         'IPython.core.debugger', 'IPython.core.oinspect', 'IPython.extensions.storemagic',
+         'faulthandler', 'sqlite3', 'tornado.platform.asyncio']
 
 
 def prctl(option, value):
