@@ -26,7 +26,7 @@ constexpr char kDatabase[] = "images.db";
 constexpr char kTemporary[] = "tmp";
 // An archive waits with its file on disk: a client must not be able to queue without end.
 constexpr size_t kMaxQueued = 16;
-// Exports and verifications at once: the spawner runs eight unpackers, of which an import wants two.
+// Exports and verifications at once: the spawner runs eight unpackers, and an import wants two.
 constexpr size_t kMaxReadings = 2;
 
 std::string RandomName() {

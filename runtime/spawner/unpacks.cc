@@ -14,7 +14,7 @@
 namespace atl::spawner {
 namespace {
 
-constexpr size_t kMaxUnpacks = 8;  // two layers of an import, two readings of images, four differences
+constexpr size_t kMaxUnpacks = 8;  // two of an import, two readings of images, four differences
 
 Status CheckDescriptors(bool pack, int input, int output) {
   struct stat info {};
