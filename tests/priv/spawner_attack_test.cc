@@ -63,6 +63,15 @@ PRIV_TEST(SpawnerAttack, OtherAbisAreKilled) {
       "socketcall-i386: killed SIGSYS\n");
 }
 
+// strace and gdb take calls back, and must not kill what they look at.
+PRIV_TEST(SpawnerAttack, ATracerHasNoOtherCalls) {
+  ExpectAttacks(
+      "no-call: ENOSYS\n"
+      "traced-unshare: EPERM\n"
+      "traced-x32: killed SIGSYS\n"
+      "traced-taken-back: EMFILE\n");
+}
+
 PRIV_TEST(SpawnerAttack, NoNamespaceCanBeMadeOrEntered) {
   // clone3 is for execd alone, whatever its flags: they are out of the filter's reach.
   ExpectAttacks(

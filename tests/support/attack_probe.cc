@@ -27,6 +27,7 @@
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,6 +191,40 @@ long EscapeChroot() {
   return top.st_dev == root.st_dev && top.st_ino == root.st_ino ? -1 : 0;
 }
 
+// A child's getppid, in whose place its tracer puts another number; if the kernel does nothing for
+// that one, the tracer says what came of it. The call's result in the child.
+long TracedCall(unsigned long long number, unsigned long long argument) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    ::raise(SIGSTOP);
+    ::_exit(::syscall(SYS_getppid) < 0 ? errno : 0);
+  }
+  int status = 0;
+  user_regs_struct registers{};
+  const auto go_on = [&](auto how) {
+    return ::ptrace(how, child, nullptr, nullptr) == 0 && ::waitpid(child, &status, 0) == child;
+  };
+  if (::waitpid(child, &status, 0) != child) return 0;
+  do {
+    if (!go_on(PTRACE_SYSCALL) || !WIFSTOPPED(status)) return 0;
+    ::ptrace(PTRACE_GETREGS, child, nullptr, &registers);
+  } while (registers.orig_rax != SYS_getppid);
+  registers.orig_rax = number;
+  registers.rdi = argument;
+  ::ptrace(PTRACE_SETREGS, child, nullptr, &registers);
+  if (go_on(PTRACE_SYSCALL) && WIFSTOPPED(status) && number == ~0ULL) {
+    ::ptrace(PTRACE_GETREGS, child, nullptr, &registers);
+    registers.rax = static_cast<unsigned long long>(-EMFILE);
+    ::ptrace(PTRACE_SETREGS, child, nullptr, &registers);
+  }
+  while (WIFSTOPPED(status) && go_on(PTRACE_CONT)) {
+  }
+  if (WIFSIGNALED(status)) ::raise(WTERMSIG(status));
+  errno = WEXITSTATUS(status);
+  return errno == 0 ? 0 : -1;
+}
+
 struct Attack {
   const char* name;
   long (*run)();
@@ -274,6 +309,11 @@ constexpr Attack kAttacks[] = {
     {"syslog", [] { return ::syscall(SYS_syslog, 3, nullptr, 0); }},
     {"personality", [] { return ::syscall(SYS_personality, 0x0400000); }},  // READ_IMPLIES_EXEC
     {"unknown-call", [] { return ::syscall(600, 0); }},
+    {"no-call", [] { return ::syscall(-1); }},
+    // Behind the filter's back, were it asked before the tracer.
+    {"traced-unshare", [] { return TracedCall(SYS_unshare, CLONE_NEWUSER); }},
+    {"traced-x32", [] { return TracedCall(SYS_getpid | kX32, 0); }},
+    {"traced-taken-back", [] { return TracedCall(~0ULL, 0); }},  // must be allowed
     // B7, B8
     {"handle", [] { return Handle(); }},
     {"name-to-handle",
