@@ -235,9 +235,23 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     whole_.append(in_.data(), decoded->size);
     in_.Consume(decoded->consumed);
     if (!response_body_.done()) return ReadUpstream(&Forwarding::OnCollected);
-    whole_ = upstream_.edit_body(std::move(whole_));
+    std::string edited = upstream_.edit_body(whole_);
+    if (edited != whole_) DropValidators();
+    whole_ = std::move(edited);
     response_.headers.Set("Content-Length", std::to_string(whole_.size()));
     SendResponse();
+  }
+
+  // What the upstream says of its bytes: an ETag would have a cache call the edited ones, or those
+  // that were edited for another client, the same (RFC 9110 section 8.8.3).
+  void DropValidators() {
+    std::erase_if(response_.headers.list, [](const Header& field) {
+      for (const char* name : {"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest",
+                               "Content-Digest", "Repr-Digest"}) {
+        if (EqualNoCase(field.name, name)) return true;
+      }
+      return false;
+    });
   }
 
   void OnCollected(int error) {

@@ -32,7 +32,8 @@ struct Upstream {
   // Framing (Content-Length, Transfer-Encoding, Connection, Upgrade) is not for it.
   std::function<void(int status, Headers*)> edit_response;
   // If set: the body of a 200 that says its length, at most kMaxEditedBody, and is not encoded is
-  // held until it is whole and passes on as this makes it. Others pass as they come.
+  // held until it is whole and passes on as this makes it, if that is another one without the
+  // ETag and whatever else is said of the upstream's bytes. Others pass as they come.
   std::function<std::string(std::string body)> edit_body;
   // Sent if the upstream cannot be reached or breaks before its response head.
   std::function<Response(const Error&)> on_error;

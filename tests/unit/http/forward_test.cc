@@ -44,7 +44,9 @@ class Forwarded : public testing::Test {
             };
           }
           if (exchange->request().headers.Has("X-Edit-Body")) {
-            upstream.edit_body = [](std::string body) { return "<" + body + ">"; };
+            upstream.edit_body = [](std::string body) {
+              return body == "same" ? body : "<" + body + ">";
+            };
           }
           exchange->Forward(std::move(upstream));
         }) {}
@@ -111,6 +113,17 @@ TEST_F(Forwarded, EditsABodyThatSaysItsLength) {
   EXPECT_TRUE(ends(whole, "<abcdef>")) << whole;
   EXPECT_EQ(FieldsOf(whole, "content-length"), std::vector<std::string>{"8"});
   EXPECT_TRUE(ends(answer(edit, "/", {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}), "<>"));
+  // What was said of the bytes goes with them, and with them alone.
+  for (const auto& [body, kept] : {std::pair("abcd", 0U), std::pair("same", 1U)}) {
+    const std::string head =
+        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nETag: \"1\"\r\nLast-Modified: x\r\n"
+        "Repr-Digest: x\r\nX-Other: x\r\n\r\n";
+    const std::string told = answer(edit, "/", {head.c_str(), body});
+    for (const char* name : {"etag", "last-modified", "repr-digest"}) {
+      EXPECT_EQ(FieldsOf(told, name).size(), kept) << name << " of " << body;
+    }
+    EXPECT_EQ(FieldsOf(told, "x-other").size(), 1U);
+  }
   // What has not said that it is small, or would have to be decoded first, is let through.
   EXPECT_TRUE(ends(answer(edit, "/",
                           {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n"
