@@ -147,7 +147,8 @@ void Daemon::OnSignal(int signal) {
   if (entrypoint_ && entrypoint_->started()) {
     entrypoint_->Forward(signal);
   } else if (signal == SIGTERM || signal == SIGINT) {
-    ::_exit(128 + signal);
+    if (!entrypoint_) ::_exit(128 + signal);
+    Leave(128 + signal);
   }
 }
 

@@ -216,6 +216,14 @@ std::vector<std::string> PathCandidates(std::string_view name, const Environment
   }
 }
 
+std::vector<std::string> PlacedCandidates(std::string_view name, const Environment& env) {
+  std::vector<std::string> candidates = PathCandidates(name, env);
+  if (name.find('/') == std::string_view::npos) {
+    std::erase_if(candidates, [](const std::string& at) { return !at.starts_with('/'); });
+  }
+  return candidates;
+}
+
 std::string FindProgram(std::string_view name, const Environment& env) {
   for (std::string& candidate : PathCandidates(name, env)) {
     struct stat info;

@@ -47,6 +47,9 @@ inline constexpr const char* kDefaultPath =
 
 // Where execvp would look for `name`: itself if it holds a slash, else each directory of PATH.
 std::vector<std::string> PathCandidates(std::string_view name, const Environment& env);
+// The same for a program with a directory of its own, in which a relative entry of PATH would mean
+// something else.
+std::vector<std::string> PlacedCandidates(std::string_view name, const Environment& env);
 // The first candidate that is an executable regular file; empty if there is none.
 std::string FindProgram(std::string_view name, const Environment& env);
 

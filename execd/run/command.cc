@@ -204,11 +204,7 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
     spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
   } else {
     spec.argv = request.argv;
-    spec.programs = PathCandidates(spec.argv[0], env);
-    // A relative entry of PATH would mean something else in each cwd.
-    if (spec.argv[0].find('/') == std::string::npos) {
-      std::erase_if(spec.programs, [](const std::string& at) { return !at.starts_with('/'); });
-    }
+    spec.programs = PlacedCandidates(spec.argv[0], env);
   }
   spec.env = env.entries();
   spec.identity = identity;

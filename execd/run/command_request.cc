@@ -3,10 +3,11 @@
 #include "execd/http/request_json.h"
 
 namespace atl::execd {
-namespace {
 
-Status ParseEnvs(const JsonValue& envs, CommandRequest* request) {
-  if (!envs.present() || envs.is(JsonType::kNull)) return {};
+Result<Variables> EnvsMember(const JsonValue& root) {
+  Variables variables;
+  const JsonValue envs = root.Find("envs");
+  if (!envs.present() || envs.is(JsonType::kNull)) return variables;
   if (!envs.is(JsonType::kObject)) return Fail(Code::kInvalidArgument, "envs: must be an object");
   for (JsonValue member = envs.first(); member.present(); member = member.next()) {
     const std::string_view name = member.name();
@@ -21,37 +22,28 @@ Status ParseEnvs(const JsonValue& envs, CommandRequest* request) {
       return Fail(Code::kInvalidArgument,
                   "envs: the value of " + std::string(name) + " must be a string without NUL");
     }
-    request->envs.emplace_back(name, member.text());
+    variables.emplace_back(name, member.text());
   }
-  return {};
+  return variables;
 }
 
-// Exactly one of `command` and `argv` is there, and null is no value of either.
-Status ParseWhat(const JsonValue& root, CommandRequest* request) {
+Result<std::vector<std::string>> ArgvMember(const JsonValue& root) {
+  std::vector<std::string> words;
   const JsonValue argv = root.Find("argv");
-  if (root.Find("command").present() == argv.present()) {
-    return Fail(Code::kInvalidArgument, "send one of command and argv");
-  }
-  if (!argv.present()) {
-    ATOLL_ASSIGN(request->command, TextMember(root, "command"));
-    if (!request->command.empty()) return {};
-    return Fail(Code::kInvalidArgument, "command: is empty");
-  }
+  if (!argv.present()) return words;
   if (!argv.is(JsonType::kArray)) return Fail(Code::kInvalidArgument, "argv: must be a list");
   for (JsonValue item = argv.first(); item.present(); item = item.next()) {
     if (!item.is(JsonType::kString) || item.text().find('\0') != std::string_view::npos) {
-      return Fail(Code::kInvalidArgument, "argv[" + std::to_string(request->argv.size()) +
-                                              "]: must be a string without NUL");
+      return Fail(Code::kInvalidArgument,
+                  "argv[" + std::to_string(words.size()) + "]: must be a string without NUL");
     }
-    request->argv.emplace_back(item.text());
+    words.emplace_back(item.text());
   }
-  if (request->argv.empty() || request->argv[0].empty()) {
+  if (words.empty() || words[0].empty()) {
     return Fail(Code::kInvalidArgument, "argv: needs a program as its first item");
   }
-  return {};
+  return words;
 }
-
-}  // namespace
 
 Result<std::optional<RequestIds>> IdsMember(const JsonValue& root) {
   ATOLL_ASSIGN(const int64_t uid, IntegerMember(root, "uid", 0, 0xFFFFFFFELL, -1));
@@ -67,7 +59,15 @@ Result<CommandRequest> ParseCommandRequest(std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
   const JsonValue root = document.root();
   CommandRequest request;
-  ATOLL_TRY(ParseWhat(root, &request));
+  // Exactly one of `command` and `argv` is there, and null is no value of either.
+  if (root.Find("command").present() == root.Find("argv").present()) {
+    return Fail(Code::kInvalidArgument, "send one of command and argv");
+  }
+  ATOLL_ASSIGN(request.argv, ArgvMember(root));
+  ATOLL_ASSIGN(request.command, TextMember(root, "command"));
+  if (request.argv.empty() && request.command.empty()) {
+    return Fail(Code::kInvalidArgument, "command: is empty");
+  }
   ATOLL_ASSIGN(request.cwd, TextMember(root, "cwd"));
   const JsonValue background = root.Find("background");
   if (background.present() && !background.is(JsonType::kNull) && !background.is(JsonType::kBool)) {
@@ -77,7 +77,7 @@ Result<CommandRequest> ParseCommandRequest(std::string body) {
   // A thousand years: what fits in microseconds and means "none" as well.
   ATOLL_ASSIGN(request.timeout_ms, IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0));
   ATOLL_ASSIGN(request.ids, IdsMember(root));
-  ATOLL_TRY(ParseEnvs(root.Find("envs"), &request));
+  ATOLL_ASSIGN(request.envs, EnvsMember(root));
   return request;
 }
 

@@ -1,4 +1,4 @@
-// The body of POST /command.
+// The body of POST /command, and what POST /pty has in common with it.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "execd/environment.h"
 #include "execd/http/json.h"
 #include "execd/users.h"
 #include "runtime/base/result.h"
@@ -17,6 +18,10 @@ namespace atl::execd {
 // kInvalidArgument: not in range, or a gid alone.
 Result<std::optional<RequestIds>> IdsMember(const JsonValue& root);
 
+// The members "argv", a list that begins with a program, and "envs", an object. Absent: empty.
+Result<std::vector<std::string>> ArgvMember(const JsonValue& root);
+Result<Variables> EnvsMember(const JsonValue& root);
+
 struct CommandRequest {
   std::string command;            // for the shell; empty if there is an argv
   std::vector<std::string> argv;  // a program and its arguments, taken as they are
@@ -24,7 +29,7 @@ struct CommandRequest {
   bool background = false;
   int64_t timeout_ms = 0;  // 0: none
   std::optional<RequestIds> ids;
-  std::vector<std::pair<std::string, std::string>> envs;
+  Variables envs;
 };
 // kInvalidArgument says which member is wrong. Fuzzed.
 Result<CommandRequest> ParseCommandRequest(std::string body);

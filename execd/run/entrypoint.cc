@@ -65,7 +65,7 @@ std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::
     for (size_t i = 2; i < argv.size(); ++i) joined.append(" ").append(argv[i]);
     argv = {BootstrapShell(sandbox), "-c", std::move(joined)};
   } else if (argv.empty()) {
-    argv = {BootstrapShell(sandbox)};
+    return argv;
   }
   const char* script = sandbox.env.Get("EXECD_BOOTSTRAP_PRE_SCRIPT");
   if (script && *script) {
@@ -103,27 +103,28 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
 
 Status Entrypoint::Start(Sandbox* sandbox, std::vector<std::string> argv, bool shared,
                          std::function<void(int)> on_exit) {
-  SpawnSpec spec;
-  spec.argv = BootstrapArgv(*sandbox, std::move(argv));
-  spec.programs = PathCandidates(spec.argv[0], sandbox->env);
-  // Without the EXECD_ENVS file: that one is for what comes later.
-  spec.env = sandbox->env.entries();
-  spec.identity = &sandbox->user;
-  spec.spared = true;
-  GiveStdio(&spec);
   on_exit_ = std::move(on_exit);
-  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0, [this](const JobExit& exit) {
-                 Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
-               }));
-  if (!shared) {
-    for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
-  }
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
   sandbox->loop.Post([sandbox] {
     sandbox->TouchEnvsFile();
     [[maybe_unused]] const std::string shell = sandbox->Shell();
   });
+  SpawnSpec spec;
+  spec.argv = BootstrapArgv(*sandbox, std::move(argv));
+  if (spec.argv.empty()) return {};
+  spec.programs = PathCandidates(spec.argv[0], sandbox->env);
+  // Without the EXECD_ENVS file: that one is for what comes later.
+  spec.env = sandbox->env.entries();
+  spec.identity = &sandbox->user;
+  spec.spared = true;
+  GiveStdio(&spec);
+  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0, [this](const JobExit& exit) {
+                 Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
+               }));
+  if (!shared) {
+    for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
+  }
   return {};
 }
 

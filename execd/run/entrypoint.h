@@ -25,8 +25,8 @@ class Entrypoint {
  public:
   // What can be had before it is known which program: its standard streams.
   static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
-  // Starts the program, in a sandbox that is filled. `on_exit` gets what execd should exit with.
-  // Once. `shared`: GiveStdio is called later on, too.
+  // Starts the program, if there is one, in a sandbox that is filled. `on_exit` gets what execd
+  // should exit with. Once. `shared`: GiveStdio is called later on, too.
   Status Start(Sandbox* sandbox, std::vector<std::string> argv, bool shared,
                std::function<void(int code)> on_exit);
   bool started() const { return job_ != nullptr; }
@@ -83,7 +83,7 @@ Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message);
 
 // The program and arguments that the switches make of `argv`:
 //   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh);
-//   no argv at all: that shell;
+//   no argv at all: no program, the sandbox runs until it is ended;
 //   EXECD_BOOTSTRAP_PRE_SCRIPT: sourced by the shell, which then becomes the program.
 std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv);
 

@@ -26,11 +26,16 @@ constexpr uint16_t kNormal = 1000, kProtocolError = 1002, kTooBig = 1009, kTaken
 Result<TerminalProcess::Program> ReadProgram(Sandbox& sandbox, std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), true));
   ATOLL_ASSIGN(const auto ids, IdsMember(document.root()));
-  TerminalProcess::Program program{sandbox.user, {}, {}};
+  TerminalProcess::Program program{.identity = sandbox.user};
   if (ids) {
     ATOLL_ASSIGN(program.identity, ResolveIds(*ids));
   }
   ATOLL_ASSIGN(program.command, TextMember(document.root(), "command"));
+  ATOLL_ASSIGN(program.argv, ArgvMember(document.root()));
+  if (!program.argv.empty() && !program.command.empty()) {
+    return Fail(Code::kInvalidArgument, "send one of command and argv");
+  }
+  ATOLL_ASSIGN(program.envs, EnvsMember(document.root()));
   ATOLL_ASSIGN(const std::string cwd, TextMember(document.root(), "cwd"));
   if (cwd.empty()) return program;
   ATOLL_ASSIGN(program.cwd, sandbox.Path(cwd));

@@ -19,6 +19,18 @@ constexpr int64_t kLingerUs = 50'000;
 constexpr size_t kTerminalRead = 32 << 10;
 char g_from_terminal[kTerminalRead];
 
+void BecomeShell(const std::string& shell, const std::string& command, SpawnSpec* spec) {
+  spec->programs = {shell.empty() ? "/bin/sh" : shell};
+  if (shell.ends_with("/bash")) {
+    spec->argv = {"bash", "--norc", "--noprofile"};
+  } else {
+    spec->argv = {"sh"};
+  }
+  if (command.empty()) return;
+  spec->argv.push_back("-c");
+  spec->argv.push_back(command);
+}
+
 }  // namespace
 
 int TerminalSignal(std::string_view name) {
@@ -81,18 +93,13 @@ Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox
     ATOLL_ASSIGN(directory, OpenDirectory(program.cwd, program.identity));
     spec.cwd = directory.get();
   }
-  const std::string shell = sandbox->Shell();
-  spec.programs = {shell.empty() ? "/bin/sh" : shell};
-  if (shell.ends_with("/bash")) {
-    spec.argv = {"bash", "--norc", "--noprofile"};
+  Environment env = sandbox->CommandEnvironment(program.envs);
+  if (program.argv.empty()) {
+    BecomeShell(sandbox->Shell(), program.command, &spec);
   } else {
-    spec.argv = {"sh"};
+    spec.argv = program.argv;
+    spec.programs = PlacedCandidates(spec.argv[0], env);
   }
-  if (!program.command.empty()) {
-    spec.argv.push_back("-c");
-    spec.argv.push_back(program.command);
-  }
-  Environment env = sandbox->CommandEnvironment({});
   if (pty && !env.Get("TERM")) env.Set("TERM", "xterm-256color");
   spec.env = env.entries();
   spec.identity = &program.identity;

@@ -1,4 +1,4 @@
-// The shell behind a terminal: on a pseudo-terminal, or on three pipes.
+// The shell, or another program, behind a terminal: on a pseudo-terminal, or on three pipes.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "execd/environment.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "execd/run/output_ring.h"
@@ -24,15 +26,17 @@ class TerminalProcess {
 
   struct Program {
     Identity identity;
-    std::string cwd;      // empty: the sandbox's
-    std::string command;  // of the shell; empty: it is interactive
+    std::string cwd;                // empty: the sandbox's
+    std::string command;            // of the shell; empty: it is interactive
+    std::vector<std::string> argv;  // in place of the shell; empty: the shell
+    Variables envs;
   };
 
   // The controlling side of a new pseudo-terminal of that user. kResourceExhausted: the sandbox has
   // no more (ENOSPC).
   static Result<UniqueFd> OpenMaster(const Identity& identity);
 
-  // A shell on the pseudo-terminal of `master`, or on pipes if that is empty.
+  // The program on the pseudo-terminal of `master`, or on pipes if that is empty.
   static Result<std::unique_ptr<TerminalProcess>> Start(Sandbox* sandbox, const Program& program,
                                                         UniqueFd master, Callbacks callbacks);
   TerminalProcess(const TerminalProcess&) = delete;

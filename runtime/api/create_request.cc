@@ -19,6 +19,8 @@ namespace atl::api {
 namespace {
 
 constexpr int64_t kMinTimeoutSeconds = 60;
+// Ours, beside upstream's keys of `extensions`: "none" is a sandbox without a program of its own.
+constexpr char kEntrypoint[] = "entrypoint";
 constexpr char kNotOffered[] = "SANDBOX::API_NOT_SUPPORTED";
 
 bool Blank(const std::string& text) {
@@ -137,7 +139,11 @@ void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& 
   if (!pool && image != extras.snapshot.empty()) {
     return body.BreaksRule("Exactly one of image or snapshotId must be provided.");
   }
-  if (image && !pool && !body.At("entrypoint").present()) {
+  if (extras.extensions.contains(kEntrypoint) && body.At("entrypoint").present()) {
+    return body.BreaksRule("extensions.entrypoint cannot be set together with entrypoint.");
+  }
+  if (image && !pool && !body.At("entrypoint").present() &&
+      !extras.extensions.contains(kEntrypoint)) {
     return body.BreaksRule("entrypoint is required when image is provided.");
   }
   if (!pool && !body.At("resourceLimits").present()) {
@@ -200,6 +206,12 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
              "': use true or false";
     }
     wanted->spec.readonly_root = found->second == "true";
+  }
+  if (const auto found = extensions.find(kEntrypoint);
+      found != extensions.end() && found->second != "none") {
+    return std::string("extensions ") + kEntrypoint + " '" + found->second.substr(0, 40) +
+           "': only none is known, a sandbox that waits for commands; leave it out and send "
+           "entrypoint for a program";
   }
   return {};
 }
@@ -278,7 +290,8 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }
   spec.snapshot_id = extras.snapshot;
-  if (!spec.snapshot_id.empty() && request.entrypoint.empty()) {
+  if (!spec.snapshot_id.empty() && request.entrypoint.empty() &&
+      !extras.extensions.contains(kEntrypoint)) {
     request.entrypoint = {"tail", "-f", "/dev/null"};
   }
   spec.entrypoint = request.entrypoint;

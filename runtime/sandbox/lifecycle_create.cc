@@ -40,7 +40,7 @@ Status CheckArguments(const Spec& spec) {
     }
     ATOLL_TRY(check("entrypoint: an argument", argument.size()));
   }
-  if (spec.entrypoint.empty() || spec.entrypoint.front().empty()) {
+  if (!spec.entrypoint.empty() && spec.entrypoint.front().empty()) {
     return Fail(Code::kInvalidArgument, "entrypoint: its first element must name a program");
   }
   for (const wire::Hook& hook : spec.hooks) {

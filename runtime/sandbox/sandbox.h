@@ -51,7 +51,7 @@ struct Reservation {
 struct Spec {
   std::string image;        // checked: the normalised name
   std::string snapshot_id;  // it is restored of that, which is of the image above; empty: of none
-  std::vector<std::string> entrypoint;
+  std::vector<std::string> entrypoint;            // empty: no program, it runs until it is ended
   std::map<std::string, std::string> env;         // the request's own, not the image's
   std::map<std::string, std::string> extensions;  // as sent; those with a meaning stand below too
   std::optional<Platform> platform;               // none: no constraint

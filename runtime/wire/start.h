@@ -86,9 +86,10 @@ inline constexpr size_t kMaxHooks = 17;  // sixteen on a schedule, and the first
 
 struct StartMessage {
   std::string sandbox_id;
-  std::vector<std::string> argv;  // the entrypoint; looked up in env's PATH inside the sandbox
-  std::vector<std::string> env;   // "NAME=value": the whole environment of the entrypoint
-  std::string cwd;  // absolute; created if absent, as OCI runtimes do; empty means "/"
+  // The entrypoint; looked up in env's PATH inside the sandbox. Empty: there is none.
+  std::vector<std::string> argv;
+  std::vector<std::string> env;  // "NAME=value": the whole environment of the entrypoint
+  std::string cwd;               // absolute; created if absent, as OCI runtimes do; empty means "/"
   // The image's User: "", "name", "uid", "name:group", "uid:gid", …: resolved with the sandbox's
   // own /etc/passwd and /etc/group. Empty means 0.
   std::string user;

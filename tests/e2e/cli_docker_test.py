@@ -25,7 +25,25 @@ TABLE = [
     ('run started three four', 0, '^one three four\n$', ''),
     ('run --entrypoint /bin/echo started five', 0, '^five\n$', ''),
     ('run busybox sh -c "echo out; echo err >&2; exit 3"', 3, '^out\n$', '^err\n$'),
-    ('run busybox no-such-program', 127, '', 'not found'),
+    ('run busybox no-such-program', 127, '', '^atoll: command not found: exec no-such-program: No such'),
+    ('run busybox /tmp', 126, '', '^atoll: command is no program: exec /tmp: '),
+    ('run -i busybox no-such-program', 127, '', '^atoll: command not found'),
+    # An image of one static program, which is its ENTRYPOINT and not a shell.
+    ('run bare', 0, '^bare\n$', ''),
+    ('run -e A=b -w / bare again', 0, '^again\n$', ''),
+    ('echo piped | atoll run -i --entrypoint /cat bare', 0, '^piped\n$', ''),
+    ('run --keep --name still bare', 0, '^bare\n$', 'is kept'),
+    ('exec still /echo once more', 0, '^once more\n$', ''),
+    ('exec -i still /nothing', 127, '', 'not found: exec /nothing'),
+    ('rm still', 0, '.', ''),
+    # One that was kept has no command of its own; a signal that would end that ends it.
+    ('run --keep --name kept-1 busybox true', 0, '', 'is kept'),
+    ('stop kept-1', 0, '.', ''),
+    ('wait kept-1', 0, '^143\n$', 'SIGTERM'),
+    ('run --keep --name kept-2 busybox true', 0, '', 'is kept'),
+    ('kill kept-2', 0, '.', ''),
+    ('wait kept-2', 0, '^143\n$', 'SIGTERM'),
+    ('rm kept-1 kept-2', 0, '.', ''),
     ('run busybox sh -c "kill -SEGV \\$\\$"', 139, '', '^atoll: command killed by SIGSEGV\n$'),
     ('run --json busybox sh -c "kill -9 \\$\\$"', 137, '',
      r'^\{"exitCode":137,"reason":"killed by SIGKILL"\}\n$'),
@@ -148,6 +166,14 @@ class Docker(unittest.TestCase):
         subprocess.run(['cp', '/bin/busybox', root / 'bin/busybox'], check=True)
         for name in ('sh', 'echo', 'kill'):
             (root / 'bin' / name).symlink_to('busybox')
+        bare = cls.work / 'bare'
+        bare.mkdir()
+        # busybox goes by the name that it is called by.
+        for name in ('echo', 'cat'):
+            subprocess.run(['cp', '/bin/busybox', bare / name], check=True)
+        box.pack(bare, 'bare:latest', cls.work / 'bare.tar', '--entrypoint',
+                 json.dumps(['/echo']), '--cmd', json.dumps(['bare']))
+        cls.daemon.import_image(cls.work / 'bare.tar', 'bare')
         box.pack(root, 'started:latest', archive, '--entrypoint', json.dumps(['/bin/echo', 'one']),
                  '--cmd', json.dumps(['two']))
         cls.daemon.import_image(archive, 'started')
@@ -193,6 +219,12 @@ class Docker(unittest.TestCase):
         self.assertEqual(shell.wait(20 * SLOWNESS), 128 + signal.SIGKILL)
         self.assertIn(b'1000\r\n/dev/pts/', seen)
         self.assertEqual(told, b'atoll: command killed by SIGKILL\n')
+
+    def test_a_terminal_without_a_shell(self):
+        seen, client = at_a_terminal(b'', 'run', '-it', '-e', 'A=b', 'bare', 'no  shell', '$A',
+                                     env=self.environment)
+        self.assertEqual(client.wait(20 * SLOWNESS), 0)
+        self.assertEqual(seen, b'no  shell $A\r\n')
 
     def guard_of(self, client):
         """The process that goes on when `client` is killed: its child, which has let go of it."""

@@ -65,12 +65,14 @@ Status AddEnvironmentFile(const std::string& path, std::vector<std::string>* set
 
 }  // namespace
 
-std::string CommandLine(const std::vector<std::string>& argv) {
-  return "exec " + ShellCommand(argv);
+Result<Exit> Unstarted(const std::string& why) {
+  if (auto exit = ExitOfUnstarted(why)) return *std::move(exit);
+  return Fail(CannotRun(why));
 }
 
-json CommandBody(const Command& command, const std::string& line) {
-  json body = {{"command", line}};
+json CommandBody(const Command& command) {
+  json body = {{"argv", command.argv}};
+  if (!command.env.empty()) body["envs"] = EnvironmentObject(command.env);
   if (!command.cwd.empty()) body["cwd"] = command.cwd;
   if (command.user) {
     body["uid"] = command.user->uid;
@@ -82,8 +84,7 @@ json CommandBody(const Command& command, const std::string& line) {
 Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
                         int cancel_fd) {
   ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
-  json body = CommandBody(command, CommandLine(command.argv));
-  if (!command.env.empty()) body["envs"] = EnvironmentObject(command.env);
+  json body = CommandBody(command);
   if (command.background) body["background"] = true;
   http::Client::Call call = CommandCall(way, body);
   call.cancel_fd = cancel_fd;
@@ -100,7 +101,7 @@ Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& 
     // Nobody reads our output any more: as if SIGPIPE had ended us.
     return Exit{128 + (CaughtSignal() != 0 ? CaughtSignal() : SIGPIPE), {}};
   }
-  if (!events.failure().empty()) return Fail(CannotRun(events.failure()));
+  if (!events.failure().empty()) return Unstarted(events.failure());
   if (command.background && !events.command_id().empty()) {
     std::puts(Printable(events.command_id()).c_str());
     return Exit{};

@@ -34,10 +34,10 @@ Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& 
                         int cancel_fd);
 // A line for its shell, as its root; what that prints on stdout. kFailedPrecondition: it failed.
 Result<std::string> AskShell(Api& api, const std::string& sandbox_id, const std::string& line);
-// What execd's shell is to run: the program itself, in the shell's place.
-std::string CommandLine(const std::vector<std::string>& argv);
-// {"command", "cwd", "uid", "gid"} of a request to execd.
-nlohmann::json CommandBody(const Command& command, const std::string& line);
+// {"argv", "envs", "cwd", "uid", "gid"} of a request to execd.
+nlohmann::json CommandBody(const Command& command);
+// Of a program that could not be started: its exit code, or an error.
+Result<Exit> Unstarted(const std::string& why);
 
 // NAME=VALUE as given, NAME alone as in our own environment; kInvalidArgument for anything else.
 // The lines of `files` come first; # begins a comment there.

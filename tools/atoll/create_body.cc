@@ -117,9 +117,12 @@ Words TextsOf(const json& object, const char* name) {
 }  // namespace
 
 Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int timeout_seconds) {
-  json body = {{"entrypoint", entrypoint},
-               {"resourceLimits", LimitsOf(options)},
-               {"timeout", timeout_seconds}};
+  json body = {{"resourceLimits", LimitsOf(options)}, {"timeout", timeout_seconds}};
+  if (entrypoint.empty()) {
+    body["extensions"]["entrypoint"] = "none";
+  } else {
+    body["entrypoint"] = entrypoint;
+  }
   if (options.snapshot) {
     body["snapshotId"] = options.image;
   } else {

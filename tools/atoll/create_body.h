@@ -23,7 +23,8 @@ struct RunOptions {
   bool readonly = false, snapshot = false;  // `image` is a snapshot's id
 };
 
-// The body of POST /sandboxes, with `entrypoint`. kInvalidArgument names the option.
+// The body of POST /sandboxes, with `entrypoint`; empty: with none, to wait for commands.
+// kInvalidArgument names the option.
 Result<nlohmann::json> CreateBody(const RunOptions& options, const Words& entrypoint,
                                   int timeout_seconds);
 

@@ -47,7 +47,8 @@ Status TellShell(Api& api, const std::string& id, const std::string& line, int c
 // Process 1 is execd, which no signal from inside ends, and which passes these on.
 Status SendSignal(Api& api, const std::string& id, int number, int cancel_fd) {
   if (number == SIGKILL) {
-    return TellShell(api, id, "kill -9 -1", cancel_fd);
+    // One of `run --keep` has no command with which it would end.
+    return TellShell(api, id, "kill -9 -1; kill 1", cancel_fd);
   }
   constexpr int kPassedOn[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
                                SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
@@ -69,9 +70,6 @@ Status Stop(const Settings& settings, const Words& ids, int seconds) {
     ATOLL_ASSIGN(auto ended, EndOf(api, id));
     if (!ended) {
       ATOLL_TRY(SendSignal(api, id, SIGTERM, cancel_fd));
-      // One that stands still (run --keep) takes it when it goes on.
-      ATOLL_ASSIGN(ended, EndOf(api, id));
-      if (!ended) ATOLL_TRY(SendSignal(api, id, SIGCONT, cancel_fd));
       ATOLL_ASSIGN(ended, AwaitEnd(api, id, std::chrono::seconds(seconds), cancel_fd));
     }
     if (!ended) {

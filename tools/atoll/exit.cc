@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -46,6 +47,14 @@ Exit ExitOf(int code, std::string_view told) {
   // An execd that tells no more than that.
   if (code < 0) return {255, "killed"};
   return {code & 0xff, details.empty() ? "" : "ended with code " + std::to_string(code) + details};
+}
+
+std::optional<Exit> ExitOfUnstarted(const std::string& told) {
+  if (!told.starts_with("exec ")) return std::nullopt;
+  const auto is = [&told](int error) { return told.ends_with(strerrordesc_np(error)); };
+  if (is(ENOENT)) return Exit{127, "not found: " + told};
+  if (is(EACCES) || is(ENOEXEC)) return Exit{126, "is no program: " + told};
+  return std::nullopt;
 }
 
 std::string SignalName(int number) {

@@ -1,6 +1,7 @@
 // How a command in a sandbox ended, as people are told.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,9 @@ struct Exit {
 
 // From execd's words: "exit status 3", "signal: killed (out of memory: …)".
 Exit ExitOf(int code, std::string_view told);
+// From execd's words for a program that could not be started, with docker's codes: 127 if there is
+// none of that name, 126 if it is no program. Nothing: it is about something else.
+std::optional<Exit> ExitOfUnstarted(const std::string& told);
 
 // "SIGKILL" of 9; "signal 40" of what has no name.
 std::string SignalName(int number);

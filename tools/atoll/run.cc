@@ -26,10 +26,6 @@ namespace {
 
 using nlohmann::json;
 
-// Waits for ever and needs nothing but the shell that the command needs as well: small images have
-// no tail or sleep.
-const Words kWaiting = {"sh", "-c", "kill -STOP $$"};
-
 Status CheckOptions(const RunOptions& options) {
   const auto wrong = [](const char* text) { return Fail(Code::kInvalidArgument, text); };
   if (options.detach && (options.interactive || options.terminal)) {
@@ -130,7 +126,7 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
 
   const int lease =
       options.keep ? options.timeout_seconds : std::min(options.timeout_seconds, Guard::kLease);
-  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options, kWaiting, lease));
+  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options, {}, lease));
   const time_t begun = time(nullptr);
   std::optional<Guard> guard;
   if (!options.keep) {

@@ -58,13 +58,6 @@ Result<UniqueFd> WatchSignals() {
   return fd;
 }
 
-// What execd's shell is to run: the API of terminals knows no variables.
-std::string WithVariables(const Command& command) {
-  std::string line;
-  for (const std::string& entry : command.env) line += "export " + ShellQuote(entry) + "; ";
-  return line + CommandLine(command.argv);
-}
-
 class Session {
  public:
   Session(WebSocket socket, UniqueFd signals, bool terminal)
@@ -95,7 +88,7 @@ class Session {
       const auto more = socket_.Receive([this](bool text, std::string_view message) {
         text ? OnText(message) : OnOutput(message);
       });
-      if (!failure_.empty()) return Fail(Code::kFailedPrecondition, failure_);
+      if (!failure_.empty()) return Unstarted(failure_);
       if (!more && more.error().code() != Code::kUnavailable) return Fail(more.error());
       if ((!more || !*more) && !exit_) return std::nullopt;
     }
@@ -179,7 +172,7 @@ Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Comman
   call.target = way.base + "/pty";
   call.headers = way.headers;
   call.headers.Set("Content-Type", "application/json");
-  call.body = JsonText(CommandBody(command, WithVariables(command)));
+  call.body = JsonText(CommandBody(command));
   ATOLL_ASSIGN(const http::Response created, api.Send(std::move(call)));
   const auto session = json::parse(created.body, nullptr, false);
   const std::string id = session.is_object() ? session.value("session_id", "") : "";

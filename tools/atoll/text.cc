@@ -38,18 +38,6 @@ std::string ShellQuote(std::string_view word) {
   return out + "'";
 }
 
-std::string ShellCommand(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) {
-    // A first word such as "if=x" or "while" would be read as an assignment or a keyword.
-    const bool first = out.empty();
-    if (!first) out += ' ';
-    const std::string quoted = ShellQuote(word);
-    out += first && quoted == word ? "'" + word + "'" : quoted;
-  }
-  return out;
-}
-
 std::string HumanSize(uint64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;

@@ -14,8 +14,6 @@ std::string Printable(std::string_view text);
 
 // One word for sh that means exactly `word`; nothing in it is expanded.
 std::string ShellQuote(std::string_view word);
-// All words as one command line.
-std::string ShellCommand(const std::vector<std::string>& words);
 
 // "1.5 GiB".
 std::string HumanSize(uint64_t bytes);

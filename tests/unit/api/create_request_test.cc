@@ -208,6 +208,23 @@ TEST(CreateRequest, Extensions) {
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }
 
+TEST(CreateRequest, WithoutAProgram) {
+  json body = Good();
+  body["extensions"] = {{"entrypoint", "none"}};
+  EXPECT_EQ(ProblemOf(Parse(body)), R"(value_error ["body"])");  // and one
+  body.erase("entrypoint");
+  const auto parsed = Parse(body);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->wanted.spec.entrypoint, std::vector<std::string>{});
+  const auto restored = Parse({{"snapshotId", "snap"},
+                               {"resourceLimits", json::object()},
+                               {"extensions", {{"entrypoint", "none"}}}});
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->wanted.spec.entrypoint, std::vector<std::string>{});
+  body["extensions"] = {{"entrypoint", "sh"}};
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+}
+
 TEST(CreateRequest, NotJson) {
   for (const char* text : {"", "{", "[1", "{\"a\":}", "nope", "\"\xff\"", "{} {}"}) {
     const auto parsed = ParseCreateRequest(text);

@@ -64,7 +64,7 @@ TEST_F(LifecycleTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
 
 TEST_F(LifecycleTest, BadSpecsAreInvalid) {
   std::vector<Wanted> bad(9, Want());
-  bad[0].spec.entrypoint = {};
+  bad[0].spec.entrypoint = {""};
   bad[1].spec.entrypoint = {std::string("a\0b", 3)};
   bad[2].spec.env = {{"A=B", "x"}};
   bad[3].spec.env = {{"", "x"}};

@@ -165,7 +165,7 @@ TEST_F(AtollTest, RunCreatesRunsAndDeletes) {
   EXPECT_EQ(created.headers.Get("open-sandbox-api-key"), "key");
   EXPECT_EQ(json::parse(created.body),
             (json{{"image", {{"uri", "img:1"}}},
-                  {"entrypoint", {"sh", "-c", "kill -STOP $$"}},
+                  {"extensions", {{"entrypoint", "none"}}},
                   {"env", {{"A", "[1,2]"}}},
                   {"resourceLimits", {{"memory", "64Mi"}, {"cpu", "500m"}}},
                   {"metadata", {{"name", "n"}, {"k", "v"}}},
@@ -173,7 +173,7 @@ TEST_F(AtollTest, RunCreatesRunsAndDeletes) {
   const Seen command = SeenOnce(CommandLine());
   EXPECT_EQ(command.headers.Get("x-execd-access-token"), "token");
   EXPECT_EQ(json::parse(command.body),
-            (json{{"command", "exec 'echo' 'it'\\''s' '[1,2]' --"}, {"cwd", "/tmp"}}));
+            (json{{"argv", {"echo", "it's", "[1,2]", "--"}}, {"cwd", "/tmp"}}));
   SeenOnce(std::string("DELETE /v1/sandboxes/") + kId);
 }
 

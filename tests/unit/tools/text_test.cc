@@ -20,11 +20,6 @@ TEST(ShellQuote, LeavesPlainWordsAndProtectsTheRest) {
   EXPECT_EQ(ShellQuote("*"), "'*'");
 }
 
-TEST(ShellCommand, KeepsTheFirstWordFromBeingAKeyword) {
-  EXPECT_EQ(ShellCommand({"while", "x"}), "'while' x");
-  EXPECT_EQ(ShellCommand({"a b", "c"}), "'a b' c");
-}
-
 TEST(Printable, LeavesNothingThatDrivesATerminal) {
   EXPECT_EQ(Printable("a\x1b[2Jb\r\n\x7f"), "a?[2Jb???");
   EXPECT_EQ(Printable("\xc2\x9b"
