@@ -278,6 +278,22 @@ class Docker(unittest.TestCase):
         self.assertEqual(client.returncode, 125)
         self.assertIn(b'has expired or was deleted before the command ended', told)
 
+    def test_events_are_followed_to_the_end(self):
+        (first,) = self.shell('atoll run -d --name seen busybox sleep 1000').stdout.split()
+        follow = subprocess.Popen([BUILD / 'atoll', 'events', '-f', 'seen'], env=self.environment,
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follow.stdout.close)
+        for wanted in ('Created CONTAINER_CREATED', 'Running'):
+            self.assertIn(wanted, follow.stdout.readline())
+        self.shell('atoll pause seen && atoll resume seen && atoll kill seen')
+        seen = follow.stdout.readline()
+        while 'Failed' not in seen.splitlines()[-1]:
+            seen += follow.stdout.readline()
+        self.assertEqual(seen.count(' Paused '), 1, seen)
+        self.shell('atoll rm seen')
+        self.assertRegex(follow.stdout.read(), f'^{first.decode()} \\S+ lifecycle Normal Deleted\n$')
+        self.assertEqual(follow.wait(20 * SLOWNESS), 0)
+
     def test_completion_knows_images_names_and_verbs(self):
         self.shell('atoll run -d --name known busybox sleep 1000')
         self.addCleanup(self.shell, 'atoll rm known')

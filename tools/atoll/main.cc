@@ -57,6 +57,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddSandboxVerbs(root, settings);
   AddLogVerbs(root, settings);
   AddStatsVerbs(root, settings);
+  AddEventsVerb(root, settings);
   AddEndingVerbs(root, settings);
   AddLifecycleVerbs(root, settings);
   AddPortVerbs(root, settings);

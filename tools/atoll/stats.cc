@@ -1,4 +1,4 @@
-// atoll stats|top|events
+// atoll stats|top
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,27 +132,6 @@ Status Top(const Settings& settings, const std::string& given) {
   return {};
 }
 
-Status Events(const Settings& settings, Words ids) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  if (ids.empty()) {
-    ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
-    for (const SandboxEntry& sandbox : all) ids.push_back(sandbox.id);
-  }
-  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
-    ATOLL_ASSIGN(const json told,
-                 Fetch(api, "/sandboxes/" + PercentEncode(id) + "/diagnostics/events?scope=all"));
-    if (settings.json) {
-      std::puts(JsonText(told).c_str());
-      return {};
-    }
-    std::istringstream lines(TextOf(told, "content"));
-    for (std::string line; std::getline(lines, line);) {
-      std::printf("%s %s\n", id.c_str(), Printable(line).c_str());
-    }
-    return {};
-  });
-}
-
 }  // namespace
 
 void AddStatsVerbs(Verb& root, const Settings& settings) {
@@ -166,11 +145,6 @@ void AddStatsVerbs(Verb& root, const Settings& settings) {
   root.Add("top", "The processes in a sandbox")
       .Takes(Argument{"ID", kOneSandbox, id.get()})
       .Does([id, &settings] { return Top(settings, *id); });
-
-  const auto ids = std::make_shared<Words>();
-  root.Add("events", "What has happened to sandboxes")
-      .Takes(Argument{"ID", kOnlySandboxes, ids.get(), false})
-      .Does([ids, &settings] { return Events(settings, *ids); });
 }
 
 }  // namespace atl::cli

@@ -14,7 +14,8 @@ void AddLifecycleVerbs(Verb& root, const Settings& settings);  // inspect, pause
 void AddPortVerbs(Verb& root, const Settings& settings);       // port, open, forward
 void AddEndingVerbs(Verb& root, const Settings& settings);     // wait, stop, kill
 void AddLogVerbs(Verb& root, const Settings& settings);        // logs, attach
-void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top, events
+void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top
+void AddEventsVerb(Verb& root, const Settings& settings);
 void AddCopyVerb(Verb& root, const Settings& settings);
 void AddImageVerbs(Verb& root, const Settings& settings);
 void AddNetVerb(Verb& root, const Settings& settings);
