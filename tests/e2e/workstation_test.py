@@ -68,6 +68,21 @@ class Workstation(unittest.TestCase):
         self.assertTrue(all(tab['webSocketDebuggerUrl'].startswith(
             f'ws://{address.netloc}{box.port(9222)}/devtools/page/') for tab in tabs), tabs)
 
+    def test_a_nested_sandbox_is_refused_in_so_many_words(self):
+        """runtime/spawner/README.md says why. Chromium's own is one, and it runs without."""
+        box = self.box()
+        for attempt in ('unshare -r true', 'unshare -Um true', 'unshare -n true', 'unshare -p true'):
+            self.assertEqual(box.out(f'{attempt} 2>&1; echo "=$?"', uid=1000),
+                             'unshare: unshare failed: Operation not permitted\n=1', attempt)
+        page = "'data:text/html,<p>dr</p><script>document.body.append(6 * 7)</script>'"
+        browser = ('HOME=/tmp timeout 50 chromium --headless --disable-gpu --disable-dev-shm-usage '
+                   f'--dump-dom {page}')
+        refused = box.out(f'{browser} --user-data-dir=/tmp/a 2>&1; echo "=$?"', uid=1000)
+        self.assertRegex(refused, '(?i)no usable sandbox')
+        self.assertNotRegex(refused, '</script>42|=0$')
+        seen = box.out(f'{browser} --no-sandbox --user-data-dir=/tmp/b 2>/dev/null; echo "=$?"', uid=1000)
+        self.assertRegex(seen, '<p>dr</p>(.|\n)*</script>42(.|\n)*=0$')
+
 
 if __name__ == '__main__':
     unittest.main()
