@@ -220,6 +220,13 @@ class Docker(unittest.TestCase):
         self.assertIn(b'1000\r\n/dev/pts/', seen)
         self.assertEqual(told, b'atoll: command killed by SIGKILL\n')
 
+    def test_colours_are_for_terminals(self):
+        for more, told in (({}, b'\x1b[31matoll:\x1b[0m '), ({'NO_COLOR': '1'}, b'atoll: ')):
+            seen, client = at_a_terminal(b'', 'inspect', 'nosuch', env={**self.environment, **more})
+            self.assertEqual(client.wait(20 * SLOWNESS), 1)
+            self.assertIn(told + b'there is no sandbox', seen)
+        self.assertTrue(self.shell('atoll inspect nosuch').stderr.startswith(b'atoll: there is no'))
+
     def test_a_terminal_without_a_shell(self):
         seen, client = at_a_terminal(b'', 'run', '-it', '-e', 'A=b', 'bare', 'no  shell', '$A',
                                      env=self.environment)

@@ -11,6 +11,7 @@
 #include "runtime/base/signal_word.h"
 #include "runtime/http/ascii.h"
 #include "tools/atoll/json_text.h"
+#include "tools/atoll/report.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
@@ -102,7 +103,7 @@ int Tell(Api& api, const Settings& settings, const std::string& sandbox_id, cons
     if (!reason.empty()) told["reason"] = Printable(reason);
     std::fprintf(stderr, "%s\n", JsonText(told).c_str());
   } else if (!reason.empty()) {
-    std::fprintf(stderr, "atoll: command %s\n", Printable(reason).c_str());
+    std::fprintf(stderr, "%scommand %s\n", ErrorMark(), Printable(reason).c_str());
   }
   return exit.code;
 }

@@ -1,5 +1,7 @@
 #include "tools/atoll/report.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -8,12 +10,16 @@
 
 namespace atl::cli {
 
+const char* ErrorMark() {
+  return Coloured(STDERR_FILENO) ? "\033[31matoll:\033[0m " : "atoll: ";
+}
+
 void Report(const Settings& settings, const Error& error) {
   const std::string text = Printable(error.message());
   if (settings.json) {
     std::fprintf(stderr, "%s\n", JsonText({{"error", text}}).c_str());
   } else {
-    std::fprintf(stderr, "atoll: %s\n", text.c_str());
+    std::fprintf(stderr, "%s%s\n", ErrorMark(), text.c_str());
   }
 }
 

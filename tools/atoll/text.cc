@@ -1,7 +1,10 @@
 #include "tools/atoll/text.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 namespace atl::cli {
@@ -36,6 +39,11 @@ std::string ShellQuote(std::string_view word) {
     }
   }
   return out + "'";
+}
+
+bool Coloured(int fd) {
+  const char* const refused = std::getenv("NO_COLOR");
+  return isatty(fd) == 1 && (refused == nullptr || *refused == '\0');
 }
 
 std::string HumanSize(uint64_t bytes) {

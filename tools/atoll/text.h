@@ -15,6 +15,9 @@ std::string Printable(std::string_view text);
 // One word for sh that means exactly `word`; nothing in it is expanded.
 std::string ShellQuote(std::string_view word);
 
+// Whether colours may go to this descriptor: it is a terminal, and NO_COLOR is not set.
+bool Coloured(int fd);
+
 // "1.5 GiB".
 std::string HumanSize(uint64_t bytes);
 

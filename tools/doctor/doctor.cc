@@ -54,7 +54,7 @@ const char* Colour(Grade grade) {
 }
 
 void PrintText(const std::vector<Finding>& findings) {
-  const bool colour = isatty(STDOUT_FILENO) == 1;
+  const bool colour = cli::Coloured(STDOUT_FILENO);
   for (const Finding& finding : findings) {
     std::printf("%s%-8s%s %-16s %s", colour ? Colour(finding.grade) : "", GradeName(finding.grade),
                 colour ? "\033[0m" : "", finding.name.c_str(),
