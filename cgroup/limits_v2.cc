@@ -1,6 +1,10 @@
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <string>
+#include <vector>
 
 #include "cgroup/tree.h"
 #include "runtime/base/sys.h"
@@ -15,18 +19,45 @@ std::string MaxOr(uint64_t value, uint64_t reserve) {
 }  // namespace
 
 // Runtimes read the limit of the group that they are in, and no other (JDK 17, Go). execd gives a
-// leaf that of run/ when it makes it; those that it has made by now follow here.
+// leaf that of run/ when it makes it; those that it has made by now, and sessions, follow here.
 Status Tree::LimitLeaves(const std::string& run, const std::string& memory) const {
   ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(unified_.get(), run, O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(directory.get()));
   for (const std::string& entry : entries) {
-    if (!entry.starts_with('c') || entry.find('.') != std::string::npos) continue;
-    const Status written = sys::WriteFileAt(directory.get(), entry + "/memory.max", memory);
+    const bool session = entry.starts_with('x');
+    if ((!session && !entry.starts_with('c')) || entry.find('.') != std::string::npos) continue;
+    const Status written = session
+                               ? ShowLimits(run + "/" + entry)
+                               : sys::WriteFileAt(directory.get(), entry + "/memory.max", memory);
     // A leaf goes when its command has ended.
     const int error = written ? 0 : written.error().error_number();
     if (error != 0 && error != ENOENT && error != ENODEV) return written;
   }
   return {};
+}
+
+Result<uint64_t> Tree::ReadLimit(const std::string& path) const {
+  ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(unified_.get(), path + "/memory.max", 64));
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() ? value : UINT64_MAX;
+}
+
+Status Tree::ShowLimits(const std::string& group) const {
+  if (!host_.v2) return {};
+  const std::string run = group.substr(0, group.rfind('/'));
+  for (;;) {
+    ATOLL_ASSIGN(const uint64_t sandbox, ReadLimit(run));
+    ATOLL_ASSIGN(const uint64_t own, ReadLimit(group));
+    const uint64_t least =
+        std::min(sandbox, own == UINT64_MAX ? own : own - std::min(own, kReserveMemory));
+    const std::string memory = least == UINT64_MAX ? "max" : std::to_string(least);
+    ATOLL_TRY(sys::WriteFileAt(unified_.get(), group + "/run/memory.max", memory));
+    ATOLL_TRY(LimitLeaves(group + "/run", memory));
+    // The sandbox's may have been changed by another process meanwhile.
+    ATOLL_ASSIGN(const uint64_t still, ReadLimit(run));
+    if (still == sandbox) return {};
+  }
 }
 
 Status Tree::SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const {

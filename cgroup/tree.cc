@@ -20,6 +20,8 @@ namespace {
 
 constexpr size_t kFileLimit = 64 << 10;
 constexpr int kDir = O_RDONLY | O_DIRECTORY;
+// Beneath a sandbox's: run, session, run, command.
+constexpr const char* kMaxDepth = "4";
 
 Status MakeDir(int base, const std::string& path) {
   if (::mkdirat(base, path.c_str(), 0755) != 0 && errno != EEXIST) return FailSys("mkdir " + path);
@@ -82,6 +84,23 @@ bool IsDelegated(int group) {
 // needs, nor make it the victim when they run out of memory.
 bool HasRunGroup(std::string_view controller) {
   return controller == "memory" || controller == "pids";
+}
+
+// `group` with `leaf` where it has a place of its own in a v1 hierarchy, else `shared` of the
+// sandbox that it is nested in.
+std::string PlaceOf(int base, const std::string& group, const std::string& leaf,
+                    const std::string& shared) {
+  const size_t nested = group.find('/');
+  if (nested == std::string::npos || ::faccessat(base, group.c_str(), F_OK, 0) == 0) {
+    return group + leaf;
+  }
+  return group.substr(0, nested) + shared;
+}
+
+// Of a v1 hierarchy, where a sandbox may end before its sessions.
+Status RemoveV1(int base, const std::string& path) {
+  const Status removed = RemoveDir(base, path);
+  return !removed && removed.error().error_number() == EBUSY ? RemoveGroups(base, path) : removed;
 }
 
 // These limit nothing here, so sandboxes have no groups of their own, but one together; or they are
@@ -228,6 +247,7 @@ Status Tree::Remove(const Host& host, const std::string& base, const std::string
 
 Status Tree::CreateGroup(const std::string& group) const {
   ATOLL_TRY(MakeDir(unified_.get(), group));
+  ATOLL_TRY(sys::WriteFileAt(unified_.get(), group + "/cgroup.max.depth", kMaxDepth));
   for (const auto& [controller, base] : v1_) {
     if (!OwnGroup(controller)) continue;
     ATOLL_TRY(MakeDir(base.get(), group));
@@ -257,20 +277,39 @@ Status Tree::DelegateGroup(const std::string& group, uid_t owner) const {
   return {};
 }
 
-Status Tree::CreateNested(const std::string& group) const {
+Status Tree::CreateNested(const std::string& group, const Limits& limits) const {
   if (::mkdirat(unified_.get(), group.c_str(), 0755) != 0) return FailSys("mkdir cgroup " + group);
+  const std::string run = group.substr(0, group.rfind('/'));
+  // Not before it is needed: each command's leaf would be one more for the scheduler.
+  if (host_.v2 && limits.cpu_millis != 0) {
+    ATOLL_TRY(EnableControllers(unified_.get(), run + "/", {"cpu"}));
+  }
+  for (const auto& [controller, limit] : {std::pair{"memory", limits.memory_bytes},
+                                          {"pids", limits.pids},
+                                          {"cpu", limits.cpu_millis}}) {
+    const auto base = v1_.find(controller);
+    if (limit == 0 || base == v1_.end()) continue;
+    ATOLL_TRY(MakeDir(base->second.get(), run));
+    ATOLL_TRY(MakeDir(base->second.get(), group));
+    if (HasRunGroup(controller)) ATOLL_TRY(MakeDir(base->second.get(), group + "/run"));
+  }
   return {};
 }
 
 Status Tree::RemoveNested(const std::string& group) const {
-  return RemoveGroups(unified_.get(), group);
+  ATOLL_TRY(RemoveGroups(unified_.get(), group));
+  for (const auto& [controller, base] : v1_) {
+    if (HasRunGroup(controller)) ATOLL_TRY(RemoveDir(base.get(), group + "/run"));
+    if (OwnGroup(controller)) ATOLL_TRY(RemoveDir(base.get(), group));
+  }
+  return {};
 }
 
 Status Tree::RemoveGroup(const std::string& group) const {
   ATOLL_TRY(RemoveGroups(unified_.get(), group));
   for (const auto& [controller, v1_base] : v1_) {
     if (!OwnGroup(controller)) continue;
-    ATOLL_TRY(RemoveDir(v1_base.get(), group + "/run"));
+    ATOLL_TRY(RemoveV1(v1_base.get(), group + "/run"));
     ATOLL_TRY(RemoveDir(v1_base.get(), group));
   }
   return {};
@@ -296,7 +335,8 @@ Result<std::vector<UniqueFd>> Tree::OpenTasks(const std::string& group) const {
   std::vector<UniqueFd> tasks;
   for (const auto& [controller, base] : v1_) {
     if (!OwnGroup(controller)) continue;
-    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/tasks", O_WRONLY));
+    const std::string place = PlaceOf(base.get(), group, "", HasRunGroup(controller) ? "/run" : "");
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), place + "/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }
   return tasks;
@@ -306,7 +346,8 @@ Result<std::vector<UniqueFd>> Tree::OpenRunTasks(const std::string& group) const
   std::vector<UniqueFd> tasks;
   for (const auto& [controller, base] : v1_) {
     if (!HasRunGroup(controller)) continue;
-    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), group + "/run/tasks", O_WRONLY));
+    const std::string place = PlaceOf(base.get(), group, "/run", "/run");
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), place + "/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }
   return tasks;
@@ -339,7 +380,8 @@ Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const
                                          {"memory", "/run/memory.limit_in_bytes"},
                                          {"memory", "/run/memory.oom_control"},
                                          {"cpu", "/cpu.cfs_quota_us"}}) {
-    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(v1_.at(controller).get(), group + file, O_RDONLY));
+    const int base = v1_.at(controller).get();
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base, PlaceOf(base, group, file, file), O_RDONLY));
     files.push_back(std::move(fd));
   }
   return files;

@@ -5,9 +5,10 @@
 //     execd/                      process 1 alone: what commands use up cannot starve it
 //     run/                        owned by the sandbox's root; execd makes one leaf per command in
 //     it
-//       x1/{execd,run}/         an isolated session: the same in small
+//       x1/{execd,run}/           an isolated session: the same in small
 //   <v1 controller>/atoll0/s7/    limits (hybrid hosts)
 //     run/                        memory and pids: the commands' own limit, below execd's reserve
+//       x1/{,run}/                of a session, where it has a limit of its own
 //   <v1 cpuacct, cpuset>/atoll0/  all sandboxes together; only for what they see
 //
 // execd's reserve stands on top of what the user asked for: the whole group may use limit +
@@ -81,10 +82,13 @@ class Tree {
   Status CreateGroup(const std::string& group) const;
   // Leaves, controllers, and ownership of run/ for `owner`. The group must hold no process.
   Status DelegateGroup(const std::string& group, uid_t owner) const;
-  // A group within run/ of another, of the v2 hierarchy alone: what is in it counts for that one on
-  // hybrid hosts too, if it enters that one's tasks. EEXIST is kAlreadyExists. DelegateGroup takes
-  // it.
-  Status CreateNested(const std::string& group) const;
+  // A group within run/ of another: of the v2 hierarchy, and of those of v1 in which it is to have
+  // one of `limits`, which DelegateGroup and SetLimits then take. Where it has none of its own it
+  // is in its sandbox's (OpenTasks). EEXIST is kAlreadyExists.
+  Status CreateNested(const std::string& group, const Limits& limits) const;
+  // v2 only: lets those who look in run/ of a nested group for the limit of their memory find it:
+  // its own or its sandbox's, whichever is less. SetLimits of the sandbox does it again.
+  Status ShowLimits(const std::string& group) const;
   // Kills nothing, and an absent one is not an error.
   Status RemoveNested(const std::string& group) const;
   // Kills nothing: every process must be gone. An absent group is not an error; EBUSY comes back as
@@ -95,7 +99,8 @@ class Tree {
 
   // Directory in the v2 hierarchy, for CLONE_INTO_CGROUP and for execd. `leaf` may be "".
   Result<UniqueFd> OpenDir(const std::string& group, const std::string& leaf) const;
-  // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands.
+  // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands; of
+  // a sandbox or of a nested group.
   Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
   // Hybrid only: brings the calling thread, and what it starts, into the groups that all sandboxes
@@ -137,6 +142,8 @@ class Tree {
   Status SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const;
   Status SetLimitsV1(const std::string& group, const Limits& now, const Limits& next) const;
   Status LimitLeaves(const std::string& run, const std::string& memory) const;
+  // The value of a memory.max; of "max", the greatest there is.
+  Result<uint64_t> ReadLimit(const std::string& path) const;
   Status WriteV1(const std::string& controller, const std::string& path,
                  const std::string& value) const;
 

@@ -200,6 +200,7 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
                                    }));
   wire::SessionRequest request;
   request.what = wire::SessionRequest::Make{.spec = std::move(spec),
+                                            .terms = session->request.limits,
                                             .control = std::move(control.b),
                                             .connections = std::move(connections.b)};
   line_.Ask(std::move(request), [this, session](const Status& made) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "execd/http/request_json.h"
-#include "runtime/wire/session.h"
 
 namespace atl::execd {
 namespace {
@@ -157,6 +157,35 @@ Result<std::optional<uint32_t>> ParseIdMember(const JsonValue& root, std::string
   return static_cast<uint32_t>(value);
 }
 
+struct LimitMember {
+  const char* name;
+  uint64_t wire::SessionTerms::*value;
+};
+constexpr LimitMember kLimitMembers[] = {{"memory_bytes", &wire::SessionTerms::memory_bytes},
+                                         {"pids", &wire::SessionTerms::pids},
+                                         {"cpu_millis", &wire::SessionTerms::cpu_millis}};
+
+Result<wire::SessionTerms> ParseLimits(const JsonValue& root) {
+  wire::SessionTerms terms;
+  const JsonValue limits = root.Find("limits");
+  if (IsAbsent(limits)) return terms;
+  if (!limits.is(JsonType::kObject)) return Fail(Wrong("limits: must be an object"));
+  for (JsonValue item = limits.first(); item.present(); item = item.next()) {
+    const auto known =
+        std::find_if(std::begin(kLimitMembers), std::end(kLimitMembers),
+                     [&](const LimitMember& member) { return item.name() == member.name; });
+    // Not passed over: it would be taken for kept.
+    if (known == std::end(kLimitMembers)) {
+      return Fail(Wrong("limits: '" + std::string(item.name()).substr(0, 64) +
+                        "': use memory_bytes, pids, cpu_millis"));
+    }
+    ATOLL_ASSIGN(const int64_t value, IntegerMember(limits, known->name, 0, INT64_MAX, 0));
+    terms.*known->value = static_cast<uint64_t>(value);
+  }
+  if (const Status form = wire::CheckForm(terms); !form) return Fail(Wrong(form.error().message()));
+  return terms;
+}
+
 std::string Upper(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
@@ -229,6 +258,7 @@ Result<IsolatedRequest> ParseIsolatedRequest(std::string body) {
   request.userns = uid_mode == 1;
   ATOLL_ASSIGN(request.idle_seconds,
                IntegerMember(root, "idle_timeout_seconds", 0, kYearSeconds, 0));
+  ATOLL_ASSIGN(request.limits, ParseLimits(root));
   return request;
 }
 
@@ -273,6 +303,15 @@ void AppendIsolatedParameters(std::string* out, const IsolatedRequest& request) 
   }
   out->append(",\"uid_mode\":\"setpriv\",\"idle_timeout_seconds\":");
   AppendJsonInteger(out, request.idle_seconds);
+  if (!request.limits.limited()) return;
+  const char* separator = ",\"limits\":{";
+  for (const LimitMember& member : kLimitMembers) {
+    const uint64_t value = request.limits.*member.value;
+    if (value == 0) continue;
+    out->append(std::exchange(separator, ",")).append("\"").append(member.name).append("\":");
+    AppendJsonInteger(out, static_cast<int64_t>(value));
+  }
+  out->push_back('}');
 }
 
 std::vector<std::string> IsolatedEnvironment(const IsolatedRequest& request,

@@ -10,6 +10,7 @@
 
 #include "execd/http/json.h"
 #include "runtime/base/result.h"
+#include "runtime/wire/session.h"
 
 namespace atl::execd {
 
@@ -38,6 +39,7 @@ struct IsolatedRequest {
   std::optional<uint32_t> uid, gid;
   bool userns = false;
   int64_t idle_seconds = 0;  // 0: never
+  wire::SessionTerms limits;
 
   // Whether files that are written to the workspace outlive the run.
   bool HasDurableWorkspace() const;

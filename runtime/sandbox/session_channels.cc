@@ -94,8 +94,15 @@ void SessionChannels::Ask(const ChannelPtr& channel, wire::SessionRequest reques
   if (auto* make = std::get_if<wire::SessionRequest::Make>(&request.what)) {
     spawner_.Ask(wire::MakeSession{.id = channel->id,
                                    .spec = std::move(make->spec),
+                                   .terms = make->terms,
                                    .control = std::move(make->control),
                                    .connections = std::move(make->connections)},
+                 answer);
+  } else if (auto* plain = std::get_if<wire::SessionRequest::MakePlain>(&request.what)) {
+    spawner_.Ask(wire::MakeSession{.id = channel->id,
+                                   .spec = std::move(plain->spec),
+                                   .control = std::move(plain->control),
+                                   .connections = std::move(plain->connections)},
                  answer);
   } else {
     const uint32_t number = std::get<wire::SessionRequest::End>(request.what).number;

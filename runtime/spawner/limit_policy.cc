@@ -44,4 +44,13 @@ Status CheckLimits(const Host& host, const cgroup::Limits& limits) {
   return {};
 }
 
+Status CheckKept(const Host& host, const cgroup::Limits& limits) {
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (limits.*field.value == 0 || Keeps(host, field)) continue;
+    return Fail(Code::kInvalidArgument,
+                std::string("limits: this host cannot limit ") + field.name);
+  }
+  return {};
+}
+
 }  // namespace atl::spawner

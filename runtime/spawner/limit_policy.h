@@ -19,4 +19,7 @@ std::vector<std::string> KeptLimits(const Host& host);
 // operator's choice, and swap and io have none by default.
 Status CheckLimits(const Host& host, const cgroup::Limits& limits);
 
+// kInvalidArgument: one that is asked for and that this host cannot keep.
+Status CheckKept(const Host& host, const cgroup::Limits& limits);
+
 }  // namespace atl::spawner

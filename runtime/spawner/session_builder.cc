@@ -18,6 +18,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/execd_process.h"
+#include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/mounts.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/session_mounts.h"
@@ -51,16 +52,6 @@ std::vector<int> Borrow(const std::vector<UniqueFd>& owned) {
   return fds;
 }
 
-// Runtimes read the limit of the groups that they see, of which the sandbox's is none.
-void CopyLimit(const Host& host, const std::string& from, const std::string& to) {
-  const auto source = host.cgroups.OpenDir(from, "run");
-  const auto target = host.cgroups.OpenDir(to, "run");
-  if (!source || !target) return;
-  const auto limit = sys::ReadFileAt(source->get(), "memory.max", 64);
-  if (limit) [[maybe_unused]]
-    const auto kept = sys::WriteFileAt(target->get(), "memory.max", *limit);
-}
-
 // What was asked for as the sandbox's limit of open files: then soft and hard are the same.
 // prlimit(2) would ask for CAP_SYS_RESOURCE.
 Result<uint64_t> FilesOf(const std::string& proc) {
@@ -82,14 +73,22 @@ Result<uint64_t> FilesOf(const std::string& proc) {
 Status MakeGroup(const Host& host, uint32_t slot, Parts* parts) {
   const std::string sandbox = SlotGroup(slot);
   const std::string group = SessionGroup(slot, parts->message->spec.number);
-  ATOLL_TRY(host.cgroups.CreateNested(group));
+  const wire::SessionTerms& terms = parts->message->terms;
+  cgroup::Limits limits;
+  limits.memory_bytes = terms.memory_bytes;
+  limits.pids = terms.pids;
+  limits.cpu_millis = terms.cpu_millis;
+  ATOLL_TRY(CheckKept(host, limits));
+  ATOLL_TRY(host.cgroups.CreateNested(group, limits));
   ATOLL_ASSIGN(const UniqueFd directory, host.cgroups.OpenDir(group, ""));
-  ATOLL_ASSIGN(parts->tasks, host.cgroups.OpenTasks(sandbox));
-  ATOLL_ASSIGN(parts->cgroup_namespace, MakeCgroupNamespace(directory.get(), parts->tasks));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(sandbox));
+  ATOLL_ASSIGN(parts->cgroup_namespace, MakeCgroupNamespace(directory.get(), tasks));
   ATOLL_TRY(host.cgroups.DelegateGroup(group, parts->base));
-  if (host.cgroups.host().v2) CopyLimit(host, sandbox, group);
-  ATOLL_ASSIGN(parts->command_tasks, host.cgroups.OpenRunTasks(sandbox));
-  ATOLL_ASSIGN(parts->accounts, host.cgroups.OpenAccounts(sandbox));
+  ATOLL_TRY(host.cgroups.SetLimits(group, {}, limits));
+  ATOLL_TRY(host.cgroups.ShowLimits(group));
+  ATOLL_ASSIGN(parts->tasks, host.cgroups.OpenTasks(group));
+  ATOLL_ASSIGN(parts->command_tasks, host.cgroups.OpenRunTasks(group));
+  ATOLL_ASSIGN(parts->accounts, host.cgroups.OpenAccounts(group));
   ATOLL_ASSIGN(parts->leaf, host.cgroups.OpenDir(group, "execd"));
   ATOLL_ASSIGN(parts->commands, host.cgroups.OpenDir(group, "run"));
   return {};
@@ -111,9 +110,6 @@ Status MakeUppers(const Host& host, uint32_t slot, Parts* parts) {
 
 Status EnterGroups(SessionState& state) {
   for (const UniqueFd& tasks : state.parts.tasks) ATOLL_TRY(sys::WriteAll(tasks.get(), "0"));
-  for (const UniqueFd& tasks : state.parts.command_tasks) {
-    ATOLL_TRY(sys::WriteAll(tasks.get(), "0"));
-  }
   ::setsid();
   if (::setns(state.parts.cgroup_namespace.get(), CLONE_NEWCGROUP) != 0) {
     return FailSys("setns cgroup");

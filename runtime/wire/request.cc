@@ -17,7 +17,10 @@ struct Form {
   Status operator()(const RemoveVolume& remove) const { return CheckName(remove.name); }
   Status operator()(const MeasureVolume& measure) const { return CheckName(measure.name); }
   Status operator()(const CheckVolume& check) const { return CheckForm(check.volume); }
-  Status operator()(const MakeSession& make) const { return CheckForm(make.spec); }
+  Status operator()(const MakeSession& make) const {
+    ATOLL_TRY(CheckForm(make.spec));
+    return CheckForm(make.terms);
+  }
   Status operator()(const EndSession& end) const {
     return CheckForm(SessionSpec{.number = end.number, .mounts = {}});
   }

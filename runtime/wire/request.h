@@ -274,12 +274,13 @@ struct MakeSession {
   using Reply = void;
   std::string id;
   SessionSpec spec;
+  SessionTerms terms;
   UniqueFd control;  // see session.h
   UniqueFd connections;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.id, self.spec, self.control, self.connections);
+    io(self.id, self.spec, self.terms, self.control, self.connections);
   }
 };
 

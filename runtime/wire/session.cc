@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "cgroup/limits.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
@@ -33,6 +34,22 @@ Status CheckForm(const SessionSpec& spec) {
   }
   if (overlays > kMaxSessionOverlays) {
     return Fail(Code::kInvalidArgument, "session: too many overlays");
+  }
+  return {};
+}
+
+Status CheckForm(const SessionTerms& terms) {
+  cgroup::Limits limits;
+  limits.memory_bytes = terms.memory_bytes;
+  limits.pids = terms.pids;
+  limits.cpu_millis = terms.cpu_millis;
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    const uint64_t value = limits.*field.value;
+    if (value == 0 || (value >= field.smallest && value <= field.largest)) continue;
+    return Fail(Code::kInvalidArgument, std::string("session: ") + field.name + " " +
+                                            std::to_string(value) + " is not from " +
+                                            std::to_string(field.smallest) + " to " +
+                                            std::to_string(field.largest));
   }
   return {};
 }

@@ -73,8 +73,24 @@ struct SessionSpec {
 // Numbers and paths within their bounds, paths absolute and clean, no two mounts on one target.
 Status CheckForm(const SessionSpec& spec);
 
+// What a session may use of what its sandbox may; 0: no less.
+struct SessionTerms {
+  uint64_t memory_bytes = 0;
+  uint64_t pids = 0;
+  uint64_t cpu_millis = 0;  // 1000 = one core
+
+  bool limited() const { return memory_bytes != 0 || pids != 0 || cpu_millis != 0; }
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.memory_bytes, self.pids, self.cpu_millis);
+  }
+};
+// Each within the bounds of a sandbox's own limits.
+Status CheckForm(const SessionTerms& terms);
+
 struct SessionRequest {
-  struct Make {
+  // By sandboxes of releases before there were terms.
+  struct MakePlain {
     static constexpr uint8_t kType = 1;
     SessionSpec spec;
     UniqueFd control;
@@ -82,6 +98,17 @@ struct SessionRequest {
     template <typename Self, typename Io>
     static void Fields(Self& self, Io& io) {
       io(self.spec, self.control, self.connections);
+    }
+  };
+  struct Make {
+    static constexpr uint8_t kType = 3;
+    SessionSpec spec;
+    SessionTerms terms;
+    UniqueFd control;
+    UniqueFd connections;
+    template <typename Self, typename Io>
+    static void Fields(Self& self, Io& io) {
+      io(self.spec, self.terms, self.control, self.connections);
     }
   };
   // Everything of it goes. One that there is not is no error.
@@ -93,7 +120,7 @@ struct SessionRequest {
       io(self.number);
     }
   };
-  std::variant<Make, End> what;
+  std::variant<Make, End, MakePlain> what;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {

@@ -314,6 +314,94 @@ class Mounts(Isolated):
         self.assertEqual(self.box.out('cat /tmp/ws/f'), 'y')
 
 
+ALLOCATE = 'x=$(head -c {} /dev/zero | tr "\\0" x); echo ${{#x}}'
+# How many of so many processes there come to be; they leave their parents and sessions.
+SPAWN = ("sh -c 'i=0; while [ $i -lt {} ]; do (setsid sleep 4248 &); i=$((i+1)); done' 2>/dev/null; "
+         'grep -lE "^(sh|setsid|sleep)$" /proc/[0-9]*/comm 2>/dev/null | wc -l')
+
+
+class Limits(Isolated):
+    """Of a session's own, beneath its sandbox's."""
+
+    def box_of(self, **limits):
+        box = Box(self.daemon, self.image, resourceLimits={'memory': '256Mi', 'pids': '200', **limits})
+        self.addCleanup(lambda: self.daemon.delete(box.id))
+        return box
+
+    def in_box(self, box, **limits):
+        return Session(box, workspace={'path': '/workspace', 'mode': 'rw'}, limits=limits)
+
+    def test_memory(self):
+        box = self.box_of()
+        session, free = self.in_box(box, memory_bytes=32 << 20), self.in_box(box)
+        for _ in range(2):
+            _, last = session.run(ALLOCATE.format('60m'))
+            self.assertIn('out of memory', last['error']['evalue'])
+            self.assertEqual(session.out('echo alive'), 'alive')
+        # Nor does what has left its run and its process group get around it.
+        _, last = session.run(f"setsid sh -c '{ALLOCATE.format('60m')}'")
+        self.assertEqual(last['type'], 'error')
+        self.assertEqual(free.out(ALLOCATE.format('60m')), str(60 << 20))
+        self.assertEqual(box.out(ALLOCATE.format('60m')), str(60 << 20))
+
+    def test_processes(self):
+        box = self.box_of()
+        session, free = self.in_box(box, pids=20), self.in_box(box)
+        self.assertLessEqual(int(session.out(SPAWN.format(40), timeout_seconds=60).split()[-1]), 20)
+        self.assertGreaterEqual(int(free.out(SPAWN.format(40), timeout_seconds=60)), 40)
+        self.assertEqual(session.delete().status, 200)
+        self.assertEqual(self.in_box(box, pids=20).out('echo on'), 'on')
+
+    def test_processor(self):
+        session = self.in_box(self.box_of(cpu='2'), cpu_millis=100)
+        # Its ended children's time, in hundredths of a second.
+        used = session.out('timeout 2 sh -c "while :; do :; done"; read -ra f </proc/$$/stat; '
+                           'echo $((f[15] + f[16]))')
+        self.assertLess(int(used.split()[-1]), 60)
+
+    def test_they_are_told_and_checked(self):
+        limits = {'memory_bytes': 64 << 20, 'pids': 50, 'cpu_millis': 500}
+        session = self.session(limits=limits)
+        self.assertEqual(session.state()['limits'], limits)
+        self.assertNotIn('limits', self.session().state())
+        for wrong in (3, {'memory_bytes': 1}, {'pids': 1}, {'cpu_millis': 1}, {'pids': -1},
+                      {'memory': 64 << 20}, {'pids': '20'}, {'disk_bytes': 1 << 30}):
+            with self.subTest(limits=wrong):
+                self.refused(self.box.call('POST', SESSION, {'workspace': {'path': '/workspace'},
+                                                             'limits': wrong}),
+                             400, 'INVALID_REQUEST_BODY')
+
+    def test_groups_are_not_nested_without_end(self):
+        session = self.session(limits={'pids': 50})
+        session.out('true')
+        mount = '/sys/fs/cgroup/unified' if os.path.isdir('/sys/fs/cgroup/unified') else '/sys/fs/cgroup'
+        run = pathlib.Path(f'{mount}{self.box.group()}/run')
+        found = [path for path in run.glob('x*/run') if path.is_dir()]
+        self.assertTrue(found)
+        below = found[0] / 'c4249'
+        below.mkdir()
+        try:
+            with self.assertRaises(OSError):
+                (below / 'deeper').mkdir()
+        finally:
+            below.rmdir()
+
+    def test_made_and_ended_without_end(self):
+        """What is left after many is what is left after one."""
+        def left():
+            found = set()
+            for folder, names, _ in os.walk('/sys/fs/cgroup'):
+                found |= {os.path.join(folder, n) for n in names if re.fullmatch(r'x\d+', n)}
+            return found
+        before = left()
+        for _ in range(30):
+            session = self.session(workspace={'path': '/workspace'},
+                                   limits={'memory_bytes': 32 << 20, 'pids': 20, 'cpu_millis': 500})
+            session.out('head -c 1m /dev/zero >f')
+            self.assertEqual(session.delete().status, 200)
+        self.assertEqual(left(), before)
+
+
 class Attacks(Isolated):
     def test_it_has_namespaces_of_its_own(self):
         session = self.session(share_net=False)

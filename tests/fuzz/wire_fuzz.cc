@@ -54,8 +54,12 @@ void ReadSession(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
   wire::SessionRequest request;
   if (!wire::DecodeFields(bytes, &request, descriptors)) return;
   const auto* make = std::get_if<wire::SessionRequest::Make>(&request.what);
-  if (make != nullptr && wire::CheckForm(make->spec)) {
-    for (const wire::SessionMount& mount : make->spec.mounts) {
+  const auto* plain = std::get_if<wire::SessionRequest::MakePlain>(&request.what);
+  const wire::SessionSpec* spec = make != nullptr    ? &make->spec
+                                  : plain != nullptr ? &plain->spec
+                                                     : nullptr;
+  if (spec != nullptr && wire::CheckForm(*spec)) {
+    for (const wire::SessionMount& mount : spec->mounts) {
       if (mount.target.starts_with("/proc/") || mount.target.find("/../") != std::string::npos) {
         __builtin_trap();
       }

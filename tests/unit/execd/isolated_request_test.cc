@@ -492,5 +492,30 @@ TEST(IsolatedRun, RefusesTheRest) {
   }
 }
 
+TEST(IsolatedRequest, LimitsAreTakenOrRefused) {
+  const auto with = [](const std::string& limits) {
+    return R"({"workspace":{"path":"/w"},"limits":)" + limits + "}";
+  };
+  const auto none = ParseIsolatedRequest(with("null"));
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->limits.limited());
+  const auto all =
+      ParseIsolatedRequest(with(R"({"memory_bytes":67108864,"pids":50,"cpu_millis":500})"));
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->limits.memory_bytes, 67108864U);
+  EXPECT_EQ(all->limits.pids, 50U);
+  EXPECT_EQ(all->limits.cpu_millis, 500U);
+  std::string told;
+  AppendIsolatedParameters(&told, *all);
+  EXPECT_TRUE(told.ends_with(R"(,"limits":{"memory_bytes":67108864,"pids":50,"cpu_millis":500})"));
+  for (const char* wrong :
+       {"3", "[]", R"({"memory":"64Mi"})", R"({"memory_bytes":"67108864"})", R"({"pids":-1})",
+        R"({"pids":1})", R"({"memory_bytes":1})", R"({"cpu_millis":1})", R"({"disk_bytes":1})"}) {
+    const auto request = ParseIsolatedRequest(with(wrong));
+    ASSERT_FALSE(request) << wrong;
+    EXPECT_EQ(request.error().code(), Code::kInvalidArgument) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace atl::execd

@@ -27,6 +27,21 @@ TEST(WireSession, AsMuchAsThereMayBeFitsIntoOneMessage) {
   EXPECT_LE(EncodeFields(request).size(), kMaxSessionRequest);
 }
 
+// A limit is as a sandbox's, or there is none.
+TEST(WireSession, TermsAreWithinTheBoundsOfLimits) {
+  EXPECT_TRUE(CheckForm(SessionTerms{}));
+  EXPECT_FALSE(SessionTerms{}.limited());
+  EXPECT_TRUE(CheckForm(SessionTerms{.memory_bytes = 6 << 20, .pids = 8, .cpu_millis = 10}));
+  for (const SessionTerms& terms :
+       {SessionTerms{.memory_bytes = 1 << 20}, SessionTerms{.memory_bytes = UINT64_MAX},
+        SessionTerms{.pids = 7}, SessionTerms{.pids = UINT64_MAX}, SessionTerms{.cpu_millis = 9},
+        SessionTerms{.cpu_millis = UINT64_MAX}}) {
+    EXPECT_TRUE(terms.limited());
+    EXPECT_FALSE(CheckForm(terms));
+    EXPECT_FALSE(CheckForm(MakeSession{.id = "a", .spec = GoodSession(), .terms = terms}));
+  }
+}
+
 TEST(WireSession, FormIsChecked) {
   EXPECT_TRUE(CheckForm(GoodSession()));
   for (const uint32_t number : {uint32_t{0}, kMaxSessions + 1, UINT32_MAX}) {
@@ -63,15 +78,17 @@ TEST(WireSession, FormIsChecked) {
 
 // What execd says is read by the daemon: one request with its two sockets, or nothing.
 TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
-  SessionRequest make, end;
+  SessionRequest make, plain, end;
   make.what = SessionRequest::Make{.spec = GoodSession()};
+  // Of a sandbox from before there were terms.
+  plain.what = SessionRequest::MakePlain{.spec = GoodSession()};
   end.what = SessionRequest::End{.number = 3};
   for (size_t count = 0; count < 4; ++count) {
-    for (const SessionRequest* request : {&make, &end}) {
+    for (const SessionRequest* request : {&make, &plain, &end}) {
       std::vector<UniqueFd> descriptors(count);
       SessionRequest read;
       EXPECT_EQ(DecodeFields(EncodeFields(*request), &read, descriptors),
-                count == (request == &make ? 2U : 0U));
+                count == (request == &end ? 0U : 2U));
     }
   }
 }

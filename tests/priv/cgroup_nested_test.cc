@@ -1,0 +1,134 @@
+// The groups of a session within its sandbox's, as the host has them: in the guest on cgroup v2.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cgroup/tree.h"
+#include "runtime/base/sys.h"
+#include "tests/priv/priv_test.h"
+
+namespace atl::priv {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+cgroup::Limits Memory(uint64_t mebibytes) {
+  cgroup::Limits limits;
+  limits.memory_bytes = mebibytes * kMiB;
+  return limits;
+}
+
+class Groups {
+ public:
+  explicit Groups(const std::string& base) : host_(*cgroup::DetectHost()), base_(base) {
+    auto tree = cgroup::Tree::Create(host_, host_.unified, base_, "");
+    EXPECT_TRUE(tree);
+    tree_ = std::make_unique<cgroup::Tree>(std::move(*tree));
+    EXPECT_TRUE(tree_->CreateGroup("s1"));
+    EXPECT_TRUE(tree_->DelegateGroup("s1", 0));
+  }
+  ~Groups() {
+    EXPECT_TRUE(tree_->RemoveGroup("s1"));
+    EXPECT_TRUE(cgroup::Tree::Remove(host_, host_.unified, base_));
+  }
+  const cgroup::Tree& tree() const { return *tree_; }
+  std::string Path(const std::string& group) const { return tree_->path() + "/" + group; }
+  // "" if there is none.
+  std::string Read(const std::string& file) const {
+    const auto text = sys::ReadFileAt(AT_FDCWD, Path(file), 64);
+    return text ? text->substr(0, text->find('\n')) : "";
+  }
+  // Of the v1 groups that commands of `group` enter, how many are its own.
+  size_t CommandPlaces(const std::string& group) const {
+    size_t own = 0;
+    const auto tasks = tree_->OpenRunTasks(group);
+    EXPECT_TRUE(tasks);
+    for (const UniqueFd& file : *tasks) {
+      char link[512] = {};
+      const std::string name = "/proc/self/fd/" + std::to_string(file.get());
+      EXPECT_GT(::readlink(name.c_str(), link, sizeof link - 1), 0);
+      if (std::string(link).ends_with("/" + group + "/run/tasks")) ++own;
+    }
+    return own;
+  }
+  void Nest(const cgroup::Limits& limits) const {
+    ASSERT_TRUE(tree_->CreateNested("s1/run/x1", limits));
+    ASSERT_TRUE(tree_->DelegateGroup("s1/run/x1", 0));
+    ASSERT_TRUE(tree_->SetLimits("s1/run/x1", {}, limits));
+    ASSERT_TRUE(tree_->ShowLimits("s1/run/x1"));
+  }
+
+ private:
+  cgroup::Host host_;
+  std::string base_;
+  std::unique_ptr<cgroup::Tree> tree_;
+};
+
+std::string Bytes(uint64_t mebibytes) {
+  return std::to_string(mebibytes * kMiB);
+}
+
+PRIV_TEST(CgroupNested, FollowsItsSandboxUpAndDown) {
+  const Groups groups("atoll-nested-" + std::to_string(::getpid()));
+  ASSERT_TRUE(groups.tree().SetLimits("s1", {}, Memory(64)));
+  groups.Nest({});
+  if (!groups.tree().host().v2) {
+    // It is in its sandbox's own groups, and has no limit that could be out of date.
+    EXPECT_EQ(groups.CommandPlaces("s1/run/x1"), 0U);
+    return;
+  }
+  ASSERT_EQ(::mkdir(groups.Path("s1/run/x1/run/c1").c_str(), 0755), 0);
+  EXPECT_EQ(groups.Read("s1/run/x1/run/memory.max"), Bytes(64));
+  ASSERT_TRUE(groups.tree().SetLimits("s1", Memory(64), Memory(256)));
+  EXPECT_EQ(groups.Read("s1/run/x1/run/memory.max"), Bytes(256));
+  EXPECT_EQ(groups.Read("s1/run/x1/run/c1/memory.max"), Bytes(256));
+  EXPECT_EQ(groups.Read("s1/run/x1/memory.max"), "max");
+  ASSERT_TRUE(groups.tree().SetLimits("s1", Memory(256), Memory(32)));
+  EXPECT_EQ(groups.Read("s1/run/x1/run/memory.max"), Bytes(32));
+  EXPECT_EQ(groups.Read("s1/run/x1/run/c1/memory.max"), Bytes(32));
+}
+
+PRIV_TEST(CgroupNested, KeepsALimitOfItsOwn) {
+  const Groups groups("atoll-nested-" + std::to_string(::getpid()));
+  ASSERT_TRUE(groups.tree().SetLimits("s1", {}, Memory(64)));
+  cgroup::Limits limits = Memory(128);
+  limits.pids = 50;
+  limits.cpu_millis = 500;
+  groups.Nest(limits);
+  if (groups.tree().host().v2) {
+    EXPECT_EQ(groups.Read("s1/run/x1/memory.max"),
+              std::to_string(128 * kMiB + cgroup::kReserveMemory));
+    EXPECT_EQ(groups.Read("s1/run/x1/run/memory.max"), Bytes(64)) << "more than there is";
+    EXPECT_EQ(groups.Read("s1/run/x1/run/pids.max"), "50");
+    EXPECT_EQ(groups.Read("s1/run/x1/cpu.max"), "50000 100000");
+    ASSERT_TRUE(groups.tree().SetLimits("s1", Memory(64), Memory(256)));
+    EXPECT_EQ(groups.Read("s1/run/x1/run/memory.max"), Bytes(128));
+  } else {
+    EXPECT_EQ(groups.CommandPlaces("s1/run/x1"), 2U);
+  }
+  EXPECT_TRUE(groups.tree().RemoveNested("s1/run/x1"));
+}
+
+// With a sandbox its sessions go, whose groups are in those of v1 where they have limits.
+PRIV_TEST(CgroupNested, GoesWithItsSandbox) {
+  const Groups groups("atoll-nested-" + std::to_string(::getpid()));
+  cgroup::Limits limits = Memory(128);
+  limits.cpu_millis = 500;
+  groups.Nest(limits);
+}
+
+PRIV_TEST(CgroupNested, HasABottom) {
+  const Groups groups("atoll-nested-" + std::to_string(::getpid()));
+  groups.Nest({});
+  ASSERT_EQ(::mkdir(groups.Path("s1/run/x1/run/c1").c_str(), 0755), 0);
+  EXPECT_NE(::mkdir(groups.Path("s1/run/x1/run/c1/deeper").c_str(), 0755), 0);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+}  // namespace
+}  // namespace atl::priv
