@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -23,74 +24,25 @@ class TarOutput : public Producer {
 
   bool Produce(std::string* out) override {
     const FileIdentity as(sandbox_.user);
-    if (file_) {
-      Data(out);
+    if (entries_.unfinished()) {
+      entries_.Continue(out);
       return true;
     }
     if (!walk_.Next(&entry_)) {
-      out->append(2 * kTarBlock, '\0');
+      TarEntries::End(out);
       return false;
     }
-    Begin(out);
+    // What cannot be read is passed over, as by the walk.
+    [[maybe_unused]] const Status begun =
+        entries_.Begin(out, walk_.dir(), std::string(entry_.name), entry_.path, entry_.info);
     return true;
   }
 
  private:
-  static constexpr size_t kPart = 64 << 10;
-
-  void Begin(std::string* out) {
-    const struct stat& info = entry_.info;
-    TarEntry entry;
-    entry.name = entry_.path;
-    entry.mode = info.st_mode & 07777;
-    entry.uid = info.st_uid;
-    entry.gid = info.st_gid;
-    entry.mtime = info.st_mtim.tv_sec;
-    const std::string name(entry_.name);
-    if (S_ISDIR(info.st_mode)) {
-      entry.type = '5';
-      entry.name.push_back('/');
-    } else if (S_ISLNK(info.st_mode)) {
-      char target[4096];
-      const ssize_t n = ::readlinkat(walk_.dir(), name.c_str(), target, sizeof target);
-      if (n <= 0) return;
-      entry.type = '2';
-      entry.link.assign(target, static_cast<size_t>(n));
-    } else if (S_ISREG(info.st_mode)) {
-      auto file = sys::OpenAt(walk_.dir(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-      struct stat now;
-      if (!file || ::fstat(file->get(), &now) != 0 || !S_ISREG(now.st_mode)) return;
-      entry.size = left_ = static_cast<uint64_t>(now.st_size);
-      padding_ = (kTarBlock - left_ % kTarBlock) % kTarBlock;
-      if (left_ > 0) file_ = std::move(*file);
-    } else {
-      return;
-    }
-    AppendTarHeader(out, entry);
-  }
-
-  // A file that shrinks meanwhile is filled up with zeros, as tar does it: the size is promised.
-  void Data(std::string* out) {
-    const size_t start = out->size();
-    const size_t wanted = static_cast<size_t>(std::min<uint64_t>(kPart, left_));
-    out->resize(start + wanted);
-    const ssize_t n = ::read(file_.get(), out->data() + start, wanted);
-    if (n > 0) {
-      out->resize(start + static_cast<size_t>(n));
-      left_ -= static_cast<uint64_t>(n);
-    } else {
-      left_ -= wanted;
-    }
-    if (left_ > 0) return;
-    out->append(static_cast<size_t>(padding_), '\0');
-    file_.reset();
-  }
-
   Sandbox& sandbox_;
   TreeWalk walk_;
   TreeWalk::Entry entry_;
-  UniqueFd file_;
-  uint64_t left_ = 0, padding_ = 0;
+  TarEntries entries_;
 };
 
 // "a/./b//c" as "a/b/c"; absent for what leads out, is absolute, or is nothing.
@@ -248,6 +200,60 @@ std::optional<std::string> PathOf(Sandbox* sandbox, Exchange* exchange) {
 }
 
 }  // namespace
+
+Status TarEntries::Begin(std::string* out, int dir, const std::string& name, std::string path,
+                         const struct stat& info) {
+  TarEntry entry;
+  entry.name = std::move(path);
+  entry.mode = info.st_mode & 07777;
+  entry.uid = info.st_uid;
+  entry.gid = info.st_gid;
+  entry.mtime = info.st_mtim.tv_sec;
+  if (S_ISDIR(info.st_mode)) {
+    entry.type = '5';
+    entry.name.push_back('/');
+  } else if (S_ISLNK(info.st_mode)) {
+    char target[4096];
+    const ssize_t n = ::readlinkat(dir, name.c_str(), target, sizeof target);
+    if (n <= 0) return FailSys("readlink " + entry.name);
+    entry.type = '2';
+    entry.link.assign(target, static_cast<size_t>(n));
+  } else if (S_ISREG(info.st_mode)) {
+    ATOLL_ASSIGN(UniqueFd file,
+                 sys::OpenAt(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+    struct stat now;
+    if (::fstat(file.get(), &now) != 0) return FailSys("fstat " + entry.name);
+    if (!S_ISREG(now.st_mode)) return Fail(Code::kFailedPrecondition, entry.name + " has changed");
+    entry.size = left_ = static_cast<uint64_t>(now.st_size);
+    padding_ = (kTarBlock - left_ % kTarBlock) % kTarBlock;
+    if (left_ > 0) file_ = std::move(file);
+  } else {
+    return {};
+  }
+  AppendTarHeader(out, entry);
+  return {};
+}
+
+void TarEntries::Continue(std::string* out) {
+  constexpr uint64_t kPart = 64 << 10;
+  const size_t start = out->size();
+  const auto wanted = static_cast<size_t>(std::min(kPart, left_));
+  out->resize(start + wanted);
+  const ssize_t n = ::read(file_.get(), out->data() + start, wanted);
+  if (n > 0) {
+    out->resize(start + static_cast<size_t>(n));
+    left_ -= static_cast<uint64_t>(n);
+  } else {
+    left_ -= wanted;
+  }
+  if (left_ > 0) return;
+  out->append(static_cast<size_t>(padding_), '\0');
+  file_.reset();
+}
+
+void TarEntries::End(std::string* out) {
+  out->append(2 * kTarBlock, '\0');
+}
 
 void DownloadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
   const auto path = PathOf(sandbox, exchange.get());

@@ -85,7 +85,7 @@ bool TreeWalk::Next(Entry* entry) {
   if (!started_) {
     started_ = true;
     UniqueFd root = std::move(dir_);
-    if (!Enter(std::move(root))) return false;
+    if (!Enter(std::move(root))) return whole_ = false;
   }
   if (!enter_.empty()) {
     const size_t before = path_.size();
@@ -94,7 +94,10 @@ bool TreeWalk::Next(Entry* entry) {
     if (!path_.empty()) path_.push_back('/');
     path_.append(enter_);
     enter_.clear();
-    if (!child || !Enter(std::move(child))) path_.resize(before);
+    if (!child || !Enter(std::move(child))) {
+      path_.resize(before);
+      whole_ = false;
+    }
   }
   while (!levels_.empty()) {
     Level& level = levels_.back();

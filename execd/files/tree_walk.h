@@ -31,6 +31,8 @@ class TreeWalk {
   TreeWalk(UniqueFd root, int max_depth);
   // False at the end.
   bool Next(Entry* entry);
+  // False if something has been passed over, or the walk has ended before its end.
+  bool whole() const { return whole_ && levels_.empty(); }
   // The directory of the entry that Next gave last.
   int dir() const { return dir_.get(); }
   // The entry that Next gave last is a directory that should not be entered.
@@ -52,6 +54,7 @@ class TreeWalk {
   std::string path_;   // of the present directory, relative
   std::string enter_;  // the directory to enter at the next step
   bool started_ = false;
+  bool whole_ = true;
 };
 
 // Deletes a directory with everything in it, a bit at a time, on the same terms.

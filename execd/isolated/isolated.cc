@@ -1,9 +1,11 @@
 #include "execd/isolated/isolated.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,10 +16,13 @@
 #include "execd/http/json.h"
 #include "execd/http/proxy.h"
 #include "execd/http/request_json.h"
+#include "execd/isolated/commit.h"
+#include "execd/isolated/diff.h"
 #include "execd/isolated/shell.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/wire/output.h"
 
 namespace atl::execd {
@@ -37,6 +42,17 @@ void AppendTime(std::string* out, std::string_view name, int64_t unix_us) {
   AppendJsonTime(out, unix_us / 1'000'000, unix_us % 1'000'000 * 1000);
 }
 
+// A directory without a link anywhere in its path, as whoever makes the session takes it: what is
+// committed goes there and nowhere else.
+Result<UniqueFd> OpenLower(const std::string& path) {
+  open_how how{};
+  how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how)));
+  if (fd) return fd;
+  return Fail(Code::kInvalidArgument, SysError("open " + path).message());
+}
+
 // How a failed create is told.
 void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error) {
   switch (error.code()) {
@@ -46,6 +62,11 @@ void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error
     default:
       return exchange->RespondError(503, "SERVICE_UNAVAILABLE", error.message());
   }
+}
+
+void RespondNothingKept(const std::shared_ptr<Exchange>& exchange) {
+  exchange->RespondError(400, "RUNTIME_ERROR",
+                         "the session has no workspace of mode overlay that persists");
 }
 
 }  // namespace
@@ -81,20 +102,19 @@ void Isolated::AddRoutes(Router* router, bool available) {
                                      {"GET", "/directories/list"}}) {
     add(method, std::string("/session/{}") + path, &Isolated::PassOn);
   }
-  for (const auto& [method, path] : {std::pair{"GET", "/diff"}, {"POST", "/commit"}}) {
-    router->Add(method, std::string("/v1/isolated/session/{}") + path, [](ExchangePtr x) {
-      x->RespondError(503, "NOT_SUPPORTED", "sessions have no diff and no commit");
-    });
-  }
+  add("GET", "/session/{}/diff", &Isolated::Diff);
+  add("POST", "/session/{}/commit", &Isolated::Commit);
 }
 
 void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
   std::string answer = available_ ? "{\"available\":true" : "{\"available\":false";
   answer.append(",\"isolator\":\"atoll\",\"version\":\"1\"");
   if (!available_) answer.append(",\"message\":\"isolated sessions need Atoll's spawner\"");
+  answer.append(",\"setpriv_available\":true,\"userns_available\":false");
+  answer.append(available_ ? ",\"commit_supported\":true,\"diff_supported\":true"
+                           : ",\"commit_supported\":false,\"diff_supported\":false");
   answer.append(
-      ",\"setpriv_available\":true,\"userns_available\":false,\"commit_supported\":false,"
-      "\"diff_supported\":false,\"hardening\":{\"init_mode\":\"pid1\","
+      ",\"hardening\":{\"init_mode\":\"pid1\","
       "\"signal_shield\":true,\"cap_drop\":{\"state\":\"active\"},"
       "\"seccomp\":{\"state\":\"active\"},\"landlock\":{\"state\":\"unsupported\"},"
       "\"ebpf\":{\"state\":\"unsupported\"}}}");
@@ -134,7 +154,16 @@ Result<std::string> Isolated::Resolve(const std::string& path) const {
               "'" + path + "' does not lie in /workspace, /mnt, /media or /data");
 }
 
-Result<wire::SessionSpec> Isolated::SpecOf(const IsolatedRequest& request) {
+Identity Isolated::IdentityOf(const Session& session) const {
+  Identity identity;
+  identity.uid = session.request.uid.value_or(sandbox_.user.uid);
+  identity.gid = session.request.gid.value_or(sandbox_.user.gid);
+  return identity;
+}
+
+Result<wire::SessionSpec> Isolated::SpecOf(Session* session) {
+  const IsolatedRequest& request = session->request;
+  const Identity identity = IdentityOf(*session);
   using Kind = wire::SessionMount::Kind;
   wire::SessionSpec spec;
   spec.shared_network = request.share_net;
@@ -145,9 +174,7 @@ Result<wire::SessionSpec> Isolated::SpecOf(const IsolatedRequest& request) {
     auto directory = MakeDirectory(overlay.path, Identity());
     if (!directory) return Fail(Error(Code::kInvalidArgument, directory.error().message()));
     if (missing) {
-      const uid_t uid = request.uid.value_or(sandbox_.user.uid);
-      const gid_t gid = request.gid.value_or(sandbox_.user.gid);
-      if (::fchownat(directory->get(), "", uid, gid, AT_EMPTY_PATH) != 0) {
+      if (::fchownat(directory->get(), "", identity.uid, identity.gid, AT_EMPTY_PATH) != 0) {
         return Fail(SysError("chown " + overlay.path, errno));
       }
     }
@@ -156,6 +183,10 @@ Result<wire::SessionSpec> Isolated::SpecOf(const IsolatedRequest& request) {
                       : overlay.persist                            ? Kind::kOverlay
                                                                    : Kind::kScratch;
     spec.mounts.push_back({kind, overlay.path, overlay.path});
+    if (kind != Kind::kOverlay) continue;
+    if (!session->kept) session->kept = std::make_shared<KeptOverlays>();
+    ATOLL_ASSIGN(UniqueFd lower, OpenLower(overlay.path));
+    session->kept->list.push_back({overlay.path, std::move(lower), {}});
   }
   for (const std::string& path : request.extra_writable) {
     ATOLL_ASSIGN(std::string real, Resolve(path));
@@ -187,8 +218,8 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
   if (session->request.HasDurableWorkspace()) start.argv = {"durable"};
   start.env = IsolatedEnvironment(session->request, sandbox_.CommandEnvironment({}).entries());
   start.cwd = session->request.overlays.front().path;
-  start.user = std::to_string(session->request.uid.value_or(sandbox_.user.uid)) + ":" +
-               std::to_string(session->request.gid.value_or(sandbox_.user.gid));
+  const Identity identity = IdentityOf(*session);
+  start.user = std::to_string(identity.uid) + ":" + std::to_string(identity.gid);
   session->unsent = wire::Frame(start.Encode());
   coming_[session->number] = session;
   session->control = std::move(control.a);
@@ -233,7 +264,7 @@ void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
     auto session = std::make_shared<Session>();
     session->id = NewUuid(true);
     session->request = std::move(*request);
-    auto spec = SpecOf(session->request);
+    auto spec = SpecOf(session.get());
     if (!spec) return RespondFailed(x->shared_from_this(), spec.error());
     session->number = spec->number;
     taken_ |= 1U << session->number;
@@ -289,6 +320,7 @@ void Isolated::OnControl(const SessionPtr& session, uint32_t events) {
   auto piece = sys::ReceivePiece(session->control.get(), 4096);
   if (!piece && piece.error().error_number() == EAGAIN) return;
   if (!piece || piece->bytes.empty()) return Died(session);
+  for (UniqueFd& descriptor : piece->fds) session->descriptors.push_back(std::move(descriptor));
   session->frames.Append(piece->bytes);
   if (!TakeFrames(session)) Died(session);
 }
@@ -297,6 +329,10 @@ Status Isolated::TakeFrames(const SessionPtr& session) {
   for (;;) {
     ATOLL_ASSIGN(const auto frame, session->frames.Next());
     if (!frame) return {};
+    if (session->kept && !session->kept->list.front().upper) {
+      ATOLL_TRY(TakeUppers(session, *frame));
+      continue;
+    }
     if (!session->started) {
       ATOLL_ASSIGN(const wire::StartReport report, wire::DecodeStartReport(*frame));
       const bool started = report.kind == wire::StartReport::Kind::kStarted;
@@ -311,6 +347,18 @@ Status Isolated::TakeFrames(const SessionPtr& session) {
     session->idle_since_us = MonotonicMicros();
     if (note.ended && session->died_us == 0) session->died_us = MonotonicMicros();
   }
+}
+
+Status Isolated::TakeUppers(const SessionPtr& session, std::string_view frame) {
+  std::vector<KeptOverlay>& list = session->kept->list;
+  wire::SessionUppers uppers;
+  std::vector<UniqueFd> descriptors = std::exchange(session->descriptors, {});
+  if (!wire::DecodeFields(frame, &uppers, descriptors) ||
+      uppers.directories.size() != list.size()) {
+    return Fail(Code::kInvalidArgument, "uppers: malformed");
+  }
+  for (size_t i = 0; i < list.size(); ++i) list[i].upper = std::move(uppers.directories[i]);
+  return {};
 }
 
 void Isolated::Died(const SessionPtr& session) {
@@ -328,6 +376,8 @@ void Isolated::Died(const SessionPtr& session) {
 
 void Isolated::End(const SessionPtr& session, std::function<void(Status)> done) {
   sessions_.erase(session->id);
+  if (session->kept) session->kept->gone = true;
+  session->kept.reset();
   // With its control socket its process 1 ends, and with that all others.
   sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
   session->control.reset();
@@ -430,6 +480,22 @@ void Isolated::Run(const std::shared_ptr<Exchange>& exchange) {
   if (!session) return;
   if (session->died_us == 0) return PassOn(exchange);
   RespondIsolatedError(exchange, "RuntimeError", "session is dead", "session is dead");
+}
+
+void Isolated::Diff(const std::shared_ptr<Exchange>& exchange) {
+  const SessionPtr session = Find(exchange);
+  if (!session) return;
+  if (!session->kept) return RespondNothingKept(exchange);
+  RespondSessionDiff(&sandbox_.loop, exchange, session->kept,
+                     std::make_shared<const Identity>(IdentityOf(*session)));
+}
+
+void Isolated::Commit(const std::shared_ptr<Exchange>& exchange) {
+  const SessionPtr session = Find(exchange);
+  if (!session) return;
+  if (!session->kept) return RespondNothingKept(exchange);
+  CommitSession(&sandbox_.loop, exchange, session->kept,
+                std::make_shared<const Identity>(IdentityOf(*session)));
 }
 
 void Isolated::PassOn(const std::shared_ptr<Exchange>& exchange) {

@@ -8,9 +8,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "execd/http/exchange.h"
 #include "execd/http/router.h"
+#include "execd/isolated/changes.h"
 #include "execd/isolated/line.h"
 #include "execd/isolated/request.h"
 #include "execd/sandbox.h"
@@ -37,6 +40,8 @@ class Isolated {
     UniqueFd control, connections;
     EventLoop::Id watch = 0;
     wire::Frames frames{wire::kMaxReportFrame};
+    std::shared_ptr<KeptOverlays> kept;   // their uppers come when it is made; null: there are none
+    std::vector<UniqueFd> descriptors;    // that came with what is in frames
     std::string unsent;                   // of its start message
     bool made = false;                    // the spawner has said what came of it
     bool started = false;                 // and its execd that it serves
@@ -51,15 +56,20 @@ class Isolated {
   void Delete(const std::shared_ptr<Exchange>& exchange);
   void Run(const std::shared_ptr<Exchange>& exchange);
   void PassOn(const std::shared_ptr<Exchange>& exchange);
+  void Diff(const std::shared_ptr<Exchange>& exchange);
+  void Commit(const std::shared_ptr<Exchange>& exchange);
   void TakeLine(const std::shared_ptr<Exchange>& exchange);
 
   // Null after 404.
   SessionPtr Find(const std::shared_ptr<Exchange>& exchange) const;
-  Result<wire::SessionSpec> SpecOf(const IsolatedRequest& request);
+  // Also opens what the session's overlays lie on.
+  Result<wire::SessionSpec> SpecOf(Session* session);
+  Identity IdentityOf(const Session& session) const;
   Result<std::string> Resolve(const std::string& path) const;
   Status Ask(const SessionPtr& session, wire::SessionSpec spec);
   void OnControl(const SessionPtr& session, uint32_t events);
   Status TakeFrames(const SessionPtr& session);
+  Status TakeUppers(const SessionPtr& session, std::string_view frame);
   void Created(const SessionPtr& session, const Status& status);
   void Died(const SessionPtr& session);
   // Nothing of it is found any more; `done` when nothing of it is left.

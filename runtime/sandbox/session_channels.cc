@@ -95,6 +95,7 @@ void SessionChannels::Ask(const ChannelPtr& channel, wire::SessionRequest reques
     spawner_.Ask(wire::MakeSession{.id = channel->id,
                                    .spec = std::move(make->spec),
                                    .terms = make->terms,
+                                   .tell_uppers = true,
                                    .control = std::move(make->control),
                                    .connections = std::move(make->connections)},
                  answer);

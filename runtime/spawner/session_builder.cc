@@ -23,6 +23,8 @@
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/session_mounts.h"
 #include "runtime/spawner/vfork_clone.h"
+#include "runtime/wire/bytes.h"
+#include "runtime/wire/frame.h"
 #include "runtime/wire/start.h"
 
 namespace atl::spawner {
@@ -119,10 +121,16 @@ Status EnterGroups(SessionState& state) {
 }
 
 Status Furnish(SessionState& state) {
-  return FurnishSession({.spec = &state.parts.message->spec,
-                         .base = state.parts.base,
-                         .store = state.parts.store.get(),
-                         .cgroup_v2 = state.parts.host->cgroups.host().v2});
+  const wire::MakeSession& message = *state.parts.message;
+  wire::SessionUppers uppers;
+  ATOLL_ASSIGN(uppers.directories,
+               FurnishSession({.spec = &message.spec,
+                               .base = state.parts.base,
+                               .store = state.parts.store.get(),
+                               .cgroup_v2 = state.parts.host->cgroups.host().v2}));
+  if (uppers.directories.empty() || !message.tell_uppers) return {};
+  const wire::Packet packet = wire::EncodePacket(uppers);
+  return sys::SendMessage(message.control.get(), wire::Frame(packet.bytes), packet.descriptors);
 }
 
 Status LimitIt(SessionState& state) {

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
@@ -175,6 +176,13 @@ class Overlays {
     }
     ATOLL_ASSIGN(const UniqueFd upper, sys::Open(writes + "/upper", O_RDONLY | O_DIRECTORY));
     ATOLL_TRY(DressUpper(upper.get(), source.info));
+    if (!scratch) {
+      // For whoever tells what the session has changed, and may change nothing of it. A mount's
+      // root: ".." leads nowhere.
+      ATOLL_ASSIGN(UniqueFd shown, CloneMount(upper.get(), "", false));
+      ATOLL_TRY(SetMountAttributes(shown.get(), MOUNT_ATTR_RDONLY | kNoSuidDevExec, -1, false));
+      uppers_.push_back(std::move(shown));
+    }
     MountOptions options = {{"volatile", ""},
                             {"xino", "off"},
                             {"index", "off"},
@@ -186,6 +194,8 @@ class Overlays {
     return NewMount("overlay", options, kNoSuidDev);
   }
 
+  std::vector<UniqueFd> TakeUppers() { return std::move(uppers_); }
+
   // Overlays hold what they need.
   static Status End() {
     if (::chdir("/") != 0) return FailSys("chdir /");
@@ -195,6 +205,7 @@ class Overlays {
 
  private:
   const SessionMounts& mounts_;
+  std::vector<UniqueFd> uppers_;
   size_t made_ = 0;
 };
 
@@ -227,7 +238,7 @@ Status MountOwnDevices(uid_t base) {
 
 }  // namespace
 
-Status FurnishSession(const SessionMounts& mounts) {
+Result<std::vector<UniqueFd>> FurnishSession(const SessionMounts& mounts) {
   const wire::SessionSpec& spec = *mounts.spec;
   ATOLL_TRY(ActAs(mounts.base));
   ATOLL_ASSIGN(const UniqueFd root, sys::Open("/", O_PATH | O_DIRECTORY));
@@ -287,7 +298,7 @@ Status FurnishSession(const SessionMounts& mounts) {
     }
     ATOLL_TRY(Attach(source.tree.get(), target->get(), source.wanted->target.c_str()));
   }
-  return {};
+  return overlays.TakeUppers();
 }
 
 }  // namespace atl::spawner

@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/wire/session.h"
@@ -24,6 +26,8 @@ struct SessionMounts {
 // is opened once, within the root and not through /proc's magic links, and what it then is, is what
 // is mounted. The file systems of the kernel's own are refused: beneath what hides parts of them
 // they are whole.
-Status FurnishSession(const SessionMounts& mounts);
+//
+// What comes back are the uppers on disk as wire::SessionUppers has them.
+Result<std::vector<UniqueFd>> FurnishSession(const SessionMounts& mounts);
 
 }  // namespace atl::spawner

@@ -275,12 +275,13 @@ struct MakeSession {
   std::string id;
   SessionSpec spec;
   SessionTerms terms;
+  bool tell_uppers = false;
   UniqueFd control;  // see session.h
   UniqueFd connections;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.id, self.spec, self.terms, self.control, self.connections);
+    io(self.id, self.spec, self.terms, self.tell_uppers, self.control, self.connections);
   }
 };
 

@@ -9,7 +9,8 @@
 // `control` first; execd has the other ends:
 //
 //   control      the session's execd finds it where a sandbox's has its own (start.h): a
-//                StartMessage in, a StartReport and then SessionNotes out. Its end is the session's
+//                StartMessage in; SessionUppers, if there are, a StartReport and then SessionNotes
+//                out. Its end is the session's
 //   connections  in place of a listening socket: each byte brings a descriptor, a connection of the
 //                exec API
 //
@@ -89,7 +90,7 @@ struct SessionTerms {
 Status CheckForm(const SessionTerms& terms);
 
 struct SessionRequest {
-  // By sandboxes of releases before there were terms.
+  // By sandboxes of releases before there were terms, which know nothing of SessionUppers either.
   struct MakePlain {
     static constexpr uint8_t kType = 1;
     SessionSpec spec;
@@ -138,6 +139,17 @@ struct SessionReply {
     io(self.done);
     io.Enum(self.code, Code::kInvalidArgument, Code::kInternal);
     io(self.message);
+  }
+};
+
+// What the session writes to its overlays on disk (kOverlay), in the order asked for: directories
+// that can be read and not written to. From who makes the session, before anything runs in it.
+struct SessionUppers {
+  std::vector<UniqueFd> directories;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io.List(self.directories, kMaxSessionOverlays);
   }
 };
 

@@ -68,6 +68,18 @@ class Disk:
         self.assertEqual(session.delete().status, 200)
         self.check_filled(box.id, 16 * MI)
 
+    def test_a_commit_that_does_not_fit_leaves_whole_files(self):
+        box = Box(self.daemon, self.image, resourceLimits={'disk': '16Mi'})
+        self.addCleanup(self.daemon.delete, box.id)
+        box.out('mkdir /w; echo low >/w/b')
+        session = Session(box, workspace={'path': '/w', 'mode': 'overlay'})
+        session.out('echo new >a; dd if=/dev/zero of=b bs=1M count=10 2>/dev/null')
+        self.assertEqual(session.call('POST', '/commit').status, 500)
+        self.assertEqual(box.out('ls -A /w; cat /w/a /w/b'), 'a\nb\nnew\nlow')
+        session.out('dd if=/dev/zero of=b bs=1M count=2 2>/dev/null')
+        self.assertEqual(session.call('POST', '/commit').status, 200)
+        self.assertEqual(box.out('wc -c </w/b'), str(2 * MI))
+
     def test_what_is_full_can_be_emptied(self):
         box = self.create(disk='16Mi')
         self.check_filled(box, 16 * MI)

@@ -93,5 +93,19 @@ TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
   }
 }
 
+TEST(WireSession, UppersAreAsManyAsTheirDescriptors) {
+  for (const size_t count : {size_t{0}, size_t{1}, kMaxSessionOverlays, kMaxSessionOverlays + 1}) {
+    SessionUppers uppers;
+    uppers.directories.resize(count);
+    const std::string bytes = EncodeFields(uppers);
+    for (const size_t came : {count, count + 1}) {
+      std::vector<UniqueFd> descriptors(came);
+      SessionUppers read;
+      EXPECT_EQ(DecodeFields(bytes, &read, descriptors),
+                came == count && count <= kMaxSessionOverlays);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace atl::wire
