@@ -1,5 +1,5 @@
 // A live sandbox's exec API: commands beside the same program without a sandbox, files, transfers
-// beside a plain relay, and execd itself.
+// beside a plain relay, isolated sessions, and execd itself.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "bench/clock.h"
@@ -365,6 +367,35 @@ void AddExecd(const LabPtr& lab, const std::string& programs, Phases* phases) {
                      }});
 }
 
+// A shell in namespaces of its own, over an overlay of one directory; and its end.
+void AddSessions(const LabPtr& lab, Phases* phases) {
+  phases->push_back(
+      {.series = {{"isolated session: made",
+                   "request → 201, its shell can be used",
+                   "ms",
+                   {{.at_most = 5}}},
+                  {"isolated session: ended", "DELETE → nothing of it is left", "ms", {}}},
+       .samples = kCount,
+       .warm_up = kWarmUp,
+       .rest_ms = kRestMs,
+       .run = [=](Take& take) -> Status {
+         const std::string path = lab->busybox.execd_path + "/v1/isolated/session";
+         int64_t start = NowMicros();
+         ATOLL_ASSIGN(const std::string made,
+                      lab->files->Call("POST", path, R"({"workspace":{"path":"/root/work"}})"));
+         take.AddMs("isolated session: made", MicrosSince(start));
+         constexpr std::string_view kName = R"("session_id":")";
+         const size_t at = made.find(kName);
+         if (at == std::string::npos) return Fail(Code::kInternal, made);
+         const size_t id = at + kName.size();
+         start = NowMicros();
+         ATOLL_TRY(
+             lab->files->Call("DELETE", path + "/" + made.substr(id, made.find('"', id) - id)));
+         take.AddMs("isolated session: ended", MicrosSince(start));
+         return {};
+       }});
+}
+
 }  // namespace
 
 Phases CommandPhases(const Setting& setting) {
@@ -386,6 +417,7 @@ Phases CommandPhases(const Setting& setting) {
   AddCommands(lab, false, &phases);
   AddCommands(lab, true, &phases);
   AddFiles(lab, &phases);
+  AddSessions(lab, &phases);
   AddTransfers(lab, &phases);
   AddTogether(lab, &phases);
   AddExecd(lab, setting.programs, &phases);
