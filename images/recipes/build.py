@@ -37,7 +37,7 @@ def build(what, out, name):
             make_layer(step, recipe.suite, layers[-1])
         if recipe.suite:
             layers.insert(0, work / 'root.tar')
-            debian.make_root(recipe.suite, recipe.packages, work, layers[0])
+            debian.make_root(recipe.suite, recipe.packages, recipe.users, work, layers[0])
         else:
             layers.insert(0, work / 'root')
             layers[0].mkdir()

@@ -53,11 +53,13 @@ def _proxy():
     return [f'--aptopt={line}' for line in told.splitlines() if '""' not in line]
 
 
-def make_root(suite, packages, work, out):
+def make_root(suite, packages, users, work, out):
     """Writes the tar to `out`; `work` is a directory of the caller's."""
     need('mmdebstrap')
     if os.geteuid() != 0:
         sys.exit('run me as root: mmdebstrap --mode=root makes files of all owners')
     run('mmdebstrap', *_OPTIONS, *_proxy(),
         *([f'--include={",".join(packages)}'] if packages else []),
+        *(f'--customize-hook=chroot "$1" useradd --create-home --shell /bin/bash --uid {uid} {user}'
+          for uid, user in enumerate(users, 1000)),
         suite, out, *_sources(suite, work))

@@ -13,7 +13,7 @@ _TEXT = (str, 'a string')
 KEYS = {
     'about': _TEXT, 'from': _TEXT, 'name': _TEXT, 'aliases': _WORDS,
     'suite': _TEXT, 'packages': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
-    'npm': _WORDS,
+    'npm': _WORDS, 'users': _WORDS,
     'files': (dict, 'a table of strings'), 'remove': _WORDS,
     'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
     'workdir': _TEXT, 'user': _TEXT,
@@ -23,6 +23,7 @@ WORD = {
     'packages': r'[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?',
     'pip': r'[A-Za-z0-9][^\0\n]*',
     'npm': r'[A-Za-z0-9@][^\s\0]*',
+    'users': r'[a-z][a-z0-9-]{0,31}',
 }
 
 
@@ -49,6 +50,7 @@ class Recipe:
     sources: list  # the files that say so
     suite: str = ''
     packages: list = dataclasses.field(default_factory=list)
+    users: list = dataclasses.field(default_factory=list)  # from id 1000 on
     steps: list = dataclasses.field(default_factory=list)
     env: dict = dataclasses.field(default_factory=dict)
     entrypoint: list = dataclasses.field(default_factory=list)
@@ -123,7 +125,9 @@ def load(what):
                     chain[-1][1].get('aliases', []), [file for file, _ in chain])
     for file, text in chain:
         recipe.suite = text.get('suite', recipe.suite)
-        recipe.packages += [one for one in text.get('packages', []) if one not in recipe.packages]
+        for key in ('packages', 'users'):
+            known = getattr(recipe, key)
+            known += [one for one in text.get(key, []) if one not in known]
         recipe.env.update(text.get('env', {}))
         for key in ('entrypoint', 'cmd', 'workdir', 'user'):
             setattr(recipe, key, text.get(key, getattr(recipe, key)))
@@ -131,7 +135,8 @@ def load(what):
                     text.get('npm', []), text.get('files', {}), text.get('remove', []))
         if step.pip or step.npm or step.files:
             recipe.steps.append(step)
-    if recipe.packages and not recipe.suite:
-        raise RecipeError(f"{chain[-1][0]}: packages: '{chain[0][0].stem}' has no Debian in it; "
-                          'say from = "base"')
+    for key in ('packages', 'users'):
+        if getattr(recipe, key) and not recipe.suite:
+            raise RecipeError(f"{chain[-1][0]}: {key}: '{chain[0][0].stem}' has no Debian in it; "
+                              'say from = "base"')
     return recipe

@@ -103,6 +103,8 @@ class Build(unittest.TestCase):
                 ('from = "busybox"\npackages = ["git"]', 'say from = "base"'),
                 ('from = "busybox"\npip = ["six"]', 'say from = "base"'),
                 ('from = "base"\npackages = ["--hook=reboot"]', "'--hook=reboot' is not the name"),
+                ('from = "base"\nusers = ["me; reboot"]', "'me; reboot' is not the name of one"),
+                ('from = "busybox"\nusers = ["me"]', 'say from = "base"'),
                 ('from = "base"\npip = ["--index-url=http://x"]', 'is not the name of one'),
                 ('from = "base"\npackages = "git"', 'packages: must be a list of strings'),
                 ('from = "base"\nsuite = "sid"', "'sid' is none of bookworm, trixie"),
