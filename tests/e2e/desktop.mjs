@@ -1,0 +1,19 @@
+// noVNC's page in a browser of the host: desktop.mjs KIT URL WORDS PICTURE. Once the desktop is shown it
+// types WORDS and Return; prints how the page says it is connected.
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const [kit, url, words, picture] = process.argv.slice(2);
+// The package is in the build folder, where node does not look from here.
+const { chromium } = createRequire(pathToFileURL(`${kit}/`))("playwright-core");
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+await page.goto(url);
+await page.waitForSelector("html.noVNC_connected", { state: "attached" });
+await page.waitForSelector("canvas");
+await page.mouse.click(640, 400);
+await page.keyboard.type(words);
+await page.keyboard.press("Enter");
+await page.screenshot({ path: picture });
+console.log(await page.evaluate(() => document.documentElement.className));
+await browser.close();

@@ -1,0 +1,92 @@
+"""The image desktop: XFCE, seen and used over noVNC through the daemon."""
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box
+from websocket_client import Socket
+import rfb
+
+HERE = pathlib.Path(__file__).resolve().parent
+KIT = atoll.BUILD / 'conformance/playwright'  # tests/conformance/prepare playwright
+NAME = 'opensandbox/desktop:latest'
+# To a panel on the screen; several times what an idle machine needs, for one that is busy.
+USABLE = 8 * SLOWNESS
+
+
+class Desktop(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.daemon.import_image(atoll.image_archive('desktop'), NAME)
+
+    def box(self, **fields):
+        box = Box(self.daemon, NAME, entrypoint=['/entrypoint'],
+                  resourceLimits={'cpu': '2', 'memory': '2Gi', 'pids': '1000'}, **fields)
+        self.addCleanup(self.daemon.delete, box.id)
+        until(lambda: self.daemon.send('GET', box.port(6080) + '/vnc.html').status == 200,
+              60 * SLOWNESS, 'noVNC answers')
+        return box
+
+    def screen(self, box):
+        one = Socket(box, box.port(6080) + '/websockify')
+        self.addCleanup(one.sock.close)
+        self.assertEqual(one.status, 101)
+        return rfb.over_websocket(one)
+
+    def test_it_is_there_at_once(self):
+        took = []
+        for _ in range(3):
+            begin = time.monotonic()
+            screen = self.screen(self.box(env={'RESOLUTION': '1000x600'})).enter()
+            self.assertEqual((screen.width, screen.height), (1000, 600))
+            until(lambda screen=screen: len(screen.colours()) > 50, 60 * SLOWNESS, 'panel and icons are drawn')
+            took.append(time.monotonic() - begin)
+        print('# a desktop after', ' '.join(f'{one * 1000:.0f}' for one in took), 'ms', flush=True)
+        self.assertLess(statistics.median(took), USABLE)
+
+    def test_what_is_typed_into_novnc_arrives_in_a_terminal(self):
+        box = self.box(env={'VNC_PASSWORD': 'knock'})
+        self.assertEqual(self.screen(box).security, [2])  # a password
+        until(lambda: 'xfce4-panel' in box.processes(), 60 * SLOWNESS, 'the panel runs')
+        box.background('exec xfce4-terminal --disable-server --maximize')
+        until(lambda: 'xfce4-terminal' in box.processes() and 'bash' in box.processes(),
+              60 * SLOWNESS, 'a terminal runs')
+        port = urllib.parse.urlsplit(self.daemon.url).port
+        pictures = os.environ.get('ATOLL_PICTURES') or tempfile.mkdtemp(dir=self.daemon.top)
+        done = subprocess.run(['node', HERE / 'desktop.mjs', KIT,
+                               f'http://{box.id}-6080.localhost:{port}/vnc.html?autoconnect=1&password=knock',
+                               'id -un | tee ~/typed', f'{pictures}/desktop.png'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                              timeout=120 * SLOWNESS)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        until(lambda: box.out('cat ~/typed; true') == 'desktop', 60 * SLOWNESS, 'what was typed has run')
+
+    def test_programs_that_clients_start_themselves(self):
+        """As OpenSandbox's own example does: another entrypoint, then these in the background."""
+        box = Box(self.daemon, NAME, entrypoint=['sleep', '99999'],
+                  resourceLimits={'cpu': '2', 'memory': '2Gi', 'pids': '1000'})
+        self.addCleanup(self.daemon.delete, box.id)
+        box.background('exec Xvfb :0 -screen 0 1000x600x24')
+        until(lambda: box.out('test -S /tmp/.X11-unix/X0 && echo there; true') == 'there', 30 * SLOWNESS, 'Xvfb')
+        box.background('exec dbus-launch --exit-with-session startxfce4')
+        box.background('exec x11vnc -display :0 -forever -shared -rfbport 5900')
+        box.background('exec /usr/share/novnc/utils/novnc_proxy --vnc localhost:5900 --listen 6080')
+        until(lambda: self.daemon.send('GET', box.port(6080) + '/vnc.html').status == 200,
+              60 * SLOWNESS, 'noVNC answers')
+        until(lambda: 'x11vnc' in box.processes(), 30 * SLOWNESS, 'x11vnc runs')
+        screen = self.screen(box).enter()
+        self.assertEqual((screen.width, screen.height), (1000, 600))
+        until(lambda: len(screen.colours()) > 50, 60 * SLOWNESS, 'panel and icons are drawn')
+
+
+if __name__ == '__main__':
+    unittest.main()
