@@ -1,0 +1,67 @@
+"""The programs of tools/examples with the released SDKs, as somebody would type them."""
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import tempfile
+import unittest
+import urllib.parse
+
+import atoll
+from atoll import SLOWNESS
+
+EXAMPLES = atoll.TOP / 'tools/examples'
+KIT = atoll.BUILD / 'conformance'
+
+
+class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon().__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__)
+        # It has Python, and is made before the tests.
+        cls.daemon.import_image(atoll.image_archive('kernels'), 'kernels:latest')
+
+    def example(self, kit, program, *words):
+        """What it prints; it leaves no sandbox."""
+        done = subprocess.run([KIT / kit / 'bin/python', EXAMPLES / program, *words],
+                              env={'SANDBOX_DOMAIN': urllib.parse.urlsplit(self.daemon.url).netloc,
+                                   'SANDBOX_API_KEY': self.daemon.key, 'SANDBOX_IMAGE': 'kernels:latest',
+                                   'PATH': '/usr/bin:/bin', 'HOME': str(self.daemon.top)},
+                              capture_output=True, text=True, timeout=120 * SLOWNESS, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])
+        return done.stdout
+
+    def test_rl(self):
+        said = self.example('python', 'rl/train.py', '64', '3')
+        self.assertIn('64 sandboxes', said)
+        means = [int(mean) for mean in re.findall(r'mean (\d+)', said)]
+        self.assertEqual(len(means), 3)
+        self.assertGreater(means[-1], 2 * means[0], 'it learns')
+        self.assertGreater(int(said.split()[-1]), 1000, 'what it has learned holds for a new start')
+
+    def test_evaluation(self):
+        said = self.example('python', 'evaluation/grade.py', EXAMPLES / 'evaluation/tests.json',
+                            *sorted((EXAMPLES / 'evaluation/candidates').glob('*.py')))
+        self.assertEqual([line.split() for line in said.splitlines()],
+                         [['small', 'empty', 'signs', 'score'],
+                          ['as_text', 'ok', 'ok', 'wrong', '2/3'],
+                          ['breaks', 'ok', 'failed', 'ok', '2/3'],
+                          ['hoards', 'memory', 'ok', 'memory', '1/3'],
+                          ['sorts', 'ok', 'ok', 'ok', '3/3'],
+                          ['waits', 'time', 'ok', 'time', '1/3']])
+
+    def test_plots(self):
+        with tempfile.TemporaryDirectory(dir=self.daemon.top) as folder:
+            folder = os.environ.get('ATOLL_PICTURES', folder)  # kept, to be looked at
+            said = self.example('code-interpreter', 'plots/plot.py', folder)
+            self.assertEqual(said.splitlines(), ['118.3', f'{folder}/visits.png'])
+            picture = pathlib.Path(folder, 'visits.png').read_bytes()
+        self.assertEqual(picture[:8], b'\x89PNG\r\n\x1a\n')
+        self.assertGreater(min(struct.unpack('>II', picture[16:24])), 200)
+
+
+if __name__ == '__main__':
+    unittest.main()

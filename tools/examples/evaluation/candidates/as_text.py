@@ -1,0 +1,2 @@
+import sys
+print(*sorted(sys.stdin.read().split()))

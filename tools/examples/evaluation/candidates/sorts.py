@@ -1,0 +1,2 @@
+import sys
+print(*sorted(map(int, sys.stdin.read().split())))
