@@ -9,7 +9,8 @@
 
 namespace atl::cgroup {
 
-// 0 means "no limit of its own" in every field.
+// 0: none was set. What that means is the field's: no limit, or what every slot has (nofile); a
+// field that is kRequired is never 0 where it is kept.
 struct Limits {
   uint64_t memory_bytes = 0;  // memory.max of the sandbox's commands; execd has a reserve beside it
   uint64_t swap_bytes = 0;    // with memory_bytes: swap allowed on top; 0 then means no swap
@@ -21,7 +22,7 @@ struct Limits {
   uint64_t io_write_iops = 0;
   uint64_t disk_bytes = 0;  // of the upper; a bound on its inodes follows from it
   uint64_t shm_bytes = 0;   // of /dev/shm; what is in it counts as memory too
-  uint64_t nofile = 0;      // RLIMIT_NOFILE, soft and hard; 0: 16384, raised by who wants more
+  uint64_t nofile = 0;      // RLIMIT_NOFILE, soft and hard; 0: soft 16384, hard what a slot has
 
   bool operator==(const Limits&) const = default;
   // For encoders: io(value) for each.
@@ -43,7 +44,7 @@ enum class LimitNeed : uint8_t {
 enum class LimitKeeper : uint8_t {
   kController,  // a cgroup controller, where the host has it (Host::limits)
   kQuota,       // project quotas, where the store has them
-  kSpawner,     // the spawner, on every host, when it builds
+  kSpawner,     // the spawner, on every host; beyond its own limits the build is an error
 };
 
 struct LimitField {

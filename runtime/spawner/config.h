@@ -62,6 +62,7 @@ struct Config {
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH] [--respawn yes]
 //        [--successor yes] [--trial yes]
+// An error of this is the exit status 2, one of a check at the start 1; 3 is "another one serves".
 Result<Config> ParseCommandLine(int argc, char** argv);
 
 }  // namespace atl::spawner

@@ -9,7 +9,9 @@ namespace atl::spawner {
 Status MountProc();
 // Of the network namespace of whoever asks; `sysctls`: /proc/sys, not yet read-only.
 Status SetNetworkDefaults(int sysctls);
-// What OCI runtimes hide or make read-only in it. `empty_directory`: a mount that covers theirs.
+// What OCI runtimes hide or make read-only in it; of /sys: slot_mounts.cc. What is closed to others
+// anyway stays as it is: its owner is no id of the sandbox. `empty_directory`: a mount that covers
+// theirs.
 Status MaskProc(const char* empty_directory);
 
 }  // namespace atl::spawner
