@@ -123,7 +123,7 @@ PRIV_TEST(SpawnerLife, PidLimitHolds) {
   auto sandbox = spawner.Build(plan);
   ASSERT_TRUE(sandbox) << sandbox.error().message();
   SpawnerFixture::Claim(*sandbox,
-                        "i=0; while test $i -lt 100; do /bin/busybox sleep 1000 & i=$((i+1)); "
+                        "i=0; while test $i -lt 40; do /bin/busybox sleep 1000 & i=$((i+1)); "
                         "done 2>/dev/null; echo never");
   // The shell gives up when fork fails: 20 and execd's reserve of 16, itself included.
   EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()).find("never"), std::string::npos);
