@@ -341,6 +341,12 @@ constexpr Attack kAttacks[] = {
     {"user-limits", [] { return WriteTo("/proc/sys/user/max_user_namespaces", "100"); }},
     {"oom-down", [] { return WriteTo("/proc/self/oom_score_adj", "-1000"); }},
     {"hostname", [] { return long{::sethostname("x", 1)}; }},
+    // By the set-user-ID bit of the program's own file.
+    {"effective-root",
+     [] {
+       errno = EPERM;
+       return ::geteuid() == 0 ? 0L : -1L;
+     }},
     // B12: out of the project that a disk limit is set on. /suid is of the image, /own is not.
     {"chattr-image-dir", [] { return SetFlags("/suid", FS_NODUMP_FL); }},
     {"chattr-own-dir",
