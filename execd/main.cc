@@ -18,7 +18,7 @@
 #include <optional>
 #include <vector>
 
-#include "execd/daemon.h"
+#include "execd/execd.h"
 #include "execd/http/connection.h"
 #include "execd/options.h"
 #include "runtime/base/log.h"
@@ -165,7 +165,7 @@ class Owner {
  public:
   explicit Owner(EventLoop* loop) : loop_(*loop) {}
 
-  void Serve(Daemon* daemon, const wire::StartMessage& message, UniqueFd connections,
+  void Serve(Execd* daemon, const wire::StartMessage& message, UniqueFd connections,
              UniqueFd control) {
     control_ = std::move(control);
     const auto watched = loop_.Watch(control_.get(), EPOLLIN, [](uint32_t) { ::_exit(0); });
@@ -212,12 +212,12 @@ int Run(const Options& options) {
   auto loop = EventLoop::Create();
   UniqueFd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!loop || !signals) return kCannotStart;
-  Sandbox sandbox(loop->get(), IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
-  sandbox.tasks_fds = tasks_fds;
-  sandbox.accounts = accounts;
-  sandbox.score_fd = score_fd;
-  sandbox.leaves.Prepare(2);
-  Daemon daemon(&sandbox);
+  Core core(loop->get(), IsDirectory(wire::kExecdCgroupFd) ? wire::kExecdCgroupFd : -1);
+  core.tasks_fds = tasks_fds;
+  core.accounts = accounts;
+  core.score_fd = score_fd;
+  core.leaves.Prepare(2);
+  Execd daemon(&core);
   if (auto prepared = daemon.Prepare(); !prepared) {
     LogLine(LogLevel::kError, "cannot start").Add(prepared.error());
     return kCannotStart;
@@ -226,7 +226,7 @@ int Run(const Options& options) {
 
   UniqueFd control_fd, listener;
   std::function<bool(int)> accept_peer;
-  if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer, &sandbox.pass);
+  if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer, &core.pass);
       !opened) {
     // Its root will never come: there is nobody to tell.
     if (opened.error().code() == Code::kUnavailable) return 0;

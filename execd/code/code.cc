@@ -88,28 +88,28 @@ Context* CodeRoutes::Default(Exchange* exchange, const std::string& language,
 }
 
 Context* CodeRoutes::Add(Exchange* exchange, const std::string& language, const std::string& cwd) {
-  std::string directory = sandbox_.cwd;
+  std::string directory = core_.cwd;
   Status status;
   if (contexts_.size() >= kMaxContexts) {
     status = Fail(Code::kResourceExhausted, "64 contexts are open: delete some");
   } else if (!cwd.empty()) {
-    const auto path = sandbox_.Path(cwd);
-    const auto made = path ? MakeDirectory(*path, sandbox_.user) : Fail(path.error());
+    const auto path = core_.Path(cwd);
+    const auto made = path ? MakeDirectory(*path, core_.user) : Fail(path.error());
     if (made) directory = *path;
     if (!made) status = Fail(made.error());
   }
   // Before there is anything to delete: which languages there are depends on the image alone, once
   // it is set up.
-  if (status && !KernelsMayCome(sandbox_.env, sandbox_.started_at)) {
+  if (status && !KernelsMayCome(core_.env, core_.started_at)) {
     const auto spec =
-        FindKernelspec(language, sandbox_.CommandEnvironment({}), sandbox_.Home(), sandbox_.user);
+        FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
     if (!spec) status = Fail(spec.error());
   }
   if (!status) {
     exchange->RespondError(500, kRuntimeError, status.error().message());
     return nullptr;
   }
-  auto context = std::make_unique<Context>(&sandbox_, &zygote_, language, directory);
+  auto context = std::make_unique<Context>(&core_, &zygote_, language, directory);
   Context* raw = context.get();
   contexts_.emplace(raw->id(), std::move(context));
   return raw;
@@ -170,7 +170,7 @@ void CodeRoutes::ListContexts(const std::shared_ptr<Exchange>& exchange) {
 
 // Not within the call: it may be one of the context's own that has brought us here.
 CodeRoutes::Contexts::iterator CodeRoutes::Remove(Contexts::iterator at) {
-  sandbox_.loop.Post([context = std::shared_ptr<Context>(std::move(at->second))] {});
+  core_.loop.Post([context = std::shared_ptr<Context>(std::move(at->second))] {});
   return contexts_.erase(at);
 }
 
@@ -202,11 +202,11 @@ void CodeRoutes::DeleteContext(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void CodeRoutes::Warm() {
-  const char* language = sandbox_.env.Get("EXECD_WARM");
+  const char* language = core_.env.Get("EXECD_WARM");
   if (!language || !*language) return;
   const auto spec =
-      FindKernelspec(language, sandbox_.CommandEnvironment({}), sandbox_.Home(), sandbox_.user);
-  const Status warm = spec ? zygote_.Prepare(*spec, Kernel::EnvironmentFor(sandbox_, *spec))
+      FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
+  const Status warm = spec ? zygote_.Prepare(*spec, Kernel::EnvironmentFor(core_, *spec))
                            : Status(Fail(spec.error()));
   if (!warm) LogLine(LogLevel::kWarning, "EXECD_WARM has no effect").Add(warm.error());
 }

@@ -7,16 +7,15 @@
 #include <string>
 
 #include "execd/code/context.h"
+#include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/command.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 class CodeRoutes {
  public:
-  CodeRoutes(Sandbox* sandbox, Commands* commands)
-      : sandbox_(*sandbox), commands_(*commands), zygote_(sandbox) {}
+  CodeRoutes(Core* core, Commands* commands) : core_(*core), commands_(*commands), zygote_(core) {}
   CodeRoutes(const CodeRoutes&) = delete;
   CodeRoutes& operator=(const CodeRoutes&) = delete;
 
@@ -43,7 +42,7 @@ class CodeRoutes {
   // Each may hold a process of tens of megabytes and three sockets of ours.
   static constexpr size_t kMaxContexts = 64;
 
-  Sandbox& sandbox_;
+  Core& core_;
   Commands& commands_;
   Zygote zygote_;
   Contexts contexts_;

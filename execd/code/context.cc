@@ -18,20 +18,20 @@ constexpr int64_t kStopUs = 10'000'000;
 
 }  // namespace
 
-Context::Context(Sandbox* sandbox, Zygote* zygote, std::string language, std::string cwd)
-    : sandbox_(*sandbox),
+Context::Context(Core* core, Zygote* zygote, std::string language, std::string cwd)
+    : core_(*core),
       zygote_(*zygote),
       id_(NewUuid(true)),
       language_(std::move(language)),
       cwd_(std::move(cwd)) {}
 
 Context::~Context() {
-  sandbox_.loop.Cancel(look_again_);
+  core_.loop.Cancel(look_again_);
   OnKernelEnd("the context was deleted");
 }
 
 Result<Kernelspec> Context::FindSpec() const {
-  return FindKernelspec(language_, sandbox_.CommandEnvironment({}), sandbox_.Home(), sandbox_.user);
+  return FindKernelspec(language_, core_.CommandEnvironment({}), core_.Home(), core_.user);
 }
 
 Status Context::StartKernel(const Kernelspec& spec) {
@@ -41,7 +41,7 @@ Status Context::StartKernel(const Kernelspec& spec) {
   callbacks.on_output = [this](const KernelMessage& message) { OnOutput(message); };
   callbacks.on_left_out = [this] { OnLeftOut(); };
   callbacks.on_end = [this](const std::string& reason) { OnKernelEnd(reason); };
-  auto kernel = Kernel::Start(&sandbox_, &zygote_, spec, cwd_, std::move(callbacks));
+  auto kernel = Kernel::Start(&core_, &zygote_, spec, cwd_, std::move(callbacks));
   if (!kernel) {
     return Fail(std::move(kernel).error().Wrap("kernel '" + spec.name + "' of " + language_));
   }
@@ -60,8 +60,8 @@ void Context::Prepare(Then then) {
 }
 
 bool Context::AwaitKernelspec() {
-  if (!KernelsMayCome(sandbox_.env, sandbox_.started_at)) return false;
-  look_again_ = sandbox_.loop.After(kLookAgainUs, [this] {
+  if (!KernelsMayCome(core_.env, core_.started_at)) return false;
+  look_again_ = core_.loop.After(kLookAgainUs, [this] {
     look_again_ = 0;
     const auto spec = FindSpec();
     if (!spec && AwaitKernelspec()) return;
@@ -105,7 +105,7 @@ void Context::Begin(const std::string& code, OutputForm form) {
   }
   Write();
   request_ = kernel_->Execute(code);
-  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+  ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
   exchange_->OnWritable([this] {
     if (kernel_) kernel_->ResumeOutput();
   });
@@ -120,7 +120,7 @@ void Context::Begin(const std::string& code, OutputForm form) {
 void Context::Ping() {
   AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
   Write();
-  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+  ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
 }
 
 void Context::Write() {
@@ -174,7 +174,7 @@ void Context::FinishSoon() {
   if (idle_ && replied_) return Complete();
   if (finish_ != 0) return;
   output_since_ = false;
-  finish_ = sandbox_.loop.After(kSecondWordUs, [this] {
+  finish_ = core_.loop.After(kSecondWordUs, [this] {
     finish_ = 0;
     if (output_since_ || kernel_->output_paused()) return FinishSoon();
     Complete();
@@ -189,7 +189,7 @@ void Context::Complete() {
 
 void Context::Finish() {
   for (EventLoop::Id* timer : {&ping_, &finish_, &interrupt_}) {
-    sandbox_.loop.Cancel(*timer);
+    core_.loop.Cancel(*timer);
     *timer = 0;
   }
   exchange_->OnWritable(nullptr);
@@ -205,15 +205,15 @@ void Context::Interrupt() {
   interrupted_ = true;
   if (request_.empty()) return;  // when it begins
   if (working_) return InterruptNow();
-  sandbox_.loop.Cancel(interrupt_);
-  interrupt_ = sandbox_.loop.After(kBeginUs, [this] { InterruptNow(); });
+  core_.loop.Cancel(interrupt_);
+  interrupt_ = core_.loop.After(kBeginUs, [this] { InterruptNow(); });
 }
 
 void Context::InterruptNow() {
   interrupted_ = false;
   kernel_->Interrupt();
-  sandbox_.loop.Cancel(interrupt_);
-  interrupt_ = sandbox_.loop.After(kStopUs, [this] {
+  core_.loop.Cancel(interrupt_);
+  interrupt_ = core_.loop.After(kStopUs, [this] {
     interrupt_ = 0;
     kernel_->Kill("it did not stop within 10 s of an interrupt and was killed");
   });
@@ -222,7 +222,7 @@ void Context::InterruptNow() {
 void Context::OnKernelEnd(const std::string& reason) {
   const bool started = kernel_ && kernel_->ready();
   // Not now: it may be the kernel that calls.
-  if (kernel_) sandbox_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
+  if (kernel_) core_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
   kernel_ = nullptr;
   if (!started) return Prepared(Fail(Code::kUnavailable, reason));
   if (!busy()) {

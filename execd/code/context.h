@@ -8,16 +8,16 @@
 #include <string_view>
 
 #include "execd/code/kernel.h"
+#include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/output_events.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 class Context {
  public:
   // Its kernels may come from `zygote`, which lives longer.
-  Context(Sandbox* sandbox, Zygote* zygote, std::string language, std::string cwd);
+  Context(Core* core, Zygote* zygote, std::string language, std::string cwd);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   // The kernel is killed; a run is told so.
@@ -56,7 +56,7 @@ class Context {
   void Ping();
   void Write();
 
-  Sandbox& sandbox_;
+  Core& core_;
   Zygote& zygote_;
   const std::string id_, language_, cwd_;
   std::unique_ptr<Kernel> kernel_;

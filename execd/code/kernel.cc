@@ -48,21 +48,19 @@ void Replace(std::string* text, std::string_view from, std::string_view to) {
 
 }  // namespace
 
-Kernel::Kernel(Sandbox* sandbox, Zygote* zygote, KernelPorts ports, std::string key,
-               Callbacks callbacks)
-    : sandbox_(*sandbox),
+Kernel::Kernel(Core* core, Zygote* zygote, KernelPorts ports, std::string key, Callbacks callbacks)
+    : core_(*core),
       zygote_(*zygote),
       ports_(std::move(ports)),
       codec_(std::move(key), NewUuid(false)),
       callbacks_(std::move(callbacks)) {}
 
-Result<std::unique_ptr<Kernel>> Kernel::Start(Sandbox* sandbox, Zygote* zygote,
-                                              const Kernelspec& spec, const std::string& cwd,
-                                              Callbacks callbacks) {
+Result<std::unique_ptr<Kernel>> Kernel::Start(Core* core, Zygote* zygote, const Kernelspec& spec,
+                                              const std::string& cwd, Callbacks callbacks) {
   ATOLL_ASSIGN(KernelPorts ports, KernelPorts::Reserve());
   const std::string key = HexEncode(sys::RandomBytes(32));
   std::unique_ptr<Kernel> kernel(
-      new Kernel(sandbox, zygote, std::move(ports), key, std::move(callbacks)));
+      new Kernel(core, zygote, std::move(ports), key, std::move(callbacks)));
   ATOLL_TRY(kernel->WriteConnectionFile(key));
   if (!kernel->Fork(spec, cwd)) ATOLL_TRY(kernel->Spawn(spec, cwd));
   return kernel;
@@ -70,11 +68,11 @@ Result<std::unique_ptr<Kernel>> Kernel::Start(Sandbox* sandbox, Zygote* zygote,
 
 Kernel::~Kernel() {
   zygote_.Forget(birth_);
-  sandbox_.loop.Cancel(deadline_);
-  sandbox_.loop.Cancel(probe_again_);
+  core_.loop.Cancel(deadline_);
+  core_.loop.Cancel(probe_again_);
   if (output_) OutputPipe::Abandon(std::move(output_));
   if (connection_file_.empty()) return;
-  const FileIdentity as(sandbox_.user);
+  const FileIdentity as(core_.user);
   ::unlink(connection_file_.c_str());
 }
 
@@ -92,12 +90,12 @@ Status Kernel::WriteConnectionFile(const std::string& key) {
   text.append(",\"key\":");
   AppendJsonString(&text, key);
   text.append("}\n");
-  ATOLL_ASSIGN(connection_file_, WritePrivateFile(sandbox_.env, sandbox_.user, text));
+  ATOLL_ASSIGN(connection_file_, WritePrivateFile(core_.env, core_.user, text));
   return {};
 }
 
-Environment Kernel::EnvironmentFor(const Sandbox& sandbox, const Kernelspec& spec) {
-  Environment env = sandbox.CommandEnvironment(spec.env);
+Environment Kernel::EnvironmentFor(const Core& core, const Kernelspec& spec) {
+  Environment env = core.CommandEnvironment(spec.env);
   // One whose parent is said to be another process ends at once: it is process 1.
   if (env.Get(kParentVariable)) env.Set(kParentVariable, "");
   return env;
@@ -105,10 +103,10 @@ Environment Kernel::EnvironmentFor(const Sandbox& sandbox, const Kernelspec& spe
 
 Result<Kernel::Place> Kernel::MakePlace(const Kernelspec& spec, const std::string& cwd) {
   Place place;
-  place.env = EnvironmentFor(sandbox_, spec);
+  place.env = EnvironmentFor(core_, spec);
   ATOLL_ASSIGN(place.null, OpenNull());
-  ATOLL_ASSIGN(place.directory, OpenDirectory(cwd, sandbox_.user));
-  ATOLL_ASSIGN(output_, OutputPipe::Open(&sandbox_.loop, &place.output,
+  ATOLL_ASSIGN(place.directory, OpenDirectory(cwd, core_.user));
+  ATOLL_ASSIGN(output_, OutputPipe::Open(&core_.loop, &place.output,
                                          [this](std::string_view bytes) { KeepTail(bytes); }));
   return place;
 }
@@ -143,11 +141,11 @@ Status Kernel::Spawn(const Kernelspec& spec, const std::string& cwd) {
   }
   process.programs = PathCandidates(process.argv[0], place.env);
   process.env = place.env.entries();
-  process.identity = &sandbox_.user;
+  process.identity = &core_.user;
   process.cwd = place.directory.get();
   process.stdio[0] = place.null.get();
   process.stdio[1] = process.stdio[2] = place.output.get();
-  ATOLL_ASSIGN(auto job, Job::Start(&sandbox_, std::move(process), 0,
+  ATOLL_ASSIGN(auto job, Job::Start(&core_, std::move(process), 0,
                                     [this](const JobExit& exit) { Ended(exit); }));
   Runs(std::move(job));
   return {};
@@ -171,7 +169,7 @@ std::unique_ptr<Channel> Kernel::Open(KernelPorts::Port port, std::string_view t
     (this->*on_message)(std::move(message));
   };
   callbacks.on_broken = [this](const Error& error) { KillAfter(kExitUs, error.message()); };
-  return std::make_unique<Channel>(&sandbox_.loop, ports_[port], type, peer_type,
+  return std::make_unique<Channel>(&core_.loop, ports_[port], type, peer_type,
                                    std::move(callbacks));
 }
 
@@ -201,8 +199,8 @@ void Kernel::Probe() {
 }
 
 void Kernel::ProbeAfter(int64_t delay_us) {
-  sandbox_.loop.Cancel(probe_again_);
-  probe_again_ = sandbox_.loop.After(delay_us, [this] { Probe(); });
+  core_.loop.Cancel(probe_again_);
+  probe_again_ = core_.loop.After(delay_us, [this] { Probe(); });
 }
 
 // The answer to any probe will do, and whatever arrives on iopub: a slow kernel would always be
@@ -211,8 +209,8 @@ void Kernel::CheckReady() {
   if (!answered_) return;
   if (!heard_) return ProbeAfter(kListenAgainUs);
   ready_ = true;
-  sandbox_.loop.Cancel(deadline_);
-  sandbox_.loop.Cancel(probe_again_);
+  core_.loop.Cancel(deadline_);
+  core_.loop.Cancel(probe_again_);
   callbacks_.on_ready();
 }
 
@@ -236,8 +234,8 @@ void Kernel::Interrupt() {
 }
 
 void Kernel::KillAfter(int64_t delay_us, std::string reason) {
-  sandbox_.loop.Cancel(deadline_);
-  deadline_ = sandbox_.loop.After(
+  core_.loop.Cancel(deadline_);
+  deadline_ = core_.loop.After(
       delay_us, [this, reason = std::move(reason)]() mutable { Kill(std::move(reason)); });
 }
 

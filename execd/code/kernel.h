@@ -12,9 +12,9 @@
 #include "execd/code/kernel_ports.h"
 #include "execd/code/kernelspec.h"
 #include "execd/code/zygote.h"
+#include "execd/core.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
@@ -33,11 +33,10 @@ class Kernel {
 
   // In `cwd`, with the environment and as the user of commands; forked by the zygote if that can
   // be.
-  static Result<std::unique_ptr<Kernel>> Start(Sandbox* sandbox, Zygote* zygote,
-                                               const Kernelspec& spec, const std::string& cwd,
-                                               Callbacks callbacks);
+  static Result<std::unique_ptr<Kernel>> Start(Core* core, Zygote* zygote, const Kernelspec& spec,
+                                               const std::string& cwd, Callbacks callbacks);
   // That of commands, with what the kernelspec adds.
-  static Environment EnvironmentFor(const Sandbox& sandbox, const Kernelspec& spec);
+  static Environment EnvironmentFor(const Core& core, const Kernelspec& spec);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   // Everything in its leaf is killed.
@@ -63,7 +62,7 @@ class Kernel {
     UniqueFd null, directory, output;
   };
 
-  Kernel(Sandbox* sandbox, Zygote* zygote, KernelPorts ports, std::string key, Callbacks callbacks);
+  Kernel(Core* core, Zygote* zygote, KernelPorts ports, std::string key, Callbacks callbacks);
   Status WriteConnectionFile(const std::string& key);
   Result<Place> MakePlace(const Kernelspec& spec, const std::string& cwd);
   Status Fork(const Kernelspec& spec, const std::string& cwd);
@@ -84,7 +83,7 @@ class Kernel {
   void KeepTail(std::string_view bytes);
   void Ended(const JobExit& exit);
 
-  Sandbox& sandbox_;
+  Core& core_;
   Zygote& zygote_;
   KernelPorts ports_;
   MessageCodec codec_;

@@ -80,7 +80,7 @@ Status Zygote::Prepare(const Kernelspec& spec, const Environment& env) {
   if (argv.empty()) return Odd("no kernel of IPython");
   if (given_up_) return Odd("it has ended before its first kernel");
   if (job_ && argv == argv_ && env.entries() == env_) return {};
-  const int64_t room = MemoryRoom(sandbox_);
+  const int64_t room = MemoryRoom(core_);
   if (room < kRoom) return Odd("little memory is left");
   Stop();
   argv_ = argv;
@@ -102,11 +102,11 @@ Status Zygote::Start(std::vector<std::string> argv, const Environment& env) {
   process.programs = PathCandidates(argv[0], env);
   process.argv = std::move(argv);
   process.env = env.entries();
-  process.identity = &sandbox_.user;
+  process.identity = &core_.user;
   process.stdio[0] = program.get();
   process.stdio[1] = process.stdio[2] = null.get();
   process.report = pair.b.get();
-  ATOLL_ASSIGN(job_, Job::Start(&sandbox_, std::move(process), 0, [this](const JobExit& exit) {
+  ATOLL_ASSIGN(job_, Job::Start(&core_, std::move(process), 0, [this](const JobExit& exit) {
                  // One that was killed in between is made again.
                  given_up_ = !proven_;
                  if (given_up_) {
@@ -114,7 +114,7 @@ Status Zygote::Start(std::vector<std::string> argv, const Environment& env) {
                        .Add("zygote", exit.Describe());
                  }
                  // Not now: it is the job that calls.
-                 sandbox_.loop.Post([job = std::shared_ptr<Job>(std::move(job_))] {});
+                 core_.loop.Post([job = std::shared_ptr<Job>(std::move(job_))] {});
                  control_.reset();
                }));
   // What is half born goes with it.
@@ -138,7 +138,7 @@ Result<Zygote::Id> Zygote::Fork(const Kernelspec& spec, const Environment& env, 
   if (::setsockopt(pair.a.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
     return FailSys("setsockopt SO_PASSCRED");
   }
-  const int cpus = static_cast<int>(std::ceil(CpuLimit(sandbox_)));
+  const int cpus = static_cast<int>(std::ceil(CpuLimit(core_)));
   const int fds[] = {order.null, order.output, order.cwd, pair.b.get()};
   ATOLL_TRY(
       sys::SendMessage(control_.get(), std::to_string(cpus) + " " + order.connection_file, fds));
@@ -147,9 +147,9 @@ Result<Zygote::Id> Zygote::Fork(const Kernelspec& spec, const Environment& env, 
   birth.socket = std::move(pair.a);
   birth.on_exit = std::move(order.on_exit);
   birth.then = std::move(then);
-  ATOLL_ASSIGN(birth.watch, sandbox_.loop.Watch(birth.socket.get(), EPOLLIN,
-                                                [this, id](uint32_t) { OnWord(id); }));
-  birth.deadline = sandbox_.loop.After(kBirthUs, [this] {
+  ATOLL_ASSIGN(birth.watch,
+               core_.loop.Watch(birth.socket.get(), EPOLLIN, [this, id](uint32_t) { OnWord(id); }));
+  birth.deadline = core_.loop.After(kBirthUs, [this] {
     if (job_) job_->Kill();
   });
   births_.emplace(id, std::move(birth));
@@ -159,8 +159,8 @@ Result<Zygote::Id> Zygote::Fork(const Kernelspec& spec, const Environment& env, 
 void Zygote::Forget(Id id) {
   const auto found = births_.find(id);
   if (found == births_.end()) return;
-  sandbox_.loop.Unwatch(found->second.watch);
-  sandbox_.loop.Cancel(found->second.deadline);
+  core_.loop.Unwatch(found->second.watch);
+  core_.loop.Cancel(found->second.deadline);
   births_.erase(found);
 }
 
@@ -176,11 +176,10 @@ void Zygote::OnWord(Id id) {
 
 Result<std::unique_ptr<Job>> Zygote::Adopt(Birth* birth) {
   ATOLL_ASSIGN(const ucred who, Sender(birth->socket.get()));
-  if (who.uid != sandbox_.user.uid || !sandbox_.IsOrphan(who.pid) ||
-      ::getpgid(who.pid) != who.pid) {
+  if (who.uid != core_.user.uid || !core_.IsOrphan(who.pid) || ::getpgid(who.pid) != who.pid) {
     return Odd("pid " + std::to_string(who.pid) + " is no new kernel");
   }
-  ATOLL_ASSIGN(auto job, Job::Adopt(&sandbox_, who.pid, std::move(birth->on_exit)));
+  ATOLL_ASSIGN(auto job, Job::Adopt(&core_, who.pid, std::move(birth->on_exit)));
   if (::send(birth->socket.get(), "+", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
     return FailSys("send to the new kernel");
   }

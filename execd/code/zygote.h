@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "execd/code/kernelspec.h"
+#include "execd/core.h"
 #include "execd/run/job.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
@@ -38,7 +38,7 @@ class Zygote {
     Job::OnExit on_exit;
   };
 
-  explicit Zygote(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  explicit Zygote(Core* core) : core_(*core) {}
   Zygote(const Zygote&) = delete;
   Zygote& operator=(const Zygote&) = delete;
   ~Zygote();
@@ -65,7 +65,7 @@ class Zygote {
   void OnWord(Id id);
   Result<std::unique_ptr<Job>> Adopt(Birth* birth);
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::vector<std::string> argv_, env_;  // of the process, without its modules
   std::unique_ptr<Job> job_;             // null: there is none
   UniqueFd control_;

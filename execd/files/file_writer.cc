@@ -16,11 +16,11 @@ constexpr uint64_t kFlushEvery = 8 << 20;
 
 }  // namespace
 
-Result<std::unique_ptr<FileWriter>> FileWriter::Open(Sandbox* sandbox, Actor actor,
+Result<std::unique_ptr<FileWriter>> FileWriter::Open(Core* core, Actor actor,
                                                      const std::string& path) {
-  std::unique_ptr<FileWriter> writer(new FileWriter(sandbox, std::move(actor)));
+  std::unique_ptr<FileWriter> writer(new FileWriter(core, std::move(actor)));
   const FileIdentity as(*writer->actor_);
-  writer->path_ = AbsolutePath(*sandbox, path);
+  writer->path_ = AbsolutePath(*core, path);
   if (path.back() == '/' || writer->path_ == "/") {
     return Fail(Code::kInvalidArgument, "'" + path + "': is a directory");
   }
@@ -125,7 +125,7 @@ Status FileWriter::Commit(const Permission& permission) {
   const FileIdentity as(*actor_);
   if (in_place_) {
     ATOLL_TRY(CopyInPlace());
-    return ApplyPermission(file_.get(), permission, &sandbox_.names);
+    return ApplyPermission(file_.get(), permission, &core_.names);
   }
   if (existed_) {
     // Not being allowed to give a file to its former owner is no reason to refuse the content.
@@ -137,10 +137,10 @@ Status FileWriter::Commit(const Permission& permission) {
     }
     if (::fchmod(file_.get(), before_.st_mode & 07777) != 0) return FailSys("chmod " + path_);
   }
-  ATOLL_TRY(ApplyPermission(file_.get(), permission, &sandbox_.names));
+  ATOLL_TRY(ApplyPermission(file_.get(), permission, &core_.names));
   // What has changed since the sandbox began is in its own upper layer; a file of a lower one would
   // be copied up to be exchanged, and needs nothing but the rename.
-  if (existed_ && before_.st_ctim.tv_sec >= sandbox_.started_at) {
+  if (existed_ && before_.st_ctim.tv_sec >= core_.started_at) {
     ATOLL_ASSIGN(const bool exchanged, Exchange());
     if (exchanged) return {};
   }
@@ -151,7 +151,7 @@ Status FileWriter::Commit(const Permission& permission) {
   }
   if (errno != EBUSY) return FailSys("replace " + path_);
   ATOLL_TRY(CopyInPlace());
-  return ApplyPermission(file_.get(), permission, &sandbox_.names);
+  return ApplyPermission(file_.get(), permission, &core_.names);
 }
 
 }  // namespace atl::execd

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "execd/core.h"
 #include "execd/files/files.h"
-#include "execd/sandbox.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {
@@ -25,8 +25,7 @@ class FileWriter {
  public:
   // Parents are created. Anything but a regular file in the place is an error, and so is one that
   // the actor may not write: a rename over it would need no more than its directory.
-  static Result<std::unique_ptr<FileWriter>> Open(Sandbox* sandbox, Actor actor,
-                                                  const std::string& path);
+  static Result<std::unique_ptr<FileWriter>> Open(Core* core, Actor actor, const std::string& path);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   // Without Commit nothing has happened.
@@ -39,12 +38,12 @@ class FileWriter {
   static constexpr std::string_view kTemporaryPrefix = ".execd-upload-";
 
  private:
-  FileWriter(Sandbox* sandbox, Actor actor) : sandbox_(*sandbox), actor_(std::move(actor)) {}
+  FileWriter(Core* core, Actor actor) : core_(*core), actor_(std::move(actor)) {}
   Status OpenTemporary();
   Status CopyInPlace();
   Result<bool> Exchange();
 
-  Sandbox& sandbox_;
+  Core& core_;
   const Actor actor_;
   std::string path_;
   Place place_;

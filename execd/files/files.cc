@@ -110,9 +110,9 @@ Result<UniqueFd> OpenNoMagic(const std::string& path, int flags, mode_t mode) {
   return UniqueFd(static_cast<int>(fd));
 }
 
-std::string AbsolutePath(const Sandbox& sandbox, std::string_view path) {
+std::string AbsolutePath(const Core& core, std::string_view path) {
   std::string joined;
-  if (path.empty() || path[0] != '/') joined.append(sandbox.cwd).append("/");
+  if (path.empty() || path[0] != '/') joined.append(core.cwd).append("/");
   joined.append(path);
   std::string out;
   std::string_view rest = joined;
@@ -239,12 +239,12 @@ void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
 
 void FileRoutes::Info(const Ptr& exchange, const Actor& actor) {
   // As ourselves: names are the sandbox's, whoever asks.
-  sandbox_.names.Refresh();
+  core_.names.Refresh();
   const FileIdentity as(*actor);
   std::string body = "{";
   for (const auto& [name, value] : exchange->query()) {
     if (name != "path") continue;
-    const auto path = sandbox_.Path(value);
+    const auto path = core_.Path(value);
     const auto info = path ? Attributes(*path) : Fail(path.error());
     if (!info) {
       RespondFileError(exchange.get(), info.error());
@@ -253,7 +253,7 @@ void FileRoutes::Info(const Ptr& exchange, const Actor& actor) {
     if (body.size() > 1) body.push_back(',');
     AppendJsonString(&body, value);
     body.push_back(':');
-    AppendFileInfo(&body, &sandbox_.names, AbsolutePath(sandbox_, *path), *info);
+    AppendFileInfo(&body, &core_.names, AbsolutePath(core_, *path), *info);
   }
   body.push_back('}');
   exchange->RespondJson(200, body);
@@ -263,8 +263,8 @@ void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {
   const FileIdentity as(*actor);
   for (const auto& [name, value] : exchange->query()) {
     if (name != "path") continue;
-    const auto path = sandbox_.Path(value);
-    const auto place = path ? FindPlace(AbsolutePath(sandbox_, *path)) : Fail(path.error());
+    const auto path = core_.Path(value);
+    const auto place = path ? FindPlace(AbsolutePath(core_, *path)) : Fail(path.error());
     Status status;
     if (!place) {
       // What is not there need not be deleted.
@@ -282,17 +282,17 @@ void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {
 }
 
 void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
-  sandbox_.names.Refresh();
+  core_.names.Refresh();
   ForEachInBody(
-      &sandbox_.loop, exchange, JsonType::kObject,
+      &core_.loop, exchange, JsonType::kObject,
       [this, actor](const JsonValue& member) -> Status {
         const std::string named(member.name());
         auto permission = ParsePermission(member);
         if (!permission) return Fail(std::move(permission).error().Wrap(named));
-        ATOLL_ASSIGN(const std::string path, sandbox_.Path(named));
+        ATOLL_ASSIGN(const std::string path, core_.Path(named));
         const FileIdentity as(*actor);
         ATOLL_ASSIGN(const UniqueFd fd, OpenNoMagic(path, O_PATH));
-        auto applied = ApplyPermission(fd.get(), *permission, &sandbox_.names);
+        auto applied = ApplyPermission(fd.get(), *permission, &core_.names);
         if (!applied) return Fail(std::move(applied).error().Wrap(named));
         return {};
       },
@@ -310,19 +310,19 @@ void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
 
 void FileRoutes::Move(const Ptr& exchange, const Actor& actor) {
   ForEachInBody(
-      &sandbox_.loop, exchange, JsonType::kArray,
+      &core_.loop, exchange, JsonType::kArray,
       [this, actor](const JsonValue& item) -> Status {
         ATOLL_ASSIGN(const std::string src, TextMember(item, "src"));
         ATOLL_ASSIGN(const std::string dest, TextMember(item, "dest"));
-        ATOLL_ASSIGN(const std::string from_path, sandbox_.Path(src));
-        ATOLL_ASSIGN(const std::string to_path, sandbox_.Path(dest));
+        ATOLL_ASSIGN(const std::string from_path, core_.Path(src));
+        ATOLL_ASSIGN(const std::string to_path, core_.Path(dest));
         const FileIdentity as(*actor);
-        ATOLL_ASSIGN(const Place from, FindPlace(AbsolutePath(sandbox_, from_path)));
+        ATOLL_ASSIGN(const Place from, FindPlace(AbsolutePath(core_, from_path)));
         struct stat info;
         if (::fstatat(from.dir.get(), from.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
           return FailSys("move " + src);
         }
-        const std::string to = AbsolutePath(sandbox_, to_path);
+        const std::string to = AbsolutePath(core_, to_path);
         const size_t slash = to.rfind('/');
         ATOLL_ASSIGN(const UniqueFd parent,
                      MakeDirectory(slash == 0 ? "/" : to.substr(0, slash), *actor));

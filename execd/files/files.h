@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
+#include "execd/core.h"
 #include "execd/files/body_walk.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 
@@ -28,7 +28,7 @@ namespace atl::execd {
 // --- Paths.
 
 // Absolute, without ".", ".." and double slashes, by text alone (Go's filepath.Abs).
-std::string AbsolutePath(const Sandbox& sandbox, std::string_view path);
+std::string AbsolutePath(const Core& core, std::string_view path);
 std::string_view BaseName(std::string_view absolute_path);
 
 // open(2) by openat2 with RESOLVE_NO_MAGICLINKS.
@@ -83,13 +83,13 @@ void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
 // Whether a download's query asks for lines: offset (from 1), limit.
 bool WantsLines(const Exchange& exchange);
 // Streams them, or answers why not. `size` bytes of the file are looked at.
-void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, const Actor& actor,
+void SendLines(Core* core, const std::shared_ptr<Exchange>& exchange, const Actor& actor,
                UniqueFd file, int64_t size);
 
 // The routes of /files and /directories that read or change attributes and names.
 class FileRoutes {
  public:
-  explicit FileRoutes(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  explicit FileRoutes(Core* core) : core_(*core) {}
   using Ptr = std::shared_ptr<Exchange>;
 
   void Info(const Ptr& exchange, const Actor& actor);               // GET /files/info
@@ -105,7 +105,7 @@ class FileRoutes {
   void ListDirectory(const Ptr& exchange, const Actor& actor);      // GET /directories/list
 
  private:
-  Sandbox& sandbox_;
+  Core& core_;
 };
 
 }  // namespace atl::execd

@@ -127,8 +127,8 @@ class Replacement {
  public:
   static constexpr size_t kPart = 256 << 10;
 
-  Replacement(Sandbox* sandbox, Actor actor, std::string path, std::string from, std::string to)
-      : sandbox_(*sandbox),
+  Replacement(Core* core, Actor actor, std::string path, std::string from, std::string to)
+      : core_(*core),
         actor_(std::move(actor)),
         path_(std::move(path)),
         from_(std::move(from)),
@@ -194,7 +194,7 @@ class Replacement {
   }
 
   Status BeginWriting() {
-    ATOLL_ASSIGN(writer_, FileWriter::Open(&sandbox_, actor_, path_));
+    ATOLL_ASSIGN(writer_, FileWriter::Open(&core_, actor_, path_));
     std::string part(kPart, '\0');
     for (int64_t at = 0; at < passed_;) {
       const size_t wanted = static_cast<size_t>(std::min<int64_t>(kPart, passed_ - at));
@@ -206,7 +206,7 @@ class Replacement {
     return {};
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   const Actor actor_;
   std::string path_, from_, to_;
   UniqueFd file_;
@@ -219,9 +219,9 @@ class Replacement {
 // All members of a replace request, one after the other.
 class ReplaceRequest {
  public:
-  ReplaceRequest(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, Actor actor,
-                 JsonDocument document, bool verbose)
-      : sandbox_(*sandbox),
+  ReplaceRequest(Core* core, std::shared_ptr<Exchange> exchange, Actor actor, JsonDocument document,
+                 bool verbose)
+      : core_(*core),
         exchange_(std::move(exchange)),
         actor_(std::move(actor)),
         document_(std::move(document)),
@@ -255,9 +255,9 @@ class ReplaceRequest {
           }
           return false;
         }
-        const auto path = sandbox_.Path(at_.name());
+        const auto path = core_.Path(at_.name());
         if (!path) return Failed(path.error());
-        file_.emplace(&sandbox_, actor_, AbsolutePath(sandbox_, *path), *TextMember(at_, "old"),
+        file_.emplace(&core_, actor_, AbsolutePath(core_, *path), *TextMember(at_, "old"),
                       *TextMember(at_, "new"));
       }
       const auto more = file_->Step();
@@ -282,7 +282,7 @@ class ReplaceRequest {
     return false;
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::shared_ptr<Exchange> exchange_;
   const Actor actor_;
   JsonDocument document_;
@@ -301,7 +301,7 @@ void FileRoutes::Download(const Ptr& exchange, const Actor& actor) {
     return;
   }
   const FileIdentity as(*actor);
-  const auto path = sandbox_.Path(*given);
+  const auto path = core_.Path(*given);
   struct stat info;
   auto file = path ? OpenRegular(*path, O_RDONLY, &info) : Fail(path.error());
   if (!file) {
@@ -309,13 +309,13 @@ void FileRoutes::Download(const Ptr& exchange, const Actor& actor) {
     return;
   }
   if (WantsLines(*exchange)) {
-    SendLines(&sandbox_, exchange, actor, std::move(*file), info.st_size);
+    SendLines(&core_, exchange, actor, std::move(*file), info.st_size);
     return;
   }
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   HeaderList headers = {
       {"Content-Type", "application/octet-stream"},
-      {"Content-Disposition", ContentDisposition(BaseName(AbsolutePath(sandbox_, *path)))},
+      {"Content-Disposition", ContentDisposition(BaseName(AbsolutePath(core_, *path)))},
       {"Accept-Ranges", "bytes"},
       {"Last-Modified", HttpDate(info.st_mtim.tv_sec)}};
   if (const int status = CheckConditions(exchange->head(), info.st_mtim.tv_sec); status != 0) {
@@ -354,15 +354,14 @@ void FileRoutes::Replace(const Ptr& exchange, const Actor& actor) {
       return;
     }
     const std::string* verbose = x->QueryValue("verbose");
-    auto request =
-        std::make_shared<ReplaceRequest>(&sandbox_, x->shared_from_this(), actor,
-                                         std::move(*document), verbose && *verbose == "true");
+    auto request = std::make_shared<ReplaceRequest>(
+        &core_, x->shared_from_this(), actor, std::move(*document), verbose && *verbose == "true");
     if (const Status checked = request->Check(); !checked) {
       x->RespondError(400, "INVALID_REQUEST_BODY", checked.error().message());
       return;
     }
-    sandbox_.names.Refresh();
-    if (request->Step()) sandbox_.loop.Slice([request] { return request->Step(); });
+    core_.names.Refresh();
+    if (request->Step()) core_.loop.Slice([request] { return request->Step(); });
   });
 }
 

@@ -104,7 +104,7 @@ bool WantsLines(const Exchange& exchange) {
   return given("offset") || given("limit");
 }
 
-void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, const Actor& actor,
+void SendLines(Core* core, const std::shared_ptr<Exchange>& exchange, const Actor& actor,
                UniqueFd file, int64_t size) {
   if (const std::string* range = exchange->head().Find("range"); range && !range->empty()) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY",
@@ -119,7 +119,7 @@ void SendLines(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, cons
   LineRange lines;
   lines.first = offset.value_or(1);
   if (limit && *limit <= lines.last - lines.first) lines.last = lines.first + *limit - 1;
-  RunProducer(&sandbox->loop, exchange,
+  RunProducer(&core->loop, exchange,
               std::make_unique<LineCutter>(actor, std::move(file), size, lines),
               {{"Content-Type", "text/plain; charset=utf-8"}});
 }

@@ -43,9 +43,9 @@ Result<UniqueFd> OpenRoot(const std::string& path, bool follow) {
 // An array of FileInfo: all entries, or those whose name matches.
 class InfoList : public Producer {
  public:
-  InfoList(Sandbox* sandbox, Actor actor, UniqueFd root, std::string path, int max_depth,
+  InfoList(Core* core, Actor actor, UniqueFd root, std::string path, int max_depth,
            std::optional<Glob> glob)
-      : sandbox_(*sandbox),
+      : core_(*core),
         actor_(std::move(actor)),
         walk_(std::move(root), max_depth),
         path_(std::move(path)),
@@ -63,14 +63,14 @@ class InfoList : public Producer {
       if (glob_ && (S_ISDIR(entry_.info.st_mode) || !glob_->Matches(entry_.name))) continue;
       if (any_) out->push_back(',');
       any_ = true;
-      AppendFileInfo(out, &sandbox_.names, Join(path_, entry_.path), entry_.info);
+      AppendFileInfo(out, &core_.names, Join(path_, entry_.path), entry_.info);
     }
     first_ = false;
     return true;
   }
 
  private:
-  Sandbox& sandbox_;
+  Core& core_;
   const Actor actor_;
   TreeWalk walk_;
   std::string path_;
@@ -89,16 +89,13 @@ class GrepLines : public Producer {
     std::optional<Glob> include;
     int64_t max_matches = 10000;
   };
-  GrepLines(Sandbox* sandbox, UniqueFd root, std::string path, Query query)
-      : sandbox_(*sandbox),
-        walk_(std::move(root), 0),
-        path_(std::move(path)),
-        query_(std::move(query)) {
+  GrepLines(Core* core, UniqueFd root, std::string path, Query query)
+      : core_(*core), walk_(std::move(root), 0), path_(std::move(path)), query_(std::move(query)) {
     if (query_.ignore_case) Lower(&query_.needle);
   }
 
   bool Produce(std::string* out) override {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(core_.user);
     if (file_) return ReadPart(out);
     if (!walk_.Next(&entry_)) return false;
     // Bytes beyond what stat says are not read, so procfs files, which say 0, have none.
@@ -185,7 +182,7 @@ class GrepLines : public Producer {
     out->append("}\n");
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   TreeWalk walk_;
   std::string path_;
   Query query_;
@@ -198,8 +195,8 @@ class GrepLines : public Producer {
 // Deletes one path after the other.
 class Removal : public std::enable_shared_from_this<Removal> {
  public:
-  Removal(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, Actor actor)
-      : sandbox_(*sandbox), exchange_(std::move(exchange)), actor_(std::move(actor)) {
+  Removal(Core* core, std::shared_ptr<Exchange> exchange, Actor actor)
+      : core_(*core), exchange_(std::move(exchange)), actor_(std::move(actor)) {
     for (const auto& [name, value] : exchange_->query()) {
       if (name == "path") paths_.push_back(value);
     }
@@ -229,13 +226,13 @@ class Removal : public std::enable_shared_from_this<Removal> {
   }
   bool NextPath() {
     if (at_ == paths_.size()) return false;
-    const auto path = sandbox_.Path(paths_[at_++]);
-    auto place = path ? FindPlace(AbsolutePath(sandbox_, *path)) : Fail(path.error());
+    const auto path = core_.Path(paths_[at_++]);
+    auto place = path ? FindPlace(AbsolutePath(core_, *path)) : Fail(path.error());
     if (place) removal_.emplace(std::move(place->dir), std::move(place->name));
     return true;
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::shared_ptr<Exchange> exchange_;
   const Actor actor_;
   std::vector<std::string> paths_;
@@ -244,14 +241,14 @@ class Removal : public std::enable_shared_from_this<Removal> {
 };
 
 // A tree's root from the `path` parameter; answers and returns an invalid fd if that fails.
-UniqueFd RootOf(Sandbox* sandbox, Exchange* exchange, bool follow, std::string* absolute) {
+UniqueFd RootOf(Core* core, Exchange* exchange, bool follow, std::string* absolute) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
     return {};
   }
-  const auto path = sandbox->Path(*given);
-  if (path) *absolute = AbsolutePath(*sandbox, *path);
+  const auto path = core->Path(*given);
+  if (path) *absolute = AbsolutePath(*core, *path);
   auto root = path ? OpenRoot(*absolute, follow) : Fail(path.error());
   if (root) return std::move(*root);
   if (root.error().code() == Code::kInvalidArgument) {
@@ -265,7 +262,7 @@ UniqueFd RootOf(Sandbox* sandbox, Exchange* exchange, bool follow, std::string* 
 }  // namespace
 
 void FileRoutes::ListDirectory(const Ptr& exchange, const Actor& actor) {
-  sandbox_.names.Refresh();
+  core_.names.Refresh();
   const FileIdentity as(*actor);
   int depth = 1;
   if (const std::string* text = exchange->QueryValue("depth"); text && !text->empty()) {
@@ -277,23 +274,23 @@ void FileRoutes::ListDirectory(const Ptr& exchange, const Actor& actor) {
     }
   }
   std::string path;
-  UniqueFd root = RootOf(&sandbox_, exchange.get(), false, &path);
+  UniqueFd root = RootOf(&core_, exchange.get(), false, &path);
   if (!root) return;
   if (depth == 0) {
     exchange->RespondJson(200, "[]");
     return;
   }
-  RunProducer(&sandbox_.loop, exchange,
-              std::make_unique<InfoList>(&sandbox_, actor, std::move(root), std::move(path), depth,
+  RunProducer(&core_.loop, exchange,
+              std::make_unique<InfoList>(&core_, actor, std::move(root), std::move(path), depth,
                                          std::nullopt),
               JsonHeaders());
 }
 
 void FileRoutes::Search(const Ptr& exchange, const Actor& actor) {
-  sandbox_.names.Refresh();
+  core_.names.Refresh();
   const FileIdentity as(*actor);
   std::string path;
-  UniqueFd root = RootOf(&sandbox_, exchange.get(), true, &path);
+  UniqueFd root = RootOf(&core_, exchange.get(), true, &path);
   if (!root) return;
   const std::string* pattern = exchange->QueryValue("pattern");
   auto glob = Glob::Parse(pattern && !pattern->empty() ? *pattern : "**");
@@ -301,14 +298,14 @@ void FileRoutes::Search(const Ptr& exchange, const Actor& actor) {
     exchange->RespondError(500, "RUNTIME_ERROR", glob.error().message());
     return;
   }
-  RunProducer(&sandbox_.loop, exchange,
-              std::make_unique<InfoList>(&sandbox_, actor, std::move(root), std::move(path), 0,
+  RunProducer(&core_.loop, exchange,
+              std::make_unique<InfoList>(&core_, actor, std::move(root), std::move(path), 0,
                                          std::move(*glob)),
               JsonHeaders());
 }
 
 void FileRoutes::Grep(const Ptr& exchange) {
-  const FileIdentity as(sandbox_.user);
+  const FileIdentity as(core_.user);
   GrepLines::Query query;
   const std::string* needle = exchange->QueryValue("query");
   if (!needle || needle->empty()) {
@@ -334,31 +331,31 @@ void FileRoutes::Grep(const Ptr& exchange) {
     std::from_chars(limit->data(), limit->data() + limit->size(), query.max_matches);
   }
   std::string path;
-  UniqueFd root = RootOf(&sandbox_, exchange.get(), true, &path);
+  UniqueFd root = RootOf(&core_, exchange.get(), true, &path);
   if (!root) return;
   RunProducer(
-      &sandbox_.loop, exchange,
-      std::make_unique<GrepLines>(&sandbox_, std::move(root), std::move(path), std::move(query)),
+      &core_.loop, exchange,
+      std::make_unique<GrepLines>(&core_, std::move(root), std::move(path), std::move(query)),
       {{"Content-Type", "application/x-ndjson"}});
 }
 
 void FileRoutes::DeleteDirectories(const Ptr& exchange, const Actor& actor) {
-  auto removal = std::make_shared<Removal>(&sandbox_, exchange, actor);
-  if (removal->Step()) sandbox_.loop.Slice([removal] { return removal->Step(); });
+  auto removal = std::make_shared<Removal>(&core_, exchange, actor);
+  if (removal->Step()) core_.loop.Slice([removal] { return removal->Step(); });
 }
 
 void FileRoutes::MakeDirectories(const Ptr& exchange, const Actor& actor) {
-  sandbox_.names.Refresh();
+  core_.names.Refresh();
   ForEachInBody(
-      &sandbox_.loop, exchange, JsonType::kObject,
+      &core_.loop, exchange, JsonType::kObject,
       [this, actor](const JsonValue& member) -> Status {
         const std::string named(member.name());
         auto permission = ParsePermission(member);
         if (!permission) return Fail(std::move(permission).error().Wrap(named));
-        ATOLL_ASSIGN(const std::string path, sandbox_.Path(named));
+        ATOLL_ASSIGN(const std::string path, core_.Path(named));
         const FileIdentity as(*actor);
-        ATOLL_ASSIGN(const UniqueFd dir, MakeDirectory(AbsolutePath(sandbox_, path), *actor));
-        auto applied = ApplyPermission(dir.get(), *permission, &sandbox_.names);
+        ATOLL_ASSIGN(const UniqueFd dir, MakeDirectory(AbsolutePath(core_, path), *actor));
+        auto applied = ApplyPermission(dir.get(), *permission, &core_.names);
         if (!applied) return Fail(std::move(applied).error().Wrap(named));
         return {};
       },

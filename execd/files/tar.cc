@@ -20,10 +20,10 @@ namespace {
 
 class TarOutput : public Producer {
  public:
-  TarOutput(Sandbox* sandbox, UniqueFd root) : sandbox_(*sandbox), walk_(std::move(root), 0) {}
+  TarOutput(Core* core, UniqueFd root) : core_(*core), walk_(std::move(root), 0) {}
 
   bool Produce(std::string* out) override {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(core_.user);
     if (entries_.unfinished()) {
       entries_.Continue(out);
       return true;
@@ -39,7 +39,7 @@ class TarOutput : public Producer {
   }
 
  private:
-  Sandbox& sandbox_;
+  Core& core_;
   TreeWalk walk_;
   TreeWalk::Entry entry_;
   TarEntries entries_;
@@ -64,10 +64,10 @@ std::optional<std::string> CleanName(std::string_view name) {
 // following any link, so that a link in the archive (or put there meanwhile) leads nowhere.
 class TarInput : private TarReader::Sink {
  public:
-  TarInput(Sandbox* sandbox, UniqueFd root) : sandbox_(*sandbox), root_(std::move(root)) {}
+  TarInput(Core* core, UniqueFd root) : core_(*core), root_(std::move(root)) {}
 
   Status Feed(std::string_view bytes) {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(core_.user);
     return reader_.Feed(bytes);
   }
   bool complete() const { return reader_.complete(); }
@@ -175,7 +175,7 @@ class TarInput : private TarReader::Sink {
     return {};
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   UniqueFd root_;
   TarReader reader_{this};
   UniqueFd file_;
@@ -185,18 +185,18 @@ class TarInput : private TarReader::Sink {
 };
 
 // The `path` parameter, expanded and absolute; answers and returns nothing if there is none.
-std::optional<std::string> PathOf(Sandbox* sandbox, Exchange* exchange) {
+std::optional<std::string> PathOf(Core* core, Exchange* exchange) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
     return {};
   }
-  const auto path = sandbox->Path(*given);
+  const auto path = core->Path(*given);
   if (!path) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY", path.error().message());
     return {};
   }
-  return AbsolutePath(*sandbox, *path);
+  return AbsolutePath(*core, *path);
 }
 
 }  // namespace
@@ -255,11 +255,11 @@ void TarEntries::End(std::string* out) {
   out->append(2 * kTarBlock, '\0');
 }
 
-void DownloadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
-  const auto path = PathOf(sandbox, exchange.get());
+void DownloadTar(Core* core, const std::shared_ptr<Exchange>& exchange) {
+  const auto path = PathOf(core, exchange.get());
   if (!path) return;
-  const FileIdentity as(sandbox->user);
-  auto dir = OpenDirectory(*path, sandbox->user);
+  const FileIdentity as(core->user);
+  auto dir = OpenDirectory(*path, core->user);
   auto root = dir ? sys::OpenAt(dir->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(dir);
   if (!root) {
     if (root.error().error_number() == ENOTDIR) {
@@ -269,20 +269,20 @@ void DownloadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
     }
     return;
   }
-  RunProducer(&sandbox->loop, exchange, std::make_unique<TarOutput>(sandbox, std::move(*root)),
+  RunProducer(&core->loop, exchange, std::make_unique<TarOutput>(core, std::move(*root)),
               {{"Content-Type", "application/x-tar"}});
 }
 
-void UploadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
-  const auto path = PathOf(sandbox, exchange.get());
+void UploadTar(Core* core, const std::shared_ptr<Exchange>& exchange) {
+  const auto path = PathOf(core, exchange.get());
   if (!path) return;
-  auto made = MakeDirectory(*path, sandbox->user);
+  auto made = MakeDirectory(*path, core->user);
   auto root = made ? sys::OpenAt(made->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(made);
   if (!root) {
     exchange->RespondError(500, "RUNTIME_ERROR", root.error().message());
     return;
   }
-  auto input = std::make_shared<TarInput>(sandbox, std::move(*root));
+  auto input = std::make_shared<TarInput>(core, std::move(*root));
   Exchange* x = exchange.get();
   exchange->StreamBody(
       [input, x](std::string_view bytes) {

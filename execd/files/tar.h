@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 
@@ -36,10 +36,10 @@ class TarEntries {
 
 // GET /directories/tar?path=… : the directory's content, names relative to it, as pax tar. Regular
 // files, directories and symbolic links; sockets, FIFOs and devices are left out.
-void DownloadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+void DownloadTar(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 // POST /directories/tar?path=… : a tar (ustar, pax, GNU long names; not compressed) is unpacked
 // into the directory, which is created. Names stay beneath it, links in the way included.
-void UploadTar(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+void UploadTar(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace atl::execd

@@ -13,8 +13,8 @@ constexpr size_t kMaxWaiting = 1024;
 
 class UploadRequest : private MultipartParser::Sink {
  public:
-  UploadRequest(Sandbox* sandbox, Exchange* exchange, Actor actor, std::string boundary)
-      : sandbox_(*sandbox),
+  UploadRequest(Core* core, Exchange* exchange, Actor actor, std::string boundary)
+      : core_(*core),
         exchange_(*exchange),
         actor_(std::move(actor)),
         parser_(std::move(boundary), this) {}
@@ -90,7 +90,7 @@ class UploadRequest : private MultipartParser::Sink {
                     Error(Code::kInvalidArgument, "file part " + std::to_string(file_parts_) +
                                                       ": its metadata part must come before it"));
     }
-    auto writer = FileWriter::Open(&sandbox_, actor_, waiting_.front().path);
+    auto writer = FileWriter::Open(&core_, actor_, waiting_.front().path);
     if (!writer) return FailAs(500, "RUNTIME_ERROR", std::move(writer).error());
     writer_ = std::move(*writer);
     return {};
@@ -135,12 +135,12 @@ class UploadRequest : private MultipartParser::Sink {
     Target target;
     ATOLL_ASSIGN(const std::string path, TextMember(document.root(), "path"));
     if (path.empty()) return Fail(Code::kInvalidArgument, "metadata: path is empty or missing");
-    ATOLL_ASSIGN(target.path, sandbox_.Path(path));
+    ATOLL_ASSIGN(target.path, core_.Path(path));
     ATOLL_ASSIGN(target.permission, ParsePermission(document.root()));
     return target;
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   Exchange& exchange_;
   const Actor actor_;
   MultipartParser parser_;
@@ -155,16 +155,16 @@ class UploadRequest : private MultipartParser::Sink {
 
 }  // namespace
 
-void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, Actor actor) {
+void Upload(Core* core, const std::shared_ptr<Exchange>& exchange, Actor actor) {
   const std::string* type = exchange->head().Find("content-type");
   auto boundary = MultipartBoundary(type ? std::string_view(*type) : std::string_view());
   if (!boundary) {
     exchange->RespondError(400, "INVALID_FILE", boundary.error().message());
     return;
   }
-  sandbox->names.Refresh();
-  auto request = std::make_shared<UploadRequest>(sandbox, exchange.get(), std::move(actor),
-                                                 std::move(*boundary));
+  core->names.Refresh();
+  auto request =
+      std::make_shared<UploadRequest>(core, exchange.get(), std::move(actor), std::move(*boundary));
   exchange->StreamBody([request](std::string_view bytes) { request->OnBody(bytes); },
                        [request] { request->OnEnd(); });
 }

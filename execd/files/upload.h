@@ -3,12 +3,12 @@
 
 #include <memory>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 // Files are made and written by `actor`.
-void Upload(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, Actor actor);
+void Upload(Core* core, const std::shared_ptr<Exchange>& exchange, Actor actor);
 
 }  // namespace atl::execd

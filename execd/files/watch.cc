@@ -39,20 +39,20 @@ const char* EventName(uint32_t mask) {
 
 class FileWatch : public std::enable_shared_from_this<FileWatch> {
  public:
-  FileWatch(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, UniqueFd inotify, bool recursive)
-      : sandbox_(*sandbox),
+  FileWatch(Core* core, std::shared_ptr<Exchange> exchange, UniqueFd inotify, bool recursive)
+      : core_(*core),
         exchange_(std::move(exchange)),
         inotify_(std::move(inotify)),
         recursive_(recursive) {}
 
   // The root must be watchable; directories below that are not are passed over.
   Status Begin(const std::string& path) {
-    const FileIdentity as(sandbox_.user);
-    ATOLL_ASSIGN(const UniqueFd dir, OpenDirectory(path, sandbox_.user));
+    const FileIdentity as(core_.user);
+    ATOLL_ASSIGN(const UniqueFd dir, OpenDirectory(path, core_.user));
     ATOLL_TRY(AddWatch(dir.get(), path));
     const auto self = shared_from_this();
-    ATOLL_ASSIGN(watch_, sandbox_.loop.Watch(inotify_.get(), EPOLLIN,
-                                             [self](uint32_t) { self->OnReadable(); }));
+    ATOLL_ASSIGN(watch_, core_.loop.Watch(inotify_.get(), EPOLLIN,
+                                          [self](uint32_t) { self->OnReadable(); }));
     exchange_->StartStream(200, {{"Content-Type", "application/x-ndjson"},
                                  {"Cache-Control", "no-cache"},
                                  {"X-Accel-Buffering", "no"}});
@@ -66,7 +66,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
       Line("ready", path, false);
       Send();
     }
-    ping_ = sandbox_.loop.After(kWatchPingUs, [this] { Ping(); });
+    ping_ = core_.loop.After(kWatchPingUs, [this] { Ping(); });
     return {};
   }
 
@@ -92,16 +92,16 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
   // All directories below `path`; `report` tells of everything found there, because it came before
   // the watch did.
   void AddBelow(const std::string& path, bool report) {
-    auto root = OpenDirectory(path, sandbox_.user);
+    auto root = OpenDirectory(path, core_.user);
     auto dir = root ? sys::OpenAt(root->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(root);
     if (!dir) return;
     walks_.push_back({TreeWalk(std::move(*dir), 0), path, report});
     if (walks_.size() > 1) return;
-    sandbox_.loop.Slice([self = shared_from_this()] { return self->StepWalks(); });
+    core_.loop.Slice([self = shared_from_this()] { return self->StepWalks(); });
   }
 
   bool StepWalks() {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(core_.user);
     const int64_t end = MonotonicMicros() + kSliceUs;
     while (inotify_ && !walks_.empty() && MonotonicMicros() < end) {
       if (!StepWalk(&walks_.front())) walks_.pop_front();
@@ -134,7 +134,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     alignas(inotify_event) char buffer[4096];
     const ssize_t n = ::read(inotify_.get(), buffer, sizeof buffer);
     if (n <= 0) return;
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(core_.user);
     for (ssize_t at = 0; at < n;) {
       inotify_event event;
       std::memcpy(&event, buffer + at, sizeof event);
@@ -145,7 +145,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     Send();
     if (exchange_->backlog() > Exchange::kHighWater && watch_ != 0) {
       // The kernel keeps a bounded queue and tells when it overflowed.
-      sandbox_.loop.Unwatch(watch_);
+      core_.loop.Unwatch(watch_);
       watch_ = 0;
     }
   }
@@ -172,7 +172,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     last_modified_ = (event.mask & IN_MODIFY) ? path : std::string();
     Line(what, path, directory);
     if (directory && recursive_ && (event.mask & (IN_CREATE | IN_MOVED_TO))) {
-      auto dir = OpenDirectory(path, sandbox_.user);
+      auto dir = OpenDirectory(path, core_.user);
       if (dir && AddWatch(dir->get(), path)) AddBelow(path, true);
     }
   }
@@ -196,22 +196,22 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
   void Ping() {
     Line("ping", {}, false);
     Send();
-    ping_ = sandbox_.loop.After(kWatchPingUs, [this] { Ping(); });
+    ping_ = core_.loop.After(kWatchPingUs, [this] { Ping(); });
   }
   void Resume() {
     if (watch_ != 0) return;
-    const auto id = sandbox_.loop.Watch(
-        inotify_.get(), EPOLLIN, [self = shared_from_this()](uint32_t) { self->OnReadable(); });
+    const auto id = core_.loop.Watch(inotify_.get(), EPOLLIN,
+                                     [self = shared_from_this()](uint32_t) { self->OnReadable(); });
     if (id) watch_ = *id;
   }
   void End() {
-    sandbox_.loop.Cancel(ping_);
-    sandbox_.loop.Unwatch(watch_);
+    core_.loop.Cancel(ping_);
+    core_.loop.Unwatch(watch_);
     watch_ = 0;
     inotify_.reset();
   }
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::shared_ptr<Exchange> exchange_;
   UniqueFd inotify_;
   bool recursive_;
@@ -224,23 +224,23 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
 
 }  // namespace
 
-void WatchFiles(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+void WatchFiles(Core* core, const std::shared_ptr<Exchange>& exchange) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
     return;
   }
   const std::string* recursive = exchange->QueryValue("recursive");
-  const auto path = sandbox->Path(*given);
+  const auto path = core->Path(*given);
   UniqueFd inotify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!path || !inotify) {
     exchange->RespondError(path ? 500 : 400, path ? "RUNTIME_ERROR" : "INVALID_REQUEST_BODY",
                            path ? SysError("inotify_init1").message() : path.error().message());
     return;
   }
-  auto watch = std::make_shared<FileWatch>(sandbox, exchange, std::move(inotify),
+  auto watch = std::make_shared<FileWatch>(core, exchange, std::move(inotify),
                                            !(recursive && *recursive == "false"));
-  const Status begun = watch->Begin(AbsolutePath(*sandbox, *path));
+  const Status begun = watch->Begin(AbsolutePath(*core, *path));
   if (begun) return;
   if (begun.error().error_number() == ENOTDIR) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY", *given + ": is not a directory");

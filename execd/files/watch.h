@@ -5,11 +5,11 @@
 
 #include <memory>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
-void WatchFiles(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+void WatchFiles(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace atl::execd

@@ -105,9 +105,8 @@ bool IsUpgrade(const http::Head& head, std::string_view protocol) {
 // and there is no answer but bytes.
 class Forward : public std::enable_shared_from_this<Forward>, private http::Parser::BodySink {
  public:
-  Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, uint16_t port,
-          const std::string& target)
-      : loop_(sandbox->loop),
+  Forward(Core* core, std::shared_ptr<Exchange> exchange, uint16_t port, const std::string& target)
+      : loop_(core->loop),
         exchange_(std::move(exchange)),
         port_(port),
         upgrade_(IsUpgrade(exchange_->head(), "websocket")),
@@ -117,9 +116,9 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
     if (!raw_) out_ = RequestHead(target);
     ResetParser();
   }
-  Forward(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, UniqueFd connected,
+  Forward(Core* core, std::shared_ptr<Exchange> exchange, UniqueFd connected,
           const std::string& target)
-      : loop_(sandbox->loop),
+      : loop_(core->loop),
         exchange_(std::move(exchange)),
         upgrade_(false),
         socket_(std::move(connected)) {
@@ -440,7 +439,7 @@ uint16_t PortOf(std::string_view text) {
 
 }  // namespace
 
-void ForwardPort(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+void ForwardPort(Core* core, const std::shared_ptr<Exchange>& exchange) {
   const std::string text(exchange->raw_path().substr(std::string_view("/forward/").size()));
   const uint16_t port = PortOf(text);
   if (port == 0) {
@@ -450,15 +449,15 @@ void ForwardPort(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
     return exchange->RespondError(426, "INVALID_REQUEST_BODY",
                                   "ask with 'Connection: Upgrade' and 'Upgrade: tcp'");
   }
-  std::make_shared<Forward>(sandbox, exchange, port, std::string())->Begin();
+  std::make_shared<Forward>(core, exchange, port, std::string())->Begin();
 }
 
-void ForwardTo(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
+void ForwardTo(Core* core, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
                std::string target) {
-  std::make_shared<Forward>(sandbox, exchange, std::move(connected), target)->Begin();
+  std::make_shared<Forward>(core, exchange, std::move(connected), target)->Begin();
 }
 
-void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
+void Proxy(Core* core, const std::shared_ptr<Exchange>& exchange) {
   // "/proxy/8000/rest": by the raw path, so that escapes reach the server as they came.
   std::string_view raw = exchange->raw_path();
   raw.remove_prefix(std::string_view("/proxy/").size());
@@ -472,7 +471,7 @@ void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange) {
   std::string target(raw.substr(slash));
   if (target.empty()) target = "/";
   if (!exchange->raw_query().empty()) target.append("?").append(exchange->raw_query());
-  std::make_shared<Forward>(sandbox, exchange, port, target)->Begin();
+  std::make_shared<Forward>(core, exchange, port, target)->Begin();
 }
 
 }  // namespace atl::execd

@@ -5,20 +5,20 @@
 
 #include <memory>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 // To whoever is at the other end of a connected socket that does not block, as `target`.
-void ForwardTo(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
+void ForwardTo(Core* core, const std::shared_ptr<Exchange>& exchange, UniqueFd connected,
                std::string target);
 
-void Proxy(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+void Proxy(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 // GET /forward/{port} with "Upgrade: tcp": what follows the 101 are the bytes of a connection to
 // that port, whatever it speaks. 502 if nobody listens. The connection ends when the server's side
 // does, or when both have.
-void ForwardPort(Sandbox* sandbox, const std::shared_ptr<Exchange>& exchange);
+void ForwardPort(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace atl::execd

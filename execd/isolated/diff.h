@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/isolated/changes.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 

@@ -127,7 +127,7 @@ void Isolated::TakeLine(const std::shared_ptr<Exchange>& exchange) {
     return exchange->RespondText(404, "404 page not found");
   }
   // Not from inside the connection that is taken apart.
-  sandbox_.loop.Post([this, exchange] {
+  core_.loop.Post([this, exchange] {
     if (UniqueFd socket = exchange->TakeSocket()) {
       line_.Connect(std::move(socket),
                     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
@@ -156,8 +156,8 @@ Result<std::string> Isolated::Resolve(const std::string& path) const {
 
 Identity Isolated::IdentityOf(const Session& session) const {
   Identity identity;
-  identity.uid = session.request.uid.value_or(sandbox_.user.uid);
-  identity.gid = session.request.gid.value_or(sandbox_.user.gid);
+  identity.uid = session.request.uid.value_or(core_.user.uid);
+  identity.gid = session.request.gid.value_or(core_.user.gid);
   return identity;
 }
 
@@ -216,7 +216,7 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
   wire::StartMessage start;
   start.sandbox_id = session->id;
   if (session->request.HasDurableWorkspace()) start.argv = {"durable"};
-  start.env = IsolatedEnvironment(session->request, sandbox_.CommandEnvironment({}).entries());
+  start.env = IsolatedEnvironment(session->request, core_.CommandEnvironment({}).entries());
   start.cwd = session->request.overlays.front().path;
   const Identity identity = IdentityOf(*session);
   start.user = std::to_string(identity.uid) + ":" + std::to_string(identity.gid);
@@ -225,10 +225,10 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
   session->control = std::move(control.a);
   session->connections = std::move(connections.a);
   ATOLL_ASSIGN(session->watch,
-               sandbox_.loop.Watch(session->control.get(), EPOLLIN | EPOLLOUT,
-                                   [this, weak = std::weak_ptr(session)](uint32_t events) {
-                                     if (const auto strong = weak.lock()) OnControl(strong, events);
-                                   }));
+               core_.loop.Watch(session->control.get(), EPOLLIN | EPOLLOUT,
+                                [this, weak = std::weak_ptr(session)](uint32_t events) {
+                                  if (const auto strong = weak.lock()) OnControl(strong, events);
+                                }));
   wire::SessionRequest request;
   request.what = wire::SessionRequest::Make{.spec = std::move(spec),
                                             .terms = session->request.limits,
@@ -298,7 +298,7 @@ void Isolated::Created(const SessionPtr& session, const Status& status) {
     return created(status);
   }
   // Perhaps it is there, or part of it.
-  sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
+  core_.loop.Unwatch(std::exchange(session->watch, 0));
   session->control.reset();
   session->connections.reset();
   AskEnd(session->number, [created, status](const Status&) { created(status); });
@@ -313,7 +313,7 @@ void Isolated::OnControl(const SessionPtr& session, uint32_t events) {
     if (n > 0) session->unsent.erase(0, static_cast<size_t>(n));
     if (session->unsent.empty()) {
       session->unsent = std::string();
-      sandbox_.loop.Modify(session->watch, EPOLLIN);
+      core_.loop.Modify(session->watch, EPOLLIN);
     }
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
@@ -362,7 +362,7 @@ Status Isolated::TakeUppers(const SessionPtr& session, std::string_view frame) {
 }
 
 void Isolated::Died(const SessionPtr& session) {
-  sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
+  core_.loop.Unwatch(std::exchange(session->watch, 0));
   if (session->created) {
     // Why, the spawner says better.
     if (!session->made) return;
@@ -379,7 +379,7 @@ void Isolated::End(const SessionPtr& session, std::function<void(Status)> done) 
   if (session->kept) session->kept->gone = true;
   session->kept.reset();
   // With its control socket its process 1 ends, and with that all others.
-  sandbox_.loop.Unwatch(std::exchange(session->watch, 0));
+  core_.loop.Unwatch(std::exchange(session->watch, 0));
   session->control.reset();
   session->connections.reset();
   AskEnd(session->number, std::move(done));
@@ -393,7 +393,7 @@ void Isolated::AskEnd(uint32_t number, std::function<void(Status)> done) {
       taken_ &= ~(1U << number);
     } else {
       // Its number stays taken until nothing of it is left.
-      sandbox_.loop.After(kEndAgainUs, [this, number] { AskEnd(number, [](const Status&) {}); });
+      core_.loop.After(kEndAgainUs, [this, number] { AskEnd(number, [](const Status&) {}); });
     }
     done(ended);
   });
@@ -407,7 +407,7 @@ int64_t Isolated::IdleLeft(const Session& session) const {
 
 void Isolated::LookLater() {
   if (look_ != 0 || sessions_.empty()) return;
-  look_ = sandbox_.loop.After(kLookUs, [this] {
+  look_ = core_.loop.After(kLookUs, [this] {
     look_ = 0;
     Look();
   });
@@ -486,7 +486,7 @@ void Isolated::Diff(const std::shared_ptr<Exchange>& exchange) {
   const SessionPtr session = Find(exchange);
   if (!session) return;
   if (!session->kept) return RespondNothingKept(exchange);
-  RespondSessionDiff(&sandbox_.loop, exchange, session->kept,
+  RespondSessionDiff(&core_.loop, exchange, session->kept,
                      std::make_shared<const Identity>(IdentityOf(*session)));
 }
 
@@ -494,7 +494,7 @@ void Isolated::Commit(const std::shared_ptr<Exchange>& exchange) {
   const SessionPtr session = Find(exchange);
   if (!session) return;
   if (!session->kept) return RespondNothingKept(exchange);
-  CommitSession(&sandbox_.loop, exchange, session->kept,
+  CommitSession(&core_.loop, exchange, session->kept,
                 std::make_shared<const Identity>(IdentityOf(*session)));
 }
 
@@ -516,7 +516,7 @@ void Isolated::PassOn(const std::shared_ptr<Exchange>& exchange) {
   std::string target(exchange->raw_path());
   target.erase(0, std::min(target.find('/', kPrefix.size()), target.size()));
   if (!exchange->raw_query().empty()) target.append("?").append(exchange->raw_query());
-  ForwardTo(&sandbox_, exchange, std::move(pair->a), std::move(target));
+  ForwardTo(&core_, exchange, std::move(pair->a), std::move(target));
 }
 
 }  // namespace atl::execd

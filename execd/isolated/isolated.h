@@ -11,18 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/http/router.h"
 #include "execd/isolated/changes.h"
 #include "execd/isolated/line.h"
 #include "execd/isolated/request.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 class Isolated {
  public:
-  explicit Isolated(Sandbox* sandbox) : sandbox_(*sandbox), line_(&sandbox->loop) {}
+  explicit Isolated(Core* core) : core_(*core), line_(&core->loop) {}
   Isolated(const Isolated&) = delete;
   Isolated& operator=(const Isolated&) = delete;
 
@@ -80,7 +80,7 @@ class Isolated {
   void LookLater();
   void Look();
 
-  Sandbox& sandbox_;
+  Core& core_;
   SessionLine line_;
   bool available_ = false;
   std::map<std::string, SessionPtr> sessions_;

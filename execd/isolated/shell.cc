@@ -80,10 +80,10 @@ class IsolatedShell::Execution : public std::enable_shared_from_this<IsolatedShe
  public:
   Execution(IsolatedShell* shell, std::shared_ptr<Exchange> exchange, IsolatedRun run)
       : shell_(*shell),
-        sandbox_(shell->sandbox_),
+        core_(shell->core_),
         exchange_(std::move(exchange)),
         run_(std::move(run)),
-        shell_run_(&sandbox_.loop, exchange_, OutputForm::kLines) {}
+        shell_run_(&core_.loop, exchange_, OutputForm::kLines) {}
 
   // False: it has been answered already, or nobody waits for it any more.
   bool Start();
@@ -95,7 +95,7 @@ class IsolatedShell::Execution : public std::enable_shared_from_this<IsolatedShe
   void Ended(const JobExit& exit);
 
   IsolatedShell& shell_;
-  Sandbox& sandbox_;
+  Core& core_;
   std::shared_ptr<Exchange> exchange_;
   const IsolatedRun run_;
   ShellRun shell_run_;
@@ -109,7 +109,7 @@ Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
   UniqueFd out_write, report_write, directory;
   ATOLL_TRY(shell_run_.Open(&out_write, &report_write));
-  const std::string program = sandbox_.Shell();
+  const std::string program = core_.Shell();
   SpawnSpec spec;
   spec.programs = {program.empty() ? "/bin/sh" : program};
   if (program.ends_with("/bash")) {
@@ -123,14 +123,14 @@ Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
     state.append("\nexport ").append(name).append("=").append(Quoted(value));
   }
   AppendState(&spec.argv, state);
-  if (shell_.state_.empty()) spec.env = sandbox_.env.entries();
-  spec.identity = &sandbox_.user;
-  ATOLL_ASSIGN(directory, OpenDirectory(shell_.cwd_, sandbox_.user));
+  if (shell_.state_.empty()) spec.env = core_.env.entries();
+  spec.identity = &core_.user;
+  ATOLL_ASSIGN(directory, OpenDirectory(shell_.cwd_, core_.user));
   spec.cwd = directory.get();
   spec.stdio[0] = null.get();
   spec.stdio[1] = spec.stdio[2] = out_write.get();
   spec.report = report_write.get();
-  return Job::Start(&sandbox_, std::move(spec), 0,
+  return Job::Start(&core_, std::move(spec), 0,
                     [self = shared_from_this()](const JobExit& exit) { self->Ended(exit); });
 }
 
@@ -152,7 +152,7 @@ bool IsolatedShell::Execution::Start() {
   // The head is sent with it.
   exchange_->Write("");
   if (run_.timeout_seconds > 0) {
-    timeout_ = sandbox_.loop.After(run_.timeout_seconds * 1'000'000, [this] {
+    timeout_ = core_.loop.After(run_.timeout_seconds * 1'000'000, [this] {
       timeout_ = 0;
       timed_out_ = true;
       Interrupt();
@@ -165,7 +165,7 @@ bool IsolatedShell::Execution::Start() {
 void IsolatedShell::Execution::Interrupt() {
   if (!job_ || !job_->running() || std::exchange(interrupted_, true)) return;
   job_->Signal(SIGINT);
-  grace_ = sandbox_.loop.After(kInterruptUs, [this] {
+  grace_ = core_.loop.After(kInterruptUs, [this] {
     grace_ = 0;
     job_->Kill();
   });
@@ -184,8 +184,8 @@ void IsolatedShell::Execution::TakeReport(const std::string& report) {
 
 void IsolatedShell::Execution::Ended(const JobExit& exit) {
   const auto self = shared_from_this();
-  sandbox_.loop.Cancel(timeout_);
-  sandbox_.loop.Cancel(grace_);
+  core_.loop.Cancel(timeout_);
+  core_.loop.Cancel(grace_);
   TakeReport(shell_run_.End());
   std::string outcome;
   if (timed_out_) {
@@ -201,7 +201,7 @@ void IsolatedShell::Execution::Ended(const JobExit& exit) {
   }
   shell_run_.Finish(outcome);
   // This is the job's own end: it must outlive the call.
-  sandbox_.loop.Post([self] {
+  core_.loop.Post([self] {
     self->shell_.queue_.pop_front();
     self->shell_.StartNext();
   });
@@ -241,14 +241,14 @@ void IsolatedShell::Run(const std::shared_ptr<Exchange>& exchange) {
 Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground(
     const IsolatedRun& run) {
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
-  ATOLL_ASSIGN(const UniqueFd workspace, OpenDirectory(sandbox_.cwd, sandbox_.user));
-  ATOLL_ASSIGN(const UniqueFd directory,
-               MakeDirectory((sandbox_.cwd == "/" ? "" : sandbox_.cwd) + "/.execd/background-runs",
-                             sandbox_.user));
+  ATOLL_ASSIGN(const UniqueFd workspace, OpenDirectory(core_.cwd, core_.user));
+  ATOLL_ASSIGN(
+      const UniqueFd directory,
+      MakeDirectory((core_.cwd == "/" ? "" : core_.cwd) + "/.execd/background-runs", core_.user));
   auto made = std::make_unique<Background>();
   made->id = NewUuid(true);
   {
-    const FileIdentity as(sandbox_.user);
+    const FileIdentity as(core_.user);
     for (const auto& [name, file] : {std::pair{".log", &made->log}, {".code", &made->code}}) {
       const std::string path = made->id + name;
       file->reset(::openat(directory.get(), path.c_str(),
@@ -256,31 +256,31 @@ Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground
       if (!*file) return FailSys("open " + path);
     }
   }
-  const std::string program = sandbox_.Shell();
-  Environment env = sandbox_.env;
+  const std::string program = core_.Shell();
+  Environment env = core_.env;
   env.SetAll(run.envs);
   SpawnSpec spec;
   spec.programs = {program.empty() ? "/bin/sh" : program};
   spec.argv = {program.ends_with("/bash") ? "bash" : "sh", "-c", run.code};
   spec.env = env.entries();
-  spec.identity = &sandbox_.user;
+  spec.identity = &core_.user;
   spec.cwd = workspace.get();
   spec.stdio[0] = null.get();
   spec.stdio[1] = spec.stdio[2] = made->log.get();
   Background* raw = made.get();
-  ATOLL_ASSIGN(
-      made->job, Job::Start(&sandbox_, std::move(spec), 0, [this, raw](const JobExit& exit) {
-        constexpr off_t kKept = 16 << 20;
-        raw->running = false;
-        raw->finished_us = UnixMicros();
-        raw->exit_code = exit.signal != 0 ? 128 + exit.signal : exit.code;
-        const std::string text = std::to_string(raw->exit_code) + "\n";
-        [[maybe_unused]] const ssize_t n = ::write(raw->code.get(), text.data(), text.size());
-        if (::lseek(raw->log.get(), 0, SEEK_END) > kKept) {
-          [[maybe_unused]] const int cut = ::ftruncate(raw->log.get(), kKept);
-        }
-        Tell();
-      }));
+  ATOLL_ASSIGN(made->job, Job::Start(&core_, std::move(spec), 0, [this, raw](const JobExit& exit) {
+                 constexpr off_t kKept = 16 << 20;
+                 raw->running = false;
+                 raw->finished_us = UnixMicros();
+                 raw->exit_code = exit.signal != 0 ? 128 + exit.signal : exit.code;
+                 const std::string text = std::to_string(raw->exit_code) + "\n";
+                 [[maybe_unused]] const ssize_t n =
+                     ::write(raw->code.get(), text.data(), text.size());
+                 if (::lseek(raw->log.get(), 0, SEEK_END) > kKept) {
+                   [[maybe_unused]] const int cut = ::ftruncate(raw->log.get(), kKept);
+                 }
+                 Tell();
+               }));
   made->started_us = UnixMicros();
   return made;
 }
@@ -309,7 +309,7 @@ void IsolatedShell::StartBackground(const std::shared_ptr<Exchange>& exchange,
   }
   last_run_ms_ = UnixMillis();
   std::string answer = "{\"session_id\":";
-  AppendJsonString(&answer, sandbox_.id);
+  AppendJsonString(&answer, core_.id);
   answer.append(",\"run_id\":");
   AppendJsonString(&answer, (*made)->id);
   AppendTimeMember(&answer, "started_at", (*made)->started_us);
@@ -332,7 +332,7 @@ void IsolatedShell::GetRun(const std::shared_ptr<Exchange>& exchange) {
   const Background* run = Find(exchange);
   if (run == nullptr) return;
   std::string answer = "{\"session_id\":";
-  AppendJsonString(&answer, sandbox_.id);
+  AppendJsonString(&answer, core_.id);
   answer.append(",\"run_id\":");
   AppendJsonString(&answer, run->id);
   answer.append(run->running ? ",\"running\":true" : ",\"running\":false,\"exit_code\":");

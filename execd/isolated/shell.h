@@ -12,10 +12,10 @@
 #include <memory>
 #include <string>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/isolated/request.h"
 #include "execd/run/job.h"
-#include "execd/sandbox.h"
 #include "runtime/wire/session.h"
 
 namespace atl::execd {
@@ -29,8 +29,8 @@ class IsolatedShell {
   using Note = std::function<void(const wire::SessionNote&)>;
   // `durable`: what is written to the working directory stays, so that runs in the background have
   // where to put their output.
-  IsolatedShell(Sandbox* sandbox, bool durable, Note note)
-      : sandbox_(*sandbox), durable_(durable), cwd_(sandbox->cwd), note_(std::move(note)) {}
+  IsolatedShell(Core* core, bool durable, Note note)
+      : core_(*core), durable_(durable), cwd_(core->cwd), note_(std::move(note)) {}
   IsolatedShell(const IsolatedShell&) = delete;
   IsolatedShell& operator=(const IsolatedShell&) = delete;
 
@@ -55,7 +55,7 @@ class IsolatedShell {
   Background* Find(const std::shared_ptr<Exchange>& exchange);
   void Tell();
 
-  Sandbox& sandbox_;
+  Core& core_;
   const bool durable_;
   std::string cwd_;
   std::string state_;                             // shell text; empty before the first run

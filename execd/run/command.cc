@@ -80,19 +80,19 @@ void Commands::Foreground::Ping() {
   batch_.clear();
   AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
   exchange_->Write(batch_);
-  ping_ = commands_.sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+  ping_ = commands_.core_.loop.After(kEventPingUs, [this] { Ping(); });
 }
 
 void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnSpec spec,
                                  int64_t timeout_us) {
-  Sandbox& sandbox = self->commands_.sandbox_;
+  Core& core = self->commands_.core_;
   Foreground* raw = self.get();
   UniqueFd out_write, err_write;
   auto null = OpenNull();
-  auto out = OutputPipe::Open(&sandbox.loop, &out_write, [raw](std::string_view bytes) {
+  auto out = OutputPipe::Open(&core.loop, &out_write, [raw](std::string_view bytes) {
     raw->OnOutput(&raw->out_events_, bytes);
   });
-  auto err = OutputPipe::Open(&sandbox.loop, &err_write, [raw](std::string_view bytes) {
+  auto err = OutputPipe::Open(&core.loop, &err_write, [raw](std::string_view bytes) {
     raw->OnOutput(&raw->err_events_, bytes);
   });
   for (const Error* error : {null ? nullptr : &null.error(), out ? nullptr : &out.error(),
@@ -108,7 +108,7 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
   spec.stdio[1] = out_write.get();
   spec.stdio[2] = err_write.get();
   raw->started_us_ = MonotonicMicros();
-  auto job = Job::Start(&sandbox, std::move(spec), timeout_us,
+  auto job = Job::Start(&core, std::move(spec), timeout_us,
                         [self](const JobExit& exit) { self->Ended(exit); });
 
   const int64_t now = UnixMillis();
@@ -125,7 +125,7 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
   }
   raw->record_->job = std::move(*job);
   raw->exchange_->Write(raw->batch_);
-  raw->ping_ = sandbox.loop.After(kEventPingUs, [raw] { raw->Ping(); });
+  raw->ping_ = core.loop.After(kEventPingUs, [raw] { raw->Ping(); });
   raw->exchange_->OnWritable([raw] {
     if (raw->out_) raw->out_->Resume();
     if (raw->err_) raw->err_->Resume();
@@ -138,7 +138,7 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
 }
 
 void Commands::Foreground::Ended(const JobExit& exit) {
-  EventLoop& loop = commands_.sandbox_.loop;
+  EventLoop& loop = commands_.core_.loop;
   loop.Cancel(ping_);
   // The answer may outlive us by the grace time.
   exchange_->OnWritable(nullptr);
@@ -157,7 +157,7 @@ void Commands::Foreground::Ended(const JobExit& exit) {
     AppendCommandError(&batch_, std::to_string(exit.code), error, now);
   }
   exchange_->Write(batch_);
-  const char* grace = commands_.sandbox_.env.Get("EXECD_API_GRACE_SHUTDOWN");
+  const char* grace = commands_.core_.env.Get("EXECD_API_GRACE_SHUTDOWN");
   const int64_t grace_us = grace ? ParseDuration(grace) : 0;
   if (grace_us > 0) {
     loop.After(grace_us, [exchange = exchange_] { exchange->Finish(); });
@@ -182,15 +182,15 @@ void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
 
 Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* identity,
                                     UniqueFd* cwd, UniqueFd* notebook) const {
-  *identity = sandbox_.user;
+  *identity = core_.user;
   if (request.ids) {
     ATOLL_ASSIGN(*identity, ResolveIds(*request.ids));
   }
-  Environment env = sandbox_.CommandEnvironment(request.envs);
+  Environment env = core_.CommandEnvironment(request.envs);
   ATOLL_ASSIGN(*notebook, AnswerNotebookProbe(request.command, &env));
   SpawnSpec spec;
   if (!request.cwd.empty()) {
-    ATOLL_ASSIGN(const std::string path, ExpandPath(request.cwd, env, sandbox_.Home()));
+    ATOLL_ASSIGN(const std::string path, ExpandPath(request.cwd, env, core_.Home()));
     auto directory = OpenDirectory(path, *identity);
     if (!directory) {
       return Fail(std::move(directory).error().Wrap("cwd '" + request.cwd + "'"));
@@ -199,7 +199,7 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
     spec.cwd = cwd->get();
   }
   if (request.argv.empty()) {
-    std::string shell = sandbox_.Shell();
+    std::string shell = core_.Shell();
     spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c", request.command};
     spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
   } else {
@@ -239,7 +239,7 @@ void Commands::StartForeground(const std::shared_ptr<Exchange>& exchange,
 
 void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
                                const CommandRequest& request, SpawnSpec spec) {
-  auto spool = Spool::Open(&sandbox_.loop, sandbox_.env.Get("TMPDIR"));
+  auto spool = Spool::Open(&core_.loop, core_.env.Get("TMPDIR"));
   auto null = OpenNull();
   if (!spool || !null) {
     exchange->RespondError(500, "RUNTIME_ERROR",
@@ -251,7 +251,7 @@ void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
   spec.stdio[0] = null->get();
   spec.stdio[1] = spec.stdio[2] = record->spool->fd();
   const std::weak_ptr<Record> weak = record;
-  auto job = Job::Start(&sandbox_, std::move(spec), request.timeout_ms * 1000,
+  auto job = Job::Start(&core_, std::move(spec), request.timeout_ms * 1000,
                         [this, weak](const JobExit& exit) {
                           const bool failed = exit.code != 0 || exit.signal != 0;
                           if (const auto held = weak.lock()) {
@@ -293,7 +293,7 @@ void Commands::Finish(const std::shared_ptr<Record>& record, int exit_code, std:
   record->notebook.reset();
   if (record->job) {
     // Not now: this is called from the job's own end.
-    sandbox_.loop.Post([job = std::shared_ptr<Job>(std::move(record->job))] {});
+    core_.loop.Post([job = std::shared_ptr<Job>(std::move(record->job))] {});
   }
   for (const auto& exchange : record->waiting) exchange->RespondEmpty();
   record->waiting.clear();

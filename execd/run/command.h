@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/command_request.h"
 #include "execd/run/events.h"
@@ -18,13 +19,12 @@
 #include "execd/run/output.h"
 #include "execd/run/output_events.h"
 #include "execd/run/spool.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 class Commands {
  public:
-  explicit Commands(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  explicit Commands(Core* core) : core_(*core) {}
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
 
@@ -71,7 +71,7 @@ class Commands {
   static constexpr size_t kMaxFinished = 1000;
   static constexpr size_t kMaxContent = 1 << 20;
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::map<std::string, std::shared_ptr<Record>> records_;
   std::deque<std::shared_ptr<Record>> finished_;
   size_t finished_content_ = 0;

@@ -21,32 +21,32 @@ constexpr int64_t kPatienceUs = 250'000;
 constexpr int64_t kFlushUs = 1'000'000;
 constexpr int64_t kAwaitDaemonUs = 10'000'000;
 
-std::string BootstrapShell(const Sandbox& sandbox) {
-  const char* chosen = sandbox.env.Get("BOOTSTRAP_SHELL");
+std::string BootstrapShell(const Core& core) {
+  const char* chosen = core.env.Get("BOOTSTRAP_SHELL");
   if (chosen && *chosen) return chosen;
-  const std::string shell = sandbox.Shell();
+  const std::string shell = core.Shell();
   return shell.empty() ? "/bin/sh" : shell;
 }
 
 }  // namespace
 
-Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
-  sandbox->id = message.sandbox_id;
-  sandbox->started_at = ::time(nullptr);
-  sandbox->access_token = message.access_token;
-  sandbox->env = Environment(message.env);
-  ATOLL_ASSIGN(sandbox->user, ResolveUser(message.user));
+Status FillSandbox(Core* core, const wire::StartMessage& message) {
+  core->id = message.sandbox_id;
+  core->started_at = ::time(nullptr);
+  core->access_token = message.access_token;
+  core->env = Environment(message.env);
+  ATOLL_ASSIGN(core->user, ResolveUser(message.user));
   // Docker sets these two when the image does not, and shells behave oddly without.
-  if (!sandbox->env.Get("PATH")) sandbox->env.Set("PATH", kDefaultPath);
-  if (!sandbox->env.Get("HOME")) sandbox->env.Set("HOME", sandbox->user.home);
-  const char* envs = sandbox->env.Get("EXECD_ENVS");
-  if (!envs || !*envs) sandbox->env.Set("EXECD_ENVS", kDefaultEnvsFile);
+  if (!core->env.Get("PATH")) core->env.Set("PATH", kDefaultPath);
+  if (!core->env.Get("HOME")) core->env.Set("HOME", core->user.home);
+  const char* envs = core->env.Get("EXECD_ENVS");
+  if (!envs || !*envs) core->env.Set("EXECD_ENVS", kDefaultEnvsFile);
   if (!message.cwd.empty()) {
     if (message.cwd[0] != '/' || message.cwd.find('\0') != std::string::npos) {
       return Fail(Code::kInvalidArgument,
                   "working directory '" + message.cwd + "': must be absolute");
     }
-    sandbox->cwd = message.cwd;
+    core->cwd = message.cwd;
     if (message.cwd == "/") return {};  // where process 1 stands
     // As root, not as the image's user: OCI runtimes create it before they drop privileges.
     auto directory = MakeDirectory(message.cwd, Identity());
@@ -56,21 +56,21 @@ Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message) {
   return {};
 }
 
-std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv) {
-  const char* command = sandbox.env.Get("BOOTSTRAP_CMD");
+std::vector<std::string> BootstrapArgv(const Core& core, std::vector<std::string> argv) {
+  const char* command = core.env.Get("BOOTSTRAP_CMD");
   if (command && *command) {
-    argv = {BootstrapShell(sandbox), "-c", command};
+    argv = {BootstrapShell(core), "-c", command};
   } else if (argv.size() > 1 && argv[0] == "-c") {
     std::string joined = argv[1];
     for (size_t i = 2; i < argv.size(); ++i) joined.append(" ").append(argv[i]);
-    argv = {BootstrapShell(sandbox), "-c", std::move(joined)};
+    argv = {BootstrapShell(core), "-c", std::move(joined)};
   } else if (argv.empty()) {
     return argv;
   }
-  const char* script = sandbox.env.Get("EXECD_BOOTSTRAP_PRE_SCRIPT");
+  const char* script = core.env.Get("EXECD_BOOTSTRAP_PRE_SCRIPT");
   if (script && *script) {
     // The shell's own "$@" carries the words unharmed.
-    std::vector<std::string> wrapped = {BootstrapShell(sandbox), "-c",
+    std::vector<std::string> wrapped = {BootstrapShell(core), "-c",
                                         ". \"$EXECD_BOOTSTRAP_PRE_SCRIPT\" && exec \"$@\"",
                                         "bootstrap"};
     wrapped.insert(wrapped.end(), argv.begin(), argv.end());
@@ -101,25 +101,25 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
   return entrypoint;
 }
 
-Status Entrypoint::Start(Sandbox* sandbox, std::vector<std::string> argv, bool shared,
+Status Entrypoint::Start(Core* core, std::vector<std::string> argv, bool shared,
                          std::function<void(int)> on_exit) {
   on_exit_ = std::move(on_exit);
   // While the first command is still on its way: what it will look for is then in the kernel's
   // caches.
-  sandbox->loop.Post([sandbox] {
-    sandbox->TouchEnvsFile();
-    [[maybe_unused]] const std::string shell = sandbox->Shell();
+  core->loop.Post([core] {
+    core->TouchEnvsFile();
+    [[maybe_unused]] const std::string shell = core->Shell();
   });
   SpawnSpec spec;
-  spec.argv = BootstrapArgv(*sandbox, std::move(argv));
+  spec.argv = BootstrapArgv(*core, std::move(argv));
   if (spec.argv.empty()) return {};
-  spec.programs = PathCandidates(spec.argv[0], sandbox->env);
+  spec.programs = PathCandidates(spec.argv[0], core->env);
   // Without the EXECD_ENVS file: that one is for what comes later.
-  spec.env = sandbox->env.entries();
-  spec.identity = &sandbox->user;
+  spec.env = core->env.entries();
+  spec.identity = &core->user;
   spec.spared = true;
   GiveStdio(&spec);
-  ATOLL_ASSIGN(job_, Job::Start(sandbox, std::move(spec), 0, [this](const JobExit& exit) {
+  ATOLL_ASSIGN(job_, Job::Start(core, std::move(spec), 0, [this](const JobExit& exit) {
                  Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
                }));
   if (!shared) {

@@ -12,11 +12,11 @@
 #include <string>
 #include <string_view>
 
+#include "execd/core.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "execd/run/output_feed.h"
 #include "execd/run/timed_output.h"
-#include "execd/sandbox.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -27,7 +27,7 @@ class Entrypoint {
   static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
   // Starts the program, if there is one, in a sandbox that is filled. `on_exit` gets what execd
   // should exit with. Once. `shared`: GiveStdio is called later on, too.
-  Status Start(Sandbox* sandbox, std::vector<std::string> argv, bool shared,
+  Status Start(Core* core, std::vector<std::string> argv, bool shared,
                std::function<void(int code)> on_exit);
   bool started() const { return job_ != nullptr; }
   bool ended() const { return exit_code_.has_value(); }
@@ -79,12 +79,12 @@ class Entrypoint {
 };
 
 // What the message says of user, working directory and environment.
-Status FillSandbox(Sandbox* sandbox, const wire::StartMessage& message);
+Status FillSandbox(Core* core, const wire::StartMessage& message);
 
 // The program and arguments that the switches make of `argv`:
 //   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh);
 //   no argv at all: no program, the sandbox runs until it is ended;
 //   EXECD_BOOTSTRAP_PRE_SCRIPT: sourced by the shell, which then becomes the program.
-std::vector<std::string> BootstrapArgv(const Sandbox& sandbox, std::vector<std::string> argv);
+std::vector<std::string> BootstrapArgv(const Core& core, std::vector<std::string> argv);
 
 }  // namespace atl::execd

@@ -22,11 +22,11 @@ Result<std::unique_ptr<Job>> Hooks::Start(const wire::Hook& hook, Job::OnExit on
   if (hook.argv.empty()) return Fail(Code::kInvalidArgument, "no program is named");
   SpawnSpec spec;
   spec.argv = hook.argv;
-  spec.programs = PathCandidates(spec.argv[0], sandbox_.env);
-  spec.env = sandbox_.env.entries();
-  spec.identity = &sandbox_.user;
+  spec.programs = PathCandidates(spec.argv[0], core_.env);
+  spec.env = core_.env.entries();
+  spec.identity = &core_.user;
   entrypoint_.GiveStdio(&spec);
-  return Job::Start(&sandbox_, std::move(spec), int64_t{hook.timeout_seconds} * 1'000'000,
+  return Job::Start(&core_, std::move(spec), int64_t{hook.timeout_seconds} * 1'000'000,
                     std::move(on_exit));
 }
 
@@ -58,7 +58,7 @@ void Hooks::Schedule(std::vector<wire::Hook> hooks) {
 
 void Hooks::Await(Periodic* periodic) {
   const int64_t wait = std::clamp<int64_t>(periodic->due - ::time(nullptr), 0, kLongestWaitSeconds);
-  sandbox_.loop.After(wait * 1'000'000, [this, periodic] {
+  core_.loop.After(wait * 1'000'000, [this, periodic] {
     if (entrypoint_.ended()) return;
     const int64_t now = ::time(nullptr);
     if (now >= periodic->due) {

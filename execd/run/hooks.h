@@ -11,9 +11,9 @@
 #include <memory>
 #include <vector>
 
+#include "execd/core.h"
 #include "execd/run/entrypoint.h"
 #include "execd/run/job.h"
-#include "execd/sandbox.h"
 #include "runtime/base/schedule.h"
 #include "runtime/wire/start.h"
 
@@ -22,7 +22,7 @@ namespace atl::execd {
 class Hooks {
  public:
   // Both outlive it.
-  Hooks(Sandbox* sandbox, Entrypoint* entrypoint) : sandbox_(*sandbox), entrypoint_(*entrypoint) {}
+  Hooks(Core* core, Entrypoint* entrypoint) : core_(*core), entrypoint_(*entrypoint) {}
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
 
@@ -43,7 +43,7 @@ class Hooks {
   void Run(Periodic* periodic);
   void Complain(const wire::Hook& hook, const std::string& what);
 
-  Sandbox& sandbox_;
+  Core& core_;
   Entrypoint& entrypoint_;
   std::unique_ptr<Job> first_;
   std::vector<std::unique_ptr<Periodic>> periodic_;

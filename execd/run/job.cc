@@ -48,37 +48,37 @@ std::string JobExit::Describe() const {
   return text;
 }
 
-Job::Job(Sandbox* sandbox, OnExit on_exit)
-    : sandbox_(*sandbox),
+Job::Job(Core* core, OnExit on_exit)
+    : core_(*core),
       on_exit_(std::move(on_exit)),
-      leaf_(sandbox->leaves.Take()),
-      oom_kills_before_(sandbox->accounts.OomKills()) {}
+      leaf_(core->leaves.Take()),
+      oom_kills_before_(core->accounts.OomKills()) {}
 
 void Job::Runs(pid_t pid) {
   pid_ = pid;
-  sandbox_.ExpectExit(pid, [this](int wait_status) { Ended(wait_status); });
+  core_.ExpectExit(pid, [this](int wait_status) { Ended(wait_status); });
 }
 
 tl::unexpected<Error> Job::GiveUp(Error why) {
   running_ = false;
-  sandbox_.leaves.Return(std::move(leaf_));
+  core_.leaves.Return(std::move(leaf_));
   return Fail(std::move(why));
 }
 
-Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_t timeout_us,
+Result<std::unique_ptr<Job>> Job::Start(Core* core, SpawnSpec spec, int64_t timeout_us,
                                         OnExit on_exit) {
-  std::unique_ptr<Job> job(new Job(sandbox, std::move(on_exit)));
+  std::unique_ptr<Job> job(new Job(core, std::move(on_exit)));
   spec.leaf = job->leaf_.get();
-  spec.tasks = sandbox->tasks_fds;
-  spec.pass = sandbox->pass;
-  spec.score = sandbox->score_fd;
-  spec.own_memory = MemoryRoom(*sandbox) < kExecBytes + TextBytes(spec);
-  spec.cpus = static_cast<int>(std::ceil(CpuLimit(*sandbox)));
+  spec.tasks = core->tasks_fds;
+  spec.pass = core->pass;
+  spec.score = core->score_fd;
+  spec.own_memory = MemoryRoom(*core) < kExecBytes + TextBytes(spec);
+  spec.cpus = static_cast<int>(std::ceil(CpuLimit(*core)));
   auto pid = Spawn(spec);
   if (!pid) return job->GiveUp(std::move(pid).error());
   job->Runs(*pid);
   if (timeout_us > 0) {
-    job->timeout_ = sandbox->loop.After(timeout_us, [raw = job.get()] {
+    job->timeout_ = core->loop.After(timeout_us, [raw = job.get()] {
       raw->timed_out_ = true;
       raw->Kill();
     });
@@ -86,8 +86,8 @@ Result<std::unique_ptr<Job>> Job::Start(Sandbox* sandbox, SpawnSpec spec, int64_
   return job;
 }
 
-Result<std::unique_ptr<Job>> Job::Adopt(Sandbox* sandbox, pid_t pid, OnExit on_exit) {
-  std::unique_ptr<Job> job(new Job(sandbox, std::move(on_exit)));
+Result<std::unique_ptr<Job>> Job::Adopt(Core* core, pid_t pid, OnExit on_exit) {
+  std::unique_ptr<Job> job(new Job(core, std::move(on_exit)));
   if (job->leaf_) {
     if (Status moved = LeafPool::Move(*job->leaf_, pid); !moved) {
       return job->GiveUp(std::move(moved).error());
@@ -100,12 +100,12 @@ Result<std::unique_ptr<Job>> Job::Adopt(Sandbox* sandbox, pid_t pid, OnExit on_e
 Job::~Job() {
   if (!running_) return;
   Kill();
-  sandbox_.loop.Cancel(timeout_);
-  sandbox_.loop.Cancel(grace_);
+  core_.loop.Cancel(timeout_);
+  core_.loop.Cancel(grace_);
   // Still to be reaped, but nobody cares any more.
   auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
-  Sandbox* sandbox = &sandbox_;
-  sandbox_.ExpectExit(pid_, [leaf, sandbox](int) { sandbox->leaves.Return(std::move(*leaf)); });
+  Core* core = &core_;
+  core_.ExpectExit(pid_, [leaf, core](int) { core->leaves.Return(std::move(*leaf)); });
 }
 
 void Job::Signal(int signal) {
@@ -118,7 +118,7 @@ void Job::Interrupt() {
   if (!running_ || grace_ != 0) return;
   killed_ = true;
   Signal(SIGTERM);
-  grace_ = sandbox_.loop.After(kGraceUs, [this] { Kill(); });
+  grace_ = core_.loop.After(kGraceUs, [this] { Kill(); });
 }
 
 void Job::Kill() {
@@ -133,8 +133,8 @@ void Job::Kill() {
 
 void Job::Ended(int wait_status) {
   running_ = false;
-  sandbox_.loop.Cancel(timeout_);
-  sandbox_.loop.Cancel(grace_);
+  core_.loop.Cancel(timeout_);
+  core_.loop.Cancel(grace_);
   JobExit exit;
   exit.timed_out = timed_out_;
   if (WIFSIGNALED(wait_status)) {
@@ -148,12 +148,12 @@ void Job::Ended(int wait_status) {
     if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
       // On a hybrid host the count is of all commands together: the best that can be told.
       exit.out_of_memory =
-          LeafPool::OutOfMemory(*leaf_) || sandbox_.accounts.OomKills() > oom_kills_before_;
+          LeafPool::OutOfMemory(*leaf_) || core_.accounts.OomKills() > oom_kills_before_;
     }
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.
     if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());
-    sandbox_.leaves.Return(std::move(leaf_));
+    core_.leaves.Return(std::move(leaf_));
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);
   }

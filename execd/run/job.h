@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "execd/core.h"
 #include "execd/run/spawn.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
@@ -31,11 +31,11 @@ class Job {
   using OnExit = std::function<void(const JobExit&)>;
   // `spec`'s leaf and tasks are filled in here. `on_exit` is called once, from the loop, after the
   // program itself has been reaped; never if this fails.
-  static Result<std::unique_ptr<Job>> Start(Sandbox* sandbox, SpawnSpec spec, int64_t timeout_us,
+  static Result<std::unique_ptr<Job>> Start(Core* core, SpawnSpec spec, int64_t timeout_us,
                                             OnExit on_exit);
   // For a process that somebody else has started: an orphan (Sandbox::IsOrphan) that leads a
   // process group and waits to be told. It is moved into a leaf, which takes milliseconds.
-  static Result<std::unique_ptr<Job>> Adopt(Sandbox* sandbox, pid_t pid, OnExit on_exit);
+  static Result<std::unique_ptr<Job>> Adopt(Core* core, pid_t pid, OnExit on_exit);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   // A running job is killed.
@@ -54,13 +54,13 @@ class Job {
 
  private:
   // With a leaf.
-  Job(Sandbox* sandbox, OnExit on_exit);
+  Job(Core* core, OnExit on_exit);
   void Runs(pid_t pid);
   // There is no process.
   tl::unexpected<Error> GiveUp(Error why);
   void Ended(int wait_status);
 
-  Sandbox& sandbox_;
+  Core& core_;
   OnExit on_exit_;
   std::unique_ptr<Leaf> leaf_;
   pid_t pid_ = -1;

@@ -43,18 +43,17 @@ double CpuQuota(std::string_view text) {
 }
 
 // From v1's files on hybrid hosts, else from the directory that execd holds.
-std::optional<int64_t> Counted(const Sandbox& sandbox, wire::ExecdAccount account,
-                               const char* file) {
-  const auto v1 = sandbox.accounts.Number(account);
-  return v1 ? v1 : FileNumber(sandbox.cgroup_fd, file);
+std::optional<int64_t> Counted(const Core& core, wire::ExecdAccount account, const char* file) {
+  const auto v1 = core.accounts.Number(account);
+  return v1 ? v1 : FileNumber(core.cgroup_fd, file);
 }
 
-std::optional<int64_t> CommandsUse(const Sandbox& sandbox) {
-  return Counted(sandbox, wire::ExecdAccount::kMemoryUsage, "memory.current");
+std::optional<int64_t> CommandsUse(const Core& core) {
+  return Counted(core, wire::ExecdAccount::kMemoryUsage, "memory.current");
 }
 
-std::optional<int64_t> CommandsMayUse(const Sandbox& sandbox) {
-  return Counted(sandbox, wire::ExecdAccount::kMemoryLimit, "memory.max");
+std::optional<int64_t> CommandsMayUse(const Core& core) {
+  return Counted(core, wire::ExecdAccount::kMemoryLimit, "memory.max");
 }
 
 struct Memory {
@@ -62,9 +61,9 @@ struct Memory {
 };
 
 // What commands use, else what the sandbox's own view of cgroup v2 shows.
-Memory SandboxMemory(const Sandbox& sandbox) {
-  std::optional<int64_t> used = CommandsUse(sandbox);
-  std::optional<int64_t> limit = CommandsMayUse(sandbox);
+Memory SandboxMemory(const Core& core) {
+  std::optional<int64_t> used = CommandsUse(core);
+  std::optional<int64_t> limit = CommandsMayUse(core);
   if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.current");
   if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.max");
   const auto info = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384);
@@ -77,8 +76,8 @@ Memory SandboxMemory(const Sandbox& sandbox) {
   return memory;
 }
 
-double CpuCount(const Sandbox& sandbox) {
-  const double limit = CpuLimit(sandbox), online = OnlineCpus();
+double CpuCount(const Core& core) {
+  const double limit = CpuLimit(core), online = OnlineCpus();
   return limit > 0 && limit < online ? limit : online;
 }
 
@@ -143,20 +142,20 @@ void AppendDiskTraffic(int cgroup_fd, std::string* out) {
 
 }  // namespace
 
-double CpuLimit(const Sandbox& sandbox) {
+double CpuLimit(const Core& core) {
   constexpr double kV1PeriodUs = 100'000;
-  if (const auto v1 = sandbox.accounts.Number(wire::ExecdAccount::kCpuQuota)) {
+  if (const auto v1 = core.accounts.Number(wire::ExecdAccount::kCpuQuota)) {
     return std::max(static_cast<double>(*v1), 0.0) / kV1PeriodUs;
   }
-  const auto own = sys::ReadFileAt(sandbox.cgroup_fd, "cpu.max", 256);
+  const auto own = sys::ReadFileAt(core.cgroup_fd, "cpu.max", 256);
   const double quota = own ? CpuQuota(*own) : 0;
   if (quota > 0) return quota;
   const auto seen = sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.max", 256);
   return seen ? CpuQuota(*seen) : 0;
 }
 
-int64_t MemoryRoom(const Sandbox& sandbox) {
-  const auto limit = CommandsMayUse(sandbox), used = CommandsUse(sandbox);
+int64_t MemoryRoom(const Core& core) {
+  const auto limit = CommandsMayUse(core), used = CommandsUse(core);
   return limit && used ? *limit - *used : INT64_MAX;
 }
 
@@ -164,17 +163,17 @@ Metrics::CpuSample Metrics::SampleCpu() const {
   CpuSample sample;
   sample.at_us = MonotonicMicros();
   // cpu.stat's usage is there on v2 even without the cpu controller.
-  auto text = sandbox_.cgroup_fd >= 0 ? sys::ReadFileAt(sandbox_.cgroup_fd, "cpu.stat", 4096)
-                                      : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
+  auto text = core_.cgroup_fd >= 0 ? sys::ReadFileAt(core_.cgroup_fd, "cpu.stat", 4096)
+                                   : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
   if (text) sample.used_us = KeyNumber(*text, "usage_usec").value_or(0);
   return sample;
 }
 
 std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
-  const double cores = CpuCount(sandbox_);
+  const double cores = CpuCount(core_);
   const double elapsed = static_cast<double>(std::max<int64_t>(to.at_us - from.at_us, 1));
   const double used = static_cast<double>(to.used_us - from.used_us);
-  const Memory memory = SandboxMemory(sandbox_);
+  const Memory memory = SandboxMemory(core_);
   std::string out = "{";
   AppendMember(&out, "cpu_count", cores);
   AppendMember(&out, "cpu_used_pct", std::clamp(100.0 * used / elapsed / cores, 0.0, 100.0));
@@ -187,7 +186,7 @@ std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
     AppendMember(&out, "disk_total_mib", static_cast<double>(disk.f_blocks) * block);
     AppendMember(&out, "disk_used_mib", static_cast<double>(disk.f_blocks - disk.f_bfree) * block);
   }
-  AppendDiskTraffic(sandbox_.cgroup_fd, &out);
+  AppendDiskTraffic(core_.cgroup_fd, &out);
   const Network network = NetworkTotals();
   AppendMember(&out, "net_received_bytes", network.received);
   AppendMember(&out, "net_sent_bytes", network.sent);
@@ -205,7 +204,7 @@ void Metrics::Get(const std::shared_ptr<Exchange>& exchange) {
     last_ = now;
     return;
   }
-  sandbox_.loop.After(kShortSampleUs, [this, exchange, now] {
+  core_.loop.After(kShortSampleUs, [this, exchange, now] {
     last_ = SampleCpu();
     exchange->RespondJson(200, Json(now, last_));
   });
@@ -221,7 +220,7 @@ void Metrics::Watch(const std::shared_ptr<Exchange>& exchange) {
 
 void Metrics::WatchTick(const std::shared_ptr<Exchange>& exchange, CpuSample last,
                         int64_t delay_us) {
-  sandbox_.loop.After(delay_us, [this, exchange, last] {
+  core_.loop.After(delay_us, [this, exchange, last] {
     if (exchange->closed()) return;
     const CpuSample now = SampleCpu();
     // A client that does not read gets no more until it does.

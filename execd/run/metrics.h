@@ -6,21 +6,21 @@
 #include <memory>
 #include <string>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
 // How many processors' worth of time the sandbox may use, as of now; 0: no limit.
-double CpuLimit(const Sandbox& sandbox);
+double CpuLimit(const Core& core);
 
 // Bytes that commands may still use before the kernel has to take something back; INT64_MAX: no
 // limit.
-int64_t MemoryRoom(const Sandbox& sandbox);
+int64_t MemoryRoom(const Core& core);
 
 class Metrics {
  public:
-  explicit Metrics(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  explicit Metrics(Core* core) : core_(*core) {}
   void Get(const std::shared_ptr<Exchange>& exchange);
   void Watch(const std::shared_ptr<Exchange>& exchange);
 
@@ -33,7 +33,7 @@ class Metrics {
   std::string Json(const CpuSample& from, const CpuSample& to) const;
   void WatchTick(const std::shared_ptr<Exchange>& exchange, CpuSample last, int64_t delay_us);
 
-  Sandbox& sandbox_;
+  Core& core_;
   CpuSample last_;
 };
 

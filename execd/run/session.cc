@@ -42,10 +42,10 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
  public:
   Execution(Sessions* sessions, std::shared_ptr<Session> session,
             std::shared_ptr<Exchange> exchange, OutputForm form)
-      : sandbox_(sessions->sandbox_),
+      : core_(sessions->core_),
         session_(std::move(session)),
         exchange_(std::move(exchange)),
-        run_(&sandbox_.loop, exchange_, form) {}
+        run_(&core_.loop, exchange_, form) {}
 
   // Answers the exchange in any case.
   void Start(const std::string& command, const std::string& cwd, int64_t timeout_us);
@@ -59,7 +59,7 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
   void Ping();
   void Ended(const JobExit& exit);
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::shared_ptr<Session> session_;
   std::shared_ptr<Exchange> exchange_;
   ShellRun run_;
@@ -75,7 +75,7 @@ Result<std::unique_ptr<Job>> Sessions::Execution::Spawn(const std::string& comma
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
   UniqueFd out_write, report_write, directory;
   ATOLL_TRY(run_.Open(&out_write, &report_write));
-  const std::string shell = sandbox_.Shell();
+  const std::string shell = core_.Shell();
   const bool bash = shell.ends_with("/bash");
   SpawnSpec spec;
   spec.programs = {shell.empty() ? "/bin/sh" : shell};
@@ -87,14 +87,14 @@ Result<std::unique_ptr<Job>> Sessions::Execution::Spawn(const std::string& comma
   AppendState(&spec.argv, session_->state);
   // The first run's environment becomes part of the state. Later ones start from nothing else, or a
   // variable that a run has unset would come back.
-  if (session_->state.empty()) spec.env = sandbox_.CommandEnvironment({}).entries();
-  spec.identity = &sandbox_.user;
-  ATOLL_ASSIGN(directory, OpenDirectory(cwd.empty() ? session_->cwd : cwd, sandbox_.user));
+  if (session_->state.empty()) spec.env = core_.CommandEnvironment({}).entries();
+  spec.identity = &core_.user;
+  ATOLL_ASSIGN(directory, OpenDirectory(cwd.empty() ? session_->cwd : cwd, core_.user));
   spec.cwd = directory.get();
   spec.stdio[0] = null.get();
   spec.stdio[1] = spec.stdio[2] = out_write.get();
   spec.report = report_write.get();
-  return Job::Start(&sandbox_, std::move(spec), timeout_us,
+  return Job::Start(&core_, std::move(spec), timeout_us,
                     [self = shared_from_this()](const JobExit& exit) { self->Ended(exit); });
 }
 
@@ -115,7 +115,7 @@ void Sessions::Execution::Start(const std::string& command, const std::string& c
   job_ = std::move(*job);
   session_->running.emplace(this, shared_from_this());
   exchange_->Write(batch_);
-  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+  ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
   // Unlike a command, a run ends with its client.
   run_.Follow([this] { Kill(); });
 }
@@ -124,12 +124,12 @@ void Sessions::Execution::Ping() {
   batch_.clear();
   AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
   exchange_->Write(batch_);
-  ping_ = sandbox_.loop.After(kEventPingUs, [this] { Ping(); });
+  ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
 }
 
 void Sessions::Execution::Ended(const JobExit& exit) {
   const auto self = shared_from_this();
-  sandbox_.loop.Cancel(ping_);
+  core_.loop.Cancel(ping_);
   const std::string report = run_.End();
   const size_t end = report.find('\0');
   if (end != std::string::npos && end > 0 && report.size() > end + 1 && report.back() == '\0') {
@@ -146,7 +146,7 @@ void Sessions::Execution::Ended(const JobExit& exit) {
   run_.Finish(batch_);
   session_->running.erase(this);
   // This is the job's own end: it must outlive the call.
-  sandbox_.loop.Post([self] {});
+  core_.loop.Post([self] {});
 }
 
 void Sessions::Create(const std::shared_ptr<Exchange>& exchange) {
@@ -158,10 +158,10 @@ void Sessions::Create(const std::shared_ptr<Exchange>& exchange) {
       return;
     }
     auto session = std::make_shared<Session>();
-    session->cwd = sandbox_.cwd;
+    session->cwd = core_.cwd;
     if (!cwd->empty()) {
-      const auto path = sandbox_.Path(*cwd);
-      const auto made = path ? MakeDirectory(*path, sandbox_.user) : Fail(path.error());
+      const auto path = core_.Path(*cwd);
+      const auto made = path ? MakeDirectory(*path, core_.user) : Fail(path.error());
       if (!made) {
         x->RespondError(500, "RUNTIME_ERROR", made.error().message());
         return;
@@ -198,8 +198,8 @@ void Sessions::Run(const std::shared_ptr<Exchange>& exchange) {
                                              : "";
     std::string directory;
     if (problem.empty() && !cwd->empty()) {
-      const auto path = sandbox_.Path(*cwd);
-      const auto opened = path ? OpenDirectory(*path, sandbox_.user) : Fail(path.error());
+      const auto path = core_.Path(*cwd);
+      const auto opened = path ? OpenDirectory(*path, core_.user) : Fail(path.error());
       if (opened) {
         directory = *path;
       } else {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
@@ -18,7 +18,7 @@ class Sessions {
  public:
   static constexpr size_t kMaxSessions = 256;
 
-  explicit Sessions(Sandbox* sandbox) : sandbox_(*sandbox) {}
+  explicit Sessions(Core* core) : core_(*core) {}
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
@@ -37,7 +37,7 @@ class Sessions {
     std::map<Execution*, std::shared_ptr<Execution>> running;
   };
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::map<std::string, std::shared_ptr<Session>> sessions_;
 };
 

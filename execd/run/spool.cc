@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "execd/sandbox.h"
+#include "execd/core.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {

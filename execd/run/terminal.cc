@@ -23,10 +23,10 @@ constexpr char kStdin = 0, kStdout = 1, kStderr = 2, kReplay = 3;
 constexpr uint16_t kNormal = 1000, kProtocolError = 1002, kTooBig = 1009, kTakenOver = 4001;
 
 // Of a body of POST /pty; the directory is tried.
-Result<TerminalProcess::Program> ReadProgram(Sandbox& sandbox, std::string body) {
+Result<TerminalProcess::Program> ReadProgram(Core& core, std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), true));
   ATOLL_ASSIGN(const auto ids, IdsMember(document.root()));
-  TerminalProcess::Program program{.identity = sandbox.user};
+  TerminalProcess::Program program{.identity = core.user};
   if (ids) {
     ATOLL_ASSIGN(program.identity, ResolveIds(*ids));
   }
@@ -38,7 +38,7 @@ Result<TerminalProcess::Program> ReadProgram(Sandbox& sandbox, std::string body)
   ATOLL_ASSIGN(program.envs, EnvsMember(document.root()));
   ATOLL_ASSIGN(const std::string cwd, TextMember(document.root(), "cwd"));
   if (cwd.empty()) return program;
-  ATOLL_ASSIGN(program.cwd, sandbox.Path(cwd));
+  ATOLL_ASSIGN(program.cwd, core.Path(cwd));
   if (auto opened = OpenDirectory(program.cwd, program.identity); !opened) {
     return Fail(std::move(opened).error().Wrap("cwd '" + cwd + "'"));
   }
@@ -50,8 +50,8 @@ Result<TerminalProcess::Program> ReadProgram(Sandbox& sandbox, std::string body)
 // One client's WebSocket.
 class Attachment : public std::enable_shared_from_this<Attachment>, private WebSocketReader::Sink {
  public:
-  Attachment(Sandbox* sandbox, std::shared_ptr<Exchange> exchange, std::weak_ptr<Terminal> terminal)
-      : sandbox_(*sandbox), exchange_(std::move(exchange)), terminal_(std::move(terminal)) {}
+  Attachment(Core* core, std::shared_ptr<Exchange> exchange, std::weak_ptr<Terminal> terminal)
+      : core_(*core), exchange_(std::move(exchange)), terminal_(std::move(terminal)) {}
   void Begin(const std::string& handshake);
   void Output(char channel, std::string_view bytes);
   void Replay(uint64_t offset, std::string_view bytes);
@@ -72,7 +72,7 @@ class Attachment : public std::enable_shared_from_this<Attachment>, private WebS
   void Ping();
   void Gone();
 
-  Sandbox& sandbox_;
+  Core& core_;
   std::shared_ptr<Exchange> exchange_;
   std::weak_ptr<Terminal> terminal_;
   WebSocketReader reader_{WebSocketReader::From::kClient, kMaxMessage};
@@ -84,8 +84,8 @@ class Attachment : public std::enable_shared_from_this<Attachment>, private WebS
 
 class Terminal : public std::enable_shared_from_this<Terminal> {
  public:
-  Terminal(Sandbox* sandbox, std::string id, TerminalProcess::Program program, UniqueFd master)
-      : sandbox_(*sandbox),
+  Terminal(Core* core, std::string id, TerminalProcess::Program program, UniqueFd master)
+      : core_(*core),
         id_(std::move(id)),
         program_(std::move(program)),
         master_(std::move(master)) {}
@@ -120,7 +120,7 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
   void OnOutput(bool is_stderr, std::string_view bytes);
   void OnExit(const JobExit& exit);
 
-  Sandbox& sandbox_;
+  Core& core_;
   const std::string id_;
   const TerminalProcess::Program program_;
   UniqueFd master_;  // the pseudo-terminal, until the first process has it
@@ -135,7 +135,7 @@ void Attachment::Begin(const std::string& handshake) {
   const auto self = shared_from_this();
   exchange_->StreamBody(
       [self](std::string_view bytes) {
-        self->heard_us_ = self->sandbox_.loop.now_us();
+        self->heard_us_ = self->core_.loop.now_us();
         const Status fed = self->reader_.Feed(bytes, self.get());
         if (!fed) {
           self->SendError("INVALID_FRAME", fed.error().message());
@@ -148,18 +148,18 @@ void Attachment::Begin(const std::string& handshake) {
   exchange_->OnWritable([self] {
     if (const auto terminal = self->terminal_.lock()) terminal->ClientWritable();
   });
-  heard_us_ = sandbox_.loop.now_us();
-  ping_ = sandbox_.loop.After(kTerminalPingUs, [this] { Ping(); });
+  heard_us_ = core_.loop.now_us();
+  ping_ = core_.loop.After(kTerminalPingUs, [this] { Ping(); });
 }
 
 void Attachment::Ping() {
   ping_ = 0;
-  if (sandbox_.loop.now_us() - heard_us_ > kSilenceUs) {
+  if (core_.loop.now_us() - heard_us_ > kSilenceUs) {
     Close(kNormal, "no sign of life for 60 s");
     return;
   }
   SendFrame(Opcode::kPing, {});
-  ping_ = sandbox_.loop.After(kTerminalPingUs, [this] { Ping(); });
+  ping_ = core_.loop.After(kTerminalPingUs, [this] { Ping(); });
 }
 
 void Attachment::SendFrame(Opcode opcode, std::string_view first, std::string_view second) {
@@ -205,7 +205,7 @@ void Attachment::Close(uint16_t code, std::string_view reason) {
 void Attachment::Gone() {
   if (closed_) return;
   closed_ = true;
-  sandbox_.loop.Cancel(ping_);
+  core_.loop.Cancel(ping_);
   if (const auto terminal = terminal_.lock()) terminal->Detached(this);
 }
 
@@ -269,15 +269,15 @@ Status Terminal::StartProcess(bool pty) {
   } else if (!master) {
     ATOLL_ASSIGN(master, TerminalProcess::OpenMaster(program_.identity));
   }
-  ATOLL_ASSIGN(process_, TerminalProcess::Start(&sandbox_, program_, std::move(master),
-                                                std::move(callbacks)));
+  ATOLL_ASSIGN(process_,
+               TerminalProcess::Start(&core_, program_, std::move(master), std::move(callbacks)));
   pty_ = pty;
   return {};
 }
 
 void Terminal::Attach(const std::shared_ptr<Exchange>& exchange, const std::string& handshake,
                       bool pty, uint64_t since) {
-  client_ = std::make_shared<Attachment>(&sandbox_, exchange, weak_from_this());
+  client_ = std::make_shared<Attachment>(&core_, exchange, weak_from_this());
   client_->Begin(handshake);
   if (!process_) {
     if (const Status started = StartProcess(pty); !started) {
@@ -327,7 +327,7 @@ void Terminal::OnOutput(bool is_stderr, std::string_view bytes) {
 void Terminal::OnExit(const JobExit& exit) {
   // Called by the process itself.
   const std::shared_ptr<TerminalProcess> last(std::move(process_));
-  sandbox_.loop.Post([last] {});
+  core_.loop.Post([last] {});
   if (!client_) return;
   std::string json = "{\"type\":\"exit\",\"exit_code\":";
   AppendJsonInteger(&json, exit.code);
@@ -348,7 +348,7 @@ void Terminal::Detached(const Attachment* client) {
   if (process_) process_->ResumeOutput();
 }
 
-Terminals::Terminals(Sandbox* sandbox) : sandbox_(*sandbox) {}
+Terminals::Terminals(Core* core) : core_(*core) {}
 Terminals::~Terminals() = default;
 
 std::shared_ptr<Terminal> Terminals::Find(const std::shared_ptr<Exchange>& exchange) {
@@ -361,7 +361,7 @@ std::shared_ptr<Terminal> Terminals::Find(const std::shared_ptr<Exchange>& excha
 
 void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
-    auto program = ReadProgram(sandbox_, std::move(body));
+    auto program = ReadProgram(core_, std::move(body));
     if (!program) {
       x->RespondError(400, "INVALID_REQUEST_BODY", program.error().message());
       return;
@@ -380,8 +380,8 @@ void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
                            : "no pseudo-terminal: " + master.error().message());
       return;
     }
-    auto terminal = std::make_shared<Terminal>(&sandbox_, NewUuid(true), *std::move(program),
-                                               *std::move(master));
+    auto terminal =
+        std::make_shared<Terminal>(&core_, NewUuid(true), *std::move(program), *std::move(master));
     std::string answer = "{\"session_id\":";
     AppendJsonString(&answer, terminal->id());
     answer.push_back('}');

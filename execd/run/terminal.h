@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
@@ -18,7 +18,7 @@ class Terminals {
  public:
   static constexpr size_t kMaxTerminals = 64;
 
-  explicit Terminals(Sandbox* sandbox);
+  explicit Terminals(Core* core);
   Terminals(const Terminals&) = delete;
   Terminals& operator=(const Terminals&) = delete;
   ~Terminals();
@@ -30,7 +30,7 @@ class Terminals {
 
  private:
   std::shared_ptr<Terminal> Find(const std::shared_ptr<Exchange>& exchange);
-  Sandbox& sandbox_;
+  Core& core_;
   std::map<std::string, std::shared_ptr<Terminal>> terminals_;
 };
 

@@ -67,21 +67,20 @@ Status TerminalProcess::OpenPipes(SpawnSpec* spec, UniqueFd ends[3]) {
   ends[0] = std::move(in.read);
   master_ = std::move(in.write);
   if (::fcntl(master_.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
-  ATOLL_ASSIGN(out_, OutputPipe::Open(&sandbox_.loop, &ends[1], [this](std::string_view bytes) {
+  ATOLL_ASSIGN(out_, OutputPipe::Open(&core_.loop, &ends[1], [this](std::string_view bytes) {
                  callbacks_.output(false, bytes);
                }));
-  ATOLL_ASSIGN(err_, OutputPipe::Open(&sandbox_.loop, &ends[2], [this](std::string_view bytes) {
+  ATOLL_ASSIGN(err_, OutputPipe::Open(&core_.loop, &ends[2], [this](std::string_view bytes) {
                  callbacks_.output(true, bytes);
                }));
   for (int i = 0; i < 3; ++i) spec->stdio[i] = ends[i].get();
   return {};
 }
 
-Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox,
-                                                                const Program& program,
+Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Core* core, const Program& program,
                                                                 UniqueFd master,
                                                                 Callbacks callbacks) {
-  std::unique_ptr<TerminalProcess> process(new TerminalProcess(sandbox, std::move(callbacks)));
+  std::unique_ptr<TerminalProcess> process(new TerminalProcess(core, std::move(callbacks)));
   TerminalProcess* raw = process.get();
   const bool pty = static_cast<bool>(master);
   process->pty_ = pty;
@@ -93,9 +92,9 @@ Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox
     ATOLL_ASSIGN(directory, OpenDirectory(program.cwd, program.identity));
     spec.cwd = directory.get();
   }
-  Environment env = sandbox->CommandEnvironment(program.envs);
+  Environment env = core->CommandEnvironment(program.envs);
   if (program.argv.empty()) {
-    BecomeShell(sandbox->Shell(), program.command, &spec);
+    BecomeShell(core->Shell(), program.command, &spec);
   } else {
     spec.argv = program.argv;
     spec.programs = PlacedCandidates(spec.argv[0], env);
@@ -103,15 +102,15 @@ Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Sandbox* sandbox
   if (pty && !env.Get("TERM")) env.Set("TERM", "xterm-256color");
   spec.env = env.entries();
   spec.identity = &program.identity;
-  ATOLL_ASSIGN(process->job_, Job::Start(sandbox, std::move(spec), 0,
+  ATOLL_ASSIGN(process->job_, Job::Start(core, std::move(spec), 0,
                                          [raw](const JobExit& exit) { raw->Ended(exit); }));
   process->WatchMaster();
   return process;
 }
 
 TerminalProcess::~TerminalProcess() {
-  sandbox_.loop.Unwatch(watch_);
-  sandbox_.loop.Cancel(linger_);
+  core_.loop.Unwatch(watch_);
+  core_.loop.Cancel(linger_);
   OutputPipe::Abandon(std::move(out_));
   OutputPipe::Abandon(std::move(err_));
 }
@@ -121,11 +120,11 @@ void TerminalProcess::WatchMaster() {
   uint32_t events = 0;
   if (pty_ && !paused_) events |= EPOLLIN;
   if (!input_.empty()) events |= EPOLLOUT;
-  sandbox_.loop.Unwatch(watch_);
+  core_.loop.Unwatch(watch_);
   watch_ = 0;
   if (events == 0 || !master_) return;
   const auto id =
-      sandbox_.loop.Watch(master_.get(), events, [this](uint32_t happened) { OnMaster(happened); });
+      core_.loop.Watch(master_.get(), events, [this](uint32_t happened) { OnMaster(happened); });
   if (id) watch_ = *id;
 }
 
@@ -139,7 +138,7 @@ void TerminalProcess::OnMaster(uint32_t events) {
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) && !paused_ && !ReadMaster()) {
     // All slaves are closed; the exit of the shell itself comes by its own way.
-    sandbox_.loop.Unwatch(watch_);
+    core_.loop.Unwatch(watch_);
     watch_ = 0;
     if (exited_) Finish();
   }
@@ -188,7 +187,7 @@ void TerminalProcess::EndInput() {
 
 // Of pipes; a terminal's master carries its output too.
 void TerminalProcess::CloseInput() {
-  sandbox_.loop.Unwatch(watch_);
+  core_.loop.Unwatch(watch_);
   watch_ = 0;
   master_.reset();
   input_.clear();
@@ -235,7 +234,7 @@ void TerminalProcess::Ended(const JobExit& exit) {
 // The kernel moves a terminal's last output to our side after the writer is gone. Its end is when
 // the last slave has been closed; processes that were left in the background may keep one open.
 void TerminalProcess::FinishWhenDrained() {
-  linger_ = sandbox_.loop.After(kLingerUs, [this] {
+  linger_ = core_.loop.After(kLingerUs, [this] {
     if (paused_) {
       FinishWhenDrained();
     } else {
@@ -245,7 +244,7 @@ void TerminalProcess::FinishWhenDrained() {
 }
 
 void TerminalProcess::Finish() {
-  sandbox_.loop.Cancel(linger_);
+  core_.loop.Cancel(linger_);
   callbacks_.exit(exit_);
 }
 

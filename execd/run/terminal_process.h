@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "execd/core.h"
 #include "execd/environment.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "execd/run/output_ring.h"
-#include "execd/sandbox.h"
 
 namespace atl::execd {
 
@@ -37,7 +37,7 @@ class TerminalProcess {
   static Result<UniqueFd> OpenMaster(const Identity& identity);
 
   // The program on the pseudo-terminal of `master`, or on pipes if that is empty.
-  static Result<std::unique_ptr<TerminalProcess>> Start(Sandbox* sandbox, const Program& program,
+  static Result<std::unique_ptr<TerminalProcess>> Start(Core* core, const Program& program,
                                                         UniqueFd master, Callbacks callbacks);
   TerminalProcess(const TerminalProcess&) = delete;
   TerminalProcess& operator=(const TerminalProcess&) = delete;
@@ -56,8 +56,8 @@ class TerminalProcess {
   void ResumeOutput();
 
  private:
-  TerminalProcess(Sandbox* sandbox, Callbacks callbacks)
-      : sandbox_(*sandbox), callbacks_(std::move(callbacks)) {}
+  TerminalProcess(Core* core, Callbacks callbacks)
+      : core_(*core), callbacks_(std::move(callbacks)) {}
   Status OpenSlave(SpawnSpec* spec, UniqueFd* slave);
   Status OpenPipes(SpawnSpec* spec, UniqueFd ends[3]);
   void WatchMaster();
@@ -70,7 +70,7 @@ class TerminalProcess {
   void FinishWhenDrained();
   void Finish();
 
-  Sandbox& sandbox_;
+  Core& core_;
   Callbacks callbacks_;
   UniqueFd master_;  // the terminal, or the writing end of stdin's pipe
   bool pty_ = true;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "execd/code/code.h"
+#include "execd/core.h"
 #include "execd/files/files.h"
 #include "execd/http/connection.h"
 #include "execd/http/router.h"
@@ -17,16 +18,15 @@
 #include "execd/run/metrics.h"
 #include "execd/run/session.h"
 #include "execd/run/terminal.h"
-#include "execd/sandbox.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
 
-class Daemon {
+class Execd {
  public:
-  explicit Daemon(Sandbox* sandbox);
-  Daemon(const Daemon&) = delete;
-  Daemon& operator=(const Daemon&) = delete;
+  explicit Execd(Core* core);
+  Execd(const Execd&) = delete;
+  Execd& operator=(const Execd&) = delete;
 
   // What needs no start message. Once, before Start.
   Status Prepare();
@@ -54,7 +54,7 @@ class Daemon {
   void Interrupt(const std::shared_ptr<Exchange>& exchange);
   void ResumeOutput(const std::shared_ptr<Exchange>& exchange);
 
-  Sandbox& sandbox_;
+  Core& core_;
   Router router_;
   HttpServer server_;
   Commands commands_;

@@ -1,4 +1,4 @@
-#include "execd/sandbox.h"
+#include "execd/core.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -27,7 +27,7 @@ Result<UniqueFd> OpenPath(int dirfd, const std::string& path) {
 
 }  // namespace
 
-Environment Sandbox::CommandEnvironment(
+Environment Core::CommandEnvironment(
     const std::vector<std::pair<std::string, std::string>>& extra) const {
   TouchEnvsFile();  // of a command that is there before the loop has come to it
   Environment out = env;
@@ -37,7 +37,7 @@ Environment Sandbox::CommandEnvironment(
   return out;
 }
 
-void Sandbox::TouchEnvsFile() const {
+void Core::TouchEnvsFile() const {
   if (std::exchange(envs_file_touched_, true)) return;
   const char* named = env.Get("EXECD_ENVS");
   const std::string path = named ? named : "";
@@ -52,24 +52,24 @@ void Sandbox::TouchEnvsFile() const {
                                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
 }
 
-std::string_view Sandbox::Home() const {
+std::string_view Core::Home() const {
   const char* home = env.Get("HOME");
   return home && *home ? std::string_view(home) : std::string_view(user.home);
 }
 
-std::string Sandbox::Shell() const {
+std::string Core::Shell() const {
   std::string shell = FindProgram("bash", env);
   if (shell.empty()) shell = FindProgram("sh", env);
   return shell;
 }
 
-bool Sandbox::IsOrphan(pid_t pid) const {
+bool Core::IsOrphan(pid_t pid) const {
   siginfo_t info;
   return !children_.contains(pid) &&
          ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-void Sandbox::Reap() {
+void Core::Reap() {
   bool any = false;
   for (;;) {
     int status = 0;

@@ -1,4 +1,4 @@
-#include "execd/daemon.h"
+#include "execd/execd.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -39,35 +39,35 @@ Actor ActorOf(Exchange* exchange) {
 
 }  // namespace
 
-Daemon::Daemon(Sandbox* sandbox)
-    : sandbox_(*sandbox),
-      server_(&sandbox->loop,
+Execd::Execd(Core* core)
+    : core_(*core),
+      server_(&core->loop,
               [this](const std::shared_ptr<Exchange>& exchange) { router_.Handle(exchange); }),
-      commands_(sandbox),
-      sessions_(sandbox),
-      terminals_(sandbox),
-      files_(sandbox),
-      metrics_(sandbox),
-      code_(sandbox, &commands_),
-      isolated_(sandbox) {}
+      commands_(core),
+      sessions_(core),
+      terminals_(core),
+      files_(core),
+      metrics_(core),
+      code_(core, &commands_),
+      isolated_(core) {}
 
-Status Daemon::Prepare() {
-  ATOLL_ASSIGN(entrypoint_, Entrypoint::Open(&sandbox_.loop));
+Status Execd::Prepare() {
+  ATOLL_ASSIGN(entrypoint_, Entrypoint::Open(&core_.loop));
   return {};
 }
 
-void Daemon::Start(wire::StartMessage message, UniqueFd listener,
-                   std::function<bool(int)> accept_peer, std::function<void(Status)> started) {
-  if (auto filled = FillSandbox(&sandbox_, message); !filled) return started(std::move(filled));
+void Execd::Start(wire::StartMessage message, UniqueFd listener,
+                  std::function<bool(int)> accept_peer, std::function<void(Status)> started) {
+  if (auto filled = FillSandbox(&core_, message); !filled) return started(std::move(filled));
   auto serve = [this, listener = std::make_shared<UniqueFd>(std::move(listener)),
                 accept_peer = std::move(accept_peer)] {
-    router_.RequireToken(sandbox_.access_token);
+    router_.RequireToken(core_.access_token);
     AddRunRoutes();
     AddFileRoutes();
     AddOtherRoutes();
-    isolated_.AddRoutes(&router_, sandbox_.pass != 0);
+    isolated_.AddRoutes(&router_, core_.pass != 0);
     // Whoever waits for the sandbox comes first.
-    sandbox_.loop.Post([this] { code_.Warm(); });
+    core_.loop.Post([this] { code_.Warm(); });
     return server_.Listen(std::move(*listener), accept_peer);
   };
   auto& all = message.hooks;
@@ -82,21 +82,21 @@ void Daemon::Start(wire::StartMessage message, UniqueFd listener,
   if (auto served = serve(); !served) return started(std::move(served));
   wire::Hook hook = std::move(*first);
   all.erase(first);
-  hooks_.emplace(&sandbox_, entrypoint_.get());
+  hooks_.emplace(&core_, entrypoint_.get());
   hooks_->RunFirst(std::move(hook), [this, message = std::move(message), started](Status status) {
     if (!status) return started(std::move(status));
     RunEntrypoint(message, started);
   });
 }
 
-Status Daemon::StartSession(const wire::StartMessage& message, UniqueFd connections,
-                            IsolatedShell::Note note) {
-  ATOLL_TRY(FillSandbox(&sandbox_, message));
+Status Execd::StartSession(const wire::StartMessage& message, UniqueFd connections,
+                           IsolatedShell::Note note) {
+  ATOLL_TRY(FillSandbox(&core_, message));
   // What there was to say is in the message; the file is the sandbox's.
-  sandbox_.env = Environment(message.env);
-  if (!sandbox_.env.Get("PATH")) sandbox_.env.Set("PATH", kDefaultPath);
-  if (!sandbox_.env.Get("HOME")) sandbox_.env.Set("HOME", sandbox_.user.home);
-  shell_ = std::make_unique<IsolatedShell>(&sandbox_, !message.argv.empty(), std::move(note));
+  core_.env = Environment(message.env);
+  if (!core_.env.Get("PATH")) core_.env.Set("PATH", kDefaultPath);
+  if (!core_.env.Get("HOME")) core_.env.Set("HOME", core_.user.home);
+  shell_ = std::make_unique<IsolatedShell>(&core_, !message.argv.empty(), std::move(note));
   AddUpstreamFileRoutes();
   router_.Add("POST", "/run", [this](ExchangePtr x) { shell_->Run(x); });
   router_.Add("GET", "/runs/{}", [this](ExchangePtr x) { shell_->GetRun(x); });
@@ -104,31 +104,31 @@ Status Daemon::StartSession(const wire::StartMessage& message, UniqueFd connecti
   return server_.Receive(std::move(connections));
 }
 
-void Daemon::RunEntrypoint(const wire::StartMessage& message,
-                           const std::function<void(Status)>& started) {
+void Execd::RunEntrypoint(const wire::StartMessage& message,
+                          const std::function<void(Status)>& started) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
-  auto status = entrypoint_->Start(&sandbox_, message.argv, !message.hooks.empty(),
+  auto status = entrypoint_->Start(&core_, message.argv, !message.hooks.empty(),
                                    [](int code) { ::_exit(code); });
   if (status && !message.hooks.empty()) {
-    if (!hooks_) hooks_.emplace(&sandbox_, entrypoint_.get());
+    if (!hooks_) hooks_.emplace(&core_, entrypoint_.get());
     hooks_->Schedule(message.hooks);
   }
   started(std::move(status));
 }
 
-void Daemon::Leave(int code) {
+void Execd::Leave(int code) {
   entrypoint_->GiveUp(code, [](int last) { ::_exit(last); });
 }
 
-void Daemon::FeedOutput(UniqueFd control) {
+void Execd::FeedOutput(UniqueFd control) {
   if (!entrypoint_->fed()) entrypoint_->Feed(std::move(control), 0);
 }
 
-void Daemon::OnSignal(int signal) {
+void Execd::OnSignal(int signal) {
   switch (signal) {
     case SIGCHLD:
-      sandbox_.Reap();
+      core_.Reap();
       return;
     // What an operator sends to a container. Others would only be somebody's attempt to end the
     // sandbox through us.
@@ -154,7 +154,7 @@ void Daemon::OnSignal(int signal) {
 
 // A session's or a context's id stands for its run, as upstream has it; interrupting that ends the
 // session, and leaves the context.
-void Daemon::Interrupt(const std::shared_ptr<Exchange>& exchange) {
+void Execd::Interrupt(const std::shared_ptr<Exchange>& exchange) {
   const std::string* id = exchange->QueryValue("id");
   if (!id || id->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'id'");
@@ -166,7 +166,7 @@ void Daemon::Interrupt(const std::shared_ptr<Exchange>& exchange) {
 }
 
 // A daemon that was restarted. The socket becomes what the control socket was for the first one.
-void Daemon::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
+void Execd::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
   const std::string* text = exchange->QueryValue("offset");
   uint64_t offset = 0;
   const auto [end, error] = text
@@ -179,7 +179,7 @@ void Daemon::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
     return exchange->RespondError(400, "INVALID_QUERY", "offset: use a whole number");
   }
   // Not from inside the connection that is taken apart.
-  sandbox_.loop.Post([this, exchange, offset] {
+  core_.loop.Post([this, exchange, offset] {
     if (UniqueFd socket = exchange->TakeSocket()) {
       entrypoint_->Feed(std::move(socket), offset,
                         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
@@ -188,7 +188,7 @@ void Daemon::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
   });
 }
 
-void Daemon::AddRunRoutes() {
+void Execd::AddRunRoutes() {
   router_.Add("POST", "/command", [this](ExchangePtr x) { commands_.Run(x); });
   router_.Add("DELETE", "/command", [this](ExchangePtr x) { Interrupt(x); });
   router_.Add("GET", "/command/status/{}", [this](ExchangePtr x) { commands_.Status(x); });
@@ -210,8 +210,8 @@ void Daemon::AddRunRoutes() {
 }
 
 // The file calls that upstream knows: as the image's user, and as whom the path names.
-void Daemon::AddUpstreamFileRoutes() {
-  const auto own = std::make_shared<const Identity>(sandbox_.user);
+void Execd::AddUpstreamFileRoutes() {
+  const auto own = std::make_shared<const Identity>(core_.user);
   const auto add = [this, own](const char* method, const std::string& path,
                                std::function<void(ExchangePtr, const Actor&)> handle) {
     router_.Add(method, path, [own, handle](ExchangePtr x) { handle(x, own); });
@@ -230,29 +230,29 @@ void Daemon::AddUpstreamFileRoutes() {
   add("POST", "/files/replace", route(&FileRoutes::Replace));
   add("GET", "/files/download", route(&FileRoutes::Download));
   add("POST", "/files/upload",
-      [this](ExchangePtr x, const Actor& actor) { Upload(&sandbox_, x, actor); });
+      [this](ExchangePtr x, const Actor& actor) { Upload(&core_, x, actor); });
   add("POST", "/directories", route(&FileRoutes::MakeDirectories));
   add("DELETE", "/directories", route(&FileRoutes::DeleteDirectories));
   add("GET", "/directories/list", route(&FileRoutes::ListDirectory));
 }
 
-void Daemon::AddFileRoutes() {
+void Execd::AddFileRoutes() {
   AddUpstreamFileRoutes();
   router_.Add("GET", "/files/grep", [this](ExchangePtr x) { files_.Grep(x); });
-  router_.Add("GET", "/files/watch", [this](ExchangePtr x) { WatchFiles(&sandbox_, x); });
-  router_.Add("GET", "/directories/tar", [this](ExchangePtr x) { DownloadTar(&sandbox_, x); });
-  router_.Add("POST", "/directories/tar", [this](ExchangePtr x) { UploadTar(&sandbox_, x); });
+  router_.Add("GET", "/files/watch", [this](ExchangePtr x) { WatchFiles(&core_, x); });
+  router_.Add("GET", "/directories/tar", [this](ExchangePtr x) { DownloadTar(&core_, x); });
+  router_.Add("POST", "/directories/tar", [this](ExchangePtr x) { UploadTar(&core_, x); });
 }
 
-void Daemon::AddOtherRoutes() {
+void Execd::AddOtherRoutes() {
   router_.Add("GET", "/ping", [](ExchangePtr x) { x->RespondEmpty(); });
   router_.Add("GET", "/metrics", [this](ExchangePtr x) { metrics_.Get(x); });
   router_.Add("GET", "/metrics/watch", [this](ExchangePtr x) { metrics_.Watch(x); });
   router_.Add("GET", "/.atoll/entrypoint/logs",
               [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().All()); });
   router_.Add("GET", std::string(wire::kOutputRoute), [this](ExchangePtr x) { ResumeOutput(x); });
-  router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&sandbox_, x); });
-  router_.Add("GET", "/forward/{}", [this](ExchangePtr x) { ForwardPort(&sandbox_, x); });
+  router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&core_, x); });
+  router_.Add("GET", "/forward/{}", [this](ExchangePtr x) { ForwardPort(&core_, x); });
 }
 
 }  // namespace atl::execd

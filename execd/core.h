@@ -19,12 +19,12 @@
 
 namespace atl::execd {
 
-struct Sandbox {
+struct Core {
   // `cgroup` is the subtree's directory, or -1.
-  Sandbox(EventLoop* event_loop, int cgroup)
+  Core(EventLoop* event_loop, int cgroup)
       : loop(*event_loop), leaves(event_loop, cgroup), cgroup_fd(cgroup) {}
-  Sandbox(const Sandbox&) = delete;
-  Sandbox& operator=(const Sandbox&) = delete;
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
 
   EventLoop& loop;
   LeafPool leaves;
