@@ -219,6 +219,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
     if (::symlinkat(target.data(), change_.lower, temporary.c_str()) != 0) {
       return FailSys("symlink");
     }
+    const timespec times[2] = {{0, UTIME_OMIT}, change_.now.st_mtim};
     struct stat made;
     Status done;
     if (::fstatat(change_.lower, temporary.c_str(), &made, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -227,6 +228,8 @@ class Commit : public std::enable_shared_from_this<Commit> {
                ::fchownat(change_.lower, temporary.c_str(), change_.now.st_uid, change_.now.st_gid,
                           AT_SYMLINK_NOFOLLOW) != 0) {
       done = FailSys("chown");
+    } else if (::utimensat(change_.lower, temporary.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) {
+      done = FailSys("utimens");
     } else if (::renameat(change_.lower, temporary.c_str(), change_.lower, change_.name.c_str()) !=
                0) {
       done = FailSys("rename");

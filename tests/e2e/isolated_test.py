@@ -388,7 +388,7 @@ class Changes(Isolated):
 
     def test_commit(self):
         session = self.changed()
-        session.out('rm pipe')
+        session.out('rm pipe; touch -h -d @1000000000 tolink')
         session.upload('/c/large', os.urandom(5 << 20))
         self.assertEqual(self.commit(session), (7, 7, 2))
         self.assertEqual(self.tree('/c'), self.tree('/c', session))
