@@ -63,16 +63,22 @@ class Done:
 
 def image_archive(recipe):
     """The archive of a recipe (images/recipes), or of a TOML file; made once per build folder, and
-    again when the recipe, or one that it is made from, has changed."""
+    again when the recipe, one that it is made from, or a file that they name has changed."""
     archive = BUILD / 'archives' / f'{pathlib.Path(recipe).stem}.tar'
-    sources = recipes.load(str(recipe)).sources
-    if not archive.exists() or archive.stat().st_mtime < max(one.stat().st_mtime for one in sources):
+    if not archive.exists() or archive.stat().st_mtime < _changed(recipes.load(str(recipe))):
         archive.parent.mkdir(exist_ok=True)
         new = archive.with_suffix('.new')
         subprocess.run([sys.executable, '-B', TOP / 'images/recipes/build.py', recipe, new],
                        check=True, stdout=sys.stderr)
         new.rename(archive)
     return archive
+
+
+def _changed(recipe):
+    """When what an image is made of has last changed."""
+    named = [step.directory / source for step in recipe.steps for source in step.files]
+    inside = [path for one in named if not one.is_symlink() for path in one.rglob('*')]
+    return max(path.lstat().st_mtime for path in [*recipe.sources, *named, *inside])
 
 
 def at_a_terminal(typed, *words, **options):
