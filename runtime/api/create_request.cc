@@ -177,6 +177,17 @@ constexpr char kRenewOnAccess[] = "access.renew.extend.seconds";
 constexpr int64_t kMinRenewSeconds = 300;
 constexpr int64_t kMaxRenewSeconds = 86400;
 
+// "" if it is not said or true or false, else what is wrong.
+std::string ReadSwitch(const std::map<std::string, std::string>& extensions, const char* name,
+                       bool* on) {
+  const auto found = extensions.find(name);
+  if (found == extensions.end()) return {};
+  *on = found->second == "true";
+  if (*on || found->second == "false") return {};
+  return std::string("extensions ") + name + " '" + found->second.substr(0, 40) +
+         "': use true or false";
+}
+
 // "" if they are fine, else what is wrong.
 std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
                            sandbox::Wanted* wanted) {
@@ -200,12 +211,13 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
     }
     wanted->spec.renew_by_seconds = seconds;
   }
-  if (const auto found = extensions.find(kReadonlyRoot); found != extensions.end()) {
-    if (found->second != "true" && found->second != "false") {
-      return std::string("extensions ") + kReadonlyRoot + " '" + found->second.substr(0, 40) +
-             "': use true or false";
-    }
-    wanted->spec.readonly_root = found->second == "true";
+  sandbox::Spec& spec = wanted->spec;
+  std::string wrong = ReadSwitch(extensions, kReadonlyRoot, &spec.readonly_root);
+  if (wrong.empty()) wrong = ReadSwitch(extensions, sandbox::kUniqueName, &spec.unique_name);
+  if (!wrong.empty()) return wrong;
+  if (spec.unique_name && !wanted->metadata.contains(sandbox::kName)) {
+    return std::string("extensions ") + sandbox::kUniqueName + ": metadata has no '" +
+           sandbox::kName + "' that could be this sandbox's own";
   }
   if (const auto found = extensions.find(kEntrypoint);
       found != extensions.end() && found->second != "none") {

@@ -329,6 +329,7 @@ void Lifecycle::Forget(Entry& entry) {
           .Add(removed.error());
     }
   }
+  names_.Remove(entry.sandbox);
   entries_.erase(id);
   // Behind the record: until that is gone a restart would still find the user of the volumes.
   volumes_.Release(id);

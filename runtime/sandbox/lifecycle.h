@@ -38,6 +38,7 @@
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
 #include "runtime/sandbox/launch.h"
+#include "runtime/sandbox/names.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/sandbox.h"
@@ -245,6 +246,8 @@ class Lifecycle final : private Launch::Owner {
   Status CheckImage(const Spec& spec, const Snapshot* snapshot) const;
   // `snapshot`: that it is to be restored of; null: none.
   Result<Checked> Check(const Wanted& wanted, const Snapshot* snapshot) const;
+  // kAlreadyExists: it asks to be the only one of its name, and is not.
+  Status CheckName(const Sandbox& sandbox) const;
   void Acquire(Checked checked, const Wanted& wanted, const Created& done);
   void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
   void Acquired(const std::string& id);
@@ -357,6 +360,7 @@ class Lifecycle final : private Launch::Owner {
   Expiry expiry_;
   std::unique_ptr<GoneIds> gone_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
+  Names names_;  // of `entries_`
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   std::multiset<wire::LayerId> compared_;  // by differences on their way, which read them
   size_t diffs_ = 0;

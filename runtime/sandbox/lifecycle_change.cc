@@ -78,11 +78,14 @@ Status Lifecycle::PatchMetadata(const std::string& id, const MetadataPatch& patc
                                             " entries: at most " + std::to_string(kMaxMetadata) +
                                             " are kept; remove some in the same request");
   }
-  changed.swap(entry->sandbox.metadata);
-  if (!IsRecorded(*entry)) return {};
-  auto stored = store_.UpdateSpec(entry->sandbox);
-  if (!stored) changed.swap(entry->sandbox.metadata);
-  return stored;
+  Sandbox& sandbox = entry->sandbox;
+  names_.Remove(sandbox);
+  changed.swap(sandbox.metadata);
+  Status done = CheckName(sandbox);
+  if (done && IsRecorded(*entry)) done = store_.UpdateSpec(sandbox);
+  if (!done) changed.swap(sandbox.metadata);
+  names_.Add(sandbox);
+  return done;
 }
 
 Status Lifecycle::SetPolicy(const std::string& id, netpolicy::SharedPolicy policy) {

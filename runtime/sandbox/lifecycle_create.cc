@@ -239,6 +239,7 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
                  DeadlineOf(*wanted.timeout_seconds, s.created_at_ms, config_.max_timeout_seconds));
   }
   ATOLL_TRY(network_.CheckRequest(s.spec.network));
+  ATOLL_TRY(CheckName(s));
   if (config_.access_tokens) s.access_token = NewAccessToken();
   if (wanted.secure_access) s.secure_token = NewAccessToken();
   return checked;
@@ -273,6 +274,18 @@ Status Lifecycle::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
   return {};
 }
 
+Status Lifecycle::CheckName(const Sandbox& sandbox) const {
+  if (!sandbox.spec.unique_name) return {};
+  const auto name = sandbox.metadata.find(kName);
+  if (name == sandbox.metadata.end()) return {};
+  for (const std::string& id : names_.Find(name->second)) {
+    if (id == sandbox.id || IsLeaving(entries_.at(id).sandbox.state)) continue;
+    return Fail(Code::kAlreadyExists, "the name '" + name->second + "' is taken by sandbox " + id +
+                                          "; delete that one or choose another name");
+  }
+  return {};
+}
+
 Result<std::string> Lifecycle::AwaitedImage(const std::string& name, const Error& missing) const {
   if (missing.code() != Code::kNotFound) return Fail(missing);
   ATOLL_ASSIGN(std::string image, images::NormaliseImageName(name));
@@ -288,6 +301,7 @@ void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& do
   const std::string id = checked.sandbox.id;
   Entry& entry = entries_[id];
   entry.sandbox = std::move(checked.sandbox);
+  names_.Add(entry.sandbox);
   Hold(entry.sandbox);
   std::optional<KeyRecord> key;
   if (!wanted.idempotency_key.empty()) {

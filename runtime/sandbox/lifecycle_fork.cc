@@ -80,6 +80,11 @@ Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t 
     child.id = child.spec.network.sandbox = NewSandboxId();
     // It needs the layers of that one, which are its own, and not the snapshot.
     child.spec.snapshot_id.clear();
+    // That of the parent alone.
+    if (std::exchange(child.spec.unique_name, false)) {
+      child.metadata.erase(kName);
+      child.spec.extensions.erase(kUniqueName);
+    }
     ATOLL_TRY(CheckBudget(config_.budget, held, child.spec));
     ATOLL_TRY(network_.CheckRequest(child.spec.network));
     held.Add(child.spec);
@@ -100,6 +105,7 @@ void Lifecycle::AddChild(const std::shared_ptr<Fork>& fork, Sandbox child,
   fork->children.push_back(id);
   Entry& entry = entries_[id];
   entry.sandbox = std::move(child);
+  names_.Add(entry.sandbox);
   entry.fork = fork;
   Hold(entry.sandbox);
   entry.launch =

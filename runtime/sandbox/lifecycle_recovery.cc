@@ -20,6 +20,7 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
   for (Sandbox& sandbox : recorded) {
     Entry& kept = entries_[sandbox.id];
     kept.sandbox = std::move(sandbox);
+    names_.Add(kept.sandbox);
     if (Holds(kept.sandbox.state)) Hold(kept.sandbox);
     volumes_.Adopt(kept.sandbox.id, kept.sandbox.spec.volumes);
     if (!IsLeaving(kept.sandbox.state)) SetDeadline(kept);
@@ -200,6 +201,7 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     logs_.RemoveAll();
     history_.RemoveAll();
     entries_.clear();
+    names_.Clear();
     layer_users_.clear();
     held_ = {};
     RemoveStaleSockets();

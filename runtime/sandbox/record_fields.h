@@ -38,6 +38,7 @@ void VisitSpec(S& s, Io& io) {
   });
   io.Optional("volumes", s.spec.volumes);
   io.Optional("readonly_root", s.spec.readonly_root);
+  io.Optional("unique_name", s.spec.unique_name);
   io.Optional("secure_token", s.secure_token);
   io.Optional("renew_by", s.spec.renew_by_seconds);
   // As text within the text: taking it apart and together again is most of what a large one costs.

@@ -20,6 +20,10 @@ namespace atl::sandbox {
 
 // Entries of a sandbox's metadata: each list shows them for each sandbox.
 inline constexpr size_t kMaxMetadata = 256;
+// The entry by which people call it. To any client it is metadata like all other, so several may
+// have one name: only who says so with this extension gets one that nobody has.
+inline constexpr char kName[] = "name";
+inline constexpr char kUniqueName[] = "uniqueName";
 // Bytes of a request's extensions, for the same reason.
 inline constexpr size_t kMaxExtensions = 16 << 10;
 
@@ -60,6 +64,7 @@ struct Spec {
   std::vector<wire::Hook> hooks;
   std::vector<wire::Volume> volumes;
   bool readonly_root = false;
+  bool unique_name = false;                 // no other had its name when it took it
   std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
   netpolicy::SlotRequest network;           // checked: with the sandbox's id
 };

@@ -113,6 +113,7 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name)
   snapshot.config = source.config;
   snapshot.config.env = EnvironmentOf(source);
   snapshot.metadata = source.metadata;
+  if (source.spec.unique_name) snapshot.metadata.erase(kName);
   ATOLL_ASSIGN(const wire::LayerId layer, images_.ReserveLayer());
   snapshot.layers = {layer};
   snapshot.layers.insert(snapshot.layers.end(), source.layers.begin(), source.layers.end());

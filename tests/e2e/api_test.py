@@ -147,6 +147,20 @@ class Api(unittest.TestCase):
         plain = self.daemon.request('GET', f'/v1/sandboxes/{self.create()}')
         self.assertNotIn('extensions', plain)
 
+    def test_a_name_of_its_own(self):
+        unique = {'metadata': {'name': 'web'}, 'extensions': {'uniqueName': 'true'}}
+        first = self.create(**unique)
+        response = self.daemon.send('POST', '/v1/sandboxes', {
+            'image': {'uri': self.image}, 'entrypoint': ['sleep', '1'], 'resourceLimits': {}, **unique})
+        told = json.loads(response.read())
+        self.assertEqual((response.status, told['code']), (409, 'GENERAL::ALREADY_EXISTS'))
+        self.assertIn(first, told['message'])
+        # Metadata that is no more than that is nobody's business.
+        second = self.create(metadata={'name': 'web'})
+        for box in (first, second):
+            self.daemon.request('DELETE', f'/v1/sandboxes/{box}')
+        self.daemon.request('DELETE', f'/v1/sandboxes/{self.create(**unique)}')
+
     def test_what_other_runtimes_have(self):
         for method, path in (('GET', '/templates'), ('POST', '/templates'), ('GET', '/templates/tpl-1'),
                              ('DELETE', '/templates/tpl-1')):

@@ -196,6 +196,22 @@ class Docker(unittest.TestCase):
                 for wanted, got in zip((out, err), told):
                     self.assertRegex(got, wanted or '^$', told)
 
+    def test_one_of_many_at_once_gets_the_name(self):
+        typed = [subprocess.Popen([BUILD / 'atoll', 'run', '-d', '--name', 'wanted', 'busybox',
+                                   'sleep', '1000'], env=self.environment, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(8)]
+        told = [(client.communicate(timeout=60 * SLOWNESS), client.returncode) for client in typed]
+        (winner,) = [out.strip() for (out, _), code in told if code == 0]
+        for (out, err), code in told:
+            if code != 0:
+                self.assertEqual((out, code), ('', 125))
+                self.assertIn(f"the name 'wanted' is taken by sandbox {winner}", err)
+        ps = "atoll ps -aq --filter name=wanted"
+        self.assertEqual(self.shell(ps).stdout.decode().split(), [winner])
+        self.shell('atoll rm wanted')
+        again = self.shell('atoll run -d --name wanted busybox sleep 1000 && atoll rm wanted')
+        self.assertEqual((again.returncode, again.stderr), (0, b''))
+
     def test_every_byte_passes_both_ways_at_once(self):
         """More than every buffer on the way holds, of a command that answers while it reads."""
         data = random.Random(7).randbytes(64 << 20)

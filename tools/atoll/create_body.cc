@@ -132,6 +132,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
   if (!env.empty()) body["env"] = EnvironmentObject(env);
   ATOLL_ASSIGN(json metadata, MetadataOf(options));
   if (!metadata.empty()) body["metadata"] = std::move(metadata);
+  if (!options.name.empty()) body["extensions"]["uniqueName"] = "true";
   for (const std::string& given : options.volumes) {
     ATOLL_ASSIGN(json volume, VolumeOf(given, body["volumes"].size()));
     body["volumes"].push_back(std::move(volume));

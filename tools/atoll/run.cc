@@ -43,21 +43,9 @@ Status CheckOptions(const RunOptions& options) {
   return {};
 }
 
-Status CheckName(Api& api, const std::string& name) {
-  if (name.empty()) return {};
-  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
-  for (const SandboxEntry& sandbox : all) {
-    if (sandbox.name != name) continue;
-    return Fail(Code::kAlreadyExists, "the name '" + name + "' is taken by sandbox " + sandbox.id +
-                                          "; remove it with: atoll rm " + name);
-  }
-  return {};
-}
-
 Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Words& entrypoint,
                                   int timeout_seconds) {
   ATOLL_ASSIGN(const json body, CreateBody(options, entrypoint, timeout_seconds));
-  ATOLL_TRY(CheckName(api, options.name));
   // Not interrupted: whoever gives up here would not know what to delete.
   const auto response = api.Send("POST", "/sandboxes", JsonText(body));
   if (!response && response.error().code() == Code::kNotFound && !options.snapshot) {
@@ -208,7 +196,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
                    &o->policy});
   run.Takes(Option{"--read-only", "", "Nothing in the image's files can be changed", &o->readonly});
   AddLimitOptions(run, o);
-  run.Takes(Option{"--name", "NAME", "Name, kept as the metadata 'name'", &o->name});
+  run.Takes(Option{"--name", "NAME", "Name, which no other may have; kept as the metadata 'name'",
+                   &o->name});
   run.Takes(Option{"-l,--metadata,--label", "KEY=VALUE", "Metadata", &o->labels});
   run.Takes(Option{"--timeout", "SECONDS", "Until the sandbox is removed whatever runs in it",
                    &o->timeout_seconds, Range{60, 10 * 365 * 86400}});

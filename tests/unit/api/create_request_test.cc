@@ -204,7 +204,20 @@ TEST(CreateRequest, Extensions) {
     body["extensions"] = {{"access.renew.extend.seconds", bad}};
     EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
   }
-  body["extensions"] = {{"readOnlyRootFilesystem", "yes"}};
+  for (const char* name : {"readOnlyRootFilesystem", "uniqueName"}) {
+    body["extensions"] = {{name, "yes"}};
+    EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << name;
+  }
+}
+
+TEST(CreateRequest, ANameOfItsOwn) {
+  json body = Good();
+  EXPECT_FALSE(Parse(body)->wanted.spec.unique_name);
+  body["metadata"] = {{"name", "web"}};
+  EXPECT_FALSE(Parse(body)->wanted.spec.unique_name);
+  body["extensions"] = {{"uniqueName", "true"}};
+  EXPECT_TRUE(Parse(body)->wanted.spec.unique_name);
+  body["metadata"] = {{"names", "web"}};
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }
 

@@ -26,9 +26,9 @@ void EachMember(S& s, F each) {
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
   auto& [image, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks, volumes,
-         readonly, renew, network] = s;
+         readonly, unique, renew, network] = s;
   [&](auto&... all) { (each(all), ...); }(image, snapshot, entrypoint, env, extensions, platform,
-                                          limits, reserved, hooks, volumes, readonly, renew,
+                                          limits, reserved, hooks, volumes, readonly, unique, renew,
                                           network);
 }
 template <MaybeConst<Reservation> S, typename F>
