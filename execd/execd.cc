@@ -10,6 +10,8 @@
 #include "execd/files/upload.h"
 #include "execd/files/watch.h"
 #include "execd/http/proxy.h"
+#include "execd/http/request_json.h"
+#include "execd/run/processes.h"
 #include "runtime/wire/output.h"
 
 namespace atl::execd {
@@ -35,6 +37,14 @@ Actor ActorOf(Exchange* exchange) {
     return nullptr;
   }
   return std::make_shared<const Identity>(std::move(identity));
+}
+
+// What an operator sends to a container. Others would only be somebody's attempt to end the sandbox
+// through us.
+bool IsPassedOn(int64_t signal) {
+  constexpr int kPassedOn[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
+                               SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
+  return std::find(std::begin(kPassedOn), std::end(kPassedOn), signal) != std::end(kPassedOn);
 }
 
 }  // namespace
@@ -126,30 +136,37 @@ void Execd::FeedOutput(UniqueFd control) {
 }
 
 void Execd::OnSignal(int signal) {
-  switch (signal) {
-    case SIGCHLD:
-      core_.Reap();
-      return;
-    // What an operator sends to a container. Others would only be somebody's attempt to end the
-    // sandbox through us.
-    case SIGHUP:
-    case SIGINT:
-    case SIGQUIT:
-    case SIGTERM:
-    case SIGUSR1:
-    case SIGUSR2:
-    case SIGWINCH:
-    case SIGCONT:
-      break;
-    default:
-      return;
-  }
+  if (signal == SIGCHLD) return core_.Reap();
+  if (!IsPassedOn(signal)) return;
   if (entrypoint_ && entrypoint_->started()) {
     entrypoint_->Forward(signal);
   } else if (signal == SIGTERM || signal == SIGINT) {
     if (!entrypoint_) ::_exit(128 + signal);
     Leave(128 + signal);
   }
+}
+
+// As if a process of the sandbox had sent it to process 1, which SIGKILL from there does not reach:
+// that one is for all processes, and for a sandbox without a program of its own.
+void Execd::Signal(const std::shared_ptr<Exchange>& exchange) {
+  exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
+    const auto document = ParseObject(std::move(body), false);
+    const auto number = document ? IntegerMember(document->root(), "signal", 0, 64, 0)
+                                 : Result<int64_t>(Fail(document.error()));
+    if (!number || (*number != SIGKILL && !IsPassedOn(*number))) {
+      return x->RespondError(400, "INVALID_REQUEST_BODY",
+                             number ? "signal " + std::to_string(*number) +
+                                          ": is not passed on to a sandbox's program; KILL, HUP, "
+                                          "INT, QUIT, TERM, USR1, USR2, WINCH and CONT are"
+                                    : number.error().message());
+    }
+    // The answer first: we may be gone behind the signal.
+    x->RespondEmpty();
+    core_.loop.Post([this, signal = static_cast<int>(*number)] {
+      if (signal == SIGKILL) ::kill(-1, SIGKILL);
+      OnSignal(signal == SIGKILL ? SIGTERM : signal);
+    });
+  });
 }
 
 // A session's or a context's id stands for its run, as upstream has it; interrupting that ends the
@@ -248,6 +265,8 @@ void Execd::AddOtherRoutes() {
   router_.Add("GET", "/ping", [](ExchangePtr x) { x->RespondEmpty(); });
   router_.Add("GET", "/metrics", [this](ExchangePtr x) { metrics_.Get(x); });
   router_.Add("GET", "/metrics/watch", [this](ExchangePtr x) { metrics_.Watch(x); });
+  router_.Add("GET", "/processes", [this](ExchangePtr x) { ListProcesses(&core_, x); });
+  router_.Add("POST", "/entrypoint/signal", [this](ExchangePtr x) { Signal(x); });
   router_.Add("GET", "/.atoll/entrypoint/logs",
               [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().All()); });
   router_.Add("GET", std::string(wire::kOutputRoute), [this](ExchangePtr x) { ResumeOutput(x); });

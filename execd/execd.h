@@ -51,6 +51,7 @@ class Execd {
   void AddUpstreamFileRoutes();
   void AddFileRoutes();
   void AddOtherRoutes();
+  void Signal(const std::shared_ptr<Exchange>& exchange);
   void Interrupt(const std::shared_ptr<Exchange>& exchange);
   void ResumeOutput(const std::shared_ptr<Exchange>& exchange);
 

@@ -26,7 +26,7 @@ std::optional<int64_t> KeyNumber(std::string_view text, std::string_view key) {
     const size_t start = line.find_first_of("0123456789");
     if (start == std::string_view::npos) continue;
     line.remove_prefix(start);
-    return ToNumber(line.substr(0, line.find(' ')));
+    return ToNumber(line.substr(0, line.find_first_of(" \t")));
   }
   return {};
 }

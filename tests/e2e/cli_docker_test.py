@@ -35,7 +35,22 @@ TABLE = [
     ('run --keep --name still bare', 0, '^bare\n$', 'is kept'),
     ('exec still /echo once more', 0, '^once more\n$', ''),
     ('exec -i still /nothing', 127, '', 'not found: exec /nothing'),
+    ('top still', 0, r'PID .*\n1 +0 +\w +\S+ \w+ +\S*execd\S*\n$', ''),
+    ('kill -s USR2 still', 0, '.', ''),
+    ('kill still', 0, '.', ''),
+    ('wait still', 0, '^143\n$', 'SIGTERM'),
     ('rm still', 0, '.', ''),
+    ('run -d --name asleep --entrypoint /sleep bare 1000', 0, '.', ''),
+    ('top --json asleep', 0, '"memoryBytes":[1-9].*"name":"sleep"', ''),
+    ('kill -s STOP asleep', 1, '', 'signal 19: is not passed on'),
+    ('stop asleep', 0, '.', ''),
+    ('wait asleep', 0, '^143\n$', 'SIGTERM'),
+    ('rm asleep', 0, '.', ''),
+    ('run -d --name killed --entrypoint /sleep bare 1000', 0, '.', ''),
+    ('exec --detach killed /sleep 1000', 0, '.', ''),
+    ('kill killed', 0, '.', ''),
+    ('wait killed', 0, '^137\n$', 'SIGKILL'),
+    ('rm killed', 0, '.', ''),
     # One that was kept has no command of its own; a signal that would end that ends it.
     ('run --keep --name kept-1 busybox true', 0, '', 'is kept'),
     ('stop kept-1', 0, '.', ''),
@@ -169,7 +184,7 @@ class Docker(unittest.TestCase):
         bare = cls.work / 'bare'
         bare.mkdir()
         # busybox goes by the name that it is called by.
-        for name in ('echo', 'cat'):
+        for name in ('echo', 'cat', 'sleep'):
             subprocess.run(['cp', '/bin/busybox', bare / name], check=True)
         box.pack(bare, 'bare:latest', cls.work / 'bare.tar', '--entrypoint',
                  json.dumps(['/echo']), '--cmd', json.dumps(['bare']))

@@ -56,6 +56,26 @@ class Endpoints(Contract):
         for gone in ('nosuch', command):
             self.refused(self.s.call('DELETE', f'/command?id={gone}'), 500, 'RUNTIME_ERROR')
 
+    def test_processes(self):
+        """One of them has a name that looks like another line of what the kernel tells."""
+        self.s.background(r'printf "State:\tX" >/proc/$$/comm; >/tmp/named; sleep 99 & wait',
+                          uid=7, gid=7)
+        self.s.run('until [ -e /tmp/named ]; do :; done')
+        answer = self.s.call('GET', '/processes')
+        self.assertEqual((answer.status, answer.json['truncated']), (200, False))
+        processes = sorted(answer.json['processes'], key=lambda process: process['pid'])
+        self.assertEqual((processes[0]['pid'], processes[0]['uid']), (1, 0))
+        self.assertGreater(processes[0]['memory_bytes'], 0)
+        (named,) = [process for process in processes if process['name'] == 'State:\tX']
+        self.assertEqual(list(named), ['pid', 'uid', 'state', 'memory_bytes', 'name'])
+        self.assertEqual((named['uid'], named['state']), (7, 'S'))
+
+    def test_a_signal_that_is_not_passed_on(self):
+        for body in ('', '{}', '{"signal":19}', '{"signal":"KILL"}', '{"signal":65}', '[]'):
+            self.refused(self.s.call('POST', '/entrypoint/signal', body), 400,
+                         'INVALID_REQUEST_BODY')
+        self.empty(self.s.call('POST', '/entrypoint/signal', {'signal': 28}))
+
     def test_command_status(self):
         command = self.s.events('/command', {'command': 'exit 3'})[0]['text']
         status = self.s.status(command)

@@ -215,8 +215,7 @@ Result<int> RunCode(const Settings& settings, const CodeOptions& options) {
   ATOLL_ASSIGN(UniqueFd plots, sys::Open(options.plots, O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(UniqueFd interrupt, WatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const json body,
-               CreateBody(options.run, {"sh", "-c", "kill -STOP $$"}, Guard::kLease));
+  ATOLL_ASSIGN(const json body, CreateBody(options.run, {}, Guard::kLease));
   const auto answer = api.Send("POST", "/sandboxes", JsonText(body));
   if (!answer) return Fail(answer.error());
   ATOLL_ASSIGN(const json created, ObjectOf(*answer));

@@ -112,23 +112,6 @@ Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& 
   return Fail(WhyGone(api, sandbox_id));
 }
 
-Result<std::string> AskShell(Api& api, const std::string& sandbox_id, const std::string& line) {
-  constexpr size_t kMaxOutput = 4 << 20;
-  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
-  std::string output;
-  EventStream events([&output](std::string_view bytes, bool is_error) {
-    if (!is_error) output += bytes;
-    return output.size() < kMaxOutput;
-  });
-  ATOLL_TRY(api.Stream(CommandCall(way, {{"command", line}, {"uid", 0}, {"gid", 0}}),
-                       [&events](std::string_view bytes) { return events.Feed(bytes); }));
-  if (!events.failure().empty()) return Fail(CannotRun(events.failure()));
-  if (!events.exit() || events.exit()->code != 0) {
-    return Fail(Code::kFailedPrecondition, "the sandbox's shell failed to run: " + line);
-  }
-  return output;
-}
-
 Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string>& settings,
                                                    const std::vector<std::string>& files) {
   std::vector<std::string> all;

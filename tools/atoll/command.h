@@ -32,8 +32,6 @@ struct Command {
 // the wait, or why it could not be run. `cancel_fd` comes from CatchInterrupts.
 Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
                         int cancel_fd);
-// A line for its shell, as its root; what that prints on stdout. kFailedPrecondition: it failed.
-Result<std::string> AskShell(Api& api, const std::string& sandbox_id, const std::string& line);
 // {"argv", "envs", "cwd", "uid", "gid"} of a request to execd.
 nlohmann::json CommandBody(const Command& command);
 // Of a program that could not be started: its exit code, or an error.

@@ -36,31 +36,13 @@ Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
   }
 }
 
-// What ends the sandbox may end it before the shell has answered.
-Status TellShell(Api& api, const std::string& id, const std::string& line, int cancel_fd) {
-  const auto told = AskShell(api, id, line);
+// What ends the sandbox may end it before the answer has come through.
+Status SendSignal(Api& api, const std::string& id, int number, int cancel_fd) {
+  const auto told = AskExecd(api, id, "/entrypoint/signal", JsonText({{"signal", number}}));
   if (told) return {};
+  if (told.error().code() == Code::kInvalidArgument) return Fail(told.error());
   const auto ended = AwaitEnd(api, id, kKilled, cancel_fd);
   return ended && *ended ? Status() : Fail(told.error());
-}
-
-// Process 1 is execd, which no signal from inside ends, and which passes these on.
-Status SendSignal(Api& api, const std::string& id, int number, int cancel_fd) {
-  if (number == SIGKILL) {
-    // One of `run --keep` has no command with which it would end.
-    return TellShell(api, id, "kill -9 -1; kill 1", cancel_fd);
-  }
-  constexpr int kPassedOn[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
-                               SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
-  bool passed = false;
-  for (const int one : kPassedOn) passed = passed || one == number;
-  if (!passed) {
-    return Fail(Code::kInvalidArgument,
-                SignalName(number) +
-                    " is not passed on to a sandbox's command; KILL, HUP, INT, "
-                    "QUIT, TERM, USR1, USR2, WINCH and CONT are");
-  }
-  return TellShell(api, id, "kill -" + std::to_string(number) + " 1", cancel_fd);
 }
 
 Status Stop(const Settings& settings, const Words& ids, int seconds) {

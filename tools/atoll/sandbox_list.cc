@@ -118,4 +118,18 @@ Result<ExecdWay> FindExecd(Api& api, const std::string& sandbox_id) {
   return way;
 }
 
+Result<http::Response> AskExecd(Api& api, const std::string& sandbox_id, const std::string& path,
+                                const std::string& json_body) {
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
+  http::Client::Call call;
+  call.target = way.base + path;
+  call.headers = way.headers;
+  if (!json_body.empty()) {
+    call.method = "POST";
+    call.headers.Set("Content-Type", "application/json");
+    call.body = json_body;
+  }
+  return api.Send(std::move(call));
+}
+
 }  // namespace atl::cli

@@ -42,5 +42,8 @@ struct ExecdWay {
   http::Headers headers;
 };
 Result<ExecdWay> FindExecd(Api& api, const std::string& sandbox_id);
+// Asks it; with a body, which is JSON, as a POST.
+Result<http::Response> AskExecd(Api& api, const std::string& sandbox_id, const std::string& path,
+                                const std::string& json_body = "");
 
 }  // namespace atl::cli

@@ -26,11 +26,7 @@ struct Usage {
 };
 
 Result<Usage> Measure(Api& api, const SandboxEntry& sandbox) {
-  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox.id));
-  http::Client::Call call;
-  call.target = way.base + "/metrics";
-  call.headers = way.headers;
-  ATOLL_ASSIGN(const http::Response response, api.Send(std::move(call)));
+  ATOLL_ASSIGN(const http::Response response, AskExecd(api, sandbox.id, "/metrics"));
   const auto told = json::parse(response.body, nullptr, false);
   if (!told.is_object()) return Fail(Code::kInternal, "the sandbox's metrics are not JSON");
   // A sandbox tells these of itself.
@@ -103,26 +99,19 @@ Result<int> WatchStats(const Settings& settings, const StatsOptions& options) {
   }
 }
 
-// With nothing but the shell: small images have no ps.
-constexpr const char* kProcesses =
-    "cd /proc && for p in [0-9]*; do n= s= u= r=0; while read -r k v w; do case $k in "
-    "Name:) n=$v;; State:) s=$v;; Uid:) u=$v;; VmRSS:) r=$v;; esac; done <$p/status && "
-    "echo \"$p $u $s $r $n\"; done 2>/dev/null; true";
-
 Status Top(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
-  ATOLL_ASSIGN(const std::string text, AskShell(api, id, kProcesses));
+  ATOLL_ASSIGN(const http::Response response, AskExecd(api, id, "/processes"));
+  ATOLL_ASSIGN(const json told, ObjectOf(response));
   Table table({"PID", "UID", "STATE", "MEMORY", "NAME"});
   json items = json::array();
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string pid, uid, state, name;
-    uint64_t kilobytes = 0;
-    words >> pid >> uid >> state >> kilobytes;
-    std::getline(words >> std::ws, name);
-    const uint64_t bytes = std::min<uint64_t>(kilobytes, uint64_t{1} << 40) << 10;
+  for (const json& process : told.value("processes", json::array())) {
+    const std::string pid = TextOf(process, "pid"), uid = TextOf(process, "uid"),
+                      state = TextOf(process, "state"), name = TextOf(process, "name");
+    const auto used = process.is_object() ? process.find("memory_bytes") : process.end();
+    const bool known = used != process.end() && used->is_number_unsigned();
+    const uint64_t bytes = known ? used->get<uint64_t>() : 0;
     table.AddRow({pid, uid, state, HumanSize(bytes), name});
     items.push_back(
         {{"pid", pid}, {"uid", uid}, {"state", state}, {"memoryBytes", bytes}, {"name", name}});
