@@ -196,12 +196,6 @@ class More(unittest.TestCase):
         self.assertIn('exec', words)
         self.assertNotIn('complete', words)
         self.assertIn(self.sandbox, self.cli('complete', '--', 'exec').decode().split())
-        script = 'source <(atoll completion bash); COMP_WORDS=(atoll exec bo); COMP_CWORD=2; ' \
-                 '_atoll; echo "${COMPREPLY[@]}"'
-        environment = {**self.environment, 'PATH': f'{BUILD}:{os.environ["PATH"]}'}
-        done = subprocess.run(['bash', '-c', script], env=environment, check=True,
-                              capture_output=True, text=True)
-        self.assertEqual(done.stdout, 'box\n')
 
 
 if __name__ == '__main__':

@@ -28,14 +28,23 @@ _atoll() {
   found=("${(@f)$(atoll complete -- "${(@)words[2,CURRENT-1]}" 2>/dev/null)}")
   compadd -a found || _files
 }
-compdef _atoll atoll
+# Found by its name this is the function's first call, else it is read by somebody.
+if [[ $funcstack[1] == _atoll ]]; then
+  _atoll "$@"
+else
+  compdef _atoll atoll
+fi
 )sh";
 
 constexpr const char* kFish = R"sh(function __atoll_complete
   set -l words (commandline -opc)
-  atoll complete -- $words[2..-1] 2>/dev/null
+  set -l current (commandline -ct)
+  # Files where the client has no word for it, and not beside its words.
+  atoll complete -- $words[2..-1] 2>/dev/null |
+    string match -r -- '^'(string escape --style=regex -- $current)'.*' ||
+    __fish_complete_path $current
 end
-complete -c atoll -a '(__atoll_complete)'
+complete -c atoll -f -a '(__atoll_complete)'
 )sh";
 
 Status PrintScript(const std::string& shell) {
