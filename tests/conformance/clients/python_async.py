@@ -5,6 +5,7 @@ from cases import case
 
 from asynchronous import life
 from asynchronous import inside
+from asynchronous import isolated
 from asynchronous import outside
 from asynchronous import many
 from asynchronous.world import World

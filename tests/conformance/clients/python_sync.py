@@ -14,6 +14,7 @@ from opensandbox.models.execd import RunCommandOpts
 from opensandbox.models.execd_sync import ExecutionHandlersSync
 from opensandbox.models.filesystem import (ContentReplaceEntry, DirectoryListEntry, MoveEntry,
                                            SearchEntry, SetPermissionEntry, WriteEntry)
+from opensandbox.models.isolated import CreateIsolatedSessionRequest, IsolatedWorkspaceSpec
 from opensandbox.models.sandboxes import (PVC, NetworkPolicy, NetworkRule, SandboxFilter,
                                           SnapshotFilter, Volume)
 from opensandbox.sync.adapters.network_policy_adapter import NetworkPolicyAdapterSync
@@ -110,6 +111,24 @@ def _(world):
     equal([m.text for m in done.logs.stdout], ['out\n'])
     equal([m.text for m in done.logs.stderr], ['err\n'])
     equal(done.exit_code, 7)
+
+
+@case('isolated/session')
+def _(world):
+    """What it writes it has alone, whoever holds it; a run in the background is told to its end."""
+    out(world.box, 'mkdir -p /srv/iso')
+    request = CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path='/srv/iso'))
+    with world.box.isolation.session(request) as session:
+        equal(session.run('echo theirs >new; (exit 3)').error.value, '3')
+        again = world.box.isolation.attach(session.session_id)
+        equal(again.files.read_file('/srv/iso/new'), 'theirs\n')
+        again.files.write_file('/srv/iso/go', 'go')
+        run = session.run_background('until [ -s go ]; do sleep 0.01; done; cat new')
+        while session.run_status(run.run_id).running:
+            pass
+        equal(session.run_logs(run.run_id).text, 'theirs\n')
+        equal(out(world.box, 'ls /srv/iso | grep -v execd; true'), '')
+    equal(world.box.isolation.list(), [])
 
 
 @case('command/streamed')
