@@ -48,10 +48,19 @@ def _add_pip(layer, suite, wanted, dependencies):
             shutil.rmtree(python / name)
 
 
-def _add_npm(layer, wanted):
+def _add_npm(layer, wanted, folders):
     need('npm')
-    run('npm', 'install', '--global', '--silent', '--no-audit', '--no-fund', '--ignore-scripts',
-        '--omit=dev', '--prefix', layer / 'usr/local', *wanted)
+    install = ['npm', 'install', '--silent', '--no-audit', '--no-fund', '--ignore-scripts', '--omit=dev']
+    run(*install, '--global', '--prefix', layer / 'usr/local', *wanted)
+    for folder in folders:
+        place = layer / folder.lstrip('/')
+        _inside(layer, place / 'x')
+        if not (place / 'package.json').is_file():
+            raise RecipeError(f'npm_folders: {folder}: nothing of npm has brought a package.json there')
+        # It could name programs, which npm would run.
+        if os.path.lexists(place / '.npmrc'):
+            raise RecipeError(f'npm_folders: {folder}: brings settings of npm of its own')
+        run(*install, '--prefix', place)
 
 
 def _make_room(place):
@@ -94,7 +103,7 @@ def make_layer(step, suite, layer):
     if step.pip:
         _add_pip(layer, suite, step.pip, step.pip_dependencies)
     if step.npm:
-        _add_npm(layer, step.npm)
+        _add_npm(layer, step.npm, step.npm_folders)
     # Everybody may read what registries sent; files of the user's own keep their modes.
     for path in [layer, *layer.rglob('*')]:
         if not path.is_symlink():

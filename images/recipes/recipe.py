@@ -13,7 +13,7 @@ _TEXT = (str, 'a string')
 KEYS = {
     'about': _TEXT, 'from': _TEXT, 'name': _TEXT, 'aliases': _WORDS,
     'suite': _TEXT, 'packages': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
-    'npm': _WORDS, 'users': _WORDS,
+    'npm': _WORDS, 'npm_folders': _WORDS, 'users': _WORDS,
     'files': (dict, 'a table of strings'), 'remove': _WORDS,
     'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
     'workdir': _TEXT, 'user': _TEXT,
@@ -38,6 +38,7 @@ class Step:
     pip: list
     pip_dependencies: bool  # what the listed ones need is installed with them
     npm: list
+    npm_folders: list  # that npm has filled, in which it installs what their package.json names
     files: dict
     remove: list
 
@@ -91,11 +92,13 @@ def _check(file, text):
         for part in value if key in WORD else []:
             if not re.fullmatch(WORD[key], part):
                 raise RecipeError(f"{file}: {key}: '{part}' is not the name of one")
+    if text.get('npm_folders') and not text.get('npm'):
+        raise RecipeError(f'{file}: npm_folders: npm brings none here; say npm = […], too')
     for name in text.get('env', {}):
         if not re.fullmatch(r'[A-Za-z_][A-Za-z0-9_]*', name):
             raise RecipeError(f"{file}: env: '{name}' is not the name of a variable")
     for path in [*text.get('files', {}).values(), text.get('workdir', '/'),
-                 *text.get('remove', [])]:
+                 *text.get('remove', []), *text.get('npm_folders', [])]:
         if not path.startswith('/') or '..' in path.split('/') or '\0' in path:
             raise RecipeError(f"{file}: '{path}' must be a path in the image: from / on, without ..")
 
@@ -132,7 +135,8 @@ def load(what):
         for key in ('entrypoint', 'cmd', 'workdir', 'user'):
             setattr(recipe, key, text.get(key, getattr(recipe, key)))
         step = Step(file.parent, text.get('pip', []), text.get('pip_dependencies', True),
-                    text.get('npm', []), text.get('files', {}), text.get('remove', []))
+                    text.get('npm', []), text.get('npm_folders', []), text.get('files', {}),
+                    text.get('remove', []))
         if step.pip or step.npm or step.files:
             recipe.steps.append(step)
     for key in ('packages', 'users'):

@@ -1,9 +1,11 @@
 """'atoll image build': recipes of a user's own, made for real from what needs no network. Debian's
 packages, pip's and npm's are in the recipes whose images other tests run."""
+import io
 import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import unittest
 
 import atoll
@@ -98,7 +100,18 @@ class Build(unittest.TestCase):
     def test_refusals(self):
         """Each says what is wrong and what to type; nothing is made, nothing is left."""
         out = self.work / 'refused.tar'
+        # Of npm without its registry: a package with settings in a folder, where npm would heed them.
+        with tarfile.open(self.work / 'odd.tgz', 'w:gz') as odd:
+            for name, data in (('package.json', b'{"name": "odd", "version": "1.0.0"}'),
+                               ('lib/package.json', b'{}'), ('lib/.npmrc', b'git=/bin/true')):
+                member = tarfile.TarInfo(f'package/{name}')
+                member.size = len(data)
+                odd.addfile(member, io.BytesIO(data))
+        npm = f'from = "base"\nnpm = ["file:{self.work}/odd.tgz"]\nnpm_folders = '
         for text, why in (
+                (npm + '["/usr/local/lib/node_modules/odd/lib"]', 'settings of npm of its own'),
+                (npm + '["/usr/local/lib/node_modules/odd/no"]', 'has brought a package.json there'),
+                ('from = "base"\nnpm_folders = ["/srv"]', 'say npm = […], too'),
                 ('from = "busybox"\npackage = ["git"]', 'did you mean packages?'),
                 ('from = "busybox"\npackages = ["git"]', 'say from = "base"'),
                 ('from = "busybox"\npip = ["six"]', 'say from = "base"'),
@@ -120,7 +133,7 @@ class Build(unittest.TestCase):
                                               expect=1))
                 self.assertFalse(out.exists())
         self.assertFalse([path.name for path in self.work.glob('.atoll-build.*')])
-        self.assertIn('there are base', self.atoll('image', 'build', 'nothing', expect=1))
+        self.assertIn(' base, busybox, ', self.atoll('image', 'build', 'nothing', expect=1))
 
     def test_what_is_missing_is_named(self):
         programs = self.work / 'programs'
