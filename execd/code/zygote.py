@@ -146,10 +146,10 @@ def main():
                 super().initialize(argv)
                 self.ready = True
 
-    class Kernel(IPKernelApp, Base):
+    class Application(IPKernelApp, Base):
         """As ipykernel has it, but the other's part is behind it before the fork."""
 
-    kernel = Kernel.instance()
+    kernel = Application.instance()
     # execd hears of the end of a run on the socket that its output comes by, in its order: there is
     # nothing to wait for before the reply.
     Base.initialize(kernel, ['--Kernel._execute_sleep=0'])
