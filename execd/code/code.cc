@@ -109,7 +109,7 @@ Context* CodeRoutes::Add(Exchange* exchange, const std::string& language, const 
     exchange->RespondError(500, kRuntimeError, status.error().message());
     return nullptr;
   }
-  auto context = std::make_unique<Context>(&core_, &zygote_, language, directory);
+  auto context = std::make_unique<Context>(&core_, &zygote_, &spare_, language, directory);
   Context* raw = context.get();
   contexts_.emplace(raw->id(), std::move(context));
   return raw;
@@ -208,7 +208,8 @@ void CodeRoutes::Warm() {
       FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
   const Status warm = spec ? zygote_.Prepare(*spec, Kernel::EnvironmentFor(core_, *spec))
                            : Status(Fail(spec.error()));
-  if (!warm) LogLine(LogLevel::kWarning, "EXECD_WARM has no effect").Add(warm.error());
+  if (warm) return spare_.Want(*spec);
+  LogLine(LogLevel::kWarning, "EXECD_WARM has no effect").Add(warm.error());
 }
 
 bool CodeRoutes::Interrupt(const std::string& id) {

@@ -15,7 +15,8 @@ namespace atl::execd {
 
 class CodeRoutes {
  public:
-  CodeRoutes(Core* core, Commands* commands) : core_(*core), commands_(*commands), zygote_(core) {}
+  CodeRoutes(Core* core, Commands* commands)
+      : core_(*core), commands_(*commands), zygote_(core), spare_(core, &zygote_) {}
   CodeRoutes(const CodeRoutes&) = delete;
   CodeRoutes& operator=(const CodeRoutes&) = delete;
 
@@ -25,7 +26,8 @@ class CodeRoutes {
   void DeleteContexts(const std::shared_ptr<Exchange>& exchange);  // DELETE /code/contexts
   void GetContext(const std::shared_ptr<Exchange>& exchange);      // GET /code/contexts/{id}
   void DeleteContext(const std::shared_ptr<Exchange>& exchange);   // DELETE /code/contexts/{id}
-  // Has the zygote of the language in EXECD_WARM started, if the image or the create asks for it.
+  // Has zygote and spare of the language in EXECD_WARM made, if the image or the create asks for
+  // it.
   void Warm();
   // False if no context with that id is running anything.
   bool Interrupt(const std::string& id);
@@ -45,6 +47,7 @@ class CodeRoutes {
   Core& core_;
   Commands& commands_;
   Zygote zygote_;
+  Spare spare_;
   Contexts contexts_;
   std::map<std::string, std::string> defaults_;  // language → id
 };

@@ -1,5 +1,7 @@
 #include "execd/code/context.h"
 
+#include <utility>
+
 #include "execd/code/kernel_events.h"
 #include "execd/run/events.h"
 #include "runtime/base/clock.h"
@@ -18,15 +20,17 @@ constexpr int64_t kStopUs = 10'000'000;
 
 }  // namespace
 
-Context::Context(Core* core, Zygote* zygote, std::string language, std::string cwd)
+Context::Context(Core* core, Zygote* zygote, Spare* spare, std::string language, std::string cwd)
     : core_(*core),
       zygote_(*zygote),
+      spare_(*spare),
       id_(NewUuid(true)),
       language_(std::move(language)),
       cwd_(std::move(cwd)) {}
 
 Context::~Context() {
   core_.loop.Cancel(look_again_);
+  claimed_ = false;
   OnKernelEnd("the context was deleted");
 }
 
@@ -41,12 +45,23 @@ Status Context::StartKernel(const Kernelspec& spec) {
   callbacks.on_output = [this](const KernelMessage& message) { OnOutput(message); };
   callbacks.on_left_out = [this] { OnLeftOut(); };
   callbacks.on_end = [this](const std::string& reason) { OnKernelEnd(reason); };
-  auto kernel = Kernel::Start(&core_, &zygote_, spec, cwd_, std::move(callbacks));
-  if (!kernel) {
-    return Fail(std::move(kernel).error().Wrap("kernel '" + spec.name + "' of " + language_));
+  kernel_ = spare_.Claim(spec, cwd_, &callbacks);
+  claimed_ = kernel_ != nullptr;
+  if (!claimed_) {
+    auto kernel = Kernel::Start(&core_, &zygote_, spec, cwd_, std::move(callbacks));
+    if (!kernel) {
+      return Fail(std::move(kernel).error().Wrap("kernel '" + spec.name + "' of " + language_));
+    }
+    kernel_ = std::move(*kernel);
   }
-  kernel_ = std::move(*kernel);
+  spare_.Want(spec);
   return {};
+}
+
+void Context::StartAnew() {
+  const auto spec = FindSpec();
+  const Status started = spec ? StartKernel(*spec) : Fail(spec.error());
+  if (!started) Prepared(started);
 }
 
 void Context::Prepare(Then then) {
@@ -63,10 +78,8 @@ bool Context::AwaitKernelspec() {
   if (!KernelsMayCome(core_.env, core_.started_at)) return false;
   look_again_ = core_.loop.After(kLookAgainUs, [this] {
     look_again_ = 0;
-    const auto spec = FindSpec();
-    if (!spec && AwaitKernelspec()) return;
-    const Status started = spec ? StartKernel(*spec) : Fail(spec.error());
-    if (!started) Prepared(started);
+    if (!FindSpec() && AwaitKernelspec()) return;
+    StartAnew();
   });
   return true;
 }
@@ -224,6 +237,7 @@ void Context::OnKernelEnd(const std::string& reason) {
   // Not now: it may be the kernel that calls.
   if (kernel_) core_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
   kernel_ = nullptr;
+  if (!started && std::exchange(claimed_, false)) return StartAnew();
   if (!started) return Prepared(Fail(Code::kUnavailable, reason));
   if (!busy()) {
     lost_ = reason;

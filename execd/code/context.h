@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "execd/code/kernel.h"
+#include "execd/code/spare.h"
 #include "execd/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/output_events.h"
@@ -16,8 +17,8 @@ namespace atl::execd {
 
 class Context {
  public:
-  // Its kernels may come from `zygote`, which lives longer.
-  Context(Core* core, Zygote* zygote, std::string language, std::string cwd);
+  // Its kernels may be `spare`, or come from `zygote`, which both live longer.
+  Context(Core* core, Zygote* zygote, Spare* spare, std::string language, std::string cwd);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   // The kernel is killed; a run is told so.
@@ -40,6 +41,8 @@ class Context {
   // kNotFound: no kernel of the image's knows the language.
   Result<Kernelspec> FindSpec() const;
   Status StartKernel(const Kernelspec& spec);
+  // If it has a kernelspec; Prepared if not, or if it does not start.
+  void StartAnew();
   // False: there will be none.
   bool AwaitKernelspec();
   void Prepared(const Status& status);
@@ -58,8 +61,10 @@ class Context {
 
   Core& core_;
   Zygote& zygote_;
+  Spare& spare_;
   const std::string id_, language_, cwd_;
   std::unique_ptr<Kernel> kernel_;
+  bool claimed_ = false;          // it was a spare
   std::vector<Then> waiting_;     // for the kernel to be ready
   std::string lost_;              // why the last kernel ended, if nobody has been told
   EventLoop::Id look_again_ = 0;  // for a kernelspec that may yet come

@@ -20,6 +20,8 @@ constexpr int64_t kProbeAgainUs = 500'000;
 constexpr int64_t kListenAgainUs = 10'000;
 // A connection ends with its process, whose exit says why.
 constexpr int64_t kExitUs = 2'000'000;
+// A few system calls of a kernel that has nothing else to do.
+constexpr int64_t kSettleUs = 5'000'000;
 constexpr size_t kTail = 2 << 10;
 constexpr const char* kParentVariable = "JPY_PARENT_PID";
 
@@ -208,21 +210,48 @@ void Kernel::ProbeAfter(int64_t delay_us) {
 void Kernel::CheckReady() {
   if (!answered_) return;
   if (!heard_) return ProbeAfter(kListenAgainUs);
-  ready_ = true;
-  core_.loop.Cancel(deadline_);
   core_.loop.Cancel(probe_again_);
-  callbacks_.on_ready();
+  BecomeReady();
 }
 
 std::string Kernel::Execute(std::string_view code) {
+  return ExecuteRequest(code, false);
+}
+
+std::string Kernel::ExecuteRequest(std::string_view code, bool silent) {
   std::string content = "{\"code\":";
   content.reserve(code.size() + code.size() / 8 + 160);
   AppendJsonString(&content, code);
   // Not to stop: there is no queue of ours, and the next run would be aborted if it came too soon.
-  content.append(
-      ",\"silent\":false,\"store_history\":true,\"user_expressions\":{},\"allow_stdin\":false,"
-      "\"stop_on_error\":false}");
+  content.append(silent ? ",\"silent\":true,\"store_history\":false"
+                        : ",\"silent\":false,\"store_history\":true");
+  content.append(",\"user_expressions\":{},\"allow_stdin\":false,\"stop_on_error\":false}");
   return Request(shell_.get(), "execute_request", content);
+}
+
+void Kernel::Settle(std::string_view code, Callbacks callbacks) {
+  callbacks_ = std::move(callbacks);
+  ready_ = false;
+  KillAfter(kSettleUs, "it did not answer within 5 s");
+  settling_ = ExecuteRequest(code, true);
+}
+
+void Kernel::Settled(const KernelMessage& message) {
+  if (message.parent != settling_ || message.type != "execute_reply") return;
+  const JsonValue content = message.content.root();
+  if (content.Find("status").text() != "ok") {
+    return Kill("it could not be prepared: " + std::string(content.Find("evalue").text()));
+  }
+  settling_.clear();
+  BecomeReady();
+}
+
+void Kernel::BecomeReady() {
+  ready_ = true;
+  core_.loop.Cancel(deadline_);
+  // A copy: it may have the kernel settle, and others called from then on.
+  const auto on_ready = callbacks_.on_ready;
+  on_ready();
 }
 
 void Kernel::Interrupt() {
@@ -250,6 +279,7 @@ void Kernel::OnShell(ZmtpMessage message) {
   const auto decoded = codec_.Decode(std::move(message.frames));
   if (!decoded) return;
   if (ready_) return callbacks_.on_reply(*decoded);
+  if (!settling_.empty()) return Settled(*decoded);
   answered_ = answered_ || decoded->type == "kernel_info_reply";
   CheckReady();
 }
@@ -261,7 +291,7 @@ void Kernel::OnIopub(ZmtpMessage message) {
     if (decoded.error().code() != Code::kPermissionDenied) callbacks_.on_left_out();
   } else if (ready_) {
     callbacks_.on_output(*decoded);
-  } else {
+  } else if (settling_.empty()) {
     heard_ = true;
     CheckReady();
   }

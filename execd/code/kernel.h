@@ -45,6 +45,9 @@ class Kernel {
   bool ready() const { return ready_; }
   // Only when it is ready. Returns the request's id, the parent of all that belongs to it.
   std::string Execute(std::string_view code);
+  // Only when it is ready. It is not until it has run this, unseen by its user: neither counted nor
+  // kept, without output. From now on others hear of it. If it fails or takes long the kernel ends.
+  void Settle(std::string_view code, Callbacks callbacks);
   // SIGINT to its process group, or a message, as its kernelspec says.
   void Interrupt();
   // The whole leaf; on_end is given `reason`.
@@ -73,12 +76,15 @@ class Kernel {
                                 std::string_view peer_type,
                                 void (Kernel::*on_message)(ZmtpMessage));
   std::string Request(Channel* channel, std::string_view type, std::string_view content);
+  std::string ExecuteRequest(std::string_view code, bool silent);
+  void Settled(const KernelMessage& message);
   void Probe();
   void ProbeAfter(int64_t delay_us);
   void OnShell(ZmtpMessage message);
   void OnIopub(ZmtpMessage message);
   void OnControl(ZmtpMessage) {}  // replies to interrupts
   void CheckReady();
+  void BecomeReady();
   void KillAfter(int64_t delay_us, std::string reason);
   void KeepTail(std::string_view bytes);
   void Ended(const JobExit& exit);
@@ -95,6 +101,7 @@ class Kernel {
   std::unique_ptr<Job> job_;  // null until it is born
   std::unique_ptr<Channel> shell_, iopub_, control_;  // control_: null if it is not needed
   EventLoop::Id deadline_ = 0, probe_again_ = 0;
+  std::string settling_;  // the request that it is not ready before; empty: there is none
   bool by_message_ = false, answered_ = false, heard_ = false, ready_ = false;
   std::string killed_because_;
 };

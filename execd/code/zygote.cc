@@ -71,6 +71,10 @@ tl::unexpected<Error> Odd(std::string_view what) {
 
 }  // namespace
 
+bool Zygote::Makes(const Kernelspec& spec) {
+  return !ZygoteArgv(spec).empty();
+}
+
 Zygote::~Zygote() {
   Stop();
 }

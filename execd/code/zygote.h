@@ -43,6 +43,8 @@ class Zygote {
   Zygote& operator=(const Zygote&) = delete;
   ~Zygote();
 
+  // Whether kernels of this kind come from one.
+  static bool Makes(const Kernelspec& spec);
   // Starts it, or sees that it is there. kFailedPrecondition: kernels of this kind do not come from
   // one, there is little memory, or one has ended before its first kernel; kernels then start
   // the ordinary way.

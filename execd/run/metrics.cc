@@ -159,14 +159,15 @@ int64_t MemoryRoom(const Core& core) {
   return limit && used ? *limit - *used : INT64_MAX;
 }
 
-Metrics::CpuSample Metrics::SampleCpu() const {
-  CpuSample sample;
-  sample.at_us = MonotonicMicros();
+int64_t CpuUsed(const Core& core) {
   // cpu.stat's usage is there on v2 even without the cpu controller.
-  auto text = core_.cgroup_fd >= 0 ? sys::ReadFileAt(core_.cgroup_fd, "cpu.stat", 4096)
-                                   : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
-  if (text) sample.used_us = KeyNumber(*text, "usage_usec").value_or(0);
-  return sample;
+  auto text = core.cgroup_fd >= 0 ? sys::ReadFileAt(core.cgroup_fd, "cpu.stat", 4096)
+                                  : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
+  return text ? KeyNumber(*text, "usage_usec").value_or(0) : 0;
+}
+
+Metrics::CpuSample Metrics::SampleCpu() const {
+  return {MonotonicMicros(), CpuUsed(core_)};
 }
 
 std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {

@@ -18,6 +18,9 @@ double CpuLimit(const Core& core);
 // limit.
 int64_t MemoryRoom(const Core& core);
 
+// Processor time that it has used so far, in microseconds; 0 where nothing counts it.
+int64_t CpuUsed(const Core& core);
+
 class Metrics {
  public:
   explicit Metrics(Core* core) : core_(*core) {}

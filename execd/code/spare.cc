@@ -1,0 +1,124 @@
+#include "execd/code/spare.h"
+
+#include <string_view>
+#include <utility>
+
+#include "execd/http/json.h"
+#include "execd/run/metrics.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/wire/start.h"
+
+namespace atl::execd {
+namespace {
+
+// For so long nobody has used more than this part of a processor: the sandbox rests. Longer than
+// the zygote waits for it (REST_SECONDS): what that imports then is there before.
+constexpr int64_t kRestUs = 700'000;
+constexpr int64_t kRestShare = 10;
+// It has 20 MiB of its own; the rest is for who works.
+constexpr int64_t kSpareRoom = 256 << 20;
+
+// Run by the kernel with `score`. Its name tells whoever looks at the processes what it is.
+constexpr std::string_view kPark = R"(
+for file, text in ('comm', 'kernel-spare'), ('oom_score_adj', score):
+    with open('/proc/self/' + file, 'w') as out:
+        out.write(text)
+)";
+// With `score` and `cwd`: what a kernel knows of how it was started. IPython keeps its directories.
+constexpr std::string_view kClaim = R"(
+import os, sys
+from IPython import get_ipython
+os.chdir(cwd)
+shell = get_ipython()
+shell.starting_dir = os.getcwd()
+seen = shell.user_ns['_dh']
+seen[:] = [type(seen[0])(os.getcwd())]
+for file, text in ('comm', os.path.basename(sys.executable)), ('oom_score_adj', score):
+    with open('/proc/self/' + file, 'w') as out:
+        out.write(text)
+)";
+// Before everything else.
+constexpr std::string_view kParkedScore = "1000";
+
+// An expression whose value is None and that leaves no name behind.
+std::string Unseen(std::string_view program, std::string_view score, std::string_view cwd) {
+  std::string code = "exec(";
+  AppendJsonString(&code, program);
+  code.append(", {'score': ");
+  AppendJsonString(&code, score);
+  code.append(", 'cwd': ");
+  AppendJsonString(&code, cwd);
+  return code.append("})");
+}
+
+}  // namespace
+
+Spare::~Spare() {
+  core_.loop.Cancel(look_);
+}
+
+void Spare::Want(const Kernelspec& spec) {
+  if (!Zygote::Makes(spec)) return;
+  spec_ = spec;
+  LookLater();
+}
+
+void Spare::LookLater() {
+  core_.loop.Cancel(look_);
+  looked_us_ = MonotonicMicros();
+  cpu_used_us_ = CpuUsed(core_);
+  look_ = core_.loop.After(kRestUs, [this] { Look(); });
+}
+
+void Spare::Look() {
+  const Environment env = Kernel::EnvironmentFor(core_, spec_);
+  if (kernel_ && spec_.argv == argv_ && env.entries() == env_) return;
+  Drop();
+  const int64_t used = CpuUsed(core_) - cpu_used_us_;
+  if (used * kRestShare > MonotonicMicros() - looked_us_) return LookLater();
+  if (MemoryRoom(core_) < kSpareRoom || !zygote_.Prepare(spec_, env)) return;
+  argv_ = spec_.argv;
+  env_ = env.entries();
+  const Status started = Start();
+  if (!started) LogLine(LogLevel::kWarning, "no spare kernel").Add(started.error());
+}
+
+Status Spare::Start() {
+  auto kernel = Kernel::Start(&core_, &zygote_, spec_, core_.cwd, Awaiting([this] {
+    kernel_->Settle(Unseen(kPark, kParkedScore, ""), Awaiting([this] { parked_ = true; }));
+  }));
+  if (!kernel) return Fail(std::move(kernel).error());
+  kernel_ = std::move(*kernel);
+  return {};
+}
+
+Kernel::Callbacks Spare::Awaiting(std::function<void()> on_ready) {
+  Kernel::Callbacks callbacks;
+  callbacks.on_ready = std::move(on_ready);
+  callbacks.on_reply = callbacks.on_output = [](const KernelMessage&) {};
+  callbacks.on_left_out = [] {};
+  // Another is made with the next context: what ends this one would end that one, too.
+  callbacks.on_end = [this](const std::string&) { Drop(); };
+  return callbacks;
+}
+
+// Not now: it may be the kernel that calls.
+void Spare::Drop() {
+  parked_ = false;
+  if (kernel_) core_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
+  kernel_ = nullptr;
+}
+
+std::unique_ptr<Kernel> Spare::Claim(const Kernelspec& spec, const std::string& cwd,
+                                     Kernel::Callbacks* callbacks) {
+  if (!parked_ || spec.argv != argv_) return nullptr;
+  if (Kernel::EnvironmentFor(core_, spec).entries() != env_) return nullptr;
+  // Else there is an error to be told.
+  if (!OpenDirectory(cwd, core_.user)) return nullptr;
+  parked_ = false;
+  kernel_->Settle(Unseen(kClaim, wire::kOomScore, cwd), std::move(*callbacks));
+  return std::move(kernel_);
+}
+
+}  // namespace atl::execd
