@@ -11,8 +11,10 @@ from websocket_client import Socket
 ROUNDS, RUNS = 10, 200
 TOKEN = '?token=opensandboxcodeinterpreterjupyter'
 PORT = 44771
-ROWS = [driver.row('context', 'request → a context of Python in which numpy and pandas are imported', 'ms',
+ROWS = [driver.row('context', 'request → a context of Python in which numpy and pandas are imported, in a '
+                   'sandbox that has rested: it has a spare kernel', 'ms',
                    {'at_most': 50}, {'at_most': 0.2, 'over': 'contexts/context, Jupyter'}),
+        driver.row('context, at once after another', 'the same without a spare: the kernel is forked', 'ms'),
         driver.row('context, Jupyter', 'the same of a Jupyter server beside it', 'ms'),
         driver.row('run', 'request of print(1) → its end, one after the other', 'ms',
                    {'at_most': 3}, {'at_most': 0.33, 'over': 'contexts/run, Jupyter'}),
@@ -118,9 +120,14 @@ def beside(take, daemon):
     jupyter = Jupyter(box)
     kept, session = new_context(box), new_session(jupyter)
     for _ in range(take.samples or ROUNDS):
-        took, context = milliseconds(lambda: new_context(box))
-        take.add('context', took)
-        box.call('DELETE', f'/code/contexts/{context}')
+        box.out('until grep -qsx kernel-spare /proc/[0-9]*/comm; do sleep 0.2; done')
+        contexts = []
+        for name in 'context', 'context, at once after another':
+            took, context = milliseconds(lambda: new_context(box))
+            take.add(name, took)
+            contexts.append(context)
+        for context in contexts:
+            box.call('DELETE', f'/code/contexts/{context}')
         took, other = milliseconds(lambda: new_session(jupyter))
         take.add('context, Jupyter', took)
         jupyter.call('DELETE', f'/api/sessions/{other["id"]}')
@@ -157,9 +164,9 @@ def first_print(daemon, snapshot, env):
 def measure(take):
     with atoll.Daemon(runtime_overcommit=0) as daemon:
         daemon.import_image(atoll.image_archive(atoll.TOP / 'tests/e2e/jupyter.toml'), 'jupyter:1')
-        if take.wants(*[one['name'] for one in ROWS[:5]]):
+        if take.wants(*[one['name'] for one in ROWS[:6]]):
             beside(take, daemon)
-        if not take.wants(*[one['name'] for one in ROWS[5:]]):
+        if not take.wants(*[one['name'] for one in ROWS[6:]]):
             return
         snapshot = with_kernel(daemon)
         for _ in range(take.samples or ROUNDS):
