@@ -53,6 +53,12 @@ class Examples(unittest.TestCase):
                           ['sorts', 'ok', 'ok', 'ok', '3/3'],
                           ['waits', 'time', 'ok', 'time', '1/3']])
 
+    def test_pipeline(self):
+        said = self.example('python', 'pipeline/pipeline.py')
+        self.assertEqual(said.splitlines(), ['fetch: done', 'clean: done', 'report: done', 'oslo 5.0', 'rome 21.0'])
+        for kind in ('volumes', 'snapshots'):
+            self.assertEqual(self.daemon.request('GET', f'/v1/{kind}')['items'], [], 'nothing is left')
+
     def test_plots(self):
         with tempfile.TemporaryDirectory(dir=self.daemon.top) as folder:
             folder = os.environ.get('ATOLL_PICTURES', folder)  # kept, to be looked at
