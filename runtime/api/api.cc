@@ -32,6 +32,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddImageRoutes();
   AddVolumeRoutes();
   AddSnapshotRoutes();
+  AddPoolRoutes();
   AddOperatorRoutes();
   AddDiagnosticsRoutes();
   AddNetworkRoutes();
@@ -170,12 +171,6 @@ void Api::AddRefusals() {
   }
   for (const char* method : {"GET", "DELETE"}) {
     refuse(method, "/templates/{}", "FSB::API_NOT_SUPPORTED", "the template API");
-  }
-  for (const char* method : {"GET", "POST"}) {
-    refuse(method, "/pools", "KUBERNETES::POOL_NOT_SUPPORTED", "the pool API");
-  }
-  for (const char* method : {"GET", "PUT", "DELETE"}) {
-    refuse(method, "/pools/{}", "KUBERNETES::POOL_NOT_SUPPORTED", "the pool API");
   }
 }
 

@@ -73,6 +73,7 @@ class Api {
   void AddImageRoutes();
   void AddVolumeRoutes();
   void AddSnapshotRoutes();
+  void AddPoolRoutes();
   void AddOperatorRoutes();
   void AddDiagnosticsRoutes();
   void AddNetworkRoutes();
@@ -85,6 +86,8 @@ class Api {
   void ListSnapshots(const Call& call);
   void GetSnapshot(const Call& call);
   void DeleteSnapshot(const Call& call);
+  void CreatePool(const Call& call);
+  void ResizePool(const Call& call);
   void CreateVolume(const Call& call);
   void GetVolume(const Call& call);
   void ListSandboxes(const Call& call);

@@ -122,7 +122,7 @@ constexpr const char* kOfTheTemplate[] = {"image",        "snapshotId",     "ent
 
 // Rules about the body as a whole; upstream answers 422 for them too.
 void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& extras) {
-  const bool pool = extras.extensions.contains("poolRef");
+  const bool pool = extras.extensions.contains(sandbox::kPoolRef);
   const bool image = !Blank(wanted.spec.image);
   if (extras.from_template) {
     for (const char* name : kOfTheTemplate) {
@@ -135,6 +135,9 @@ void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& 
   }
   if (pool && body.At("lifecycle").present()) {
     return body.BreaksRule("lifecycle cannot be set together with extensions.poolRef.");
+  }
+  if (pool && !extras.snapshot.empty()) {
+    return body.BreaksRule("snapshotId cannot be set together with extensions.poolRef.");
   }
   if (!pool && image != extras.snapshot.empty()) {
     return body.BreaksRule("Exactly one of image or snapshotId must be provided.");
@@ -161,9 +164,6 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   };
   if (extras.from_template) {
     return refuse("FSB::API_NOT_SUPPORTED", "templateId: there are no templates here");
-  }
-  if (extras.extensions.contains("poolRef")) {
-    return refuse("KUBERNETES::POOL_NOT_SUPPORTED", "extensions.poolRef: there are no pools here");
   }
   if (extras.credential_proxy) {
     return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
@@ -302,8 +302,9 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }
   spec.snapshot_id = extras.snapshot;
-  if (!spec.snapshot_id.empty() && request.entrypoint.empty() &&
-      !extras.extensions.contains(kEntrypoint)) {
+  const bool may_say_none =
+      !spec.snapshot_id.empty() || extras.extensions.contains(sandbox::kPoolRef);
+  if (may_say_none && request.entrypoint.empty() && !extras.extensions.contains(kEntrypoint)) {
     request.entrypoint = {"tail", "-f", "/dev/null"};
   }
   spec.entrypoint = request.entrypoint;

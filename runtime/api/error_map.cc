@@ -73,6 +73,9 @@ constexpr Names kNames[kDoings] = {
     /* kDiff */
     {"SANDBOX::INVALID_PARAMETER", "SNAPSHOT::NOT_FOUND", "SANDBOX::INVALID_STATE",
      "SANDBOX::DIFF_FAILED"},
+    /* kPool: what is not found is its image */
+    {"GENERAL::INVALID_REQUEST", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "KUBERNETES::POOL_IN_USE",
+     "KUBERNETES::POOL_API_ERROR"},
     /* kShutdown */
     {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
      "GENERAL::SHUTDOWN_FAILED"},
@@ -137,6 +140,9 @@ ApiError MapError(const Error& error, Doing doing) {
     case Code::kNotFound:
       return {404, names.not_found, error.message()};
     case Code::kAlreadyExists:
+      if (doing == Doing::kPool) {
+        return {409, "KUBERNETES::POOL_ALREADY_EXISTS", error.message()};
+      }
       return {409, "GENERAL::ALREADY_EXISTS", error.message()};
     case Code::kFailedPrecondition:
       return {409, names.precondition, error.message()};
@@ -154,6 +160,9 @@ ApiError MapError(const Error& error, Doing doing) {
     case Code::kDeadlineExceeded:
       return {504, names.failed, error.message()};
     case Code::kPermissionDenied:
+      // An image that the operator does not allow.
+      if (doing == Doing::kPool) return {403, "IMAGE::NOT_ALLOWED", error.message()};
+      [[fallthrough]];
     case Code::kInternal:
       return {500, names.failed, error.message()};
   }
@@ -169,6 +178,12 @@ ApiError MapError(const sandbox::CreateError& error, Doing doing) {
   }
   if (error.image && error.code() == Code::kPermissionDenied) {
     return {403, "IMAGE::NOT_ALLOWED", error.message()};
+  }
+  if (error.pool && error.code() == Code::kNotFound) {
+    return {404, "KUBERNETES::POOL_NOT_FOUND", error.message()};
+  }
+  if (error.pool && error.code() == Code::kResourceExhausted) {
+    return {429, "KUBERNETES::POOL_CAPACITY_EXHAUSTED", error.message(), 1};
   }
   if (!error.volume) return MapError(static_cast<const Error&>(error), doing);
   switch (error.code()) {

@@ -30,9 +30,10 @@ enum class Doing {
   kRemoveSnapshot,
   kFork,
   kDiff,
+  kPool,
   kShutdown,
 };
-inline constexpr int kDoings = 21;
+inline constexpr int kDoings = 22;
 
 ApiError MapError(const Error& error, Doing doing);
 // Why there is no sandbox; `doing` is kCreate or kFork.

@@ -95,6 +95,14 @@ void Api::AddImageRoutes() {
     call.Respond(JsonResponse(200, answer));
   });
   router_.Add("DELETE", "/images/{+}", [this](const Call& call) {
+    if (const auto image = parts_.images.Find(call.args[0])) {
+      if (const auto* pool = parts_.lifecycle.pools().UserOf(image->name)) {
+        return call.Respond(MapError(
+            Error(Code::kFailedPrecondition, "image " + image->name + " is that of pool '" +
+                                                 pool->name + "'; delete the pool first"),
+            Doing::kRemoveImage));
+      }
+    }
     const auto removed = parts_.images.Remove(
         call.args[0], [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); });
     if (!removed) return call.Respond(MapError(removed.error(), Doing::kRemoveImage));
@@ -127,7 +135,8 @@ void Api::PruneImages(const Call& call) {
   }
   parts_.images.Prune(
       [this, everything = all == "true"](const images::Image& image) {
-        return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(image).empty();
+        return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(image).empty() &&
+               parts_.lifecycle.pools().UserOf(image.name) == nullptr;
       },
       [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); },
       [call](const Result<images::ImageStore::Pruned>& pruned) {

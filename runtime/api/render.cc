@@ -47,6 +47,10 @@ json SandboxJson(const sandbox::Sandbox& s) {
   } else {
     out["snapshotId"] = s.spec.snapshot_id;
   }
+  if (const auto pool = s.spec.extensions.find(sandbox::kPoolRef);
+      pool != s.spec.extensions.end()) {
+    out["allocation"] = {{"mode", "pool"}, {"poolRef", pool->second}, {"state", "allocated"}};
+  }
   return out;
 }
 

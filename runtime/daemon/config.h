@@ -51,7 +51,8 @@ struct Config {
   // [runtime]
   std::string run_dir = "/run/atoll";
   std::string user = "atoll";
-  uint32_t pool_size = 8;  // network slots kept ready
+  uint32_t pool_size = 8;          // network slots kept ready
+  uint32_t parked_sandboxes = 64;  // that all pools together may keep
   bool access_token = true;
   bool start_spawner = true;  // if none answers; false where it is a service of its own
   uint32_t builds_at_once = 2;

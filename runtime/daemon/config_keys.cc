@@ -424,6 +424,9 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        TextKey("runtime", "run_dir", &Config::run_dir, AbsolutePath, "sockets"),
        TextKey("runtime", "user", &Config::user, CheckUser, "who the daemon runs as"),
        NumberKey("runtime", "pool_size", &Config::pool_size, 0, 512, "network slots kept ready"),
+       NumberKey("runtime", "parked_sandboxes", &Config::parked_sandboxes, 0, 1024,
+                 "sandboxes that all pools together may keep built ahead; each takes a slot and "
+                 "some 0.9 MiB, and counts in max_sandboxes"),
        BoolKey("runtime", "access_token", &Config::access_token,
                "whether the execd of a new sandbox asks for the token that its endpoint tells; "
                "false is for clients that cannot send one"),

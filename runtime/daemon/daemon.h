@@ -22,6 +22,7 @@
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/pending_imports.h"
+#include "runtime/sandbox/pool_store.h"
 #include "runtime/sandbox/slot_pool.h"
 #include "runtime/sandbox/spawner_link.h"
 #include "runtime/sandbox/spawner_unpack.h"
@@ -87,6 +88,7 @@ class Daemon {
   std::unique_ptr<images::ImageStore> images_;
   std::unique_ptr<sandbox::SnapshotStore> snapshot_store_;
   std::unique_ptr<sandbox::Snapshots> snapshots_;
+  std::unique_ptr<sandbox::PoolStore> pool_store_;
   std::unique_ptr<sandbox::SlotPool> slots_;
   std::unique_ptr<sandbox::Admission> admission_;
   std::unique_ptr<sandbox::PendingImports> imports_;

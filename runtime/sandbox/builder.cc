@@ -81,6 +81,14 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
 Status Builder::Build(const Sandbox& sandbox, UniqueFd control, Done done) {
   auto channel = std::make_unique<ControlChannel>(loop_, std::move(control));
   ATOLL_TRY(channel->Send(StartMessageOf(sandbox)));
+  return Ask(sandbox, std::move(channel), std::move(done));
+}
+
+Status Builder::Park(const Sandbox& sandbox, UniqueFd control, Done done) {
+  return Ask(sandbox, std::make_unique<ControlChannel>(loop_, std::move(control)), std::move(done));
+}
+
+Status Builder::Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done) {
   ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, sandbox.id));
   // std::function wants copyable captures.
   auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));

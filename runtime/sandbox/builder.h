@@ -1,5 +1,6 @@
 // Builds and starts one sandbox in a slot: start message, plan. Build and claim in a row: the start
-// message waits in the control socket before execd has a root.
+// message waits in the control socket before execd has a root. Or it is built only, and parked: its
+// execd waits for the start message that claims it.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -37,6 +38,12 @@ struct BuiltSandbox {
   std::unique_ptr<ControlChannel> control;
 };
 
+// One that nobody has claimed: nothing of its own runs in it.
+struct ParkedSandbox {
+  Sandbox sandbox;  // id, slot, and what image and limits decide
+  std::unique_ptr<ControlChannel> control;
+};
+
 class Builder {
  public:
   // `socket_directory`: see slot_sockets.h.
@@ -52,8 +59,12 @@ class Builder {
   // that is returned came before the spawner was asked: the slot is unused and `done` will not be
   // called.
   Status Build(const Sandbox& sandbox, UniqueFd control, Done done);
+  // The same without a start message: whoever claims it sends that over the channel.
+  Status Park(const Sandbox& sandbox, UniqueFd control, Done done);
 
  private:
+  Status Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done);
+
   Loop& loop_;
   launch::SpawnerClient& spawner_;
   std::string socket_directory_;

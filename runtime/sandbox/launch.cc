@@ -49,10 +49,27 @@ void Launch::StopWaiting() {
 }
 
 void Launch::Enqueue() {
+  if (order_.parked) return Claim();
   const auto self = shared_from_this();
   parts_.slots.SetBusy(true);
   auto entered = parts_.admission.Enter([self] { self->TakeTurn(); });
   if (!entered) parts_.owner.Failed(order_.id, std::move(entered).error());
+}
+
+// Nothing is left to be built: it takes no turn, and none of the spawner's time.
+void Launch::Claim() {
+  const std::unique_ptr<ParkedSandbox> parked = std::move(order_.parked);
+  const uint32_t slot = parked->sandbox.slot;
+  const auto begun = parts_.owner.Begin(order_.id, slot);
+  if (!begun) {
+    parts_.owner.Dispose(order_.id, slot);
+    return parts_.owner.Failed(order_.id, AsBuildError(begun.error()));
+  }
+  if (Status sent = parked->control->Send(StartMessageOf(**begun)); !sent) {
+    return parts_.owner.Failed(order_.id, AsBuildError(std::move(sent).error()));
+  }
+  control_ = std::move(parked->control);
+  parts_.owner.Built(order_.id, {});
 }
 
 void Launch::TakeTurn() {

@@ -33,6 +33,7 @@ struct CreateError : Error {
   std::optional<wire::Volume::Kind> volume;  // because one of this kind cannot be had
   bool snapshot = false;                     // because it cannot be restored from
   bool image = false;                        // because the operator does not allow its image
+  bool pool = false;                         // because its pool is not there, or gives no more
 };
 using Created = std::function<void(const tl::expected<Sandbox, CreateError>&)>;
 
@@ -49,6 +50,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
     // That slot is none any more, and nothing is in it.
     virtual void SlotLost(const std::string& id) = 0;
     virtual void Built(const std::string& id, const wire::Built& built) = 0;
+    // What was to be claimed is nobody's, in that slot.
+    virtual void Dispose(const std::string& id, uint32_t slot) = 0;
     // As a client may be told.
     virtual void Failed(const std::string& id, Error error) = 0;
     // What its execd says of the entrypoint, or why it will say nothing.
@@ -69,6 +72,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
     std::optional<KeyRecord> key;          // of the request, if it had one
     std::string awaited_image;             // its name; empty: it is there
     images::Credentials registry_as = {};  // who asks for it, should it be pulled
+    // To be claimed, its id being that above; null: it is to be built.
+    std::unique_ptr<ParkedSandbox> parked = nullptr;
   };
   Launch(const Parts& parts, Order order);
   Launch(const Launch&) = delete;
@@ -82,7 +87,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // Imported comes, unless StopWaiting is called before.
   void WaitForImage();
   void StopWaiting();
-  // Its turn comes, and one of Built and Failed.
+  // Its turn comes, and one of Built and Failed; at once if it is to be claimed.
   void Enqueue();
   // It was built, and is known: Reported comes, unless Drain or TakeSocket is called before.
   void Watch();
@@ -107,6 +112,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   std::optional<wire::SandboxRecord> TakeExit() { return std::exchange(exit_, std::nullopt); }
 
  private:
+  void Claim();
   void TakeTurn();
   void GotSlot(Result<SlotPool::Ready> slot);
   void Built(uint32_t slot, Result<BuiltSandbox> result);

@@ -59,6 +59,8 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       builder_(loop_, spawner_, config_.socket_directory, config_.instance),
       sessions_(loop_, spawner_),
       launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
+      pools_({loop_, clock_, parts.admission, slots_, builder_, parts.pools, *this},
+             config_.parked_sandboxes),
       expiry_(loop_, clock_, [this](const std::string& id) {
         Entry* entry = Look(id);
         if (entry == nullptr) return;
@@ -145,7 +147,7 @@ void Lifecycle::FollowOutput(Entry& entry) {
 
 void Lifecycle::OnExit(const wire::SandboxRecord& record) {
   Entry* const entry = Look(record.id);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return pools_.Lost(record.id);
   const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
                      WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
   const Event event = clean ? Event::kExitedZero : Event::kExitedError;
@@ -242,6 +244,9 @@ Status Lifecycle::Record(Entry& entry, State before, Action action) {
 void Lifecycle::Entered(Entry& entry, State before, Action action) {
   const Sandbox& sandbox = entry.sandbox;
   if (Holds(before) != Holds(sandbox.state)) Holds(before) ? Drop(sandbox) : Hold(sandbox);
+  if (IsOfItsPool(before) != IsOfItsPool(sandbox.state)) {
+    IsOfItsPool(before) ? pools_.Drop(sandbox) : pools_.Hold(sandbox);
+  }
   if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
   if (StateName(before) != StateName(sandbox.state)) {
     Note(sandbox, std::string(StateName(sandbox.state)));

@@ -48,6 +48,7 @@
 #include "runtime/sandbox/snapshots.h"
 #include "runtime/sandbox/store.h"
 #include "runtime/sandbox/volumes.h"
+#include "runtime/sandbox/warm_pools.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::launch {
@@ -71,6 +72,7 @@ struct LifecycleConfig {
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
   HostBudget budget;
+  uint32_t parked_sandboxes = 64;  // of all pools together, at most
   // Of whose paths nothing is kept in a record's message (private_paths.h).
   std::vector<std::string> private_directories;
 };
@@ -103,7 +105,7 @@ struct LifecycleStats {
   std::array<uint64_t, kDifferences> differences{};
 };
 
-class Lifecycle final : private Launch::Owner {
+class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
  public:
   // All parts outlive it.
   struct Parts {
@@ -119,6 +121,7 @@ class Lifecycle final : private Launch::Owner {
     images::Puller& puller;
     Volumes& volumes;
     Snapshots& snapshots;
+    PoolStore& pools;
     EntrypointLogs& logs;
     History& history;
     Health& health;  // its subject is "sandboxes"
@@ -141,7 +144,7 @@ class Lifecycle final : private Launch::Owner {
   // kNotFound: the image; kAlreadyExists: the idempotency key; kResourceExhausted: come again
   // later; kUnavailable: the spawner is gone or we are stopping; kInternal: it could not be built.
   // If it is a volume that cannot be had: see Volumes::Acquire. If it is the snapshot: see
-  // Snapshots::Usable.
+  // Snapshots::Usable. If it names a pool: see WarmPools::CheckRoom.
   void Create(const Wanted& wanted, const Created& done);
 
   // Makes children with the files that the sandbox has now, and its spec, labels, volumes and
@@ -204,7 +207,7 @@ class Lifecycle final : private Launch::Owner {
   // For images::ImageStore.
   bool LayerInUse(wire::LayerId layer) const {
     return layer_users_.contains(layer) || compared_.contains(layer) ||
-           snapshots_.LayerInUse(layer);
+           snapshots_.LayerInUse(layer) || pools_.LayerInUse(layer);
   }
 
   std::string SocketPathOf(const std::string& id) const {
@@ -212,6 +215,9 @@ class Lifecycle final : private Launch::Owner {
   }
   // Its IPv4 and IPv6 address; empty if it has none (any more).
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
+  // What creates are claimed from.
+  WarmPools& pools() { return pools_; }
+  const WarmPools& pools() const { return pools_; }
   const LifecycleStats& stats() const { return stats_; }
   const SnapshotStats& snapshot_stats() const { return snapshots_.stats(); }
   size_t size() const { return entries_.size(); }
@@ -248,6 +254,13 @@ class Lifecycle final : private Launch::Owner {
   Result<Checked> Check(const Wanted& wanted, const Snapshot* snapshot) const;
   // kAlreadyExists: it asks to be the only one of its name, and is not.
   Status CheckName(const Sandbox& sandbox) const;
+  // Behind keys and pools, which say what is wanted.
+  void Make(const Wanted& wanted, const Created& done);
+  void MakeOfPool(const Wanted& wanted, const Created& done);
+  // With what the pool says and the request does not.
+  Result<Wanted> FillFromPool(const Wanted& wanted) const;
+  // Null: it is to be built.
+  std::unique_ptr<ParkedSandbox> Claim(Checked& checked);
   void Acquire(Checked checked, const Wanted& wanted, const Created& done);
   void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
   void Acquired(const std::string& id);
@@ -283,6 +296,18 @@ class Lifecycle final : private Launch::Owner {
   void Built(const std::string& id, const wire::Built& built) override;
   void Failed(const std::string& id, Error error) override;
   void Reported(const std::string& id, Result<wire::StartReport> report) override;
+
+  // For pools.
+  Result<Sandbox> NewMember(const PoolRecord& pool) const override;
+  Status CheckRoom(const Held& stock, const Spec& member) const override;
+  // Both of a launch and of pools.
+  void Dispose(const std::string& id, uint32_t slot) override;
+  // Members that the spawner has not, or no more.
+  struct LostMembers {
+    uint64_t vanished = 0;
+    uint64_t exited = 0;
+  };
+  LostMembers CompareMembers(const wire::Greeting& hello, RecoveryPlan& plan);
 
   // The report has come: what follows it is output.
   void FollowOutput(Entry& entry);
@@ -357,6 +382,7 @@ class Lifecycle final : private Launch::Owner {
   Builder builder_;
   SessionChannels sessions_;
   const Launch::Parts launch_parts_;
+  WarmPools pools_;
   Expiry expiry_;
   std::unique_ptr<GoneIds> gone_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;

@@ -50,6 +50,7 @@ std::string_view DifferenceName(int difference) {
 void Lifecycle::CompareLater() {
   compare_timer_ = loop_.After(kCompareTickUs, [this] {
     ++quiet_ticks_;
+    pools_.Look();
     const bool burst = removed_ - removed_compared_ >= kBurst && removed_ == removed_seen_;
     removed_seen_ = removed_;
     if (stopping_ || (quiet_ticks_ < kTicksBetween && !burst)) return CompareLater();
@@ -70,13 +71,14 @@ bool Lifecycle::Compare(const wire::Greeting& hello) {
                 [this](const std::string& id) { return Look(id)->releasing != 0; });
   std::erase_if(plan.orphans,
                 [this](const wire::SandboxRecord& record) { return orphans_.contains(record.id); });
+  const LostMembers lost = CompareMembers(hello, plan);
   std::array<uint64_t, kDifferences> found{};
   const auto count = [&found](Difference difference) -> uint64_t& {
     return found[static_cast<size_t>(difference)];
   };
   count(Difference::kOrphan) = plan.orphans.size();
-  count(Difference::kVanished) = plan.vanished.size();
-  count(Difference::kMissedExit) = plan.exited.size();
+  count(Difference::kVanished) = plan.vanished.size() + lost.vanished;
+  count(Difference::kMissedExit) = plan.exited.size() + lost.exited;
   count(Difference::kForgotten) = plan.unfinished.size();
   count(Difference::kFreeze) = plan.frozen.size() + plan.thawed.size();
   count(Difference::kStray) = hello.stray_slots.size();

@@ -150,6 +150,10 @@ void Lifecycle::Create(const Wanted& wanted, const Created& done) {
   if (const KeyRecord* first = idempotency_.Find(wanted.idempotency_key)) {
     return Repeat(*first, wanted, done);
   }
+  wanted.spec.extensions.contains(kPoolRef) ? MakeOfPool(wanted, done) : Make(wanted, done);
+}
+
+void Lifecycle::Make(const Wanted& wanted, const Created& done) {
   std::optional<Snapshot> snapshot;
   if (!wanted.spec.snapshot_id.empty()) {
     auto usable = snapshots_.Usable(wanted.spec.snapshot_id);
@@ -298,20 +302,25 @@ Result<std::string> Lifecycle::AwaitedImage(const std::string& name, const Error
 }
 
 void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& done) {
+  // From here to its claim nothing waits, so that nobody but us has to give it back.
+  std::unique_ptr<ParkedSandbox> parked = Claim(checked);
   const std::string id = checked.sandbox.id;
   Entry& entry = entries_[id];
   entry.sandbox = std::move(checked.sandbox);
   names_.Add(entry.sandbox);
   Hold(entry.sandbox);
+  pools_.Hold(entry.sandbox);
   std::optional<KeyRecord> key;
   if (!wanted.idempotency_key.empty()) {
     key = {wanted.idempotency_key, wanted.fingerprint, id, entry.sandbox.created_at_ms};
     idempotency_.Add(*key);
   }
-  entry.launch = std::make_shared<Launch>(
-      launch_parts_, Launch::Order{id, wanted.request_id, std::move(key),
-                                   std::move(checked.awaited_image), wanted.registry_as});
+  entry.launch =
+      std::make_shared<Launch>(launch_parts_, Launch::Order{id, wanted.request_id, std::move(key),
+                                                            std::move(checked.awaited_image),
+                                                            wanted.registry_as, std::move(parked)});
   entry.launch->Join(done);
+  pools_.GiveWay();
   HaveVolumes(id, wanted.mounts);
 }
 

@@ -85,6 +85,8 @@ Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t 
       child.metadata.erase(kName);
       child.spec.extensions.erase(kUniqueName);
     }
+    // It was not made of its parent's pool, and does not count there.
+    child.spec.extensions.erase(kPoolRef);
     ATOLL_TRY(CheckBudget(config_.budget, held, child.spec));
     ATOLL_TRY(network_.CheckRequest(child.spec.network));
     held.Add(child.spec);

@@ -16,12 +16,15 @@ namespace atl::sandbox {
 Status Lifecycle::Start(const wire::Greeting& hello) {
   // Before the first record can be removed.
   ATOLL_ASSIGN(gone_, GoneIds::Open(store_.db()));
+  // Before the sandboxes that it counts.
+  ATOLL_TRY(pools_.Load());
   ATOLL_ASSIGN(std::vector<Sandbox> recorded, store_.Load());
   for (Sandbox& sandbox : recorded) {
     Entry& kept = entries_[sandbox.id];
     kept.sandbox = std::move(sandbox);
     names_.Add(kept.sandbox);
     if (Holds(kept.sandbox.state)) Hold(kept.sandbox);
+    if (IsOfItsPool(kept.sandbox.state)) pools_.Hold(kept.sandbox);
     volumes_.Adopt(kept.sandbox.id, kept.sandbox.spec.volumes);
     if (!IsLeaving(kept.sandbox.state)) SetDeadline(kept);
   }
@@ -87,6 +90,8 @@ void Lifecycle::KeepRules() {
 void Lifecycle::Reconcile(const wire::Greeting& hello) {
   // What was asked of another spawner is answered, if at all, by its loss.
   orphans_.clear();
+  // Members have no record, and are orphans to what follows.
+  pools_.Reset();
   std::vector<uint32_t> slots = OwnedSlots();
   const RecoveryPlan plan = PlanFor(hello);
   if (auto recovered = network_.Recover(LiveSlots(plan.live_slots)); !recovered) {
@@ -137,6 +142,7 @@ std::vector<uint32_t> Lifecycle::OwnedSlots() const {
     if (entry.sandbox.slot != 0) slots.push_back(entry.sandbox.slot);
   }
   for (const auto& [id, slot] : orphans_) slots.push_back(slot);
+  for (const uint32_t slot : pools_.Slots()) slots.push_back(slot);
   return slots;
 }
 
@@ -194,6 +200,7 @@ void Lifecycle::RemoveStaleSockets() const {
 
 void Lifecycle::Shutdown(std::function<void(Status)> done) {
   stopping_ = true;
+  pools_.Stop();
   spawner_.Ask(wire::Stop(), [this, done = std::move(done)](Status stopped) {
     // What fails here is said, the rest is done all the same.
     Status removed = network_.RemoveAll();
@@ -202,6 +209,7 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     history_.RemoveAll();
     entries_.clear();
     names_.Clear();
+    pools_.Reset();
     layer_users_.clear();
     held_ = {};
     RemoveStaleSockets();

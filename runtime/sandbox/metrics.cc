@@ -51,6 +51,16 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   Line("slots", "state=\"resting\"", slots.resting(), &out);
   Line("slots_prepared_total", "", slots.prepared_total(), &out);
   Line("slot_misses_total", "", slots.misses_total(), &out);
+  const PoolStats& pools = lifecycle.pools().stats();
+  Line("pool_built_total", "", pools.built, &out);
+  Line("pool_creates_total", "result=\"claimed\"", pools.claimed, &out);
+  Line("pool_creates_total", "result=\"cold\"", pools.cold, &out);
+  Line("pool_disposed_total", "", pools.disposed, &out);
+  for (const WarmPools::View& pool : lifecycle.pools().List()) {
+    const std::string name = "pool=\"" + pool.record.name + "\",";
+    Line("pool_sandboxes", name + "state=\"available\"", pool.available, &out);
+    Line("pool_sandboxes", name + "state=\"allocated\"", pool.allocated, &out);
+  }
   for (int i = 0; i < kDifferences; ++i) {
     Line("differences_total", "kind=\"" + std::string(DifferenceName(i)) + "\"",
          stats.differences[static_cast<size_t>(i)], &out);

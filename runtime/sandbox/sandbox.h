@@ -27,6 +27,9 @@ inline constexpr char kUniqueName[] = "uniqueName";
 // Bytes of a request's extensions, for the same reason.
 inline constexpr size_t kMaxExtensions = 16 << 10;
 
+// The extension that names the pool which a sandbox is made of.
+inline constexpr char kPoolRef[] = "poolRef";
+
 struct Platform {
   std::string os;    // "linux"
   std::string arch;  // "amd64", "arm64"

@@ -62,6 +62,11 @@ constexpr bool Holds(State state) {
          state != State::kFailed;
 }
 
+// A pool counts it: who deletes the last sandbox of a pool may then delete the pool.
+constexpr bool IsOfItsPool(State state) {
+  return Holds(state) && !IsLeaving(state);
+}
+
 enum class Event : uint8_t {
   kAdmitted,      // all that was asked for is had
   kMustWait,      // likewise, but for its image, which is being imported

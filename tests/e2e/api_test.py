@@ -79,7 +79,6 @@ class Api(unittest.TestCase):
         for field in ({'volumes': [{'name': 'v', 'mountPath': '/v', 'ossfs': {
                           'bucket': 'bucket', 'endpoint': 'e', 'accessKeyId': 'i',
                           'accessKeySecret': 's'}}]},
-                      {'extensions': {'poolRef': 'p'}},
                       {'resourceLimits': {'gpu': '1'}}):
             with self.subTest(field=field):
                 self.assertEqual(self.refused_create(**field)[0], 501)

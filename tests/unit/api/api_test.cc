@@ -102,8 +102,8 @@ TEST_F(ApiTest, RoutesThatAreNotThere) {
 
 TEST_F(ApiTest, WhatIsNotThereYetIs501) {
   const std::pair<const char*, const char*> routes[] = {
-      {"POST", "/v1/pools"},
-      {"DELETE", "/v1/pools/p"},
+      {"POST", "/v1/templates"},
+      {"DELETE", "/v1/templates/t"},
   };
   for (const auto& [method, target] : routes) {
     EXPECT_EQ(Status(method, target), 501) << method << " " << target;

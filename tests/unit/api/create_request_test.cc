@@ -146,15 +146,19 @@ TEST(CreateRequest, FromASnapshot) {
   EXPECT_EQ(ProblemOf(Parse(blank)), R"(value_error ["body"])");
 }
 
+TEST(CreateRequest, OfAPool) {
+  const json body = {{"extensions", {{"poolRef", "p"}}}};
+  const auto request = Parse(body);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->wanted.spec.extensions.at("poolRef"), "p");
+  EXPECT_EQ(request->wanted.spec.image, "");
+  EXPECT_EQ(request->wanted.spec.entrypoint, (std::vector<std::string>{"tail", "-f", "/dev/null"}));
+  json snapshot = body;
+  snapshot["snapshotId"] = "s";
+  EXPECT_EQ(ProblemOf(Parse(snapshot)), R"(value_error ["body"])");
+}
+
 TEST(CreateRequest, WhatIsNotThereYetIs501) {
-  const std::tuple<const char*, json, const char*> cases[] = {
-      {"extensions", {{"poolRef", "p"}}, "501 KUBERNETES::POOL_NOT_SUPPORTED"},
-  };
-  for (const auto& [name, value, expected] : cases) {
-    json body = Good();
-    body[name] = value;
-    EXPECT_EQ(Refusal(Parse(body)), expected) << name;
-  }
   json credentials = Good();
   credentials["networkPolicy"] = json::object();
   credentials["credentialProxy"] = {{"enabled", true}};

@@ -74,6 +74,7 @@ allowed_host_paths = ["/srv/data", "/srv/shared/"]
 run_dir = "/run/a"
 user = "nobody"
 pool_size = 3
+parked_sandboxes = 5
 access_token = false
 start_spawner = false
 builds_at_once = 4
@@ -93,6 +94,7 @@ dns = ["9.9.9.9", "1.1.1.1:53"]
   EXPECT_EQ(c.run_dir, "/run/a");
   EXPECT_EQ(c.user, "nobody");
   EXPECT_EQ(c.pool_size, 3U);
+  EXPECT_EQ(c.parked_sandboxes, 5U);
   EXPECT_FALSE(c.access_token);
   EXPECT_FALSE(c.start_spawner);
   EXPECT_EQ(c.builds_at_once, 4U);
@@ -299,6 +301,7 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[runtime]\naccess_token = 1", "true or false"},
       {"[runtime]\nstart_spawner = 1", "true or false"},
       {"[runtime]\nbuilds_at_once = 0", "from 1 to 64"},
+      {"[runtime]\nparked_sandboxes = 1025", "1024"},
       {"[runtime]\nbuild_queue = 0", "runtime.build_queue '0'"},
       {"[runtime]\novercommit = -0.5", "runtime.overcommit '-0.5'"},
       {"[runtime]\novercommit = nan", "runtime.overcommit"},

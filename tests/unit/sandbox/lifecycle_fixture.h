@@ -38,6 +38,7 @@ class LifecycleTest : public testing::Test {
     store = std::move(*Store::Open(directory + ".db"));
     volume_store = std::move(*VolumeStore::Open(directory + ".db"));
     snapshot_store = std::move(*SnapshotStore::Open(directory + ".db"));
+    pool_store = std::move(*PoolStore::Open(directory + ".db"));
     Boot({});
   }
   ~LifecycleTest() override {
@@ -45,6 +46,7 @@ class LifecycleTest : public testing::Test {
     history.reset();
     snapshots.reset();
     snapshot_store.reset();
+    pool_store.reset();
     volume_store.reset();
     store.reset();
     std::filesystem::remove_all(directory);
@@ -66,7 +68,7 @@ class LifecycleTest : public testing::Test {
     history = std::move(*History::Open(store->db(), loop));
     lifecycle = std::make_unique<Lifecycle>(
         Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
-                         puller, *volumes, *snapshots, *logs, *history, health},
+                         puller, *volumes, *snapshots, *pool_store, *logs, *history, health},
         config);
     ASSERT_TRUE(lifecycle->Start(hello));
     loop.Pass(100'000);
@@ -142,6 +144,7 @@ class LifecycleTest : public testing::Test {
   std::unique_ptr<VolumeStore> volume_store;
   Snapshots::Config snapshot_config;
   std::unique_ptr<SnapshotStore> snapshot_store;
+  std::unique_ptr<PoolStore> pool_store;
   std::unique_ptr<SlotPool> pool;
   std::unique_ptr<Admission> admission;
   FakePuller puller;

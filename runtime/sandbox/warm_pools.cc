@@ -1,0 +1,418 @@
+#include "runtime/sandbox/warm_pools.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+
+namespace atl::sandbox {
+namespace {
+
+// After a create: its client is about to send the first command. A pool that is short of members
+// waits for less.
+constexpr int64_t kQuietUs = 20'000;
+constexpr int64_t kShortQuietUs = 2'000;
+
+// That which makes a member good for a create.
+bool IsSame(const Sandbox& member, const Sandbox& wanted) {
+  return member.image_digest == wanted.image_digest && member.layers == wanted.layers &&
+         member.spec.limits == wanted.spec.limits;
+}
+
+Error NoSuchPool(const std::string& name) {
+  return Error(Code::kNotFound, "pool '" + name.substr(0, 64) + "' does not exist");
+}
+
+}  // namespace
+
+Status WarmPools::Load() {
+  ATOLL_ASSIGN(std::vector<PoolRecord> records, parts_.store.Load());
+  for (PoolRecord& record : records) {
+    Pool& pool = pools_[record.name];
+    pool.record = std::move(record);
+  }
+  return {};
+}
+
+uint32_t WarmPools::MostOf(const PoolCapacity& capacity) {
+  return std::max(capacity.buffer_max, capacity.pool_min);
+}
+
+Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& capacity) const {
+  if (capacity.buffer_min > capacity.buffer_max || capacity.pool_min > capacity.pool_max) {
+    return Fail(Code::kInvalidArgument,
+                "capacitySpec: bufferMin must not be more than bufferMax, nor poolMin than "
+                "poolMax");
+  }
+  if (capacity.buffer_max == 0) {
+    return Fail(Code::kInvalidArgument, "capacitySpec: bufferMax must be at least 1");
+  }
+  uint64_t others = 0;
+  for (const auto& [other, pool] : pools_) {
+    if (other != name) others += MostOf(pool.record.capacity);
+  }
+  if (others + MostOf(capacity) > most_members_) {
+    return Fail(Code::kInvalidArgument,
+                "capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
+                    " and poolMin " + std::to_string(capacity.pool_min) + " all pools could keep " +
+                    std::to_string(others + MostOf(capacity)) + " sandboxes parked; at most " +
+                    std::to_string(most_members_) + " are kept here (runtime.parked_sandboxes)");
+  }
+  return {};
+}
+
+Status WarmPools::Create(PoolRecord record) {
+  if (pools_.contains(record.name)) {
+    return Fail(Code::kAlreadyExists, "pool '" + record.name + "' exists");
+  }
+  ATOLL_TRY(CheckCapacity(record.name, record.capacity));
+  ATOLL_ASSIGN(const Sandbox member, parts_.owner.NewMember(record));
+  // What it could never have; what it cannot have now, it may later.
+  if (const Status room = parts_.owner.CheckRoom(stock_, member.spec);
+      !room && room.error().code() == Code::kInvalidArgument) {
+    return room;
+  }
+  record.image = member.spec.image;
+  record.created_at_ms = parts_.clock.UnixMillis();
+  ATOLL_TRY(parts_.store.Write(record));
+  Pool& pool = pools_[record.name];
+  pool.record = std::move(record);
+  Pump();
+  return {};
+}
+
+Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) {
+  const auto found = pools_.find(name);
+  if (found == pools_.end()) return Fail(NoSuchPool(name));
+  ATOLL_TRY(CheckCapacity(name, capacity));
+  PoolRecord record = found->second.record;
+  record.capacity = capacity;
+  ATOLL_TRY(parts_.store.Write(record));
+  Pool& pool = found->second;
+  pool.record = std::move(record);
+  pool.filling = false;
+  // Oldest last: those have waited longest, and are as good as the others.
+  while (pool.members.size() > MostOf(capacity)) {
+    auto member = std::move(pool.members.back());
+    pool.members.pop_back();
+    Dispose(std::move(member));
+  }
+  Pump();
+  return {};
+}
+
+Status WarmPools::Remove(const std::string& name) {
+  const auto found = pools_.find(name);
+  if (found == pools_.end()) return Fail(NoSuchPool(name));
+  if (found->second.allocated != 0) {
+    return Fail(Code::kFailedPrecondition,
+                "pool '" + name + "' is in use: " + std::to_string(found->second.allocated) +
+                    " sandboxes of it live; delete them first");
+  }
+  ATOLL_TRY(parts_.store.Remove(name));
+  DisposeAll(found->second);
+  pools_.erase(found);
+  return {};
+}
+
+std::optional<WarmPools::View> WarmPools::Find(const std::string& name) const {
+  const auto found = pools_.find(name);
+  if (found == pools_.end()) return std::nullopt;
+  const Pool& pool = found->second;
+  return View{pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()),
+              pool.trouble};
+}
+
+std::vector<WarmPools::View> WarmPools::List() const {
+  std::vector<View> all;
+  for (const auto& [name, pool] : pools_) all.push_back(*Find(name));
+  return all;
+}
+
+const PoolRecord* WarmPools::RecordOf(const std::string& name) const {
+  const auto found = pools_.find(name);
+  return found == pools_.end() ? nullptr : &found->second.record;
+}
+
+const PoolRecord* WarmPools::UserOf(const std::string& image) const {
+  const auto found = std::find_if(pools_.begin(), pools_.end(), [&image](const auto& pool) {
+    return pool.second.record.image == image;
+  });
+  return found == pools_.end() ? nullptr : &found->second.record;
+}
+
+Status WarmPools::CheckRoom(const std::string& name) const {
+  const auto found = pools_.find(name);
+  if (found == pools_.end()) return Fail(NoSuchPool(name));
+  const Pool& pool = found->second;
+  if (pool.allocated < pool.record.capacity.pool_max) return {};
+  return Fail(Code::kResourceExhausted,
+              "pool '" + name + "' has " + std::to_string(pool.allocated) +
+                  " sandboxes, as many as its poolMax allows; delete one");
+}
+
+std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sandbox& wanted) {
+  const auto found = pools_.find(name);
+  if (found == pools_.end()) return nullptr;
+  auto& members = found->second.members;
+  // Volumes and a root that cannot be written to belong to the build.
+  const bool can_be_claimed = wanted.spec.volumes.empty() && !wanted.spec.readonly_root;
+  if (!can_be_claimed || members.empty() || !IsSame(members.front()->sandbox, wanted)) {
+    ++stats_.cold;
+    return nullptr;
+  }
+  auto member = std::move(members.front());
+  members.pop_front();
+  stock_.Remove(member->sandbox.spec);
+  ++stats_.claimed;
+  return member;
+}
+
+void WarmPools::Hold(const Sandbox& sandbox) {
+  const auto ref = sandbox.spec.extensions.find(kPoolRef);
+  if (ref == sandbox.spec.extensions.end()) return;
+  if (const auto found = pools_.find(ref->second); found != pools_.end()) ++found->second.allocated;
+}
+
+void WarmPools::Drop(const Sandbox& sandbox) {
+  const auto ref = sandbox.spec.extensions.find(kPoolRef);
+  if (ref == sandbox.spec.extensions.end()) return;
+  // One with sandboxes of its own stays: it is the pool that counted this one.
+  const auto found = pools_.find(ref->second);
+  if (found != pools_.end() && found->second.allocated != 0) --found->second.allocated;
+}
+
+void WarmPools::GiveWay() {
+  if (pools_.empty()) return;
+  quiet_from_us_ = parts_.clock.BootMicros();
+  MakeRoom();
+  PumpLater(kShortQuietUs);
+}
+
+void WarmPools::MakeRoom() {
+  for (auto& [name, pool] : pools_) {
+    while (!pool.members.empty()) {
+      const Spec& spec = pool.members.back()->sandbox.spec;
+      Held others = stock_;
+      others.Remove(spec);
+      if (parts_.owner.CheckRoom(others, spec)) break;
+      auto member = std::move(pool.members.back());
+      pool.members.pop_back();
+      Dispose(std::move(member));
+    }
+  }
+}
+
+void WarmPools::Look() {
+  for (auto& [name, pool] : pools_) {
+    if (pool.members.empty()) continue;
+    const auto now = parts_.owner.NewMember(pool.record);
+    if (!now || !IsSame(pool.members.front()->sandbox, *now)) DisposeAll(pool);
+  }
+  Pump();
+}
+
+void WarmPools::Reset() {
+  for (auto& [name, pool] : pools_) pool.members.clear();
+  stock_ = {};
+  if (building_) {
+    building_.reset();
+    ++order_;
+  }
+  if (!pools_.empty()) PumpLater(kQuietUs);
+}
+
+bool WarmPools::Knows(const std::string& id) const {
+  if (building_ && building_->sandbox.id == id) return true;
+  return std::any_of(pools_.begin(), pools_.end(), [&id](const auto& entry) {
+    const auto& members = entry.second.members;
+    return std::any_of(members.begin(), members.end(),
+                       [&id](const auto& member) { return member->sandbox.id == id; });
+  });
+}
+
+std::vector<uint32_t> WarmPools::Slots() const {
+  std::vector<uint32_t> slots;
+  if (building_ && building_->sandbox.slot != 0) slots.push_back(building_->sandbox.slot);
+  for (const auto& [name, pool] : pools_) {
+    for (const auto& member : pool.members) slots.push_back(member->sandbox.slot);
+  }
+  return slots;
+}
+
+std::vector<std::string> WarmPools::Parked() const {
+  std::vector<std::string> ids;
+  for (const auto& [name, pool] : pools_) {
+    for (const auto& member : pool.members) ids.push_back(member->sandbox.id);
+  }
+  return ids;
+}
+
+void WarmPools::Lost(const std::string& id) {
+  if (building_ && building_->sandbox.id == id) {
+    building_->lost = true;
+    return;
+  }
+  for (auto& [name, pool] : pools_) {
+    const auto found = std::find_if(pool.members.begin(), pool.members.end(),
+                                    [&id](const auto& member) { return member->sandbox.id == id; });
+    if (found == pool.members.end()) continue;
+    LogLine(LogLevel::kWarning, "a parked sandbox has ended, building another")
+        .Add("pool", name)
+        .Add("sandbox", id);
+    auto member = std::move(*found);
+    pool.members.erase(found);
+    Dispose(std::move(member));
+    return PumpLater(kQuietUs);
+  }
+}
+
+bool WarmPools::LayerInUse(wire::LayerId layer) const {
+  const auto has = [layer](const Sandbox& sandbox) {
+    return std::find(sandbox.layers.begin(), sandbox.layers.end(), layer) != sandbox.layers.end();
+  };
+  if (building_ && has(building_->sandbox)) return true;
+  return std::any_of(pools_.begin(), pools_.end(), [&has](const auto& entry) {
+    const auto& members = entry.second.members;
+    return std::any_of(members.begin(), members.end(),
+                       [&has](const auto& member) { return has(member->sandbox); });
+  });
+}
+
+bool WarmPools::Wants(Pool& pool) const {
+  const PoolCapacity& capacity = pool.record.capacity;
+  const size_t available = pool.members.size();
+  const size_t total = available + pool.allocated;
+  if (available < capacity.buffer_min || total < capacity.pool_min) pool.filling = true;
+  if (available >= capacity.buffer_max && total >= capacity.pool_min) pool.filling = false;
+  return pool.filling && total < capacity.pool_max;
+}
+
+void WarmPools::Pump() {
+  if (stopped_ || building_) return;
+  Pool* next = nullptr;
+  for (auto& [name, pool] : pools_) {
+    if (!Wants(pool)) continue;
+    if (next == nullptr || pool.members.size() < next->members.size()) next = &pool;
+  }
+  if (next == nullptr) return;
+  const bool is_short = next->members.size() < next->record.capacity.buffer_min;
+  const int64_t due = quiet_from_us_ + (is_short ? kShortQuietUs : kQuietUs);
+  const int64_t now = parts_.clock.BootMicros();
+  if (now < due) return PumpLater(due - now);
+  if (!parts_.admission.idle()) return PumpLater(kShortQuietUs);
+  Build(*next);
+}
+
+void WarmPools::PumpLater(int64_t delay_us) {
+  if (timer_ != 0) return;
+  timer_ = parts_.loop.After(delay_us, [this] {
+    timer_ = 0;
+    Pump();
+  });
+}
+
+void WarmPools::Build(Pool& pool) {
+  auto member = parts_.owner.NewMember(pool.record);
+  const Status room = member ? parts_.owner.CheckRoom(stock_, member->spec) : Fail(member.error());
+  // The next Look tries again.
+  if (!room) {
+    pool.trouble = room.error().message();
+    return;
+  }
+  pool.trouble.clear();
+  member->id = NewSandboxId();
+  stock_.Add(member->spec);
+  building_ = {pool.record.name, std::move(*member)};
+  const uint64_t order = ++order_;
+  parts_.slots.SetBusy(true);
+  // It is idle, so this is the turn.
+  const Status entered = parts_.admission.Enter([this, order] {
+    parts_.slots.Take([this, order, alive = std::weak_ptr(alive_)](Result<SlotPool::Ready> slot) {
+      if (!alive.expired()) GotSlot(order, std::move(slot));
+    });
+  });
+  if (!entered) GiveUp(entered.error());
+}
+
+void WarmPools::GotSlot(uint64_t order, Result<SlotPool::Ready> slot) {
+  if (order != order_ || !building_) {
+    if (slot) parts_.slots.Release(slot->number);
+    return EndTurn();
+  }
+  if (!slot) {
+    GiveUp(slot.error());
+    return EndTurn();
+  }
+  const uint32_t number = slot->number;
+  building_->sandbox.slot = number;
+  const Status asked = parts_.builder.Park(
+      building_->sandbox, std::move(slot->control),
+      [this, order, number, alive = std::weak_ptr(alive_)](Result<BuiltSandbox> built) {
+        if (!alive.expired()) Built(order, number, std::move(built));
+      });
+  if (asked) return;
+  parts_.slots.Release(number);
+  GiveUp(asked.error());
+  EndTurn();
+}
+
+void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built) {
+  // Of a spawner that is gone: its slots and sandboxes have been counted anew.
+  if (order != order_ || !building_) return EndTurn();
+  // Without a slot that was lost in stock, nothing of it is left as it was prepared.
+  if (built || built.error().code() == Code::kFailedPrecondition) parts_.slots.MarkUsed(slot);
+  Building done = *std::exchange(building_, std::nullopt);
+  const auto pool = pools_.find(done.pool);
+  auto member = std::make_unique<ParkedSandbox>();
+  member->sandbox = std::move(done.sandbox);
+  if (built && !done.lost && pool != pools_.end() &&
+      pool->second.record.image == member->sandbox.spec.image) {
+    member->control = std::move(built->control);
+    pool->second.members.push_back(std::move(member));
+    ++stats_.built;
+    // A create may have taken the room meanwhile.
+    MakeRoom();
+  } else {
+    if (!built) {
+      LogLine(LogLevel::kWarning, "cannot build a sandbox for a pool")
+          .Add("pool", done.pool)
+          .Add(built.error());
+      if (pool != pools_.end()) pool->second.trouble = "it could not be built; see the log";
+    }
+    Dispose(std::move(member));
+  }
+  const bool went_well = static_cast<bool>(built);
+  EndTurn();
+  if (went_well) Pump();
+}
+
+// Nothing is left of it but what was counted; the next Look tries again.
+void WarmPools::GiveUp(const Error& error) {
+  const Building failed = *std::exchange(building_, std::nullopt);
+  stock_.Remove(failed.sandbox.spec);
+  LogLine(LogLevel::kWarning, "cannot build a sandbox for a pool")
+      .Add("pool", failed.pool)
+      .Add(error);
+  if (const auto pool = pools_.find(failed.pool); pool != pools_.end()) {
+    pool->second.trouble = "it could not be built; see the log";
+  }
+}
+
+void WarmPools::EndTurn() {
+  parts_.admission.Leave();
+  parts_.slots.SetBusy(!parts_.admission.idle());
+}
+
+void WarmPools::Dispose(std::unique_ptr<ParkedSandbox> member) {
+  stock_.Remove(member->sandbox.spec);
+  ++stats_.disposed;
+  parts_.owner.Dispose(member->sandbox.id, member->sandbox.slot);
+}
+
+void WarmPools::DisposeAll(Pool& pool) {
+  for (auto& member : std::exchange(pool.members, {})) Dispose(std::move(member));
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,138 @@
+// Pools among stand-ins: when members are built and go, and what a claim asks of whom.
+#include "runtime/sandbox/warm_pools.h"
+
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+class WarmPoolsTest : public LifecycleTest {
+ protected:
+  static PoolRecord Pool(uint32_t parked, uint32_t most = 10) {
+    return {.name = "warm", .image = "busybox", .capacity = {parked, parked, 0, most}};
+  }
+  void Make(uint32_t parked, uint32_t most = 10) {
+    ASSERT_TRUE(lifecycle->pools().Create(Pool(parked, most)));
+    Fill();
+  }
+  // Answers builds as long as there are any.
+  void Fill() {
+    for (loop.Pass(50'000); !spawner.builds.empty(); loop.Pass(50'000)) spawner.AnswerBuild();
+  }
+  uint32_t available() { return lifecycle->pools().Find("warm")->available; }
+  static Wanted OfPool() {
+    Wanted wanted = Want();
+    wanted.spec.image.clear();
+    wanted.spec.extensions[kPoolRef] = "warm";
+    return wanted;
+  }
+};
+
+TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
+  Make(2);
+  EXPECT_EQ(available(), 2U);
+  const std::vector<std::string> parked = lifecycle->pools().Parked();
+  const auto answer = Create(OfPool());
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(answer->result->id, parked.front());
+  EXPECT_EQ(answer->result->state, State::kRunning);
+  EXPECT_TRUE(spawner.builds.empty());
+  EXPECT_EQ(available(), 1U);
+  // It is replaced, later.
+  loop.Pass(1'000);
+  EXPECT_TRUE(spawner.builds.empty());
+  Fill();
+  EXPECT_EQ(available(), 2U);
+}
+
+TEST_F(WarmPoolsTest, NothingIsBuiltWhileACreateIsAtWork) {
+  Make(1);
+  ASSERT_TRUE(lifecycle->pools().Resize("warm", {4, 4, 0, 10}));
+  const auto answer = Create();
+  // That which was on its way, and the create.
+  ASSERT_EQ(spawner.builds.size(), 2U);
+  spawner.AnswerBuild();
+  loop.Pass(100'000);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  spawner.AnswerBuild();
+  EXPECT_TRUE(answer->called && answer->result);
+  EXPECT_TRUE(spawner.builds.empty());
+  Fill();
+  EXPECT_EQ(available(), 4U);
+}
+
+TEST_F(WarmPoolsTest, WhatIsOtherwiseIsBuilt) {
+  Make(1);
+  Wanted wanted = OfPool();
+  wanted.resource_limits["memory"] = "64Mi";
+  const auto answer = Create(wanted);
+  EXPECT_FALSE(answer->called);
+  ASSERT_FALSE(spawner.builds.empty());
+  spawner.AnswerBuild();
+  EXPECT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(available(), 1U);
+}
+
+TEST_F(WarmPoolsTest, WhatIsOutOfDateIsBuiltAnew) {
+  Make(1);
+  const std::string old = lifecycle->pools().Parked().front();
+  cgroup::Limits defaults = config.defaults;
+  defaults.memory_bytes *= 2;
+  lifecycle->SetDefaultLimits(defaults);
+  const auto answer = Create(OfPool());
+  EXPECT_FALSE(answer->called);
+  spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_NE(answer->result->id, old);
+  loop.Pass(3 * kSecond);
+  ASSERT_FALSE(spawner.destroys.empty());
+  EXPECT_EQ(spawner.destroys.front().what, old);
+  Fill();
+  EXPECT_EQ(available(), 1U);
+  EXPECT_NE(lifecycle->pools().Parked().front(), old);
+}
+
+TEST_F(WarmPoolsTest, ADeletedSandboxCountsNoMore) {
+  Make(1, 1);
+  const auto answer = Create(OfPool());
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(lifecycle->pools().Remove("warm").error().code(), Code::kFailedPrecondition);
+  const auto more = Create(OfPool());
+  ASSERT_TRUE(more->called && !more->result);
+  EXPECT_EQ(more->result.error().code(), Code::kResourceExhausted);
+  ASSERT_TRUE(lifecycle->Delete(answer->result->id));
+  EXPECT_TRUE(lifecycle->pools().Remove("warm"));
+}
+
+TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
+  ASSERT_TRUE(lifecycle->pools().Create(Pool(1)));
+  loop.Pass(50'000);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  const std::string id = spawner.builds.front().plan.id;
+  const auto done = std::move(spawner.builds.front().done);
+  spawner.builds.pop_front();
+  done(Fail(Code::kInternal, "step overlay"));
+  ASSERT_FALSE(spawner.destroys.empty());
+  EXPECT_EQ(spawner.destroys.front().what, id);
+  EXPECT_NE(lifecycle->pools().Find("warm")->trouble, "");
+}
+
+TEST_F(WarmPoolsTest, ItOutlivesTheDaemonAndItsMembersDoNot) {
+  Make(2);
+  wire::Greeting hello;
+  const std::vector<uint32_t> slots = lifecycle->pools().Slots();
+  for (const std::string& id : lifecycle->pools().Parked()) {
+    wire::SandboxRecord& record = hello.sandboxes.emplace_back();
+    record.id = id;
+    record.slot = slots[hello.sandboxes.size() - 1];
+  }
+  Boot(hello);
+  EXPECT_EQ(spawner.destroys.size(), 2U);
+  ASSERT_TRUE(lifecycle->pools().Find("warm"));
+  EXPECT_EQ(lifecycle->pools().Find("warm")->record.capacity, Pool(2).capacity);
+  Fill();
+  EXPECT_EQ(available(), 2U);
+}
+
+}  // namespace
+}  // namespace atl::sandbox
