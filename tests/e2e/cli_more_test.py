@@ -191,6 +191,17 @@ class More(unittest.TestCase):
         self.cli('volume', 'rm', 'data')
         self.cli('volume', 'rm', 'data', expect=1)
 
+    def test_pools(self):
+        image = self.cli('image', 'ls', '-q').decode().split()[0]
+        self.cli('pool', 'create', 'warm', image, '--parked', '1', '--at-most', '3')
+        self.assertIn(b'warm', self.cli('pool', 'ls', '-q').split())
+        self.assertIn(b'AT MOST', self.cli('pool', 'ls'))
+        pool = json.loads(self.cli('pool', 'inspect', 'warm'))
+        self.assertEqual((pool['capacitySpec']['bufferMax'], pool['capacitySpec']['poolMax']), (1, 3))
+        self.cli('pool', 'create', 'warm', image, expect=1)
+        self.cli('pool', 'rm', 'warm')
+        self.cli('pool', 'rm', 'warm', expect=1)
+
     def test_completion_knows_verbs_and_ids(self):
         words = self.cli('complete', '--').decode().split()
         self.assertIn('exec', words)

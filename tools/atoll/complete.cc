@@ -96,6 +96,7 @@ Status Complete(const Verb& root, const Settings& settings, const Words& words) 
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   if (name == "IMAGE") return OfferNamed(api, "/images");
   if (name == "SNAPSHOT") return OfferNamed(api, "/snapshots", "id");
+  if (name == "POOL") return OfferNamed(api, "/pools");
   if (name == "VOLUME") return OfferNamed(api, "/volumes");
   if (name == "ID") return OfferSandboxes(api, "");
   if (name == "FROM" || name == "TO") return OfferSandboxes(api, ":");

@@ -65,6 +65,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddImageVerbs(root, settings);
   AddBranchVerbs(root, settings);
   AddSnapshotVerbs(root, settings);
+  AddPoolVerbs(root, settings);
   AddVolumeVerbs(root, settings);
   AddNetVerb(root, settings);
   AddDaemonVerbs(root, settings);

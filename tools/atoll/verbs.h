@@ -21,6 +21,7 @@ void AddImageVerbs(Verb& root, const Settings& settings);
 void AddNetVerb(Verb& root, const Settings& settings);
 void AddBranchVerbs(Verb& root, const Settings& settings);  // fork, diff
 void AddSnapshotVerbs(Verb& root, const Settings& settings);
+void AddPoolVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man

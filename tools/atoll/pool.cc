@@ -1,0 +1,121 @@
+// atoll pool create|ls|inspect|rm
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/report.h"
+#include "tools/atoll/text.h"
+#include "tools/atoll/verbs.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+struct PoolOptions {
+  std::string name, image, memory, cpus;
+  int parked = 4;
+  int most = 256;
+  bool quiet = false;
+  Words names;
+};
+
+Status CreatePool(const Settings& settings, const PoolOptions& options) {
+  json limits = json::object();
+  if (!options.memory.empty()) limits["memory"] = options.memory;
+  if (!options.cpus.empty()) limits["cpu"] = options.cpus;
+  // Each that is claimed is replaced.
+  const json body{{"name", options.name},
+                  {"image", {{"uri", options.image}}},
+                  {"resourceLimits", limits},
+                  {"capacitySpec",
+                   {{"bufferMin", options.parked},
+                    {"bufferMax", options.parked},
+                    {"poolMin", 0},
+                    {"poolMax", options.most}}}};
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const http::Response response, api.Send("POST", "/pools", JsonText(body)));
+  std::puts(settings.json ? response.body.c_str() : Printable(options.name).c_str());
+  return {};
+}
+
+std::string CountOf(const json& object, const char* group, const char* name) {
+  const json counts = object.value(group, json::object());
+  return std::to_string(counts.value(name, 0));
+}
+
+Status ListPools(const Settings& settings, bool quiet) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const json list, Fetch(api, "/pools"));
+  if (settings.json) {
+    std::puts(JsonText(list).c_str());
+    return {};
+  }
+  Table table({"NAME", "IMAGE", "PARKED", "IN USE", "AT MOST"});
+  for (const auto& pool : list.value("items", json::array())) {
+    if (quiet) std::puts(Printable(pool.value("name", "")).c_str());
+    table.AddRow({pool.value("name", ""), pool.value("image", json::object()).value("uri", ""),
+                  CountOf(pool, "status", "available"), CountOf(pool, "status", "allocated"),
+                  CountOf(pool, "capacitySpec", "poolMax")});
+  }
+  if (!quiet) std::fputs(table.Text().c_str(), stdout);
+  return {};
+}
+
+// One that fails does not keep the others.
+Status ForPools(const Settings& settings, const Words& names, const std::string& method) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  Status last;
+  for (const std::string& name : names) {
+    auto done = api.Send(method, "/pools/" + PercentEncode(name));
+    if (!done) {
+      if (!last) Report(settings, last.error());
+      last = Fail(std::move(done).error());
+      continue;
+    }
+    const auto pool = json::parse(done->body, nullptr, false);
+    if (method == "GET") {
+      std::puts((settings.json ? JsonText(pool) : PrettyJson(pool)).c_str());
+    } else if (!settings.json) {
+      std::puts(Printable(name).c_str());
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+void AddPoolVerbs(Verb& root, const Settings& settings) {
+  const auto options = std::make_shared<PoolOptions>();
+  Verb& group = root.Add("pool", "Sandboxes that are built ahead");
+  group.Add("create", "Keep sandboxes of an image parked, for creates that name the pool")
+      .Takes(Argument{"NAME", "What extensions.poolRef calls it", &options->name})
+      .Takes(Argument{"IMAGE", "Image as 'atoll image ls' shows it", &options->image})
+      .Takes(Option{"--parked",
+                    "N",
+                    "How many wait; each that is claimed is replaced",
+                    &options->parked,
+                    {1, 1024}})
+      .Takes(Option{"--at-most",
+                    "N",
+                    "How many there may be, claimed ones included",
+                    &options->most,
+                    {1, 1 << 20}})
+      .Takes(Option{"--memory", "SIZE", "Memory limit of each; else the server's default",
+                    &options->memory})
+      .Takes(Option{"--cpus", "N", "Processors of each; else the server's default", &options->cpus})
+      .Does([options, &settings] { return CreatePool(settings, *options); });
+  group.Add("ls,list", "List pools")
+      .Takes(Option{"-q,--quiet", "", "Only names", &options->quiet})
+      .Does([options, &settings] { return ListPools(settings, options->quiet); });
+  const Argument names = {"POOL", "Pools as 'atoll pool ls' shows them", &options->names};
+  group.Add("inspect", "A pool and its sandboxes' number, as JSON")
+      .Takes(names)
+      .Does([options, &settings] { return ForPools(settings, options->names, "GET"); });
+  group.Add("rm,remove", "Delete pools of which no sandbox lives, and what is parked")
+      .Takes(names)
+      .Does([options, &settings] { return ForPools(settings, options->names, "DELETE"); });
+}
+
+}  // namespace atl::cli
