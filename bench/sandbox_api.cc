@@ -43,6 +43,35 @@ Result<Sandbox> SandboxApi::Create(const std::string& image, const std::string& 
   return sandbox;
 }
 
+Result<Sandbox> SandboxApi::Claim(const std::string& pool) {
+  const std::string body =
+      R"({"entrypoint":["sleep","100000"],"extensions":{"poolRef":")" + pool + R"("}})";
+  ATOLL_ASSIGN(const std::string answer, client_.Call("POST", "/v1/sandboxes", body));
+  Sandbox sandbox;
+  ATOLL_ASSIGN(sandbox.id, Member(answer, "id"));
+  return sandbox;
+}
+
+Status SandboxApi::MakePool(const std::string& name, const std::string& image, int parked) {
+  const std::string count = std::to_string(parked);
+  ATOLL_TRY(client_.Call("POST", "/v1/pools",
+                         R"({"name":")" + name + R"(","image":{"uri":")" + image +
+                             R"("},"capacitySpec":{"bufferMin":)" + count + R"(,"bufferMax":)" +
+                             count + R"(,"poolMin":0,"poolMax":1000}})"));
+  return AwaitParked(name, parked);
+}
+
+Status SandboxApi::AwaitParked(const std::string& pool, int parked) {
+  const int64_t deadline = NowMicros() + kPoolPatienceUs;
+  const std::string name = R"(atoll_pool_sandboxes{pool=")" + pool + R"(",state="available"})";
+  while (NowMicros() < deadline) {
+    ATOLL_ASSIGN(auto metrics, Metrics());
+    if (metrics[name] >= parked) return {};
+    Rest(5);
+  }
+  return Fail(Code::kDeadlineExceeded, "pool " + pool + " does not fill up");
+}
+
 Status SandboxApi::FindExecd(Sandbox* sandbox) {
   const std::string path =
       "/v1/sandboxes/" + sandbox->id + "/endpoints/44772?use_server_proxy=true";

@@ -32,6 +32,12 @@ class SandboxApi {
   // `members`: more of the request, each with a comma before it.
   Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}",
                          const std::string& members = "");
+  // Likewise, of a pool.
+  Result<Sandbox> Claim(const std::string& pool);
+  // Keeps that many sandboxes of the image parked.
+  Status MakePool(const std::string& name, const std::string& image, int parked);
+  // Waits until they are.
+  Status AwaitParked(const std::string& pool, int parked);
   // GET …/endpoints/44772: where commands go, and the token that they need.
   Status FindExecd(Sandbox* sandbox);
   // `echo hi`
