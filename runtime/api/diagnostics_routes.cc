@@ -94,18 +94,19 @@ void Api::GetLogs(const Call& call) {
     sandbox::LogQuery query = AsLogQuery(*asked, 0);
     query.follow = true;
     auto stream = call.Stream(Text({}, true));
-    return FollowLog(parts_.logs, id, IsAlive(found), std::make_shared<sandbox::LogReader>(query),
-                     std::move(stream));
+    return FollowLog(parts_.logs, parts_.lifecycle.HostIdOf(id), IsAlive(found),
+                     std::make_shared<sandbox::LogReader>(query), std::move(stream));
   }
   const auto reader = std::make_shared<sandbox::LogReader>(
       asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));
-  parts_.logs.Read(id, reader, [call, reader, scope = asked->scope](std::string text) {
-    if (scope) {
-      return call.Respond(
-          Descriptor(call.args[0], "logs", *scope, text, reader->truncated(), reader->missing()));
-    }
-    call.Respond(Text(text.empty() ? "(no logs)" : std::move(text), true));
-  });
+  parts_.logs.Read(parts_.lifecycle.HostIdOf(id), reader,
+                   [call, reader, scope = asked->scope](std::string text) {
+                     if (scope) {
+                       return call.Respond(Descriptor(call.args[0], "logs", *scope, text,
+                                                      reader->truncated(), reader->missing()));
+                     }
+                     call.Respond(Text(text.empty() ? "(no logs)" : std::move(text), true));
+                   });
 }
 
 void Api::GetEvents(const Call& call) {
@@ -137,14 +138,16 @@ void Api::Summarise(const Call& call) {
   const std::string& id = call.args[0];
   if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
   const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked, kSummaryTail));
-  parts_.logs.Read(id, reader, [this, call, reader, limit = asked->limit](const std::string& logs) {
-    // It may have been deleted while its log was read.
-    const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
-    if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
-    const auto subject = Diagnose(*found);
-    if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
-    call.Respond(Text(SummaryText(*subject, limit, logs.empty() ? "(no logs)" : logs), false));
-  });
+  parts_.logs.Read(
+      parts_.lifecycle.HostIdOf(id), reader,
+      [this, call, reader, limit = asked->limit](const std::string& logs) {
+        // It may have been deleted while its log was read.
+        const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+        if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+        const auto subject = Diagnose(*found);
+        if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
+        call.Respond(Text(SummaryText(*subject, limit, logs.empty() ? "(no logs)" : logs), false));
+      });
 }
 
 Result<DiagnosticsSubject> Api::Diagnose(const sandbox::Sandbox& found) {

@@ -50,7 +50,7 @@ std::vector<std::string> EnvironmentOf(const Sandbox& sandbox) {
 
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
   wire::Plan plan;
-  plan.id = sandbox.id;
+  plan.id = HostId(sandbox);
   plan.slot = sandbox.slot;
   plan.layers = sandbox.layers;
   plan.hostname = HostnameOf(sandbox.id);
@@ -89,7 +89,7 @@ Status Builder::Park(const Sandbox& sandbox, UniqueFd control, Done done) {
 }
 
 Status Builder::Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done) {
-  ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, sandbox.id));
+  ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, HostId(sandbox)));
   // std::function wants copyable captures.
   auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));
   spawner_.Ask(wire::Build{PlanOf(sandbox, netpolicy::AddressesOf(instance_, sandbox.slot))},

@@ -48,7 +48,7 @@ Status EntrypointLogs::Start(const std::unordered_set<std::string>& sandboxes) {
     } else {
       has_files_.insert(log.id);
       // Removed, and then we were killed.
-      if (!sandboxes.contains(log.id)) RemoveFiles(log.id);
+      if (!sandboxes.contains(log.id)) RemoveFiles(log.id, log.id);
     }
   }
   return {};
@@ -102,7 +102,7 @@ void EntrypointLogs::AdoptNext() {
                       --adopting_;
                       AdoptNext();
                       stream->writing = false;
-                      if (stream->removed) return RemoveFiles(stream->id);
+                      if (stream->removed) return RemoveFiles(stream->id, stream->kept_as);
                       if (!*end) {
                         LogLine(LogLevel::kWarning, "cannot read a log; beginning again")
                             .Add("sandbox", stream->id)
@@ -284,7 +284,7 @@ void EntrypointLogs::Written(const StreamPtr& stream, const Status& status, size
           .Add(status.error());
     }
   }
-  if (stream->removed) return RemoveFiles(stream->id);
+  if (stream->removed) return RemoveFiles(stream->id, stream->kept_as);
   // A watcher may unwatch itself or another.
   std::vector<uint64_t> ids;
   for (const auto& [id, watcher] : stream->watchers) ids.push_back(id);
@@ -315,20 +315,21 @@ void EntrypointLogs::Finish(const StreamPtr& stream) {
 
 // ---- removing
 
-void EntrypointLogs::Remove(const std::string& id) {
+void EntrypointLogs::Remove(const std::string& id, const std::string& kept_as) {
   if (!store_) return;
   const StreamPtr stream = Find(id);
-  if (!stream) return RemoveFiles(id);
+  if (!stream) return RemoveFiles(id, kept_as);
   stream->removed = true;
+  stream->kept_as = kept_as;
   StopListening(stream);
   stream->socket.reset();
   Finish(stream);
-  if (!stream->writing) RemoveFiles(id);
+  if (!stream->writing) RemoveFiles(id, kept_as);
 }
 
-void EntrypointLogs::RemoveFiles(const std::string& id) {
+void EntrypointLogs::RemoveFiles(const std::string& id, const std::string& kept_as) {
   if (has_files_.erase(id) == 0) return;
-  if (config_.keep_after_removal_seconds <= 0) {
+  if (config_.keep_after_removal_seconds <= 0 || kept_as.empty()) {
     return loop_.RunBlocking(
         [store = store_, id] {
           if (auto removed = store->Remove(id); !removed) {
@@ -340,12 +341,12 @@ void EntrypointLogs::RemoveFiles(const std::string& id) {
         [] {});
   }
   const int64_t now = clock_.UnixMillis();
-  auto name = store_->MarkRemoved(id, now);
+  auto name = store_->MarkRemoved(id, kept_as, now);
   if (!name) {
-    LogLine(LogLevel::kWarning, "cannot keep a log").Add("sandbox", id).Add(name.error());
+    LogLine(LogLevel::kWarning, "cannot keep a log").Add("sandbox", kept_as).Add(name.error());
     return;
   }
-  Keep(id, *name, now);
+  Keep(kept_as, *name, now);
 }
 
 void EntrypointLogs::Keep(const std::string& id, const std::string& name, int64_t removed_ms) {
@@ -377,7 +378,7 @@ void EntrypointLogs::RemoveAll() {
   if (!store_) return;
   std::vector<std::string> ids(has_files_.begin(), has_files_.end());
   for (const auto& [id, stream] : streams_) ids.push_back(id);
-  for (const std::string& id : ids) Remove(id);
+  for (const std::string& id : ids) Remove(id, id);
 }
 
 // ---- for readers

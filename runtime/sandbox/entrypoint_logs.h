@@ -61,8 +61,9 @@ class EntrypointLogs {
   // is followed.
   void Adopt(const std::string& id, const std::string& execd_socket,
              const std::string& access_token);
-  // The sandbox is gone: the files go, now or when they have been kept long enough.
-  void Remove(const std::string& id);
+  // The sandbox is gone: the files go, now or, of one that can be asked for, when they have been
+  // kept long enough under the id `kept_as`. Empty: now.
+  void Remove(const std::string& id, const std::string& kept_as);
   // All of them are.
   void RemoveAll();
 
@@ -103,6 +104,7 @@ class EntrypointLogs {
     bool parked = false;  // waits for its turn in queue_
     bool ended = false;   // nothing comes any more
     bool removed = false;
+    std::string kept_as;  // once it is removed
     std::map<uint64_t, Watcher> watchers;
   };
   using StreamPtr = std::shared_ptr<Stream>;
@@ -133,7 +135,7 @@ class EntrypointLogs {
   void Written(const StreamPtr& stream, const Status& status, size_t bytes);
   void End(const StreamPtr& stream);
   void Finish(const StreamPtr& stream);
-  void RemoveFiles(const std::string& id);
+  void RemoveFiles(const std::string& id, const std::string& kept_as);
   void Keep(const std::string& id, const std::string& name, int64_t removed_ms);
   void Forget(const std::string& id);
 

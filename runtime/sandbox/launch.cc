@@ -88,10 +88,12 @@ void Launch::GotSlot(Result<SlotPool::Ready> slot) {
   if (const auto begun = parts_.owner.Begin(order_.id, number); !begun) {
     asked = Fail(begun.error());
   } else {
-    asked = parts_.builder.Build(**begun, std::move(slot->control),
-                                 [self = shared_from_this(), number](Result<BuiltSandbox> built) {
-                                   self->Built(number, std::move(built));
-                                 });
+    auto built = [self = shared_from_this(), number](Result<BuiltSandbox> result) {
+      self->Built(number, std::move(result));
+    };
+    Builder& builder = parts_.builder;
+    asked = order_.start ? builder.Build(**begun, std::move(slot->control), std::move(built))
+                         : builder.Park(**begun, std::move(slot->control), std::move(built));
     if (!asked) parts_.owner.SlotLost(order_.id);
   }
   if (asked) return;

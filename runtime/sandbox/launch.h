@@ -3,8 +3,9 @@
 // it: the image that is waited for, the turn, the slot and those that were lost, the control
 // socket, and who waits for the answer of the create.
 //
-// What comes of it, the owner is told, by id: it may have forgotten the sandbox meanwhile. A launch
-// that is under way then gives back what it has, by itself; it lives as long as an answer may come.
+// What comes of it, the owner is told, by host id: it may have forgotten the sandbox meanwhile. A
+// launch that is under way then gives back what it has, by itself; it lives as long as an answer
+// may come.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -67,13 +68,15 @@ class Launch : public std::enable_shared_from_this<Launch> {
     Builder& builder;
   };
   struct Order {
-    std::string id;
-    std::string request_id;                // for the log
-    std::optional<KeyRecord> key;          // of the request, if it had one
-    std::string awaited_image;             // its name; empty: it is there
+    std::string id;                        // its host id
+    std::string request_id = {};           // for the log
+    std::optional<KeyRecord> key = {};     // of the request, if it had one
+    std::string awaited_image = {};        // its name; empty: it is there
     images::Credentials registry_as = {};  // who asks for it, should it be pulled
     // To be claimed, its id being that above; null: it is to be built.
     std::unique_ptr<ParkedSandbox> parked = nullptr;
+    // As soon as it is built; else it is parked, and Start has to be called.
+    bool start = true;
   };
   Launch(const Parts& parts, Order order);
   Launch(const Launch&) = delete;
@@ -89,6 +92,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void StopWaiting();
   // Its turn comes, and one of Built and Failed; at once if it is to be claimed.
   void Enqueue();
+  // It was built, and nothing has been started in it.
+  Status Start(const Sandbox& sandbox) { return control_->Send(StartMessageOf(sandbox)); }
   // It was built, and is known: Reported comes, unless Drain or TakeSocket is called before.
   void Watch();
 

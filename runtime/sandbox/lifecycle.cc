@@ -74,6 +74,17 @@ Lifecycle::Entry* Lifecycle::Look(const std::string& id) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+Lifecycle::Entry* Lifecycle::LookHost(const std::string& host_id) {
+  const auto other = host_ids_.find(host_id);
+  Entry* const entry = Look(other == host_ids_.end() ? host_id : other->second);
+  return entry != nullptr && HostId(entry->sandbox) == host_id ? entry : nullptr;
+}
+
+std::string Lifecycle::HostIdOf(const std::string& id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? id : HostId(found->second.sandbox);
+}
+
 bool Lifecycle::IsVisible(const Entry& entry) {
   return entry.sandbox.state != State::kAcquiring && !IsLeaving(entry.sandbox.state);
 }
@@ -112,23 +123,23 @@ std::vector<std::string> Lifecycle::AddressesOf(const Sandbox& sandbox) const {
   return {addresses.ipv4, addresses.ipv6};
 }
 
-void Lifecycle::Reported(const std::string& id, Result<wire::StartReport> report) {
-  Entry* entry = Look(id);
+void Lifecycle::Reported(const std::string& host_id, Result<wire::StartReport> report) {
+  Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;
   if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*entry);
   if (report && report->kind == wire::StartReport::Kind::kFailed) {
     // What a hook has printed comes behind the report; execd ends once that is taken.
     FollowOutput(*entry);
     entry->start_failure = report->message.substr(0, kMaxReportShown);
-    loop_.After(kLastWordsUs, [this, id, alive = std::weak_ptr(alive_)] {
-      Entry* const late = alive.expired() ? nullptr : Look(id);
+    loop_.After(kLastWordsUs, [this, host_id, alive = std::weak_ptr(alive_)] {
+      Entry* const late = alive.expired() ? nullptr : LookHost(host_id);
       if (late != nullptr && IsLive(late->sandbox.state)) FailStart(*late);
     });
     return;
   }
   // Nothing else comes on this socket; it is explained by the exit that follows.
   entry->launch.reset();
-  logs_.Abandon(id);
+  logs_.Abandon(host_id);
 }
 
 void Lifecycle::FailStart(Entry& entry) {
@@ -142,11 +153,13 @@ void Lifecycle::FollowOutput(Entry& entry) {
   const auto launch = std::exchange(entry.launch, nullptr);
   std::string received;
   UniqueFd socket = launch->TakeSocket(&received);
-  logs_.Follow(entry.sandbox.id, std::move(socket), received);
+  logs_.Follow(HostId(entry.sandbox), std::move(socket), received);
 }
 
 void Lifecycle::OnExit(const wire::SandboxRecord& record) {
-  Entry* const entry = Look(record.id);
+  // Nothing has been started in that yet.
+  if (Rollback* const rollback = FindRollback(record.id)) return rollback->launch->KeepExit(record);
+  Entry* const entry = LookHost(record.id);
   if (entry == nullptr) return pools_.Lost(record.id);
   const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
                      WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
@@ -165,7 +178,7 @@ void Lifecycle::OnExit(const wire::SandboxRecord& record) {
     if (entry->start_failure) return FailStart(*entry);
     ++stats_.exited;
     LogLine(LogLevel::kInfo, "sandbox ended")
-        .Add("sandbox", record.id)
+        .Add("sandbox", entry->sandbox.id)
         .Add("how", ExitText(record));
   }
   ApplyAnyway(*entry, event,
@@ -270,6 +283,10 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
       return AskFreeze(entry, false);
     case Action::kSettle:
       return Settle(entry, {});
+    case Action::kReplace:
+      return DestroyFormer(entry);
+    case Action::kBegin:
+      return StartEntrypoint(entry);
     case Action::kNone:
     case Action::kDefer:
     case Action::kRefuse:
@@ -283,13 +300,13 @@ void Lifecycle::Release(Entry& entry) {
   if (const auto launch = std::exchange(entry.launch, nullptr)) {
     // Deleted between its build and its answer.
     launch->Answer(Deleted("sandbox " + id + " was deleted while it was created"));
-    logs_.Abandon(id);
+    logs_.Abandon(HostId(entry.sandbox));
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
   ::unlink(SocketPathOf(id).c_str());
   if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
   const uint64_t order = entry.releasing = ++orders_;
-  spawner_.Ask(wire::Destroy{id},
+  spawner_.Ask(wire::Destroy{HostId(entry.sandbox)},
                [this, id, order](Status status) { Destroyed(id, order, std::move(status)); });
 }
 
@@ -324,7 +341,7 @@ void Lifecycle::Forget(Entry& entry) {
     if (launch->has_waiters()) ++stats_.create_failed;
     launch->Answer(Deleted("deleted before it was built"));
   }
-  logs_.Remove(id);
+  logs_.Remove(HostId(entry.sandbox), id);
   if (recorded) {
     history_.Remove(id);
     // A row that cannot be removed says Stopping, and is finished by the next start.
@@ -335,6 +352,7 @@ void Lifecycle::Forget(Entry& entry) {
     }
   }
   names_.Remove(entry.sandbox);
+  host_ids_.erase(entry.sandbox.host_id);
   entries_.erase(id);
   // Behind the record: until that is gone a restart would still find the user of the volumes.
   volumes_.Release(id);
@@ -348,11 +366,19 @@ void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {
 
 void Lifecycle::Hold(const Sandbox& sandbox) {
   held_.Add(sandbox.spec);
-  for (wire::LayerId layer : sandbox.layers) ++layer_users_[layer];
+  HoldLayers(sandbox);
 }
 
 void Lifecycle::Drop(const Sandbox& sandbox) {
   held_.Remove(sandbox.spec);
+  DropLayers(sandbox);
+}
+
+void Lifecycle::HoldLayers(const Sandbox& sandbox) {
+  for (wire::LayerId layer : sandbox.layers) ++layer_users_[layer];
+}
+
+void Lifecycle::DropLayers(const Sandbox& sandbox) {
   for (wire::LayerId layer : sandbox.layers) {
     const auto found = layer_users_.find(layer);
     if (found != layer_users_.end() && --found->second == 0) layer_users_.erase(found);

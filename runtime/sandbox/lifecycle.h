@@ -41,6 +41,7 @@
 #include "runtime/sandbox/names.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/recovery.h"
+#include "runtime/sandbox/rollback.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/session_channels.h"
 #include "runtime/sandbox/slot_pool.h"
@@ -99,6 +100,8 @@ struct LifecycleStats {
   uint64_t deleted = 0;
   uint64_t expired = 0;
   uint64_t exited = 0;
+  uint64_t rolled_back = 0;
+  uint64_t rollback_failed = 0;
   uint64_t create_micros = 0;  // from the request to the acknowledged record, over `created`
   uint64_t build_micros = 0;   // of it, in the spawner
   std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros{};
@@ -153,6 +156,13 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   // left of any. kNotFound; kFailedPrecondition: it does not live, has too many layers, is being
   // copied or ends; else as Create.
   void ForkSandbox(const std::string& id, const WantedFork& wanted, const Forked& done);
+
+  // Gives it the files of the snapshot, which is of the same image. It keeps its id, tokens, spec,
+  // labels, policy, volumes and deadline; its processes, their log and its addresses are new, and
+  // its entrypoint has started, though it was paused. `done` is called when its record is safe and
+  // it runs, or with why not: then it is as it was, unless it has ended meanwhile. kNotFound;
+  // kFailedPrecondition: it does not live, or is being rolled back; else as Create.
+  void RollBack(const std::string& id, const WantedRollback& wanted, const Created& done);
 
   // For creates from now on.
   void SetDefaultLimits(const cgroup::Limits& defaults) { config_.defaults = defaults; }
@@ -210,8 +220,10 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
            snapshots_.LayerInUse(layer) || pools_.LayerInUse(layer);
   }
 
+  // By which its processes, their socket and their log are known; that itself of one that is not.
+  std::string HostIdOf(const std::string& id) const;
   std::string SocketPathOf(const std::string& id) const {
-    return SocketPath(config_.socket_directory, id);
+    return SocketPath(config_.socket_directory, HostIdOf(id));
   }
   // Its IPv4 and IPv6 address; empty if it has none (any more).
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
@@ -226,10 +238,17 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   // A sandbox and what only this process knows of it.
   struct Entry {
     Sandbox sandbox;
+    // What it was, until that has gone. Without a host id: as an earlier daemon knew.
+    struct Former {
+      std::string host_id;
+      uint32_t slot = 0;
+    };
+    std::optional<Former> former;
     // From its acquisition until its entrypoint is known to run, or what was built is released.
     std::shared_ptr<Launch> launch;
-    std::shared_ptr<Fork> fork;                // of which it is a child, until all of them run
-    std::vector<Settled> settled;              // wait for the end of a pause's or resume's way
+    std::shared_ptr<Fork> fork;  // of which it is a child, until all of them run
+    // Wait for the end of a pause's, resume's or rollback's way.
+    std::vector<Settled> settled;
     std::optional<std::string> start_failure;  // as execd reports it; its output is still coming
     int64_t touched_ms = 0;                    // when an access last moved the deadline
     // Numbers of the orders under way, or 0: answers to earlier ones count no more.
@@ -276,6 +295,20 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   void ChildBuilt(Entry& child);
   // `failed`: the child that tells of it, which is removed by whoever calls; empty: none.
   void FailFork(Fork& fork, const std::string& failed, const CreateError& error);
+  // What it is to be, in no slot yet.
+  tl::expected<Sandbox, CreateError> CheckRollback(const std::string& id,
+                                                   const std::string& snapshot_id);
+  // Null: that is none's next.
+  Rollback* FindRollback(const std::string& host_id);
+  Result<const Sandbox*> BeginRollback(Rollback& rollback, uint32_t slot);
+  void RollbackBuilt(const std::string& host_id);
+  void FailRollback(const std::string& host_id, const CreateError& error);
+  void DestroyFormer(const Entry& entry);
+  // Looks whose has, since orphans_ has changed.
+  void FormersGone();
+  void StartEntrypoint(Entry& entry);
+  // It was being rolled back when the daemon died: what was built for it then is an orphan.
+  void BeginAnew(Sandbox& sandbox);
   Status UseImage(Sandbox& sandbox, images::Image image) const;
   Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;
   // The name to wait for, if the image that is missing is being imported or may be pulled; else why
@@ -288,14 +321,14 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   void Refuse(Entry& entry, const CreateError& error);
   void Published(Entry& entry);
 
-  // What its launch tells.
+  // What its launch tells, by its host id.
   void Progress(const std::string& id, const std::string& text) override;
   void Imported(const std::string& id, const Status& imported) override;
-  Result<const Sandbox*> Begin(const std::string& id, uint32_t slot) override;
-  void SlotLost(const std::string& id) override;
-  void Built(const std::string& id, const wire::Built& built) override;
-  void Failed(const std::string& id, Error error) override;
-  void Reported(const std::string& id, Result<wire::StartReport> report) override;
+  Result<const Sandbox*> Begin(const std::string& host_id, uint32_t slot) override;
+  void SlotLost(const std::string& host_id) override;
+  void Built(const std::string& host_id, const wire::Built& built) override;
+  void Failed(const std::string& host_id, Error error) override;
+  void Reported(const std::string& host_id, Result<wire::StartReport> report) override;
 
   // For pools.
   Result<Sandbox> NewMember(const PoolRecord& pool) const override;
@@ -338,12 +371,15 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   void Forget(Entry& entry);
 
   Entry* Look(const std::string& id);
+  Entry* LookHost(const std::string& host_id);
   // To clients.
   static bool IsVisible(const Entry& entry);
   Result<Entry*> Visible(const std::string& id);
   // What counts as used in a state that Holds.
   void Hold(const Sandbox& sandbox);
   void Drop(const Sandbox& sandbox);
+  void HoldLayers(const Sandbox& sandbox);
+  void DropLayers(const Sandbox& sandbox);
 
   // Logs and history: what fails here costs them, not the sandboxes.
   void StartDiagnostics();
@@ -386,7 +422,9 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   Expiry expiry_;
   std::unique_ptr<GoneIds> gone_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
-  Names names_;  // of `entries_`
+  Names names_;                                            // of `entries_`
+  std::unordered_map<std::string, std::string> host_ids_;  // to ids, of those that differ
+  std::map<std::string, Rollback> rollbacks_;              // by the host ids of what they build
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   std::multiset<wire::LayerId> compared_;  // by differences on their way, which read them
   size_t diffs_ = 0;

@@ -38,7 +38,9 @@ Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
 
 void Lifecycle::OpenSessions(const std::string& id) {
   const Entry* entry = Look(id);
-  if (entry != nullptr) sessions_.Open(id, SocketPathOf(id), entry->sandbox.access_token);
+  if (entry != nullptr) {
+    sessions_.Open(HostId(entry->sandbox), SocketPathOf(id), entry->sandbox.access_token);
+  }
 }
 
 void Lifecycle::Touch(const std::string& id) {
@@ -138,7 +140,8 @@ void Lifecycle::Switch(const std::string& id, Event event, const char* reason, c
 void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
   const std::string id = entry.sandbox.id;
   const uint64_t order = entry.freezing = ++orders_;
-  spawner_.Ask(wire::Freeze{id, frozen}, [this, id, frozen, order](const Status& status) {
+  spawner_.Ask(wire::Freeze{HostId(entry.sandbox), frozen}, [this, id, frozen,
+                                                             order](const Status& status) {
     Entry* asked = Look(id);
     if (asked == nullptr || asked->freezing != order) return;
     if (!status && status.error().code() == Code::kUnavailable) {

@@ -402,8 +402,9 @@ void Lifecycle::Imported(const std::string& id, const Status& imported) {
   ApplyAnyway(*entry, Event::kImported, {"CONTAINER_STARTING", "Sandbox is being built"});
 }
 
-Result<const Sandbox*> Lifecycle::Begin(const std::string& id, uint32_t slot) {
-  Entry* entry = Look(id);
+Result<const Sandbox*> Lifecycle::Begin(const std::string& host_id, uint32_t slot) {
+  if (Rollback* const rollback = FindRollback(host_id)) return BeginRollback(*rollback, slot);
+  Entry* entry = LookHost(host_id);
   if (entry == nullptr || entry->sandbox.state != State::kQueued) {
     return Fail(Code::kFailedPrecondition, "deleted before it was built");
   }
@@ -413,16 +414,22 @@ Result<const Sandbox*> Lifecycle::Begin(const std::string& id, uint32_t slot) {
   return &entry->sandbox;
 }
 
-void Lifecycle::SlotLost(const std::string& id) {
-  ::unlink(SocketPathOf(id).c_str());
-  Entry* entry = Look(id);
+void Lifecycle::SlotLost(const std::string& host_id) {
+  ::unlink(SocketPath(config_.socket_directory, host_id).c_str());
+  if (Rollback* const rollback = FindRollback(host_id)) {
+    rollback->next.slot = 0;
+    rollback->next.state = State::kQueued;
+    return;
+  }
+  Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;
   entry->sandbox.slot = 0;
   ApplyAnyway(*entry, Event::kSlotLost, {});
 }
 
-void Lifecycle::Built(const std::string& id, const wire::Built& built) {
-  Entry* entry = Look(id);
+void Lifecycle::Built(const std::string& host_id, const wire::Built& built) {
+  if (FindRollback(host_id) != nullptr) return RollbackBuilt(host_id);
+  Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;
   for (size_t i = 0; i < stats_.step_micros.size(); ++i) {
     stats_.step_micros[i] += built.micros[i];
@@ -431,19 +438,22 @@ void Lifecycle::Built(const std::string& id, const wire::Built& built) {
   if (entry->fork && !entry->fork->over) return ChildBuilt(*entry);
   if (Status recorded = Apply(*entry, Event::kBuilt, {"CONTAINER_RUNNING", "Sandbox is running"});
       !recorded) {
-    Failed(id, std::move(recorded).error().Wrap("record the new sandbox"));
+    Failed(host_id, std::move(recorded).error().Wrap("record the new sandbox"));
   }
 }
 
-void Lifecycle::Failed(const std::string& id, Error error) {
-  Entry* entry = Look(id);
+void Lifecycle::Failed(const std::string& host_id, Error error) {
+  if (FindRollback(host_id) != nullptr) {
+    return FailRollback(host_id, CreateError(std::move(error)));
+  }
+  Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;
   ++stats_.create_failed;
   // That the spawner is away has been logged once, and each client is told: one that tries again
   // at once must not fill the log.
   const bool away = error.code() == Code::kUnavailable;
   LogLine(away ? LogLevel::kDebug : LogLevel::kWarning, "cannot create a sandbox")
-      .Add("sandbox", id)
+      .Add("sandbox", entry->sandbox.id)
       .Add("request", entry->launch->order().request_id)
       .Add(error);
   Refuse(*entry, CreateError(std::move(error)));

@@ -29,7 +29,7 @@ void Lifecycle::Diff(const std::string& id, const std::string& snapshot, bool ar
     return done(Fail(Code::kUnavailable,
                      std::to_string(kMaxDiffs) + " sandboxes are being compared; try again later"));
   }
-  wire::DiffUpper asked{id, {}, archive, std::move(out)};
+  wire::DiffUpper asked{HostId(sandbox), {}, archive, std::move(out)};
   if (snapshot.empty()) {
     // What its snapshots and those before it have added lies above its image.
     const auto image =

@@ -50,7 +50,7 @@ void Lifecycle::ForkSandbox(const std::string& id, const WantedFork& wanted, con
   }
   // Nothing of it outlives the host, as no sandbox does.
   snapshots_.Start(
-      {.sandbox = id,
+      {.sandbox = HostIdOf(id),
        .layer = *layer,
        .name = "fork:" + fork->children.front(),
        .lasting = false,
@@ -78,6 +78,7 @@ Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t 
   std::vector<Sandbox> children(count, parent);
   for (Sandbox& child : children) {
     child.id = child.spec.network.sandbox = NewSandboxId();
+    child.host_id.clear();
     // It needs the layers of that one, which are its own, and not the snapshot.
     child.spec.snapshot_id.clear();
     // That of the parent alone.

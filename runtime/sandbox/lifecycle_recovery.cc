@@ -23,6 +23,11 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
     Entry& kept = entries_[sandbox.id];
     kept.sandbox = std::move(sandbox);
     names_.Add(kept.sandbox);
+    if (!kept.sandbox.host_id.empty()) host_ids_[kept.sandbox.host_id] = kept.sandbox.id;
+    if (kept.sandbox.state == State::kReplacing) {
+      BeginAnew(kept.sandbox);
+      kept.former.emplace();
+    }
     if (Holds(kept.sandbox.state)) Hold(kept.sandbox);
     if (IsOfItsPool(kept.sandbox.state)) pools_.Hold(kept.sandbox);
     volumes_.Adopt(kept.sandbox.id, kept.sandbox.spec.volumes);
@@ -42,11 +47,15 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
 
 void Lifecycle::StartDiagnostics() {
   std::unordered_set<std::string> ids;
-  for (const auto& [id, entry] : entries_) ids.insert(id);
+  std::unordered_set<std::string> host_ids;
+  for (const auto& [id, entry] : entries_) {
+    ids.insert(id);
+    host_ids.insert(HostId(entry.sandbox));
+  }
   if (auto kept = history_.KeepOnly(ids); !kept) {
     LogLine(LogLevel::kWarning, "cannot clean up the history").Add(kept.error());
   }
-  if (auto started = logs_.Start(ids); !started) {
+  if (auto started = logs_.Start(host_ids); !started) {
     LogLine(LogLevel::kError, "no output of sandboxes is kept").Add(started.error());
   }
 }
@@ -73,6 +82,7 @@ void Lifecycle::GiveUpPending(const wire::Greeting& hello) {
 RecoveryPlan Lifecycle::PlanFor(const wire::Greeting& hello) const {
   std::vector<const Sandbox*> recorded;
   for (const auto& [id, entry] : entries_) recorded.push_back(&entry.sandbox);
+  for (const auto& [host_id, rollback] : rollbacks_) recorded.push_back(&rollback.next);
   return PlanRecovery(recorded, hello);
 }
 
@@ -101,7 +111,7 @@ void Lifecycle::Reconcile(const wire::Greeting& hello) {
   slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
   slots_.Reset(slots, hello.prepared_slots);
   for (const std::string& id : plan.adopted) {
-    logs_.Adopt(id, SocketPathOf(id), Look(id)->sandbox.access_token);
+    logs_.Adopt(HostIdOf(id), SocketPathOf(id), Look(id)->sandbox.access_token);
   }
   // A pause that was cut off is finished, and so is its end: asking twice does no harm.
   for (const std::string& id : plan.adopted) {
@@ -110,6 +120,7 @@ void Lifecycle::Reconcile(const wire::Greeting& hello) {
     if (entry.sandbox.state == State::kResuming) AskFreeze(entry, false);
   }
   CarryOut(plan);
+  FormersGone();
   LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
       .Add("adopted", static_cast<uint64_t>(plan.adopted.size()))
       .Add("ended", static_cast<uint64_t>(plan.exited.size()))
@@ -141,6 +152,9 @@ std::vector<uint32_t> Lifecycle::OwnedSlots() const {
   for (const auto& [id, entry] : entries_) {
     if (entry.sandbox.slot != 0) slots.push_back(entry.sandbox.slot);
   }
+  for (const auto& [host_id, rollback] : rollbacks_) {
+    if (rollback.next.slot != 0) slots.push_back(rollback.next.slot);
+  }
   for (const auto& [id, slot] : orphans_) slots.push_back(slot);
   for (const uint32_t slot : pools_.Slots()) slots.push_back(slot);
   return slots;
@@ -150,6 +164,9 @@ std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t
   std::unordered_map<uint32_t, const Sandbox*> owners;
   for (const auto& [id, entry] : entries_) {
     if (entry.sandbox.slot != 0) owners.emplace(entry.sandbox.slot, &entry.sandbox);
+  }
+  for (const auto& [host_id, rollback] : rollbacks_) {
+    if (rollback.next.slot != 0) owners.emplace(rollback.next.slot, &rollback.next);
   }
   std::vector<netpolicy::LiveSlot> live;
   for (const uint32_t number : numbers) {
@@ -171,13 +188,18 @@ void Lifecycle::DestroyOrphan(const wire::SandboxRecord& record) {
     if (status) {
       if (orphans_.erase(id) != 0 && slot != 0) slots_.Release(slot);
       // What it stood on nobody else may have.
-      return images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
+      images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
+      return FormersGone();
     }
+    orphans_.erase(id);
+    // The next spawner is asked by Reconcile.
+    if (status.error().code() == Code::kUnavailable) return;
     // The next look finds it again.
     LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
         .Add("sandbox", id)
         .Add(status.error());
-    orphans_.erase(id);
+    // Its processes have been killed, and run no more.
+    FormersGone();
   });
 }
 
@@ -191,7 +213,7 @@ void Lifecycle::RemoveStaleSockets() const {
   }
   std::unordered_set<std::string> live;
   for (const auto& [id, entry] : entries_) {
-    if (IsLive(entry.sandbox.state)) live.insert(id + ".sock");
+    if (IsLive(entry.sandbox.state)) live.insert(HostId(entry.sandbox) + ".sock");
   }
   for (const std::string& name : *names) {
     if (!live.contains(name)) ::unlinkat(directory->get(), name.c_str(), 0);
@@ -210,6 +232,7 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     entries_.clear();
     names_.Clear();
     pools_.Reset();
+    host_ids_.clear();
     layer_users_.clear();
     held_ = {};
     RemoveStaleSockets();

@@ -145,9 +145,11 @@ Status LogStore::Remove(const std::string& name) const {
   return sys::RemoveTree(directory_.get(), name);
 }
 
-Result<std::string> LogStore::MarkRemoved(const std::string& id, int64_t now_ms) const {
+Result<std::string> LogStore::MarkRemoved(const std::string& id, const std::string& kept_as,
+                                          int64_t now_ms) const {
   if (!ValidSandboxId(id)) return Fail(std::move(BadId(id)).error());
-  std::string name = id + std::string(kRemovedMark) + std::to_string(now_ms);
+  if (!ValidSandboxId(kept_as)) return Fail(std::move(BadId(kept_as)).error());
+  std::string name = kept_as + std::string(kRemovedMark) + std::to_string(now_ms);
   if (::renameat(directory_.get(), id.c_str(), directory_.get(), name.c_str()) != 0) {
     return FailSys("rename log directory " + id);
   }

@@ -47,8 +47,9 @@ class LogStore {
   Files OpenFiles(const std::string& name) const;
 
   Status Remove(const std::string& name) const;
-  // Keeps the files under another name, which is returned.
-  Result<std::string> MarkRemoved(const std::string& id, int64_t now_ms) const;
+  // Keeps the files under another name, which is returned, as those of `kept_as`.
+  Result<std::string> MarkRemoved(const std::string& id, const std::string& kept_as,
+                                  int64_t now_ms) const;
 
   struct Found {
     std::string name;  // of the directory

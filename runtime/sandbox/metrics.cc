@@ -24,6 +24,8 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   Line("deletes_total", "", stats.deleted, &out);
   Line("expirations_total", "", stats.expired, &out);
   Line("exits_total", "", stats.exited, &out);
+  Line("rollbacks_total", "result=\"ok\"", stats.rolled_back, &out);
+  Line("rollbacks_total", "result=\"failed\"", stats.rollback_failed, &out);
   Line("snapshots_total", "result=\"ok\"", lifecycle.snapshot_stats().taken, &out);
   Line("snapshots_total", "result=\"failed\"", lifecycle.snapshot_stats().failed, &out);
   Line("snapshot_held_microseconds_sum", "", lifecycle.snapshot_stats().held_micros, &out);

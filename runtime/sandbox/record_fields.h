@@ -50,6 +50,7 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("bandwidth", s.spec.network.bytes_per_second);
   io.Optional("platform", s.spec.platform);
   io.Optional("extensions", s.spec.extensions);
+  io.Optional("host_id", s.host_id);
 }
 
 template <MaybeConst<Platform> P, typename Io>

@@ -15,8 +15,8 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded,
   const std::unordered_set<uint32_t> frozen(hello.frozen_slots.begin(), hello.frozen_slots.end());
   std::unordered_set<std::string> known;
   for (const Sandbox* sandbox : recorded) {
-    known.insert(sandbox->id);
-    const auto found = present.find(sandbox->id);
+    known.insert(HostId(*sandbox));
+    const auto found = present.find(HostId(*sandbox));
     switch (sandbox->state) {
       case State::kAcquiring:
       case State::kAwaiting:
@@ -26,6 +26,14 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded,
       case State::kGone:
         // Waiting for its turn it holds nothing and goes on; with a slot, the answer to its build
         // comes, if only that it was cut off, and brings what follows.
+        break;
+      case State::kReplacing:
+        // In the daemon that has built it: what the next one builds is not there before its turn.
+        if (found == present.end()) {
+          if (sandbox->slot != 0) plan.vanished.push_back(sandbox->id);
+        } else if (found->second->exited) {
+          plan.exited.push_back(*found->second);
+        }
         break;
       case State::kRunning:
       case State::kPausing:

@@ -89,6 +89,9 @@ struct Wanted {
 
 struct Sandbox {
   std::string id;
+  // By which the spawner knows it, and what belongs to its processes is called: its socket, its
+  // log. Another one with each rollback; empty: its id.
+  std::string host_id;
   int64_t created_at_ms = 0;
   Spec spec;
 
@@ -108,5 +111,8 @@ struct Sandbox {
   int64_t transition_at_ms = 0;
   uint32_t slot = 0;  // 0: holds nothing on the host
 };
+inline const std::string& HostId(const Sandbox& sandbox) {
+  return sandbox.host_id.empty() ? sandbox.id : sandbox.host_id;
+}
 
 }  // namespace atl::sandbox

@@ -123,7 +123,7 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name)
   }
   Hold(snapshot);
   snapshots_[snapshot.id] = snapshot;
-  Start({.sandbox = source.id,
+  Start({.sandbox = HostId(source),
          .layer = layer,
          .name = "snapshot:" + snapshot.id,
          .lasting = true,

@@ -11,35 +11,37 @@ namespace {
 //   . nothing            & launch      - freeze     * release what it holds
 //   > later, when built  ~ wait        + thaw       = keep the record
 //   # refuse             ^ publish     @ settle     x forget the record
-//   ! a bug
-constexpr std::string_view kStateCodes = "AcAwQuBuRuPgPdRgCaStGoEgTeFgFa";
-constexpr std::string_view kActionSigns = ".>~&^-+@#*=x!";
+//   ! a bug              % replace     $ begin
+constexpr std::string_view kStateCodes = "AcAwQuBuRpRuPgPdRgCaStGoEgTeFgFa";
+constexpr std::string_view kActionSigns = ".>~&^-+@#*=x%$!";
 // Rows are events, columns states, both in the order of their enumerations.
 constexpr std::string_view kTable[kEvents] = {
-    //                Ac  Aw  Qu  Bu  Ru  Pg  Pd  Rg  Ca  St  Go  Eg  Te  Fg  Fa
-    /* Admitted     */ "Qu& Aw! Qu! Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
-    /* MustWait     */ "Aw~ Aw! Qu! Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
-    /* Imported     */ "Ac! Qu& Qu! Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
-    /* Begun        */ "Ac! Aw! Bu. Bu! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
-    /* SlotLost     */ "Ac! Aw! Qu! Qu. Ru! Pg! Pd! Rg! Ca. St! Go! Eg! Te! Fg! Fa!",
-    /* Built        */ "Ac! Aw! Qu! Ru^ Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
-    /* NotBuilt     */ "Gox Aw! Gox St* Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
-    /* GivenUp      */ "Ac! Fa= Fa= Fg* Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
-    /* StartFailed  */ "Ac! Aw! Qu! Bu! Fg* Fg* Fg* Fg* Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* ExitedZero   */ "Ac! Aw! Qu! Bu> Eg* Eg* Eg* Eg* Ca. St. Go! Eg. Te. Fg. Fa.",
-    /* ExitedError  */ "Ac! Aw! Qu! Bu> Fg* Fg* Fg* Fg* Ca. St. Go! Eg. Te. Fg. Fa.",
-    /* Vanished     */ "Ac! Aw! Qu! Bu! Eg* Eg* Eg* Eg* Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* Unfinished   */ "Ac! Fg* Qu! Bu! Ru! Pg! Pd! Rg! Ca! St* Go! Eg* Eg* Fg* Fg*",
-    /* Pause        */ "Ac# Aw# Qu# Bu# Pg- Pg. Pd# Rg# Ca# St# Go# Eg# Te# Fg# Fa#",
-    /* Frozen       */ "Ac! Aw! Qu! Bu! Ru. Pd@ Pd. Rg. Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* FreezeFailed */ "Ac! Aw! Qu! Bu! Ru. Rg+ Pd. Rg. Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* Resume       */ "Ac# Aw# Qu# Bu# Ru# Pg# Rg+ Rg. Ca# St# Go# Eg# Te# Fg# Fa#",
-    /* Thawed       */ "Ac! Aw! Qu! Bu! Ru. Pg. Pd. Ru@ Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* ThawFailed   */ "Ac! Aw! Qu! Bu! Ru. Pg. Pd. Pd@ Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* NotAsked     */ "Ac! Aw! Qu! Bu! Ru. Ru. Pd. Pd. Ca! St. Go! Eg. Te. Fg. Fa.",
-    /* Delete       */ "Gox Gox Gox Ca. St* St* St* St* Ca. St. Go. St. Gox St. Gox",
-    /* Expire       */ "Gox Gox Gox Ca. St* St* St* St* Ca. St. Go. St. Gox St. Gox",
-    /* Released     */ "Ac! Aw! Qu! Bu! Ru! Pg! Pd! Rg! Ca! Gox Go! Te= Te! Fa= Fa!",
+    //                Ac  Aw  Qu  Bu  Rp  Ru  Pg  Pd  Rg  Ca  St  Go  Eg  Te  Fg  Fa
+    /* Admitted     */ "Qu& Aw! Qu! Bu! Qu& Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* MustWait     */ "Aw~ Aw! Qu! Bu! Rp! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* Imported     */ "Ac! Qu& Qu! Bu! Rp! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* Begun        */ "Ac! Aw! Bu. Bu! Rp! Ru! Pg! Pd! Rg! Ca! St! Go! Eg! Te! Fg! Fa!",
+    /* SlotLost     */ "Ac! Aw! Qu! Qu. Rp! Ru! Pg! Pd! Rg! Ca. St! Go! Eg! Te! Fg! Fa!",
+    /* Built        */ "Ac! Aw! Qu! Ru^ Rp! Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
+    /* NotBuilt     */ "Gox Aw! Gox St* Rp! Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
+    /* GivenUp      */ "Ac! Fa= Fa= Fg* Rp! Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
+    /* StartFailed  */ "Ac! Aw! Qu! Bu! Rp! Fg* Fg* Fg* Fg* Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* ExitedZero   */ "Ac! Aw! Qu! Bu> Fg* Eg* Eg* Eg* Eg* Ca. St. Go! Eg. Te. Fg. Fa.",
+    /* ExitedError  */ "Ac! Aw! Qu! Bu> Fg* Fg* Fg* Fg* Fg* Ca. St. Go! Eg. Te. Fg. Fa.",
+    /* Vanished     */ "Ac! Aw! Qu! Bu! Fg* Eg* Eg* Eg* Eg* Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* Unfinished   */ "Ac! Fg* Qu! Bu! Rp! Ru! Pg! Pd! Rg! Ca! St* Go! Eg* Eg* Fg* Fg*",
+    /* Pause        */ "Ac# Aw# Qu# Bu# Rp# Pg- Pg. Pd# Rg# Ca# St# Go# Eg# Te# Fg# Fa#",
+    /* Frozen       */ "Ac! Aw! Qu! Bu! Rp! Ru. Pd@ Pd. Rg. Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* FreezeFailed */ "Ac! Aw! Qu! Bu! Rp! Ru. Rg+ Pd. Rg. Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* Resume       */ "Ac# Aw# Qu# Bu# Rp# Ru# Pg# Rg+ Rg. Ca# St# Go# Eg# Te# Fg# Fa#",
+    /* Thawed       */ "Ac! Aw! Qu! Bu! Rp! Ru. Pg. Pd. Ru@ Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* ThawFailed   */ "Ac! Aw! Qu! Bu! Rp! Ru. Pg. Pd. Pd@ Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* NotAsked     */ "Ac! Aw! Qu! Bu! Rp! Ru. Ru. Pd. Pd. Ca! St. Go! Eg. Te. Fg. Fa.",
+    /* Delete       */ "Gox Gox Gox Ca. Ca. St* St* St* St* Ca. St. Go. St. Gox St. Gox",
+    /* Expire       */ "Gox Gox Gox Ca. Ca. St* St* St* St* Ca. St. Go. St. Gox St. Gox",
+    /* Released     */ "Ac! Aw! Qu! Bu! Rp! Ru! Pg! Pd! Rg! Ca! Gox Go! Te= Te! Fa= Fa!",
+    /* RolledBack   */ "Ac# Aw# Qu# Bu# Rp# Rp% Rp% Rp% Rp% Ca# St# Go# Eg# Te# Fg# Fa#",
+    /* Replaced     */ "Ac! Aw! Qu! Bu! Ru$ Ru! Pg! Pd! Rg! St* St! Go! Eg! Te! Fg! Fa!",
 };
 
 using Table = std::array<std::array<Transition, kStates>, kEvents>;
@@ -66,13 +68,15 @@ consteval Table ReadTable() {
 constexpr Table kTransitions = ReadTable();
 
 constexpr std::string_view kStateNames[kStates] = {
-    "Pending",  "Pending",  "Pending",  "Pending",    "Running",    "Pausing", "Paused", "Resuming",
-    "Stopping", "Stopping", "Stopping", "Terminated", "Terminated", "Failed",  "Failed"};
+    "Pending",    "Pending",    "Pending",  "Pending",  "Pending",  "Running",
+    "Pausing",    "Paused",     "Resuming", "Stopping", "Stopping", "Stopping",
+    "Terminated", "Terminated", "Failed",   "Failed"};
 constexpr std::string_view kEventNames[kEvents] = {
-    "admitted",    "must_wait", "imported",     "begun",         "slot_lost",    "built",
-    "not_built",   "given_up",  "start_failed", "exited_zero",   "exited_error", "vanished",
-    "unfinished",  "pause",     "frozen",       "freeze_failed", "resume",       "thawed",
-    "thaw_failed", "not_asked", "delete",       "expire",        "released"};
+    "admitted",      "must_wait", "imported",   "begun",        "slot_lost",
+    "built",         "not_built", "given_up",   "start_failed", "exited_zero",
+    "exited_error",  "vanished",  "unfinished", "pause",        "frozen",
+    "freeze_failed", "resume",    "thawed",     "thaw_failed",  "not_asked",
+    "delete",        "expire",    "released",   "rolled_back",  "replaced"};
 
 }  // namespace
 
@@ -81,8 +85,8 @@ std::string_view StateName(State state) {
 }
 
 Result<State> ParseState(std::string_view name, uint32_t slot) {
-  // Of a launch nothing is recorded but that its image is awaited, of a removal nothing but that it
-  // is not over.
+  // Of a launch nothing is recorded but that its image is awaited (or that it is rolled back, which
+  // other fields tell), of a removal nothing but that it is not over.
   for (const State state : {State::kAwaiting, State::kRunning, State::kPausing, State::kPaused,
                             State::kResuming, State::kStopping}) {
     if (StateName(state) == name) return state;

@@ -21,6 +21,7 @@ enum class State : uint8_t {
   kAwaiting,   // its image is being imported
   kQueued,     // its turn, and a slot, are to come
   kBuilding,   // the spawner may have it; its answer is to come
+  kReplacing,  // rolled back, and its entrypoint starts when what it was has gone
   // Its process 1 is there, as far as we know.
   kRunning,
   kPausing,   // to be frozen, and not known to be yet
@@ -37,7 +38,7 @@ enum class State : uint8_t {
   kFailing,  // likewise
   kFailed,
 };
-inline constexpr int kStates = 15;
+inline constexpr int kStates = 16;
 // As the API shows and the store keeps it: "Pending", "Running", … States of one name follow each
 // other.
 std::string_view StateName(State state);
@@ -87,12 +88,14 @@ enum class Event : uint8_t {
   kResume,        // a client asked
   kThawed,
   kThawFailed,
-  kNotAsked,  // for a freeze or thaw no spawner was there, and whoever asked has been told so
-  kDelete,    // a client asked
-  kExpire,    // its time is over
-  kReleased,  // nothing of it is left on the host
+  kNotAsked,    // for a freeze or thaw no spawner was there, and whoever asked has been told so
+  kDelete,      // a client asked
+  kExpire,      // its time is over
+  kReleased,    // nothing of it is left on the host
+  kRolledBack,  // recorded: it has the files of a snapshot, and what it was is to go
+  kReplaced,    // that has gone
 };
-inline constexpr int kEvents = 23;
+inline constexpr int kEvents = 25;
 std::string_view EventName(Event event);
 
 enum class Action : uint8_t {
@@ -108,9 +111,11 @@ enum class Action : uint8_t {
   kRelease,  // destroy what it holds; kReleased follows
   kKeep,     // nothing is held any more, the record stays until deletion or expiry
   kForget,   // remove the record
+  kReplace,  // destroy what it was; kReplaced follows
+  kBegin,    // let its entrypoint start
   kBug,      // cannot happen
 };
-inline constexpr int kActions = 13;
+inline constexpr int kActions = 15;
 
 struct Transition {
   State next;

@@ -231,6 +231,8 @@ Result<std::vector<Sandbox>> Store::Load() {
     s.created_at_ms = select.ColumnInt(6);
     if (!select.ColumnIsNull(7)) s.expires_at_ms = select.ColumnInt(7);
     ATOLL_TRY(DecodeSpec(select.ColumnText(8), &s));
+    // It had run before.
+    if (s.state == State::kAwaiting && !s.host_id.empty()) s.state = State::kReplacing;
     sandboxes.push_back(std::move(s));
   }
 }
@@ -281,6 +283,10 @@ Result<std::vector<KeyRecord>> Store::LoadKeys() {
 
 Status Store::UpdateSpec(const Sandbox& s) {
   ATOLL_TRY(KeepRoom(kRoomForEnds));
+  return WriteSpec(s);
+}
+
+Status Store::WriteSpec(const Sandbox& s) {
   ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET spec=?1 WHERE id=?2"));
   update.Bind(1, EncodeSpec(s)).Bind(2, s.id);
   ATOLL_TRY(update.Run());
@@ -299,6 +305,14 @@ Status Store::Update(const Sandbox& s) {
   }
   Wrote();
   return {};
+}
+
+Status Store::Replace(const Sandbox& s) {
+  ATOLL_TRY(KeepRoom(kRoomForEnds));
+  ATOLL_ASSIGN(sqlite::Transaction together, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(WriteSpec(s));
+  ATOLL_TRY(Update(s));
+  return together.Commit();
 }
 
 Status Store::Remove(const std::string& id) {

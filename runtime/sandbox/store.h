@@ -51,6 +51,8 @@ class Store {
   Status Update(const Sandbox& sandbox);
   // Writes the labels and the policy, which Update does not. An unknown id is kNotFound; as Insert.
   Status UpdateSpec(const Sandbox& sandbox);
+  // Both at once.
+  Status Replace(const Sandbox& sandbox);
   // Oldest first.
   Result<std::vector<KeyRecord>> LoadKeys();
   // An unknown id is not an error.
@@ -72,6 +74,7 @@ class Store {
         remove_(std::move(remove)) {}
 
   Status InsertKey(const KeyRecord& key);
+  Status WriteSpec(const Sandbox& sandbox);
   // Fails if there is less than `least` and no more to be had.
   Status KeepRoom(int64_t least);
   void Wrote();

@@ -186,7 +186,7 @@ TEST_F(EntrypointLogsTest, GoesWithItsSandbox) {
   ASSERT_TRUE(Send(execd, Frame("x\n")));
   Settle();
   EXPECT_EQ(Directories(), 1U);
-  logs->Remove(kId);
+  logs->Remove(kId, kId);
   loop.Run();
   EXPECT_EQ(Directories(), 0U);
   EXPECT_FALSE(Send(execd, "x"));  // nobody reads any more
@@ -200,7 +200,7 @@ TEST_F(EntrypointLogsTest, CanBeKeptForAWhile) {
   const UniqueFd execd = Follow(kId);
   ASSERT_TRUE(Send(execd, Frame("last words\n")));
   Settle();
-  logs->Remove(kId);
+  logs->Remove(kId, kId);
   loop.Pass(30'000'000);
   EXPECT_TRUE(logs->kept(kId));
   EXPECT_TRUE(Has(kId, "last words"));
@@ -214,6 +214,29 @@ TEST_F(EntrypointLogsTest, CanBeKeptForAWhile) {
   EXPECT_EQ(Directories(), 0U);
 }
 
+TEST_F(EntrypointLogsTest, IsKeptUnderTheNameThatClientsKnow) {
+  config.keep_after_removal_seconds = 60;
+  Boot({});
+  const UniqueFd former = Follow(kId);
+  ASSERT_TRUE(Send(former, Frame("first words\n")));
+  Settle();
+  logs->Remove(kId, "");
+  offset = 0;
+  const UniqueFd execd = Follow(kOther);
+  ASSERT_TRUE(Send(execd, Frame("last words\n")));
+  Settle();
+  EXPECT_FALSE(logs->kept(kId));
+  logs->Remove(kOther, kId);
+  loop.Run();
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_TRUE(logs->kept(kId));
+    EXPECT_TRUE(Has(kId, "last words"));
+    EXPECT_FALSE(Has(kId, "first words"));
+    EXPECT_FALSE(logs->kept(kOther));
+    Boot({});
+  }
+}
+
 TEST_F(EntrypointLogsTest, KeepsAnAmountThatIsBounded) {
   config.keep_after_removal_seconds = 3600;
   Boot({});
@@ -225,7 +248,7 @@ TEST_F(EntrypointLogsTest, KeepsAnAmountThatIsBounded) {
     ASSERT_TRUE(Send(execd, Frame("x\n")));
     loop.Poll();
     loop.Pass(5'000);
-    logs->Remove(id);
+    logs->Remove(id, id);
     loop.Pass(1'000);
   }
   EXPECT_EQ(Directories(), 256U);
@@ -316,7 +339,7 @@ TEST_F(EntrypointLogsTest, WithoutADirectoryNothingIsKept) {
   EXPECT_EQ(logs->following(), 0U);
   EXPECT_EQ(logs->Watch(kId, true, [](bool) {}), 0U);
   EXPECT_EQ(Text(kId), "");
-  logs->Remove(kId);
+  logs->Remove(kId, kId);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_F(LogStoreTest, FollowsNoLink) {
 
 TEST_F(LogStoreTest, KeepsUnderAnotherName) {
   ASSERT_TRUE(store->Append(kId, Frame(5)));
-  const auto name = store->MarkRemoved(kId, 1234);
+  const auto name = store->MarkRemoved(kId, kId, 1234);
   ASSERT_TRUE(name);
   EXPECT_EQ(*name, std::string(kId) + ".removed-1234");
   EXPECT_TRUE(store->OpenFiles(kId).empty());

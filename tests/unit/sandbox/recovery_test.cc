@@ -62,6 +62,29 @@ TEST(Recovery, EveryStatePresentAndAbsent) {
   EXPECT_EQ(plan.live_slots, (std::vector<uint32_t>{1, 3, 4, 6, 8, 9, 10, 11, 12, 13}));
 }
 
+// Under its host id; in the daemon that has built it, or before its turn in the next.
+TEST(Recovery, OneThatIsRolledBack) {
+  std::vector<Sandbox> sandboxes;
+  for (const char* id : {"here", "ended", "gone", "waiting", "running"}) {
+    sandboxes.push_back(Make(id, State::kReplacing, 1 + static_cast<uint32_t>(sandboxes.size())));
+    sandboxes.back().host_id = "host-" + std::string(id);
+  }
+  sandboxes[3].slot = 0;
+  sandboxes[4].state = State::kRunning;
+  std::vector<const Sandbox*> recorded;
+  for (const Sandbox& s : sandboxes) recorded.push_back(&s);
+  wire::Greeting hello;
+  hello.sandboxes = {Present("host-here", 1), Present("host-ended", 2, true),
+                     Present("host-running", 5), Present("running", 6)};
+  const RecoveryPlan plan = PlanRecovery(recorded, hello);
+  EXPECT_EQ(plan.adopted, Strings{"running"});
+  EXPECT_EQ(plan.vanished, Strings{"gone"});
+  EXPECT_EQ(Ids(plan.exited), Strings{"host-ended"});
+  EXPECT_TRUE(plan.unfinished.empty());
+  // What it was.
+  EXPECT_EQ(Ids(plan.orphans), Strings{"running"});
+}
+
 TEST(Recovery, NothingAndNothing) {
   const RecoveryPlan plan = PlanRecovery({}, {});
   EXPECT_TRUE(plan.adopted.empty() && plan.orphans.empty() && plan.live_slots.empty());

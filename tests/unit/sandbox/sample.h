@@ -17,11 +17,11 @@ namespace atl::sandbox {
 
 template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [id, created, spec, digest, config, layers, token, secure, metadata, expires, state, reason,
-         message, transition, slot] = s;
-  [&](auto&... all) { (each(all), ...); }(id, created, spec, digest, config, layers, token, secure,
-                                          metadata, expires, state, reason, message, transition,
-                                          slot);
+  auto& [id, host_id, created, spec, digest, config, layers, token, secure, metadata, expires,
+         state, reason, message, transition, slot] = s;
+  [&](auto&... all) { (each(all), ...); }(id, host_id, created, spec, digest, config, layers, token,
+                                          secure, metadata, expires, state, reason, message,
+                                          transition, slot);
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {

@@ -13,30 +13,31 @@ namespace {
 constexpr const char* kExpected[kStates] = {
     // Admitted MustWait Imported Begun SlotLost Built NotBuilt GivenUp StartFailed ExitedZero
     // ExitedError Vanished Unfinished Pause Frozen FreezeFailed Resume Thawed ThawFailed NotAsked
-    // Delete Expire Released
-    /* Acquiring  */ "Q& w~ A! A! A! A! gx A! A! A! A! A! A! A# A! A! A# A! A! A! gx gx A!",
-    /* Awaiting   */ "w! w! Q& w! w! w! w! F= w! w! w! w! f* w# w! w! w# w! w! w! gx gx w!",
-    /* Queued     */ "Q! Q! Q! B. Q! Q! gx F= Q! Q! Q! Q! Q! Q# Q! Q! Q# Q! Q! Q! gx gx Q!",
-    /* Building   */ "B! B! B! B! Q. R^ S* f* B! B> B> B! B! B# B! B! B# B! B! B! c. c. B!",
-    /* Running    */ "R! R! R! R! R! R! R! R! f* e* f* e* R! p- R. R. R# R. R. R. S* S* R!",
-    /* Pausing    */ "p! p! p! p! p! p! p! p! f* e* f* e* p! p. d@ r+ p# p. p. R. S* S* p!",
-    /* Paused     */ "d! d! d! d! d! d! d! d! f* e* f* e* d! d# d. d. r+ d. d. d. S* S* d!",
-    /* Resuming   */ "r! r! r! r! r! r! r! r! f* e* f* e* r! r# r. r. r. R@ d@ d. S* S* r!",
-    /* Cancelled  */ "c! c! c! c! c. S* S* S* c! c. c. c! c! c# c! c! c# c! c! c! c. c. c!",
-    /* Stopping   */ "S! S! S! S! S! S! S! S! S. S. S. S. S* S# S. S. S# S. S. S. S. S. gx",
-    /* Gone       */ "g! g! g! g! g! g! g! g! g! g! g! g! g! g# g! g! g# g! g! g! g. g. g!",
-    /* Ending     */ "e! e! e! e! e! e! e! e! e. e. e. e. e* e# e. e. e# e. e. e. S. S. T=",
-    /* Terminated */ "T! T! T! T! T! T! T! T! T. T. T. T. e* T# T. T. T# T. T. T. gx gx T!",
-    /* Failing    */ "f! f! f! f! f! f! f! f! f. f. f. f. f* f# f. f. f# f. f. f. S. S. F=",
-    /* Failed     */ "F! F! F! F! F! F! F! F! F. F. F. F. f* F# F. F. F# F. F. F. gx gx F!",
+    // Delete Expire Released RolledBack Replaced
+    /* Acquiring  */ "Q& w~ A! A! A! A! gx A! A! A! A! A! A! A# A! A! A# A! A! A! gx gx A! A# A!",
+    /* Awaiting   */ "w! w! Q& w! w! w! w! F= w! w! w! w! f* w# w! w! w# w! w! w! gx gx w! w# w!",
+    /* Queued     */ "Q! Q! Q! B. Q! Q! gx F= Q! Q! Q! Q! Q! Q# Q! Q! Q# Q! Q! Q! gx gx Q! Q# Q!",
+    /* Building   */ "B! B! B! B! Q. R^ S* f* B! B> B> B! B! B# B! B! B# B! B! B! c. c. B! B# B!",
+    /* Replacing  */ "Q& P! P! P! P! P! P! P! P! f* f* f* P! P# P! P! P# P! P! P! c. c. P! P# R$",
+    /* Running    */ "R! R! R! R! R! R! R! R! f* e* f* e* R! p- R. R. R# R. R. R. S* S* R! P% R!",
+    /* Pausing    */ "p! p! p! p! p! p! p! p! f* e* f* e* p! p. d@ r+ p# p. p. R. S* S* p! P% p!",
+    /* Paused     */ "d! d! d! d! d! d! d! d! f* e* f* e* d! d# d. d. r+ d. d. d. S* S* d! P% d!",
+    /* Resuming   */ "r! r! r! r! r! r! r! r! f* e* f* e* r! r# r. r. r. R@ d@ d. S* S* r! P% r!",
+    /* Cancelled  */ "c! c! c! c! c. S* S* S* c! c. c. c! c! c# c! c! c# c! c! c! c. c. c! c# S*",
+    /* Stopping   */ "S! S! S! S! S! S! S! S! S. S. S. S. S* S# S. S. S# S. S. S. S. S. gx S# S!",
+    /* Gone       */ "g! g! g! g! g! g! g! g! g! g! g! g! g! g# g! g! g# g! g! g! g. g. g! g# g!",
+    /* Ending     */ "e! e! e! e! e! e! e! e! e. e. e. e. e* e# e. e. e# e. e. e. S. S. T= e# e!",
+    /* Terminated */ "T! T! T! T! T! T! T! T! T. T. T. T. e* T# T. T. T# T. T. T. gx gx T! T# T!",
+    /* Failing    */ "f! f! f! f! f! f! f! f! f. f. f. f. f* f# f. f. f# f. f. f. S. S. F= f# f!",
+    /* Failed     */ "F! F! F! F! F! F! F! F! F. F. F. F. f* F# F. F. F# F. F. F. gx gx F! F# F!",
 };
 
 char Letter(State state) {
-  return "AwQBRpdrcSgeTfF"[static_cast<int>(state)];
+  return "AwQBPRpdrcSgeTfF"[static_cast<int>(state)];
 }
 
 char Sign(Action action) {
-  return ".>~&^-+@#*=x!"[static_cast<int>(action)];
+  return ".>~&^-+@#*=x%$!"[static_cast<int>(action)];
 }
 
 TEST(States, EveryCell) {
@@ -57,7 +58,7 @@ TEST(States, TheReadmeShowsTheTable) {
   std::ifstream file(SANDBOX_README);
   std::stringstream readme;
   readme << file.rdbuf();
-  constexpr std::string_view kCodes = "AcAwQuBuRuPgPdRgCaStGoEgTeFgFa";
+  constexpr std::string_view kCodes = "AcAwQuBuRpRuPgPdRgCaStGoEgTeFgFa";
   for (int e = 0; e < kEvents; ++e) {
     std::string row;
     for (int s = 0; s < kStates; ++s) {
@@ -102,7 +103,7 @@ TEST(States, NothingIsHeldForEverAndNothingReleasedTwice) {
                 releasing && (!was || event == Event::kUnfinished))
           << StateName(state) << " on " << EventName(event);
       // The spawner has nothing of it before its turn, and may have until it has said otherwise.
-      if (IsLive(state) || state == State::kBuilding || was) {
+      if (IsLive(state) || state == State::kBuilding || state == State::kReplacing || was) {
         EXPECT_TRUE(Holds(transition.next) || event == Event::kReleased);
       }
       EXPECT_EQ(transition.action == Action::kForget,

@@ -1,0 +1,236 @@
+// Rollbacks: a sandbox gets the files of a snapshot and keeps all else but its processes.
+//
+// What it is to be is built beside it, from the snapshot's layers and under another host id, while
+// it goes on; nothing in there is started. Then one record is written, and the sandbox is that: its
+// former self is destroyed, and when that has gone the entrypoint starts, so that two of them never
+// have the same volumes, locks and names at once. Before that record all that there is of the new
+// one is an orphan, after it all that there is of the old one is: who dies in between leaves
+// the one or the other, and what is left over is destroyed as orphans are.
+//
+// A daemon that dies after the record and before the start takes the new one's start message along.
+// Nothing was written there, so the next daemon builds it once more.
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "images/allowed.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/slot_sockets.h"
+
+namespace atl::sandbox {
+namespace {
+
+Error Ended(const std::string& id) {
+  return Error(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
+}
+
+}  // namespace
+
+void Lifecycle::RollBack(const std::string& id, const WantedRollback& wanted, const Created& done) {
+  auto next = CheckRollback(id, wanted.snapshot_id);
+  if (!next) return done(tl::unexpected(std::move(next).error()));
+  const std::string host_id = next->host_id;
+  Rollback& rollback = rollbacks_[host_id];
+  rollback.snapshot_id = wanted.snapshot_id;
+  rollback.next = std::move(*next);
+  rollback.done = done;
+  HoldLayers(rollback.next);
+  rollback.launch = std::make_shared<Launch>(
+      launch_parts_, Launch::Order{.id = host_id, .request_id = wanted.request_id, .start = false});
+  // Which may fail at once.
+  const std::shared_ptr<Launch> launch = rollback.launch;
+  launch->Enqueue();
+}
+
+tl::expected<Sandbox, CreateError> Lifecycle::CheckRollback(const std::string& id,
+                                                            const std::string& snapshot_id) {
+  const auto refuse = [](Error error) { return tl::unexpected(CreateError(std::move(error))); };
+  if (stopping_) return refuse(Error(Code::kUnavailable, "atolld is shutting down"));
+  const auto entry = Visible(id);
+  if (!entry) return refuse(entry.error());
+  const Sandbox& now = (*entry)->sandbox;
+  if (Next(now.state, Event::kRolledBack).action == Action::kRefuse) {
+    return refuse(Error(Code::kFailedPrecondition,
+                        "sandbox " + id + " is " + std::string(StateName(now.state)) +
+                            ": one that runs or is paused can be rolled back"));
+  }
+  const bool under_way = std::any_of(rollbacks_.begin(), rollbacks_.end(),
+                                     [&](const auto& one) { return one.second.next.id == id; });
+  if (under_way) {
+    return refuse(Error(Code::kFailedPrecondition, "sandbox " + id + " is being rolled back"));
+  }
+  auto usable = snapshots_.Usable(snapshot_id);
+  if (usable && usable->image_digest != now.image_digest) {
+    usable = Fail(Code::kInvalidArgument, "snapshot " + snapshot_id + " is of image " +
+                                              usable->image + ", sandbox " + id + " of " +
+                                              now.spec.image + ": create another sandbox from it");
+  }
+  if (!usable) {
+    CreateError refused(std::move(usable).error());
+    refused.snapshot = true;
+    return tl::unexpected(std::move(refused));
+  }
+  Status allowed = images::CheckAllowed(config_.allowed_images, now.spec.image, now.image_digest);
+  if (!allowed) {
+    CreateError refused(std::move(allowed).error());
+    refused.image = true;
+    return tl::unexpected(std::move(refused));
+  }
+  // Its room on the host is the one that it has: of the two only one has processes that do
+  // anything.
+  Sandbox next = now;
+  next.host_id = NewSandboxId();
+  next.layers = std::move(usable->layers);
+  next.slot = 0;
+  next.state = State::kQueued;
+  return next;
+}
+
+Rollback* Lifecycle::FindRollback(const std::string& host_id) {
+  const auto found = rollbacks_.find(host_id);
+  return found == rollbacks_.end() ? nullptr : &found->second;
+}
+
+Result<const Sandbox*> Lifecycle::BeginRollback(Rollback& rollback, uint32_t slot) {
+  const Entry* entry = Look(rollback.next.id);
+  if (entry == nullptr || !IsLive(entry->sandbox.state)) return Fail(Ended(rollback.next.id));
+  netpolicy::SlotRequest& network = rollback.next.spec.network;
+  network.policy = rollback.claimed = entry->sandbox.spec.network.policy;
+  ATOLL_TRY(network_.ClaimSlot(slot, network));
+  rollback.next.slot = slot;
+  rollback.next.state = State::kBuilding;
+  return &rollback.next;
+}
+
+void Lifecycle::FailRollback(const std::string& host_id, const CreateError& error) {
+  auto node = rollbacks_.extract(host_id);
+  const Rollback& rollback = node.mapped();
+  LogLine(LogLevel::kWarning, "cannot roll a sandbox back")
+      .Add("sandbox", rollback.next.id)
+      .Add("snapshot", rollback.snapshot_id)
+      .Add("request", rollback.launch->order().request_id)
+      .Add(error);
+  ++stats_.rollback_failed;
+  ::unlink(SocketPath(config_.socket_directory, host_id).c_str());
+  DropLayers(rollback.next);
+  if (const uint32_t slot = rollback.next.slot; slot != 0) {
+    wire::SandboxRecord record;
+    record.id = host_id;
+    record.slot = slot;
+    DestroyOrphan(record);
+  } else {
+    images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
+  }
+  rollback.done(tl::unexpected(error));
+}
+
+void Lifecycle::RollbackBuilt(const std::string& host_id) {
+  const auto found = rollbacks_.find(host_id);
+  const auto fail = [&](Error error) { FailRollback(host_id, CreateError(std::move(error))); };
+  const std::string id = found->second.next.id;
+  Entry* const entry = Look(id);
+  if (entry == nullptr || !IsLive(entry->sandbox.state)) return fail(Ended(id));
+  if (found->second.launch->TakeExit()) {
+    return fail(Error(Code::kInternal, "execd of sandbox " + id + " has ended before its start"));
+  }
+  Sandbox next = entry->sandbox;
+  next.host_id = host_id;
+  next.layers = found->second.next.layers;
+  next.slot = found->second.next.slot;
+  next.spec.snapshot_id.clear();
+  if (const auto& policy = next.spec.network.policy; policy != found->second.claimed) {
+    auto egress = network_.MakeReady(policy);
+    const Status set =
+        egress ? network_.SetPolicy(next.slot, std::move(*egress)) : Fail(egress.error());
+    if (!set) return fail(set.error());
+  }
+  Enter(next, State::kReplacing,
+        {"CONTAINER_STARTING",
+         "Sandbox is being rolled back to snapshot " + found->second.snapshot_id});
+  if (Status recorded = store_.Replace(next); !recorded) {
+    return fail(std::move(recorded).error().Wrap("record the rollback"));
+  }
+  const Rollback rollback = std::move(rollbacks_.extract(found).mapped());
+  ++stats_.rolled_back;
+  LogLine(LogLevel::kInfo, "sandbox rolled back")
+      .Add("sandbox", id)
+      .Add("snapshot", rollback.snapshot_id)
+      .Add("host_id", host_id)
+      .Add("took_us", clock_.BootMicros() - rollback.launch->asked_us());
+  const Sandbox former = std::exchange(entry->sandbox, std::move(next));
+  host_ids_.erase(former.host_id);
+  host_ids_[host_id] = id;
+  DropLayers(former);
+  Settle(*entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " was rolled back meanwhile"));
+  // What was asked about its former self counts no more.
+  entry->freezing = ++orders_;
+  entry->start_failure.reset();
+  entry->launch = rollback.launch;
+  entry->launch->Recorded();
+  entry->former = {HostId(former), former.slot};
+  entry->settled.push_back([this, id, done = rollback.done](const Status& settled) {
+    const Entry* now = Look(id);
+    if (settled && now != nullptr) return done(now->sandbox);
+    done(tl::unexpected(CreateError(settled ? Ended(id) : settled.error())));
+  });
+  Entered(*entry, former.state, Action::kReplace);
+}
+
+void Lifecycle::DestroyFormer(const Entry& entry) {
+  wire::SandboxRecord record;
+  record.id = entry.former->host_id;
+  record.slot = entry.former->slot;
+  ::unlink(SocketPath(config_.socket_directory, record.id).c_str());
+  logs_.Remove(record.id, "");
+  DestroyOrphan(record);
+}
+
+void Lifecycle::FormersGone() {
+  std::vector<std::string> ready;
+  for (const auto& [id, entry] : entries_) {
+    if (!entry.former) continue;
+    // Of one that an earlier daemon has rolled back it is not known which it was.
+    const std::string& former = entry.former->host_id;
+    if (former.empty() ? orphans_.empty() : !orphans_.contains(former)) ready.push_back(id);
+  }
+  for (const std::string& id : ready) {
+    Entry& entry = *Look(id);
+    entry.former.reset();
+    if (entry.sandbox.state != State::kReplacing && entry.sandbox.state != State::kCancelled) {
+      continue;
+    }
+    const bool again = entry.sandbox.state == State::kReplacing && entry.launch == nullptr;
+    if (again) {
+      entry.launch =
+          std::make_shared<Launch>(launch_parts_, Launch::Order{.id = HostId(entry.sandbox)});
+      entry.launch->Recorded();
+    }
+    ApplyAnyway(entry, again ? Event::kAdmitted : Event::kReplaced,
+                again ? Cause{} : Cause{"CONTAINER_RUNNING", "Sandbox is running"});
+  }
+}
+
+void Lifecycle::BeginAnew(Sandbox& sandbox) {
+  host_ids_.erase(sandbox.host_id);
+  sandbox.host_id = NewSandboxId();
+  sandbox.slot = 0;
+  host_ids_[sandbox.host_id] = sandbox.id;
+}
+
+void Lifecycle::StartEntrypoint(Entry& entry) {
+  const std::string id = entry.sandbox.id;
+  const std::shared_ptr<Launch> launch = entry.launch;
+  if (Status sent = launch->Start(entry.sandbox); !sent) {
+    return ApplyAnyway(entry, Event::kStartFailed,
+                       {"ENTRYPOINT_START_FAILED", sent.error().message()});
+  }
+  Settle(entry, {});
+  launch->Watch();
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,27 @@
+// One rollback on its way, until its sandbox is recorded as being what was built: a second sandbox
+// with the first one's spec and the files of a snapshot, in which nothing has been started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "netpolicy/policy.h"
+#include "runtime/sandbox/launch.h"
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::sandbox {
+
+struct WantedRollback {
+  std::string snapshot_id;
+  std::string request_id;  // for the log
+};
+
+struct Rollback {
+  std::string snapshot_id;
+  Sandbox next;  // the sandbox as it is to be; only its host id, layers and slot are taken over
+  netpolicy::SharedPolicy claimed;  // by next's slot
+  std::shared_ptr<Launch> launch;
+  Created done;
+};
+
+}  // namespace atl::sandbox

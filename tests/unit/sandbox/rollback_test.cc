@@ -1,0 +1,349 @@
+#include "runtime/sandbox/rollback.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+class RollbackTest : public LifecycleTest {
+ protected:
+  struct Outcome {
+    int called = 0;
+    tl::expected<Sandbox, CreateError> made;
+  };
+  std::shared_ptr<Outcome> Begin(const std::string& id, const std::string& snapshot) {
+    auto outcome = std::make_shared<Outcome>();
+    lifecycle->RollBack(id, {snapshot, "r"},
+                        [outcome](const tl::expected<Sandbox, CreateError>& made) {
+                          ++outcome->called;
+                          outcome->made = made;
+                        });
+    loop.Run();
+    return outcome;
+  }
+  std::string Take(const std::string& id) {
+    const auto taken = lifecycle->TakeSnapshot(id, "");
+    EXPECT_TRUE(taken);
+    spawner.AnswerCopy();
+    spawner.AnswerPublish();
+    return taken->id;
+  }
+  // What is built answers its build; execd's end of its control socket is `execd`.
+  std::string BuildNext() {
+    auto build = spawner.AnswerBuild();
+    execd = std::move(build.control);
+    loop.Run();
+    return build.plan.id;
+  }
+  bool HasStarted() {
+    char byte;
+    return ::recv(execd.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+  }
+  Code Refused(const std::string& id, const std::string& snapshot) {
+    const auto outcome = Begin(id, snapshot);
+    EXPECT_EQ(outcome->called, 1);
+    EXPECT_TRUE(spawner.builds.empty());
+    return outcome->made ? Code::kInternal : outcome->made.error().code();
+  }
+  void ExpectAsItWas(const Sandbox& before) {
+    const Sandbox* now = lifecycle->Find(before.id);
+    ASSERT_NE(now, nullptr);
+    EXPECT_EQ(now->state, before.state);
+    EXPECT_EQ(now->layers, before.layers);
+    EXPECT_EQ(now->slot, before.slot);
+    EXPECT_EQ(HostId(*now), HostId(before));
+    ASSERT_EQ(Stored().size(), 1U);
+    EXPECT_EQ(Stored().front().layers, before.layers);
+    EXPECT_EQ(HostId(Stored().front()), HostId(before));
+  }
+  static wire::SandboxRecord Host(const std::string& host_id, uint32_t slot, bool exited = false) {
+    wire::SandboxRecord record;
+    record.id = host_id;
+    record.slot = slot;
+    record.exited = exited;
+    record.code_known = exited;
+    return record;
+  }
+};
+
+TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
+  Wanted wanted = Want();
+  wanted.metadata = {{"team", "ml"}};
+  wanted.timeout_seconds = 600;
+  wanted.secure_access = true;
+  const std::string id = CreateRunning(wanted);
+  const std::string snapshot = Take(id);
+  const Sandbox before = *lifecycle->Find(id);
+  const auto outcome = Begin(id, snapshot);
+  ExpectAsItWas(before);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  EXPECT_EQ(spawner.builds.front().plan.layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  EXPECT_EQ(spawner.builds.front().plan.hostname, PlanOf(before, {}).hostname);
+  const std::string host_id = BuildNext();
+  EXPECT_NE(host_id, id);
+  // Recorded, and nobody was told yet.
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kReplacing);
+  EXPECT_EQ(Stored().front().state, State::kReplacing);
+  EXPECT_EQ(outcome->called, 0);
+  EXPECT_FALSE(HasStarted());
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  loop.Run();
+  EXPECT_TRUE(HasStarted());
+  ASSERT_EQ(outcome->called, 1);
+  ASSERT_TRUE(outcome->made);
+  const Sandbox& now = *outcome->made;
+  EXPECT_EQ(now.state, State::kRunning);
+  EXPECT_EQ(now.id, id);
+  EXPECT_EQ(HostId(now), host_id);
+  EXPECT_NE(now.slot, before.slot);
+  EXPECT_EQ(now.access_token, before.access_token);
+  EXPECT_EQ(now.secure_token, before.secure_token);
+  EXPECT_EQ(now.metadata, before.metadata);
+  EXPECT_EQ(now.expires_at_ms, before.expires_at_ms);
+  EXPECT_EQ(now.layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  EXPECT_EQ(network.claimed[now.slot].sandbox, id);
+  EXPECT_EQ(Stored().front().state, State::kRunning);
+  EXPECT_TRUE(SocketExists(id));
+  EXPECT_EQ(lifecycle->size(), 1U);
+  // All that is asked from now on is about what runs.
+  lifecycle->Pause(id, [](const Status&) {});
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + host_id);
+  Ended(id, Exit(0));
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kPaused);
+  Ended(host_id, Exit(0));
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kEnding);
+  EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kTerminated);
+}
+
+TEST_F(RollbackTest, AgainAndAgain) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  std::string former = id;
+  for (int i = 0; i < 3; ++i) {
+    const auto outcome = Begin(id, snapshot);
+    const std::string next = BuildNext();
+    EXPECT_EQ(spawner.AnswerDestroy(), former);
+    loop.Run();
+    ASSERT_TRUE(outcome->made);
+    former = next;
+  }
+  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_EQ(spawner.AnswerDestroy(), former);
+  loop.Run();
+  EXPECT_EQ(lifecycle->size(), 0U);
+  ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
+  EXPECT_FALSE(lifecycle->LayerInUse(101));
+}
+
+TEST_F(RollbackTest, ItsLayersOutliveTheSnapshot) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const auto outcome = Begin(id, snapshot);
+  BuildNext();
+  spawner.AnswerDestroy();
+  loop.Run();
+  ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
+  EXPECT_TRUE(lifecycle->LayerInUse(101));
+}
+
+TEST_F(RollbackTest, WhatIsPausedRunsAfterwards) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  lifecycle->Pause(id, [](const Status&) {});
+  // The answer is still to come.
+  const auto outcome = Begin(id, snapshot);
+  BuildNext();
+  spawner.AnswerFreeze();
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kReplacing);
+  spawner.AnswerDestroy();
+  loop.Run();
+  ASSERT_TRUE(outcome->made);
+  EXPECT_EQ(outcome->made->state, State::kRunning);
+}
+
+TEST_F(RollbackTest, RefusalsHaveNoEffect) {
+  const std::string id = CreateRunning();
+  const Sandbox before = *lifecycle->Find(id);
+  EXPECT_EQ(Refused(id, "nothing"), Code::kNotFound);
+  const auto creating = lifecycle->TakeSnapshot(id, "");
+  EXPECT_EQ(Refused(id, creating->id), Code::kFailedPrecondition);
+  spawner.AnswerCopy();
+  spawner.AnswerPublish();
+  EXPECT_EQ(Refused("nobody", creating->id), Code::kNotFound);
+  images.image.digest = "sha256:another";
+  const std::string other = CreateRunning();
+  EXPECT_EQ(Refused(other, creating->id), Code::kInvalidArgument);
+  ASSERT_TRUE(lifecycle->Delete(other));
+  spawner.AnswerDestroy();
+  ExpectAsItWas(before);
+  Ended(id, Exit(0));
+  EXPECT_EQ(Refused(id, creating->id), Code::kFailedPrecondition);
+}
+
+TEST_F(RollbackTest, OneAtATime) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const auto first = Begin(id, snapshot);
+  EXPECT_EQ(Begin(id, snapshot)->made.error().code(), Code::kFailedPrecondition);
+  BuildNext();
+  EXPECT_EQ(Refused(id, snapshot), Code::kFailedPrecondition);
+  spawner.AnswerDestroy();
+  loop.Run();
+  EXPECT_TRUE(first->made);
+}
+
+TEST_F(RollbackTest, ABuildThatFailsLeavesItAsItWas) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const Sandbox before = *lifecycle->Find(id);
+  const auto outcome = Begin(id, snapshot);
+  const std::string host_id = spawner.builds.front().plan.id;
+  spawner.AnswerBuild(Fail(Code::kInternal, "step mounts"));
+  loop.Run();
+  ASSERT_EQ(outcome->called, 1);
+  EXPECT_EQ(outcome->made.error().message(), "step mounts");
+  EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+  ExpectAsItWas(before);
+  ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
+  EXPECT_FALSE(lifecycle->LayerInUse(101));
+}
+
+TEST_F(RollbackTest, AStoreThatIsFullLeavesItAsItWas) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const Sandbox before = *lifecycle->Find(id);
+  // Of the two writes the second fails.
+  ASSERT_TRUE(
+      store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF slot ON sandboxes "
+                       "BEGIN SELECT RAISE(ABORT, 'full'); END"));
+  const auto outcome = Begin(id, snapshot);
+  const std::string host_id = BuildNext();
+  ASSERT_EQ(outcome->called, 1);
+  EXPECT_FALSE(outcome->made);
+  EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+  ExpectAsItWas(before);
+}
+
+TEST_F(RollbackTest, OneThatEndsMeanwhileHasEnded) {
+  for (const bool deleted : {false, true}) {
+    const std::string id = CreateRunning();
+    const std::string snapshot = Take(id);
+    const auto outcome = Begin(id, snapshot);
+    if (deleted) {
+      ASSERT_TRUE(lifecycle->Delete(id));
+    }
+    if (!deleted) Ended(id, Exit(0));
+    EXPECT_EQ(spawner.AnswerDestroy(), id);
+    const std::string host_id = BuildNext();
+    EXPECT_EQ(outcome->made.error().code(), Code::kFailedPrecondition);
+    EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+    if (!deleted) {
+      ASSERT_TRUE(lifecycle->Delete(id));
+    }
+    EXPECT_EQ(lifecycle->size(), 0U);
+    EXPECT_TRUE(Stored().empty());
+  }
+}
+
+TEST_F(RollbackTest, DeletedAfterTheRecordItGoesBehindItsFormerSelf) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const auto outcome = Begin(id, snapshot);
+  const std::string host_id = BuildNext();
+  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_EQ(spawner.destroys.size(), 1U);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+  EXPECT_EQ(outcome->made.error().code(), Code::kFailedPrecondition);
+  EXPECT_FALSE(HasStarted());
+  EXPECT_TRUE(Stored().empty());
+}
+
+TEST_F(RollbackTest, APolicyThatIsSetMeanwhileHolds) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const auto outcome = Begin(id, snapshot);
+  const auto policy = netpolicy::Share({.default_action = netpolicy::Action::kDeny, .rules = {}});
+  ASSERT_TRUE(lifecycle->SetPolicy(id, policy));
+  BuildNext();
+  spawner.AnswerDestroy();
+  loop.Run();
+  ASSERT_TRUE(outcome->made);
+  EXPECT_EQ(outcome->made->spec.network.policy, policy);
+  EXPECT_EQ(network.claimed[outcome->made->slot].policy, policy);
+}
+
+TEST_F(RollbackTest, ADaemonThatDiesBeforeTheRecordLeavesTheOld) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const Sandbox before = *lifecycle->Find(id);
+  Begin(id, snapshot);
+  const std::string host_id = spawner.builds.front().plan.id;
+  wire::Greeting hello;
+  hello.sandboxes = {Host(id, before.slot), Host(host_id, before.slot + 1)};
+  Boot(hello);
+  EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+  ExpectAsItWas(before);
+  EXPECT_TRUE(spawner.destroys.empty());
+}
+
+TEST_F(RollbackTest, ADaemonThatDiesAfterTheRecordBuildsItOnceMore) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  const Sandbox before = *lifecycle->Find(id);
+  Begin(id, snapshot);
+  const std::string lost = BuildNext();
+  const uint32_t slot = lifecycle->Find(id)->slot;
+  spawner.destroys.clear();
+  wire::Greeting hello;
+  hello.sandboxes = {Host(id, before.slot), Host(lost, slot, true)};
+  Boot(hello);
+  // Both are in the way.
+  EXPECT_TRUE(spawner.builds.empty());
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kReplacing);
+  std::set<std::string> gone = {spawner.AnswerDestroy(), spawner.AnswerDestroy()};
+  EXPECT_EQ(gone, (std::set<std::string>{id, lost}));
+  loop.Run();
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  EXPECT_EQ(spawner.builds.front().plan.layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  const std::string host_id = BuildNext();
+  EXPECT_NE(host_id, lost);
+  EXPECT_TRUE(HasStarted());
+  EXPECT_EQ(lifecycle->Find(id)->state, State::kRunning);
+  EXPECT_EQ(HostId(Stored().front()), host_id);
+  EXPECT_EQ(Stored().front().state, State::kRunning);
+  EXPECT_EQ(lifecycle->Find(id)->access_token, before.access_token);
+}
+
+TEST_F(RollbackTest, ASpawnerThatDiesAfterTheRecordIsAskedAgain) {
+  for (const bool gone : {false, true}) {
+    const std::string id = CreateRunning();
+    const std::string snapshot = Take(id);
+    const uint32_t slot = lifecycle->Find(id)->slot;
+    const auto outcome = Begin(id, snapshot);
+    const std::string host_id = BuildNext();
+    spawner.AnswerDestroy(Fail(Code::kUnavailable, "the spawner is gone"));
+    EXPECT_FALSE(HasStarted());
+    wire::Greeting hello;
+    hello.sandboxes = {Host(host_id, lifecycle->Find(id)->slot)};
+    if (!gone) hello.sandboxes.push_back(Host(id, slot));
+    lifecycle->Reconcile(hello);
+    if (!gone) {
+      EXPECT_EQ(spawner.AnswerDestroy(), id);
+    }
+    loop.Run();
+    EXPECT_TRUE(HasStarted());
+    EXPECT_TRUE(outcome->made);
+    ASSERT_TRUE(lifecycle->Delete(id));
+    EXPECT_EQ(spawner.AnswerDestroy(), host_id);
+    ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
+  }
+}
+
+}  // namespace
+}  // namespace atl::sandbox
