@@ -81,6 +81,7 @@ class Api {
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
+  void RollBackSandbox(const Call& call);
   void DiffSandbox(const Call& call);
   void TakeSnapshot(const Call& call);
   void ListSnapshots(const Call& call);

@@ -70,6 +70,9 @@ constexpr Names kNames[kDoings] = {
     /* kFork */
     {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
      "SANDBOX::FORK_FAILED"},
+    /* kRollBack */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "SANDBOX::ROLLBACK_FAILED"},
     /* kDiff */
     {"SANDBOX::INVALID_PARAMETER", "SNAPSHOT::NOT_FOUND", "SANDBOX::INVALID_STATE",
      "SANDBOX::DIFF_FAILED"},
@@ -94,6 +97,7 @@ ApiError Exhausted(const Error& error, Doing doing) {
       return {413, "GENERAL::TOO_LARGE", error.message()};
     case Doing::kCreate:
     case Doing::kFork:
+    case Doing::kRollBack:
       // A client that comes too fast, or a host without room: either way, later may be better.
       if (error.error_number() == 0) return {429, "SANDBOX::TOO_MANY", error.message(), 1};
       return {503, "SANDBOX::OUT_OF_RESOURCES", error.message(), 5};

@@ -29,14 +29,15 @@ enum class Doing {
   kRestore,  // a create from a snapshot
   kRemoveSnapshot,
   kFork,
+  kRollBack,
   kDiff,
   kPool,
   kShutdown,
 };
-inline constexpr int kDoings = 22;
+inline constexpr int kDoings = 23;
 
 ApiError MapError(const Error& error, Doing doing);
-// Why there is no sandbox; `doing` is kCreate or kFork.
+// Why there is no sandbox; `doing` is kCreate, kFork or kRollBack.
 ApiError MapError(const sandbox::CreateError& error, Doing doing = Doing::kCreate);
 
 }  // namespace atl::api

@@ -65,6 +65,12 @@ json ForkJson(const std::vector<sandbox::Sandbox>& children) {
           {"notInherited", {"processes", "memory", "connections", "tokens", "addresses"}}};
 }
 
+json RollbackJson(const sandbox::Sandbox& sandbox) {
+  json out = SandboxJson(sandbox);
+  out["notKept"] = {"processes", "memory", "connections", "addresses", "log"};
+  return out;
+}
+
 json ListJson(const Page& page, const ListQuery& query) {
   json items = json::array();
   for (const sandbox::Sandbox* s : page.items) items.push_back(SandboxJson(*s));

@@ -18,6 +18,7 @@ nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
                            const std::vector<std::string>& entrypoint);
 // With what no child has of its parent.
 nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
+nlohmann::json RollbackJson(const sandbox::Sandbox& sandbox);
 nlohmann::json ListJson(const Page& page, const ListQuery& query);
 // No size and no digest: clients' models allow no field that the spec does not name.
 nlohmann::json SnapshotJson(const sandbox::Snapshot& snapshot);

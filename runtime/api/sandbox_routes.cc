@@ -59,6 +59,22 @@ Parsed<size_t> ParseForkRequest(const std::string& text) {
   return static_cast<size_t>(count);
 }
 
+// {"snapshotId": ID}
+Parsed<std::string> ParseRollbackRequest(const std::string& text) {
+  auto parsed = ParseBody(text);
+  if (!parsed) return Refuse(std::move(parsed).error());
+  Problems problems;
+  const Field body(*parsed, Location{"body"}, &problems);
+  std::string snapshot;
+  if (body.IsObject()) {
+    const Field field = body.At("snapshotId");
+    if (!field.present()) field.Missing();
+    field.String(&snapshot);
+  }
+  if (!problems.empty()) return Refuse(problems.ToResponse());
+  return snapshot;
+}
+
 }  // namespace
 
 void Api::AddSandboxRoutes() {
@@ -72,6 +88,8 @@ void Api::AddSandboxRoutes() {
   router_.Add("POST", "/sandboxes/{}/resume", [this](const Call& call) { ResumeSandbox(call); });
   router_.Add("PATCH", "/sandboxes/{}/metadata", [this](const Call& call) { PatchMetadata(call); });
   router_.Add("POST", "/sandboxes/{}/fork", [this](const Call& call) { ForkSandbox(call); });
+  router_.Add("POST", "/sandboxes/{}/rollback",
+              [this](const Call& call) { RollBackSandbox(call); });
   router_.Add("GET", "/sandboxes/{}/diff", [this](const Call& call) { DiffSandbox(call); });
   router_.Add("GET", "/sandboxes/{}/endpoints/{}", [this](const Call& call) { GetEndpoint(call); });
 }
@@ -112,6 +130,20 @@ void Api::ForkSandbox(const Call& call) {
         [call](const tl::expected<std::vector<sandbox::Sandbox>, sandbox::CreateError>& children) {
           if (!children) return call.Respond(MapError(children.error(), Doing::kFork));
           call.Respond(JsonResponse(202, ForkJson(*children)));
+        });
+  });
+}
+
+void Api::RollBackSandbox(const Call& call) {
+  call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
+    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    const auto snapshot = ParseRollbackRequest(*body);
+    if (!snapshot) return call.Respond(snapshot.error());
+    parts_.lifecycle.RollBack(
+        call.args[0], {*snapshot, call.request_id()},
+        [call](const tl::expected<sandbox::Sandbox, sandbox::CreateError>& rolled_back) {
+          if (!rolled_back) return call.Respond(MapError(rolled_back.error(), Doing::kRollBack));
+          call.Respond(JsonResponse(200, RollbackJson(*rolled_back)));
         });
   });
 }
