@@ -1,4 +1,4 @@
-// atoll fork|diff
+// atoll fork|rollback|diff
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -31,6 +31,17 @@ Status Fork(const Settings& settings, const std::string& given, int count) {
   for (const json& child : forked.value("items", json::array())) {
     std::puts(Printable(TextOf(child, "id")).c_str());
   }
+  return {};
+}
+
+Status RollBack(const Settings& settings, const std::string& given, const std::string& snapshot) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
+  ATOLL_ASSIGN(const http::Response response,
+               api.Send("POST", "/sandboxes/" + PercentEncode(id) + "/rollback",
+                        JsonText({{"snapshotId", snapshot}})));
+  ATOLL_ASSIGN(const json sandbox, ObjectOf(response));
+  std::puts(settings.json ? JsonText(sandbox).c_str() : Printable(TextOf(sandbox, "id")).c_str());
   return {};
 }
 
@@ -95,6 +106,22 @@ void AddBranchVerbs(Verb& root, const Settings& settings) {
           "Example:\n"
           "  for child in $(atoll fork web -n 3); do atoll exec $child ls /srv; done")
       .Does([options, &settings] { return Fork(settings, options->id, options->count); });
+
+  struct RollbackOptions {
+    std::string id, snapshot;
+  };
+  const auto back = std::make_shared<RollbackOptions>();
+  root.Add("rollback", "Give a sandbox the files of a snapshot; its processes start anew")
+      .Takes(Argument{"ID", kOneSandbox, &back->id})
+      .Takes(Argument{"SNAPSHOT", "Its id, of a snapshot of the same image", &back->snapshot})
+      .Says(
+          "It keeps its id, name, endpoints, env, limits, network policy, labels, volumes and\n"
+          "expiry. What it has written since is gone, its log begins anew, and its entrypoint\n"
+          "starts, also if it was paused.\n\n"
+          "Example:\n"
+          "  before=$(atoll snapshot create web)\n"
+          "  atoll exec web ./upgrade || atoll rollback web $before")
+      .Does([back, &settings] { return RollBack(settings, back->id, back->snapshot); });
 
   const auto diff = std::make_shared<DiffOptions>();
   root.Add("diff", "What a sandbox holds otherwise than its image, or than a snapshot")
