@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "execd/accounts.h"
@@ -42,6 +43,9 @@ struct Core {
   std::string cwd = "/";
   std::string access_token;
   NameTable names;
+  // Tells the daemon what has happened to the sandbox; nothing in an isolated session.
+  std::function<void(std::string_view)> note;
+  int64_t oom_kills_noted = 0;  // of `accounts`, by then
 
   // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
   // it expects the next command to see it), then `extra`.

@@ -140,8 +140,15 @@ void Entrypoint::GiveStdio(SpawnSpec* spec) const {
 }
 
 void Entrypoint::Say(std::string_view line) {
-  // Not through the pipe, which may be full.
-  output_.Append(OutputStream::kStderr, UnixMicros(), line);
+  Insert(OutputStream::kStderr, line);
+}
+
+void Entrypoint::Note(std::string_view text) {
+  Insert(OutputStream::kNote, text);
+}
+
+void Entrypoint::Insert(OutputStream stream, std::string_view text) {
+  output_.Append(stream, UnixMicros(), text);
   feed_->Send();
   Balance();
 }

@@ -38,6 +38,8 @@ class Entrypoint {
   void GiveStdio(SpawnSpec* spec) const;
   // A line of ours among its errors.
   void Say(std::string_view line);
+  // For the daemon, beside the output.
+  void Note(std::string_view text);
   // To the program itself, as an init does.
   void Forward(int signal);
   // Sends the output from `offset` on to a daemon, after `first`. Whoever came before is let go.
@@ -54,6 +56,8 @@ class Entrypoint {
     uint64_t wanted = 0;  // once the program has ended: what it had written by then
   };
   void Keep(Source* source, std::string_view bytes);
+  // Not through the pipe, which may be full.
+  void Insert(OutputStream stream, std::string_view text);
   // Holds the program back, or lets it go on.
   void Balance();
   void LosePatience();

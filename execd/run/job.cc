@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "execd/run/metrics.h"
@@ -144,11 +145,19 @@ void Job::Ended(int wait_status) {
     exit.code = WEXITSTATUS(wait_status);
   }
   if (leaf_) {
+    // On a hybrid host the count is of all commands together: the best that can be told.
+    const auto kills = core_.accounts.OomKills();
+    const bool leaf_killed = LeafPool::OutOfMemory(*leaf_);
     // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
     if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
-      // On a hybrid host the count is of all commands together: the best that can be told.
-      exit.out_of_memory =
-          LeafPool::OutOfMemory(*leaf_) || core_.accounts.OomKills() > oom_kills_before_;
+      exit.out_of_memory = leaf_killed || kills > oom_kills_before_;
+    }
+    // Also where the program has gone on without its child, and says nothing of it.
+    if (leaf_killed || kills > std::max(oom_kills_before_, core_.oom_kills_noted)) {
+      core_.oom_kills_noted = kills;
+      if (core_.note) {
+        core_.note("a process was killed: its command went over the sandbox's memory limit");
+      }
     }
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.

@@ -21,6 +21,8 @@ static_assert(static_cast<int>(OutputStream::kStdout) ==
               static_cast<int>(wire::OutputFrame::Kind::kStdout));
 static_assert(static_cast<int>(OutputStream::kStderr) ==
               static_cast<int>(wire::OutputFrame::Kind::kStderr));
+static_assert(static_cast<int>(OutputStream::kNote) ==
+              static_cast<int>(wire::OutputFrame::Kind::kNote));
 
 }  // namespace
 

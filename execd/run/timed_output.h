@@ -1,4 +1,5 @@
-// The last bytes of two streams that are shown together, with when and from which stream they came.
+// The last bytes of two streams that are shown together, with when and from which stream they came,
+// and notes between them.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 
 namespace atl::execd {
 
-enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
+enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2, kNote = 4 };
 
-// Offsets count the bytes of both. Thread rule: a plain object.
+// Offsets count the bytes of all. Thread rule: a plain object.
 class TimedOutput {
  public:
   explicit TimedOutput(size_t limit) : bytes_(limit) {}

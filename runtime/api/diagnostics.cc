@@ -46,6 +46,11 @@ bool IsEnd(const sandbox::HistoryEvent& event) {
          event.kind == sandbox::StateName(sandbox::State::kFailed);
 }
 
+// What the host saw, and nobody asked for.
+bool IsOfRuntime(const sandbox::HistoryEvent& event) {
+  return IsEnd(event) || event.kind == sandbox::kOutOfMemory;
+}
+
 // The creation is in the record; the rest in the history, unless it could not be written.
 std::vector<sandbox::HistoryEvent> AllEvents(const DiagnosticsSubject& subject) {
   const sandbox::Sandbox& s = subject.sandbox;
@@ -159,14 +164,14 @@ bool IsSecretName(std::string_view name) {
 }
 
 std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::string_view scope) {
-  // "runtime": what the host saw, and nobody asked for.
   if (scope != "all" && scope != "lifecycle" && scope != "runtime") return std::nullopt;
   std::string text;
   for (const sandbox::HistoryEvent& event : AllEvents(subject)) {
-    const bool warning = event.kind == sandbox::StateName(sandbox::State::kFailed);
-    if (scope == "runtime" && !IsEnd(event)) continue;
+    const bool warning = event.kind == sandbox::StateName(sandbox::State::kFailed) ||
+                         event.kind == sandbox::kOutOfMemory;
+    if (scope == "runtime" && !IsOfRuntime(event)) continue;
     text += FormatTime(event.time_ms);
-    text += IsEnd(event) ? " runtime " : " lifecycle ";
+    text += IsOfRuntime(event) ? " runtime " : " lifecycle ";
     text += warning ? "Warning " : "Normal ";
     text += OneLine(Describe(event)) + "\n";
   }

@@ -21,6 +21,9 @@ constexpr size_t kReadSize = 32 << 10;
 constexpr size_t kTickBudget = 64 << 10;
 constexpr int64_t kTickUs = 5000;
 constexpr int64_t kConnectRetryUs = 1'000'000;
+// A sandbox can run out of memory a hundred times a second, and its history holds few events.
+constexpr int64_t kNotePauseUs = 60'000'000;
+constexpr size_t kMaxNote = 200;
 // Logs of removed sandboxes; above it the oldest go, whatever the configuration says.
 constexpr size_t kMaxKept = 256;
 
@@ -217,7 +220,15 @@ Status EntrypointLogs::TakeFrame(Stream& stream, wire::OutputFrame frame) {
   stats_.lost += frame.lost;
   stats_.bytes += frame.bytes.size();
   stream.batch += frame.Encode();
+  if (frame.kind == wire::OutputFrame::Kind::kNote) PassOn(stream, frame.bytes);
   return {};
+}
+
+void EntrypointLogs::PassOn(Stream& stream, const std::string& note) {
+  const int64_t now_us = clock_.BootMicros();
+  if (stream.noted_us && now_us - *stream.noted_us < kNotePauseUs) return;
+  stream.noted_us = now_us;
+  if (on_note_) on_note_(stream.id, note.substr(0, kMaxNote));
 }
 
 // A stream whose turn is later is not watched: it would be reported in every round.

@@ -49,6 +49,12 @@ class EntrypointLogs {
   EntrypointLogs& operator=(const EntrypointLogs&) = delete;
   ~EntrypointLogs();
 
+  // Gets what execd notes (wire/output.h), as a process inside the sandbox wrote it: once a minute
+  // of each sandbox at most, the others are in the log's files alone. Before Start.
+  void OnNote(std::function<void(const std::string& id, const std::string& text)> on_note) {
+    on_note_ = std::move(on_note);
+  }
+
   // Opens the store and removes what belongs to nobody: neither to one of `sandboxes` nor to one
   // that was removed a short time ago. An error leaves us without logs.
   Status Start(const std::unordered_set<std::string>& sandboxes);
@@ -96,10 +102,11 @@ class EntrypointLogs {
     Loop::Id watch = 0;
     std::optional<LineHead> head;  // of one that was adopted, before the first frame
     wire::OutputFrames frames;
-    uint64_t offset = 0;  // where the next frame begins
-    int64_t time_us = 0;  // of the last one
-    std::string batch;    // frames to be written
-    bool begun = false;   // not: it has watchers, and nothing to read from yet
+    uint64_t offset = 0;              // where the next frame begins
+    int64_t time_us = 0;              // of the last one
+    std::optional<int64_t> noted_us;  // when the last note was passed on
+    std::string batch;                // frames to be written
+    bool begun = false;               // not: it has watchers, and nothing to read from yet
     bool writing = false;
     bool parked = false;  // waits for its turn in queue_
     bool ended = false;   // nothing comes any more
@@ -128,6 +135,7 @@ class EntrypointLogs {
   Arrival ReadOnce(const StreamPtr& stream);
   Status Take(Stream& stream, std::string_view bytes);
   Status TakeFrame(Stream& stream, wire::OutputFrame frame);
+  void PassOn(Stream& stream, const std::string& note);
   bool HasBudget();
   void Park(const StreamPtr& stream);
   void Tick();
@@ -139,6 +147,7 @@ class EntrypointLogs {
   void Keep(const std::string& id, const std::string& name, int64_t removed_ms);
   void Forget(const std::string& id);
 
+  std::function<void(const std::string&, const std::string&)> on_note_;
   Loop& loop_;
   const Clock& clock_;
   const Config config_;

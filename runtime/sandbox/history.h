@@ -19,6 +19,10 @@
 
 namespace atl::sandbox {
 
+// The kind of an event: a process was killed for its sandbox's limit of memory, and the sandbox
+// went on.
+inline constexpr char kOutOfMemory[] = "OutOfMemory";
+
 struct HistoryEvent {
   int64_t time_ms = 0;
   std::string kind;     // "Running", "Paused", "Failed", …: what it has become, or "Renewed"

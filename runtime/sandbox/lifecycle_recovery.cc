@@ -55,6 +55,11 @@ void Lifecycle::StartDiagnostics() {
   if (auto kept = history_.KeepOnly(ids); !kept) {
     LogLine(LogLevel::kWarning, "cannot clean up the history").Add(kept.error());
   }
+  logs_.OnNote([this](const std::string& host_id, const std::string& text) {
+    const Entry* entry = LookHost(host_id);
+    if (entry == nullptr || IsLeaving(entry->sandbox.state)) return;
+    history_.Add(entry->sandbox.id, {clock_.UnixMillis(), kOutOfMemory, "OUT_OF_MEMORY", text});
+  });
   if (auto started = logs_.Start(host_ids); !started) {
     LogLine(LogLevel::kError, "no output of sandboxes is kept").Add(started.error());
   }

@@ -77,7 +77,7 @@ void OutputLines::Take(const wire::OutputFrame& frame, const Sink& sink) {
   const bool is_lost = frame.kind == wire::OutputFrame::Kind::kLost;
   const uint64_t hole = frame.offset - expected + (is_lost ? frame.lost : 0);
   if (hole > 0) Miss(frame.time_us, hole, sink);
-  if (is_lost) return;
+  if (is_lost || frame.kind == wire::OutputFrame::Kind::kNote) return;
   Part& part = parts_[frame.kind == wire::OutputFrame::Kind::kStderr ? 1 : 0];
   std::string_view rest = frame.bytes;
   while (!rest.empty()) {

@@ -8,9 +8,10 @@
 //   GET kOutputRoute?offset=N           on execd's listening socket, with kInternalHeader:
 //                                       101, then the frames from byte N of the output on
 //
-// Bytes are counted over both streams together. A frame begins where the one before it has ended;
-// what execd could not keep is a kLost frame in its place. Written by a process inside the sandbox:
-// hostile.
+// Between the output stand notes: what execd has to say to the daemon about the sandbox, which is
+// no output. Bytes are counted over all of it together. A frame begins where the one before it has
+// ended; what execd could not keep is a kLost frame in its place. Written by a process inside the
+// sandbox: hostile.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ inline constexpr size_t kMaxOutputBytes = 16 << 10;
 inline constexpr size_t kMaxOutputFrame = kMaxOutputBytes + 32;
 
 struct OutputFrame {
-  enum class Kind : uint8_t { kStdout = 1, kStderr = 2, kLost = 3 };
+  enum class Kind : uint8_t { kStdout = 1, kStderr = 2, kLost = 3, kNote = 4 };
   Kind kind = Kind::kStdout;
   int64_t time_us = 0;  // since the Unix epoch
   uint64_t offset = 0;  // of its first byte
@@ -46,7 +47,7 @@ struct OutputFrame {
   std::string Encode() const;
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io.Enum(self.kind, Kind::kStdout, Kind::kLost);
+    io.Enum(self.kind, Kind::kStdout, Kind::kNote);
     io(self.time_us, self.offset);
     self.kind == Kind::kLost ? io(self.lost) : io(self.bytes);
   }

@@ -195,6 +195,30 @@ class Memory(Life):
         last = box.events(f'/session/{session}/run', {'command': 'exec tail /dev/zero'})[-1]
         self.assertIn('out of memory', last['error']['traceback'][0])
 
+    def events(self, box, scope):
+        path = f'/v1/sandboxes/{box.id}/diagnostics/events?scope={scope}'
+        return self.daemon.request('GET', path)['content'].splitlines()
+
+    def test_a_killed_child_is_an_event_of_the_sandbox(self):
+        """Whatever the command makes of it; and no line of the log."""
+        for command in ('(tail /dev/zero); echo went on', 'tail /dev/zero'):
+            with self.subTest(command):
+                box = self.box()
+                box.run(command)
+                until(lambda: self.events(box, 'runtime'), 20 * SLOWNESS, 'it is told')
+                (told,) = self.events(box, 'runtime')
+                self.assertRegex(told, r'^\S+ runtime Warning OutOfMemory OUT_OF_MEMORY: a process was '
+                                       "killed: its command went over the sandbox's memory limit$")
+                self.assertEqual(self.events(box, 'all')[-1], told)
+                # Once a minute, however often.
+                for _ in range(5):
+                    box.run('tail /dev/zero')
+                box.run('echo quiet')
+                self.assertEqual(self.events(box, 'runtime'), [told])
+                path = f'/v1/sandboxes/{box.id}/diagnostics/logs?scope=container'
+                self.assertEqual(self.daemon.request('GET', path)['content'], '')
+                self.assertEqual(box.state()['state'], 'Running')
+
     def box_of_a_large_entrypoint(self):
         """A box whose entrypoint is larger than any of its commands, and rests."""
         box = self.box(entrypoint=['sh', '-c', 'x=$(head -c 3000000 /dev/zero | tr "\\0" x); '

@@ -41,8 +41,10 @@ class EntrypointLogsTest : public testing::Test {
     loop.Run();
     return std::move(pair->b);
   }
-  std::string Frame(const std::string& bytes) {
+  std::string Frame(const std::string& bytes,
+                    wire::OutputFrame::Kind kind = wire::OutputFrame::Kind::kStdout) {
     wire::OutputFrame frame;
+    frame.kind = kind;
     frame.offset = offset;
     frame.time_us = clock.unix_ms * 1000;
     frame.bytes = bytes;
@@ -93,6 +95,31 @@ TEST_F(EntrypointLogsTest, WritesWhatComes) {
   Settle();
   EXPECT_TRUE(Has(kId, " hello\n"));
   EXPECT_EQ(logs->stats().bytes, 6U);
+}
+
+TEST_F(EntrypointLogsTest, NotesArePassedOnNowAndThen) {
+  std::vector<std::string> notes;
+  logs->OnNote([&](const std::string& id, const std::string& text) {
+    EXPECT_EQ(id, kId);
+    notes.push_back(text);
+  });
+  const UniqueFd execd = Follow(kId);
+  const auto note = [&](const std::string& text) {
+    EXPECT_TRUE(Send(execd, Frame(text, wire::OutputFrame::Kind::kNote)));
+    Settle();
+  };
+  ASSERT_TRUE(Send(execd, Frame("out\n")));
+  note("first");
+  note("at once");
+  ASSERT_TRUE(Send(execd, Frame("put\n")));
+  loop.Pass(60'000'000);
+  note(std::string(1000, 'x'));
+  EXPECT_EQ(notes, (std::vector<std::string>{"first", std::string(200, 'x')}));
+  // Output goes on as if there were none.
+  EXPECT_TRUE(Has(kId, " out\n"));
+  EXPECT_TRUE(Has(kId, " put\n"));
+  EXPECT_FALSE(Has(kId, "first"));
+  EXPECT_FALSE(Has(kId, "missing"));
 }
 
 TEST_F(EntrypointLogsTest, TakesWhatCameBehindTheReport) {

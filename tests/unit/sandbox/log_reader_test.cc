@@ -56,6 +56,7 @@ TEST_F(LogReaderTest, PutsLinesTogether) {
   Put("on");
   Put("err1\ner", Kind::kStderr);
   Put("e\ntwo\n\nrest");
+  Put("not output", Kind::kNote);
   Put("r2", Kind::kStderr);
   const std::string text = LogReader({}).Read(Files());
   EXPECT_EQ(text,

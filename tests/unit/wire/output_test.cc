@@ -37,6 +37,12 @@ TEST(OutputFrame, SurvivesTheWay) {
   const auto second = frames.Next();
   ASSERT_TRUE(second && *second);
   EXPECT_EQ((*second)->end(), 16U);
+  sent.kind = OutputFrame::Kind::kNote;
+  frames.Append(sent.Encode());
+  const auto third = frames.Next();
+  ASSERT_TRUE(third && *third);
+  EXPECT_EQ((*third)->kind, OutputFrame::Kind::kNote);
+  EXPECT_EQ((*third)->bytes, sent.bytes);
   EXPECT_FALSE(*frames.Next());
   EXPECT_EQ(frames.pending(), 0U);
 }
