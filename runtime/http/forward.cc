@@ -340,7 +340,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       if (error != 0) return self->ClientGone();
       std::shared_ptr<Stream> socket = std::move(self->socket_);
       self->End();
-      StartTunnel(self->connection_, std::move(socket), std::move(self->in_));
+      StartTunnel(self->connection_, std::move(socket), std::move(self->in_), self->upstream_.held);
     });
   }
 

@@ -37,6 +37,8 @@ struct Upstream {
   std::function<std::string(std::string body)> edit_body;
   // Sent if the upstream cannot be reached or breaks before its response head.
   std::function<Response(const Error&)> on_error;
+  // Held until all of it is over: the answer, however long it streams, and the tunnel behind a 101.
+  std::shared_ptr<const void> held;
 };
 
 // The body of an answer that is written bit by bit. Dropping the last reference without Finish cuts

@@ -12,10 +12,11 @@ constexpr size_t kTunnelRead = 16 << 10;
 class Tunnel : public std::enable_shared_from_this<Tunnel> {
  public:
   Tunnel(std::shared_ptr<Connection> connection, std::shared_ptr<Stream> upstream,
-         Buffer from_upstream)
+         Buffer from_upstream, std::shared_ptr<const void> held)
       : connection_(std::move(connection)),
         upstream_(std::move(upstream)),
-        from_upstream_(std::move(from_upstream)) {}
+        from_upstream_(std::move(from_upstream)),
+        held_(std::move(held)) {}
 
   void Start() {
     connection_->ForgetRead();
@@ -81,6 +82,7 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
   const std::shared_ptr<Connection> connection_;
   const std::shared_ptr<Stream> upstream_;
   Buffer from_upstream_;
+  const std::shared_ptr<const void> held_;
   int directions_ended_ = 0;
   bool ended_ = false;
 };
@@ -88,8 +90,10 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
 }  // namespace
 
 void StartTunnel(const std::shared_ptr<Connection>& connection, std::shared_ptr<Stream> upstream,
-                 Buffer from_upstream) {
-  std::make_shared<Tunnel>(connection, std::move(upstream), std::move(from_upstream))->Start();
+                 Buffer from_upstream, std::shared_ptr<const void> held) {
+  std::make_shared<Tunnel>(connection, std::move(upstream), std::move(from_upstream),
+                           std::move(held))
+      ->Start();
 }
 
 }  // namespace atl::http

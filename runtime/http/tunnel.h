@@ -12,8 +12,9 @@ namespace atl::http {
 class Connection;
 
 // `from_upstream` holds what the upstream sent after its head. An end of either side is passed on
-// as a half-close; the tunnel ends when both have ended, or at once at an error.
+// as a half-close; the tunnel ends when both have ended, or at once at an error. `held` is let go
+// then.
 void StartTunnel(const std::shared_ptr<Connection>& connection, std::shared_ptr<Stream> upstream,
-                 Buffer from_upstream);
+                 Buffer from_upstream, std::shared_ptr<const void> held);
 
 }  // namespace atl::http

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
@@ -34,6 +35,8 @@ class Forwarded : public testing::Test {
           upstream.target = exchange->request().target;
           upstream.drop_headers = {"cookie", "OPEN-SANDBOX-API-KEY"};
           upstream.set_headers = {{"Host", "127.0.0.1:44772"}, {"X-Forwarded-For", "1.2.3.4"}};
+          ++held_;
+          upstream.held = std::shared_ptr<const void>(&held_, [this](const void*) { --held_; });
           upstream.on_error = [](const Error& error) {
             return Response{502, {}, "upstream: " + error.message()};
           };
@@ -55,9 +58,37 @@ class Forwarded : public testing::Test {
     return "GET " + target + " HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n";
   }
 
+  // Whether all that exchanges hold is let go within the time that is given here.
+  bool LetsGo() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (held_ != 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return held_ == 0;
+  }
+
+  std::atomic<int> held_ = 0;
   UnixListener upstream_;
   RunningServer server_;
 };
+
+TEST_F(Forwarded, HoldsWhatItIsGivenUntilItsAnswerIsThrough) {
+  Peer client = server_.Connect();
+  for (int round = 0; round < 2; ++round) {
+    client.Send(Get("/stream"));
+    Peer upstream = upstream_.Accept();
+    upstream.ReadUntil("\r\n\r\n");
+    upstream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+    client.ReadUntil("a\r\n");
+    EXPECT_EQ(held_, 1);
+    if (round == 0) {
+      upstream.Send("0\r\n\r\n");
+      client.ReadUntil("0\r\n\r\n");
+      upstream.Close();
+    } else {
+      client.Close();
+    }
+    EXPECT_TRUE(LetsGo()) << round;
+  }
+}
 
 TEST_F(Forwarded, PassesTargetAndFieldsAndStripsWhatIsNotForTheUpstream) {
   Peer client = server_.Connect();
@@ -474,6 +505,17 @@ TEST_F(Upgraded, PassesAHalfCloseOn) {
   upstream.Send("answer");
   upstream.Close();
   EXPECT_EQ(client.ReadToEnd(), "answer");
+}
+
+TEST_F(Upgraded, HoldsWhatItIsGivenToTheEnd) {
+  auto [client, upstream] = Tunnel();
+  EXPECT_EQ(held_, 1);
+  client.Send("x");
+  EXPECT_EQ(upstream.ReadExactly(1), "x");
+  EXPECT_EQ(held_, 1);
+  client.Close();
+  upstream.Close();
+  EXPECT_TRUE(LetsGo());
 }
 
 TEST_F(Upgraded, EndsWithTheUpstream) {
