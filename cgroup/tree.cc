@@ -486,6 +486,12 @@ Result<Usage> Tree::ReadUsage(const std::string& group) const {
   return usage;
 }
 
+Result<uint64_t> CpuMicrosOf(const std::string& directory) {
+  ATOLL_ASSIGN(const std::string text,
+               sys::ReadFileAt(AT_FDCWD, directory + "/cpu.stat", kFileLimit));
+  return KeyedNumber(text, "usage_usec");
+}
+
 std::string DiskOf(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || major(info.st_dev) == 0) return {};

@@ -155,6 +155,10 @@ class Tree {
   std::map<std::string, UniqueFd> v1_;  // controller → the base group's directory
 };
 
+// Processor time of a group of the v2 hierarchy with all below it. Anybody may ask. `directory`:
+// its path on the host.
+Result<uint64_t> CpuMicrosOf(const std::string& directory);
+
 // "major:minor" of the whole disk beneath a path's file system, as io.max wants it; empty if it has
 // none (tmpfs, btrfs, overlay).
 std::string DiskOf(const std::string& path);
