@@ -188,6 +188,36 @@ std::string ReadSwitch(const std::map<std::string, std::string>& extensions, con
          "': use true or false";
 }
 
+constexpr char kIdleAfter[] = "idle.after";
+constexpr char kIdleAction[] = "idle.action";
+
+// "" if they are fine, else what is wrong.
+std::string ReadIdle(const std::map<std::string, std::string>& extensions, sandbox::Spec* spec) {
+  const auto after = extensions.find(kIdleAfter);
+  const auto action = extensions.find(kIdleAction);
+  if (after == extensions.end()) {
+    if (action == extensions.end()) return {};
+    return std::string("extensions ") + kIdleAction +
+           " says what becomes of an idle sandbox, and " + kIdleAfter +
+           " after how many seconds: send both";
+  }
+  const std::string& text = after->second;
+  int64_t seconds = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || rest != text.data() + text.size() || seconds < 0 ||
+      seconds > sandbox::kMaxIdleSeconds) {
+    return std::string("extensions ") + kIdleAfter + " '" + text.substr(0, 40) +
+           "': use a whole number of seconds from 1 to " +
+           std::to_string(sandbox::kMaxIdleSeconds) + ", or 0 for never";
+  }
+  if (action != extensions.end() && action->second != "pause" && action->second != "end") {
+    return std::string("extensions ") + kIdleAction + " '" + action->second.substr(0, 40) +
+           "': use pause or end";
+  }
+  spec->idle = {seconds, action != extensions.end() && action->second == "end"};
+  return {};
+}
+
 // "" if they are fine, else what is wrong.
 std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
                            sandbox::Wanted* wanted) {
@@ -214,6 +244,7 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
   sandbox::Spec& spec = wanted->spec;
   std::string wrong = ReadSwitch(extensions, kReadonlyRoot, &spec.readonly_root);
   if (wrong.empty()) wrong = ReadSwitch(extensions, sandbox::kUniqueName, &spec.unique_name);
+  if (wrong.empty()) wrong = ReadIdle(extensions, &spec);
   if (!wrong.empty()) return wrong;
   if (spec.unique_name && !wanted->metadata.contains(sandbox::kName)) {
     return std::string("extensions ") + sandbox::kUniqueName + ": metadata has no '" +

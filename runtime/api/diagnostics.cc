@@ -215,6 +215,10 @@ std::string InspectText(const DiagnosticsSubject& subject) {
   text += Labelled("Changed", FormatTime(s.transition_at_ms));
   text += Labelled("Created", FormatTime(s.created_at_ms));
   text += Labelled("Expires", s.expires_at_ms ? FormatTime(*s.expires_at_ms) : "never");
+  if (s.spec.idle) {
+    text += Labelled("Idle", std::string(s.spec.idle->ends ? "ended" : "paused") + " after " +
+                                 std::to_string(s.spec.idle->after_seconds) + " s without use");
+  }
   text += "\nResources:\n" + LimitsText(s.spec.limits);
   text += "\nNetwork:\n";
   for (const std::string& address : subject.addresses) text += "  " + address + "\n";
@@ -236,9 +240,15 @@ nlohmann::json InspectJson(const DiagnosticsSubject& subject) {
   for (const auto& [name, value] : s.spec.env) env[name] = Masked(name, value);
   nlohmann::json volumes = nlohmann::json::array();
   for (const wire::Volume& volume : s.spec.volumes) volumes.push_back(VolumeJson(volume));
-  return {{"imageDigest", s.image_digest}, {"resourceLimits", std::move(limits)},
-          {"env", std::move(env)},         {"addresses", subject.addresses},
-          {"volumes", std::move(volumes)}, {"readOnlyRootFilesystem", s.spec.readonly_root}};
+  nlohmann::json out = {
+      {"imageDigest", s.image_digest}, {"resourceLimits", std::move(limits)},
+      {"env", std::move(env)},         {"addresses", subject.addresses},
+      {"volumes", std::move(volumes)}, {"readOnlyRootFilesystem", s.spec.readonly_root}};
+  if (s.spec.idle) {
+    out["idle"] = {{"after", s.spec.idle->after_seconds},
+                   {"action", s.spec.idle->ends ? "end" : "pause"}};
+  }
+  return out;
 }
 
 std::string SummaryText(const DiagnosticsSubject& subject, int64_t limit, std::string_view logs) {

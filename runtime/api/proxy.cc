@@ -106,6 +106,30 @@ void SetForwarded(const http::Request& request, http::Upstream* upstream) {
   set("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
 }
 
+// Into a sandbox that runs.
+void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& lifecycle,
+                 http::Upstream upstream) {
+  if (!http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip")) {
+    lifecycle.Touch(id);
+  }
+  if (DecodedPath(upstream.target).starts_with(sandbox::kSessionPaths)) {
+    lifecycle.OpenSessions(id);
+  }
+  upstream.edit_response = [confine = std::move(upstream.edit_response),
+                            ours = call.answering().headers](int status, http::Headers* fields) {
+    confine(status, fields);
+    if (status < 200 && status != 101) return;
+    for (const http::Header& header : ours) fields->Set(header.name, header.value);
+  };
+  // Not the call itself: the exchange is in hand for as long as somebody holds it.
+  upstream.on_error = [answering = call.answering()](const Error& error) {
+    return answering.Failure(
+        MapError(Error(Code::kUnavailable, "the sandbox cannot be reached: " + error.message()),
+                 Doing::kProxy));
+  };
+  call.exchange().Forward(std::move(upstream));
+}
+
 }  // namespace
 
 Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,
@@ -128,7 +152,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
       Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms, rules.guesses);
   if (!admitted) return Refuse(std::move(admitted).error());
   const std::string_view rest = *admitted;
-  if (sandbox->state != sandbox::State::kRunning) {
+  if (sandbox->state != sandbox::State::kRunning && !sandbox::Wakes(*sandbox)) {
     return Refuse(ErrorResponse(NotRunning(*sandbox)));
   }
   if (*port != kExecdPort && HasDotSegment(rest)) {
@@ -209,25 +233,16 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
     return ServeEgress(call, lifecycle, network, rules.ingress.egress_secret, id, rest);
   }
-  if (!http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip")) {
-    lifecycle.Touch(id);
+  // It must not fall idle while the request is on its way.
+  upstream->held = lifecycle.Use(id);
+  if (sandbox->state == sandbox::State::kRunning) {
+    return ForwardInto(call, id, lifecycle, std::move(*upstream));
   }
-  if (DecodedPath(upstream->target).starts_with(sandbox::kSessionPaths)) {
-    lifecycle.OpenSessions(id);
-  }
-  upstream->edit_response = [confine = std::move(upstream->edit_response),
-                             ours = call.answering().headers](int status, http::Headers* fields) {
-    confine(status, fields);
-    if (status < 200 && status != 101) return;
-    for (const http::Header& header : ours) fields->Set(header.name, header.value);
-  };
-  // Not the call itself: the exchange is in hand for as long as somebody holds it.
-  upstream->on_error = [answering = call.answering()](const Error& error) {
-    return answering.Failure(
-        MapError(Error(Code::kUnavailable, "the sandbox cannot be reached: " + error.message()),
-                 Doing::kProxy));
-  };
-  call.exchange().Forward(std::move(*upstream));
+  const auto waiting = std::make_shared<http::Upstream>(std::move(*upstream));
+  lifecycle.Wake(id, [call, id, &lifecycle, waiting](const Status& awake) {
+    if (!awake) return call.Respond(MapError(awake.error(), Doing::kResume));
+    ForwardInto(call, id, lifecycle, std::move(*waiting));
+  });
 }
 
 }  // namespace atl::api

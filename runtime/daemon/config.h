@@ -89,6 +89,9 @@ struct Config {
   // [renew_intent]
   bool renew_on_access = false;
   uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox
+  // [idle]: of sandboxes whose create says nothing
+  uint64_t idle_after = 0;  // seconds that nobody uses it; 0: it may be idle
+  bool idle_ends = false;   // idle.action: end, else pause
   // [ingress]: the form in which endpoints are told
   bool gateway = false;         // ingress.mode
   std::string gateway_address;  // "sandboxes.example.org[:port]", "*." before it for wildcard

@@ -16,6 +16,7 @@
 #include "netpolicy/ports.h"
 #include "runtime/base/base64.h"
 #include "runtime/http/base_url.h"
+#include "runtime/sandbox/sandbox.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::daemon {
@@ -290,6 +291,12 @@ Status SetIngressMode(const Values& v, Config* c) {
   return {};
 }
 
+Status SetIdleAction(const Values& v, Config* c) {
+  if (v[0] != "pause" && v[0] != "end") return Fail(Bad(v[0], "use pause or end"));
+  c->idle_ends = v[0] == "end";
+  return {};
+}
+
 Status SetLevel(const Values& v, Config* c) {
   // Upstream writes them in capitals, and knows more names.
   std::string name = v[0];
@@ -523,6 +530,13 @@ void AddFeatureKeys(std::vector<Key>* keys) {
            "access.renew.extend.seconds)"),
        NumberKey("renew_intent", "min_interval_seconds", &Config::renew_min_interval, 1, 86400,
                  "seconds between two such moves"),
+       NumberKey("idle", "after_seconds", &Config::idle_after, 0, sandbox::kMaxIdleSeconds,
+                 "how long a sandbox may be used by nobody: no request or stream, no processor "
+                 "time; 0: for ever. A create can say otherwise (extension idle.after)"),
+       {"idle", "action", Kind::kText,
+        "what becomes of it then: pause, until the next request lets it go on, or end (extension "
+        "idle.action)",
+        SetIdleAction, [](const Config& c) { return Values{c.idle_ends ? "end" : "pause"}; }},
        {"ingress", "mode", Kind::kText,
         "what endpoints name: direct, a path of this server, or gateway, what ingress.gateway says",
         SetIngressMode, [](const Config& c) { return Values{c.gateway ? "gateway" : "direct"}; }},

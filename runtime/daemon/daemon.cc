@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cgroup/limits_text.h"
+#include "cgroup/tree.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
@@ -151,6 +152,10 @@ Status Daemon::Open() {
   if (config_.renew_on_access) {
     lifecycle.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
   }
+  lifecycle.idle = {static_cast<int64_t>(config_.idle_after), config_.idle_ends};
+  lifecycle.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
+    return cgroup::CpuMicrosOf(groups + "/s" + std::to_string(slot));
+  };
   lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle.parked_sandboxes = config_.parked_sandboxes;

@@ -61,13 +61,15 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
       pools_({loop_, clock_, parts.admission, slots_, builder_, parts.pools, *this},
              config_.parked_sandboxes),
-      expiry_(loop_, clock_, [this](const std::string& id) {
-        Entry* entry = Look(id);
-        if (entry == nullptr) return;
-        LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
-        ++stats_.expired;
-        ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
-      }) {}
+      expiry_(loop_, clock_,
+              [this](const std::string& id) {
+                Entry* entry = Look(id);
+                if (entry == nullptr) return;
+                LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
+                ++stats_.expired;
+                ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
+              }),
+      idle_(loop_, clock_, config_.cpu_micros, [this](const std::string& id) { OnIdle(id); }) {}
 
 Lifecycle::Entry* Lifecycle::Look(const std::string& id) {
   const auto found = entries_.find(id);
@@ -261,6 +263,7 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
     IsOfItsPool(before) ? pools_.Drop(sandbox) : pools_.Hold(sandbox);
   }
   if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
+  WatchIdle(entry, before);
   if (StateName(before) != StateName(sandbox.state)) {
     Note(sandbox, std::string(StateName(sandbox.state)));
   }
@@ -342,6 +345,7 @@ void Lifecycle::Forget(Entry& entry) {
     launch->Answer(Deleted("deleted before it was built"));
   }
   logs_.Remove(HostId(entry.sandbox), id);
+  idle_.Forget(id);
   if (recorded) {
     history_.Remove(id);
     // A row that cannot be removed says Stopping, and is finished by the next start.

@@ -37,6 +37,7 @@
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_budget.h"
 #include "runtime/sandbox/idempotency.h"
+#include "runtime/sandbox/idle_watch.h"
 #include "runtime/sandbox/launch.h"
 #include "runtime/sandbox/names.h"
 #include "runtime/sandbox/pending_imports.h"
@@ -72,6 +73,9 @@ struct LifecycleConfig {
   std::optional<int64_t> keep_ended_seconds;
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
+  IdlePolicy idle;  // of sandboxes whose create says nothing
+  // Of the sandbox in a slot, since it began.
+  std::function<Result<uint64_t>(uint32_t slot)> cpu_micros = [](uint32_t) { return 0; };
   HostBudget budget;
   uint32_t parked_sandboxes = 64;  // of all pools together, at most
   // Of whose paths nothing is kept in a record's message (private_paths.h).
@@ -102,6 +106,10 @@ struct LifecycleStats {
   uint64_t exited = 0;
   uint64_t rolled_back = 0;
   uint64_t rollback_failed = 0;
+  uint64_t paused = 0;  // because somebody asked
+  uint64_t idle_paused = 0;
+  uint64_t idle_ended = 0;
+  uint64_t woken = 0;          // by a request, out of idle_paused
   uint64_t create_micros = 0;  // from the request to the acknowledged record, over `created`
   uint64_t build_micros = 0;   // of it, in the spawner
   std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros{};
@@ -195,8 +203,16 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way
   // waits for it too.
   using Settled = std::function<void(Status)>;
+  // A pause of the idle policy's becomes one of whoever asks for it, which no request ends.
   void Pause(const std::string& id, Settled done);
   void Resume(const std::string& id, Settled done);
+
+  // A request is on its way to it, and as long as somebody holds this, it is not idle. Null: it may
+  // be.
+  std::shared_ptr<const void> Use(const std::string& id);
+  // `done` when it runs, at once if it does. Lets it go on if it Wakes; kFailedPrecondition: it is
+  // in another state.
+  void Wake(const std::string& id, Settled done);
 
   // Takes a snapshot of it, which is Creating when this returns; see Snapshots::Take.
   // kFailedPrecondition: it does not live, or has too many layers.
@@ -364,6 +380,12 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   void Switch(const std::string& id, Event event, const char* reason, const char* message,
               Settled done);
   void AskFreeze(Entry& entry, bool frozen);
+  // A pause of the idle policy's, or its beginning, is that of a client from now on.
+  void TakeOver(Entry& entry, Settled done);
+  void OnIdle(const std::string& id);
+  // Of one that stands still by what it says now: for a client, or because it was idle.
+  static Cause PausedCause(const Sandbox& sandbox);
+  void WatchIdle(const Entry& entry, State before);
   void Settle(Entry& entry, const Status& status);
   void SetDeadline(const Entry& entry);
   void Release(Entry& entry);
@@ -420,6 +442,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   const Launch::Parts launch_parts_;
   WarmPools pools_;
   Expiry expiry_;
+  IdleWatch idle_;
   std::unique_ptr<GoneIds> gone_;  // from Start on
   std::unordered_map<std::string, Entry> entries_;
   Names names_;                                            // of `entries_`

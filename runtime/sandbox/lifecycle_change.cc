@@ -1,20 +1,12 @@
-// What a client changes about a sandbox that lives: its deadline, its labels, whether it runs.
+// What a client changes about a sandbox that lives: its deadline, its labels, its policy. Whether
+// it runs: lifecycle_pause.cc.
 #include <algorithm>
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/base/private_paths.h"
-#include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
-namespace {
-
-// How long a request waits for the next spawner.
-constexpr int64_t kSpawnerPatienceUs = 5 * 1000 * 1000;
-
-}  // namespace
-
 Status Lifecycle::Renew(const std::string& id, int64_t expires_at_ms) {
   ATOLL_ASSIGN(Entry * entry, Visible(id));
   if (expires_at_ms <= clock_.UnixMillis()) {
@@ -113,70 +105,6 @@ Status Lifecycle::SetPolicy(const std::string& id, netpolicy::SharedPolicy polic
         .Add(undone.error());
   }
   return set;
-}
-
-void Lifecycle::Pause(const std::string& id, Settled done) {
-  Switch(id, Event::kPause, "CONTAINER_PAUSING", "Its processes are being stopped",
-         std::move(done));
-}
-
-void Lifecycle::Resume(const std::string& id, Settled done) {
-  Switch(id, Event::kResume, "CONTAINER_RESUMING", "Its processes are being let go on",
-         std::move(done));
-}
-
-void Lifecycle::Switch(const std::string& id, Event event, const char* reason, const char* message,
-                       Settled done) {
-  const auto entry = Visible(id);
-  if (!entry) return done(Fail(entry.error()));
-  // Before the event, whose answer may come at once.
-  (*entry)->settled.push_back(done);
-  if (auto applied = Apply(**entry, event, {reason, message}); !applied) {
-    (*entry)->settled.pop_back();
-    done(std::move(applied));
-  }
-}
-
-void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
-  const std::string id = entry.sandbox.id;
-  const uint64_t order = entry.freezing = ++orders_;
-  spawner_.Ask(wire::Freeze{HostId(entry.sandbox), frozen}, [this, id, frozen,
-                                                             order](const Status& status) {
-    Entry* asked = Look(id);
-    if (asked == nullptr || asked->freezing != order) return;
-    if (!status && status.error().code() == Code::kUnavailable) {
-      // Reconcile asks the next one, which after an upgrade is there at once. Else the request is
-      // refused, and what is refused must not happen later: what the lost spawner may have done of
-      // it, the next reconciliation sees and undoes.
-      loop_.After(kSpawnerPatienceUs, [this, id, order, status] {
-        Entry* still = Look(id);
-        if (still == nullptr || still->freezing != order) return;
-        Settle(*still, status);
-        const bool paused = still->sandbox.state == State::kResuming;
-        ApplyAnyway(*still, Event::kNotAsked,
-                    paused ? Cause{"CONTAINER_PAUSED", "Sandbox is paused"}
-                           : Cause{"CONTAINER_RUNNING", "Sandbox is running"});
-      });
-      return;
-    }
-    if (status) {
-      return frozen
-                 ? ApplyAnyway(*asked, Event::kFrozen, {"CONTAINER_PAUSED", "Sandbox is paused"})
-                 : ApplyAnyway(*asked, Event::kThawed, {"CONTAINER_RUNNING", "Sandbox is running"});
-    }
-    LogLine(LogLevel::kError, frozen ? "cannot pause a sandbox" : "cannot resume a sandbox")
-        .Add("sandbox", id)
-        .Add(status.error());
-    Settle(*asked,
-           Fail(Error(Code::kInternal, status.error().message(), status.error().error_number())));
-    ApplyAnyway(*asked, frozen ? Event::kFreezeFailed : Event::kThawFailed,
-                {frozen ? "CONTAINER_RESUMING" : "CONTAINER_PAUSED",
-                 WithoutPaths(status.error().message(), config_.private_directories)});
-  });
-}
-
-void Lifecycle::Settle(Entry& entry, const Status& status) {
-  for (const Settled& done : std::exchange(entry.settled, {})) done(status);
 }
 
 void Lifecycle::SetDeadline(const Entry& entry) {

@@ -219,6 +219,8 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
   s.id = NewSandboxId();
   s.spec = wanted.spec;
   s.spec.network.sandbox = s.id;
+  if (!s.spec.idle) s.spec.idle = config_.idle;
+  if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
   s.reason = "CONTAINER_STARTING";
   s.message = "Sandbox is being built";
   s.metadata = wanted.metadata;

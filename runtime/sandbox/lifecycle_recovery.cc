@@ -41,6 +41,7 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
   RemoveStaleSockets();
   Reconcile(hello);
   GiveUpPending(hello);
+  for (const auto& [id, entry] : entries_) WatchIdle(entry, State::kAcquiring);
   CompareLater();
   return {};
 }

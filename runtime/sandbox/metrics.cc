@@ -26,6 +26,10 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   Line("exits_total", "", stats.exited, &out);
   Line("rollbacks_total", "result=\"ok\"", stats.rolled_back, &out);
   Line("rollbacks_total", "result=\"failed\"", stats.rollback_failed, &out);
+  Line("pauses_total", "by=\"request\"", stats.paused, &out);
+  Line("pauses_total", "by=\"idle\"", stats.idle_paused, &out);
+  Line("wakes_total", "", stats.woken, &out);
+  Line("idle_ends_total", "", stats.idle_ended, &out);
   Line("snapshots_total", "result=\"ok\"", lifecycle.snapshot_stats().taken, &out);
   Line("snapshots_total", "result=\"failed\"", lifecycle.snapshot_stats().failed, &out);
   Line("snapshot_held_microseconds_sum", "", lifecycle.snapshot_stats().held_micros, &out);
@@ -43,7 +47,13 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
     const auto state = static_cast<State>(i);
     if (!IsLeaving(state)) by_name[StateName(state)];
   }
-  for (const Sandbox* sandbox : lifecycle.All()) ++by_name[StateName(sandbox->state)];
+  uint64_t paused = 0, idle = 0;
+  for (const Sandbox* sandbox : lifecycle.All()) {
+    ++by_name[StateName(sandbox->state)];
+    if (sandbox->state == State::kPaused) ++(Wakes(*sandbox) ? idle : paused);
+  }
+  Line("paused", "by=\"request\"", paused, &out);
+  Line("paused", "by=\"idle\"", idle, &out);
   for (const auto& [name, count] : by_name) {
     Line("sandboxes", "state=\"" + std::string(name) + "\"", count, &out);
   }

@@ -48,6 +48,7 @@ void VisitSpec(S& s, Io& io) {
     in.Required("hostname", network.hostname);
   });
   io.Optional("bandwidth", s.spec.network.bytes_per_second);
+  io.Optional("idle", s.spec.idle);
   io.Optional("platform", s.spec.platform);
   io.Optional("extensions", s.spec.extensions);
   io.Optional("host_id", s.host_id);
@@ -57,6 +58,12 @@ template <MaybeConst<Platform> P, typename Io>
 void VisitMembers(P& platform, Io& io) {
   io.Required("os", platform.os);
   io.Required("arch", platform.arch);
+}
+
+template <MaybeConst<IdlePolicy> I, typename Io>
+void VisitMembers(I& idle, Io& io) {
+  io.Required("after", idle.after_seconds);
+  io.Required("ends", idle.ends);
 }
 
 template <MaybeConst<Reservation> R, typename Io>

@@ -53,6 +53,16 @@ struct Reservation {
   bool operator==(const Reservation&) const = default;
 };
 
+inline constexpr int64_t kMaxIdleSeconds = int64_t{365} * 86400;
+
+// What becomes of a sandbox that nobody uses (idle_watch.h).
+struct IdlePolicy {
+  int64_t after_seconds = 0;  // of idleness; 0: never
+  bool ends = false;          // else it is paused, and the next request lets it go on
+
+  bool operator==(const IdlePolicy&) const = default;
+};
+
 // What a sandbox is to be: said by the request, checked, and kept as a whole with the sandbox. The
 // egress policy in `network` alone is changed later.
 struct Spec {
@@ -69,6 +79,7 @@ struct Spec {
   bool readonly_root = false;
   bool unique_name = false;                 // no other had its name when it took it
   std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
+  std::optional<IdlePolicy> idle;           // checked: with the operator's; none: it may be idle
   netpolicy::SlotRequest network;           // checked: with the sandbox's id
 };
 
@@ -113,6 +124,20 @@ struct Sandbox {
 };
 inline const std::string& HostId(const Sandbox& sandbox) {
   return sandbox.host_id.empty() ? sandbox.id : sandbox.host_id;
+}
+
+// As what the idle policy does stands in a record; what somebody asks for has other reasons.
+inline constexpr char kIdlePausing[] = "IDLE_PAUSING";
+inline constexpr char kIdlePaused[] = "IDLE_PAUSED";
+inline constexpr char kIdleResuming[] = "IDLE_RESUMING";
+inline bool IsIdleReason(const std::string& reason) {
+  return reason == kIdlePausing || reason == kIdlePaused || reason == kIdleResuming;
+}
+
+// It stands still, or is about to, and goes on as soon as somebody wants something of it: nobody
+// has asked for its pause.
+inline bool Wakes(const Sandbox& sandbox) {
+  return IsLive(sandbox.state) && sandbox.state != State::kRunning && IsIdleReason(sandbox.reason);
 }
 
 }  // namespace atl::sandbox

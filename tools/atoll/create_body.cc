@@ -106,6 +106,14 @@ Status AddNetwork(const RunOptions& options, json* body) {
   return {};
 }
 
+// SECONDS or SECONDS:ACTION; which there are, the server knows.
+void AddIdle(const std::string& given, json* body) {
+  if (given.empty()) return;
+  const size_t colon = given.find(':');
+  (*body)["extensions"]["idle.after"] = given.substr(0, colon);
+  if (colon != std::string::npos) (*body)["extensions"]["idle.action"] = given.substr(colon + 1);
+}
+
 Words TextsOf(const json& object, const char* name) {
   Words texts;
   for (const json& text : object.value(name, json::array())) {
@@ -138,6 +146,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
     body["volumes"].push_back(std::move(volume));
   }
   if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
+  AddIdle(options.idle, &body);
   ATOLL_TRY(AddNetwork(options, &body));
   return body;
 }

@@ -201,6 +201,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"-l,--metadata,--label", "KEY=VALUE", "Metadata", &o->labels});
   run.Takes(Option{"--timeout", "SECONDS", "Until the sandbox is removed whatever runs in it",
                    &o->timeout_seconds, Range{60, 10 * 365 * 86400}});
+  run.Takes(Option{"--idle", "SECONDS[:ACTION]",
+                   "Nobody uses it for so long: pause (until the next request) or end", &o->idle});
   run.Takes(Option{"--keep", "", "Leave the sandbox running afterwards", &o->keep});
   run.Takes(
       Option{"--rm", "",

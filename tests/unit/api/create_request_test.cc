@@ -225,6 +225,28 @@ TEST(CreateRequest, ANameOfItsOwn) {
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }
 
+TEST(CreateRequest, Idle) {
+  json body = Good();
+  EXPECT_FALSE(Parse(body)->wanted.spec.idle);
+  body["extensions"] = {{"idle.after", "300"}};
+  EXPECT_EQ(Parse(body)->wanted.spec.idle, (sandbox::IdlePolicy{300, false}));
+  body["extensions"]["idle.action"] = "pause";
+  EXPECT_EQ(Parse(body)->wanted.spec.idle, (sandbox::IdlePolicy{300, false}));
+  body["extensions"]["idle.action"] = "end";
+  EXPECT_EQ(Parse(body)->wanted.spec.idle, (sandbox::IdlePolicy{300, true}));
+  body["extensions"]["idle.action"] = "sleep";
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+  body["extensions"] = {{"idle.action", "end"}};
+  EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
+  for (const char* bad : {"", "-1", "1.5", "5m", " 5", "31536001", "99999999999999999999"}) {
+    body["extensions"] = {{"idle.after", bad}};
+    EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
+  }
+  // Said, and not the operator's.
+  body["extensions"] = {{"idle.after", "0"}};
+  EXPECT_EQ(Parse(body)->wanted.spec.idle, sandbox::IdlePolicy());
+}
+
 TEST(CreateRequest, WithoutAProgram) {
   json body = Good();
   body["extensions"] = {{"entrypoint", "none"}};

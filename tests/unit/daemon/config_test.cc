@@ -122,6 +122,9 @@ keep_after_removal_seconds = 60
 [renew_intent]
 enabled = true
 min_interval_seconds = 5
+[idle]
+after_seconds = 900
+action = "end"
 [ingress.secure_access]
 active_key = "b"
 [[ingress.secure_access.keys]]
@@ -140,6 +143,8 @@ key = "/+8"
   EXPECT_EQ(c.log_keep_after_removal, 60U);
   EXPECT_TRUE(c.renew_on_access);
   EXPECT_EQ(c.renew_min_interval, 5U);
+  EXPECT_EQ(c.idle_after, 900U);
+  EXPECT_TRUE(c.idle_ends);
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
             (std::vector<SigningKey>{{'a', std::string("\0\1\2", 3)}, {'b', "\xff\xef"}}));
@@ -324,6 +329,8 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[logs]\nkeep_after_removal_seconds = \"1h\"", "whole number"},
       {"[renew_intent]\nenabled = 1", "true or false"},
       {"[renew_intent]\nmin_interval_seconds = 0", "renew_intent.min_interval_seconds '0'"},
+      {"[idle]\nafter_seconds = 31536001", "idle.after_seconds '31536001'"},
+      {"[idle]\naction = \"kill\"", "pause or end"},
       {"[ingress]\nmode = \"proxy\"", "direct or gateway"},
       {"[ingress.gateway]\naddress = \"https://a.example\"", "without a scheme"},
       {"[ingress.gateway]\naddress = \"*.\"", "without a scheme"},

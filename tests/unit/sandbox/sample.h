@@ -26,15 +26,20 @@ void EachMember(S& s, F each) {
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
   auto& [image, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks, volumes,
-         readonly, unique, renew, network] = s;
+         readonly, unique, renew, idle, network] = s;
   [&](auto&... all) { (each(all), ...); }(image, snapshot, entrypoint, env, extensions, platform,
                                           limits, reserved, hooks, volumes, readonly, unique, renew,
-                                          network);
+                                          idle, network);
 }
 template <MaybeConst<Reservation> S, typename F>
 void EachMember(S& s, F each) {
   auto& [memory, cpu] = s;
   [&](auto&... all) { (each(all), ...); }(memory, cpu);
+}
+template <MaybeConst<IdlePolicy> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [after, ends] = s;
+  [&](auto&... all) { (each(all), ...); }(after, ends);
 }
 template <MaybeConst<wire::Hook> S, typename F>
 void EachMember(S& s, F each) {

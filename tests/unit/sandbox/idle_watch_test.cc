@@ -1,0 +1,109 @@
+#include "runtime/sandbox/idle_watch.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000;
+
+class IdleWatchTest : public testing::Test {
+ protected:
+  FakeClock clock;
+  FakeLoop loop{clock};
+  std::map<uint32_t, uint64_t> cpu_micros;
+  bool readable = true;
+  std::vector<std::string> idle;
+  IdleWatch watch{loop, clock,
+                  [this](uint32_t slot) -> Result<uint64_t> {
+                    if (!readable) return Fail(Code::kNotFound, "no group");
+                    return cpu_micros[slot];
+                  },
+                  [this](const std::string& id) { idle.push_back(id); }};
+};
+
+TEST_F(IdleWatchTest, TellsOnceWhenTheTimeIsOver) {
+  watch.Watch("a", 1, 20);
+  watch.Watch("b", 2, 40);
+  loop.Pass(19 * kSecond);
+  EXPECT_TRUE(idle.empty());
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(idle, std::vector<std::string>{"a"});
+  loop.Pass(60 * kSecond);
+  EXPECT_EQ(idle, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(IdleWatchTest, WhoComputesIsNotIdle) {
+  watch.Watch("a", 1, 20);
+  watch.Watch("waits", 2, 20);
+  for (int second = 0; second < 60; ++second) {
+    cpu_micros[1] += 20'000;  // two hundredths
+    cpu_micros[2] += 5'000;
+    loop.Pass(kSecond);
+  }
+  EXPECT_EQ(idle, std::vector<std::string>{"waits"});
+  loop.Pass(30 * kSecond);
+  EXPECT_EQ(idle, (std::vector<std::string>{"waits", "a"}));
+}
+
+TEST_F(IdleWatchTest, WhatIsOpenIsUse) {
+  watch.Watch("a", 1, 20);
+  auto stream = watch.Use("a");
+  auto copy = stream;
+  loop.Pass(100 * kSecond);
+  stream.reset();
+  loop.Pass(100 * kSecond);
+  EXPECT_TRUE(idle.empty());
+  copy.reset();
+  // The whole time begins with the end of it.
+  loop.Pass(19 * kSecond);
+  EXPECT_TRUE(idle.empty());
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(idle, std::vector<std::string>{"a"});
+}
+
+TEST_F(IdleWatchTest, ARequestBetweenTwoLooksIsUse) {
+  watch.Watch("a", 1, 20);
+  loop.Pass(18 * kSecond);
+  watch.Use("a").reset();
+  loop.Pass(19 * kSecond);
+  EXPECT_TRUE(idle.empty());
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(idle.size(), 1U);
+}
+
+TEST_F(IdleWatchTest, AUseThatBeganBeforeCounts) {
+  const auto waking = watch.Use("a");
+  watch.Watch("a", 1, 20);
+  loop.Pass(100 * kSecond);
+  EXPECT_TRUE(idle.empty());
+}
+
+TEST_F(IdleWatchTest, WhatRestsOrIsGoneIsNotLookedAt) {
+  watch.Watch("a", 1, 20);
+  watch.Watch("b", 2, 20);
+  watch.Rest("a");
+  const auto open = watch.Use("b");
+  watch.Forget("b");
+  watch.Rest("nope");
+  loop.Pass(100 * kSecond);
+  EXPECT_TRUE(idle.empty());
+  watch.Watch("a", 1, 20);
+  loop.Pass(21 * kSecond);
+  EXPECT_EQ(idle, std::vector<std::string>{"a"});
+}
+
+TEST_F(IdleWatchTest, WhatCannotBeToldIsNoIdleness) {
+  watch.Watch("a", 1, 20);
+  readable = false;
+  loop.Pass(100 * kSecond);
+  EXPECT_TRUE(idle.empty());
+  readable = true;
+  loop.Pass(21 * kSecond);
+  EXPECT_EQ(idle.size(), 1U);
+}
+
+}  // namespace
+}  // namespace atl::sandbox

@@ -1,0 +1,196 @@
+#include <gtest/gtest.h>
+
+#include "runtime/sandbox/metrics.h"
+#include "tests/unit/sandbox/lifecycle_fixture.h"
+
+namespace atl::sandbox {
+namespace {
+
+class IdleTest : public LifecycleTest {
+ protected:
+  std::string CreateIdle(bool ends = false) {
+    Wanted wanted = Want();
+    wanted.spec.idle = {20, ends};
+    return CreateRunning(std::move(wanted));
+  }
+  // One that the policy has paused.
+  std::string CreatePaused() {
+    const std::string id = CreateIdle();
+    loop.Pass(21 * kSecond);
+    EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+    return id;
+  }
+  Lifecycle::Settled Into(const char* what) {
+    return [this, what](const Status& status) {
+      answers.push_back(what + std::string(status ? " ok" : " failed"));
+    };
+  }
+  std::string StateOf(const std::string& id) const {
+    const Sandbox* found = lifecycle->Find(id);
+    return found == nullptr ? "gone" : std::string(StateName(found->state)) + " " + found->reason;
+  }
+
+  std::vector<std::string> answers;
+};
+
+TEST_F(IdleTest, IsPausedAndWakesWithTheNextRequest) {
+  const std::string id = CreatePaused();
+  EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
+  EXPECT_EQ(Stored()[0].reason, "IDLE_PAUSED");
+  const auto use = lifecycle->Use(id);
+  lifecycle->Wake(id, Into("one"));
+  lifecycle->Wake(id, Into("two"));
+  ASSERT_EQ(spawner.freezes.size(), 1U);
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(answers, (std::vector<std::string>{"one ok", "two ok"}));
+  lifecycle->Wake(id, Into("three"));
+  EXPECT_EQ(answers.back(), "three ok");
+  // Not while that is under way.
+  loop.Pass(100 * kSecond);
+  EXPECT_TRUE(spawner.freezes.empty());
+  EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
+}
+
+TEST_F(IdleTest, ARequestOnTheWayIntoThePauseWaitsForItsEnd) {
+  const std::string id = CreateIdle();
+  loop.Pass(21 * kSecond);
+  EXPECT_EQ(StateOf(id), "Pausing IDLE_PAUSING");
+  lifecycle->Wake(id, Into("one"));
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+  loop.Run();
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(answers, std::vector<std::string>{"one ok"});
+}
+
+TEST_F(IdleTest, AFailureOfThePauseKeepsNobodyWaiting) {
+  const std::string id = CreateIdle();
+  loop.Pass(21 * kSecond);
+  lifecycle->Wake(id, Into("one"));
+  spawner.AnswerFreeze(Fail(Code::kDeadlineExceeded, "one goes on"));
+  loop.Run();
+  EXPECT_EQ(StateOf(id), "Resuming IDLE_RESUMING");
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(answers, std::vector<std::string>{"one ok"});
+  // Nor does it without a spawner, and it is tried again.
+  loop.Pass(21 * kSecond);
+  lifecycle->Wake(id, Into("two"));
+  spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(answers.back(), "two ok");
+  EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
+  loop.Pass(21 * kSecond);
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+}
+
+TEST_F(IdleTest, AThawThatFailsIsToldAndTriedByTheNext) {
+  const std::string id = CreatePaused();
+  lifecycle->Wake(id, Into("one"));
+  spawner.AnswerFreeze(Fail(Code::kInternal, "no"));
+  EXPECT_EQ(answers, std::vector<std::string>{"one failed"});
+  EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
+  lifecycle->Wake(id, Into("two"));
+  spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(answers.back(), "two failed");
+  EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
+  lifecycle->Wake(id, Into("three"));
+  spawner.AnswerFreeze();
+  EXPECT_EQ(answers.back(), "three ok");
+}
+
+TEST_F(IdleTest, NoRequestEndsThePauseOfAClient) {
+  const std::string id = CreatePaused();
+  lifecycle->Pause(id, Into("pause"));
+  EXPECT_EQ(answers, std::vector<std::string>{"pause ok"});
+  EXPECT_EQ(StateOf(id), "Paused CONTAINER_PAUSED");
+  EXPECT_EQ(Stored()[0].reason, "CONTAINER_PAUSED");
+  lifecycle->Wake(id, Into("wake"));
+  EXPECT_EQ(answers.back(), "wake failed");
+  lifecycle->Pause(id, Into("again"));
+  EXPECT_EQ(answers.back(), "again failed");
+  lifecycle->Resume(id, Into("resume"));
+  spawner.AnswerFreeze();
+  EXPECT_EQ(answers.back(), "resume ok");
+  // On the way into it too: whoever waits there is told.
+  loop.Pass(21 * kSecond);
+  lifecycle->Wake(id, Into("wake"));
+  lifecycle->Pause(id, Into("pause"));
+  EXPECT_EQ(StateOf(id), "Pausing CONTAINER_PAUSING");
+  spawner.AnswerFreeze();
+  EXPECT_EQ(answers.back(), "pause ok");
+  loop.Run();
+  EXPECT_EQ(answers.back(), "wake failed");
+  EXPECT_EQ(StateOf(id), "Paused CONTAINER_PAUSED");
+  EXPECT_EQ(lifecycle->stats().paused, 2U);
+  EXPECT_EQ(lifecycle->stats().idle_paused, 2U);
+  EXPECT_EQ(lifecycle->stats().woken, 0U);
+}
+
+TEST_F(IdleTest, ARestartKnowsWhoseThePauseIs) {
+  const std::string id = CreatePaused();
+  wire::Greeting hello;
+  hello.sandboxes.push_back(Present(id));
+  hello.frozen_slots.push_back(hello.sandboxes[0].slot);
+  Boot(hello);
+  EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
+  const auto use = lifecycle->Use(id);
+  lifecycle->Wake(id, Into("one"));
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(answers, std::vector<std::string>{"one ok"});
+  loop.Pass(100 * kSecond);
+  EXPECT_TRUE(spawner.freezes.empty()) << "it is in use";
+}
+
+TEST_F(IdleTest, ARestartWatchesOnWhatRuns) {
+  const std::string id = CreateIdle();
+  wire::Greeting hello;
+  hello.sandboxes.push_back(Present(id));
+  Boot(hello);
+  loop.Pass(21 * kSecond);
+  ASSERT_EQ(spawner.freezes.size(), 1U);
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+}
+
+TEST_F(IdleTest, OrItEnds) {
+  const std::string id = CreateIdle(true);
+  loop.Pass(19 * kSecond);
+  EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(StateOf(id), "gone");
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_TRUE(lifecycle->IsGone(id));
+  EXPECT_EQ(lifecycle->stats().idle_ended, 1U);
+  EXPECT_EQ(lifecycle->stats().expired, 0U);
+}
+
+TEST_F(IdleTest, TheOperatorsIsForWhoSaysNothing) {
+  config.idle = {20, false};
+  Boot({});
+  const std::string id = CreateRunning();
+  Wanted never = Want();
+  never.spec.idle = IdlePolicy{};
+  const std::string awake = CreateRunning(std::move(never));
+  EXPECT_FALSE(lifecycle->Find(awake)->spec.idle);
+  loop.Pass(100 * kSecond);
+  ASSERT_EQ(spawner.freezes.size(), 1U);
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+  EXPECT_EQ(lifecycle->Use(awake), nullptr);
+  const std::string text = MetricsText(*lifecycle, *admission, *pool, network, health);
+  for (const char* line :
+       {"atoll_pauses_total{by=\"idle\"} 1\n", "atoll_paused{by=\"idle\"} 1\n",
+        "atoll_pauses_total{by=\"request\"} 0\n", "atoll_paused{by=\"request\"} 0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
+}
+
+TEST_F(IdleTest, WhatEndsMeanwhileKeepsNobodyWaiting) {
+  const std::string id = CreatePaused();
+  lifecycle->Wake(id, Into("one"));
+  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_EQ(answers, std::vector<std::string>{"one failed"});
+  lifecycle->Wake(id, Into("two"));
+  EXPECT_EQ(answers.back(), "two failed");
+}
+
+}  // namespace
+}  // namespace atl::sandbox
