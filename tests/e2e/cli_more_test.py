@@ -199,6 +199,12 @@ class More(unittest.TestCase):
         pool = json.loads(self.cli('pool', 'inspect', 'warm'))
         self.assertEqual((pool['capacitySpec']['bufferMax'], pool['capacitySpec']['poolMax']), (1, 3))
         self.cli('pool', 'create', 'warm', image, expect=1)
+        of_it = self.cli('run', '-d', '--pool', 'warm', image, 'sleep', '1000').decode().strip()
+        self.assertEqual(json.loads(self.cli('pool', 'inspect', 'warm'))['status']['allocated'], 1)
+        self.assertEqual(self.cli('exec', of_it, 'echo', 'there'), b'there\n')
+        self.cli('pool', 'rm', 'warm', expect=1)
+        self.cli('rm', of_it)
+        self.cli('run', '--pool', 'cold', image, 'true', expect=125)
         self.cli('pool', 'rm', 'warm')
         self.cli('pool', 'rm', 'warm', expect=1)
 

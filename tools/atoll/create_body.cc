@@ -146,6 +146,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
     body["volumes"].push_back(std::move(volume));
   }
   if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
+  if (!options.pool.empty()) body["extensions"]["poolRef"] = options.pool;
   AddIdle(options.idle, &body);
   ATOLL_TRY(AddNetwork(options, &body));
   return body;

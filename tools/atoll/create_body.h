@@ -15,7 +15,7 @@ struct RunOptions {
   Words command;
   std::string entrypoint;
   Words env, env_files, labels, volumes, ports;
-  std::string name, network, policy, cwd, user;
+  std::string name, network, policy, pool, cwd, user;
   std::string idle;                           // SECONDS[:pause|end]; empty: the operator's
   std::map<std::string, std::string> limits;  // as in resourceLimits; empty: not asked for
   // A day: one that was forgotten goes away by itself.

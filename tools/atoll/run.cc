@@ -203,6 +203,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
                    &o->timeout_seconds, Range{60, 10 * 365 * 86400}});
   run.Takes(Option{"--idle", "SECONDS[:ACTION]",
                    "Nobody uses it for so long: pause (until the next request) or end", &o->idle});
+  run.Takes(Option{"--pool", "NAME", "One of this pool, which has sandboxes of the image waiting",
+                   &o->pool});
   run.Takes(Option{"--keep", "", "Leave the sandbox running afterwards", &o->keep});
   run.Takes(
       Option{"--rm", "",
