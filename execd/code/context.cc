@@ -38,14 +38,14 @@ Result<Kernelspec> Context::FindSpec() const {
   return FindKernelspec(language_, core_.CommandEnvironment({}), core_.Home(), core_.user);
 }
 
-Status Context::StartKernel(const Kernelspec& spec) {
+Status Context::StartKernel(const Kernelspec& spec, bool may_claim) {
   Kernel::Callbacks callbacks;
   callbacks.on_ready = [this] { Prepared({}); };
   callbacks.on_reply = [this](const KernelMessage& message) { OnReply(message); };
   callbacks.on_output = [this](const KernelMessage& message) { OnOutput(message); };
   callbacks.on_left_out = [this] { OnLeftOut(); };
   callbacks.on_end = [this](const std::string& reason) { OnKernelEnd(reason); };
-  kernel_ = spare_.Claim(spec, cwd_, &callbacks);
+  if (may_claim) kernel_ = spare_.Claim(spec, cwd_, &callbacks);
   claimed_ = kernel_ != nullptr;
   if (!claimed_) {
     auto kernel = Kernel::Start(&core_, &zygote_, spec, cwd_, std::move(callbacks));
@@ -58,9 +58,9 @@ Status Context::StartKernel(const Kernelspec& spec) {
   return {};
 }
 
-void Context::StartAnew() {
+void Context::StartAnew(bool may_claim) {
   const auto spec = FindSpec();
-  const Status started = spec ? StartKernel(*spec) : Fail(spec.error());
+  const Status started = spec ? StartKernel(*spec, may_claim) : Fail(spec.error());
   if (!started) Prepared(started);
 }
 
@@ -68,7 +68,7 @@ void Context::Prepare(Then then) {
   if (kernel_ && kernel_->ready()) return then({});
   if (!kernel_ && look_again_ == 0) {
     const auto spec = FindSpec();
-    const Status started = spec ? StartKernel(*spec) : Fail(spec.error());
+    const Status started = spec ? StartKernel(*spec, true) : Fail(spec.error());
     if (!started && (spec || !AwaitKernelspec())) return then(started);
   }
   waiting_.push_back(std::move(then));
@@ -79,7 +79,7 @@ bool Context::AwaitKernelspec() {
   look_again_ = core_.loop.After(kLookAgainUs, [this] {
     look_again_ = 0;
     if (!FindSpec() && AwaitKernelspec()) return;
-    StartAnew();
+    StartAnew(true);
   });
   return true;
 }
@@ -237,7 +237,7 @@ void Context::OnKernelEnd(const std::string& reason) {
   // Not now: it may be the kernel that calls.
   if (kernel_) core_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
   kernel_ = nullptr;
-  if (!started && std::exchange(claimed_, false)) return StartAnew();
+  if (!started && std::exchange(claimed_, false)) return StartAnew(false);
   if (!started) return Prepared(Fail(Code::kUnavailable, reason));
   if (!busy()) {
     lost_ = reason;

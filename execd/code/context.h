@@ -40,9 +40,10 @@ class Context {
  private:
   // kNotFound: no kernel of the image's knows the language.
   Result<Kernelspec> FindSpec() const;
-  Status StartKernel(const Kernelspec& spec);
+  // `may_claim`: the spare, unless one was lost: what hangs one may hang the next.
+  Status StartKernel(const Kernelspec& spec, bool may_claim);
   // If it has a kernelspec; Prepared if not, or if it does not start.
-  void StartAnew();
+  void StartAnew(bool may_claim);
   // False: there will be none.
   bool AwaitKernelspec();
   void Prepared(const Status& status);

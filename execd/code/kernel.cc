@@ -247,6 +247,8 @@ void Kernel::Settled(const KernelMessage& message) {
 }
 
 void Kernel::BecomeReady() {
+  // It has said so and ended, and the loop has told of the end first.
+  if (!job_ || !job_->running()) return;
   ready_ = true;
   core_.loop.Cancel(deadline_);
   // A copy: it may have the kernel settle, and others called from then on.

@@ -37,4 +37,15 @@ TimedOutput::Piece TimedOutput::Read(uint64_t offset, size_t limit) const {
   return {mark.stream, mark.time_us, bytes_.Read(offset, size)};
 }
 
+std::string TimedOutput::All() const {
+  constexpr size_t kAtOnce = 64 << 10;
+  std::string all;
+  for (uint64_t at = begin(); at < end();) {
+    const Piece piece = Read(at, kAtOnce);
+    at += piece.bytes.size();
+    if (piece.stream != OutputStream::kNote) all += piece.bytes;
+  }
+  return all;
+}
+
 }  // namespace atl::execd

@@ -31,8 +31,8 @@ class TimedOutput {
   // What follows `offset` (from begin() to below end()) of one stream and one moment, at most
   // `limit` bytes and at least one.
   Piece Read(uint64_t offset, size_t limit) const;
-  // Everything that is there, without regard to streams.
-  std::string All() const { return bytes_.From(begin()); }
+  // All output that is there, without regard to streams.
+  std::string All() const;
 
  private:
   struct Mark {
