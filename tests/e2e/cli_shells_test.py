@@ -23,7 +23,9 @@ SHELLS = {
         'functions/_atoll': None}),
     'fish': (('fish', '-i'), {
         '.config/fish/config.fish': 'function fish_prompt; echo -n "ready> "; end\n',
-        '.config/fish/completions/atoll.fish': None}),
+        '.config/fish/completions/atoll.fish': None,
+        # Without this folder it reads all manuals of the host, and goes on when it has ended.
+        '.local/share/fish/generated_completions/none.fish': '#\n'}),
 }
 
 

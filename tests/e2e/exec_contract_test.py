@@ -61,7 +61,15 @@ class Endpoints(Contract):
         self.s.background(r'printf "State:\tX" >/proc/$$/comm; >/tmp/named; sleep 99 & wait',
                           uid=7, gid=7)
         self.s.run('until [ -e /tmp/named ]; do :; done')
-        answer = self.s.call('GET', '/processes')
+
+        def waits():
+            # Its child has its name until it is executed; then it waits for that.
+            nonlocal answer
+            answer = self.s.call('GET', '/processes')
+            return [process['state'] for process in answer.json['processes']
+                    if process['name'] == 'State:\tX'] == ['S']
+        answer = None
+        until(waits, 10 * SLOWNESS, 'it waits')
         self.assertEqual((answer.status, answer.json['truncated']), (200, False))
         processes = sorted(answer.json['processes'], key=lambda process: process['pid'])
         self.assertEqual((processes[0]['pid'], processes[0]['uid']), (1, 0))

@@ -56,6 +56,8 @@ class Idle(unittest.TestCase):
         return int([line for line in lines if line.startswith(f'atoll_{name} ')][0].split()[1])
 
     def test_wakes_with_the_next_request_and_all_that_ran_goes_on(self):
+        # On a slow host it may be paused, and woken, between two of the requests to come.
+        before = self.metric('pauses_total{by="idle"}')
         box = self.box()
         # Both ends of a connection, a timer, and a value in memory.
         box.out('mkfifo /tmp/say /tmp/hold')
@@ -64,13 +66,13 @@ class Idle(unittest.TestCase):
         box.background('exec 3<>/tmp/say; nc 127.0.0.1 4000 <&3')
         self.connection(box, '01')
         box.background(f'value=kept; sleep {2 * AFTER}; echo $value >/tmp/rang')
-        before = self.metric('pauses_total{by="idle"}'), self.metric('wakes_total')
         self.paused(box)
-        self.assertEqual(self.metric('pauses_total{by="idle"}'), before[0] + 1)
+        self.assertGreater(self.metric('pauses_total{by="idle"}'), before)
+        woken = self.metric('wakes_total')
         self.assertGreaterEqual(self.metric('paused{by="idle"}'), 1)
         box.out('echo hello >/tmp/say')
         self.assertEqual(box.state()['state'], 'Running')
-        self.assertEqual(self.metric('wakes_total'), before[1] + 1)
+        self.assertEqual(self.metric('wakes_total'), woken + 1)
         until(lambda: box.out('cat /tmp/heard') == 'hello', 20 * SLOWNESS, 'the connection stands')
         until(lambda: box.out('cat /tmp/rang 2>/dev/null; true') == 'kept', SOON, 'the timer rings')
         self.paused(box)
