@@ -1,5 +1,6 @@
 #include "runtime/sandbox/control_channel.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -21,6 +22,11 @@ Status ControlChannel::Send(const wire::StartMessage& message) {
   unsent_ = wire::Frame(bytes);
   Flush();
   return {};
+}
+
+bool ControlChannel::PeerIsThere() const {
+  pollfd peer{socket_.get(), 0, 0};
+  return ::poll(&peer, 1, 0) == 0;
 }
 
 // A frame that does not fit the socket buffer (some 200 KiB) waits for execd to read.

@@ -33,6 +33,9 @@ class ControlChannel {
   using Reported = std::function<void(Result<wire::StartReport>)>;
   void Watch(Reported reported);
 
+  // False: process 1 has ended, and Send would only say so with the report.
+  bool PeerIsThere() const;
+
   // The report, if it has arrived by now: for when process 1 has ended and nothing more comes.
   std::optional<wire::StartReport> Drain();
 

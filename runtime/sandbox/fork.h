@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -34,7 +35,8 @@ struct Fork {
   std::vector<std::string> children;
   std::set<std::string> built;  // of them; their records wait for the others'
   std::vector<Sandbox> made;
-  bool over = false;  // nothing is waited for any more
+  std::shared_ptr<const void> use;  // of its parent, which does not fall idle meanwhile
+  bool over = false;                // nothing is waited for any more
   std::vector<Forked> waiters;
 };
 

@@ -402,6 +402,7 @@ void Lifecycle::Imported(const std::string& id, const Status& imported) {
   }
   if (!usable) return Failed(id, std::move(usable).error());
   ApplyAnyway(*entry, Event::kImported, {"CONTAINER_STARTING", "Sandbox is being built"});
+  pools_.GiveWay();
 }
 
 Result<const Sandbox*> Lifecycle::Begin(const std::string& host_id, uint32_t slot) {

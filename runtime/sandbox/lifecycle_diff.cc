@@ -52,8 +52,8 @@ void Lifecycle::Diff(const std::string& id, const std::string& snapshot, bool ar
   compared_.insert(asked.against.begin(), asked.against.end());
   std::vector<wire::LayerId> held = asked.against;
   spawner_.Ask(std::move(asked), [this, held = std::move(held), done = std::move(done),
-                                  alive =
-                                      std::weak_ptr(alive_)](const Result<wire::Unpacked>& told) {
+                                  use = Use(id), alive = std::weak_ptr(alive_)](
+                                     const Result<wire::Unpacked>& told) {
     if (!alive.expired()) {
       --diffs_;
       for (const wire::LayerId layer : held) compared_.erase(compared_.find(layer));

@@ -38,9 +38,11 @@ void Lifecycle::ForkSandbox(const std::string& id, const WantedFork& wanted, con
   if (!layer) return done(tl::unexpected(CreateError(layer.error())));
   const auto fork = std::make_shared<Fork>();
   fork->parent = id;
+  fork->use = Use(id);
   fork->waiters.push_back(done);
   for (Sandbox& child : *children) {
     child.layers.insert(child.layers.begin(), *layer);
+    child.fork_layer = *layer;
     AddChild(fork, std::move(child), wanted.request_id);
   }
   if (!wanted.idempotency_key.empty()) {
@@ -48,6 +50,7 @@ void Lifecycle::ForkSandbox(const std::string& id, const WantedFork& wanted, con
                  clock_.UnixMillis()};
     idempotency_.Add(*fork->key);
   }
+  pools_.GiveWay();
   // Nothing of it outlives the host, as no sandbox does.
   snapshots_.Start(
       {.sandbox = HostIdOf(id),
@@ -125,12 +128,9 @@ void Lifecycle::RepeatFork(const KeyRecord& first, const WantedFork& wanted, con
   }
   const Entry* entry = Look(first.sandbox_id);
   if (entry->fork) return entry->fork->waiters.push_back(done);
-  // Nobody else has their layer on top.
   std::vector<Sandbox> made;
   for (const Sandbox* sandbox : All()) {
-    if (!sandbox->layers.empty() && sandbox->layers.front() == entry->sandbox.layers.front()) {
-      made.push_back(*sandbox);
-    }
+    if (sandbox->fork_layer == entry->sandbox.fork_layer) made.push_back(*sandbox);
   }
   done(std::move(made));
 }

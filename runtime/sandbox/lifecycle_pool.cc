@@ -1,7 +1,5 @@
 // Creates of a pool. What the request leaves out the pool says; then it is a create like any other,
 // which claims a member if one is what was asked for, and is built if none is.
-#include <unistd.h>
-
 #include <unordered_map>
 #include <utility>
 
@@ -67,7 +65,6 @@ Status Lifecycle::CheckRoom(const Held& stock, const Spec& member) const {
 }
 
 void Lifecycle::Dispose(const std::string& id, uint32_t slot) {
-  ::unlink(SocketPathOf(id).c_str());
   wire::SandboxRecord record;
   record.id = id;
   record.slot = slot;

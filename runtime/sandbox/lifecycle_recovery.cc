@@ -190,6 +190,7 @@ std::vector<netpolicy::LiveSlot> Lifecycle::LiveSlots(const std::vector<uint32_t
 
 void Lifecycle::DestroyOrphan(const wire::SandboxRecord& record) {
   orphans_[record.id] = record.slot;
+  ::unlink(SocketPath(config_.socket_directory, record.id).c_str());
   spawner_.Ask(wire::Destroy{record.id}, [this, id = record.id, slot = record.slot](Status status) {
     if (status) {
       if (orphans_.erase(id) != 0 && slot != 0) slots_.Release(slot);
@@ -235,6 +236,11 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     Status forgotten = store_.RemoveAll();
     logs_.RemoveAll();
     history_.RemoveAll();
+    const Error over(Code::kUnavailable, "atolld is shutting down");
+    for (auto& [id, entry] : entries_) Settle(entry, Fail(over));
+    for (const auto& [host_id, rollback] : std::exchange(rollbacks_, {})) {
+      rollback.done(tl::unexpected(CreateError(over)));
+    }
     entries_.clear();
     names_.Clear();
     pools_.Reset();

@@ -25,6 +25,8 @@
 namespace atl::sandbox {
 namespace {
 
+constexpr int64_t kAgainUs = 1'000'000;
+
 Error Ended(const std::string& id) {
   return Error(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
 }
@@ -40,6 +42,8 @@ void Lifecycle::RollBack(const std::string& id, const WantedRollback& wanted, co
   rollback.next = std::move(*next);
   rollback.done = done;
   HoldLayers(rollback.next);
+  rollback.use = Use(id);
+  pools_.GiveWay();
   rollback.launch = std::make_shared<Launch>(
       launch_parts_, Launch::Order{.id = host_id, .request_id = wanted.request_id, .start = false});
   // Which may fail at once.
@@ -116,7 +120,6 @@ void Lifecycle::FailRollback(const std::string& host_id, const CreateError& erro
       .Add("request", rollback.launch->order().request_id)
       .Add(error);
   ++stats_.rollback_failed;
-  ::unlink(SocketPath(config_.socket_directory, host_id).c_str());
   DropLayers(rollback.next);
   if (const uint32_t slot = rollback.next.slot; slot != 0) {
     wire::SandboxRecord record;
@@ -124,6 +127,7 @@ void Lifecycle::FailRollback(const std::string& host_id, const CreateError& erro
     record.slot = slot;
     DestroyOrphan(record);
   } else {
+    ::unlink(SocketPath(config_.socket_directory, host_id).c_str());
     images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
   }
   rollback.done(tl::unexpected(error));
@@ -133,6 +137,7 @@ void Lifecycle::RollbackBuilt(const std::string& host_id) {
   const auto found = rollbacks_.find(host_id);
   const auto fail = [&](Error error) { FailRollback(host_id, CreateError(std::move(error))); };
   const std::string id = found->second.next.id;
+  if (stopping_) return fail(Error(Code::kUnavailable, "atolld is shutting down"));
   Entry* const entry = Look(id);
   if (entry == nullptr || !IsLive(entry->sandbox.state)) return fail(Ended(id));
   if (found->second.launch->TakeExit()) {
@@ -185,7 +190,6 @@ void Lifecycle::DestroyFormer(const Entry& entry) {
   wire::SandboxRecord record;
   record.id = entry.former->host_id;
   record.slot = entry.former->slot;
-  ::unlink(SocketPath(config_.socket_directory, record.id).c_str());
   logs_.Remove(record.id, "");
   DestroyOrphan(record);
 }
@@ -200,8 +204,8 @@ void Lifecycle::FormersGone() {
   }
   for (const std::string& id : ready) {
     Entry& entry = *Look(id);
-    entry.former.reset();
     if (entry.sandbox.state != State::kReplacing && entry.sandbox.state != State::kCancelled) {
+      entry.former.reset();
       continue;
     }
     const bool again = entry.sandbox.state == State::kReplacing && entry.launch == nullptr;
@@ -210,8 +214,21 @@ void Lifecycle::FormersGone() {
           std::make_shared<Launch>(launch_parts_, Launch::Order{.id = HostId(entry.sandbox)});
       entry.launch->Recorded();
     }
-    ApplyAnyway(entry, again ? Event::kAdmitted : Event::kReplaced,
-                again ? Cause{} : Cause{"CONTAINER_RUNNING", "Sandbox is running"});
+    const Cause running{"CONTAINER_RUNNING", "Sandbox is running"};
+    if (again || entry.sandbox.state == State::kCancelled) {
+      entry.former.reset();
+      ApplyAnyway(entry, again ? Event::kAdmitted : Event::kReplaced, again ? Cause{} : running);
+    } else if (Status recorded = Apply(entry, Event::kReplaced, running); recorded) {
+      entry.former.reset();
+    } else {
+      // By its record nothing has run in there, and a restart would build it anew: so nothing may.
+      LogLine(LogLevel::kError, "cannot start what a sandbox was rolled back to; trying again")
+          .Add("sandbox", id)
+          .Add(recorded.error());
+      loop_.After(kAgainUs, [this, alive = std::weak_ptr(alive_)] {
+        if (!alive.expired()) FormersGone();
+      });
+    }
   }
 }
 

@@ -12,7 +12,7 @@ Result<Snapshot> Lifecycle::TakeSnapshot(const std::string& id, const std::strin
                 "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
                     ": a snapshot is taken of one that runs or is paused");
   }
-  return snapshots_.Take(sandbox, name);
+  return snapshots_.Take(sandbox, name, Use(id));
 }
 
 Status Lifecycle::RemoveSnapshot(const std::string& id) {

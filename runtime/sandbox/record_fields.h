@@ -52,6 +52,7 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("platform", s.spec.platform);
   io.Optional("extensions", s.spec.extensions);
   io.Optional("host_id", s.host_id);
+  io.Optional("fork_layer", s.fork_layer);
 }
 
 template <MaybeConst<Platform> P, typename Io>

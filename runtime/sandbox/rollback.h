@@ -20,6 +20,7 @@ struct Rollback {
   std::string snapshot_id;
   Sandbox next;  // the sandbox as it is to be; only its host id, layers and slot are taken over
   netpolicy::SharedPolicy claimed;  // by next's slot
+  std::shared_ptr<const void> use;  // of the sandbox, which does not fall idle meanwhile
   std::shared_ptr<Launch> launch;
   Created done;
 };

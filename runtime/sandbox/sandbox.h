@@ -110,7 +110,8 @@ struct Sandbox {
   std::string image_digest;
   images::ImageConfig config;  // of the image, or what the snapshot has made of it
   std::vector<wire::LayerId> layers;
-  std::string access_token;  // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
+  wire::LayerId fork_layer = 0;  // that it was forked with, its siblings too; 0: it was not forked
+  std::string access_token;      // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
   std::string secure_token;  // what its ports ask for, where no signature is given; empty: nothing
 
   // Moves.

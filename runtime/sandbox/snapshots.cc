@@ -89,7 +89,8 @@ Status Snapshots::CheckBytes() const {
                      " bytes that [snapshots] max_bytes allows"));
 }
 
-Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name) {
+Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
+                                 std::shared_ptr<const void> use) {
   for (const auto& [id, other] : snapshots_) {
     if (other.sandbox_id != source.id || other.state != Stage::kCreating) continue;
     return Fail(Code::kFailedPrecondition, "snapshot " + id + " of sandbox " + source.id +
@@ -127,7 +128,9 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name)
          .layer = layer,
          .name = "snapshot:" + snapshot.id,
          .lasting = true,
-         .done = [this, id = snapshot.id](const Result<uint64_t>& bytes) { Taken(id, bytes); }});
+         .done = [this, id = snapshot.id, use = std::move(use)](const Result<uint64_t>& bytes) {
+           Taken(id, bytes);
+         }});
   return snapshot;
 }
 

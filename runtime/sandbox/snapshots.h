@@ -58,7 +58,8 @@ class Snapshots {
   // Of a sandbox that lives: recorded as Creating, and Ready or Failed later. kFailedPrecondition:
   // one of it is being taken, or its layers would be too many. kResourceExhausted, ENOSPC: a bound
   // of the operator, or a full disk.
-  Result<Snapshot> Take(const Sandbox& source, const std::string& name);
+  Result<Snapshot> Take(const Sandbox& source, const std::string& name,
+                        std::shared_ptr<const void> use);
   // Null for the unknown. Valid until the next call.
   const Snapshot* Find(const std::string& id) const;
   // In no order.

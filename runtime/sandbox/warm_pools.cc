@@ -13,6 +13,8 @@ namespace {
 // waits for less.
 constexpr int64_t kQuietUs = 20'000;
 constexpr int64_t kShortQuietUs = 2'000;
+// What ended one member may end the next.
+constexpr int64_t kLostUs = 1'000'000;
 
 // That which makes a member good for a create.
 bool IsSame(const Sandbox& member, const Sandbox& wanted) {
@@ -156,6 +158,12 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
   const auto found = pools_.find(name);
   if (found == pools_.end()) return nullptr;
   auto& members = found->second.members;
+  // The spawner has yet to tell, or is not there to tell, that these have ended.
+  while (!members.empty() && !members.front()->control->PeerIsThere()) {
+    auto ended = std::move(members.front());
+    members.pop_front();
+    Dispose(std::move(ended));
+  }
   // Volumes and a root that cannot be written to belong to the build.
   const bool can_be_claimed = wanted.spec.volumes.empty() && !wanted.spec.readonly_root;
   if (!can_be_claimed || members.empty() || !IsSame(members.front()->sandbox, wanted)) {
@@ -264,7 +272,7 @@ void WarmPools::Lost(const std::string& id) {
     auto member = std::move(*found);
     pool.members.erase(found);
     Dispose(std::move(member));
-    return PumpLater(kQuietUs);
+    return PumpLater(kLostUs);
   }
 }
 
@@ -383,7 +391,7 @@ void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built)
     }
     Dispose(std::move(member));
   }
-  const bool went_well = static_cast<bool>(built);
+  const bool went_well = built && !done.lost;
   EndTurn();
   if (went_well) Pump();
 }

@@ -7,7 +7,7 @@
 namespace atl::sandbox {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kSecondUs = 1'000'000;
 
 class IdleWatchTest : public testing::Test {
  protected:
@@ -27,11 +27,11 @@ class IdleWatchTest : public testing::Test {
 TEST_F(IdleWatchTest, TellsOnceWhenTheTimeIsOver) {
   watch.Watch("a", 1, 20);
   watch.Watch("b", 2, 40);
-  loop.Pass(19 * kSecond);
+  loop.Pass(19 * kSecondUs);
   EXPECT_TRUE(idle.empty());
-  loop.Pass(2 * kSecond);
+  loop.Pass(2 * kSecondUs);
   EXPECT_EQ(idle, std::vector<std::string>{"a"});
-  loop.Pass(60 * kSecond);
+  loop.Pass(60 * kSecondUs);
   EXPECT_EQ(idle, (std::vector<std::string>{"a", "b"}));
 }
 
@@ -41,10 +41,10 @@ TEST_F(IdleWatchTest, WhoComputesIsNotIdle) {
   for (int second = 0; second < 60; ++second) {
     cpu_micros[1] += 20'000;  // two hundredths
     cpu_micros[2] += 5'000;
-    loop.Pass(kSecond);
+    loop.Pass(kSecondUs);
   }
   EXPECT_EQ(idle, std::vector<std::string>{"waits"});
-  loop.Pass(30 * kSecond);
+  loop.Pass(30 * kSecondUs);
   EXPECT_EQ(idle, (std::vector<std::string>{"waits", "a"}));
 }
 
@@ -52,32 +52,32 @@ TEST_F(IdleWatchTest, WhatIsOpenIsUse) {
   watch.Watch("a", 1, 20);
   auto stream = watch.Use("a");
   auto copy = stream;
-  loop.Pass(100 * kSecond);
+  loop.Pass(100 * kSecondUs);
   stream.reset();
-  loop.Pass(100 * kSecond);
+  loop.Pass(100 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   copy.reset();
   // The whole time begins with the end of it.
-  loop.Pass(19 * kSecond);
+  loop.Pass(19 * kSecondUs);
   EXPECT_TRUE(idle.empty());
-  loop.Pass(2 * kSecond);
+  loop.Pass(2 * kSecondUs);
   EXPECT_EQ(idle, std::vector<std::string>{"a"});
 }
 
 TEST_F(IdleWatchTest, ARequestBetweenTwoLooksIsUse) {
   watch.Watch("a", 1, 20);
-  loop.Pass(18 * kSecond);
+  loop.Pass(18 * kSecondUs);
   watch.Use("a").reset();
-  loop.Pass(19 * kSecond);
+  loop.Pass(19 * kSecondUs);
   EXPECT_TRUE(idle.empty());
-  loop.Pass(2 * kSecond);
+  loop.Pass(2 * kSecondUs);
   EXPECT_EQ(idle.size(), 1U);
 }
 
 TEST_F(IdleWatchTest, AUseThatBeganBeforeCounts) {
   const auto waking = watch.Use("a");
   watch.Watch("a", 1, 20);
-  loop.Pass(100 * kSecond);
+  loop.Pass(100 * kSecondUs);
   EXPECT_TRUE(idle.empty());
 }
 
@@ -88,20 +88,20 @@ TEST_F(IdleWatchTest, WhatRestsOrIsGoneIsNotLookedAt) {
   const auto open = watch.Use("b");
   watch.Forget("b");
   watch.Rest("nope");
-  loop.Pass(100 * kSecond);
+  loop.Pass(100 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   watch.Watch("a", 1, 20);
-  loop.Pass(21 * kSecond);
+  loop.Pass(21 * kSecondUs);
   EXPECT_EQ(idle, std::vector<std::string>{"a"});
 }
 
 TEST_F(IdleWatchTest, WhatCannotBeToldIsNoIdleness) {
   watch.Watch("a", 1, 20);
   readable = false;
-  loop.Pass(100 * kSecond);
+  loop.Pass(100 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   readable = true;
-  loop.Pass(21 * kSecond);
+  loop.Pass(21 * kSecondUs);
   EXPECT_EQ(idle.size(), 1U);
 }
 

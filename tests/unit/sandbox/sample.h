@@ -17,10 +17,10 @@ namespace atl::sandbox {
 
 template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [id, host_id, created, spec, digest, config, layers, token, secure, metadata, expires,
+  auto& [id, host_id, created, spec, digest, config, layers, fork, token, secure, metadata, expires,
          state, reason, message, transition, slot] = s;
-  [&](auto&... all) { (each(all), ...); }(id, host_id, created, spec, digest, config, layers, token,
-                                          secure, metadata, expires, state, reason, message,
+  [&](auto&... all) { (each(all), ...); }(id, host_id, created, spec, digest, config, layers, fork,
+                                          token, secure, metadata, expires, state, reason, message,
                                           transition, slot);
 }
 template <MaybeConst<Spec> S, typename F>

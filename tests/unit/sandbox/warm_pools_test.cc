@@ -17,7 +17,9 @@ class WarmPoolsTest : public LifecycleTest {
   }
   // Answers builds as long as there are any.
   void Fill() {
-    for (loop.Pass(50'000); !spawner.builds.empty(); loop.Pass(50'000)) spawner.AnswerBuild();
+    for (loop.Pass(50'000); !spawner.builds.empty(); loop.Pass(50'000)) {
+      execds.push_back(spawner.AnswerBuild().control);
+    }
   }
   uint32_t available() { return lifecycle->pools().Find("warm")->available; }
   static Wanted OfPool() {
@@ -26,6 +28,7 @@ class WarmPoolsTest : public LifecycleTest {
     wanted.spec.extensions[kPoolRef] = "warm";
     return wanted;
   }
+  std::vector<UniqueFd> execds;  // ends of control sockets of what is parked
 };
 
 TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
@@ -43,6 +46,16 @@ TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
   EXPECT_TRUE(spawner.builds.empty());
   Fill();
   EXPECT_EQ(available(), 2U);
+}
+
+TEST_F(WarmPoolsTest, WhatHasEndedUnseenIsNotClaimed) {
+  Make(2);
+  const std::vector<std::string> parked = lifecycle->pools().Parked();
+  execds.front().reset();
+  const auto answer = Create(OfPool());
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(answer->result->id, parked.back());
+  EXPECT_EQ(available(), 0U);
 }
 
 TEST_F(WarmPoolsTest, NothingIsBuiltWhileACreateIsAtWork) {
