@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <map>
 #include <set>
@@ -121,6 +122,20 @@ class HostNetwork final : public Network {
   std::unique_ptr<SpliceProxy> proxy_;
   std::unique_ptr<PacketLog> packet_log_;
 
+  // A look at all flows, by a thread of the pool.
+  struct Judged {
+    explicit Judged(FlowJudge by) : judge(std::move(by)) {}
+    const FlowJudge judge;
+    // The slot has another policy since: what this one forbids, that one may allow, and a flow that
+    // began under it must not be cut. The next sweep has its judge.
+    std::atomic<bool> outdated{false};
+  };
+  struct Sweep {
+    std::set<uint32_t> slots;
+    std::map<uint32_t, Judged> judges;  // none comes or goes while it is under way
+    bool done = false;
+  };
+
   // For the links that were not claimed yet, their namespaces' rtnetlink sockets.
   std::map<uint32_t, UniqueFd> unclaimed_;
   // Detached slots whose flows may still be there.
@@ -129,7 +144,7 @@ class HostNetwork final : public Network {
   std::map<uint32_t, FlowJudge> unjudged_;
   Loop* loop_ = nullptr;
   Loop::Id sweep_timer_ = 0;
-  bool sweeping_ = false;
+  std::shared_ptr<Sweep> sweep_;  // the one under way; null: none
   // Of its own, for the pool thread; shared with the work, which may outlive this object.
   std::shared_ptr<UniqueFd> sweep_socket_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -284,7 +299,7 @@ Status HostNetwork::CutFlowsNow() {
 }
 
 void HostNetwork::CutFlowsLater() {
-  if ((uncut_.empty() && unjudged_.empty()) || sweeping_ || sweep_timer_ != 0) return;
+  if ((uncut_.empty() && unjudged_.empty()) || sweep_ || sweep_timer_ != 0) return;
   sweep_timer_ = loop_->After(kSweepIntervalUs, [this] {
     sweep_timer_ = 0;
     SweepFlows();
@@ -294,6 +309,11 @@ void HostNetwork::CutFlowsLater() {
 Status HostNetwork::JudgeFlows(uint32_t slot) {
   unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
   if (!loop_) return CutFlowsNow();
+  if (sweep_) {
+    if (const auto old = sweep_->judges.find(slot); old != sweep_->judges.end()) {
+      old->second.outdated = true;
+    }
+  }
   // Behind the answer: a sweep holds a processor for milliseconds, and begun first it takes the one
   // that the reader of the answer is woken on.
   loop_->Post([this, alive = alive_] {
@@ -309,40 +329,36 @@ void HostNetwork::JudgeAllFlows() {
 }
 
 void HostNetwork::SweepNow() {
-  if (sweeping_) return;  // whoever sweeps looks again when it is done
+  if (sweep_) return;  // whoever sweeps looks again when it is done
   loop_->Cancel(sweep_timer_);
   sweep_timer_ = 0;
   SweepFlows();
 }
 
 void HostNetwork::SweepFlows() {
-  struct Sweep {
-    std::set<uint32_t> slots;
-    std::map<uint32_t, FlowJudge> judges;
-    bool done = false;
-  };
-  auto sweep = std::make_shared<Sweep>();
+  const auto sweep = sweep_ = std::make_shared<Sweep>();
   sweep->slots = uncut_;
-  sweep->judges = std::exchange(unjudged_, {});
-  sweeping_ = true;
+  for (auto& [slot, judge] : std::exchange(unjudged_, {})) {
+    sweep->judges.try_emplace(slot, std::move(judge));
+  }
   loop_->RunBlocking(
       [sweep, socket = sweep_socket_, instance = instance_] {
         const auto cut = CutFlows(socket->get(), instance, [&](const Flow& flow) {
           if (sweep->slots.contains(flow.slot)) return true;
-          const auto judge = sweep->judges.find(flow.slot);
-          return judge != sweep->judges.end() && judge->second(flow);
+          const auto by = sweep->judges.find(flow.slot);
+          return by != sweep->judges.end() && !by->second.outdated && by->second.judge(flow);
         });
         sweep->done = cut.has_value();
       },
       [this, alive = alive_, sweep] {
         if (!*alive) return;
-        sweeping_ = false;
+        sweep_.reset();
         // A sweep that failed is tried again; until one succeeds the slots stay out of use, and the
         // flows of the others are judged again, by what holds then.
         if (sweep->done) {
           for (const uint32_t slot : sweep->slots) uncut_.erase(slot);
         } else {
-          for (const auto& [slot, judge] : sweep->judges) {
+          for (const auto& [slot, judged] : sweep->judges) {
             unjudged_.try_emplace(slot, enforcer_->JudgeOfFlows(slot));
           }
         }
