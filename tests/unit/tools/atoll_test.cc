@@ -165,7 +165,7 @@ TEST_F(AtollTest, RunCreatesRunsAndDeletes) {
   EXPECT_EQ(created.headers.Get("open-sandbox-api-key"), "key");
   EXPECT_EQ(json::parse(created.body),
             (json{{"image", {{"uri", "img:1"}}},
-                  {"extensions", {{"entrypoint", "none"}}},
+                  {"extensions", {{"entrypoint", "none"}, {"uniqueName", "true"}}},
                   {"env", {{"A", "[1,2]"}}},
                   {"resourceLimits", {{"memory", "64Mi"}, {"cpu", "500m"}}},
                   {"metadata", {{"name", "n"}, {"k", "v"}}},
