@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
-#include "tools/atoll/report.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
@@ -63,27 +63,6 @@ Status ListPools(const Settings& settings, bool quiet) {
   return {};
 }
 
-// One that fails does not keep the others.
-Status ForPools(const Settings& settings, const Words& names, const std::string& method) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  Status last;
-  for (const std::string& name : names) {
-    auto done = api.Send(method, "/pools/" + PercentEncode(name));
-    if (!done) {
-      if (!last) Report(settings, last.error());
-      last = Fail(std::move(done).error());
-      continue;
-    }
-    const auto pool = json::parse(done->body, nullptr, false);
-    if (method == "GET") {
-      std::puts((settings.json ? JsonText(pool) : PrettyJson(pool)).c_str());
-    } else if (!settings.json) {
-      std::puts(Printable(name).c_str());
-    }
-  }
-  return last;
-}
-
 }  // namespace
 
 void AddPoolVerbs(Verb& root, const Settings& settings) {
@@ -112,10 +91,12 @@ void AddPoolVerbs(Verb& root, const Settings& settings) {
   const Argument names = {"POOL", "Pools as 'atoll pool ls' shows them", &options->names};
   group.Add("inspect", "A pool and its sandboxes' number, as JSON")
       .Takes(names)
-      .Does([options, &settings] { return ForPools(settings, options->names, "GET"); });
+      .Does([options, &settings] { return ForEachOf(settings, "/pools/", options->names, "GET"); });
   group.Add("rm,remove", "Delete pools of which no sandbox lives, and what is parked")
       .Takes(names)
-      .Does([options, &settings] { return ForPools(settings, options->names, "DELETE"); });
+      .Does([options, &settings] {
+        return ForEachOf(settings, "/pools/", options->names, "DELETE");
+      });
 }
 
 }  // namespace atl::cli

@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
-#include "tools/atoll/report.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
@@ -78,25 +78,6 @@ Status ListSnapshots(const Settings& settings, const SnapshotFilter& options) {
   return {};
 }
 
-// One that fails does not keep the others.
-Status ForSnapshots(const Settings& settings, const Words& ids, const std::string& method) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  Status last;
-  for (const std::string& id : ids) {
-    auto done = api.Send(method, "/snapshots/" + PercentEncode(id));
-    if (!done) {
-      if (!last) Report(settings, last.error());
-      last = Fail(std::move(done).error());
-    } else if (method == "GET") {
-      const auto snapshot = json::parse(done->body, nullptr, false);
-      std::puts((settings.json ? JsonText(snapshot) : PrettyJson(snapshot)).c_str());
-    } else if (!settings.json) {
-      std::puts(Printable(id).c_str());
-    }
-  }
-  return last;
-}
-
 }  // namespace
 
 void AddSnapshotVerbs(Verb& root, const Settings& settings) {
@@ -127,11 +108,13 @@ void AddSnapshotVerbs(Verb& root, const Settings& settings) {
       .Does([options, &settings] { return ListSnapshots(settings, options->list); });
   const Argument ids = {"SNAPSHOT", "Ids as 'atoll snapshot ls' shows them", &options->ids};
   group.Add("inspect", "A snapshot as JSON").Takes(ids).Does([options, &settings] {
-    return ForSnapshots(settings, options->ids, "GET");
+    return ForEachOf(settings, "/snapshots/", options->ids, "GET");
   });
   group.Add("rm,remove", "Delete snapshots that no sandbox was restored from")
       .Takes(ids)
-      .Does([options, &settings] { return ForSnapshots(settings, options->ids, "DELETE"); });
+      .Does([options, &settings] {
+        return ForEachOf(settings, "/snapshots/", options->ids, "DELETE");
+      });
 }
 
 }  // namespace atl::cli

@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
-#include "tools/atoll/report.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
@@ -42,27 +42,6 @@ Status ListVolumes(const Settings& settings, bool quiet) {
   return {};
 }
 
-// One that fails does not keep the others.
-Status ForVolumes(const Settings& settings, const Words& names, const std::string& method) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  Status last;
-  for (const std::string& name : names) {
-    auto done = api.Send(method, "/volumes/" + PercentEncode(name));
-    if (!done) {
-      if (!last) Report(settings, last.error());
-      last = Fail(std::move(done).error());
-      continue;
-    }
-    const auto volume = json::parse(done->body, nullptr, false);
-    if (method == "GET") {
-      std::puts((settings.json ? JsonText(volume) : PrettyJson(volume)).c_str());
-    } else if (!settings.json) {
-      std::puts(Printable(name).c_str());
-    }
-  }
-  return last;
-}
-
 }  // namespace
 
 void AddVolumeVerbs(Verb& root, const Settings& settings) {
@@ -84,10 +63,13 @@ void AddVolumeVerbs(Verb& root, const Settings& settings) {
   const Argument names = {"VOLUME", "Volumes as 'atoll volume ls' shows them", &options->names};
   group.Add("inspect", "A volume, its users and its size, as JSON")
       .Takes(names)
-      .Does([options, &settings] { return ForVolumes(settings, options->names, "GET"); });
+      .Does(
+          [options, &settings] { return ForEachOf(settings, "/volumes/", options->names, "GET"); });
   group.Add("rm,remove", "Delete volumes that no sandbox uses, with everything in them")
       .Takes(names)
-      .Does([options, &settings] { return ForVolumes(settings, options->names, "DELETE"); });
+      .Does([options, &settings] {
+        return ForEachOf(settings, "/volumes/", options->names, "DELETE");
+      });
 }
 
 }  // namespace atl::cli

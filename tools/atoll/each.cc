@@ -1,0 +1,33 @@
+#include "tools/atoll/each.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tools/atoll/api.h"
+#include "tools/atoll/json_text.h"
+#include "tools/atoll/report.h"
+#include "tools/atoll/text.h"
+
+namespace atl::cli {
+
+Status ForEachOf(const Settings& settings, const std::string& path, const Words& names,
+                 const std::string& method) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  Status last;
+  for (const std::string& name : names) {
+    auto done = api.Send(method, path + PercentEncode(name));
+    if (!done) {
+      if (!last) Report(settings, last.error());
+      last = Fail(std::move(done).error());
+    } else if (method == "GET") {
+      const auto told = nlohmann::json::parse(done->body, nullptr, false);
+      std::puts((settings.json ? JsonText(told) : PrettyJson(told)).c_str());
+    } else if (!settings.json) {
+      std::puts(Printable(name).c_str());
+    }
+  }
+  return last;
+}
+
+}  // namespace atl::cli
