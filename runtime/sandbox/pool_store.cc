@@ -69,11 +69,7 @@ Result<std::vector<PoolRecord>> PoolStore::Load() {
 }
 
 Status PoolStore::Write(const PoolRecord& record) {
-  ATOLL_ASSIGN(const int64_t room, db_.Room());
-  if (room < Store::kRoomForChanges) {
-    return Fail(Error(Code::kResourceExhausted,
-                      "the file system of <data_dir>/state is full: make room there", ENOSPC));
-  }
+  ATOLL_TRY(Store::CheckRoom(db_));
   write_.Bind(1, record.name)
       .Bind(2, record.image)
       .Bind(3, nlohmann::json(record.resource_limits).dump())

@@ -1,6 +1,5 @@
 #include "runtime/sandbox/snapshot_store.h"
 
-#include <cerrno>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -95,11 +94,7 @@ Result<std::vector<Snapshot>> SnapshotStore::Load() {
 }
 
 Status SnapshotStore::Insert(const Snapshot& s) {
-  ATOLL_ASSIGN(const int64_t room, db_.Room());
-  if (room < Store::kRoomForChanges) {
-    return Fail(Error(Code::kResourceExhausted,
-                      "the file system of <data_dir>/state is full: make room there", ENOSPC));
-  }
+  ATOLL_TRY(Store::CheckRoom(db_));
   ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO snapshots VALUES "
                                                 "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"));
   insert.Bind(1, s.id)

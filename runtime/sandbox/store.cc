@@ -1,5 +1,6 @@
 #include "runtime/sandbox/store.h"
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -212,6 +213,13 @@ void BindMoving(sqlite::Stmt& statement, const Sandbox& s) {
   statement.Bind(7, s.id);
 }
 }  // namespace
+
+Status Store::CheckRoom(sqlite::Db& db) {
+  ATOLL_ASSIGN(const int64_t room, db.Room());
+  if (room >= kRoomForChanges) return {};
+  return Fail(Error(Code::kResourceExhausted,
+                    "the file system of <data_dir>/state is full: make room there", ENOSPC));
+}
 
 Result<std::vector<Sandbox>> Store::Load() {
   ATOLL_ASSIGN(sqlite::Stmt select,

@@ -38,6 +38,9 @@ class Store {
   // `path` is created if absent (":memory:" for tests). A file of a newer Atoll is
   // kFailedPrecondition. `loop` lends its pool; without one, the log is moved by the writes.
   static Result<std::unique_ptr<Store>> Open(const std::string& path, Loop* loop = nullptr);
+  // Of another connection to the file, before it adds a row. kResourceExhausted with ENOSPC: what
+  // is left is for changes.
+  static Status CheckRoom(sqlite::Db& db);
 
   Result<std::vector<Sandbox>> Load();
   // With the key of the request that made it, if it had one: both or none. kResourceExhausted with

@@ -62,10 +62,7 @@ Status VolumeStore::Write(const VolumeRecord& record) {
 }
 
 Status VolumeStore::CheckRoom() {
-  ATOLL_ASSIGN(const int64_t room, db_.Room());
-  if (room >= Store::kRoomForChanges) return {};
-  return Fail(Error(Code::kResourceExhausted,
-                    "the file system of <data_dir>/state is full: make room there", ENOSPC));
+  return Store::CheckRoom(db_);
 }
 
 Status VolumeStore::Remove(const std::string& name) {
