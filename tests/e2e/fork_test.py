@@ -2,7 +2,6 @@
 nothing left when they have gone."""
 import os
 import subprocess
-import threading
 import unittest
 
 import atoll
@@ -135,17 +134,9 @@ class ForkTest(Forks):
 class DeathTest(Forks):
     """Who dies in the middle leaves all children or none, and the parent as it was."""
 
-    def begin(self, box, count):
-        """A fork in a thread, whose answer is of no interest."""
-        def ask():
-            try:
-                self.daemon.request('POST', f'/v1/sandboxes/{box}/fork', {'count': count})
-            except (atoll.ApiError, OSError):
-                pass
-        thread = threading.Thread(target=ask)
-        thread.start()
-        self.addCleanup(thread.join)
-        return thread
+    def begin_fork(self, box, count):
+        return self.ask_aside(
+            lambda: self.daemon.request('POST', f'/v1/sandboxes/{box}/fork', {'count': count}))
 
     def moments(self, before):
         layers = lambda: set(self.layers()) - before
@@ -171,7 +162,7 @@ class DeathTest(Forks):
         box = self.box_to_fork()
         image, others = self.image_layers(), self.all() - {box}
         for moment in self.moments(image) * 2:
-            asking = self.begin(box, 6)
+            asking = self.begin_fork(box, 6)
             atoll.until(lambda m=moment: m() or not asking.is_alive(), UNTIL, 'the moment')
             self.daemon.kill()
             asking.join()
@@ -184,7 +175,7 @@ class DeathTest(Forks):
         box = self.box_to_fork()
         image, others = self.image_layers(), self.all() - {box}
         for moment in self.moments(image):
-            asking = self.begin(box, 6)
+            asking = self.begin_fork(box, 6)
             atoll.until(lambda m=moment: m() or not asking.is_alive(), UNTIL, 'the moment')
             before = self.daemon.spawner_pid()
             os.kill(before, 9)

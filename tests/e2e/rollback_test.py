@@ -4,7 +4,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import threading
 import unittest
 
 import atoll
@@ -35,16 +34,7 @@ class Rollbacks(Snapshots):
                 if not name.startswith('slot-')}
 
     def begin_rollback(self, box, snapshot):
-        """In a thread, whose answer is of no interest."""
-        def ask():
-            try:
-                self.roll_back(box, snapshot)
-            except (atoll.ApiError, OSError):
-                pass
-        thread = threading.Thread(target=ask)
-        thread.start()
-        self.addCleanup(thread.join)
-        return thread
+        return self.ask_aside(lambda: self.roll_back(box, snapshot))
 
     def stop(self, pid):
         """Between two things that it does."""
