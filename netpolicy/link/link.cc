@@ -25,7 +25,6 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint32_t kLocalRouteMetric = 1024;
-constexpr int64_t kCarrierLimitUs = 2'000'000;
 // The neighbours are permanent, and the host must not answer a sandbox's ARP requests for whatever
 // address it has elsewhere.
 constexpr unsigned kBirthFlags = IFF_NOARP;
@@ -225,7 +224,7 @@ void AddHostMessages(NetlinkBatch& batch, const SlotLink& link) {
   if (link.ipv6) AddHostFamily(batch, index, SlotIpv6(link.instance, link.slot), mac, name);
 }
 
-Status AwaitCarrier(int socket, int index, const std::string& name) {
+Status AwaitCarrier(int socket, int index, const std::string& name, int64_t limit_us) {
   ATOLL_ASSIGN(bool able, CanSend(socket, index, name));
   if (able) return {};
   // Every change of a link is told to the group. Joined before the next question, so that no change
@@ -236,7 +235,7 @@ Status AwaitCarrier(int socket, int index, const std::string& name) {
   }
   const Cleanup leave(
       [&] { ::setsockopt(socket, SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, &group, sizeof group); });
-  const int64_t deadline = SystemClock().BootMicros() + kCarrierLimitUs;
+  const int64_t deadline = SystemClock().BootMicros() + limit_us;
   for (;;) {
     ATOLL_ASSIGN(able, CanSend(socket, index, name));
     if (able) return {};

@@ -30,9 +30,9 @@ void AddHostMessages(NetlinkBatch& batch, const SlotLink& link);
 // Returns when the link that `socket`'s namespace knows by `index` is able to send. Of two veth
 // ends the one that came up first gets its carrier when the other does, and drops what it sends
 // until a work queue has noticed (linkwatch). Newer kernels (6.18) see to that at once when they
-// are asked for the link; 6.1 does not: there this waits for the work queue, at most 2 s, then
-// kUnavailable. `name` is for errors.
-Status AwaitCarrier(int socket, int index, const std::string& name);
+// are asked for the link; 6.1 does not: there this waits for the work queue, at most `limit_us`,
+// then kUnavailable. `name` is for errors.
+Status AwaitCarrier(int socket, int index, const std::string& name, int64_t limit_us);
 
 // Adds (or removes) the gateway addresses on lo.
 void AddGatewayMessages(NetlinkBatch& batch, uint32_t instance, bool ipv6);

@@ -318,8 +318,8 @@ TEST(NetFence, WhatIsTakenFromALinkIsPutBack) {
       attacks[i]();
       world.ExpectRepair(i + 1);
       // Its own end notices from a work queue that the other is up again.
-      const Status able =
-          netpolicy::AwaitCarrier(world.open->rtnetlink.get(), netpolicy::kInsideIfindex, "eth0");
+      const Status able = netpolicy::AwaitCarrier(
+          world.open->rtnetlink.get(), netpolicy::kInsideIfindex, "eth0", kCarrierMicros);
       EXPECT_TRUE(able);
       world.ExpectWorks();
     }

@@ -66,7 +66,7 @@ void Settle(const std::string& link) {
   auto socket = netpolicy::OpenNetlink(NETLINK_ROUTE);
   ASSERT_TRUE(socket.has_value());
   const int index = static_cast<int>(::if_nametoindex(link.c_str()));
-  const Status able = netpolicy::AwaitCarrier(socket->get(), index, link);
+  const Status able = netpolicy::AwaitCarrier(socket->get(), index, link, kCarrierMicros);
   ASSERT_TRUE(able.has_value()) << able.error().message();
 }
 

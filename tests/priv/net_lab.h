@@ -35,6 +35,9 @@ class NetNs {
   UniqueFd fd_;
 };
 
+// An emulated machine that gets little of the processor takes its time.
+constexpr int64_t kCarrierMicros = 30'000'000;
+
 struct Guest {
   uint32_t slot;
   NetNs ns;

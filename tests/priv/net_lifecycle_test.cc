@@ -146,7 +146,7 @@ TEST(NetLifecycle, LinkWithoutCarrierIsAnError) {
     const auto socket = netpolicy::OpenNetlink(NETLINK_ROUTE);
     ASSERT_TRUE(netpolicy::Exchange(socket->get(), batch).has_value());
     const Status carrier =
-        netpolicy::AwaitCarrier(socket->get(), netpolicy::kInsideIfindex, "eth0");
+        netpolicy::AwaitCarrier(socket->get(), netpolicy::kInsideIfindex, "eth0", 1'000'000);
     ASSERT_FALSE(carrier.has_value());
     EXPECT_EQ(carrier.error().code(), Code::kUnavailable) << carrier.error().message();
   });
