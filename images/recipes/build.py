@@ -36,8 +36,9 @@ def build(what, out, name):
             layers.append(work / f'layer{number}')
             make_layer(step, recipe.suite, layers[-1])
         if recipe.suite:
-            layers.insert(0, work / 'root.tar')
-            debian.make_root(recipe.suite, recipe.packages, recipe.users, work, layers[0])
+            root = work / 'root.tar'
+            debian.make_root(recipe.suite, recipe.packages, recipe.users, layers, work, root)
+            layers.insert(0, root)
         else:
             layers.insert(0, work / 'root')
             layers[0].mkdir()

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 
-from debian import GLIBC, PYTHON
+from debian import GLIBC, PYTHON, python_place
 from programs import need, run
 from recipe import RecipeError
 
@@ -32,7 +32,7 @@ def _add_pip(layer, suite, wanted, dependencies):
     if importlib.util.find_spec('pip') is None:
         raise RecipeError("'pip' is missing; install it with: apt-get install "
                           '--no-install-recommends python3-pip')
-    python = layer / f'usr/local/lib/python{PYTHON[suite]}/dist-packages'
+    python = python_place(suite, layer)
     run(sys.executable, '-m', 'pip', 'install', '--quiet', '--no-compile',
         '--disable-pip-version-check', '--root-user-action=ignore',
         *([] if dependencies else ['--no-deps']),
@@ -44,7 +44,7 @@ def _add_pip(layer, suite, wanted, dependencies):
         program.write_bytes(re.sub(rb'\A#!.*python.*', b'#!/usr/bin/python3', text))
     for name in ('bin', 'etc', 'share'):
         if (python / name).is_dir():
-            shutil.copytree(python / name, layer / 'usr/local' / name, dirs_exist_ok=True)
+            _add_tree(layer, python / name, layer / 'usr/local' / name)
             shutil.rmtree(python / name)
 
 
@@ -100,15 +100,20 @@ def make_layer(step, suite, layer):
     for key in ('pip', 'npm'):
         if getattr(step, key) and not suite:
             raise RecipeError(f'{key}: the image has no Debian in it; say from = "base"')
-    if step.pip:
-        _add_pip(layer, suite, step.pip, step.pip_dependencies)
+    # In this order: npm gives up where a program's name is taken, and pip's own takes its place.
     if step.npm:
         _add_npm(layer, step.npm, step.npm_folders)
-    # Everybody may read what registries sent; files of the user's own keep their modes.
+    if step.pip:
+        _add_pip(layer, suite, step.pip, step.pip_dependencies)
+    # Everybody may read what registries sent; files of the user's own keep their modes. Python compares
+    # times of sources with what was compiled of them, so the archive may not change these any more.
+    youngest = float(os.environ.get('SOURCE_DATE_EPOCH', 'inf'))
     for path in [layer, *layer.rglob('*')]:
         if not path.is_symlink():
-            runs = path.is_dir() or path.stat().st_mode & 0o100
-            path.chmod(0o755 if runs else 0o644)
+            now = path.stat()
+            path.chmod(0o755 if path.is_dir() or now.st_mode & 0o100 else 0o644)
+            if now.st_mtime > youngest:
+                os.utime(path, (youngest, youngest))
     for source, target in step.files.items():
         _add_file(layer, step.directory / source, target)
     for pattern in step.remove:

@@ -65,7 +65,8 @@ def write_layer(layer, directory, compress):
     with open(path, "wb") as raw:
         blob = Hashing(raw)
         if compress:
-            with gzip.GzipFile(filename="", mode="wb", fileobj=blob, mtime=0, compresslevel=6) as z:
+            # A third of the time of the usual level, for a tenth more bytes: most archives are imported once.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=blob, mtime=0, compresslevel=1) as z:
                 plain = Hashing(z)
                 copy_layer(layer, plain)
         else:

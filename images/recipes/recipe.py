@@ -11,7 +11,8 @@ _WORDS = (list, 'a list of strings')
 _TEXT = (str, 'a string')
 # Each key with its type.
 KEYS = {
-    'about': _TEXT, 'from': _TEXT, 'name': _TEXT, 'aliases': _WORDS,
+    'about': _TEXT, 'from': ((str, list), 'a string or a list of strings'), 'name': _TEXT,
+    'aliases': _WORDS,
     'suite': _TEXT, 'packages': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
     'npm': _WORDS, 'npm_folders': _WORDS, 'users': _WORDS,
     'files': (dict, 'a table of strings'), 'remove': _WORDS,
@@ -86,7 +87,7 @@ def _check(file, text):
             raise RecipeError(f'{file}: {key}: no such key' + (f'; did you mean {near[0]}?' if near
                               else f'; there are {", ".join(KEYS)}'))
         kind, wanted = KEYS[key]
-        parts = value.values() if isinstance(value, dict) else value if kind is list else []
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
         if not isinstance(value, kind) or not all(isinstance(part, str) for part in parts):
             raise RecipeError(f'{file}: {key}: must be {wanted}')
         for part in value if key in WORD else []:
@@ -113,17 +114,23 @@ def _own(file):
     return text
 
 
+def _follow(file, chain, above=()):
+    """Adds (file, its text) to `chain`, after all that it is made from; each once."""
+    if file.resolve() in above:
+        raise RecipeError(f'{file}: is made from itself')
+    if any(file.samefile(known) for known, _ in chain):
+        return
+    text = _own(file)
+    parents = text.get('from', [])
+    for parent in [parents] if isinstance(parents, str) else parents:
+        _follow(find(parent, file.parent), chain, (*above, file.resolve()))
+    chain.append((file, text))
+
+
 def load(what):
     """The recipe of this name or file, with all that it is made from."""
-    file, chain, seen = find(what), [], []
-    while True:
-        if file.resolve() in seen:
-            raise RecipeError(f'{file}: is made from itself')
-        seen.append(file.resolve())
-        chain.insert(0, (file, _own(file)))
-        if 'from' not in chain[0][1]:
-            break
-        file = find(chain[0][1]['from'], file.parent)
+    chain = []
+    _follow(find(what), chain)
     recipe = Recipe(chain[-1][1].get('name', f'{chain[-1][0].stem}:latest'),
                     chain[-1][1].get('aliases', []), [file for file, _ in chain])
     for file, text in chain:
@@ -132,6 +139,9 @@ def load(what):
             known = getattr(recipe, key)
             known += [one for one in text.get(key, []) if one not in known]
         recipe.env.update(text.get('env', {}))
+        # Words for the entrypoint of before are none for this one.
+        if 'entrypoint' in text:
+            recipe.cmd = []
         for key in ('entrypoint', 'cmd', 'workdir', 'user'):
             setattr(recipe, key, text.get(key, getattr(recipe, key)))
         step = Step(file.parent, text.get('pip', []), text.get('pip_dependencies', True),

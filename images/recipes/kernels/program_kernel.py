@@ -1,5 +1,6 @@
 """A Jupyter kernel for languages that are compiled: each run is a whole program. What one leaves to
 the next is in files: all run in the kernel's working directory."""
+import codecs
 import os
 import selectors
 import signal
@@ -49,14 +50,18 @@ class ProgramKernel(Kernel):
             try:
                 with selectors.DefaultSelector() as ready:
                     for name in ('stdout', 'stderr'):
-                        ready.register(getattr(program, name), selectors.EVENT_READ, name)
+                        # A character may begin at the end of a part.
+                        text = codecs.getincrementaldecoder('utf-8')(errors='replace')
+                        ready.register(getattr(program, name), selectors.EVENT_READ, (name, text))
                     while ready.get_map():
                         for key, _ in ready.select():
                             part = os.read(key.fd, 65536)
                             if not part:
                                 ready.unregister(key.fileobj)
-                            elif not silent:
-                                self.say(key.data, part.decode(errors='replace'))
+                            name, text = key.data
+                            said = text.decode(part, final=not part)
+                            if said and not silent:
+                                self.say(name, said)
                 return program.wait()
             except BaseException:
                 program.kill()
