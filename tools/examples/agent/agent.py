@@ -1,9 +1,10 @@
 """Has a coding agent mend a repository in a sandbox that reaches its model and nothing else.
 
-    SANDBOX_DOMAIN=127.0.0.1:8080 SANDBOX_API_KEY=… agent.py [claude|codex|gemini|qwen]
+    SANDBOX_DOMAIN=127.0.0.1:8080 SANDBOX_API_KEY=… agent.py [claude|codex|gemini|kimi|openclaw|qwen]
 
-With ANTHROPIC_API_KEY (claude), CODEX_API_KEY, GEMINI_API_KEY or DASHSCOPE_API_KEY (qwen) in the
-environment the model is the real service; else a stand-in with written answers, in a sandbox of its own.
+With ANTHROPIC_API_KEY (claude, openclaw), CODEX_API_KEY, GEMINI_API_KEY, MOONSHOT_API_KEY (kimi) or
+DASHSCOPE_API_KEY (qwen) in the environment the model is the real service; else a stand-in with written
+answers, in a sandbox of its own.
 """
 import contextlib
 import dataclasses
@@ -22,7 +23,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 CONFIG = ConnectionConfigSync(domain=os.environ['SANDBOX_DOMAIN'],
                               api_key=os.environ.get('SANDBOX_API_KEY', ''),
                               request_timeout=datetime.timedelta(minutes=5))
-IMAGE = os.environ.get('SANDBOX_IMAGE', 'agents')
 TASK = 'A test of this repository fails. Mend the code, not the test, and run the tests again.'
 STAND_IN = 'http://model:8000'
 
@@ -34,6 +34,7 @@ class Agent:
     service: str  # the name of the host where that is good
     stand_in: str
     real: str = ''
+    image: str = 'agents'
 
 
 # Each does what it likes without asking: it is the sandbox that keeps it from doing harm, and their own
@@ -50,6 +51,14 @@ AGENTS = {
     'gemini': Agent('{model} gemini --yolo --skip-trust --prompt "$TASK"', 'GEMINI_API_KEY',
                     'generativelanguage.googleapis.com',
                     f'GOOGLE_GEMINI_BASE_URL={STAND_IN} GEMINI_MODEL=written'),
+    'kimi': Agent('{model} KIMI_MODEL_API_KEY="$MOONSHOT_API_KEY" kimi --prompt "$TASK"', 'MOONSHOT_API_KEY',
+                  'api.moonshot.ai',
+                  f'KIMI_MODEL_PROVIDER_TYPE=openai KIMI_MODEL_NAME=written KIMI_MODEL_BASE_URL={STAND_IN}/v1',
+                  'KIMI_MODEL_PROVIDER_TYPE=openai KIMI_MODEL_NAME=kimi-k2-turbo-preview '
+                  'KIMI_MODEL_BASE_URL=https://api.moonshot.ai/v1'),
+    # Which model, and its working directory, are settings of its own.
+    'openclaw': Agent('OPENCLAW_CONFIG_PATH=/tmp/openclaw/{model}.json openclaw agent --local --agent main '
+                      '--message "$TASK"', 'ANTHROPIC_API_KEY', 'api.anthropic.com', 'stand_in', 'real', 'openclaw'),
     'qwen': Agent('{model} OPENAI_API_KEY="$DASHSCOPE_API_KEY" qwen --yolo --auth-type openai --prompt "$TASK"',
                   'DASHSCOPE_API_KEY', 'dashscope-intl.aliyuncs.com',
                   f'OPENAI_BASE_URL={STAND_IN}/v1 OPENAI_MODEL=written',
@@ -59,9 +68,9 @@ AGENTS = {
 
 
 @contextlib.contextmanager
-def sandbox(**wanted):
-    box = SandboxSync.create(IMAGE, connection_config=CONFIG, timeout=datetime.timedelta(minutes=15),
-                             entrypoint=['sleep', 'infinity'], **wanted)
+def sandbox(image, **wanted):
+    box = SandboxSync.create(os.environ.get('SANDBOX_IMAGE', image), connection_config=CONFIG,
+                             timeout=datetime.timedelta(minutes=15), entrypoint=['sleep', 'infinity'], **wanted)
     try:
         yield box
     finally:
@@ -111,9 +120,10 @@ def main(name):
     with contextlib.ExitStack() as stack:
         if not key:
             start_model(stack.enter_context(sandbox(
-                network_policy=policy, extensions={**network, 'network.hostname': 'model'})))
-        box = stack.enter_context(sandbox(network_policy=policy, extensions=network,
+                agent.image, network_policy=policy, extensions={**network, 'network.hostname': 'model'})))
+        box = stack.enter_context(sandbox(agent.image, network_policy=policy, extensions=network,
                                           resource={'cpu': '2', 'memory': '2Gi', 'pids': '500'}))
+        upload(box, HERE / 'openclaw', '/tmp/openclaw')
         work(box, agent.command.format(model=agent.real if key else agent.stand_in),
              {agent.key: key or 'none'})
 

@@ -140,7 +140,9 @@ class Google:
 
     def __init__(self, body):
         self.streams = False  # the path tells
-        self.tools = [(tool['name'], tool.get('parametersJsonSchema') or tool.get('parameters') or {})
+        # Google's own clients differ in how they spell it.
+        self.tools = [(tool['name'], next((tool[one] for one in (
+            'parametersJsonSchema', 'parameters_json_schema', 'parameters') if tool.get(one)), {}))
                       for part in body.get('tools', []) for tool in part.get('functionDeclarations', [])]
         self.results = sum('functionResponse' in part for message in body['contents']
                            for part in message.get('parts', []))
