@@ -39,6 +39,8 @@ CLIENTS = {
     'js': Client('JavaScript SDK', pinned('package.json'), ['node', PROGRAMS / 'client.mjs']),
     'go': Client('Go SDK', pinned('go/go.mod'), [KIT / 'go/client']),
     'java': Client('Kotlin/Java SDK', pinned('java/pom.xml'), [PROGRAMS / 'java/run']),
+    # Replayed: see clients/csharp.py.
+    'csharp': Client('C# SDK, replayed', 'Alibaba.OpenSandbox 0.1.2', ['/usr/bin/python3', PROGRAMS / 'csharp.py']),
     'code-interpreter': Client('Python code interpreter', pinned('code-interpreter.txt'),
                                python('code-interpreter', 'interpreter.py'), 'kernels'),
     'osb': Client('osb command line', pinned('osb.txt'), python('osb', 'osb.py')),

@@ -54,7 +54,8 @@ def render(clients):
     lines = ['# What which client has verified', '',
              'Made by [table.py](table.py) from the results of [run](run); do not edit. ✓: a passing '
              'case of this released, unmodified', 'client used the route, and the answer was a '
-             'success. Empty: this client does not use the route, or it is not there yet.', '',
+             'success. Empty: this client does not use the route, or it is not there yet.',
+             'Of C# the requests were replayed; the client did not run.', '',
              '| Column | Client | Cases passed | Open |', '|---|---|---|---|']
     for name, told in clients.items():
         cases = told['cases']

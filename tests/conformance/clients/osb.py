@@ -252,6 +252,35 @@ def _(_world):
         osb('sandbox', 'kill', box)
 
 
+@case('template/create_use_delete')
+def _(_world):
+    template = told('template', 'create', '--image', IMAGE, '--publish', 's3://bucket/publish',
+                    '--env', 'GREETING=ahead', '--metadata', f'suite={TAG}', '--resource', 'memory=128Mi',
+                    '--entrypoint', 'sh', '--entrypoint', '-c', '--entrypoint', 'echo up >/up; sleep 100000',
+                    '--readiness-probe', 'cmd://test -s /up', '--warmup-seconds', '1')['template_id']
+    try:
+        info = told('template', 'get', template)
+        while info['status']['phase'] in ('Pending', 'Building'):
+            info = told('template', 'get', template)
+        equal(info['status'], {'phase': 'Succeeded', 'manifest_ref': None, 'message': None})
+        equal((info['publish'], info['env']), ('s3://bucket/publish', {'GREETING': 'ahead'}))
+        listed = told('template', 'list', '--metadata', f'suite={TAG}', '--page-size', '5')
+        equal([one['template_id'] for one in listed['items']], [template])
+        box = told('sandbox', 'create', '--template', template, '--timeout', '10m',
+                   '--metadata', f'suite={TAG}')['id']
+        try:
+            equal(in_shell(box, 'echo $GREETING $(cat /up)').strip(), 'ahead up')
+            osb('egress', 'patch', box, '--rule', 'deny=good.example')
+            equal([(rule['action'], rule['target']) for rule in told('egress', 'get', box)['egress']],
+                  [('deny', 'good.example')])
+            osb('template', 'delete', template)
+            equal(in_shell(box, 'cat /up').strip(), 'up')
+        finally:
+            osb('sandbox', 'kill', box)
+    finally:
+        equal(told('template', 'list', '--metadata', f'suite={TAG}')['items'], [])
+
+
 @case('config/init_set_show')
 def _(world):
     """A file in place of the options."""

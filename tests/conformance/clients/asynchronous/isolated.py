@@ -70,6 +70,15 @@ async def _(world):
         equal(await said(session, 'id -u; id -g'), '1000\n1000\n')
 
 
+@case('isolated/as_somebody_to_itself_alone')
+async def _(world):
+    check((await world.box.isolation.capabilities()).userns_available, 'offered')
+    request = wanted('rw', uid=1000, gid=1000, uid_mode='userns')
+    async with world.box.isolation.session(request) as session:
+        equal(await said(session, 'id -u; echo >mine; stat -c %u mine'), '1000\n1000\n')
+    equal(await world.out('stat -c %u /srv/iso/mine'), '0')
+
+
 @case('isolated/overlays_and_binds')
 async def _(world):
     await world.out('mkdir -p /srv/a /srv/b /mnt/c && echo bound >/mnt/c/file')
