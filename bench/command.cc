@@ -367,14 +367,13 @@ void AddExecd(const LabPtr& lab, const std::string& programs, Phases* phases) {
                      }});
 }
 
-// A shell in namespaces of its own, over an overlay of one directory; and its end.
-void AddSessions(const LabPtr& lab, Phases* phases) {
+// A shell in namespaces of its own, over an overlay of one directory; and its end. `members` are
+// those of the request beside the workspace.
+void AddSession(const LabPtr& lab, const std::string& name, const std::string& members,
+                Phases* phases) {
   phases->push_back(
-      {.series = {{"isolated session: made",
-                   "request → 201, its shell can be used",
-                   "ms",
-                   {{.at_most = 5}}},
-                  {"isolated session: ended", "DELETE → nothing of it is left", "ms", {}}},
+      {.series = {{name + ": made", "request → 201, its shell can be used", "ms", {{.at_most = 5}}},
+                  {name + ": ended", "DELETE → nothing of it is left", "ms", {}}},
        .samples = kCount,
        .warm_up = kWarmUp,
        .rest_ms = kRestMs,
@@ -382,8 +381,9 @@ void AddSessions(const LabPtr& lab, Phases* phases) {
          const std::string path = lab->busybox.execd_path + "/v1/isolated/session";
          int64_t start = NowMicros();
          ATOLL_ASSIGN(const std::string made,
-                      lab->files->Call("POST", path, R"({"workspace":{"path":"/root/work"}})"));
-         take.AddMs("isolated session: made", MicrosSince(start));
+                      lab->files->Call("POST", path,
+                                       R"({"workspace":{"path":"/root/work"})" + members + "}"));
+         take.AddMs(name + ": made", MicrosSince(start));
          constexpr std::string_view kName = R"("session_id":")";
          const size_t at = made.find(kName);
          if (at == std::string::npos) return Fail(Code::kInternal, made);
@@ -391,7 +391,7 @@ void AddSessions(const LabPtr& lab, Phases* phases) {
          start = NowMicros();
          ATOLL_TRY(
              lab->files->Call("DELETE", path + "/" + made.substr(id, made.find('"', id) - id)));
-         take.AddMs("isolated session: ended", MicrosSince(start));
+         take.AddMs(name + ": ended", MicrosSince(start));
          return {};
        }});
 }
@@ -417,7 +417,8 @@ Phases CommandPhases(const Setting& setting) {
   AddCommands(lab, false, &phases);
   AddCommands(lab, true, &phases);
   AddFiles(lab, &phases);
-  AddSessions(lab, &phases);
+  AddSession(lab, "isolated session", "", &phases);
+  AddSession(lab, "isolated session, own users", R"(,"uid_mode":"userns")", &phases);
   AddTransfers(lab, &phases);
   AddTogether(lab, &phases);
   AddExecd(lab, setting.programs, &phases);
