@@ -11,6 +11,7 @@
 #include "execd/files/watch.h"
 #include "execd/http/proxy.h"
 #include "execd/http/request_json.h"
+#include "execd/prepare.h"
 #include "execd/run/processes.h"
 #include "runtime/wire/output.h"
 
@@ -31,7 +32,8 @@ Actor ActorOf(Exchange* exchange) {
   identity.uid = *uid;
   identity.gid = *gid;
   if (!CanBe(identity)) {
-    exchange->RespondError(503, "FILESYSTEM_IDENTITY_UNAVAILABLE",
+    // Upstream's word and not its 503, for which clients would come again.
+    exchange->RespondError(501, "FILESYSTEM_IDENTITY_UNAVAILABLE",
                            "uid " + exchange->parameters[0] + " and gid " +
                                exchange->parameters[1] + " are not both among this sandbox's ids");
     return nullptr;
@@ -271,6 +273,8 @@ void Execd::AddOtherRoutes() {
   router_.Add("GET", "/.atoll/entrypoint/logs",
               [this](ExchangePtr x) { x->RespondText(200, entrypoint_->output().All()); });
   router_.Add("GET", std::string(wire::kOutputRoute), [this](ExchangePtr x) { ResumeOutput(x); });
+  router_.Add("POST", std::string(wire::kPrepareRoute),
+              [this](ExchangePtr x) { Preparing::Serve(&core_, &code_, x); });
   router_.Add("*", "/proxy/**", [this](ExchangePtr x) { Proxy(&core_, x); });
   router_.Add("GET", "/forward/{}", [this](ExchangePtr x) { ForwardPort(&core_, x); });
 }

@@ -103,12 +103,14 @@ Result<UniqueFd> OpenBlob(int directory, std::string_view digest) {
   auto fd = OpenMember(directory, HexOf(digest));
   if (!fd && fd.error().error_number() == ENOENT) {
     return Fail(Code::kInvalidArgument,
-                "blob " + std::string(digest) + " is missing in the archive");
+                "blob " + std::string(digest) + " is missing in the archive, and not here");
   }
   return fd;
 }
 
-Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted) {
+Result<ArchiveContents> ReadArchiveContents(
+    int directory, std::string_view wanted,
+    const std::function<bool(const std::string& blob_digest)>& here) {
   ArchiveContents contents;
   ATOLL_ASSIGN(const std::string manifest_json, FindManifest(directory, wanted, contents));
   ATOLL_ASSIGN(const Manifest manifest, ParseManifest(manifest_json));
@@ -123,10 +125,13 @@ Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view want
   for (size_t i = 0; i < manifest.layers.size(); ++i) {
     const Descriptor& layer = manifest.layers[i];
     // Hashed once even if it is listed a hundred times.
-    if (verified.insert(layer.digest).second) ATOLL_TRY(VerifyLayer(directory, layer));
+    if (!here(layer.digest) && verified.insert(layer.digest).second) {
+      ATOLL_TRY(VerifyLayer(directory, layer));
+    }
     contents.layers.push_back({layer.digest, config.diff_ids[i]});
   }
   contents.config = std::move(config.config);
+  contents.facts = std::move(config.facts);
   return contents;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,19 +15,22 @@
 namespace atl::images {
 
 struct ArchiveLayer {
-  std::string blob_digest;  // verified
+  std::string blob_digest;  // verified, unless it is here already
   std::string diff_id;      // as the config promises
 };
 struct ArchiveContents {
   std::string ref_name;  // of the archive; may be empty
   std::string manifest_digest;
   ImageConfig config;
+  std::string facts;                 // see Image
   std::vector<ArchiveLayer> layers;  // lowest first
 };
 
 // `directory`: where the unpacker has put the members. `wanted`: the name to import under, may be
-// empty.
-Result<ArchiveContents> ReadArchiveContents(int directory, std::string_view wanted);
+// empty. Of layers that are `here` nothing is read, and the archive need not have them.
+Result<ArchiveContents> ReadArchiveContents(
+    int directory, std::string_view wanted,
+    const std::function<bool(const std::string& blob_digest)>& here);
 
 // The blob as a fresh descriptor at its beginning. Regular files only: the directory was filled by
 // a process that had read a hostile archive.

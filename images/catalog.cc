@@ -158,9 +158,11 @@ Status Catalog::MarkReady(const std::vector<Layer>& layers) {
   return {};
 }
 
-Status Catalog::CommitLayer(const Layer& layer) {
+Status Catalog::CommitLayers(const std::vector<Layer>& layers) {
   ATOLL_TRY(CheckRoom());
-  return MarkReady({layer});
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(MarkReady(layers));
+  return txn.Commit();
 }
 
 Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_layers) {

@@ -24,8 +24,8 @@ class Catalog {
 
   // `count` numbers that were never used before, remembered as leftovers until CommitImage.
   Result<std::vector<wire::LayerId>> ReserveLayers(size_t count);
-  // A reserved one becomes usable, without an image.
-  Status CommitLayer(const Layer& layer);
+  // Reserved ones become usable, without an image.
+  Status CommitLayers(const std::vector<Layer>& layers);
   // One transaction: `new_layers` become usable, `image` replaces what had its name.
   Status CommitImage(const Image& image, const std::vector<Layer>& new_layers);
   Status RemoveImage(const std::string& name);

@@ -1,5 +1,6 @@
 #include "images/export.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -64,12 +65,17 @@ void Export::Packed(const Result<std::string>& text) {
   if (!report) return done_(Fail(report.error()));
   const Status same = CompareContent(layers_[packed_.size()], report->content);
   if (!same) return done_(Fail(same.error()));
-  packed_.push_back({report->content, report->bytes});
+  const std::string& content = report->content;
+  // Of a sandbox that has written what another had, or nothing: a blob stands in an archive once.
+  const bool again = std::any_of(packed_.begin(), packed_.end(),
+                                 [&](const Packing& other) { return other.content == content; });
+  packed_.push_back({content, report->bytes});
   OnPool(
-      [this, self = shared_from_this()] {
-        const std::string& content = packed_.back().content;
-        return archive_.EndMember(form_ == ArchiveForm::kOci ? BlobName(content)
-                                                             : HexOf(content) + "/layer.tar");
+      [this, self = shared_from_this(), again] {
+        if (again) return archive_.DropMember();
+        const std::string& blob = packed_.back().content;
+        return archive_.EndMember(form_ == ArchiveForm::kOci ? BlobName(blob)
+                                                             : HexOf(blob) + "/layer.tar");
       },
       [this] { PackNext(); });
 }
@@ -83,6 +89,7 @@ Status Export::Finish() {
   if (!process.cmd.empty()) config["Cmd"] = process.cmd;
   if (!process.working_dir.empty()) config["WorkingDir"] = process.working_dir;
   if (!process.user.empty()) config["User"] = process.user;
+  if (!image_.facts.empty()) config["Labels"] = {{kFactsLabel, image_.facts}};
   const std::string architecture =
       process.architecture.empty() ? std::string(HostArchitecture()) : process.architecture;
   const std::string text = Json({{"architecture", architecture},

@@ -26,6 +26,9 @@ struct Image {
   std::vector<wire::LayerId> layers;  // topmost first, as a Plan wants them
   uint64_t size_bytes = 0;            // of the unpacked layers
   int64_t created_at_ms = 0;          // when it was imported
+  // What the archive of a snapshot says beside (runtime/sandbox/snapshot_facts.h); else empty. It
+  // travels in an archive and is not kept of an image.
+  std::string facts;
 };
 
 struct Layer {

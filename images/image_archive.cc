@@ -80,6 +80,12 @@ Status ImageArchive::EndMember(const std::string& name) {
   return {};
 }
 
+Status ImageArchive::DropMember() {
+  if (::ftruncate(file_, member_) != 0) return FailSys("ftruncate the archive");
+  if (::lseek(file_, member_, SEEK_SET) < 0) return FailSys("lseek");
+  return {};
+}
+
 Status ImageArchive::AddMember(const std::string& name, const std::string& bytes) {
   ATOLL_TRY(BeginMember());
   ATOLL_TRY(sys::WriteAll(file_, bytes));

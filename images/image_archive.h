@@ -29,6 +29,8 @@ class ImageArchive {
   // Leaves room for the head of what is then written to the file, by whomever: its place is shared.
   Status BeginMember();
   Status EndMember(const std::string& name);
+  // In place of EndMember: as if it had not been begun.
+  Status DropMember();
   Status AddMember(const std::string& name, const std::string& bytes);
   // What makes an OCI layout of the blobs: `name` is the image whose manifest has that digest.
   Status AddLayout(const std::string& name, const std::string& manifest, uint64_t size);

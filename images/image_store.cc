@@ -24,6 +24,8 @@ namespace {
 
 constexpr char kDatabase[] = "images.db";
 constexpr char kTemporary[] = "tmp";
+constexpr int64_t kTryAgainUs = 1'000'000;
+constexpr int kMoreTries = 60;
 // An archive waits with its file on disk: a client must not be able to queue without end.
 constexpr size_t kMaxQueued = 16;
 // Exports and verifications at once: the spawner runs eight unpackers, and an import wants two.
@@ -85,12 +87,19 @@ class Store : public ImageStore {
   }
 
   Status Load();
+  // Removes what the daemon before has left in the temporary directory, of these names; `tries`
+  // more later.
+  void RemoveTemporary(std::vector<std::string> leftovers, int tries);
 
   void Import(UniqueFd archive, std::string name, ImportDone done) override;
+  void ImportLayers(UniqueFd archive, Accept accept, ImportDone done) override {
+    Queue({std::move(archive), "", std::move(accept), std::move(done)});
+  }
   Result<Image> Find(std::string_view name) const override;
   std::vector<Image> List() const override;
   Status Remove(std::string_view name, InUse layer_in_use) override;
   void CollectLayers(InUse layer_in_use) override;
+  std::set<std::string> LayerDigests() const override;
   std::vector<Layer> LayersOf(const Image& image) const override;
   Result<Image> Tag(std::string_view image, std::string_view name) override;
   void Prune(Dispensable dispensable, InUse layer_in_use, PruneDone done) override;
@@ -98,7 +107,7 @@ class Store : public ImageStore {
   Status KeepLayer(const Layer& layer) override;
   void DropLayer(wire::LayerId layer) override { RemoveLeftover(layer); }
   void Verify(std::string_view name, VerifyDone done) override;
-  void Export(std::string_view name, ArchiveForm form, ExportDone done) override;
+  void Export(const Image& image, ArchiveForm form, ExportDone done) override;
   bool HasLayer(wire::LayerId layer) const override { return FindLayer(layer) != nullptr; }
   bool IsWritten(wire::LayerId layer) const override;
   uint64_t WrittenBytes() const override;
@@ -108,8 +117,10 @@ class Store : public ImageStore {
   struct Request {
     UniqueFd archive;
     std::string name;
+    Accept accept;  // of layers that get no name
     ImportDone done;
   };
+  void Queue(Request request);
   void StartNext();
   void Finished(Result<ImportResult> result, const ImportDone& done);
   void PostFailure(ImportDone done, Error error);
@@ -172,20 +183,25 @@ void Store::Import(UniqueFd archive, std::string name, ImportDone done) {
     if (!normalised) return PostFailure(std::move(done), std::move(normalised).error());
     name = *std::move(normalised);
   }
+  Queue({std::move(archive), std::move(name), {}, std::move(done)});
+}
+
+void Store::Queue(Request request) {
   struct stat st {};
-  if (::fstat(archive.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
-    return PostFailure(std::move(done),
+  if (::fstat(request.archive.get(), &st) != 0 || !S_ISREG(st.st_mode)) {
+    return PostFailure(std::move(request.done),
                        Error(Code::kInvalidArgument, "the archive is not a regular file"));
   }
   if (queue_.size() == kMaxQueued) {
-    return PostFailure(std::move(done),
+    return PostFailure(std::move(request.done),
                        Error(Code::kUnavailable,
                              std::to_string(kMaxQueued) + " imports are waiting; try again later"));
   }
   // An upload is written through this descriptor: what the unpacker gets must not be able to write.
-  auto readonly = sys::Open("/proc/self/fd/" + std::to_string(archive.get()), O_RDONLY);
-  if (!readonly) return PostFailure(std::move(done), std::move(readonly).error());
-  queue_.push_back({*std::move(readonly), std::move(name), std::move(done)});
+  auto readonly = sys::Open("/proc/self/fd/" + std::to_string(request.archive.get()), O_RDONLY);
+  if (!readonly) return PostFailure(std::move(request.done), std::move(readonly).error());
+  request.archive = *std::move(readonly);
+  queue_.push_back(std::move(request));
   StartNext();
 }
 
@@ -199,7 +215,7 @@ void Store::StartNext() {
   running_ = std::make_shared<images::Import>(
       images::Import::Environment{loop_, runner_, directory_ + "/" + kDatabase, temporary, layers_,
                                   SystemClock().UnixMillis()},
-      std::move(request.archive), std::move(request.name),
+      std::move(request.archive), std::move(request.name), std::move(request.accept),
       [this, done = std::move(request.done)](Result<ImportResult> result) {
         Finished(std::move(result), done);
       });
@@ -214,12 +230,17 @@ void Store::Finished(Result<ImportResult> result, const ImportDone& done) {
   if (result) {
     for (const Layer& layer : result->new_layers)
       layers_.insert_or_assign(layer.blob_digest, layer);
-    images_.insert_or_assign(result->image.name, result->image);
+    if (!result->image.name.empty()) images_.insert_or_assign(result->image.name, result->image);
   }
-  for (const auto& prune : std::exchange(prunes_, {})) prune();
-  StartNext();
-  // Last: it may destroy this.
+  // Before anything is collected: of layers without a name only who hears this will know. It may
+  // destroy this, or begin another import, whose end the prunes wait for, too.
+  const std::weak_ptr<bool> alive(alive_);
   done(result ? Result<Image>(std::move(result->image)) : Fail(std::move(result).error()));
+  if (alive.expired()) return;
+  if (!running_) {
+    for (const auto& prune : std::exchange(prunes_, {})) prune();
+  }
+  StartNext();
 }
 
 Result<Image> Store::Find(std::string_view name) const {
@@ -248,6 +269,12 @@ Status Store::RefuseWhileCommitting(const std::string& name) const {
               "image '" + name + "' is being imported; try again in a moment");
 }
 
+std::set<std::string> Store::LayerDigests() const {
+  std::set<std::string> digests;
+  for (const auto& [digest, layer] : layers_) digests.insert(digest);
+  return digests;
+}
+
 std::vector<Layer> Store::LayersOf(const Image& image) const {
   std::vector<Layer> layers;
   for (const wire::LayerId id : image.layers) {
@@ -268,7 +295,7 @@ Result<wire::LayerId> Store::ReserveLayer() {
 }
 
 Status Store::KeepLayer(const Layer& layer) {
-  ATOLL_TRY(catalog_.CommitLayer(layer));
+  ATOLL_TRY(catalog_.CommitLayers({layer}));
   layers_.insert_or_assign(layer.blob_digest, layer);
   return {};
 }
@@ -418,25 +445,46 @@ void Store::Verify(std::string_view name, VerifyDone done) {
       ->Start();
 }
 
-void Store::Export(std::string_view name, ArchiveForm form, ExportDone done) {
-  const auto image = Find(name);
-  if (!image) return loop_.Post([done = std::move(done), image] { done(Fail(image.error())); });
+void Store::Export(const Image& image, ArchiveForm form, ExportDone done) {
   auto file = TemporaryFile();
   if (!file)
     return loop_.Post([done = std::move(done), error = file.error()] { done(Fail(error)); });
-  auto hold = Hold(*image);
+  auto hold = Hold(image);
   if (!hold)
     return loop_.Post([done = std::move(done), error = hold.error()] { done(Fail(error)); });
-  std::vector<Layer> layers = LayersOf(*image);
+  std::vector<Layer> layers = LayersOf(image);
   std::reverse(layers.begin(), layers.end());
   std::make_shared<images::Export>(
-      alive_, loop_, runner_, *image, std::move(layers), form, std::move(*file),
+      alive_, loop_, runner_, image, std::move(layers), form, std::move(*file),
       [this, done = std::move(done), hold = *hold](Result<UniqueFd> archive) mutable {
         hold.reset();
         if (!archive) return done(Fail(std::move(archive).error()));
         done(ArchiveFile::Of(*std::move(archive), loop_));
       })
       ->Start();
+}
+
+// The unpacker of a daemon that was killed may outlive it for a moment, and fill what is being
+// removed. One that was taken over can leave directories that only its own user may empty: they
+// cost space, and must not keep the daemon from starting. Names in there are random, not reused;
+// RemoveTree adds ".<n>" to them.
+void Store::RemoveTemporary(std::vector<std::string> leftovers, int tries) {
+  const auto temporary = sys::Open(directory_ + "/" + kTemporary, O_RDONLY | O_DIRECTORY);
+  if (!temporary) return;
+  const auto names = sys::ListDir(temporary->get());
+  if (!names) return;
+  bool all = true;
+  for (const std::string& name : *names) {
+    const bool left = std::ranges::any_of(leftovers, [&](const std::string& one) {
+      return name == one || name.starts_with(one + ".");
+    });
+    if (left && !sys::RemoveTree(temporary->get(), name)) all = false;
+  }
+  if (all || tries == 0) return;
+  loop_.After(kTryAgainUs, [this, alive = std::weak_ptr<bool>(alive_), tries,
+                            leftovers = std::move(leftovers)]() mutable {
+    if (!alive.expired()) RemoveTemporary(std::move(leftovers), tries - 1);
+  });
 }
 
 Result<UniqueFd> Store::TemporaryFile() {
@@ -452,15 +500,11 @@ Result<std::unique_ptr<ImageStore>> ImageStore::Open(const std::string& director
   ATOLL_TRY(sys::EnsureDirAt(dir.get(), kTemporary, 0700));
   ATOLL_ASSIGN(const UniqueFd temporary,
                sys::OpenAt(dir.get(), kTemporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  ATOLL_ASSIGN(const std::vector<std::string> leftovers, sys::ListDir(temporary.get()));
-  // An unpacker that was taken over can leave directories that only its own user may empty: they
-  // cost space, and must not keep the daemon from starting. Names in there are random, not reused.
-  for (const std::string& name : leftovers) {
-    [[maybe_unused]] const auto removed = sys::RemoveTree(temporary.get(), name);
-  }
+  ATOLL_ASSIGN(std::vector<std::string> leftovers, sys::ListDir(temporary.get()));
   ATOLL_ASSIGN(Catalog catalog, Catalog::Open(directory + "/" + kDatabase));
   auto store = std::make_unique<Store>(directory, loop, runner, std::move(catalog));
   ATOLL_TRY(store->Load());
+  store->RemoveTemporary(std::move(leftovers), kMoreTries);
   return store;
 }
 

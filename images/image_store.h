@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,14 +49,25 @@ class ImageStore {
   virtual ~ImageStore() = default;
 
   using ImportDone = std::function<void(Result<Image>)>;
-  // Imports an OCI image archive (oci-archive, plain or gzip). `name` empty: the archive's own
+  // Imports an OCI image archive (oci-archive, plain or gzip), which need not have the layers that
+  // are here. `name` empty: the archive's own
   // org.opencontainers.image.ref.name. An existing name then points to the new image. `done` runs
   // on the loop. On any failure the store is as it was. Concurrent imports are queued.
   virtual void Import(UniqueFd archive, std::string name, ImportDone done) = 0;
 
+  // As Import, of what is to be no image but somebody's layers. `accept` is asked on another
+  // thread, by what the archive says of itself, before anything is unpacked. `done` gets an image
+  // without a name: its layers go with the next collection, if `layer_in_use` does not know them by
+  // then.
+  using Accept = std::function<Status(const Image&)>;
+  virtual void ImportLayers(UniqueFd archive, Accept accept, ImportDone done) = 0;
+
   // From memory: never blocks. The name is normalised first.
   virtual Result<Image> Find(std::string_view name) const = 0;
   virtual std::vector<Image> List() const = 0;  // by name
+
+  // By which an archive may do without a layer: of the blobs of all that are here.
+  virtual std::set<std::string> LayerDigests() const = 0;
 
   // What the image is stacked from, topmost first.
   virtual std::vector<Layer> LayersOf(const Image& image) const = 0;
@@ -107,10 +119,10 @@ class ImageStore {
   using VerifyDone = std::function<void(Result<std::vector<VerifiedLayer>>)>;
   virtual void Verify(std::string_view name, VerifyDone done) = 0;
 
-  // Writes the image as an archive that Import takes, and others do. `done` hears, on the loop;
-  // kFailedPrecondition: a layer has changed since it was imported.
+  // Writes the image as an archive that Import takes, and others do; all of its layers are there.
+  // `done` hears, on the loop; kFailedPrecondition: a layer has changed since it was imported.
   using ExportDone = std::function<void(Result<std::shared_ptr<StoredArchive>>)>;
-  virtual void Export(std::string_view name, ArchiveForm form, ExportDone done) = 0;
+  virtual void Export(const Image& image, ArchiveForm form, ExportDone done) = 0;
 
   // A file in the store's own directory, unlinked at once: where an upload is kept while it
   // arrives.

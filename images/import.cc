@@ -20,10 +20,12 @@ constexpr size_t kExtractsAtOnce = 2;
 
 }  // namespace
 
-Import::Import(Environment environment, UniqueFd archive, std::string name, Done done)
+Import::Import(Environment environment, UniqueFd archive, std::string name,
+               ImageStore::Accept accept, Done done)
     : environment_(std::move(environment)),
       archive_(std::move(archive)),
       name_(std::move(name)),
+      accept_(std::move(accept)),
       done_(std::move(done)) {}
 
 void Import::OnPool(std::function<Status()> work, std::function<void()> next) {
@@ -70,20 +72,32 @@ void Import::ReadContents(const std::string& report_text) {
   archive_.reset();
   OnPool(
       [this, self = shared_from_this()]() -> Status {
-        ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_));
+        const auto here = [this](const std::string& digest) {
+          return environment_.known.contains(digest);
+        };
+        ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_, here));
+        image_.digest = contents_.manifest_digest;
+        image_.config = contents_.config;
+        image_.facts = contents_.facts;
+        ATOLL_TRY(accept_ ? accept_(image_) : CheckName());
         return PlanLayers();
       },
       [this] { ExtractLayers(); });
 }
 
-// On the pool.
-Status Import::PlanLayers() {
+Status Import::CheckName() {
   if (name_.empty()) {
     if (contents_.ref_name.empty()) {
       return Fail(Code::kInvalidArgument, "the archive names no image; give a name");
     }
     ATOLL_ASSIGN(name_, NormaliseImageName(contents_.ref_name));
   }
+  image_.name = name_;
+  return {};
+}
+
+// On the pool.
+Status Import::PlanLayers() {
   for (const ArchiveLayer& layer : contents_.layers) {
     const auto known = environment_.known.find(layer.blob_digest);
     const std::string& diff_id =
@@ -149,9 +163,6 @@ Status Import::Extracted(Layer& layer, const Result<std::string>& text) {
 }
 
 void Import::StackLayers() {
-  image_.name = name_;
-  image_.digest = contents_.manifest_digest;
-  image_.config = contents_.config;
   image_.created_at_ms = environment_.now_ms;
   std::set<wire::LayerId> stacked;
   for (auto layer = contents_.layers.rbegin(); layer != contents_.layers.rend(); ++layer) {
@@ -184,7 +195,8 @@ void Import::Commit() {
   OnPool(
       [this, self = shared_from_this()]() -> Status {
         ATOLL_ASSIGN(Catalog catalog, Catalog::Open(environment_.database));
-        return catalog.CommitImage(image_, new_layers_);
+        return accept_ ? catalog.CommitLayers(new_layers_)
+                       : catalog.CommitImage(image_, new_layers_);
       },
       [this] { RemoveNext(); });
 }

@@ -4,7 +4,8 @@
 //   extract (unpacker, two at once) → for each: publish (spawner) → commit (pool)
 //
 // On a failure anywhere: the layers made so far are removed, then the temporary directory, then
-// `done` hears of it.
+// `done` hears of it. What is imported without a name (ImageStore::ImportLayers) takes the same
+// way; its layers are committed, and no image.
 //
 // Thread rule: lives on the loop; a pool thread touches only what a step hands to it.
 #pragma once
@@ -18,6 +19,7 @@
 
 #include "images/archive_contents.h"
 #include "images/catalog.h"
+#include "images/image_store.h"
 #include "images/report.h"
 #include "images/unpack_runner.h"
 #include "runtime/base/loop.h"
@@ -41,8 +43,9 @@ class Import : public std::enable_shared_from_this<Import> {
     int64_t now_ms = 0;
   };
   using Done = std::function<void(Result<ImportResult>)>;
-  // `name`: normalised, or empty.
-  Import(Environment environment, UniqueFd archive, std::string name, Done done);
+  // `name`: normalised, or empty. `accept`: null for what gets a name.
+  Import(Environment environment, UniqueFd archive, std::string name, ImageStore::Accept accept,
+         Done done);
 
   void Start();
   // The owner goes away: no further step is begun and `done` is not called.
@@ -60,6 +63,7 @@ class Import : public std::enable_shared_from_this<Import> {
   Status MakeTemporary();
   void ReadContents(const std::string& report_text);
   Status PlanLayers();
+  Status CheckName();
   void ExtractLayers();
   void Extract(size_t index);
   Status Extracted(Layer& layer, const Result<std::string>& report);
@@ -73,6 +77,7 @@ class Import : public std::enable_shared_from_this<Import> {
   Environment environment_;
   UniqueFd archive_;
   std::string name_;
+  const ImageStore::Accept accept_;
   Done done_;
   bool abandoned_ = false;
   bool committing_ = false;

@@ -98,6 +98,19 @@ Status CheckWorkingDir(const std::string& directory) {
   return {};
 }
 
+// Other labels are for people.
+Result<std::string> ReadFacts(const Json& process) {
+  const auto labels = process.find("Labels");
+  if (labels == process.end() || !labels->is_object()) return std::string();
+  const auto facts = labels->find(kFactsLabel);
+  if (facts == labels->end()) return std::string();
+  if (!facts->is_string() || facts->get_ref<const std::string&>().size() > kMaxString) {
+    return Fail(Code::kInvalidArgument,
+                std::string("config: the label ") + kFactsLabel + " is no text, or too long");
+  }
+  return facts->get<std::string>();
+}
+
 Status ReadProcess(const Json& process, ImageConfig& config) {
   ATOLL_ASSIGN(config.env, Strings(process, "Env"));
   ATOLL_ASSIGN(config.entrypoint, Strings(process, "Entrypoint"));
@@ -124,6 +137,7 @@ Result<ParsedConfig> ParseConfig(std::string_view json) {
   if (process != root.end() && !process->is_null()) {
     if (!process->is_object()) return Fail(Code::kInvalidArgument, "config: not an object");
     ATOLL_TRY(ReadProcess(*process, parsed.config));
+    ATOLL_ASSIGN(parsed.facts, ReadFacts(*process));
   }
   const auto rootfs = root.find("rootfs");
   if (rootfs == root.end() || !rootfs->is_object()) {

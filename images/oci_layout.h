@@ -37,8 +37,13 @@ struct Manifest {
 };
 Result<Manifest> ParseManifest(std::string_view json);
 
+// The label of a config that holds Image::facts. A label and no annotation: every form of archive
+// has labels, and so has what a registry or another tool makes of one.
+inline constexpr char kFactsLabel[] = "atoll.snapshot";
+
 struct ParsedConfig {
   ImageConfig config;
+  std::string facts;                  // may be empty
   std::vector<std::string> diff_ids;  // lowest first
 };
 Result<ParsedConfig> ParseConfig(std::string_view json);

@@ -1,5 +1,6 @@
 #include "images/puller.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
@@ -42,6 +43,7 @@ std::string Describe(const std::string& name, const Amount& amount) {
 struct Pulling {
   std::string name;
   Credentials credentials;
+  std::set<std::string> here;  // layers that it can do without
   UniqueFd archive;
   Amount amount;
   Status fetched;
@@ -49,7 +51,7 @@ struct Pulling {
 
 Status Fetch(const Puller::Config& config, Pulling& pulling) {
   Reference reference = registry::ReferenceOf(pulling.name);
-  Credentials credentials = std::exchange(pulling.credentials, {});
+  Credentials credentials = pulling.credentials;
   if (credentials.empty() && !config.auth_file.empty()) {
     ATOLL_ASSIGN(credentials, registry::ReadCredentials(config.auth_file, reference.registry));
   }
@@ -58,7 +60,8 @@ Status Fetch(const Puller::Config& config, Pulling& pulling) {
   ATOLL_ASSIGN(registry::Session session,
                registry::Session::Open(std::move(reference), std::move(credentials),
                                        std::move(trust), std::move(patience)));
-  return FetchImage(session, pulling.name, pulling.archive.get(), kMaxArchiveBytes, pulling.amount);
+  return FetchImage(session, pulling.name, pulling.here, pulling.archive.get(), kMaxArchiveBytes,
+                    pulling.amount);
 }
 
 class RegistryPuller final : public Puller {
@@ -80,8 +83,11 @@ class RegistryPuller final : public Puller {
  private:
   using Done = std::function<void(const Status&)>;
   Status Start(const std::shared_ptr<Pulling>& pulling, const Done& done);
+  Status Begin(const std::shared_ptr<Pulling>& pulling, const Done& done);
   void Fetched(const std::shared_ptr<Pulling>& pulling, const Done& done);
   void End(const std::shared_ptr<Pulling>& pulling, const Status& status, const Done& done);
+  // Whether a layer that a pull has done without may have been removed meanwhile.
+  bool HasLost(const std::set<std::string>& layers) const;
 
   Loop& loop_;
   ImageStore& images_;
@@ -103,9 +109,16 @@ Puller::Progress RegistryPuller::Pull(const std::string& name, Credentials crede
 
 Status RegistryPuller::Start(const std::shared_ptr<Pulling>& pulling, const Done& done) {
   ATOLL_TRY(CheckRoom());
-  ATOLL_ASSIGN(pulling->archive, images_.TemporaryFile());
+  pulling->here = images_.LayerDigests();
+  ATOLL_TRY(Begin(pulling, done));
   pulls_.insert(pulling);
   LogLine(LogLevel::kInfo, "pulling an image").Add("image", pulling->name);
+  return {};
+}
+
+Status RegistryPuller::Begin(const std::shared_ptr<Pulling>& pulling, const Done& done) {
+  ATOLL_ASSIGN(pulling->archive, images_.TemporaryFile());
+  pulling->amount.received = 0;
   pool_.Run([this, pulling, done] {
     pulling->fetched = Fetch(config_, *pulling);
     loop_.Post([this, alive = std::weak_ptr(alive_), pulling, done] {
@@ -120,13 +133,25 @@ void RegistryPuller::Fetched(const std::shared_ptr<Pulling>& pulling, const Done
   images_.Import(std::move(pulling->archive), pulling->name,
                  [this, alive = std::weak_ptr(alive_), pulling, done](const Result<Image>& image) {
                    if (alive.expired()) return;
-                   End(pulling, image ? Status() : Fail(image.error()), done);
+                   Status status = image ? Status() : Fail(image.error());
+                   if (!status && HasLost(pulling->here)) {
+                     pulling->here.clear();
+                     status = Begin(pulling, done);
+                     if (status) return;
+                   }
+                   End(pulling, status, done);
                  });
+}
+
+bool RegistryPuller::HasLost(const std::set<std::string>& layers) const {
+  const std::set<std::string> here = images_.LayerDigests();
+  return !std::includes(here.begin(), here.end(), layers.begin(), layers.end());
 }
 
 void RegistryPuller::End(const std::shared_ptr<Pulling>& pulling, const Status& status,
                          const Done& done) {
   pulls_.erase(pulling);
+  pulling->credentials = {};
   LogLine line(status ? LogLevel::kInfo : LogLevel::kWarning,
                status ? "image pulled" : "an image could not be pulled");
   line.Add("image", pulling->name).Add("bytes", pulling->amount.received.load());

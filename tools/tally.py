@@ -16,6 +16,7 @@ import sys
 
 GTEST = re.compile(r'^\[ *(OK|FAILED|SKIPPED) *\] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$', re.M)
 TAP = re.compile(r'^(ok|not ok) \d+(?: - | )?([^#\n]*)(#\s*(?:skip|todo))?', re.M | re.I)
+RAISED = re.compile(r'^[\w.]*(?:Error|Exception|Expired)\b.*$', re.M)
 
 
 def cases(output):
@@ -26,11 +27,19 @@ def cases(output):
         yield name.strip(), verdict.lower() == 'ok' and not directive
 
 
+def reason(name, errors):
+    """The exception that tests/tap.py printed of a case: who reads from afar may have only the last lines."""
+    case = re.escape(name.partition(' ')[0])
+    text = re.search(rf'^---- \S*{case}\b.*\n((?:(?!---- ).*\n)*)', errors, re.M)
+    raised = RAISED.findall(text[1]) if text else []
+    return f': {raised[-1][:300]}' if raised else ''
+
+
 def tally(program):
     """Returns (passed, [names of failed cases]) for one line of a log."""
     found = list(cases(program.get('stdout') or ''))
     passed = sum(1 for _, ok in found if ok)
-    failed = [f'{program["name"]}: {name}' for name, ok in found if not ok]
+    failed = [f'{program["name"]}: {name}{reason(name, program.get("stderr") or "")}' for name, ok in found if not ok]
     if program['result'] != 'OK' and not failed:
         failed = [f'{program["name"]}: {program["result"]}, exit status {program.get("returncode")}']
     elif not found:

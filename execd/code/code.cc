@@ -57,16 +57,16 @@ void CodeRoutes::Run(const std::shared_ptr<Exchange>& exchange) {
       commands_.RunRequest(x->shared_from_this(), request);
       return;
     }
-    Context* context = id->empty() ? Default(x, *language, *cwd) : Find(*id);
-    if (context && !context->busy()) {
-      context->Run(x->shared_from_this(), *code, *form);
-    } else if (context) {
-      x->RespondError(500, kRuntimeError,
-                      "context '" + context->id() +
-                          "' is busy: it runs one request at a time, another context runs beside");
-    } else if (!id->empty()) {
-      x->RespondError(500, kRuntimeError, "no context with id '" + *id + "'");
+    auto context = id->empty() ? Default(*language, *cwd) : Result<Context*>(Find(*id));
+    if (context && !*context) {
+      context = Fail(Code::kNotFound, "no context with id '" + *id + "'");
+    } else if (context && (*context)->busy()) {
+      context = Fail(Code::kFailedPrecondition,
+                     "context '" + (*context)->id() +
+                         "' is busy: it runs one request at a time, another context runs beside");
     }
+    if (!context) return x->RespondError(500, kRuntimeError, context.error().message());
+    (*context)->Run(x->shared_from_this(), *code, *form);
   });
 }
 
@@ -75,39 +75,30 @@ Context* CodeRoutes::Find(const std::string& id) {
   return found == contexts_.end() ? nullptr : found->second.get();
 }
 
-Context* CodeRoutes::Default(Exchange* exchange, const std::string& language,
-                             const std::string& cwd) {
+Result<Context*> CodeRoutes::Default(const std::string& language, const std::string& cwd) {
   std::string key = language;
   for (char& letter : key) letter = http::ToLower(letter);
   const auto known = defaults_.find(key);
-  Context* context = known == defaults_.end() ? nullptr : Find(known->second);
+  Context* const context = known == defaults_.end() ? nullptr : Find(known->second);
   if (context) return context;
-  context = Add(exchange, language, cwd);
-  if (context) defaults_[key] = context->id();
-  return context;
+  ATOLL_ASSIGN(Context* const added, Add(language, cwd));
+  defaults_[key] = added->id();
+  return added;
 }
 
-Context* CodeRoutes::Add(Exchange* exchange, const std::string& language, const std::string& cwd) {
+Result<Context*> CodeRoutes::Add(const std::string& language, const std::string& cwd) {
   std::string directory = core_.cwd;
-  Status status;
   if (contexts_.size() >= kMaxContexts) {
-    status = Fail(Code::kResourceExhausted, "64 contexts are open: delete some");
-  } else if (!cwd.empty()) {
-    const auto path = core_.Path(cwd);
-    const auto made = path ? MakeDirectory(*path, core_.user) : Fail(path.error());
-    if (made) directory = *path;
-    if (!made) status = Fail(made.error());
+    return Fail(Code::kResourceExhausted, "64 contexts are open: delete some");
+  }
+  if (!cwd.empty()) {
+    ATOLL_ASSIGN(directory, core_.Path(cwd));
+    ATOLL_TRY(MakeDirectory(directory, core_.user));
   }
   // Before there is anything to delete: which languages there are depends on the image alone, once
   // it is set up.
-  if (status && !KernelsMayCome(core_.env, core_.started_at)) {
-    const auto spec =
-        FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
-    if (!spec) status = Fail(spec.error());
-  }
-  if (!status) {
-    exchange->RespondError(500, kRuntimeError, status.error().message());
-    return nullptr;
+  if (!KernelsMayCome(core_.env, core_.started_at)) {
+    ATOLL_TRY(FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user));
   }
   auto context = std::make_unique<Context>(&core_, &zygote_, &spare_, language, directory);
   Context* raw = context.get();
@@ -126,10 +117,10 @@ void CodeRoutes::CreateContext(const std::shared_ptr<Exchange>& exchange) {
                       language ? cwd.error().message() : language.error().message());
       return;
     }
-    Context* context = Add(x, *language, *cwd);
-    if (!context) return;
-    context->Prepare([this, exchange = x->shared_from_this(), id = context->id(),
-                      cwd = *cwd](const Status& status) {
+    const auto context = Add(*language, *cwd);
+    if (!context) return x->RespondError(500, kRuntimeError, context.error().message());
+    (*context)->Prepare([this, exchange = x->shared_from_this(), id = (*context)->id(),
+                         cwd = *cwd](const Status& status) {
       const auto found = contexts_.find(id);
       if (!status || found == contexts_.end()) {
         if (found != contexts_.end()) Remove(found);
@@ -210,6 +201,18 @@ void CodeRoutes::Warm() {
                            : Status(Fail(spec.error()));
   if (warm) return spare_.Want(*spec);
   LogLine(LogLevel::kWarning, "EXECD_WARM has no effect").Add(warm.error());
+}
+
+void CodeRoutes::WarmUp(const std::string& language, Context::Then then) {
+  const auto spec =
+      FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
+  if (!spec) return then(Fail(spec.error()));
+  if (Zygote::Makes(*spec)) {
+    const Status warm = zygote_.Prepare(*spec, Kernel::EnvironmentFor(core_, *spec));
+    return warm ? spare_.WantNow(*spec, std::move(then)) : then(warm);
+  }
+  const auto context = Default(language, "");
+  context ? (*context)->Prepare(std::move(then)) : then(Fail(context.error()));
 }
 
 bool CodeRoutes::Interrupt(const std::string& id) {

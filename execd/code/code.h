@@ -29,6 +29,9 @@ class CodeRoutes {
   // Has zygote and spare of the language in EXECD_WARM made, if the image or the create asks for
   // it.
   void Warm();
+  // The same of `language`, or its default context where kernels of it have no spare; `then`, once,
+  // when that is ready, or with why it is not.
+  void WarmUp(const std::string& language, Context::Then then);
   // False if no context with that id is running anything.
   bool Interrupt(const std::string& id);
 
@@ -36,9 +39,8 @@ class CodeRoutes {
   using Contexts = std::map<std::string, std::unique_ptr<Context>>;
 
   Context* Find(const std::string& id);
-  // Null after an error was answered.
-  Context* Add(Exchange* exchange, const std::string& language, const std::string& cwd);
-  Context* Default(Exchange* exchange, const std::string& language, const std::string& cwd);
+  Result<Context*> Add(const std::string& language, const std::string& cwd);
+  Result<Context*> Default(const std::string& language, const std::string& cwd);
   Contexts::iterator Remove(Contexts::iterator at);
 
   // Each may hold a process of tens of megabytes and three sockets of ours.

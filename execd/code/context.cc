@@ -13,6 +13,9 @@ namespace {
 constexpr int64_t kSecondWordUs = 2'000'000;
 // A kernel that has not begun yet would lose an interrupt.
 constexpr int64_t kBeginUs = 500'000;
+// A kernel that empties its queue after a run that failed takes no other for a while, Node's 200
+// ms.
+constexpr int64_t kOnceMoreUs = 20'000, kRefusesUs = 2'000'000;
 // Programs that set up kernels start an interpreter for each.
 constexpr int64_t kLookAgainUs = 100'000;
 // After an interrupt; then it hangs.
@@ -92,17 +95,19 @@ void Context::Prepared(const Status& status) {
 
 void Context::Run(std::shared_ptr<Exchange> exchange, std::string code, OutputForm form) {
   exchange_ = std::move(exchange);
+  code_ = std::move(code);
   request_.clear();
   reply_error_.clear();
-  working_ = idle_ = replied_ = failed_ = interrupted_ = false;
-  Prepare([this, code = std::move(code), form](const Status& status) {
-    if (status && !exchange_->closed()) return Begin(code, form);
+  working_ = told_ = idle_ = replied_ = failed_ = interrupted_ = false;
+  Prepare([this, form](const Status& status) {
+    if (status && !exchange_->closed()) return Begin(form);
+    code_.clear();
     const auto answered = std::move(exchange_);
     if (!status) answered->RespondError(500, "RUNTIME_ERROR", status.error().message());
   });
 }
 
-void Context::Begin(const std::string& code, OutputForm form) {
+void Context::Begin(OutputForm form) {
   form_ = form;
   started_us_ = MonotonicMicros();
   const int64_t now = UnixMillis();
@@ -117,7 +122,7 @@ void Context::Begin(const std::string& code, OutputForm form) {
     lost_.clear();
   }
   Write();
-  request_ = kernel_->Execute(code);
+  request_ = kernel_->Execute(code_);
   ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
   exchange_->OnWritable([this] {
     if (kernel_) kernel_->ResumeOutput();
@@ -148,6 +153,7 @@ void Context::Write() {
 void Context::OnOutput(const KernelMessage& message) {
   if (!busy() || request_.empty() || message.parent != request_) return;
   output_since_ = true;
+  told_ = told_ || (message.type != "status" && message.type != "execute_input");
   if (!working_ && message.type != "status") {
     working_ = true;
     if (interrupted_) InterruptNow();
@@ -165,13 +171,32 @@ void Context::OnOutput(const KernelMessage& message) {
 void Context::OnReply(const KernelMessage& message) {
   if (!busy() || request_.empty() || message.parent != request_) return;
   if (message.type != "execute_reply") return;
-  replied_ = true;
   const JsonValue content = message.content.root();
-  if (content.Find("status").text() != "ok") {
+  const std::string_view status = content.Find("status").text();
+  // Bash's says the same of what has been interrupted.
+  if (status.starts_with("abort") && !told_ && !interrupted_ && interrupt_ == 0 &&
+      MonotonicMicros() - started_us_ < kRefusesUs) {
+    return RunLater();
+  }
+  replied_ = true;
+  if (status != "ok") {
     // For kernels that say it here only, and what they have not begun.
     AppendKernelError(&reply_error_, content, UnixMillis());
   }
   FinishSoon();
+}
+
+// It has not begun with it.
+void Context::RunLater() {
+  core_.loop.Cancel(finish_);
+  finish_ = 0;
+  working_ = idle_ = false;
+  request_.clear();
+  once_more_ = core_.loop.After(kOnceMoreUs, [this] {
+    once_more_ = 0;
+    request_ = kernel_->Execute(code_);
+    if (interrupted_) Interrupt();
+  });
 }
 
 void Context::OnLeftOut() {
@@ -201,7 +226,8 @@ void Context::Complete() {
 }
 
 void Context::Finish() {
-  for (EventLoop::Id* timer : {&ping_, &finish_, &interrupt_}) {
+  code_.clear();
+  for (EventLoop::Id* timer : {&ping_, &finish_, &interrupt_, &once_more_}) {
     core_.loop.Cancel(*timer);
     *timer = 0;
   }

@@ -47,9 +47,10 @@ class Context {
   // False: there will be none.
   bool AwaitKernelspec();
   void Prepared(const Status& status);
-  void Begin(const std::string& code, OutputForm form);
+  void Begin(OutputForm form);
   void OnOutput(const KernelMessage& message);
   void OnReply(const KernelMessage& message);
+  void RunLater();
   void OnLeftOut();
   void OnKernelEnd(const std::string& reason);
   void InterruptNow();
@@ -73,11 +74,12 @@ class Context {
   // Of the present run.
   std::shared_ptr<Exchange> exchange_;  // null: not busy
   std::string request_;                 // empty: not sent yet
-  std::string batch_, reply_error_;
+  std::string code_, batch_, reply_error_;
   OutputForm form_ = OutputForm::kText;
   int64_t started_us_ = 0;
-  EventLoop::Id ping_ = 0, finish_ = 0, interrupt_ = 0;
+  EventLoop::Id ping_ = 0, finish_ = 0, interrupt_ = 0, once_more_ = 0;
   bool working_ = false;  // the kernel has begun with it
+  bool told_ = false;     // and has said something of it
   bool idle_ = false, replied_ = false, failed_ = false;
   bool interrupted_ = false, output_since_ = false;
 };

@@ -48,6 +48,8 @@ class Kernel {
   // Only when it is ready. It is not until it has run this, unseen by its user: neither counted nor
   // kept, without output. From now on others hear of it. If it fails or takes long the kernel ends.
   void Settle(std::string_view code, Callbacks callbacks);
+  // Only when it is ready; see Job::Yields.
+  void Yields(bool yields) { job_->Yields(yields); }
   // SIGINT to its process group, or a message, as its kernelspec says.
   void Interrupt();
   // The whole leaf; on_end is given `reason`.

@@ -64,6 +64,11 @@ void Spare::Want(const Kernelspec& spec) {
   LookLater();
 }
 
+void Spare::WantNow(const Kernelspec& spec, Then then) {
+  waiting_.push_back(std::move(then));
+  Want(spec);
+}
+
 void Spare::LookLater() {
   core_.loop.Cancel(look_);
   looked_us_ = MonotonicMicros();
@@ -73,20 +78,33 @@ void Spare::LookLater() {
 
 void Spare::Look() {
   const Environment env = Kernel::EnvironmentFor(core_, spec_);
-  if (kernel_ && spec_.argv == argv_ && env.entries() == env_) return;
+  if (kernel_ && spec_.argv == argv_ && env.entries() == env_) {
+    if (parked_) Tell({});
+    return;
+  }
   Drop();
   const int64_t used = CpuUsed(core_) - cpu_used_us_;
   if (used * kRestShare > MonotonicMicros() - looked_us_) return LookLater();
-  if (MemoryRoom(core_) < kSpareRoom || !zygote_.Prepare(spec_, env)) return;
+  if (MemoryRoom(core_) < kSpareRoom) {
+    return Tell(Fail(Code::kResourceExhausted,
+                     "less than 256 MiB of the sandbox's memory are left for a spare kernel"));
+  }
+  if (Status there = zygote_.Prepare(spec_, env); !there) return Tell(there);
   argv_ = spec_.argv;
   env_ = env.entries();
   const Status started = Start();
-  if (!started) LogLine(LogLevel::kWarning, "no spare kernel").Add(started.error());
+  if (started) return;
+  LogLine(LogLevel::kWarning, "no spare kernel").Add(started.error());
+  Tell(started);
 }
 
 Status Spare::Start() {
   auto kernel = Kernel::Start(&core_, &zygote_, spec_, core_.cwd, Awaiting([this] {
-    kernel_->Settle(Unseen(kPark, kParkedScore, ""), Awaiting([this] { parked_ = true; }));
+    kernel_->Yields(true);
+    kernel_->Settle(Unseen(kPark, kParkedScore, ""), Awaiting([this] {
+                      parked_ = true;
+                      Tell({});
+                    }));
   }));
   if (!kernel) return Fail(std::move(kernel).error());
   kernel_ = std::move(*kernel);
@@ -99,8 +117,15 @@ Kernel::Callbacks Spare::Awaiting(std::function<void()> on_ready) {
   callbacks.on_reply = callbacks.on_output = [](const KernelMessage&) {};
   callbacks.on_left_out = [] {};
   // Another is made with the next context: what ends this one would end that one, too.
-  callbacks.on_end = [this](const std::string&) { Drop(); };
+  callbacks.on_end = [this](const std::string& reason) {
+    Drop();
+    Tell(Fail(Code::kUnavailable, reason));
+  };
   return callbacks;
+}
+
+void Spare::Tell(const Status& status) {
+  for (const Then& then : std::exchange(waiting_, {})) then(status);
 }
 
 // Not now: it may be the kernel that calls.
@@ -117,6 +142,7 @@ std::unique_ptr<Kernel> Spare::Claim(const Kernelspec& spec, const std::string& 
   // Else there is an error to be told.
   if (!OpenDirectory(cwd, core_.user)) return nullptr;
   parked_ = false;
+  kernel_->Yields(false);
   kernel_->Settle(Unseen(kClaim, wire::kOomScore, cwd), std::move(*callbacks));
   return std::move(kernel_);
 }

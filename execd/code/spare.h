@@ -30,6 +30,9 @@ class Spare {
   // One like this will be of use: it is made when the sandbox rests. Kernels that do not come from
   // a zygote have none.
   void Want(const Kernelspec& spec);
+  // The same, and `then`, once, from the loop: it can be claimed, or why there will be none.
+  using Then = std::function<void(const Status&)>;
+  void WantNow(const Kernelspec& spec, Then then);
   // The spare, if there is one of this kind; else null, and `callbacks` are as they were. It is
   // ready when it is in `cwd`; should it end before, start another: it says nothing about the
   // kernelspec.
@@ -42,13 +45,15 @@ class Spare {
   Status Start();
   Kernel::Callbacks Awaiting(std::function<void()> on_ready);
   void Drop();
+  void Tell(const Status& status);
 
   Core& core_;
   Zygote& zygote_;
   Kernelspec spec_;                      // of what is wanted
   std::vector<std::string> argv_, env_;  // of kernel_
   std::unique_ptr<Kernel> kernel_;
-  bool parked_ = false;  // it can be claimed
+  bool parked_ = false;        // it can be claimed
+  std::vector<Then> waiting_;  // for it to be parked
   EventLoop::Id look_ = 0;
   int64_t looked_us_ = 0, cpu_used_us_ = 0;  // then
 };

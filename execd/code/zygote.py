@@ -7,13 +7,16 @@ import sys
 # The directory in which we were started is not to be looked into, as by ipykernel_launcher.
 del sys.path[0]
 
+import atexit
 import ctypes
 import gc
+import importlib
 import os
 import random
 import select
 import socket
 import time
+import types
 
 PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
 # Nothing more is imported for so long while the first kernel starts.
@@ -23,7 +26,13 @@ BLAS_VARIABLE = 'OPENBLAS_NUM_THREADS'
 BLAS_CALLS = [prefix + 'openblas_set_num_threads' + suffix
               for prefix in ('', 'scipy_') for suffix in ('', '64_')]
 
-# What a kernel imports only while it starts, and at its first run. The debugger alone is half of it.
+# What IPython and ipykernel import as soon as they are imported, and no kernel of ours uses: the shell
+# at a terminal, and, where they are installed, a server for debuggers and guesses at what is typed,
+# which nobody can ask for. It is more than half of all.
+TERMINAL = 'IPython.terminal.embed'
+UNUSED = [TERMINAL, 'debugpy', 'jedi']
+
+# What a kernel imports only while it starts, and at its first run.
 LATER = ['ipykernel.ipkernel', 'ipykernel.zmqshell', 'ipykernel.debugger', 'IPython.core.completerlib',
          'IPython.core.debugger', 'IPython.core.oinspect', 'IPython.extensions.storemagic',
          'faulthandler', 'sqlite3', 'tornado.platform.asyncio']
@@ -39,8 +48,91 @@ def import_all(names):
             __import__(name)
         except Exception:  # absent, or broken: for whoever wants it to see
             pass
-    # What is there now stays for ever: not looked at again, so not written to, so shared.
-    gc.collect()
+    # What is there now stays for ever: not looked at again, so not written to, so shared. What little
+    # of it is garbage would take a tenth of the imports' time to find.
+    gc.freeze()
+
+
+def leave_out_unused():
+    """From now on these are as if they were not installed; of the first, IPython wants something."""
+    terminal = types.ModuleType(TERMINAL)
+    terminal.embed = None
+    sys.modules.update(dict.fromkeys(UNUSED), **{TERMINAL: terminal})
+
+
+def bring_back_unused():
+    """Whoever imports them gets them; what IPython has of the first, when it is asked for it."""
+    for name in UNUSED:
+        del sys.modules[name]
+    shell = sys.modules['IPython']
+    if vars(shell).get('embed', shell) is not None:
+        return
+    del shell.embed
+    others = vars(shell).get('__getattr__')
+
+    def find(name):
+        if name == 'embed':
+            return importlib.import_module(TERMINAL).embed
+        if others:
+            return others(name)
+        raise AttributeError(f'module {shell.__name__!r} has no attribute {name!r}')
+
+    shell.__getattr__ = find
+
+
+def unsynced():
+    """For the history's database, of which a crash of the host may lose the end: who commits to it does not wait for
+    the disk."""
+    import sqlite3
+
+    class Connection(sqlite3.Connection):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            self.execute('PRAGMA synchronous = OFF')
+
+    return Connection
+
+
+def make_shell(app):
+    """IPython's shell, which is half of a kernel's start, to be its kernel's. But for its history, which has a
+    database and a thread: until the fork it is there, and not begun."""
+    from ipykernel.compiler import XCachingCompiler
+    from IPython.core import interactiveshell
+    kind = app.kernel_class.__new__(app.kernel_class).shell_class
+    made_of = {'profile_dir': app.profile_dir, 'user_module': None, 'user_ns': None,
+               'compiler_class': XCachingCompiler}
+    history, to_begin = interactiveshell.HistoryManager, []
+
+    def not_begun(**given):
+        manager = history.__new__(history)
+        to_begin.append((manager, given))
+        return manager
+
+    def instance(_, parent, kernel, **given):
+        """What the kernel calls to have its shell made."""
+        del kind.instance  # the class's own again
+        if given != made_of:
+            kind.clear_instance()
+            return kind.instance(parent=parent, kernel=kernel, **given)
+        shell.parent, shell.kernel = parent, kernel
+        shell.starting_dir = os.getcwd()
+        seen = shell.user_ns['_dh']
+        seen[:] = [type(seen[0])(shell.starting_dir)]
+        shell.save_sys_module_state()
+        # At the exit before what the kernel has registered, which closes the sockets.
+        atexit.unregister(shell.atexit_operations)
+        atexit.register(shell.atexit_operations)
+        for manager, first_given in to_begin:
+            manager.connection_options = {'factory': unsynced()}
+            manager.__init__(**first_given)
+        return shell
+
+    interactiveshell.HistoryManager = not_begun
+    try:
+        shell = kind.instance(parent=app, **made_of)
+    finally:
+        interactiveshell.HistoryManager = history
+    kind.instance = classmethod(instance)
     gc.freeze()
 
 
@@ -52,6 +144,19 @@ def raise_blas_threads():
         for name in BLAS_CALLS:
             if hasattr(library, name):
                 getattr(library, name)(len(os.sched_getaffinity(0)))
+
+
+def raise_blas_threads_at_first_run(shell):
+    """And not earlier: a thread of OpenBLAS that has nothing to do spins for some 20 ms before it sleeps."""
+    if not shell:  # another kernel's class, by the profile
+        raise_blas_threads()
+        return
+
+    def at_first_run(*_):
+        shell.events.unregister('pre_run_cell', at_first_run)
+        raise_blas_threads()
+
+    shell.events.register('pre_run_cell', at_first_run)
 
 
 def stay_on(count):
@@ -87,7 +192,7 @@ def fork_kernel(control, execd, descriptors):
     """True in the kernel. It is process 1's child, which hears how it ends: the process between is
     gone before it goes on."""
     if len(os.listdir('/proc/self/task')) != 1:
-        sys.exit('a module has started threads')
+        os._exit(1)  # a module has started threads
     gone, still_there = os.pipe()
     between = os.fork()
     if between != 0:
@@ -115,7 +220,7 @@ def serve(control, modules):
             modules = []
         message, descriptors, _, _ = socket.recv_fds(control, 8192, 4)
         if not message:
-            sys.exit(0)
+            os._exit(0)
         cpus, _, path = message.decode().partition(' ')
         execd = socket.socket(fileno=descriptors.pop())
         if fork_kernel(control, execd, descriptors):
@@ -132,10 +237,14 @@ def main():
     prctl(PR_SET_NAME, b'kernel-zygote')
     own_threads = BLAS_VARIABLE not in os.environ
     os.environ.setdefault(BLAS_VARIABLE, '1')
+    # There is hardly any garbage before the first run, and looking for it takes a fifth of the time.
+    gc.disable()
+    leave_out_unused()
     from ipykernel.kernelapp import IPKernelApp
     from IPython.core.application import BaseIPythonApplication
     import ipykernel_launcher
     import_all(LATER)
+    bring_back_unused()
 
     class Base(BaseIPythonApplication):
         """The part of a kernel's start that is the same for all: arguments, profile, logging."""
@@ -147,21 +256,30 @@ def main():
                 self.ready = True
 
     class Application(IPKernelApp, Base):
-        """As ipykernel has it, but the other's part is behind it before the fork."""
+        """As ipykernel has it, but the other's part is behind it before the fork. And it looks for no
+        address of the machine, for which it would start programs: the connection file has one."""
+
+        def _ip_default(self):
+            return '127.0.0.1'
 
     kernel = Application.instance()
     # execd hears of the end of a run on the socket that its output comes by, in its order: there is
     # nothing to wait for before the reply.
     Base.initialize(kernel, ['--Kernel._execute_sleep=0'])
+    try:
+        make_shell(kernel)
+    except Exception:  # one of another release, that each kernel makes itself
+        pass
     path, cpus = serve(socket.socket(fileno=3), sys.argv[1:])
     if own_threads:
         del os.environ[BLAS_VARIABLE]
     stay_on(cpus)
-    if own_threads:
-        raise_blas_threads()
     sys.argv = [ipykernel_launcher.__file__, '-f', path]
     kernel.connection_file = path
     kernel.initialize([])
+    if own_threads:
+        raise_blas_threads_at_first_run(kernel.shell)
+    gc.enable()
     kernel.start()
 
 

@@ -281,17 +281,18 @@ void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {
   exchange->RespondEmpty();
 }
 
-void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
+void FileRoutes::Permit(const Ptr& exchange, const Actor& actor,
+                        std::function<Result<UniqueFd>(const std::string& path)> open) {
   core_.names.Refresh();
   ForEachInBody(
       &core_.loop, exchange, JsonType::kObject,
-      [this, actor](const JsonValue& member) -> Status {
+      [this, actor, open = std::move(open)](const JsonValue& member) -> Status {
         const std::string named(member.name());
         auto permission = ParsePermission(member);
         if (!permission) return Fail(std::move(permission).error().Wrap(named));
         ATOLL_ASSIGN(const std::string path, core_.Path(named));
         const FileIdentity as(*actor);
-        ATOLL_ASSIGN(const UniqueFd fd, OpenNoMagic(path, O_PATH));
+        ATOLL_ASSIGN(const UniqueFd fd, open(path));
         auto applied = ApplyPermission(fd.get(), *permission, &core_.names);
         if (!applied) return Fail(std::move(applied).error().Wrap(named));
         return {};
@@ -306,6 +307,10 @@ void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
           x->RespondError(500, "RUNTIME_ERROR", status.error().message());
         }
       });
+}
+
+void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
+  Permit(exchange, actor, [](const std::string& path) { return OpenNoMagic(path, O_PATH); });
 }
 
 void FileRoutes::Move(const Ptr& exchange, const Actor& actor) {

@@ -105,6 +105,10 @@ class FileRoutes {
   void ListDirectory(const Ptr& exchange, const Actor& actor);      // GET /directories/list
 
  private:
+  // The body's members: a path, and what it is to have once `open` has found or made it.
+  void Permit(const Ptr& exchange, const Actor& actor,
+              std::function<Result<UniqueFd>(const std::string& path)> open);
+
   Core& core_;
 };
 

@@ -345,30 +345,9 @@ void FileRoutes::DeleteDirectories(const Ptr& exchange, const Actor& actor) {
 }
 
 void FileRoutes::MakeDirectories(const Ptr& exchange, const Actor& actor) {
-  core_.names.Refresh();
-  ForEachInBody(
-      &core_.loop, exchange, JsonType::kObject,
-      [this, actor](const JsonValue& member) -> Status {
-        const std::string named(member.name());
-        auto permission = ParsePermission(member);
-        if (!permission) return Fail(std::move(permission).error().Wrap(named));
-        ATOLL_ASSIGN(const std::string path, core_.Path(named));
-        const FileIdentity as(*actor);
-        ATOLL_ASSIGN(const UniqueFd dir, MakeDirectory(AbsolutePath(core_, path), *actor));
-        auto applied = ApplyPermission(dir.get(), *permission, &core_.names);
-        if (!applied) return Fail(std::move(applied).error().Wrap(named));
-        return {};
-      },
-      [x = exchange.get()](const Status& status) {
-        if (status) {
-          x->RespondEmpty();
-        } else if (status.error().code() == Code::kInvalidArgument &&
-                   status.error().error_number() == 0) {
-          x->RespondError(400, "INVALID_REQUEST_BODY", status.error().message());
-        } else {
-          x->RespondError(500, "RUNTIME_ERROR", status.error().message());
-        }
-      });
+  Permit(exchange, actor, [this, actor](const std::string& path) {
+    return MakeDirectory(AbsolutePath(core_, path), *actor);
+  });
 }
 
 }  // namespace atl::execd

@@ -23,6 +23,10 @@
 namespace atl::execd {
 namespace {
 
+// As upstream's server has them: this is its proxy, too.
+constexpr char kNoConnection[] = "BACKEND_CONNECTION_FAILED";
+constexpr char kNoAnswer[] = "BACKEND_RESPONSE_FAILED";
+
 constexpr size_t kHighWater = 256 << 10;
 constexpr size_t kServerRead = 64 << 10;
 constexpr int64_t kConnectUs = 5'000'000;
@@ -154,7 +158,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
   void Flush();
   void ServerDone();
   void UpdateInterest();
-  void Fail502(const std::string& message);
+  void Refuse(const char* code, const std::string& message);
   void Close();
 
   EventLoop& loop_;
@@ -209,8 +213,8 @@ void Forward::Connect() {
     AddOwnAddresses(port_, &addresses_);
   }
   if (next_address_ == addresses_.size()) {
-    Fail502("no server on port " + std::to_string(port_) + ": " +
-            SysError("connect", last_error_).message());
+    Refuse(kNoConnection, "no server on port " + std::to_string(port_) + ": " +
+                              SysError("connect", last_error_).message());
     return;
   }
   const Address& address = addresses_[next_address_++];
@@ -232,7 +236,7 @@ void Forward::WatchSocket() {
   const auto watch =
       loop_.Watch(socket_.get(), EPOLLOUT, [self](uint32_t events) { self->OnEvents(events); });
   if (!watch) {
-    Fail502(watch.error().message());
+    Refuse(kNoConnection, watch.error().message());
     return;
   }
   watch_ = *watch;
@@ -331,8 +335,8 @@ void Forward::FromServer(std::string_view bytes) {
         exchange_->Abort();
         Close();
       } else {
-        Fail502("the server on port " + std::to_string(port_) +
-                " does not speak HTTP: " + used.error().message());
+        Refuse(kNoAnswer, "the server on port " + std::to_string(port_) +
+                              " does not speak HTTP: " + used.error().message());
       }
       return;
     }
@@ -407,7 +411,7 @@ void Forward::ServerDone() {
   if (tunnel_) {
     exchange_->Finish();
   } else if (!exchange_->started()) {
-    Fail502("the server on port " + std::to_string(port_) + " closed without an answer");
+    Refuse(kNoAnswer, "the server on port " + std::to_string(port_) + " closed without an answer");
     return;
   } else if (parser_.FeedEof()) {
     exchange_->Finish();
@@ -418,8 +422,8 @@ void Forward::ServerDone() {
   Close();
 }
 
-void Forward::Fail502(const std::string& message) {
-  exchange_->RespondText(502, message);
+void Forward::Refuse(const char* code, const std::string& message) {
+  exchange_->RespondError(502, code, message);
   Close();
 }
 

@@ -110,9 +110,10 @@ void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
   std::string answer = available_ ? "{\"available\":true" : "{\"available\":false";
   answer.append(",\"isolator\":\"atoll\",\"version\":\"1\"");
   if (!available_) answer.append(",\"message\":\"isolated sessions need Atoll's spawner\"");
-  answer.append(",\"setpriv_available\":true,\"userns_available\":false");
-  answer.append(available_ ? ",\"commit_supported\":true,\"diff_supported\":true"
-                           : ",\"commit_supported\":false,\"diff_supported\":false");
+  for (const char* what :
+       {"setpriv_available", "userns_available", "commit_supported", "diff_supported"}) {
+    answer.append(",\"").append(what).append(available_ ? "\":true" : "\":false");
+  }
   answer.append(
       ",\"hardening\":{\"init_mode\":\"pid1\","
       "\"signal_shield\":true,\"cap_drop\":{\"state\":\"active\"},"
@@ -156,8 +157,11 @@ Result<std::string> Isolated::Resolve(const std::string& path) const {
 
 Identity Isolated::IdentityOf(const Session& session) const {
   Identity identity;
-  identity.uid = session.request.uid.value_or(core_.user.uid);
-  identity.gid = session.request.gid.value_or(core_.user.gid);
+  identity.uid = core_.user.uid;
+  identity.gid = core_.user.gid;
+  if (session.request.userns) return identity;
+  identity.uid = session.request.uid.value_or(identity.uid);
+  identity.gid = session.request.gid.value_or(identity.gid);
   return identity;
 }
 
@@ -219,7 +223,11 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
   start.env = IsolatedEnvironment(session->request, core_.CommandEnvironment({}).entries());
   start.cwd = session->request.overlays.front().path;
   const Identity identity = IdentityOf(*session);
-  start.user = std::to_string(identity.uid) + ":" + std::to_string(identity.gid);
+  const wire::SessionUser user{.uid = session->request.uid.value_or(identity.uid),
+                               .gid = session->request.gid.value_or(identity.gid),
+                               .sandbox_uid = identity.uid,
+                               .sandbox_gid = identity.gid};
+  start.user = std::to_string(user.uid) + ":" + std::to_string(user.gid);
   session->unsent = wire::Frame(start.Encode());
   coming_[session->number] = session;
   session->control = std::move(control.a);
@@ -230,10 +238,18 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
                                   if (const auto strong = weak.lock()) OnControl(strong, events);
                                 }));
   wire::SessionRequest request;
-  request.what = wire::SessionRequest::Make{.spec = std::move(spec),
-                                            .terms = session->request.limits,
-                                            .control = std::move(control.b),
-                                            .connections = std::move(connections.b)};
+  if (session->request.userns) {
+    request.what = wire::SessionRequest::MakeMapped{.spec = std::move(spec),
+                                                    .terms = session->request.limits,
+                                                    .user = user,
+                                                    .control = std::move(control.b),
+                                                    .connections = std::move(connections.b)};
+  } else {
+    request.what = wire::SessionRequest::Make{.spec = std::move(spec),
+                                              .terms = session->request.limits,
+                                              .control = std::move(control.b),
+                                              .connections = std::move(connections.b)};
+  }
   line_.Ask(std::move(request), [this, session](const Status& made) {
     session->made = true;
     if (!made) return Created(session, made);
@@ -250,15 +266,10 @@ void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
       return RespondFailed(x->shared_from_this(), request.error());
     }
     if (!request) return x->RespondError(400, "INVALID_REQUEST_BODY", request.error().message());
-    if (request->userns) {
-      return x->RespondError(503, "NOT_SUPPORTED",
-                             "uid_mode userns: a sandbox is in a user namespace already, and can "
-                             "have none beneath; use setpriv");
-    }
     Identity identity;
     identity.uid = request->uid.value_or(0);
     identity.gid = request->gid.value_or(0);
-    if (!CanBe(identity)) {
+    if (!request->userns && !CanBe(identity)) {
       return x->RespondError(400, "RUNTIME_ERROR", "uid or gid is none of this sandbox's");
     }
     auto session = std::make_shared<Session>();
@@ -478,7 +489,8 @@ void Isolated::Delete(const std::shared_ptr<Exchange>& exchange) {
 void Isolated::Run(const std::shared_ptr<Exchange>& exchange) {
   const SessionPtr session = Find(exchange);
   if (!session) return;
-  if (session->died_us == 0) return PassOn(exchange);
+  // One whose shell has left says so itself, in the form that was asked for.
+  if (session->watch != 0) return PassOn(exchange);
   RespondIsolatedError(exchange, "RuntimeError", "session is dead", "session is dead");
 }
 

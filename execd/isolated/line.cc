@@ -55,10 +55,14 @@ void SessionLine::SendNext() {
   sent_ = true;
   if (!sent) return Disconnect();
   // The daemon has its copies now.
-  if (auto* make = std::get_if<wire::SessionRequest::Make>(&waiting_.front().request.what)) {
-    make->control.reset();
-    make->connections.reset();
-  }
+  std::visit(
+      [](auto& what) {
+        if constexpr (requires { what.control; }) {
+          what.control.reset();
+          what.connections.reset();
+        }
+      },
+      waiting_.front().request.what);
 }
 
 void SessionLine::OnReadable() {

@@ -301,7 +301,8 @@ void AppendIsolatedParameters(std::string* out, const IsolatedRequest& request) 
     out->append(",\"").append(name).append("\":");
     AppendJsonInteger(out, *id);
   }
-  out->append(",\"uid_mode\":\"setpriv\",\"idle_timeout_seconds\":");
+  out->append(request.userns ? ",\"uid_mode\":\"userns\"" : ",\"uid_mode\":\"setpriv\"");
+  out->append(",\"idle_timeout_seconds\":");
   AppendJsonInteger(out, request.idle_seconds);
   if (!request.limits.limited()) return;
   const char* separator = ",\"limits\":{";

@@ -301,7 +301,7 @@ void IsolatedShell::StartBackground(const std::shared_ptr<Exchange>& exchange,
     }
     background_.erase(old);
   }
-  if (ended_) return exchange->RespondError(503, "SERVICE_UNAVAILABLE", "session is dead");
+  if (ended_) return exchange->RespondError(400, "RUNTIME_ERROR", "session is dead");
   auto made = MakeBackground(run);
   if (!made) {
     const std::string why = "background: " + made.error().message();

@@ -152,8 +152,12 @@ void Job::Ended(int wait_status) {
     if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
       exit.out_of_memory = leaf_killed || kills > oom_kills_before_;
     }
-    // Also where the program has gone on without its child, and says nothing of it.
-    if (leaf_killed || kills > std::max(oom_kills_before_, core_.oom_kills_noted)) {
+    const int64_t known = std::max(oom_kills_before_, core_.oom_kills_noted);
+    if (yields_ && exit.out_of_memory) {
+      // Of that count it is one, and others are yet to be told.
+      core_.oom_kills_noted = std::min(kills, known + 1);
+    } else if (leaf_killed || kills > known) {
+      // Also where the program has gone on without its child, and says nothing of it.
       core_.oom_kills_noted = kills;
       if (core_.note) {
         core_.note("a process was killed: its command went over the sandbox's memory limit");

@@ -51,6 +51,9 @@ class Job {
   void Kill();
   // What the program leaves behind when it ends by itself is killed, too.
   void EndWhole() { killed_ = true; }
+  // While this holds it is nobody's yet and yields to all others: that memory took it is no news of
+  // the sandbox (Core::note).
+  void Yields(bool yields) { yields_ = yields; }
 
  private:
   // With a leaf.
@@ -69,6 +72,7 @@ class Job {
   bool running_ = true;
   bool timed_out_ = false;
   bool killed_ = false;
+  bool yields_ = false;
 };
 
 }  // namespace atl::execd

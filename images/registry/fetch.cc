@@ -60,11 +60,11 @@ Result<std::string> FindManifest(Session& session) {
 }
 
 // All that are to be fetched, each once.
-std::vector<Descriptor> BlobsOf(const Manifest& manifest) {
+std::vector<Descriptor> BlobsOf(const Manifest& manifest, std::set<std::string> here) {
   std::vector<Descriptor> blobs{manifest.config};
-  std::set<std::string> known{manifest.config.digest};
+  here.insert(manifest.config.digest);
   for (const Descriptor& layer : manifest.layers) {
-    if (known.insert(layer.digest).second) blobs.push_back(layer);
+    if (here.insert(layer.digest).second) blobs.push_back(layer);
   }
   return blobs;
 }
@@ -93,13 +93,14 @@ Result<uint64_t> CheckRoom(const std::vector<Descriptor>& blobs, int archive, ui
 Status FetchBlob(Session& session, const Descriptor& blob, int archive, Amount& amount) {
   uint64_t got = 0;
   Status written;
-  ATOLL_TRY(session.Get("blobs/" + blob.digest, "", [&](std::string_view bytes) {
+  const auto take = [&](std::string_view bytes) {
     got += bytes.size();
     if (got > blob.size) return false;
     written = sys::WriteAll(archive, bytes);
     amount.received += bytes.size();
     return written.has_value();
-  }));
+  };
+  ATOLL_TRY(session.GetSteadily("blobs/" + blob.digest, take));
   ATOLL_TRY(std::move(written));
   if (got == blob.size) return {};
   return Fail(Code::kInvalidArgument, "the registry has another number of bytes as " + blob.digest +
@@ -109,11 +110,11 @@ Status FetchBlob(Session& session, const Descriptor& blob, int archive, Amount& 
 
 }  // namespace
 
-Status FetchImage(Session& session, const std::string& name, int archive, uint64_t max_bytes,
-                  Amount& amount) {
+Status FetchImage(Session& session, const std::string& name, const std::set<std::string>& here,
+                  int archive, uint64_t max_bytes, Amount& amount) {
   ATOLL_ASSIGN(const std::string text, FindManifest(session));
   ATOLL_ASSIGN(const Manifest manifest, ParseManifest(text));
-  const std::vector<Descriptor> blobs = BlobsOf(manifest);
+  const std::vector<Descriptor> blobs = BlobsOf(manifest, here);
   ATOLL_ASSIGN(amount.total, CheckRoom(blobs, archive, max_bytes));
   ImageArchive image(archive);
   for (const Descriptor& blob : blobs) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "images/registry/session.h"
@@ -19,10 +20,11 @@ struct Amount {
   std::atomic<uint64_t> total = 0;  // 0: not known yet
 };
 
-// Writes the image that `session` is for into the empty file `archive`; that it is called `name` is
-// what the archive says. Blocks. kResourceExhausted: it is larger than `max_bytes`, or than what is
+// Writes the image that `session` is for into the empty file `archive`, without the layers that are
+// `here` (digests of blobs); that it is called `name` is what the archive says. Goes on where a
+// transfer breaks off. Blocks. kResourceExhausted: it is larger than `max_bytes`, or than what is
 // free where the archive is.
-Status FetchImage(Session& session, const std::string& name, int archive, uint64_t max_bytes,
-                  Amount& amount);
+Status FetchImage(Session& session, const std::string& name, const std::set<std::string>& here,
+                  int archive, uint64_t max_bytes, Amount& amount);
 
 }  // namespace atl::images::registry

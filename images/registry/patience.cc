@@ -1,5 +1,6 @@
 #include "images/registry/patience.h"
 
+#include <poll.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -35,6 +36,12 @@ bool Patience::Renew() {
   when.it_value = {us / kSecond, (us % kSecond) * 1000};
   ATOLL_CHECK(::timerfd_settime(timer_.get(), 0, &when, nullptr) == 0);
   return left_us > 0;
+}
+
+bool Patience::Pause(int milliseconds) {
+  if (!Renew()) return false;
+  pollfd over{timer_.get(), POLLIN, 0};
+  return ::poll(&over, 1, milliseconds) <= 0;
 }
 
 std::string Patience::reason() const {

@@ -25,6 +25,8 @@ class Patience {
   int fd() const { return timer_.get(); }
   // Something has come. False: it is over all the same.
   bool Renew();
+  // Waits for so long. False: it is over.
+  bool Pause(int milliseconds);
   // Why it is over, if it is.
   std::string reason() const;
 

@@ -1,5 +1,6 @@
 #include "images/registry/session.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,6 +14,10 @@ namespace {
 
 constexpr int kMaxRedirects = 5;
 constexpr size_t kMaxToken = 64 << 10;
+// How often in a row a transfer goes on without that anything comes; before each a pause that
+// doubles, half a minute in all.
+constexpr int kMaxVain = 5;
+constexpr int kPauseMs = 1000;
 
 std::string OriginOf(const Reference& reference) {
   // Docker's registry is not where its name says.
@@ -58,30 +63,59 @@ Session::Session(Reference reference, std::string origin, Credentials credential
 
 Result<http::Headers> Session::Get(const std::string& path, const std::string& accept,
                                    const Sink& sink) {
+  return Get(path, {accept, 0, sink});
+}
+
+Status Session::GetSteadily(const std::string& path, const Sink& sink) {
+  uint64_t got = 0;
+  const Sink count = [&](std::string_view bytes) {
+    got += bytes.size();
+    return sink(bytes);
+  };
+  for (int vain = 0;; ++vain) {
+    const uint64_t before = got;
+    const auto answer = Get(path, {"", before, count});
+    if (answer) return {};
+    if (got > before) vain = 0;
+    const bool goes_on = answer.error().code() == Code::kUnavailable && got > 0 && vain < kMaxVain;
+    if (!goes_on || !patience_->Pause(kPauseMs << vain)) return Fail(answer.error());
+  }
+}
+
+Result<http::Headers> Session::Get(const std::string& path, const Wanted& wanted) {
   const std::string target = "/v2/" + reference_.repository + "/" + path;
-  ATOLL_ASSIGN(http::Response response, Ask(*client_, target, accept, authorization_, sink));
+  ATOLL_ASSIGN(http::Response response, Ask(*client_, target, wanted, authorization_));
   if (response.status == 401) {
     // It has not been asked before, or what it gave is not good any more.
     ATOLL_TRY(Authenticate(response.headers.Get("WWW-Authenticate")));
-    ATOLL_ASSIGN(response, Ask(*client_, target, accept, authorization_, sink));
+    ATOLL_ASSIGN(response, Ask(*client_, target, wanted, authorization_));
   }
-  ATOLL_ASSIGN(response, Follow(std::move(response), accept, sink));
-  if (response.status != 200) return Fail(Refused(response));
+  ATOLL_ASSIGN(response, Follow(std::move(response), wanted));
+  const bool rest = response.status == 206 && wanted.from > 0;
+  if (response.status != 200 && !rest) return Fail(Refused(response));
   return std::move(response.headers);
 }
 
 Result<http::Response> Session::Ask(http::Client& client, const std::string& target,
-                                    const std::string& accept, const std::string& authorization,
-                                    const Sink& sink) {
+                                    const Wanted& wanted, const std::string& authorization) {
   http::Client::Call call;
   call.target = target;
-  if (!accept.empty()) call.headers.Set("Accept", accept);
+  if (!wanted.accept.empty()) call.headers.Set("Accept", wanted.accept);
+  if (wanted.from > 0) call.headers.Set("Range", "bytes=" + std::to_string(wanted.from) + "-");
+  // A server may have no parts, and send all of it. One that sends another part than it was asked
+  // for has sent, on the whole, something of another digest.
+  uint64_t known = 0;
+  call.on_head = [&](int status) { known = status == 206 ? 0 : wanted.from; };
   if (!authorization.empty()) call.headers.Set("Authorization", authorization);
   call.headers.Set("User-Agent", "atoll");
   call.cancel_fd = patience_->fd();
   patience_->Renew();
-  auto response = client.Stream(
-      call, [&](std::string_view bytes) { return patience_->Renew() && sink(bytes); });
+  auto response = client.Stream(call, [&](std::string_view bytes) {
+    const size_t skip = std::min<uint64_t>(known, bytes.size());
+    known -= skip;
+    bytes.remove_prefix(skip);
+    return patience_->Renew() && (bytes.empty() || wanted.sink(bytes));
+  });
   if (!response && response.error().error_number() == ECANCELED) {
     return Fail(Code::kUnavailable, patience_->reason());
   }
@@ -108,11 +142,11 @@ Result<std::string> Session::FetchToken(const std::string& url) {
   ATOLL_ASSIGN(const SecureUrl there, ParseSecureUrl(url));
   ATOLL_ASSIGN(const auto client, http::Client::Create(there.origin, trust_));
   std::string text;
-  ATOLL_ASSIGN(const http::Response response,
-               Ask(*client, there.target, "", basic(), [&](std::string_view bytes) {
-                 text += bytes;
-                 return text.size() <= kMaxToken;
-               }));
+  const Sink sink = [&](std::string_view bytes) {
+    text += bytes;
+    return text.size() <= kMaxToken;
+  };
+  ATOLL_ASSIGN(const http::Response response, Ask(*client, there.target, {"", 0, sink}, basic()));
   if (response.status != 200) return Fail(Refused(response));
   const std::string token = text.size() <= kMaxToken ? TokenOf(text) : std::string();
   if (token.empty()) {
@@ -122,8 +156,7 @@ Result<std::string> Session::FetchToken(const std::string& url) {
 }
 
 // Registries keep layers elsewhere, and say so. What they know of us is for them alone.
-Result<http::Response> Session::Follow(http::Response response, const std::string& accept,
-                                       const Sink& sink) {
+Result<http::Response> Session::Follow(http::Response response, const Wanted& wanted) {
   SecureUrl place{origin_, ""};
   for (int hop = 0; IsRedirect(response.status); ++hop) {
     if (hop == kMaxRedirects) {
@@ -137,7 +170,7 @@ Result<http::Response> Session::Follow(http::Response response, const std::strin
     }
     ATOLL_ASSIGN(const auto client, http::Client::Create(place.origin, trust_));
     const std::string authorization = place.origin == origin_ ? authorization_ : std::string();
-    ATOLL_ASSIGN(response, Ask(*client, place.target, accept, authorization, sink));
+    ATOLL_ASSIGN(response, Ask(*client, place.target, wanted, authorization));
   }
   return response;
 }

@@ -4,6 +4,7 @@
 // Thread rule: blocks; one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,9 @@ class Session {
   // kNotFound; kUnavailable: all else that may pass.
   using Sink = std::function<bool(std::string_view)>;
   Result<http::Headers> Get(const std::string& path, const std::string& accept, const Sink& sink);
+  // The same of what never changes. A transfer that has begun and breaks off goes on where it was,
+  // again and again, while something comes and patience lasts.
+  Status GetSteadily(const std::string& path, const Sink& sink);
 
   const Reference& reference() const { return reference_; }
 
@@ -36,13 +40,17 @@ class Session {
   Session(Reference reference, std::string origin, Credentials credentials,
           std::shared_ptr<const http::TlsContext> trust, std::shared_ptr<Patience> patience,
           std::unique_ptr<http::Client> client);
-  Result<http::Response> Ask(http::Client& client, const std::string& target,
-                             const std::string& accept, const std::string& authorization,
-                             const Sink& sink);
+  struct Wanted {
+    std::string accept;
+    uint64_t from;  // the byte to begin with
+    const Sink& sink;
+  };
+  Result<http::Headers> Get(const std::string& path, const Wanted& wanted);
+  Result<http::Response> Ask(http::Client& client, const std::string& target, const Wanted& wanted,
+                             const std::string& authorization);
   Status Authenticate(std::string_view challenge);
   Result<std::string> FetchToken(const std::string& url);
-  Result<http::Response> Follow(http::Response response, const std::string& accept,
-                                const Sink& sink);
+  Result<http::Response> Follow(http::Response response, const Wanted& wanted);
   Error Refused(const http::Response& response) const;
   std::string basic() const;
 

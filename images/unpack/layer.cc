@@ -177,7 +177,7 @@ Result<UnpackReport> ExtractLayer(int input, UniqueFd directory, const ExtractLi
   ATOLL_ASSIGN(UnpackReport report,
                Extraction(std::move(reader), LayerTree(std::move(directory), limits)).Run());
   // While it is in memory: what a later look at the tree is to be compared with.
-  ATOLL_ASSIGN(const UnpackReport packed, PackTree(root.get(), -1));
+  ATOLL_ASSIGN(const UnpackReport packed, PackTree(root.get(), -1, limits));
   report.content = packed.content;
   return report;
 }

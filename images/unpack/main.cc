@@ -87,7 +87,7 @@ Result<UnpackReport> Run(int argc, char** argv) {
     return CopyUpper(wire::kUnpackInputFd, root.get(), wire::kUnpackReportFd, limits,
                      mode == "copy");
   }
-  if (mode == "pack") return PackTree(root.get(), wire::kUnpackInputFd);
+  if (mode == "pack") return PackTree(root.get(), wire::kUnpackInputFd, limits);
   return ExtractLayer(wire::kUnpackInputFd, std::move(root), limits);
 }
 

@@ -19,6 +19,7 @@
 #include "images/unpack/archive_writer.h"
 #include "images/unpack/entry_path.h"
 #include "images/unpack/stream.h"
+#include "images/unpack/tar_reader.h"
 #include "images/unpack/tree_copy.h"
 #include "runtime/base/sys.h"
 
@@ -41,7 +42,7 @@ class TarSink {
     ATOLL_CHECK(EVP_DigestUpdate(sink.digest_.get(), bytes, size) == 1);
     sink.size_ += size;
     if (sink.output_ < 0) return static_cast<la_ssize_t>(size);
-    sink.written_ = sys::WriteAll(sink.output_, part);
+    sink.written_ = IsZero(part) ? sink.Skip(size) : sys::WriteAll(sink.output_, part);
     if (sink.written_) return static_cast<la_ssize_t>(size);
     archive_set_error(handle, sink.written_.error().error_number(), "write");
     return -1;
@@ -58,6 +59,12 @@ class TarSink {
   }
 
  private:
+  // What was a hole, mostly, stays one: whoever writes an archive goes on behind it.
+  Status Skip(size_t size) {
+    if (::lseek(output_, static_cast<off_t>(size), SEEK_CUR) < 0) return FailSys("lseek");
+    return {};
+  }
+
   const int output_;
   Status written_;
   uint64_t size_ = 0;
@@ -66,8 +73,8 @@ class TarSink {
 
 class Packing {
  public:
-  explicit Packing(int output)
-      : sink_(output), writer_(archive_write_new()), entry_(archive_entry_new()) {}
+  Packing(int output, const ExtractLimits& limits)
+      : limits_(limits), sink_(output), writer_(archive_write_new()), entry_(archive_entry_new()) {}
 
   Result<UnpackReport> Run(int root);
 
@@ -89,6 +96,8 @@ class Packing {
   Status ReadXattrs(int fd, const std::string& path, bool* opaque);
   Status CopyContent(int file, const std::string& path, off_t size);
 
+  const ExtractLimits limits_;
+  uint64_t content_bytes_ = 0;
   TarSink sink_;
   ArchiveWriter writer_;
   ArchiveEntry entry_;
@@ -134,6 +143,11 @@ Status Packing::AddTree(int directory, const std::string& path, size_t depth) {
 
 Status Packing::AddName(int parent, const std::string& path, const std::string& name,
                         size_t depth) {
+  if (name.starts_with(".wh.")) {
+    return Fail(Code::kInvalidArgument, Printable(path, 80) +
+                                            " is called as what an image archive "
+                                            "has for a name that is gone: rename it");
+  }
   struct stat now {};
   if (::fstatat(parent, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) {
     return FailSys("fstatat " + path);
@@ -148,6 +162,9 @@ Status Packing::AddName(int parent, const std::string& path, const std::string& 
     if (now.st_rdev != 0) return Fail(Code::kInvalidArgument, path + " is a device");
     return AddMark(path.substr(0, path.size() - name.size()) + ".wh." + name);
   }
+  // It was a process's, and no archive has a word for it. No image has one, but what a sandbox has
+  // written may.
+  if (S_ISSOCK(now.st_mode)) return {};
   Begin();
   if (now.st_nlink > 1) {
     const auto [first, is_first] = linked_.try_emplace(now.st_ino, path);
@@ -174,6 +191,15 @@ Status Packing::AddFile(int parent, const std::string& path, const std::string& 
   ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(parent, name, O_RDONLY | O_NOFOLLOW));
   bool opaque = false;
   ATOLL_TRY(ReadXattrs(file.get(), path, &opaque));
+  // Holes included, as who reads it counts.
+  const auto size = static_cast<uint64_t>(now.st_size);
+  if (size > limits_.max_bytes || content_bytes_ > limits_.max_bytes - size) {
+    return Fail(Code::kInvalidArgument, Printable(path, 80) + " has " + std::to_string(size) +
+                                            " bytes, holes included, and all files of a layer may "
+                                            "have " +
+                                            std::to_string(limits_.max_bytes));
+  }
+  content_bytes_ += size;
   ATOLL_TRY(AddHeader(path, now));
   return CopyContent(file.get(), path, now.st_size);
 }
@@ -210,7 +236,11 @@ Status Packing::ReadXattrs(int fd, const std::string& path, bool* opaque) {
       *opaque = true;
       continue;
     }
-    if (!IsCopied(name) || name.starts_with("system.")) continue;
+    // Access lists, and what a sandbox itself has called an attribute of overlayfs, are of no
+    // image.
+    if (!IsCopied(name) || name.starts_with("system.") || name.starts_with("user.overlay.")) {
+      continue;
+    }
     const ssize_t length = ::fgetxattr(fd, name.c_str(), value_.data(), value_.size());
     if (length < 0) return FailSys("fgetxattr " + name + " of " + path);
     archive_entry_xattr_add_entry(entry_.get(), name.c_str(), value_.data(),
@@ -235,8 +265,8 @@ Status Packing::CopyContent(int file, const std::string& path, off_t size) {
 
 }  // namespace
 
-Result<UnpackReport> PackTree(int root, int output) {
-  return Packing(output).Run(root);
+Result<UnpackReport> PackTree(int root, int output, const ExtractLimits& limits) {
+  return Packing(output, limits).Run(root);
 }
 
 }  // namespace atl::images::unpack

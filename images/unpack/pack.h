@@ -6,12 +6,13 @@
 #pragma once
 
 #include "images/report.h"
+#include "images/unpack/limits.h"
 #include "runtime/base/result.h"
 
 namespace atl::images::unpack {
 
 // Both borrowed. `output` -1: only the digest is wanted. The report's `content` is the tar's
-// digest, `bytes` its length.
-Result<UnpackReport> PackTree(int root, int output);
+// digest, `bytes` its length. kInvalidArgument: something that an archive cannot have.
+Result<UnpackReport> PackTree(int root, int output, const ExtractLimits& limits);
 
 }  // namespace atl::images::unpack

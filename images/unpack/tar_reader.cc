@@ -58,6 +58,7 @@ Status TarReader::CopyContent(struct archive_entry* entry, int fd) {
       return Fail(Code::kInvalidArgument, "its data goes beyond its size");
     }
     const char* bytes = static_cast<const char*>(data);
+    if (IsZero({bytes, count})) continue;
     while (count > 0) {
       const ssize_t n = TEMP_FAILURE_RETRY(::pwrite(fd, bytes, count, offset));
       if (n < 0) return FailSys("write");
@@ -74,6 +75,10 @@ Status TarReader::CopyContent(struct archive_entry* entry, int fd) {
 Result<std::string> TarReader::FinishAndDigest() {
   ATOLL_TRY(stream_->Drain());
   return stream_->DiffId();
+}
+
+bool IsZero(std::string_view bytes) {
+  return bytes.find_first_not_of('\0') == std::string_view::npos;
 }
 
 Result<std::string> EntryName(struct archive_entry* entry) {

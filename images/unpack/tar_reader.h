@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "images/unpack/stream.h"
 #include "runtime/base/result.h"
@@ -36,6 +37,9 @@ class TarReader {
   ArchiveHandle tar_;  // reads from stream_
   uint64_t content_bytes_ = 0;
 };
+
+// What is left out of a file becomes a hole in it.
+bool IsZero(std::string_view bytes);
 
 // The entry's name, byte for byte.
 Result<std::string> EntryName(struct archive_entry* entry);

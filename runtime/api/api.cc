@@ -33,10 +33,10 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddVolumeRoutes();
   AddSnapshotRoutes();
   AddPoolRoutes();
+  AddTemplateRoutes();
   AddOperatorRoutes();
   AddDiagnosticsRoutes();
   AddNetworkRoutes();
-  AddRefusals();
 }
 
 void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
@@ -158,20 +158,6 @@ void Api::Shutdown(const Call& call) {
     }
     quit_();
   });
-}
-
-void Api::AddRefusals() {
-  const auto refuse = [this](const char* method, const char* pattern, const char* code,
-                             const char* what) {
-    const ApiError error{501, code, std::string(what) + " is not offered by this server"};
-    router_.Add(method, pattern, [error](const Call& call) { call.Respond(error); });
-  };
-  for (const char* method : {"GET", "POST"}) {
-    refuse(method, "/templates", "FSB::API_NOT_SUPPORTED", "the template API");
-  }
-  for (const char* method : {"GET", "DELETE"}) {
-    refuse(method, "/templates/{}", "FSB::API_NOT_SUPPORTED", "the template API");
-  }
 }
 
 }  // namespace atl::api

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "runtime/api/create_request.h"
 #include "runtime/api/diagnostics.h"
 #include "runtime/api/endpoint.h"
+#include "runtime/api/error_map.h"
 #include "runtime/api/guess_limit.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/router.h"
@@ -74,21 +76,25 @@ class Api {
   void AddVolumeRoutes();
   void AddSnapshotRoutes();
   void AddPoolRoutes();
+  void AddTemplateRoutes();
   void AddOperatorRoutes();
   void AddDiagnosticsRoutes();
   void AddNetworkRoutes();
-  void AddRefusals();
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
   void RollBackSandbox(const Call& call);
   void DiffSandbox(const Call& call);
   void TakeSnapshot(const Call& call);
+  void ExportSnapshot(const Call& call, const std::string& form);
+  void ImportSnapshot(const Call& call);
   void ListSnapshots(const Call& call);
   void GetSnapshot(const Call& call);
   void DeleteSnapshot(const Call& call);
   void CreatePool(const Call& call);
   void ResizePool(const Call& call);
+  void CreateTemplate(const Call& call);
+  void ListTemplates(const Call& call);
   void CreateVolume(const Call& call);
   void GetVolume(const Call& call);
   void ListSandboxes(const Call& call);
@@ -110,10 +116,20 @@ class Api {
   void PruneImages(const Call& call);
   void VerifyImage(const Call& call);
   void ExportImage(const Call& call, const std::string& form);
+  // Of which pool or template it is; empty: of none.
+  std::string StockOf(const std::string& image) const;
   // Ids of the sandboxes that have not ended, in order.
   std::vector<std::string> UsersOf(const images::Image& image) const;
   void ImportSaved(const Call& call, UniqueFd archive, std::string name,
                    sandbox::PendingImports::Id pending);
+  // A file for what the client is about to send; null: there is no room, and it has been told.
+  std::shared_ptr<UniqueFd> NewArchive(const Call& call, Doing doing);
+  // Has the body in it before `then`; after a failure, which has been answered, as well.
+  void SaveArchive(const Call& call, const std::shared_ptr<UniqueFd>& archive, Doing doing,
+                   std::function<void(const Status&)> then);
+  // `form`: "oci" or "docker", as the client has it.
+  void SendArchive(const Call& call, const images::Image& image, const std::string& form,
+                   Doing doing);
   void Shutdown(const Call& call);
 
   void Route(Call call);

@@ -60,6 +60,10 @@ void Call::AllowOrigin() {
   if (origin.empty()) return;
   answering_.headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
   answering_.headers.push_back({"Access-Control-Allow-Credentials", "true"});
+  // What clients read besides what a browser shows a page anyhow; the cursors are execd's.
+  answering_.headers.push_back({"Access-Control-Expose-Headers",
+                                "OPEN-SANDBOX-ORIGIN, X-Request-ID, EXECD-COMMANDS-TAIL-CURSOR, "
+                                "EXECD-ISOLATED-TAIL-CURSOR"});
   answering_.headers.push_back({"Vary", "Origin"});
 }
 

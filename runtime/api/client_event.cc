@@ -12,10 +12,7 @@ Parsed<void> CheckClientEvent(const std::string& text) {
   if (!parsed) return Refuse(std::move(parsed).error());
   Problems problems;
   const Field body(*parsed, Location{"body"}, &problems);
-  if (!body.IsObject()) {
-    if (problems.empty()) body.Complain("missing", "Field required");
-    return Refuse(problems.ToResponse());
-  }
+  if (!body.IsRequiredObject()) return Refuse(problems.ToResponse());
   for (const char* name : {"eventType", "createDurationMs", "success"}) {
     if (const Field field = body.At(name); !field.present()) field.Missing();
   }

@@ -21,6 +21,8 @@ namespace {
 constexpr int64_t kMinTimeoutSeconds = 60;
 // Ours, beside upstream's keys of `extensions`: "none" is a sandbox without a program of its own.
 constexpr char kEntrypoint[] = "entrypoint";
+// The root file system of the sandbox cannot be written to.
+constexpr char kReadonlyRoot[] = "readOnlyRootFilesystem";
 constexpr char kNotOffered[] = "SANDBOX::API_NOT_SUPPORTED";
 
 bool Blank(const std::string& text) {
@@ -30,7 +32,6 @@ bool Blank(const std::string& text) {
 // What is only looked at for whether it is there.
 struct Extras {
   std::string snapshot;
-  bool from_template = false;
   std::optional<std::string> network_policy;  // as JSON
   bool credential_proxy = false;
   std::vector<VolumeRequest> volumes;
@@ -92,19 +93,43 @@ void ReadTimeout(const Field& body, sandbox::Wanted* wanted) {
 void ReadEnv(const Field& env, sandbox::Wanted* wanted) {
   // Upstream's execd finds its hooks there; here they come with the claim, and a client that writes
   // them itself must not believe that they run.
-  constexpr char kLifecycle[] = "OPENSANDBOX_LIFECYCLE";
   env.StringMap(true, &wanted->spec.env);
-  if (wanted->spec.env.contains(kLifecycle)) {
-    env.BreaksRule(std::string(kLifecycle) + " is reserved for the server.");
+  if (wanted->spec.env.contains(kLifecycleVariable)) {
+    env.BreaksRule(std::string(kLifecycleVariable) + " is reserved for the server.");
   }
+}
+
+// What a template says, so that a request for one must not.
+constexpr const char* kOfTheTemplate[] = {
+    "image",   "snapshotId", "entrypoint",      "env",      "resourceLimits", "resourceRequests",
+    "volumes", "platform",   "credentialProxy", "lifecycle"};
+// Extensions that belong to the build of a sandbox, which has been.
+constexpr const char* kOfTheBuild[] = {sandbox::kPoolRef, kEntrypoint,        kReadonlyRoot,
+                                       "network",         "network.hostname", "network.bandwidth"};
+
+void CheckTemplate(const Field& body, const sandbox::Wanted& wanted, const Extras& extras) {
+  for (const char* name : kOfTheTemplate) {
+    if (body.At(name).present()) {
+      return body.BreaksRule(std::string(name) + " cannot be set together with templateId.");
+    }
+  }
+  for (const char* name : kOfTheBuild) {
+    if (extras.extensions.contains(name)) {
+      return body.BreaksRule(std::string("extensions.") + name +
+                             " cannot be set together with templateId.");
+    }
+  }
+  // Clients say of every create that it is false.
+  if (wanted.secure_access) {
+    body.BreaksRule("secureAccess cannot be set together with templateId.");
+  }
+  if (!wanted.timeout_seconds) body.BreaksRule("timeout is required with templateId.");
 }
 
 Extras ReadExtras(const Field& body) {
   Extras extras;
   body.At("snapshotId").String(&extras.snapshot);
   if (Blank(extras.snapshot)) extras.snapshot.clear();
-  std::string from_template;
-  extras.from_template = body.At("templateId").String(&from_template) && !Blank(from_template);
   const Field policy = body.At("networkPolicy");
   if (policy.IsObject()) extras.network_policy = Dump(policy.value());
   const Field proxy = body.At("credentialProxy");
@@ -114,25 +139,11 @@ Extras ReadExtras(const Field& body) {
   return extras;
 }
 
-// What a template says, so that a request for one must not.
-constexpr const char* kOfTheTemplate[] = {"image",        "snapshotId",     "entrypoint",
-                                          "env",          "resourceLimits", "resourceRequests",
-                                          "volumes",      "platform",       "credentialProxy",
-                                          "secureAccess", "lifecycle"};
-
 // Rules about the body as a whole; upstream answers 422 for them too.
 void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& extras) {
   const bool pool = extras.extensions.contains(sandbox::kPoolRef);
   const bool image = !Blank(wanted.spec.image);
-  if (extras.from_template) {
-    for (const char* name : kOfTheTemplate) {
-      if (body.At(name).present()) {
-        return body.BreaksRule(std::string(name) + " cannot be set together with templateId.");
-      }
-    }
-    if (!wanted.timeout_seconds) body.BreaksRule("timeout is required with templateId.");
-    return;
-  }
+  if (!wanted.spec.template_id.empty()) return CheckTemplate(body, wanted, extras);
   if (pool && body.At("lifecycle").present()) {
     return body.BreaksRule("lifecycle cannot be set together with extensions.poolRef.");
   }
@@ -162,17 +173,12 @@ std::optional<ApiError> NotOffered(const Extras& extras) {
   const auto refuse = [](const char* code, const std::string& what) {
     return ApiError{501, code, what + "; create the sandbox without it"};
   };
-  if (extras.from_template) {
-    return refuse("FSB::API_NOT_SUPPORTED", "templateId: there are no templates here");
-  }
   if (extras.credential_proxy) {
     return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
   }
   return std::nullopt;
 }
 
-// Ours, beside upstream's keys: the root file system of the sandbox cannot be written to.
-constexpr char kReadonlyRoot[] = "readOnlyRootFilesystem";
 constexpr char kRenewOnAccess[] = "access.renew.extend.seconds";
 constexpr int64_t kMinRenewSeconds = 300;
 constexpr int64_t kMaxRenewSeconds = 86400;
@@ -307,10 +313,7 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   CreateRequest request;
   sandbox::Wanted& wanted = request.wanted;
   sandbox::Spec& spec = wanted.spec;
-  if (!body.IsObject()) {
-    if (problems.empty()) body.Complain("missing", "Field required");
-    return Refuse(problems.ToResponse());
-  }
+  if (!body.IsRequiredObject()) return Refuse(problems.ToResponse());
   ReadImage(body, &wanted);
   ReadPlatform(body, &wanted);
   ReadTimeout(body, &wanted);
@@ -321,6 +324,8 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   body.At("metadata").StringMap(false, &wanted.metadata);
   body.At("entrypoint").Strings(1, &request.entrypoint);
   body.At("secureAccess").Bool(&wanted.secure_access);
+  body.At("templateId").String(&spec.template_id);
+  if (Blank(spec.template_id)) spec.template_id.clear();
   const Extras extras = ReadExtras(body);
   if (problems.empty()) CheckModel(body, wanted, extras);
   if (!problems.empty()) return Refuse(problems.ToResponse());
@@ -366,9 +371,8 @@ Parsed<int64_t> ParseRenewRequest(const std::string& text) {
   const Field body(*parsed, Location{"body"}, &problems);
   const Field expires = body.At("expiresAt");
   int64_t unix_ms = 0;
-  if (!body.IsObject()) {
-    if (problems.empty()) body.Complain("missing", "Field required");
-  } else if (!expires.present()) {
+  if (!body.IsRequiredObject()) return Refuse(problems.ToResponse());
+  if (!expires.present()) {
     expires.Missing();
   } else if (expires.value().is_number()) {
     // Upstream takes epoch seconds, and milliseconds if they are beyond any sensible second.

@@ -9,6 +9,9 @@
 
 namespace atl::api {
 
+// Of upstream's own; no client sets it.
+inline constexpr char kLifecycleVariable[] = "OPENSANDBOX_LIFECYCLE";
+
 struct CreateRequest {
   sandbox::Wanted wanted;
   // As the request wrote it, for the answer; the other is split into words if it was one line.

@@ -139,7 +139,10 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
     headers[kEgressTokenHeader] = EgressToken(ingress.egress_secret, sandbox.id);
   }
   if (!headers.empty()) body["headers"] = std::move(headers);
-  return JsonResponse(200, body);
+  http::Response response = JsonResponse(200, body);
+  // Clients then ask us, and no port of the sandbox's, about its network policy.
+  if (!sandbox.spec.template_id.empty()) response.headers.Set("OPEN-SANDBOX-ORIGIN", "template");
+  return response;
 }
 
 }  // namespace atl::api

@@ -67,6 +67,12 @@ constexpr Names kNames[kDoings] = {
     /* kRemoveSnapshot */
     {"GENERAL::INVALID_REQUEST", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::DELETE_CONFLICT",
      "SNAPSHOT::DELETE_FAILED"},
+    /* kExportSnapshot */
+    {"SNAPSHOT::NOT_EXPORTABLE", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::NOT_READY",
+     "SNAPSHOT::EXPORT_FAILED"},
+    /* kImportSnapshot */
+    {"SNAPSHOT::INVALID_ARCHIVE", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::INVALID_STATE",
+     "SNAPSHOT::IMPORT_FAILED"},
     /* kFork */
     {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
      "SANDBOX::FORK_FAILED"},
@@ -79,6 +85,9 @@ constexpr Names kNames[kDoings] = {
     /* kPool: what is not found is its image */
     {"GENERAL::INVALID_REQUEST", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "KUBERNETES::POOL_IN_USE",
      "KUBERNETES::POOL_API_ERROR"},
+    /* kTemplate: what is not found is its image */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "FSB::TEMPLATE_CONFLICT",
+     "FSB::API_ERROR"},
     /* kShutdown */
     {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
      "GENERAL::SHUTDOWN_FAILED"},
@@ -89,6 +98,7 @@ ApiError Exhausted(const Error& error, Doing doing) {
   switch (doing) {
     case Doing::kReadBody:
     case Doing::kImportImage:
+    case Doing::kImportSnapshot:
       // A call of the kernel: it was not the client's fault.
       if (error.error_number() != 0) {
         return {503, "GENERAL::OUT_OF_RESOURCES", error.message(), 5};
@@ -165,7 +175,8 @@ ApiError MapError(const Error& error, Doing doing) {
       return {504, names.failed, error.message()};
     case Code::kPermissionDenied:
       // An image that the operator does not allow.
-      if (doing == Doing::kPool) return {403, "IMAGE::NOT_ALLOWED", error.message()};
+      if (doing == Doing::kPool || doing == Doing::kTemplate)
+        return {403, "IMAGE::NOT_ALLOWED", error.message()};
       [[fallthrough]];
     case Code::kInternal:
       return {500, names.failed, error.message()};
@@ -182,6 +193,12 @@ ApiError MapError(const sandbox::CreateError& error, Doing doing) {
   }
   if (error.image && error.code() == Code::kPermissionDenied) {
     return {403, "IMAGE::NOT_ALLOWED", error.message()};
+  }
+  if (error.from_template && error.code() == Code::kNotFound) {
+    return {404, "FSB::TEMPLATE_NOT_FOUND", error.message()};
+  }
+  if (error.from_template && error.code() == Code::kUnavailable) {
+    return {503, "FSB::API_ERROR", error.message(), 5};
   }
   if (error.pool && error.code() == Code::kNotFound) {
     return {404, "KUBERNETES::POOL_NOT_FOUND", error.message()};

@@ -28,13 +28,16 @@ enum class Doing {
   kTakeSnapshot,
   kRestore,  // a create from a snapshot
   kRemoveSnapshot,
+  kExportSnapshot,
+  kImportSnapshot,  // upload included
   kFork,
   kRollBack,
   kDiff,
   kPool,
+  kTemplate,
   kShutdown,
 };
-inline constexpr int kDoings = 23;
+inline constexpr int kDoings = 26;
 
 ApiError MapError(const Error& error, Doing doing);
 // Why there is no sandbox; `doing` is kCreate, kFork or kRollBack.

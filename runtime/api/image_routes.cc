@@ -10,11 +10,8 @@
 //                                       "snapshots", their ids
 //   DELETE /v1/images/{name}            204
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -22,7 +19,6 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/render.h"
-#include "runtime/base/disk_full.h"
 
 namespace atl::api {
 namespace {
@@ -39,33 +35,6 @@ sandbox::PendingImports::Progress ProgressOf(const std::shared_ptr<UniqueFd>& ar
     return "image " + name + " is being imported: " + std::to_string(info.st_size) +
            (total.empty() ? "" : " of " + total) + " bytes have arrived";
   };
-}
-
-std::string Mebibytes(uint64_t bytes) {
-  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
-}
-
-// That `archive`, of `size` bytes as far as that is known, has no room where it is saved.
-Error NoRoom(uint64_t size, uint64_t free) {
-  return Error(Code::kResourceExhausted,
-               "no room for the archive on the file system of <data_dir>/state: " +
-                   (size == 0 ? std::string() : "it has " + Mebibytes(size) + ", ") +
-                   Mebibytes(free) +
-                   " are free; make room, it takes twice its size while it is unpacked",
-               ENOSPC);
-}
-
-uint64_t FreeBytes(int archive) {
-  struct statvfs info {};
-  return ::fstatvfs(archive, &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
-}
-
-// What the client says that it is about to send; 0: nothing.
-uint64_t AnnouncedSize(const http::Request& request) {
-  const std::string_view text = request.headers.Get("Content-Length");
-  uint64_t size = 0;
-  std::from_chars(text.data(), text.data() + text.size(), size);
-  return size;
 }
 
 }  // namespace
@@ -96,11 +65,11 @@ void Api::AddImageRoutes() {
   });
   router_.Add("DELETE", "/images/{+}", [this](const Call& call) {
     if (const auto image = parts_.images.Find(call.args[0])) {
-      if (const auto* pool = parts_.lifecycle.pools().UserOf(image->name)) {
-        return call.Respond(MapError(
-            Error(Code::kFailedPrecondition, "image " + image->name + " is that of pool '" +
-                                                 pool->name + "'; delete the pool first"),
-            Doing::kRemoveImage));
+      if (const std::string user = StockOf(image->name); !user.empty()) {
+        return call.Respond(
+            MapError(Error(Code::kFailedPrecondition,
+                           "image " + image->name + " is that of " + user + "; delete that first"),
+                     Doing::kRemoveImage));
       }
     }
     const auto removed = parts_.images.Remove(
@@ -108,6 +77,13 @@ void Api::AddImageRoutes() {
     if (!removed) return call.Respond(MapError(removed.error(), Doing::kRemoveImage));
     call.Respond(EmptyResponse(204));
   });
+}
+
+std::string Api::StockOf(const std::string& image) const {
+  const sandbox::Lifecycle& lifecycle = parts_.lifecycle;
+  if (const auto* pool = lifecycle.pools().UserOf(image)) return "pool '" + pool->name + "'";
+  const auto* of = lifecycle.templates().UserOf(image);
+  return of == nullptr ? "" : "template '" + of->id + "'";
 }
 
 std::vector<std::string> Api::UsersOf(const images::Image& image) const {
@@ -136,7 +112,7 @@ void Api::PruneImages(const Call& call) {
   parts_.images.Prune(
       [this, everything = all == "true"](const images::Image& image) {
         return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(image).empty() &&
-               parts_.lifecycle.pools().UserOf(image.name) == nullptr;
+               StockOf(image.name).empty();
       },
       [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); },
       [call](const Result<images::ImageStore::Pruned>& pruned) {
@@ -156,29 +132,17 @@ void Api::ImportImage(const Call& call) {
     if (!normalised) return call.Respond(MapError(normalised.error(), Doing::kFindImage));
     normal = std::move(*normalised);
   }
-  auto file = parts_.images.TemporaryFile();
-  if (!file) return call.Respond(MapError(file.error(), Doing::kImportImage));
-  const uint64_t announced = AnnouncedSize(call.request());
-  const uint64_t free = FreeBytes(file->get());
-  if (announced <= config_.max_image_bytes && announced >= free) {
-    return call.Respond(MapError(NoRoom(announced, free), Doing::kImportImage));
-  }
-  // std::function wants copyable captures.
-  const auto archive = std::make_shared<UniqueFd>(std::move(*file));
+  const std::shared_ptr<UniqueFd> archive = NewArchive(call, Doing::kImportImage);
+  if (archive == nullptr) return;
   // An archive without a name given says its own only when it has been read.
   const auto pending =
       normal.empty() ? 0
                      : parts_.imports.Begin(normal, ProgressOf(archive, call.request(), normal));
-  call.exchange().SaveBody(
-      archive->get(), config_.max_image_bytes,
-      [this, call, archive, announced, pending, name](const Result<uint64_t>& saved) {
-        if (saved) return ImportSaved(call, std::move(*archive), name, pending);
-        // Somebody else has taken what was free.
-        const Error error = IsDiskFull(saved.error()) ? NoRoom(announced, FreeBytes(archive->get()))
-                                                      : saved.error();
-        call.Respond(MapError(error, Doing::kImportImage));
-        parts_.imports.End(pending, Fail(saved.error()));
-      });
+  SaveArchive(call, archive, Doing::kImportImage,
+              [this, call, archive, pending, name](const Status& saved) {
+                if (saved) return ImportSaved(call, std::move(*archive), name, pending);
+                parts_.imports.End(pending, saved);
+              });
 }
 
 void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,

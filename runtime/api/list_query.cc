@@ -35,13 +35,17 @@ bool Matches(const sandbox::Sandbox& sandbox, const ListQuery& query) {
       return false;
     }
   }
-  return std::all_of(query.metadata.begin(), query.metadata.end(), [&](const auto& wanted) {
-    const auto found = sandbox.metadata.find(wanted.first);
-    return found != sandbox.metadata.end() && found->second == wanted.second;
-  });
+  return HasMetadata(sandbox.metadata, query);
 }
 
 }  // namespace
+
+bool HasMetadata(const std::map<std::string, std::string>& metadata, const ListQuery& query) {
+  return std::all_of(query.metadata.begin(), query.metadata.end(), [&](const auto& wanted) {
+    const auto found = metadata.find(wanted.first);
+    return found != metadata.end() && found->second == wanted.second;
+  });
+}
 
 bool ReadPaging(const std::string& name, const std::string& value, Problems* problems,
                 Paging* paging) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,14 +28,18 @@ struct ListQuery : Paging {
   std::vector<std::pair<std::string, std::string>> metadata;  // all of them
 };
 
+bool HasMetadata(const std::map<std::string, std::string>& metadata, const ListQuery& query);
+
 Parsed<ListQuery> ParseListQuery(std::string_view query);
 
-template <typename T>
-struct PageOf {
-  std::vector<const T*> items;  // newest first
+struct PageTotals {
   int64_t total_items = 0;
   int64_t total_pages = 0;
   bool has_next = false;
+};
+template <typename T>
+struct PageOf : PageTotals {
+  std::vector<const T*> items;  // newest first
 };
 template <typename T>
 PageOf<T> NewestFirst(std::vector<const T*> all, const Paging& paging) {

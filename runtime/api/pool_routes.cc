@@ -43,8 +43,7 @@ void ReadCount(const Field& capacity, const char* name, uint32_t* out) {
 }
 
 void ReadCapacity(const Field& capacity, sandbox::PoolCapacity* out) {
-  if (!capacity.present()) return capacity.Missing();
-  if (!capacity.IsObject()) return;
+  if (!capacity.IsRequiredObject()) return;
   ReadCount(capacity, "bufferMin", &out->buffer_min);
   ReadCount(capacity, "bufferMax", &out->buffer_max);
   ReadCount(capacity, "poolMin", &out->pool_min);
@@ -57,11 +56,7 @@ Parsed<sandbox::PoolCapacity> ParsePoolCapacity(const std::string& text) {
   Problems problems;
   const Field body(*parsed, Location{"body"}, &problems);
   sandbox::PoolCapacity capacity;
-  if (body.IsObject()) {
-    ReadCapacity(body.At("capacitySpec"), &capacity);
-  } else if (problems.empty()) {
-    body.Complain("missing", "Field required");
-  }
+  if (body.IsRequiredObject()) ReadCapacity(body.At("capacitySpec"), &capacity);
   if (!problems.empty()) return Refuse(problems.ToResponse());
   return capacity;
 }
@@ -72,10 +67,7 @@ Parsed<sandbox::PoolRecord> ParseNewPool(const std::string& text) {
   Problems problems;
   const Field body(*parsed, Location{"body"}, &problems);
   sandbox::PoolRecord pool;
-  if (!body.IsObject()) {
-    if (problems.empty()) body.Complain("missing", "Field required");
-    return Refuse(problems.ToResponse());
-  }
+  if (!body.IsRequiredObject()) return Refuse(problems.ToResponse());
   const Field name = body.At("name");
   if (!name.present()) {
     name.Missing();
@@ -89,9 +81,7 @@ Parsed<sandbox::PoolRecord> ParseNewPool(const std::string& text) {
         "resourceLimits as for a sandbox.");
   }
   const Field image = body.At("image");
-  if (!image.present()) {
-    image.Missing();
-  } else if (image.IsObject()) {
+  if (image.IsRequiredObject()) {
     const Field uri = image.At("uri");
     if (!uri.present()) uri.Missing();
     uri.String(&pool.image);

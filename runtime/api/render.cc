@@ -27,18 +27,17 @@ json Common(const sandbox::Sandbox& s, const std::vector<std::string>& entrypoin
   return out;
 }
 
-template <typename T>
-json PageJson(json items, const PageOf<T>& page, const Paging& paging) {
+}  // namespace
+
+json PageJson(json items, const PageTotals& totals, const Paging& paging) {
   return {{"items", std::move(items)},
           {"pagination",
            {{"page", paging.page},
             {"pageSize", paging.page_size},
-            {"totalItems", page.total_items},
-            {"totalPages", page.total_pages},
-            {"hasNextPage", page.has_next}}}};
+            {"totalItems", totals.total_items},
+            {"totalPages", totals.total_pages},
+            {"hasNextPage", totals.has_next}}}};
 }
-
-}  // namespace
 
 json SandboxJson(const sandbox::Sandbox& s) {
   json out = Common(s, s.spec.entrypoint);
@@ -47,6 +46,7 @@ json SandboxJson(const sandbox::Sandbox& s) {
   } else {
     out["snapshotId"] = s.spec.snapshot_id;
   }
+  if (!s.spec.template_id.empty()) out["templateId"] = s.spec.template_id;
   if (const auto pool = s.spec.extensions.find(sandbox::kPoolRef);
       pool != s.spec.extensions.end()) {
     out["allocation"] = {{"mode", "pool"}, {"poolRef", pool->second}, {"state", "allocated"}};

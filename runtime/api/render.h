@@ -12,6 +12,7 @@
 
 namespace atl::api {
 
+nlohmann::json PageJson(nlohmann::json items, const PageTotals& totals, const Paging& paging);
 nlohmann::json SandboxJson(const sandbox::Sandbox& sandbox);
 // `entrypoint` as the request wrote it. No image: the spec leaves it out here.
 nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,

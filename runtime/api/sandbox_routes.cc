@@ -108,7 +108,9 @@ void Api::CreateSandbox(const Call& call) {
         request->wanted, [call, entrypoint = std::move(request->entrypoint)](
                              const tl::expected<sandbox::Sandbox, sandbox::CreateError>& created) {
           if (!created) return call.Respond(MapError(created.error()));
-          http::Response response = JsonResponse(202, CreatedJson(*created, entrypoint));
+          http::Response response = JsonResponse(
+              202,
+              CreatedJson(*created, entrypoint.empty() ? created->spec.entrypoint : entrypoint));
           response.headers.Set("Location", "/v1/sandboxes/" + created->id);
           call.Respond(std::move(response));
         });

@@ -1,6 +1,12 @@
 //   POST   /v1/sandboxes/{id}/snapshots   {"name": NAME?}, null or nothing → 202 the snapshot
 //   GET    /v1/snapshots                  ?sandboxId= &state= (repeated) &name= &page= &pageSize=
 //   GET    /v1/snapshots/{id}
+//
+// Extensions of ours, from one daemon to another:
+//
+//   GET    /v1/snapshots/{id}?archive=oci   an image archive; or of the form docker
+//   POST   /v1/snapshots?name=NAME          body: such an archive → 201 the snapshot, a new one
+//
 //   DELETE /v1/snapshots/{id}             204; 409 while it is taken or a sandbox uses it
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,15 +15,16 @@
 #include "runtime/api/api.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
+#include "runtime/api/labels.h"
 #include "runtime/api/render.h"
 #include "runtime/api/validation.h"
 #include "runtime/http/query.h"
+#include "runtime/sandbox/snapshot_facts.h"
 
 namespace atl::api {
 namespace {
 
 constexpr size_t kMaxSnapshotBody = 64 << 10;
-constexpr size_t kMaxSnapshotName = 253;
 
 struct SnapshotQuery : Paging {
   std::string sandbox_id;
@@ -57,12 +64,9 @@ Parsed<std::string> ParseSnapshotRequest(const std::string& text) {
   std::string name;
   if (body.IsObject()) {
     const Field field = body.At("name");
-    if (field.String(&name) && name.empty()) {
-      field.Complain("string_too_short", "String should have at least 1 character",
-                     Dump({{"min_length", 1}}));
-    } else if (name.size() > kMaxSnapshotName) {
+    if (field.Word(&name) && name.size() > sandbox::kMaxSnapshotName) {
       field.Complain("string_too_long", "String should have at most 253 characters",
-                     Dump({{"max_length", kMaxSnapshotName}}));
+                     Dump({{"max_length", sandbox::kMaxSnapshotName}}));
     }
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());
@@ -77,8 +81,12 @@ ApiError NoSuchSnapshot(const std::string& id) {
 
 void Api::AddSnapshotRoutes() {
   router_.Add("POST", "/sandboxes/{}/snapshots", [this](const Call& call) { TakeSnapshot(call); });
+  router_.Add("POST", "/snapshots", [this](const Call& call) { ImportSnapshot(call); });
   router_.Add("GET", "/snapshots", [this](const Call& call) { ListSnapshots(call); });
-  router_.Add("GET", "/snapshots/{}", [this](const Call& call) { GetSnapshot(call); });
+  router_.Add("GET", "/snapshots/{}", [this](const Call& call) {
+    const std::string form = call.Parameter("archive");
+    form.empty() ? GetSnapshot(call) : ExportSnapshot(call, form);
+  });
   router_.Add("DELETE", "/snapshots/{}", [this](const Call& call) { DeleteSnapshot(call); });
 }
 
@@ -110,6 +118,39 @@ void Api::GetSnapshot(const Call& call) {
   const sandbox::Snapshot* found = parts_.snapshots.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
   call.Respond(JsonResponse(200, SnapshotJson(*found)));
+}
+
+void Api::ExportSnapshot(const Call& call, const std::string& form) {
+  const auto snapshot = parts_.snapshots.Usable(call.args[0]);
+  if (!snapshot) return call.Respond(MapError(snapshot.error(), Doing::kExportSnapshot));
+  SendArchive(call, sandbox::ImageOf(*snapshot), form, Doing::kExportSnapshot);
+}
+
+void Api::ImportSnapshot(const Call& call) {
+  const std::string name = call.Parameter("name");
+  Status allowed = parts_.snapshots.CheckCount();
+  if (name.size() > sandbox::kMaxSnapshotName) {
+    allowed =
+        Fail(Code::kInvalidArgument, "name should have at most " +
+                                         std::to_string(sandbox::kMaxSnapshotName) + " characters");
+  }
+  if (!allowed) return call.Respond(MapError(allowed.error(), Doing::kImportSnapshot));
+  const std::shared_ptr<UniqueFd> archive = NewArchive(call, Doing::kImportSnapshot);
+  if (archive == nullptr) return;
+  SaveArchive(call, archive, Doing::kImportSnapshot, [this, call, archive, name](Status saved) {
+    if (!saved) return;
+    parts_.lifecycle.ImportSnapshot(
+        std::move(*archive), name,
+        [](const sandbox::Snapshot& said) -> Status {
+          const std::string wrong = CheckLabels(said.metadata);
+          return wrong.empty() ? Status() : Fail(Code::kInvalidArgument, wrong);
+        },
+        [call](const Result<sandbox::Snapshot>& snapshot) {
+          call.Respond(snapshot ? JsonResponse(201, SnapshotJson(*snapshot))
+                                : call.answering().Failure(
+                                      MapError(snapshot.error(), Doing::kImportSnapshot)));
+        });
+  });
 }
 
 void Api::DeleteSnapshot(const Call& call) {

@@ -119,6 +119,11 @@ bool Field::IsObject() const {
   return false;
 }
 
+bool Field::IsRequiredObject() const {
+  if (!present()) Missing();
+  return IsObject();
+}
+
 bool Field::String(std::string* out) const {
   if (!present()) return false;
   if (!value_->is_string()) {
@@ -127,6 +132,14 @@ bool Field::String(std::string* out) const {
   }
   *out = value_->get<std::string>();
   return true;
+}
+
+bool Field::Word(std::string* out) const {
+  if (!String(out)) return false;
+  if (!out->empty()) return true;
+  Complain("string_too_short", "String should have at least 1 character",
+           Dump({{"min_length", 1}}));
+  return false;
 }
 
 bool Field::Bool(bool* out) const {

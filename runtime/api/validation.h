@@ -51,6 +51,8 @@ class Field {
   // Each of these complains if the field is there and has another type, and then returns nothing.
   bool IsObject() const;
   bool String(std::string* out) const;
+  // One that is not empty.
+  bool Word(std::string* out) const;
   bool Bool(bool* out) const;
   // Whole numbers, also as "3600" and 3600.0.
   bool Integer(int64_t* out) const;
@@ -58,6 +60,9 @@ class Field {
   bool Strings(size_t min, std::vector<std::string>* out) const;
   // A map of strings; null values are dropped if `drop_nulls`, else complained about.
   bool StringMap(bool drop_nulls, std::map<std::string, std::string>* out) const;
+
+  // An object, and complains if there is nothing, too.
+  bool IsRequiredObject() const;
 
   void Missing() const;
   void Complain(std::string type, std::string msg, std::string ctx = {}) const;

@@ -302,11 +302,9 @@ Parsed<NewVolume> ParseNewVolume(const std::string& text) {
   const Field body(*parsed, Location{"body"}, &problems);
   NewVolume volume;
   std::string storage;
-  if (body.IsObject()) {
+  if (body.IsRequiredObject()) {
     ReadLabel(body.At("name"), kMaxClaimName, &volume.name);
     ReadStorage(body.At("storage"), &storage);
-  } else if (problems.empty()) {
-    body.Complain("missing", "Field required");
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());
   if (auto wrong = CheckStorage(volume.name, storage, &volume.disk_bytes)) {

@@ -19,6 +19,8 @@ constexpr char kJournal[] =
 constexpr char kConfined[] =
     "every sandbox has its own user namespace, no capability on the host, no_new_privs and a "
     "seccomp allow-list; there is no switch to weaken that";
+constexpr char kNoPorts[] =
+    "no port of the host is taken: what listens in a sandbox is reached through the daemon";
 
 constexpr Foreign kForeign[] = {
     {"agent_sandbox", "there is no Kubernetes here"},
@@ -29,6 +31,12 @@ constexpr Foreign kForeign[] = {
     {"docker.network_mode",
      "every sandbox has a network of its own behind the host's address translation"},
     {"docker.no_new_privileges", kConfined},
+    {"docker.port_range_max", kNoPorts},
+    {"docker.port_range_min", kNoPorts},
+    {"docker.publish_host", kNoPorts},
+    {"docker.sandbox_binds",
+     "a create names its volumes, of what storage.allowed_host_paths opens"},
+    {"docker.sandbox_env", "what a sandbox finds in its environment is said by image and create"},
     {"docker.seccomp_profile", kConfined},
     {"egress",
      "egress is enforced by the daemon itself, for every sandbox, by address and by name; there is "
@@ -39,8 +47,11 @@ constexpr Foreign kForeign[] = {
     {"log.file_enabled", kJournal},
     {"log.file_max_bytes", kJournal},
     {"log.file_path", kJournal},
+    {"otel", "GET /metrics is in Prometheus' form, which OpenTelemetry's collector reads"},
+    {"proxy", "requests reach a sandbox by a socket of its own: there is no address to choose"},
     {"renew_intent.redis", "access is seen where it passes, by the daemon: no queue is needed"},
     {"runtime.execd_image", "execd is installed with the daemon and put into every sandbox"},
+    {"runtime.execd_run_as_init", "execd is process 1 of every sandbox"},
     {"runtime.type",
      "sandboxes are built by this host's kernel alone, without a container runtime"},
     {"secure_runtime", "there is one kind of sandbox; requests for another are refused"},
@@ -48,8 +59,11 @@ constexpr Foreign kForeign[] = {
     {"server.http", kEventLoop},
     {"server.loop", kEventLoop},
     {"server.thread_pool_size", kEventLoop},
+    {"server.timeout_graceful_shutdown",
+     "a stop gives exchanges in progress 50 ms, and leaves sandboxes alone"},
     {"storage.ossfs_mount_root", "object storage is not mounted by the daemon"},
     {"store", "state is kept in SQLite, in storage.data_dir"},
+    {"tenants", "there is one tenant, who has server.api_key"},
 };
 
 }  // namespace

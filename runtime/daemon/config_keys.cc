@@ -1,23 +1,13 @@
 #include "runtime/daemon/config_keys.h"
 
-#include <arpa/inet.h>
-
-#include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <limits>
 
 #include "cgroup/limits_text.h"
 #include "images/allowed.h"
 #include "images/registry/reference.h"
-#include "netpolicy/endpoint.h"
-#include "netpolicy/guards.h"
-#include "netpolicy/policy.h"
-#include "netpolicy/ports.h"
 #include "runtime/base/base64.h"
-#include "runtime/http/base_url.h"
+#include "runtime/daemon/config_values.h"
 #include "runtime/sandbox/sandbox.h"
-#include "runtime/wire/volume.h"
 
 namespace atl::daemon {
 namespace {
@@ -26,64 +16,6 @@ using Kind = Key::Kind;
 using Values = std::vector<std::string>;
 
 constexpr uint64_t kMaxSeconds = 10ULL * 365 * 24 * 3600;
-
-Error Bad(const std::string& value, const std::string& allowed) {
-  return Error(Code::kInvalidArgument, "'" + value + "': " + allowed);
-}
-
-Result<uint64_t> Number(const std::string& text, uint64_t min, uint64_t max) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || value < min || value > max) {
-    return Fail(
-        Bad(text, "use a whole number from " + std::to_string(min) + " to " + std::to_string(max)));
-  }
-  return value;
-}
-
-Result<std::string> AbsolutePath(const std::string& text) {
-  if (!text.starts_with('/') || text.find("/../") != std::string::npos || text.ends_with("/..") ||
-      text.find('\0') != std::string::npos) {
-    return Fail(Bad(text, "use an absolute path without '..'"));
-  }
-  std::string path = text;
-  while (path.ends_with('/')) path.pop_back();
-  if (path.empty()) return Fail(Bad(text, "use an absolute path below the root directory"));
-  return path;
-}
-
-Result<std::string> OptionalPath(const std::string& text) {
-  if (text.empty()) return text;
-  return AbsolutePath(text);
-}
-
-// As the spawner wants them: it opens what it is told, and resolves nothing.
-Result<std::string> HostPath(const std::string& text) {
-  ATOLL_ASSIGN(std::string path, AbsolutePath(text));
-  if (!wire::PlainAbsolutePath(path)) {
-    return Fail(Bad(text, "use an absolute path without '.', '..' and '//'"));
-  }
-  return path;
-}
-
-Result<uint64_t> Bytes(const std::string& text, uint64_t min, uint64_t max) {
-  const auto bytes = cgroup::ParseBytes(text);
-  if (!bytes || *bytes < min || *bytes > max) {
-    return Fail(Bad(text,
-                    "use a number of bytes with an optional unit (k, m, g, t, Ki, Mi, Gi, "
-                    "Ti), from " +
-                        cgroup::BytesText(min) + " to " + cgroup::BytesText(max)));
-  }
-  return *bytes;
-}
-
-bool AllOf(const std::string& text, std::string_view more) {
-  return std::all_of(text.begin(), text.end(), [more](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           more.find(c) != std::string_view::npos;
-  });
-}
 
 // ---- kinds of keys
 
@@ -95,7 +27,7 @@ Key NumberKey(const char* section, const char* name, T Config::*member, uint64_t
           Kind::kNumber,
           help,
           [=](const Values& v, Config* c) -> Status {
-            ATOLL_ASSIGN(const uint64_t number, Number(v[0], min, max));
+            ATOLL_ASSIGN(const uint64_t number, ParseNumber(v[0], min, max));
             c->*member = static_cast<T>(number);
             return {};
           },
@@ -108,7 +40,7 @@ Key BoolKey(const char* section, const char* name, bool Config::*member, const c
           Kind::kBool,
           help,
           [=](const Values& v, Config* c) -> Status {
-            if (v[0] != "true" && v[0] != "false") return Fail(Bad(v[0], "use true or false"));
+            if (v[0] != "true" && v[0] != "false") return Fail(BadValue(v[0], "use true or false"));
             c->*member = v[0] == "true";
             return {};
           },
@@ -152,7 +84,7 @@ Key BytesKey(const char* section, const char* name, uint64_t Config::*member, ui
           Kind::kQuantity,
           help,
           [=](const Values& v, Config* c) -> Status {
-            ATOLL_ASSIGN(c->*member, Bytes(v[0], min, max));
+            ATOLL_ASSIGN(c->*member, ParseSize(v[0], min, max));
             return {};
           },
           [=](const Config& c) { return Values{cgroup::BytesText(c.*member)}; }};
@@ -187,112 +119,16 @@ Key Secret(Key key) {
   return key;
 }
 
-// ---- what texts may be
-
-Result<std::string> CheckHost(const std::string& text) {
-  in6_addr address{};
-  if (::inet_pton(AF_INET, text.c_str(), &address) == 1 ||
-      ::inet_pton(AF_INET6, text.c_str(), &address) == 1) {
-    return text;
-  }
-  return Fail(Bad(text, "use an IPv4 or IPv6 address, such as 127.0.0.1 or 0.0.0.0"));
-}
-
-// It travels in a header field: visible ASCII, and nothing that could end it. Never repeated in an
-// error.
-Result<std::string> CheckApiKey(const std::string& text) {
-  for (char c : text) {
-    if (c <= ' ' || c > '~') {
-      return Fail(Code::kInvalidArgument, "an API key has visible ASCII characters only");
-    }
-  }
-  if (!text.empty() && text.size() < 8) {
-    return Fail(Code::kInvalidArgument, "an API key has at least 8 characters");
-  }
-  return text;
-}
-
-Result<std::string> CheckTarget(const std::string& text) {
-  if (auto target = netpolicy::ParsePolicyTarget(text); !target) {
-    return Fail(std::move(target).error());
-  }
-  return text;
-}
-
-Result<std::string> CheckPrefix(const std::string& text) {
-  if (auto prefixes = netpolicy::ParsePrefixes({text}); !prefixes) {
-    return Fail(std::move(prefixes).error());
-  }
-  return text;
-}
-
-Result<std::string> CheckWebhook(const std::string& text) {
-  if (text.empty()) return text;
-  ATOLL_TRY(http::ParseBaseUrl(text));
-  return text;
-}
-
-// Upstream's files have a scheme here.
-Result<std::string> CheckPublicHost(const std::string& text) {
-  std::string host = text;
-  for (const char* scheme : {"http://", "https://"}) {
-    if (host.starts_with(scheme)) host.erase(0, std::string_view(scheme).size());
-  }
-  if (host.ends_with('/')) host.pop_back();
-  if (!AllOf(host, ".:-[]") || host.size() > 255) {
-    return Fail(Bad(text, "use a host name or address, with a port if it is not the listener's"));
-  }
-  return host;
-}
-
-Result<std::string> CheckBasePath(const std::string& text) {
-  std::string path = text;
-  if (path.ends_with('/')) path.pop_back();
-  const bool sound =
-      path.empty() || (path.starts_with('/') && !path.ends_with('/') && AllOf(path, "-._~/") &&
-                       path.size() <= 255 && path.find("//") == std::string::npos &&
-                       path.find("/.") == std::string::npos);
-  if (!sound) return Fail(Bad(text, "use a path such as /atoll, of letters, digits and -._~"));
-  return path;
-}
-
-Result<std::string> CheckUser(const std::string& text) {
-  if (text.empty()) return Fail(Bad(text, "name a user of this host"));
-  return text;
-}
-
-Result<std::string> CheckResolver(const std::string& text) {
-  ATOLL_TRY(netpolicy::ParseEndpoint(text, netpolicy::kDnsPort));
-  return text;
-}
-
-Result<std::string> CheckGatewayAddress(const std::string& text) {
-  std::string_view host = text;
-  if (host.starts_with("*.")) host.remove_prefix(2);
-  const bool given = !host.empty() || text.empty();
-  if (!given || !AllOf(std::string(host), ".:-[]") || host.starts_with('.') || host.size() > 200) {
-    return Fail(Bad(text,
-                    "use a host name or address with an optional port, without a scheme; "
-                    "\"*.\" before it for the route mode wildcard"));
-  }
-  return text;
-}
-
-Result<std::string> CheckRouteMode(const std::string& text) {
-  if (text.empty() || text == "wildcard" || text == "uri" || text == "header") return text;
-  return Fail(Bad(text, "use wildcard, uri or header"));
-}
-
 // ---- keys that are like no other
 
 Status SetIngressMode(const Values& v, Config* c) {
-  if (v[0] != "direct" && v[0] != "gateway") return Fail(Bad(v[0], "use direct or gateway"));
+  if (v[0] != "direct" && v[0] != "gateway") return Fail(BadValue(v[0], "use direct or gateway"));
   c->gateway = v[0] == "gateway";
   return {};
 }
 
 Status SetIdleAction(const Values& v, Config* c) {
-  if (v[0] != "pause" && v[0] != "end") return Fail(Bad(v[0], "use pause or end"));
+  if (v[0] != "pause" && v[0] != "end") return Fail(BadValue(v[0], "use pause or end"));
   c->idle_ends = v[0] == "end";
   return {};
 }
@@ -315,10 +151,10 @@ Values GetLevel(const Config& c) {
 }
 
 Status SetTimeout(const Values& v, Config* c) {
-  ATOLL_ASSIGN(c->max_sandbox_timeout, Number(v[0], 0, kMaxSeconds));
+  ATOLL_ASSIGN(c->max_sandbox_timeout, ParseNumber(v[0], 0, kMaxSeconds));
   // The shortest that a create may ask for.
   if (c->max_sandbox_timeout != 0 && c->max_sandbox_timeout < 60) {
-    return Fail(Bad(v[0], "use 60 or more, or 0 for no bound"));
+    return Fail(BadValue(v[0], "use 60 or more, or 0 for no bound"));
   }
   return {};
 }
@@ -328,7 +164,7 @@ Status SetOvercommit(const Values& v, Config* c) {
   const char* end = v[0].data() + v[0].size();
   const auto [rest, error] = std::from_chars(v[0].data(), end, factor);
   if (error != std::errc() || rest != end || !(factor >= 0) || factor > 1000) {
-    return Fail(Bad(v[0], "use a factor from 0 (no check) to 1000"));
+    return Fail(BadValue(v[0], "use a factor from 0 (no check) to 1000"));
   }
   c->overcommit = factor;
   return {};
@@ -350,10 +186,10 @@ Status SetSigningKeys(const Values& rows, Config* c) {
     const size_t colon = row.find(':');
     const std::string id = row.substr(0, colon);
     if (colon == std::string::npos || !IsSigningKeyId(id)) {
-      return Fail(Bad(id, "a key_id is one character, 0-9 or a-z"));
+      return Fail(BadValue(id, "a key_id is one character, 0-9 or a-z"));
     }
     for (const SigningKey& other : keys) {
-      if (other.id == id[0]) return Fail(Bad(id, "this key_id is there twice"));
+      if (other.id == id[0]) return Fail(BadValue(id, "this key_id is there twice"));
     }
     // The text itself is a secret.
     auto secret = DecodeBase64(std::string_view(row).substr(colon + 1));
@@ -378,7 +214,7 @@ Values GetSigningKeys(const Config& c) {
 
 Status SetActiveKey(const Values& v, Config* c) {
   if (!v[0].empty() && !IsSigningKeyId(v[0])) {
-    return Fail(Bad(v[0], "use the key_id of one of ingress.secure_access.keys"));
+    return Fail(BadValue(v[0], "use the key_id of one of ingress.secure_access.keys"));
   }
   c->active_signing_key = v[0].empty() ? '\0' : v[0][0];
   return {};
@@ -403,10 +239,10 @@ void AddServerKeys(std::vector<Key>* keys) {
        {"server", "max_sandbox_timeout_seconds", Kind::kNumber,
         "longest life that a create may ask for; 0: any", SetTimeout,
         [](const Config& c) { return Values{std::to_string(c.max_sandbox_timeout)}; }},
-       Live(TextKey("server", "tls_cert", &Config::tls_cert, OptionalPath,
+       Live(TextKey("server", "tls_cert", &Config::tls_cert, CheckOptionalPath,
                     "PEM file with the certificate for TLS, its chain behind it; programs of this "
                     "host may still do without TLS; none: nobody uses it")),
-       Live(TextKey("server", "tls_key", &Config::tls_key, OptionalPath,
+       Live(TextKey("server", "tls_key", &Config::tls_key, CheckOptionalPath,
                     "PEM file with its private key, without a passphrase; both are read again at a "
                     "reload, by the daemon's user")),
        NumberKey("server", "timeout_keep_alive", &Config::keep_alive, 1, 86400,
@@ -419,21 +255,22 @@ void AddServerKeys(std::vector<Key>* keys) {
 void AddRuntimeKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
-      {TextKey("storage", "data_dir", &Config::data_dir, AbsolutePath,
+      {TextKey("storage", "data_dir", &Config::data_dir, CheckAbsolutePath,
                "images, upper layers, state"),
        BytesKey("storage", "volume_default_size", &Config::volume_default_bytes, 0,
                 cgroup::kMaxLimitBytes,
                 "what a named volume may hold that was made without a size, where the store has "
                 "quotas; 0: no limit"),
-       ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, HostPath,
+       ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, CheckHostPath,
                "directories of the host that sandboxes may mount, with everything below them; "
                "none: no host directory can be mounted"),
-       TextKey("runtime", "run_dir", &Config::run_dir, AbsolutePath, "sockets"),
+       TextKey("runtime", "run_dir", &Config::run_dir, CheckAbsolutePath, "sockets"),
        TextKey("runtime", "user", &Config::user, CheckUser, "who the daemon runs as"),
        NumberKey("runtime", "pool_size", &Config::pool_size, 0, 512, "network slots kept ready"),
        NumberKey("runtime", "parked_sandboxes", &Config::parked_sandboxes, 0, 1024,
-                 "sandboxes that all pools together may keep built ahead; each takes a slot and "
-                 "some 0.9 MiB, and counts in max_sandboxes"),
+                 "sandboxes that all pools and templates together may keep built ahead; each takes "
+                 "a slot and some 0.9 MiB, of a template also what its programs take, and counts "
+                 "in max_sandboxes"),
        BoolKey("runtime", "access_token", &Config::access_token,
                "whether the execd of a new sandbox asks for the token that its endpoint tells; "
                "false is for clients that cannot send one"),
@@ -463,10 +300,10 @@ void AddImageKeys(std::vector<Key>* keys) {
        ListKey("images", "pull", &Config::pull_images, images::registry::CheckPullRule,
                "images that a create fetches if they are not here, with their registry spelled "
                "out: registry.example/team/*, or * for all of docker.io; none: nothing is fetched"),
-       TextKey("images", "pull_auth", &Config::pull_auth_file, OptionalPath,
+       TextKey("images", "pull_auth", &Config::pull_auth_file, CheckOptionalPath,
                "who the daemon is to these registries: a file as 'skopeo login --authfile' writes "
                "it, which only the daemon's user (0600) or group (0640) may read; empty: nobody"),
-       TextKey("images", "pull_ca", &Config::pull_ca, OptionalPath,
+       TextKey("images", "pull_ca", &Config::pull_ca, CheckOptionalPath,
                "PEM file of the authorities whose certificates registries have; empty: those that "
                "the host believes")});
 }

@@ -109,6 +109,7 @@ Status Daemon::Open() {
                                          .max_bytes = config_.max_snapshot_bytes,
                                          .private_directories = PrivateDirectories()}));
   ATOLL_ASSIGN(pool_store_, sandbox::PoolStore::Open(StateDir(config_) + "/atoll.db"));
+  ATOLL_ASSIGN(template_store_, sandbox::TemplateStore::Open(StateDir(config_) + "/atoll.db"));
   network_ = std::move(opened_.network);
   denials_ = std::make_unique<DenialReport>(*loop_, config_.denial_webhook);
   network_->OnDenied([this](const std::string& sandbox, const netpolicy::Denial& denial) {
@@ -162,7 +163,7 @@ Status Daemon::Open() {
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_, *admission_, *imports_, *puller_, *volumes_, *snapshots_,
-                                *pool_store_, *logs_, *history_, health_},
+                                *pool_store_, *template_store_, *logs_, *history_, health_},
       std::move(lifecycle));
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));

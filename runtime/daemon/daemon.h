@@ -28,6 +28,7 @@
 #include "runtime/sandbox/spawner_unpack.h"
 #include "runtime/sandbox/store.h"
 #include "runtime/sandbox/store_watch.h"
+#include "runtime/sandbox/template_store.h"
 #include "runtime/sandbox/volumes.h"
 
 namespace atl::daemon {
@@ -89,6 +90,7 @@ class Daemon {
   std::unique_ptr<sandbox::SnapshotStore> snapshot_store_;
   std::unique_ptr<sandbox::Snapshots> snapshots_;
   std::unique_ptr<sandbox::PoolStore> pool_store_;
+  std::unique_ptr<sandbox::TemplateStore> template_store_;
   std::unique_ptr<sandbox::SlotPool> slots_;
   std::unique_ptr<sandbox::Admission> admission_;
   std::unique_ptr<sandbox::PendingImports> imports_;

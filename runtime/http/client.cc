@@ -66,7 +66,7 @@ class SocketClient final : public Client {
     if (!sent && sent.error().code() != Code::kUnavailable) return Fail(sent.error());
     if (!sent && sent.error().error_number() == ECANCELED) return Fail(sent.error());
     ATOLL_ASSIGN(const ResponseHead response, ReadHead(call.method == "HEAD"));
-    ATOLL_ASSIGN(Response out, ReadBody(response, on_data));
+    ATOLL_ASSIGN(Response out, ReadBody(call, response, on_data));
     const bool reusable = response.keep_alive && sent && !answered && input_.empty() && !stopped_;
     if (!reusable) socket_.reset();
     return out;
@@ -130,10 +130,11 @@ class SocketClient final : public Client {
     }
   }
 
-  Result<Response> ReadBody(const ResponseHead& head, const OnData* on_data) {
+  Result<Response> ReadBody(const Call& call, const ResponseHead& head, const OnData* on_data) {
     Response out;
     out.status = head.status;
     out.headers = head.headers;
+    if (call.on_head) call.on_head(head.status);
     const bool stream = on_data != nullptr && head.status / 100 == 2;
     BodyDecoder body(head.body);
     stopped_ = false;

@@ -30,6 +30,7 @@ class Client {
     int body_fd = -1;  // if set: streamed from here instead, `body_size` bytes from offset 0
     uint64_t body_size = 0;
     std::function<void(uint64_t sent)> on_progress;  // while body_fd is sent
+    std::function<void(int status)> on_head;         // before the first byte of the answer's body
     // If set: as soon as this descriptor is readable the call is given up, with kUnavailable and
     // error_number() ECANCELED, and the connection closed. Nothing is read from it.
     int cancel_fd = -1;

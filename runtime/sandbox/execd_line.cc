@@ -23,17 +23,26 @@ Result<UniqueFd> ConnectToExecd(const std::string& execd_socket) {
   return socket;
 }
 
-Status RequestLine(int socket, const std::string& target, const std::string& access_token) {
-  std::string request = "GET " + target + " HTTP/1.1\r\nHost: execd\r\n";
-  request.append(wire::kInternalHeader).append(": 1\r\n");
+Status SendRequest(int socket, std::string_view what, const std::string& access_token,
+                   std::string_view body) {
+  std::string request(what);
+  request.append(" HTTP/1.1\r\nHost: execd\r\n").append(wire::kInternalHeader).append(": 1\r\n");
   if (!access_token.empty()) {
     request.append("X-EXECD-ACCESS-TOKEN: ").append(access_token).append("\r\n");
   }
-  request.append("\r\n");
+  if (!body.empty()) {
+    request.append("Connection: close\r\nContent-Length: ");
+    request.append(std::to_string(body.size())).append("\r\n");
+  }
+  request.append("\r\n").append(body);
   // Into an empty socket: whole, or not at all.
   const ssize_t n = ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
   if (n != static_cast<ssize_t>(request.size())) return FailSys("send to execd");
   return {};
+}
+
+Status RequestLine(int socket, const std::string& target, const std::string& access_token) {
+  return SendRequest(socket, "GET " + target, access_token, {});
 }
 
 Result<std::optional<std::string>> LineHead::Take(std::string_view bytes) {

@@ -130,6 +130,14 @@ void Held::Add(const Spec& spec) {
   reserved.cpu_millis += spec.reserved.cpu_millis;
 }
 
+void Held::Add(const Held& others) {
+  sandboxes += others.sandboxes;
+  memory_bytes += others.memory_bytes;
+  pids += others.pids;
+  reserved.memory_bytes += others.reserved.memory_bytes;
+  reserved.cpu_millis += others.reserved.cpu_millis;
+}
+
 void Held::Remove(const Spec& spec) {
   --sandboxes;
   memory_bytes -= spec.limits.memory_bytes;
@@ -173,6 +181,14 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec)
                           " are kept free; delete some sandboxes, or raise kernel.pid_max"));
   }
   return {};
+}
+
+Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most) {
+  if (kept <= most) return {};
+  return Fail(Code::kInvalidArgument, wish + ", all pools and templates could keep " +
+                                          std::to_string(kept) + " sandboxes; at most " +
+                                          std::to_string(most) +
+                                          " are kept here (runtime.parked_sandboxes)");
 }
 
 }  // namespace atl::sandbox

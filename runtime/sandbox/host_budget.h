@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "runtime/base/result.h"
 #include "runtime/sandbox/sandbox.h"
@@ -39,8 +40,13 @@ struct Held {
   Reservation reserved;
 
   void Add(const Spec& spec);
+  void Add(const Held& others);
   void Remove(const Spec& spec);
 };
+
+// Sandboxes that all pools and templates together could keep once `wish` were granted.
+// kInvalidArgument: more than `most`.
+Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most);
 
 // kInvalidArgument: it could never be had here. kResourceExhausted with ENOMEM: not now.
 Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& asked);

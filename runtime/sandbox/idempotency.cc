@@ -4,6 +4,12 @@
 
 namespace atl::sandbox {
 
+Error OtherRequest(const std::string& key) {
+  return Error(
+      Code::kAlreadyExists,
+      "Idempotency-Key '" + key + "' was used with another request before; choose a new one");
+}
+
 void Idempotency::Load(std::vector<KeyRecord> records) {
   for (KeyRecord& record : records) Add(std::move(record));
 }

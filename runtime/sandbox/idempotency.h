@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/base/result.h"
+
 namespace atl::sandbox {
 
 // Keys are forgotten after a day, and the oldest of more than these.
@@ -23,6 +25,9 @@ struct KeyRecord {
   std::string sandbox_id;
   int64_t made_ms = 0;
 };
+
+// kAlreadyExists: what a key is answered with that came with another request before.
+Error OtherRequest(const std::string& key);
 
 class Idempotency {
  public:

@@ -35,6 +35,7 @@ struct CreateError : Error {
   bool snapshot = false;                     // because it cannot be restored from
   bool image = false;                        // because the operator does not allow its image
   bool pool = false;                         // because its pool is not there, or gives no more
+  bool from_template = false;                // the same of its template
 };
 using Created = std::function<void(const tl::expected<Sandbox, CreateError>&)>;
 

@@ -59,8 +59,11 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       builder_(loop_, spawner_, config_.socket_directory, config_.instance),
       sessions_(loop_, spawner_),
       launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
+      preparations_(loop_),
       pools_({loop_, clock_, parts.admission, slots_, builder_, parts.pools, *this},
              config_.parked_sandboxes),
+      templates_({loop_, clock_, parts.admission, parts.templates, *this},
+                 config_.parked_sandboxes),
       expiry_(loop_, clock_,
               [this](const std::string& id) {
                 Entry* entry = Look(id);
@@ -88,7 +91,8 @@ std::string Lifecycle::HostIdOf(const std::string& id) const {
 }
 
 bool Lifecycle::IsVisible(const Entry& entry) {
-  return entry.sandbox.state != State::kAcquiring && !IsLeaving(entry.sandbox.state);
+  return entry.sandbox.state != State::kAcquiring && !IsLeaving(entry.sandbox.state) &&
+         !entry.sandbox.stocked;
 }
 
 Result<Lifecycle::Entry*> Lifecycle::Visible(const std::string& id) {
@@ -264,6 +268,10 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
   }
   if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
   WatchIdle(entry, before);
+  const auto is_there = [](State state) { return !IsOver(state) && !IsLeaving(state); };
+  if (sandbox.stocked && is_there(before) && !is_there(sandbox.state)) {
+    MemberLost(sandbox.id, sandbox.message);
+  }
   if (StateName(before) != StateName(sandbox.state)) {
     Note(sandbox, std::string(StateName(sandbox.state)));
   }
@@ -277,7 +285,7 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
     case Action::kRelease:
       return Release(entry);
     case Action::kKeep:
-      return SetDeadline(entry);
+      return sandbox.stocked ? DisposeMember(sandbox.id) : SetDeadline(entry);
     case Action::kForget:
       return Forget(entry);
     case Action::kFreeze:
@@ -364,17 +372,18 @@ void Lifecycle::Forget(Entry& entry) {
 
 void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {
   // Being removed is the last that anybody could ask about, and nobody can.
-  if (IsLeaving(sandbox.state)) return;
+  if (IsLeaving(sandbox.state) || sandbox.stocked) return;
   history_.Add(sandbox.id, {clock_.UnixMillis(), std::move(kind), sandbox.reason, sandbox.message});
 }
 
 void Lifecycle::Hold(const Sandbox& sandbox) {
-  held_.Add(sandbox.spec);
+  // What is built ahead gives way, and is counted by who has it in stock.
+  if (!sandbox.stocked) held_.Add(sandbox.spec);
   HoldLayers(sandbox);
 }
 
 void Lifecycle::Drop(const Sandbox& sandbox) {
-  held_.Remove(sandbox.spec);
+  if (!sandbox.stocked) held_.Remove(sandbox.spec);
   DropLayers(sandbox);
 }
 

@@ -41,6 +41,7 @@
 #include "runtime/sandbox/launch.h"
 #include "runtime/sandbox/names.h"
 #include "runtime/sandbox/pending_imports.h"
+#include "runtime/sandbox/preparations.h"
 #include "runtime/sandbox/recovery.h"
 #include "runtime/sandbox/rollback.h"
 #include "runtime/sandbox/sandbox.h"
@@ -49,6 +50,7 @@
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/sandbox/snapshots.h"
 #include "runtime/sandbox/store.h"
+#include "runtime/sandbox/templates.h"
 #include "runtime/sandbox/volumes.h"
 #include "runtime/sandbox/warm_pools.h"
 #include "runtime/wire/reply.h"
@@ -77,7 +79,7 @@ struct LifecycleConfig {
   // Of the sandbox in a slot, since it began.
   std::function<Result<uint64_t>(uint32_t slot)> cpu_micros = [](uint32_t) { return 0; };
   HostBudget budget;
-  uint32_t parked_sandboxes = 64;  // of all pools together, at most
+  uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
   // Of whose paths nothing is kept in a record's message (private_paths.h).
   std::vector<std::string> private_directories;
 };
@@ -116,7 +118,7 @@ struct LifecycleStats {
   std::array<uint64_t, kDifferences> differences{};
 };
 
-class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
+class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private Templates::Owner {
  public:
   // All parts outlive it.
   struct Parts {
@@ -133,6 +135,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
     Volumes& volumes;
     Snapshots& snapshots;
     PoolStore& pools;
+    TemplateStore& templates;
     EntrypointLogs& logs;
     History& history;
     Health& health;  // its subject is "sandboxes"
@@ -155,7 +158,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   // kNotFound: the image; kAlreadyExists: the idempotency key; kResourceExhausted: come again
   // later; kUnavailable: the spawner is gone or we are stopping; kInternal: it could not be built.
   // If it is a volume that cannot be had: see Volumes::Acquire. If it is the snapshot: see
-  // Snapshots::Usable. If it names a pool: see WarmPools::CheckRoom.
+  // Snapshots::Usable. If it names a pool: see WarmPools::CheckRoom. If it names a template: see
+  // Templates::Usable; it may have to wait for one to be ready.
   void Create(const Wanted& wanted, const Created& done);
 
   // Makes children with the files that the sandbox has now, and its spec, labels, volumes and
@@ -217,6 +221,9 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   // Takes a snapshot of it, which is Creating when this returns; see Snapshots::Take.
   // kFailedPrecondition: it does not live, or has too many layers.
   Result<Snapshot> TakeSnapshot(const std::string& id, const std::string& name);
+  // See Snapshots::Import. Of a failure nothing is left.
+  void ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
+                      Snapshots::Imported done);
   // Once it returns, it is not found any more; what nobody else needs of it is gone soon.
   // kFailedPrecondition: it is being taken, or a sandbox that was restored from it has not ended.
   Status RemoveSnapshot(const std::string& id);
@@ -246,6 +253,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   // What creates are claimed from.
   WarmPools& pools() { return pools_; }
   const WarmPools& pools() const { return pools_; }
+  Templates& templates() { return templates_; }
+  const Templates& templates() const { return templates_; }
   const LifecycleStats& stats() const { return stats_; }
   const SnapshotStats& snapshot_stats() const { return snapshots_.stats(); }
   size_t size() const { return entries_.size(); }
@@ -289,9 +298,23 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   Result<Checked> Check(const Wanted& wanted, const Snapshot* snapshot) const;
   // kAlreadyExists: it asks to be the only one of its name, and is not.
   Status CheckName(const Sandbox& sandbox) const;
+  // What tells it from others of its kind, as far as that is checked: deadline, name, policy and
+  // idleness; and whether the host has room for it.
+  Status SetTerms(const Wanted& wanted, Sandbox& sandbox) const;
+  void CountCreated(const std::string& id, const std::string& request_id, int64_t took_us);
+  // Of what is built ahead, for a create.
+  void GiveWay();
   // Behind keys and pools, which say what is wanted.
   void Make(const Wanted& wanted, const Created& done);
   void MakeOfPool(const Wanted& wanted, const Created& done);
+  void MakeOfTemplate(const Wanted& wanted, const Created& done);
+  Result<Checked> CheckMember(const TemplateRecord& record) const;
+  // A member, as that create's.
+  Result<Sandbox> ClaimedOf(const Wanted& wanted, Sandbox member) const;
+  void MemberRuns(const std::string& id);
+  void MemberLost(const std::string& id, const std::string& why);
+  // At start: those that were ready go on waiting, others go.
+  void AdoptMembers();
   // With what the pool says and the request does not.
   Result<Wanted> FillFromPool(const Wanted& wanted) const;
   // Null: it is to be built.
@@ -351,6 +374,20 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   Status CheckRoom(const Held& stock, const Spec& member) const override;
   // Both of a launch and of pools.
   void Dispose(const std::string& id, uint32_t slot) override;
+
+  // For templates.
+  Result<Sandbox> MemberOf(const TemplateRecord& record) const override;
+  Status CheckStock(const Spec& member, bool another) const override;
+  void BuildMember(const TemplateRecord& record, const std::string& id) override;
+  void PrepareMember(const std::string& id, const wire::Preparation& wanted,
+                     std::function<void(Status)> done) override;
+  void RestMember(const std::string& id, std::function<void(Status)> done) override;
+  void DisposeMember(const std::string& id) override;
+  void GiveMember(const std::string& id, const Wanted& wanted, const Created& done) override;
+  const Sandbox* FindMember(const std::string& id) const override;
+  uint32_t KeptByPools() const override { return pools_.Kept(); }
+  uint32_t KeptByTemplates() const override { return templates_.Kept(); }
+
   // Members that the spawner has not, or no more.
   struct LostMembers {
     uint64_t vanished = 0;
@@ -379,6 +416,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
 
   void Switch(const std::string& id, Event event, const char* reason, const char* message,
               Settled done);
+  void SwitchEntry(Entry& entry, Event event, const char* reason, const char* message,
+                   const Settled& done);
   void AskFreeze(Entry& entry, bool frozen);
   // A pause of the idle policy's, or its beginning, is that of a client from now on.
   void TakeOver(Entry& entry, Settled done);
@@ -440,7 +479,9 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   Builder builder_;
   SessionChannels sessions_;
   const Launch::Parts launch_parts_;
+  Preparations preparations_;
   WarmPools pools_;
+  Templates templates_;
   Expiry expiry_;
   IdleWatch idle_;
   std::unique_ptr<GoneIds> gone_;  // from Start on
@@ -451,7 +492,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner {
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
   std::multiset<wire::LayerId> compared_;  // by differences on their way, which read them
   size_t diffs_ = 0;
-  Held held_;  // by all that hold
+  Held held_;  // by all that hold, but for those in stock
   Idempotency idempotency_;
   LifecycleStats stats_;
   uint64_t orders_ = 0;                      // the number of the latest

@@ -51,6 +51,7 @@ void Lifecycle::CompareLater() {
   compare_timer_ = loop_.After(kCompareTickUs, [this] {
     ++quiet_ticks_;
     pools_.Look();
+    templates_.Look();
     const bool burst = removed_ - removed_compared_ >= kBurst && removed_ == removed_seen_;
     removed_seen_ = removed_;
     if (stopping_ || (quiet_ticks_ < kTicksBetween && !burst)) return CompareLater();

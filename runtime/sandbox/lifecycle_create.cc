@@ -150,6 +150,7 @@ void Lifecycle::Create(const Wanted& wanted, const Created& done) {
   if (const KeyRecord* first = idempotency_.Find(wanted.idempotency_key)) {
     return Repeat(*first, wanted, done);
   }
+  if (!wanted.spec.template_id.empty()) return MakeOfTemplate(wanted, done);
   wanted.spec.extensions.contains(kPoolRef) ? MakeOfPool(wanted, done) : Make(wanted, done);
 }
 
@@ -189,9 +190,7 @@ void Lifecycle::Repeat(const KeyRecord& first, const Wanted& wanted, const Creat
 
 Status Lifecycle::CheckRepeat(const KeyRecord& first, const std::string& fingerprint) {
   if (first.fingerprint != fingerprint) {
-    return Fail(Code::kAlreadyExists,
-                "Idempotency-Key '" + first.key +
-                    "' was used with another request before; choose a new one");
+    return Fail(OtherRequest(first.key));
   }
   const Entry* entry = Look(first.sandbox_id);
   if (entry != nullptr && !IsLeaving(entry->sandbox.state)) return {};
@@ -219,8 +218,6 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
   s.id = NewSandboxId();
   s.spec = wanted.spec;
   s.spec.network.sandbox = s.id;
-  if (!s.spec.idle) s.spec.idle = config_.idle;
-  if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
   s.reason = "CONTAINER_STARTING";
   s.message = "Sandbox is being built";
   s.metadata = wanted.metadata;
@@ -238,6 +235,15 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
   ATOLL_ASSIGN(s.spec.limits, cgroup::ParseLimits(wanted.resource_limits, config_.defaults,
                                                   config_.limits_available));
   ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
+  ATOLL_TRY(SetTerms(wanted, s));
+  if (config_.access_tokens) s.access_token = NewAccessToken();
+  if (wanted.secure_access) s.secure_token = NewAccessToken();
+  return checked;
+}
+
+Status Lifecycle::SetTerms(const Wanted& wanted, Sandbox& s) const {
+  if (!s.spec.idle) s.spec.idle = config_.idle;
+  if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
   ATOLL_TRY(CheckBudget(config_.budget, held_, s.spec));
   s.created_at_ms = s.transition_at_ms = clock_.UnixMillis();
   if (wanted.timeout_seconds) {
@@ -245,10 +251,7 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
                  DeadlineOf(*wanted.timeout_seconds, s.created_at_ms, config_.max_timeout_seconds));
   }
   ATOLL_TRY(network_.CheckRequest(s.spec.network));
-  ATOLL_TRY(CheckName(s));
-  if (config_.access_tokens) s.access_token = NewAccessToken();
-  if (wanted.secure_access) s.secure_token = NewAccessToken();
-  return checked;
+  return CheckName(s);
 }
 
 Status Lifecycle::UseImage(Sandbox& s, images::Image image) const {
@@ -322,7 +325,7 @@ void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& do
                                                             std::move(checked.awaited_image),
                                                             wanted.registry_as, std::move(parked)});
   entry.launch->Join(done);
-  pools_.GiveWay();
+  if (!entry.sandbox.stocked) GiveWay();
   HaveVolumes(id, wanted.mounts);
 }
 
@@ -402,7 +405,7 @@ void Lifecycle::Imported(const std::string& id, const Status& imported) {
   }
   if (!usable) return Failed(id, std::move(usable).error());
   ApplyAnyway(*entry, Event::kImported, {"CONTAINER_STARTING", "Sandbox is being built"});
-  pools_.GiveWay();
+  GiveWay();
 }
 
 Result<const Sandbox*> Lifecycle::Begin(const std::string& host_id, uint32_t slot) {
@@ -474,19 +477,32 @@ void Lifecycle::Refuse(Entry& entry, const CreateError& error) {
 void Lifecycle::Published(Entry& entry) {
   const std::string id = entry.sandbox.id;
   const std::shared_ptr<Launch> launch = entry.launch;
-  const int64_t took_us = clock_.BootMicros() - launch->asked_us();
-  ++stats_.created;
-  stats_.create_micros += static_cast<uint64_t>(took_us);
   volumes_.Keep(id);
   // The answer first: whatever comes is news about a sandbox that the client knows.
   launch->Answer(entry.sandbox);
   SetDeadline(entry);
   launch->Watch();
+  if (entry.sandbox.stocked) {
+    MemberRuns(id);
+  } else {
+    CountCreated(id, launch->order().request_id, clock_.BootMicros() - launch->asked_us());
+  }
+  if (const auto exit = launch->TakeExit()) OnExit(*exit);
+}
+
+void Lifecycle::CountCreated(const std::string& id, const std::string& request_id,
+                             int64_t took_us) {
+  ++stats_.created;
+  stats_.create_micros += static_cast<uint64_t>(took_us);
   LogLine(LogLevel::kInfo, "sandbox created")
       .Add("sandbox", id)
-      .Add("request", launch->order().request_id)
+      .Add("request", request_id)
       .Add("took_us", took_us);
-  if (const auto exit = launch->TakeExit()) OnExit(*exit);
+}
+
+void Lifecycle::GiveWay() {
+  pools_.GiveWay();
+  templates_.GiveWay();
 }
 
 }  // namespace atl::sandbox

@@ -50,7 +50,7 @@ void Lifecycle::ForkSandbox(const std::string& id, const WantedFork& wanted, con
                  clock_.UnixMillis()};
     idempotency_.Add(*fork->key);
   }
-  pools_.GiveWay();
+  GiveWay();
   // Nothing of it outlives the host, as no sandbox does.
   snapshots_.Start(
       {.sandbox = HostIdOf(id),

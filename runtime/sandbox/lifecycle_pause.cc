@@ -19,9 +19,9 @@ constexpr char kResumingText[] = "Its processes are being let go on";
 }  // namespace
 
 void Lifecycle::Pause(const std::string& id, Settled done) {
-  Entry* entry = Look(id);
-  if (entry != nullptr && Wakes(entry->sandbox) && entry->sandbox.state != State::kResuming) {
-    return TakeOver(*entry, std::move(done));
+  const auto entry = Visible(id);
+  if (entry && Wakes((*entry)->sandbox) && (*entry)->sandbox.state != State::kResuming) {
+    return TakeOver(**entry, std::move(done));
   }
   Switch(id, Event::kPause, "CONTAINER_PAUSING", kPausingText, [this, done](const Status& paused) {
     if (paused) ++stats_.paused;
@@ -124,10 +124,15 @@ void Lifecycle::Switch(const std::string& id, Event event, const char* reason, c
                        Settled done) {
   const auto entry = Visible(id);
   if (!entry) return done(Fail(entry.error()));
+  SwitchEntry(**entry, event, reason, message, done);
+}
+
+void Lifecycle::SwitchEntry(Entry& entry, Event event, const char* reason, const char* message,
+                            const Settled& done) {
   // Before the event, whose answer may come at once.
-  (*entry)->settled.push_back(done);
-  if (auto applied = Apply(**entry, event, {reason, message}); !applied) {
-    (*entry)->settled.pop_back();
+  entry.settled.push_back(done);
+  if (auto applied = Apply(entry, event, {reason, message}); !applied) {
+    entry.settled.pop_back();
     done(std::move(applied));
   }
 }

@@ -58,9 +58,8 @@ Result<Sandbox> Lifecycle::NewMember(const PoolRecord& pool) const {
 
 Status Lifecycle::CheckRoom(const Held& stock, const Spec& member) const {
   Held all = held_;
-  all.sandboxes += stock.sandboxes;
-  all.memory_bytes += stock.memory_bytes;
-  all.pids += stock.pids;
+  all.Add(stock);
+  all.Add(templates_.stock());
   return CheckBudget(config_.budget, all, member);
 }
 

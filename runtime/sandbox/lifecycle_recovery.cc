@@ -18,6 +18,7 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
   ATOLL_ASSIGN(gone_, GoneIds::Open(store_.db()));
   // Before the sandboxes that it counts.
   ATOLL_TRY(pools_.Load());
+  ATOLL_TRY(templates_.Load());
   ATOLL_ASSIGN(std::vector<Sandbox> recorded, store_.Load());
   for (Sandbox& sandbox : recorded) {
     Entry& kept = entries_[sandbox.id];
@@ -41,6 +42,7 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
   RemoveStaleSockets();
   Reconcile(hello);
   GiveUpPending(hello);
+  AdoptMembers();
   for (const auto& [id, entry] : entries_) WatchIdle(entry, State::kAcquiring);
   CompareLater();
   return {};
@@ -230,6 +232,7 @@ void Lifecycle::RemoveStaleSockets() const {
 void Lifecycle::Shutdown(std::function<void(Status)> done) {
   stopping_ = true;
   pools_.Stop();
+  templates_.Stop();
   spawner_.Ask(wire::Stop(), [this, done = std::move(done)](Status stopped) {
     // What fails here is said, the rest is done all the same.
     Status removed = network_.RemoveAll();

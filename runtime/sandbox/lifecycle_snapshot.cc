@@ -1,4 +1,6 @@
 // Snapshots of sandboxes, as far as a sandbox's state decides about them.
+#include <utility>
+
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
@@ -13,6 +15,19 @@ Result<Snapshot> Lifecycle::TakeSnapshot(const std::string& id, const std::strin
                     ": a snapshot is taken of one that runs or is paused");
   }
   return snapshots_.Take(sandbox, name, Use(id));
+}
+
+void Lifecycle::ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
+                               Snapshots::Imported done) {
+  snapshots_.Import(
+      std::move(archive), std::move(name), std::move(check),
+      [this, done = std::move(done),
+       alive = std::weak_ptr(alive_)](const Result<Snapshot>& snapshot) {
+        if (!snapshot && !alive.expired()) {
+          images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
+        }
+        done(snapshot);
+      });
 }
 
 Status Lifecycle::RemoveSnapshot(const std::string& id) {

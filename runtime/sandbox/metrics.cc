@@ -73,6 +73,19 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
     Line("pool_sandboxes", name + "state=\"available\"", pool.available, &out);
     Line("pool_sandboxes", name + "state=\"allocated\"", pool.allocated, &out);
   }
+  const TemplateStats& templates = lifecycle.templates().stats();
+  Line("template_built_total", "", templates.built, &out);
+  Line("template_failed_total", "", templates.failed, &out);
+  Line("template_creates_total", "result=\"claimed\"", templates.claimed, &out);
+  Line("template_creates_total", "result=\"waited\"", templates.waited, &out);
+  Line("template_disposed_total", "", templates.disposed, &out);
+  for (const TemplateRecord* record : lifecycle.templates().Records()) {
+    const Templates::View view = *lifecycle.templates().Find(record->id);
+    const std::string name = "template=\"" + record->id + "\",";
+    Line("template_sandboxes", name + "state=\"ready\"", view.ready, &out);
+    Line("template_sandboxes", name + "state=\"building\"", view.building, &out);
+    Line("template_creates", name + "state=\"waiting\"", view.waiting, &out);
+  }
   for (int i = 0; i < kDifferences; ++i) {
     Line("differences_total", "kind=\"" + std::string(DifferenceName(i)) + "\"",
          stats.differences[static_cast<size_t>(i)], &out);

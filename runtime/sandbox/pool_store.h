@@ -8,10 +8,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/result.h"
-#include "runtime/base/sqlite.h"
+#include "runtime/sandbox/record_table.h"
 
 namespace atl::sandbox {
 
@@ -45,13 +46,9 @@ class PoolStore {
   Status Remove(const std::string& name);
 
  private:
-  PoolStore(sqlite::Db db, sqlite::Stmt write, sqlite::Stmt remove)
-      : db_(std::move(db)), write_(std::move(write)), remove_(std::move(remove)) {}
+  explicit PoolStore(RecordTable table) : table_(std::move(table)) {}
 
-  // Statements are finalised before their connection.
-  sqlite::Db db_;
-  sqlite::Stmt write_;
-  sqlite::Stmt remove_;
+  RecordTable table_;
 };
 
 }  // namespace atl::sandbox

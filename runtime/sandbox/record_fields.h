@@ -53,6 +53,8 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("extensions", s.spec.extensions);
   io.Optional("host_id", s.host_id);
   io.Optional("fork_layer", s.fork_layer);
+  io.Optional("template", s.spec.template_id);
+  io.Optional("stocked", s.stocked);
 }
 
 template <MaybeConst<Platform> P, typename Io>

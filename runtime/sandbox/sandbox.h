@@ -67,6 +67,7 @@ struct IdlePolicy {
 // egress policy in `network` alone is changed later.
 struct Spec {
   std::string image;        // checked: the normalised name
+  std::string template_id;  // it was started ahead, as that says; empty: as its create says
   std::string snapshot_id;  // it is restored of that, which is of the image above; empty: of none
   std::vector<std::string> entrypoint;            // empty: no program, it runs until it is ended
   std::map<std::string, std::string> env;         // the request's own, not the image's
@@ -103,6 +104,7 @@ struct Sandbox {
   // By which the spawner knows it, and what belongs to its processes is called: its socket, its
   // log. Another one with each rollback; empty: its id.
   std::string host_id;
+  bool stocked = false;  // it waits for a create of its template, and no client sees it
   int64_t created_at_ms = 0;
   Spec spec;
 
@@ -125,6 +127,12 @@ struct Sandbox {
 };
 inline const std::string& HostId(const Sandbox& sandbox) {
   return sandbox.host_id.empty() ? sandbox.id : sandbox.host_id;
+}
+
+// Whether one that was built ahead is what the other asks for.
+inline bool IsBuiltLike(const Sandbox& ahead, const Sandbox& wanted) {
+  return ahead.image_digest == wanted.image_digest && ahead.layers == wanted.layers &&
+         ahead.spec.limits == wanted.spec.limits;
 }
 
 // As what the idle policy does stands in a record; what somebody asks for has other reasons.

@@ -91,24 +91,27 @@ void SessionChannels::Ask(const ChannelPtr& channel, wire::SessionRequest reques
   const auto answer = [this, weak = std::weak_ptr(channel)](const Status& status) {
     if (const ChannelPtr strong = weak.lock()) Answer(strong, status);
   };
-  if (auto* make = std::get_if<wire::SessionRequest::Make>(&request.what)) {
-    spawner_.Ask(wire::MakeSession{.id = channel->id,
-                                   .spec = std::move(make->spec),
-                                   .terms = make->terms,
-                                   .tell_uppers = true,
-                                   .control = std::move(make->control),
-                                   .connections = std::move(make->connections)},
-                 answer);
-  } else if (auto* plain = std::get_if<wire::SessionRequest::MakePlain>(&request.what)) {
-    spawner_.Ask(wire::MakeSession{.id = channel->id,
-                                   .spec = std::move(plain->spec),
-                                   .control = std::move(plain->control),
-                                   .connections = std::move(plain->connections)},
-                 answer);
-  } else {
-    const uint32_t number = std::get<wire::SessionRequest::End>(request.what).number;
-    spawner_.Ask(wire::EndSession{.id = channel->id, .number = number}, answer);
-  }
+  std::visit(
+      [&](auto& what) {
+        if constexpr (requires { what.spec; }) {
+          wire::MakeSession make{.id = channel->id,
+                                 .spec = std::move(what.spec),
+                                 .control = std::move(what.control),
+                                 .connections = std::move(what.connections)};
+          if constexpr (requires { what.terms; }) {
+            make.terms = what.terms;
+            make.tell_uppers = true;
+          }
+          if constexpr (requires { what.user; }) {
+            make.mapped = true;
+            make.user = what.user;
+          }
+          spawner_.Ask(std::move(make), answer);
+        } else {
+          spawner_.Ask(wire::EndSession{.id = channel->id, .number = what.number}, answer);
+        }
+      },
+      request.what);
 }
 
 void SessionChannels::Answer(const ChannelPtr& channel, const Status& status) {

@@ -9,14 +9,17 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "images/image.h"
 #include "runtime/base/result.h"
-#include "runtime/base/sqlite.h"
+#include "runtime/sandbox/record_table.h"
 #include "runtime/wire/layer.h"
 
 namespace atl::sandbox {
+
+inline constexpr size_t kMaxSnapshotName = 253;  // bytes
 
 // What a sandbox had written when it was taken, over the layers that it was made of.
 struct Snapshot {
@@ -51,15 +54,14 @@ class SnapshotStore {
   Result<std::vector<Snapshot>> Load();
   // A new one on a full disk is kResourceExhausted with ENOSPC.
   Status Insert(const Snapshot& snapshot);
-  // Its state and size.
   Status Update(const Snapshot& snapshot);
   // An unknown id is not an error.
   Status Remove(const std::string& id);
 
  private:
-  explicit SnapshotStore(sqlite::Db db) : db_(std::move(db)) {}
+  explicit SnapshotStore(RecordTable table) : table_(std::move(table)) {}
 
-  sqlite::Db db_;
+  RecordTable table_;
 };
 
 }  // namespace atl::sandbox

@@ -11,6 +11,7 @@
 #include "runtime/base/sandbox_id.h"
 #include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/snapshot_facts.h"
 
 namespace atl::sandbox {
 namespace {
@@ -75,12 +76,10 @@ uint64_t Snapshots::BytesLeft() const {
   return used < config_.max_bytes ? config_.max_bytes - used : 0;
 }
 
-Status Snapshots::CheckRoom() const {
-  if (snapshots_.size() >= config_.max_count) {
-    return Fail(NoRoom("there are " + std::to_string(snapshots_.size()) +
-                       " snapshots, as many as [snapshots] max_count allows"));
-  }
-  return CheckBytes();
+Status Snapshots::CheckCount() const {
+  if (snapshots_.size() < config_.max_count) return {};
+  return Fail(NoRoom("there are " + std::to_string(snapshots_.size()) +
+                     " snapshots, as many as [snapshots] max_count allows"));
 }
 
 Status Snapshots::CheckBytes() const {
@@ -101,7 +100,8 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
                 "sandbox " + source.id + " is made of " + std::to_string(source.layers.size()) +
                     " layers, those of its snapshots included, and no root takes more");
   }
-  ATOLL_TRY(CheckRoom());
+  ATOLL_TRY(CheckCount());
+  ATOLL_TRY(CheckBytes());
   Snapshot snapshot;
   snapshot.id = NewSandboxId();
   snapshot.sandbox_id = source.id;
@@ -132,6 +132,37 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
            Taken(id, bytes);
          }});
   return snapshot;
+}
+
+void Snapshots::Import(UniqueFd archive, std::string name, Check check, Imported done) {
+  images_.ImportLayers(
+      std::move(archive),
+      [check = std::move(check)](const images::Image& image) -> Status {
+        ATOLL_ASSIGN(const Snapshot snapshot, SnapshotOf(image));
+        return check(snapshot);
+      },
+      [this, name = std::move(name), done = std::move(done),
+       alive = std::weak_ptr(alive_)](const Result<images::Image>& image) {
+        if (!alive.expired()) done(image ? Admit(*image, name) : Fail(image.error()));
+      });
+}
+
+Result<Snapshot> Snapshots::Admit(const images::Image& image, const std::string& name) {
+  // Others have come meanwhile.
+  ATOLL_TRY(CheckCount());
+  ATOLL_ASSIGN(Snapshot snapshot, SnapshotOf(image));
+  snapshot.id = NewSandboxId();
+  if (!name.empty()) snapshot.name = name;
+  snapshot.state = Stage::kReady;
+  snapshot.reason = "snapshot_imported";
+  snapshot.message = "Snapshot is ready";
+  snapshot.created_at_ms = snapshot.transition_at_ms = clock_.UnixMillis();
+  snapshot.size_bytes = images_.LayersOf(image).front().size_bytes;
+  if (Status inserted = store_.Insert(snapshot); !inserted) {
+    return Fail(std::move(inserted).error().Wrap("record the new snapshot"));
+  }
+  Hold(snapshot);
+  return snapshots_[snapshot.id] = std::move(snapshot);
 }
 
 void Snapshots::Start(Copy copy) {

@@ -9,6 +9,8 @@
 // Steps of one, each of which a death at any moment leaves as it was or carries on from:
 //   layer number reserved (it goes at the next start)  →  recorded as Creating  →  copied, synced,
 //   published  →  layer kept  →  recorded as Ready
+// One that comes from elsewhere is an import like an image's, and then recorded as Ready: until
+// then its layers are nobody's, and the next start collects them.
 //
 // Thread rule: on the loop; nothing blocks but the writes of the two stores.
 #pragma once
@@ -60,6 +62,15 @@ class Snapshots {
   // of the operator, or a full disk.
   Result<Snapshot> Take(const Sandbox& source, const std::string& name,
                         std::shared_ptr<const void> use);
+  // Takes in what another daemon has exported (snapshot_facts.h), as a new one that is Ready; its
+  // own name if `name` is empty. `check`, on another thread, refuses by what it says of itself.
+  // kResourceExhausted, ENOSPC: as Take. After a failure layers may be left for the next
+  // collection.
+  using Check = std::function<Status(const Snapshot&)>;
+  using Imported = std::function<void(const Result<Snapshot>&)>;
+  void Import(UniqueFd archive, std::string name, Check check, Imported done);
+  // kResourceExhausted, ENOSPC: there are as many as the operator allows.
+  Status CheckCount() const;
   // Null for the unknown. Valid until the next call.
   const Snapshot* Find(const std::string& id) const;
   // In no order.
@@ -102,7 +113,7 @@ class Snapshots {
         config_(std::move(config)) {}
 
   Status Load();
-  Status CheckRoom() const;
+  Result<Snapshot> Admit(const images::Image& image, const std::string& name);
   uint64_t BytesLeft() const;
   void Hold(const Snapshot& snapshot);
   void Drop(const Snapshot& snapshot);

@@ -263,6 +263,20 @@ Status Store::Insert(std::span<const Sandbox> sandboxes, const std::optional<Key
   return {};
 }
 
+Status Store::Reinsert(const Sandbox& sandbox, const std::optional<KeyRecord>& key) {
+  ATOLL_TRY(KeepRoom(kRoomForChanges));
+  ATOLL_ASSIGN(sqlite::Transaction together, sqlite::Transaction::Begin(db_));
+  if (key) ATOLL_TRY(InsertKey(*key));
+  remove_.Bind(1, sandbox.id);
+  ATOLL_TRY(remove_.Run());
+  BindMoving(insert_, sandbox);
+  insert_.Bind(8, sandbox.created_at_ms).Bind(9, EncodeSpec(sandbox));
+  ATOLL_TRY(insert_.Run());
+  ATOLL_TRY(together.Commit());
+  Wrote();
+  return {};
+}
+
 Status Store::InsertKey(const KeyRecord& key) {
   ATOLL_ASSIGN(sqlite::Stmt insert,
                db_.Prepare("INSERT INTO idempotency_keys (key, fingerprint, sandbox, made_ms) "

@@ -50,6 +50,9 @@ class Store {
   }
   // All or none.
   Status Insert(std::span<const Sandbox> sandboxes, const std::optional<KeyRecord>& key);
+  // The whole record anew, with the key of the request that has claimed it: both or none. As
+  // Insert.
+  Status Reinsert(const Sandbox& sandbox, const std::optional<KeyRecord>& key);
   // Writes what moves. An unknown id is kNotFound.
   Status Update(const Sandbox& sandbox);
   // Writes the labels and the policy, which Update does not. An unknown id is kNotFound; as Insert.

@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/result.h"
-#include "runtime/base/sqlite.h"
+#include "runtime/sandbox/record_table.h"
 
 namespace atl::sandbox {
 
@@ -38,15 +39,9 @@ class VolumeStore {
   Status Remove(const std::string& name);
 
  private:
-  VolumeStore(sqlite::Db db, sqlite::Stmt write, sqlite::Stmt remove)
-      : db_(std::move(db)), write_(std::move(write)), remove_(std::move(remove)) {}
+  explicit VolumeStore(RecordTable table) : table_(std::move(table)) {}
 
-  Status CheckRoom();
-
-  // Statements are finalised before their connection.
-  sqlite::Db db_;
-  sqlite::Stmt write_;
-  sqlite::Stmt remove_;
+  RecordTable table_;
 };
 
 }  // namespace atl::sandbox

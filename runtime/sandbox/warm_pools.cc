@@ -16,12 +16,6 @@ constexpr int64_t kShortQuietUs = 2'000;
 // What ended one member may end the next.
 constexpr int64_t kLostUs = 1'000'000;
 
-// That which makes a member good for a create.
-bool IsSame(const Sandbox& member, const Sandbox& wanted) {
-  return member.image_digest == wanted.image_digest && member.layers == wanted.layers &&
-         member.spec.limits == wanted.spec.limits;
-}
-
 Error NoSuchPool(const std::string& name) {
   return Error(Code::kNotFound, "pool '" + name.substr(0, 64) + "' does not exist");
 }
@@ -50,18 +44,19 @@ Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& cap
   if (capacity.buffer_max == 0) {
     return Fail(Code::kInvalidArgument, "capacitySpec: bufferMax must be at least 1");
   }
-  uint64_t others = 0;
+  uint64_t kept = uint64_t{MostOf(capacity)} + parts_.owner.KeptByTemplates();
   for (const auto& [other, pool] : pools_) {
-    if (other != name) others += MostOf(pool.record.capacity);
+    if (other != name) kept += MostOf(pool.record.capacity);
   }
-  if (others + MostOf(capacity) > most_members_) {
-    return Fail(Code::kInvalidArgument,
-                "capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
-                    " and poolMin " + std::to_string(capacity.pool_min) + " all pools could keep " +
-                    std::to_string(others + MostOf(capacity)) + " sandboxes parked; at most " +
-                    std::to_string(most_members_) + " are kept here (runtime.parked_sandboxes)");
-  }
-  return {};
+  return CheckKept("capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
+                       " and poolMin " + std::to_string(capacity.pool_min),
+                   kept, most_members_);
+}
+
+uint32_t WarmPools::Kept() const {
+  uint32_t kept = 0;
+  for (const auto& [name, pool] : pools_) kept += MostOf(pool.record.capacity);
+  return kept;
 }
 
 Status WarmPools::Create(PoolRecord record) {
@@ -166,7 +161,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
   }
   // Volumes and a root that cannot be written to belong to the build.
   const bool can_be_claimed = wanted.spec.volumes.empty() && !wanted.spec.readonly_root;
-  if (!can_be_claimed || members.empty() || !IsSame(members.front()->sandbox, wanted)) {
+  if (!can_be_claimed || members.empty() || !IsBuiltLike(members.front()->sandbox, wanted)) {
     ++stats_.cold;
     return nullptr;
   }
@@ -216,7 +211,7 @@ void WarmPools::Look() {
   for (auto& [name, pool] : pools_) {
     if (pool.members.empty()) continue;
     const auto now = parts_.owner.NewMember(pool.record);
-    if (!now || !IsSame(pool.members.front()->sandbox, *now)) DisposeAll(pool);
+    if (!now || !IsBuiltLike(pool.members.front()->sandbox, *now)) DisposeAll(pool);
   }
   Pump();
 }

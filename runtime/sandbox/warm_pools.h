@@ -48,6 +48,8 @@ class WarmPools {
     virtual Result<Sandbox> NewMember(const PoolRecord& pool) const = 0;
     // Whether the host has room for one more beside the sandboxes and `stock`.
     virtual Status CheckRoom(const Held& stock, const Spec& member) const = 0;
+    // Members that templates may keep: all are bounded together.
+    virtual uint32_t KeptByTemplates() const = 0;
     // Destroys what the spawner may have of it, then gives its slot back.
     virtual void Dispose(const std::string& id, uint32_t slot) = 0;
   };
@@ -112,6 +114,9 @@ class WarmPools {
   void Lost(const std::string& id);
 
   bool LayerInUse(wire::LayerId layer) const;
+  // Members that may be kept; and what those that are there were promised.
+  uint32_t Kept() const;
+  const Held& stock() const { return stock_; }
   const PoolStats& stats() const { return stats_; }
 
  private:

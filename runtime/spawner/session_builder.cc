@@ -37,6 +37,7 @@ struct Parts {
   const Host* host = nullptr;
   const wire::MakeSession* message = nullptr;
   uid_t base = 0;
+  uid_t execd = 0;  // whom its execd is to the host
   uint64_t nofile = 0;
   uint64_t pass = 0;
   UniqueFd leaf, commands, cgroup_namespace, user_namespace, store, gate;
@@ -45,6 +46,7 @@ struct Parts {
 
 struct SessionState {
   const Parts& parts;
+  UniqueFd sysctls;
   UniqueFd score;
 };
 
@@ -72,6 +74,42 @@ Result<uint64_t> FilesOf(const std::string& proc) {
   return soft == hard ? hard : 0;
 }
 
+// One id of the sandbox's, under the name asked for. Nobody else's: root in such a namespace has
+// rights over the files of whom it has ids of. The other line is for execd, which acts as its
+// clients' user and is told apart from it, root or the saved id that keeps its limits its own
+// (execd/main.cc), by an id that nobody in the sandbox has; 65534 would be nobody's.
+struct UserMap {
+  std::string lines;
+  uid_t root = 0;  // of the host's
+};
+Result<UserMap> MapUser(uid_t base, uint32_t inside, uint32_t outside) {
+  if (outside >= kIdsPerSandbox) {
+    return Fail(Code::kInvalidArgument,
+                "session: " + std::to_string(outside) + " is no id of the sandbox's");
+  }
+  constexpr uint32_t kLast = kIdsPerSandbox - 1;
+  const uid_t user = base + outside;
+  const uid_t spare = base + (outside == kLast ? kLast - 2 : kLast);
+  return UserMap{std::to_string(inside) + " " + std::to_string(user) + " 1\n" +
+                     (inside == 0 ? "65534 " : "0 ") + std::to_string(spare) + " 1\n",
+                 inside == 0 ? user : spare};
+}
+
+// The sandbox's, or one beside it, of which neither has any right over the other.
+Status TakeUserNamespace(const std::string& proc, Parts* parts) {
+  if (!parts->message->mapped) {
+    parts->execd = parts->base;
+    ATOLL_ASSIGN(parts->user_namespace, sys::Open(proc + "/ns/user", O_RDONLY));
+    return {};
+  }
+  const wire::SessionUser& user = parts->message->user;
+  ATOLL_ASSIGN(const UserMap uids, MapUser(parts->base, user.uid, user.sandbox_uid));
+  ATOLL_ASSIGN(const UserMap gids, MapUser(parts->base, user.gid, user.sandbox_gid));
+  parts->execd = uids.root;
+  ATOLL_ASSIGN(parts->user_namespace, MakeUserNamespace(parts->base, uids.lines, gids.lines));
+  return {};
+}
+
 Status MakeGroup(const Host& host, uint32_t slot, Parts* parts) {
   const std::string sandbox = SlotGroup(slot);
   const std::string group = SessionGroup(slot, parts->message->spec.number);
@@ -85,7 +123,7 @@ Status MakeGroup(const Host& host, uint32_t slot, Parts* parts) {
   ATOLL_ASSIGN(const UniqueFd directory, host.cgroups.OpenDir(group, ""));
   ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(sandbox));
   ATOLL_ASSIGN(parts->cgroup_namespace, MakeCgroupNamespace(directory.get(), tasks));
-  ATOLL_TRY(host.cgroups.DelegateGroup(group, parts->base));
+  ATOLL_TRY(host.cgroups.DelegateGroup(group, parts->execd));
   ATOLL_TRY(host.cgroups.SetLimits(group, {}, limits));
   ATOLL_TRY(host.cgroups.ShowLimits(group));
   ATOLL_ASSIGN(parts->tasks, host.cgroups.OpenTasks(group));
@@ -122,19 +160,19 @@ Status EnterGroups(SessionState& state) {
 
 Status Furnish(SessionState& state) {
   const wire::MakeSession& message = *state.parts.message;
-  wire::SessionUppers uppers;
-  ATOLL_ASSIGN(uppers.directories,
+  ATOLL_ASSIGN(SessionFurniture furniture,
                FurnishSession({.spec = &message.spec,
                                .base = state.parts.base,
                                .store = state.parts.store.get(),
                                .cgroup_v2 = state.parts.host->cgroups.host().v2}));
+  state.sysctls = std::move(furniture.sysctls);
+  wire::SessionUppers uppers{std::move(furniture.uppers)};
   if (uppers.directories.empty() || !message.tell_uppers) return {};
   const wire::Packet packet = wire::EncodePacket(uppers);
   return sys::SendMessage(message.control.get(), wire::Frame(packet.bytes), packet.descriptors);
 }
 
 Status LimitIt(SessionState& state) {
-  ATOLL_TRY(LimitUsers());
   return LimitProcess(state.parts.nofile);
 }
 
@@ -147,8 +185,10 @@ Status LoadFilters(SessionState& state) {
 Status EnterUser(SessionState& state) {
   const uint64_t capabilities =
       state.parts.host->config.capabilities & ~(uint64_t{1} << CAP_SYS_CHROOT);
+  // The sandbox's is sealed.
+  const int sysctls = state.parts.message->mapped ? state.sysctls.get() : -1;
   ATOLL_ASSIGN(state.score, EnterUserNamespace(state.parts.user_namespace.get(), state.parts.pass,
-                                               -1, capabilities, 0));
+                                               sysctls, capabilities, 0));
   return {};
 }
 
@@ -168,7 +208,7 @@ struct SessionStart {
 };
 
 Result<int> RunSessionSteps(const Parts& parts) {
-  SessionState state{.parts = parts, .score = {}};
+  SessionState state{.parts = parts, .sysctls = {}, .score = {}};
   for (const SessionStep& step : kSessionSteps) {
     Status done = step.run(state);
     if (!done) return Fail(std::move(done).error().Wrap(std::string("session step ") + step.name));
@@ -221,7 +261,10 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
   parts.host = &host;
   parts.message = &message;
   parts.base = host.IdBase(slot);
+  const std::string proc = "/proc/" + std::to_string(pid);
   ATOLL_TRY(host.cgroups.EnterShared());
+  ATOLL_TRY(LimitUsers());
+  ATOLL_TRY(TakeUserNamespace(proc, &parts));
   ATOLL_TRY(MakeGroup(host, slot, &parts));
   ATOLL_TRY(MakeUppers(host, slot, &parts));
   if (::getrandom(&parts.pass, sizeof parts.pass, 0) != sizeof parts.pass) {
@@ -233,8 +276,6 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
       gate.write.get(),
       std::string(reinterpret_cast<const char*>(&parts.pass), sizeof parts.pass) + "+"));
   parts.gate = std::move(gate.read);
-  const std::string proc = "/proc/" + std::to_string(pid);
-  ATOLL_ASSIGN(parts.user_namespace, sys::Open(proc + "/ns/user", O_RDONLY));
   ATOLL_ASSIGN(parts.nofile, FilesOf(proc));
   const int shared = CLONE_NEWNS | CLONE_NEWPID |
                      (message.spec.shared_network ? static_cast<int>(CLONE_NEWNET) : 0);

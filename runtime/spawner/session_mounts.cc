@@ -219,14 +219,16 @@ Status RaiseLoopback() {
   return {};
 }
 
-Status MountOwnProc(const SessionMounts& mounts) {
+// Returns its sysctls, writable.
+Result<UniqueFd> MountOwnProc(const SessionMounts& mounts) {
   ATOLL_TRY(MountProc());
+  ATOLL_ASSIGN(UniqueFd sysctls, sys::Open("/proc/sys", O_RDONLY | O_DIRECTORY));
   if (!mounts.spec->shared_network) {
-    ATOLL_ASSIGN(const UniqueFd sysctls, sys::Open("/proc/sys", O_RDONLY | O_DIRECTORY));
     ATOLL_TRY(SetNetworkDefaults(sysctls.get()));
     ATOLL_TRY(RaiseLoopback());
   }
-  return MaskProc((std::string(kStaging) + "/empty").c_str());
+  ATOLL_TRY(MaskProc((std::string(kStaging) + "/empty").c_str()));
+  return sysctls;
 }
 
 Status MountOwnDevices(uid_t base) {
@@ -238,7 +240,7 @@ Status MountOwnDevices(uid_t base) {
 
 }  // namespace
 
-Result<std::vector<UniqueFd>> FurnishSession(const SessionMounts& mounts) {
+Result<SessionFurniture> FurnishSession(const SessionMounts& mounts) {
   const wire::SessionSpec& spec = *mounts.spec;
   ATOLL_TRY(ActAs(mounts.base));
   ATOLL_ASSIGN(const UniqueFd root, sys::Open("/", O_PATH | O_DIRECTORY));
@@ -263,7 +265,7 @@ Result<std::vector<UniqueFd>> FurnishSession(const SessionMounts& mounts) {
 
   Overlays overlays(mounts);
   ATOLL_TRY(overlays.Begin());
-  ATOLL_TRY(MountOwnProc(mounts));
+  ATOLL_ASSIGN(UniqueFd sysctls, MountOwnProc(mounts));
   ATOLL_TRY(MountOwnDevices(mounts.base));
   ATOLL_TRY(MountOn(mounts.cgroup_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified", "cgroup2", {},
                     kNoSuidDevExec | MOUNT_ATTR_RDONLY));
@@ -298,7 +300,7 @@ Result<std::vector<UniqueFd>> FurnishSession(const SessionMounts& mounts) {
     }
     ATOLL_TRY(Attach(source.tree.get(), target->get(), source.wanted->target.c_str()));
   }
-  return overlays.TakeUppers();
+  return SessionFurniture{overlays.TakeUppers(), std::move(sysctls)};
 }
 
 }  // namespace atl::spawner

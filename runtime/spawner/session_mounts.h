@@ -27,7 +27,12 @@ struct SessionMounts {
 // is mounted. The file systems of the kernel's own are refused: beneath what hides parts of them
 // they are whole.
 //
-// What comes back are the uppers on disk as wire::SessionUppers has them.
-Result<std::vector<UniqueFd>> FurnishSession(const SessionMounts& mounts);
+// What comes back are the uppers on disk as wire::SessionUppers has them, and its /proc/sys from
+// before that became read-only.
+struct SessionFurniture {
+  std::vector<UniqueFd> uppers;
+  UniqueFd sysctls;
+};
+Result<SessionFurniture> FurnishSession(const SessionMounts& mounts);
 
 }  // namespace atl::spawner

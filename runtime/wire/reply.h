@@ -18,7 +18,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 11;
+inline constexpr uint32_t kSpawnerProtocol = 12;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.

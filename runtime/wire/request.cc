@@ -19,6 +19,7 @@ struct Form {
   Status operator()(const CheckVolume& check) const { return CheckForm(check.volume); }
   Status operator()(const MakeSession& make) const {
     ATOLL_TRY(CheckForm(make.spec));
+    ATOLL_TRY(CheckForm(make.user));
     return CheckForm(make.terms);
   }
   Status operator()(const EndSession& end) const {

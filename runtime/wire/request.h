@@ -276,12 +276,15 @@ struct MakeSession {
   SessionSpec spec;
   SessionTerms terms;
   bool tell_uppers = false;
+  bool mapped = false;  // in a user namespace of its own, with `user`
+  SessionUser user;
   UniqueFd control;  // see session.h
   UniqueFd connections;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.id, self.spec, self.terms, self.tell_uppers, self.control, self.connections);
+    io(self.id, self.spec, self.terms, self.tell_uppers, self.mapped, self.user, self.control,
+       self.connections);
   }
 };
 

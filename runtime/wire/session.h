@@ -89,6 +89,20 @@ struct SessionTerms {
 // Each within the bounds of a sandbox's own limits.
 Status CheckForm(const SessionTerms& terms);
 
+// Of a session with a user namespace of its own: whom it is to itself, and whom to its sandbox,
+// which is all that its files belong to.
+struct SessionUser {
+  uint32_t uid = 0, gid = 0;
+  uint32_t sandbox_uid = 0, sandbox_gid = 0;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.uid, self.gid, self.sandbox_uid, self.sandbox_gid);
+  }
+};
+// Ids, and not the last number, which says "as it is".
+Status CheckForm(const SessionUser& user);
+
 struct SessionRequest {
   // By sandboxes of releases before there were terms, which know nothing of SessionUppers either.
   struct MakePlain {
@@ -112,6 +126,19 @@ struct SessionRequest {
       io(self.spec, self.terms, self.control, self.connections);
     }
   };
+  // In a user namespace of its own.
+  struct MakeMapped {
+    static constexpr uint8_t kType = 4;
+    SessionSpec spec;
+    SessionTerms terms;
+    SessionUser user;
+    UniqueFd control;
+    UniqueFd connections;
+    template <typename Self, typename Io>
+    static void Fields(Self& self, Io& io) {
+      io(self.spec, self.terms, self.user, self.control, self.connections);
+    }
+  };
   // Everything of it goes. One that there is not is no error.
   struct End {
     static constexpr uint8_t kType = 2;
@@ -121,7 +148,7 @@ struct SessionRequest {
       io(self.number);
     }
   };
-  std::variant<Make, End, MakePlain> what;
+  std::variant<Make, End, MakePlain, MakeMapped> what;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -64,7 +65,10 @@ class Done:
 def image_archive(recipe):
     """The archive of a recipe (images/recipes), or of a TOML file; made once per build folder, and
     again when the recipe, one that it is made from, or a file that they name has changed."""
-    archive = BUILD / 'archives' / f'{pathlib.Path(recipe).stem}.tar'
+    path = pathlib.Path(recipe)
+    # There is a recipe "desktop", and a file of that name.
+    name = '-'.join(path.resolve().relative_to(TOP).with_suffix('').parts) if path.suffix else path.name
+    archive = BUILD / 'archives' / f'{name}.tar'
     if not archive.exists() or archive.stat().st_mtime < _changed(recipes.load(str(recipe))):
         archive.parent.mkdir(exist_ok=True)
         new = archive.with_suffix('.new')
@@ -196,6 +200,22 @@ class Daemon:
             if str(self.run_dir) in path.read_text(encoding='utf-8'):
                 return path.name
         raise AssertionError('no instance of this run directory')
+
+    def healthy(self):
+        return self.request('GET', '/health') == {'status': 'healthy'}
+
+    def metric(self, name):
+        text = self.send('GET', '/v1/metrics').read().decode()
+        return int(re.search('^' + re.escape('atoll_' + name) + r' (\d+)$', text, re.M)[1])
+
+    def kill_spawner(self):
+        """Returns when there is another."""
+        pid = self.spawner_pid()
+        os.kill(pid, signal.SIGKILL)
+        self.another_spawner(pid)
+
+    def another_spawner(self, than):
+        until(lambda: self.spawner_pid() not in (None, than), 20 * SLOWNESS, 'another spawner')
 
     def spawner_pid(self):
         """The spawner of this run directory, or None."""

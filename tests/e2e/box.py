@@ -123,8 +123,18 @@ class Box:
     """One sandbox and its exec API; `fields` as for Daemon.create."""
 
     def __init__(self, daemon, image, **fields):
+        self._is(daemon, daemon.create(image, **fields))
+
+    @classmethod
+    def of(cls, daemon, sandbox):
+        """One that is there already."""
+        box = cls.__new__(cls)
+        box._is(daemon, sandbox)
+        return box
+
+    def _is(self, daemon, sandbox):
         self.daemon = daemon
-        self.id = daemon.create(image, **fields)
+        self.id = sandbox
         self.headers = daemon.execd_headers(self.id)
         self.base = f'/sandboxes/{self.id}/proxy/44772'
         self.cgroup = None

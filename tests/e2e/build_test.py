@@ -85,6 +85,26 @@ class Build(unittest.TestCase):
         self.assertEqual(self.atoll('run', 'top').split()[:3], ['from', 'there', 'red'])
         self.assertEqual(len(self.daemon.request('GET', '/v1/images/top')['rootfs']), 3)
         self.atoll('image', 'rm', 'top')
+        # Another program has no use for the words of the one before.
+        self.atoll('image', 'build', self.recipe('from = "own.toml"\nentrypoint = ["/bin/echo", "own"]\n'
+                                                 '[files]\n"data.txt" = "/top"\n', 'top.toml'), '--name', 'top')
+        self.assertEqual(self.atoll('run', 'top').split(), ['own'])
+        self.atoll('image', 'rm', 'top')
+
+    def test_a_recipe_from_several(self):
+        """The later one wins; what two are made from is there once."""
+        self.recipe(RECIPE)
+        self.recipe('from = "own.toml"\ncmd = ["left"]\n[env]\nCOLOUR = "left"\nLEFT = "1"\n'
+                    '[files]\n"data.txt" = "/left"\n', 'left.toml')
+        self.recipe('from = "own.toml"\ncmd = ["right"]\n[env]\nCOLOUR = "right"\n'
+                    '[files]\n"data.txt" = "/right"\n', 'right.toml')
+        both = self.recipe('from = ["left.toml", "right.toml"]\n', 'both.toml')
+        self.atoll('image', 'build', both, '--name', 'both')
+        self.assertEqual(self.atoll('run', 'both').split()[:3], ['from', 'right', 'right'])
+        self.assertEqual(self.atoll('run', '--entrypoint', 'sh', 'both', '--', '-c', 'echo $LEFT; cat /left /right'),
+                         '1\ndatadata')
+        self.assertEqual(len(self.daemon.request('GET', '/v1/images/both')['rootfs']), 4)
+        self.atoll('image', 'rm', 'both')
 
     def test_the_same_input_gives_the_same_bytes(self):
         made = []
@@ -123,6 +143,8 @@ class Build(unittest.TestCase):
                 ('from = "base"\nsuite = "sid"', "'sid' is none of bookworm, trixie"),
                 ('from = "buzybox"', "no recipe 'buzybox', but busybox"),
                 ('from = "own.toml"', 'is made from itself'),
+                ('from = ["busybox", "own.toml"]', 'is made from itself'),
+                ('from = ["busybox", 1]', 'from: must be a string or a list of strings'),
                 ('[files]\n"data.txt" = "srv"', 'must be a path in the image'),
                 ('[files]\n"data.txt" = "/../srv"', 'must be a path in the image'),
                 ('[files]\n"absent" = "/srv"', 'there is no such file'),

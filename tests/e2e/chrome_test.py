@@ -26,10 +26,12 @@ PAGE = ('<title>seen inside</title><body style="margin: 0; background: #c00000">
         '<button onclick="document.body.outerHTML = decodeURIComponent(`%s`)">press</button>')
 
 
-class Chrome(unittest.TestCase):
+class Browser(unittest.TestCase):
+    SETTINGS = {}
+
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon().__enter__()
+        cls.daemon = atoll.Daemon(**cls.SETTINGS).__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.daemon.import_image(atoll.image_archive('chrome'), NAME)
 
@@ -46,6 +48,51 @@ class Chrome(unittest.TestCase):
         """A folder for them; ATOLL_PICTURES keeps them, to be looked at."""
         return os.environ.get('ATOLL_PICTURES') or tempfile.mkdtemp(dir=self.daemon.top)
 
+    def serve(self, box):
+        """The pages, at http://127.0.0.1:8000 inside."""
+        box.upload(*[({'path': f'/tmp/site/{name}', 'mode': mode}, data) for name, mode, data in (
+            ('index.html', 644, (PAGE % urllib.parse.quote(GREEN)).encode()),
+            ('clicked.html', 644, GREEN.encode()),
+            ('busybox', 755, pathlib.Path('/bin/busybox').read_bytes()))])
+        box.background('exec /tmp/site/busybox httpd -f -p 8000 -h /tmp/site')
+        until(lambda: self.daemon.send('GET', box.port(8000) + '/index.html').status == 200,
+              30 * SLOWNESS, 'the site is there')
+
+    def steer(self, base, *before):
+        """Playwright, connected to `base`, presses the button and sees what comes of it."""
+        done = subprocess.run([*before, 'node', HERE / 'chrome.mjs', KIT, base, 'http://127.0.0.1:8000',
+                               self.pictures()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False, timeout=120 * SLOWNESS)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(json.loads(done.stdout), {'title': 'seen inside', 'before': False, 'after': True},
+                         base)
+
+
+class Gateway(Browser):
+    """Each port has a name of its own."""
+    DOMAIN = 'boxes.example.org'
+    SETTINGS = {'ingress_mode': 'gateway', 'ingress_gateway.address': f'*.{DOMAIN}',
+                'ingress_gateway.route.mode': 'wildcard'}
+
+    def test_playwright_steers_it_by_its_name(self):
+        box = self.box()
+        self.serve(box)
+        port = urllib.parse.urlsplit(self.daemon.url).port
+        told = self.daemon.request('GET', f'/v1/sandboxes/{box.id}/endpoints/9222')['endpoint']
+        self.assertEqual(told, f'{box.id}-9222.{self.DOMAIN}')
+        # A name server of the domain's would say so of all names.
+        names = [told, f'{box.id}-9222.localhost']
+        hosts = pathlib.Path(self.daemon.top, 'hosts')
+        hosts.write_text(f'127.0.0.1 localhost {" ".join(names)}\n', encoding='ascii')
+        for name in names:
+            self.steer(f'http://{name}:{port}', 'unshare', '-m', 'sh', '-c',
+                       'mount --bind "$0" /etc/hosts && exec "$@"', hosts)
+            answer = self.daemon.send('GET', '/json/version', headers={'Host': f'{name}:{port}'})
+            self.assertTrue(json.loads(answer.read())['webSocketDebuggerUrl'].startswith(
+                f'ws://{name}:{port}/devtools/browser/'))
+
+
+class Chrome(Browser):
     @contextlib.contextmanager
     def screen(self, box):
         """Its VNC server, as `atoll forward` brings it."""
@@ -61,26 +108,15 @@ class Chrome(unittest.TestCase):
 
     def test_playwright_steers_it_through_the_daemon(self):
         box = self.box(env={'RESOLUTION': '1000x600'})
-        box.upload(*[({'path': f'/tmp/site/{name}', 'mode': mode}, data) for name, mode, data in (
-            ('index.html', 644, (PAGE % urllib.parse.quote(GREEN)).encode()),
-            ('clicked.html', 644, GREEN.encode()),
-            ('busybox', 755, pathlib.Path('/bin/busybox').read_bytes()))])
-        box.background('exec /tmp/site/busybox httpd -f -p 8000 -h /tmp/site')
-        until(lambda: self.daemon.send('GET', box.port(8000) + '/index.html').status == 200,
-              30 * SLOWNESS, 'the site is there')
-        pictures = self.pictures()
+        self.serve(box)
         for base in (f'{self.daemon.url}{box.port(9222)}', f'{self.daemon.url}/v1{box.port(9222)}'):
-            done = subprocess.run(['node', HERE / 'chrome.mjs', KIT, base, 'http://127.0.0.1:8000', pictures],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                                  timeout=120 * SLOWNESS)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertEqual(json.loads(done.stdout),
-                             {'title': 'seen inside', 'before': False, 'after': True}, base)
+            self.steer(base)
         # What was clicked is what the window shows.
         with self.screen(box) as screen:
             screen.enter()
             self.assertEqual((screen.width, screen.height), (1000, 600))
             until(lambda: screen.share(0, 0xc0, 0) > 0.5, 30 * SLOWNESS, 'the window is green')
+            pathlib.Path(self.pictures(), 'chrome.png').write_bytes(screen.png())
         address = urllib.parse.urlsplit(self.daemon.url)
         tabs = json.loads(self.daemon.send('GET', box.port(9222) + '/json/list').read())
         self.assertTrue(tabs and all(tab['webSocketDebuggerUrl'].startswith(

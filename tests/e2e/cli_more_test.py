@@ -208,6 +208,34 @@ class More(unittest.TestCase):
         self.cli('pool', 'rm', 'warm')
         self.cli('pool', 'rm', 'warm', expect=1)
 
+    def test_templates(self):
+        image = self.cli('image', 'ls', '-q').decode().split()[0]
+        template = self.cli('template', 'create', '--probe', 'cmd://test -p /up', '--warm-up', 'echo hot >/warm',
+                            '--name', 'mine', '-e', 'A=b c', image, 'sh', '-c',
+                            'mkfifo /up; exec sleep 1000').decode().strip()
+        self.assertEqual(self.cli('template', 'ls', '-q').decode().split(), [template])
+        self.assertRegex(self.cli('template', 'ls'), b'(?m)^' + template.encode() + b' +mine +.* Succeeded ')
+        self.assertIn(template, self.cli('complete', '--', 'template', 'rm').decode().split())
+        of_it = self.cli('run', '-d', '--template', template).decode().strip()
+        self.assertEqual(self.cli('exec', of_it, 'sh', '-c', 'echo $A; cat /warm'), b'b c\nhot\n')
+        self.cli('rm', of_it)
+        self.assertEqual(self.cli('run', '--template', template, 'sh', '-c', 'test -p /up && cat; exit 3',
+                                  stdin=b'typed', expect=3), b'')
+        self.assertEqual(self.cli('run', '-i', '--template', template, 'cat', stdin=b'typed'), b'typed')
+        self.cli('run', '-d', '--template', template, 'true', expect=125)
+        self.assertIn('atoll exec -d', self.stderr)
+        self.cli('run', '-m', '64Mi', '--template', template, 'true', expect=125)
+        self.cli('template', 'rm', template)
+        self.cli('run', '--template', template, 'true', expect=125)
+        self.assertNotIn('atoll image', self.stderr)
+        self.assertEqual(json.loads(self.cli('--json', 'template', 'ls'))['items'], [])
+
+    def test_a_template_that_fails_says_why(self):
+        image = self.cli('image', 'ls', '-q').decode().split()[0]
+        self.cli('template', 'create', '--warm-up', 'echo broken >&2; exit 7', image, 'sleep', '1000', expect=1)
+        self.assertRegex(self.stderr, '(?s)7.*broken')
+        self.cli('template', 'rm', *self.cli('template', 'ls', '-q').decode().split())
+
     def test_completion_knows_verbs_and_ids(self):
         words = self.cli('complete', '--').decode().split()
         self.assertIn('exec', words)

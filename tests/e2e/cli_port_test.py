@@ -11,7 +11,7 @@ import unittest
 import urllib.parse
 
 import atoll
-from atoll import BUILD, SLOWNESS, until
+from atoll import BUILD, SLOWNESS, at_a_terminal, until
 
 
 class Ports(unittest.TestCase):
@@ -92,7 +92,7 @@ class Ports(unittest.TestCase):
         with self.forward(4001, '0') as (port, _):
             self.assertEqual(self.connect(port).recv(1), b'')
             self.assertEqual(self.connect(port).recv(1), b'')  # and it goes on
-        self.assertIn('no server on port 4001', self.said)
+        self.assertIn('no tcp: no server on port 4001: connect: Connection refused (', self.said)
         with socket.create_server(('127.0.0.1', 0)) as taken:
             said = self.cli('forward', 'box', '4000', str(taken.getsockname()[1]), expect=1).stderr
             self.assertIn('listen on 127.0.0.1 port', said)
@@ -114,14 +114,16 @@ class Ports(unittest.TestCase):
                 one.close()
 
     def get(self, url):
-        with contextlib.closing(http.client.HTTPConnection(url.netloc, timeout=20 * SLOWNESS)) as one:
-            one.request('GET', url.path)
+        """As a browser does, which asks nobody where names below localhost are."""
+        with contextlib.closing(http.client.HTTPConnection('127.0.0.1', url.port, timeout=20 * SLOWNESS)) as one:
+            one.request('GET', url.path, headers={'Host': url.netloc})
             answer = one.getresponse()
             return answer.status, answer.read()
 
     def test_open(self):
         url = self.cli('open', 'box', '8000').stdout.strip()
         parts = urllib.parse.urlsplit(url)
+        self.assertEqual(parts.hostname, f'{self.sandbox}-8000.localhost')
         self.assertEqual(self.get(parts), (200, b'page\n'))
         self.assertEqual(json.loads(self.cli('open', 'box', '8000', '--json').stdout), {'url': url})
         secure = self.daemon.create(self.image, secureAccess=True)
@@ -134,6 +136,31 @@ class Ports(unittest.TestCase):
                                 'exec httpd -f -p 8000 -h /www', background=True)
         until(lambda: self.get(signed) == (200, b'shared\n'))
         self.assertEqual(self.get(signed._replace(path=signed.path[:-2] + '0/'))[0], 401)
+        brief = urllib.parse.urlsplit(self.cli('open', secure, '8000', '--expires', '2').stdout.strip())
+        until(lambda: self.get(brief)[0] == 401, 20 * SLOWNESS, 'the link has ended')
+        self.assertEqual(self.get(signed), (200, b'shared\n'))
+
+    def test_open_in_the_browser(self):
+        """The desktop's own program for it gets the URL, which is printed, too, once a server is there."""
+        opener = self.daemon.top / 'opener'
+        opener.mkdir()
+        self.environment = {**self.environment, 'PATH': str(opener)}
+        self.assertIn('xdg-utils', self.cli('open', 'box', '8000', '--browser', expect=1).stderr)
+        (opener / 'xdg-open').write_text('#!/bin/sh\nexec /usr/bin/curl -s "$@"\n', encoding='utf-8')
+        (opener / 'xdg-open').chmod(0o755)
+        # A program that takes its time to start.
+        self.daemon.run(self.sandbox, 'sleep 1; exec httpd -f -p 8100 -h /www', background=True)
+        url = self.cli('open', 'box', '8100').stdout
+        self.assertEqual(self.cli('open', 'box', '8100', '--browser').stdout, f'{url}page\n')
+
+    def test_open_at_a_terminal(self):
+        """Once it has ended, whoever goes there finds the server."""
+        self.daemon.run(self.sandbox, 'sleep 1; exec httpd -f -p 8200 -h /www', background=True)
+        seen, client = at_a_terminal(b'', 'open', 'box', '8200', env=self.environment)
+        self.assertEqual(client.wait(), 0)
+        url, told = seen.decode().splitlines()
+        self.assertEqual(told, 'atoll: nobody listens on port 8200 yet; waiting')
+        self.assertEqual(self.get(urllib.parse.urlsplit(url)), (200, b'page\n'))
 
 
 if __name__ == '__main__':

@@ -14,9 +14,36 @@ SAME = ['os.getcwd()', '[str(one) for one in _dh]', 'get_ipython().starting_dir'
 OTHER = ['random.random()', 'numpy.random.random()', 'numpy.random.default_rng().random()', 'uuid.uuid4()',
          'ssl.RAND_bytes(8)', 'secrets.token_hex()', 'open("/proc/self/cgroup").read()',
          'get_ipython().history_manager.session_number']
+# The same of IPython's shell, which the zygote has made: also in a kernel that starts by itself.
+SHELL = ['type(shell), type(shell.parent), shell.kernel is shell.parent', 'shell is shell.kernel.shell',
+         'type(sys.modules["__main__"]), sys.modules["__main__"] is shell.user_module',
+         '[type(one) for one in shell.configurables if one is not shell.kernel.parent]', 'sorted(shell.__dict__)', 'sorted(shell.trait_names())',
+         '{name: sorted(those) for name, those in shell.magics_manager.lsmagic().items()}', 'type(shell.compile)',
+         'shell.history_manager.save_thread.is_alive(), shell.history_manager.hist_file',
+         '_ih is shell.history_manager.input_hist_parsed, _oh is shell.history_manager.output_hist',
+         '_dh is shell.history_manager.dir_hist', 'list(shell.history_manager.get_range(0, 1, 3))',
+         '{event: len(those) for event, those in shell.events.callbacks.items()}', 'threading.active_count()',
+         '{name: type(one) for name, one in shell._orig_sys_module_state.items()}', 'type(sys.displayhook)',
+         'shell.displayhook.session is shell.kernel.session', 'shell.display_pub.session is shell.kernel.session',
+         'len(os.listdir("/proc/self/task"))', 'sorted(globals())', 'In, Out', 'os.getcwd(), _dh, shell.starting_dir']
+PLAIN = """mkdir -p ~/.local/share/jupyter/kernels/plain
+cat >~/.local/share/jupyter/kernels/plain/kernel.json <<'END'
+{"language": "plain", "argv": ["python3", "-m", "ipykernel_launcher", "--quiet", "-f", "{connection_file}"]}
+END"""
 MODULES = 'import numpy, os, random, secrets, signal, ssl, sys, threading, uuid'
-# More than there is, slowly enough that what is killed first makes room.
-GREEDY = "python3 -c 'kept = []\nwhile True: kept.append(bytes(range(256)) * 4096)'; echo $?"
+# More than there is, slowly enough that what is killed first makes room; by two, since one that holds
+# most of the memory goes before everybody.
+GREEDY = "python3 -c 'import os; os.fork(); kept = []\nwhile True: kept.append(bytes(range(256)) * 4096)'; echo $?"
+# The same until a process has ended, then end well.
+MODEST = """python3 - %s <<'END'
+import os, sys
+def runs():
+    try: return open(f'/proc/{sys.argv[1]}/stat').read().rpartition(') ')[2][0] not in 'ZX'
+    except OSError: return False
+other, kept = os.fork(), []
+while runs(): kept.append(bytes(range(256)) * 4096)
+if other: sys.exit(os.waitpid(other, 0)[1])
+END"""
 # Uses a processor, and tells what there was at the end of it.
 BUSY = """python3 - <<'END'
 import glob, time
@@ -35,8 +62,9 @@ class Spare(unittest.TestCase):
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.daemon.import_image(atoll.image_archive('kernels'), 'kernels:latest')
 
-    def box(self, memory='2Gi', **env):
-        box = Box(self.daemon, 'kernels:latest', env=env, resourceLimits={'cpu': '2', 'memory': memory})
+    def box(self, memory='2Gi', entrypoint=('sleep', 'infinity'), **env):
+        box = Box(self.daemon, 'kernels:latest', env=env, entrypoint=list(entrypoint),
+                  resourceLimits={'cpu': '2', 'memory': memory})
         self.addCleanup(self.daemon.delete, box.id)
         return box
 
@@ -86,6 +114,23 @@ class Spare(unittest.TestCase):
         # And there is another one, no more.
         self.assertNotEqual(self.spare(box), spare)
 
+    def test_its_shell_is_a_kernels_own(self):
+        """As in one that does not come from a zygote."""
+        box = self.box()
+        box.out(PLAIN)
+        self.create(box)
+        self.spare(box)
+        claimed, forked = self.create(box, cwd='/tmp/away'), self.create(box, cwd='/tmp/away')
+        plain = self.create(box, language='plain', cwd='/tmp/away')
+        begin = 'import numpy, os, sys, threading\nshell = get_ipython()'
+        for context in claimed, forked, plain:
+            self.value(box, context, begin)
+        for code in SHELL:
+            with self.subTest(code=code):
+                wanted = self.value(box, plain, f'print({code})')
+                self.assertEqual(self.value(box, forked, f'print({code})'), wanted)
+                self.assertEqual(self.value(box, claimed, f'print({code})'), wanted)
+
     def test_a_warmed_sandbox_has_one(self):
         box = self.box(EXECD_WARM='python')
         spare = self.spare(box)
@@ -101,6 +146,23 @@ class Spare(unittest.TestCase):
         self.assertEqual(self.spares(box), [])
         self.assertEqual(self.value(box, context, 'print(kept)'), '1')
         self.assertEqual(self.value(box, self.create(box), 'print(2)'), '2')
+
+    def test_its_end_is_no_news(self):
+        """That it made room is no lack of memory; what is killed after it is."""
+        box = self.box('640Mi', ('sh', '-c', 'mkfifo /tmp/told; read word </tmp/told; echo $word; '
+                                 'exec sleep infinity'))
+        self.create(box)
+        modest = MODEST % self.spare(box)
+        self.assertEqual(box.out(f'{modest}\necho $?; until [ -p /tmp/told ]; do :; done; echo here >/tmp/told'), '0')
+        self.assertEqual(self.spares(box), [])
+        # Notes and the entrypoint's output go to the daemon one after the other.
+        diagnostics = f'/v1/sandboxes/{box.id}/diagnostics'
+        until(lambda: self.daemon.request('GET', f'{diagnostics}/logs?scope=container')['content'].endswith('here\n'),
+              30 * atoll.SLOWNESS, 'the entrypoint is heard')
+        events = lambda: self.daemon.request('GET', f'{diagnostics}/events?scope=runtime')['content']
+        self.assertEqual(events(), '')
+        box.out(GREEDY)
+        until(lambda: ' OutOfMemory ' in events(), 30 * atoll.SLOWNESS, 'the other one is told of')
 
     def test_a_busy_sandbox_has_none(self):
         box = self.box()

@@ -1,6 +1,5 @@
 """Code contexts with real kernels: Python's, Bash's and Node's, as images/recipes/kernels.toml has them."""
 import base64
-import json
 import os
 import pty
 import select
@@ -12,6 +11,7 @@ import unittest
 
 import atoll
 from box import Box
+from contexts import Contexts, error, texts
 from harness import until
 
 # In place of the image's Python: an ordinary one, but what it does as a zygote is odd.
@@ -28,33 +28,13 @@ if HOW == 'names itself':
 PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=='
 
 
-def texts(events, kind='stdout'):
-    return ''.join(e.get('text', '') for e in events if e['type'] == kind)
-
-
-def error(events):
-    return next((e['error'] for e in events if e['type'] == 'error'), None)
-
-
-class Kernels(unittest.TestCase):
+class Kernels(Contexts, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = atoll.Daemon().__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.daemon.import_image(atoll.image_archive('kernels'), 'kernels:latest')
         cls.box = Box(cls.daemon, 'kernels:latest', resourceLimits={'cpu': '2', 'memory': '3Gi'})
-
-    def tearDown(self):
-        for language in ('python', 'bash', 'javascript', 'typescript'):
-            self.box.call('DELETE', f'/code/contexts?language={language}')
-
-    def create(self, language='python', box=None):
-        answer = (box or self.box).call('POST', '/code/context', {'language': language})
-        self.assertEqual(answer.status, 200, answer.body)
-        return answer.json['id']
-
-    def run_in(self, context, code, box=None):
-        return (box or self.box).events('/code', {'code': code, 'context': {'id': context}})
 
     def test_python(self):
         context, other = self.create(), self.create()
@@ -112,6 +92,30 @@ class Kernels(unittest.TestCase):
                 self.assertEqual(self.value(first, code), expected)
         self.run_in(first, 'import sys; sys.modules["numpy"].mine = 1')
         self.assertEqual(self.value(second, 'hasattr(numpy, "mine")'), 'False')
+
+    def test_what_pip_has_brought_is_compiled(self):
+        """When the image is made; and what is edited here counts nevertheless."""
+        seen = self.box.out('python3 -Bvc "import pandas, matplotlib.pyplot" 2>&1')
+        packages = '/usr/local/lib/python3.11/dist-packages/'
+        self.assertGreater(seen.count(f' matches {packages}pandas/'), 100)
+        self.assertNotRegex(seen, f"code object from '{packages}[^']*[.]py'")
+        self.box.out(f'echo edited = 1 >>{packages}cycler/__init__.py')
+        self.assertEqual(self.box.out('python3 -c "import cycler; print(cycler.edited)"'), '1')
+
+    def test_what_the_zygote_leaves_out_is_there(self):
+        """For whoever imports it: nothing stands in its place."""
+        self.end_spare()
+        context = self.create()
+        self.run_in(context, 'import IPython, sys')
+        names = '("prompt_toolkit", "debugpy", "jedi", "IPython.terminal.embed")'
+        self.assertEqual(self.value(context, f'[one for one in {names} if one in sys.modules]'), '[]')
+        for code, expected in (('IPython.embed.__module__', 'IPython.terminal.embed'),
+                               ('hasattr(IPython, "absent")', 'False'),
+                               ('__import__("debugpy").__name__', 'debugpy'),
+                               ('__import__("jedi").Script("x = 1").__class__.__name__', 'Script'),
+                               ('__import__("gc").isenabled()', 'True')):
+            with self.subTest(code=code):
+                self.assertEqual(self.value(context, code), expected)
 
     def test_its_exit_is_told(self):
         context = self.create()
@@ -195,27 +199,16 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
                 self.assertIsNotNone(error(events))
                 self.assertEqual(events[-1]['type'], 'execution_complete')
 
-    def interrupt(self, context, code, after='ready'):
-        """The events of a run that is interrupted once it has said so."""
-        response = self.box.open('POST', '/code', {'code': code, 'context': {'id': context}})
-        seen, deadline = b'', time.monotonic() + 60
-        while after.encode() not in seen:
-            seen += response.read1(65536)
-            self.assertLess(time.monotonic(), deadline)
-        began = time.monotonic()
-        self.assertEqual(self.box.call('DELETE', f'/code?id={context}').status, 200)
-        seen += response.read()
-        self.assertLess(time.monotonic() - began, 9 * atoll.SLOWNESS)
-        return [json.loads(part) for part in seen.decode().split('\n\n') if part]
-
     def test_interrupt(self):
         context = self.create()
         for code in ('print("ready", flush=True)\nwhile True: pass',
                      'import time\nprint("ready", flush=True)\ntime.sleep(600)'):
-            self.assertEqual(error(self.interrupt(context, code))['ename'], 'KeyboardInterrupt')
+            self.assertEqual(error(self.interrupt(context, code, seconds=9))['ename'], 'KeyboardInterrupt')
             self.assertEqual(texts(self.run_in(context, 'print("next")')), 'next\n')
         shell = self.create('bash')
-        self.interrupt(shell, 'echo ready; sleep 600')
+        # Bash waits for a program that was not in the terminal's foreground yet when Ctrl-C came.
+        sleeps = lambda: self.box.out("awk '$2 == \"(sleep)\" && $5 == $8' /proc/[0-9]*/stat 2>/dev/null; true")
+        self.interrupt(shell, 'echo ready; sleep 600', runs=sleeps, seconds=9)
         self.assertEqual(texts(self.run_in(shell, 'echo next')), 'next\n')
 
     def test_ten_mebibytes(self):

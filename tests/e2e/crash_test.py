@@ -141,7 +141,7 @@ class SpawnerDies(unittest.TestCase):
             pid = daemon.spawner_pid()
             os.kill(pid, signal.SIGKILL)
             self.assertEqual(daemon.run(old, 'cat /file').stdout, 'kept')
-            atoll.until(lambda: daemon.spawner_pid() not in (None, pid), 20 * SLOWNESS, 'the next')
+            daemon.another_spawner(pid)
 
             def created():
                 try:

@@ -1,5 +1,5 @@
 // noVNC's page in a browser of the host: desktop.mjs KIT URL WORDS PICTURE. Once the desktop is shown it
-// types WORDS and Return; prints how the page says it is connected.
+// types WORDS and Return, and moves the pointer to 900, 600; prints how the page says it is connected.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
@@ -8,12 +8,15 @@ const [kit, url, words, picture] = process.argv.slice(2);
 const { chromium } = createRequire(pathToFileURL(`${kit}/`))("playwright-core");
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+// On a busy machine the default, 30 s, is soon over; the test itself waits 120 s.
+page.setDefaultTimeout(100000);
 await page.goto(url);
 await page.waitForSelector("html.noVNC_connected", { state: "attached" });
 await page.waitForSelector("canvas");
 await page.mouse.click(640, 400);
 await page.keyboard.type(words);
 await page.keyboard.press("Enter");
+await page.mouse.move(900, 600, { steps: 20 });
 await page.screenshot({ path: picture });
 console.log(await page.evaluate(() => document.documentElement.className));
 await browser.close();

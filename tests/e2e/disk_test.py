@@ -66,6 +66,8 @@ class Disk:
         session = Session(box, workspace={'path': '/w', 'mode': 'overlay'})
         self.assertIn(self.full, session.out(f'cd /w; {FILL.replace("/big", "big")} 2>&1'))
         self.assertEqual(session.delete().status, 200)
+        # Files are deleted behind the answer.
+        atoll.until(lambda: int(box.out("df -k / | awk 'END { print $3 }'")) < 1024, 20 * atoll.SLOWNESS, 'it is gone')
         self.check_filled(box.id, 16 * MI)
 
     def test_a_commit_that_does_not_fit_leaves_whole_files(self):

@@ -77,8 +77,9 @@ class Limits(EgressTest):
                     line = box.out(f"/bin/net-probe 'many {net.at(1)} 7777 count=100 udp={udp} "
                                    f"wait={500 * SLOWNESS}'")
                     held = int(line.split()[1])
-                    # The kernel's count loses sight of a flow that is not confirmed yet.
-                    self.assertTrue(0 < held <= 64 + 6, line)
+                    # The kernel's count loses sight of a flow that is not confirmed yet: four of
+                    # a list, give or take two.
+                    self.assertTrue(0 < held <= 64 + 16, line)
                     # Somebody else has as many of his own.
                     self.assertEqual(other.out("/bin/net-probe 'many 203.0.113.1 7777 count=30'"),
                                      'ok 30')
@@ -103,7 +104,7 @@ class ManyConnections(EgressTest):
             with self.subTest(net):
                 line = box.out(f"/bin/net-probe 'many {net.at(1)} 7777 count=1500 udp=1 "
                                f"wait={500 * SLOWNESS}'")
-                self.assertTrue(1024 * 0.6 < int(line.split()[1]) <= 1024 + 8 * 6, line)
+                self.assertTrue(1024 * 0.6 < int(line.split()[1]) <= 1024 + 8 * 16, line)
                 box, _ = self.box(policy(V4.at(1), V6.at(1))), self.daemon.delete(box.id)
 
 

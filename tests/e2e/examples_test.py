@@ -1,7 +1,6 @@
 """The programs of tools/examples with the released SDKs, as somebody would type them."""
 import os
 import pathlib
-import re
 import struct
 import subprocess
 import tempfile
@@ -34,13 +33,12 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])
         return done.stdout
 
-    def test_rl(self):
-        said = self.example('python', 'rl/train.py', '64', '3')
-        self.assertIn('64 sandboxes', said)
-        means = [int(mean) for mean in re.findall(r'mean (\d+)', said)]
-        self.assertEqual(len(means), 3)
-        self.assertGreater(means[-1], 2 * means[0], 'it learns')
-        self.assertGreater(int(said.split()[-1]), 1000, 'what it has learned holds for a new start')
+    def test_frameworks(self):
+        for name in ('langgraph', 'deep', 'adk', 'agno'):
+            with self.subTest(name):
+                self.assertEqual(self.example('frameworks', f'frameworks/{name}_agent.py').splitlines(),
+                                 ['median() was wrong for an even count; it is the mean of the two in the '
+                                  'middle now, and the tests pass.', 'OK'])
 
     def test_evaluation(self):
         said = self.example('python', 'evaluation/grade.py', EXAMPLES / 'evaluation/tests.json',

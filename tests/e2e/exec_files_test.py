@@ -333,7 +333,7 @@ class ImageUser(FileContract):
         self.refused(call(1000, 'GET', listing), 500, 'RUNTIME_ERROR')
         for who in (4242, 0):
             self.assertEqual(call(who, 'GET', listing).json, [])
-        self.refused(call(65536, 'GET', listing), 503, 'FILESYSTEM_IDENTITY_UNAVAILABLE')
+        self.refused(call(65536, 'GET', listing), 501, 'FILESYSTEM_IDENTITY_UNAVAILABLE')
         self.assertEqual(self.s.out('id -u'), '1000')
 
 

@@ -171,7 +171,6 @@ class DeathTest(Forks):
             atoll.until(lambda: set(self.layers()) == image, UNTIL, 'nothing half is left')
 
     def test_the_spawner_is_killed(self):
-        healthy = lambda: self.daemon.request('GET', '/health')['status'] == 'healthy'
         box = self.box_to_fork()
         image, others = self.image_layers(), self.all() - {box}
         for moment in self.moments(image):
@@ -180,8 +179,8 @@ class DeathTest(Forks):
             before = self.daemon.spawner_pid()
             os.kill(before, 9)
             asking.join()
-            atoll.until(lambda b=before: self.daemon.spawner_pid() not in (None, b) and healthy(),
-                        UNTIL, 'the next spawner serves')
+            self.daemon.another_spawner(before)
+            atoll.until(self.daemon.healthy, UNTIL, 'it serves')
             settled = lambda: not any(item['status']['state'] == 'Pending' for item in
                                       self.daemon.request('GET', '/v1/sandboxes')['items'])
             atoll.until(settled, UNTIL, 'nothing is on its way')

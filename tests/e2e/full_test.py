@@ -201,6 +201,40 @@ class Other(Full):
         self.assertEqual(self.daemon.run(self.daemon.create('again'), 'echo new').stdout, 'new')
         self.assertEqual(len(self.daemon.request('GET', '/v1/images')['items']), 2, image)
 
+    def test_a_snapshot_finds_no_room(self):
+        """To be taken in, to be written out: nothing is left of it, and both go as soon as there is."""
+        self.mount_disk()
+        box = self.daemon.create(self.start())
+        self.daemon.run(box, 'dd if=/dev/urandom of=/random bs=1M count=8')
+        client = lambda *words: subprocess.run([atoll.BUILD / 'atoll', 'snapshot', *words],
+                                               env=self.daemon.client_env(), capture_output=True,
+                                               text=True, check=False, timeout=60 * SLOWNESS)
+        snapshot = client('create', box).stdout.strip()
+        archive, second = self.daemon.top / 'snapshot.tar', self.daemon.top / 'second.tar'
+        self.assertEqual(client('export', snapshot, archive).returncode, 0)
+        left = lambda: (os.listdir(self.daemon.data_dir / 'store/fs/layers'),
+                        os.listdir(self.daemon.data_dir / 'state/images/tmp'),
+                        self.daemon.request('GET', '/v1/snapshots')['pagination']['totalItems'])
+        before = left()
+        filler = self.daemon.data_dir / 'filler'
+        free = os.statvfs(self.daemon.data_dir)
+        with open(filler, 'wb') as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize
+                               - archive.stat().st_size - (4 << 20))
+        self.assertIn('STORAGE_FULL', client('import', archive).stderr)
+        self.assertEqual(left(), before)
+        with open(filler, 'ab') as file, contextlib.suppress(OSError):
+            while file.write(b'x' * (1 << 20)):
+                file.flush()
+        for words in (('import', archive), ('export', snapshot, second)):
+            self.assertIn('STORAGE_FULL', client(*words).stderr)
+            self.assertEqual(left(), before)
+        self.assertFalse(second.exists())
+        filler.unlink()
+        self.assertEqual(client('export', snapshot, second).returncode, 0)
+        self.assertEqual(second.read_bytes(), archive.read_bytes())
+        self.assertEqual(client('import', archive).returncode, 0)
+
     def test_a_full_run_directory(self):
         """A tmpfs, as /run is; the next spawner and daemon have it, too."""
         mount(self, self.daemon.run_dir, '-t', 'tmpfs', '-o', 'size=1m,nr_inodes=200', 'none')
@@ -215,9 +249,7 @@ class Other(Full):
             atoll.until(lambda: '<run_dir>' in self.trouble(), UNTIL, 'health tells')
             self.daemon.delete(deleted)
             self.daemon.kill()
-            spawner = self.daemon.spawner_pid()
-            os.kill(spawner, 9)
-            atoll.until(lambda: self.daemon.spawner_pid() not in (None, spawner), UNTIL, 'the next')
+            self.daemon.kill_spawner()
             self.daemon.start()
             self.gone(deleted)
             for box in (kept, *made):

@@ -50,14 +50,9 @@ class Idle(unittest.TestCase):
         until(lambda: box.out(f"cat /proc/net/tcp* | grep -c ':0FA0 .* {state} '; true") != '0',
               20 * SLOWNESS, f'port 4000 is {state}')
 
-    def metric(self, name, daemon=None):
-        response = (daemon or self.daemon).send('GET', '/metrics')
-        lines = response.read().decode().splitlines()
-        return int([line for line in lines if line.startswith(f'atoll_{name} ')][0].split()[1])
-
     def test_wakes_with_the_next_request_and_all_that_ran_goes_on(self):
         # On a slow host it may be paused, and woken, between two of the requests to come.
-        before = self.metric('pauses_total{by="idle"}')
+        before = self.daemon.metric('pauses_total{by="idle"}')
         box = self.box()
         # Both ends of a connection, a timer, and a value in memory.
         box.out('mkfifo /tmp/say /tmp/hold')
@@ -67,12 +62,12 @@ class Idle(unittest.TestCase):
         self.connection(box, '01')
         box.background(f'value=kept; sleep {2 * AFTER}; echo $value >/tmp/rang')
         self.paused(box)
-        self.assertGreater(self.metric('pauses_total{by="idle"}'), before)
-        woken = self.metric('wakes_total')
-        self.assertGreaterEqual(self.metric('paused{by="idle"}'), 1)
+        self.assertGreater(self.daemon.metric('pauses_total{by="idle"}'), before)
+        woken = self.daemon.metric('wakes_total')
+        self.assertGreaterEqual(self.daemon.metric('paused{by="idle"}'), 1)
         box.out('echo hello >/tmp/say')
         self.assertEqual(box.state()['state'], 'Running')
-        self.assertEqual(self.metric('wakes_total'), woken + 1)
+        self.assertEqual(self.daemon.metric('wakes_total'), woken + 1)
         until(lambda: box.out('cat /tmp/heard') == 'hello', 20 * SLOWNESS, 'the connection stands')
         until(lambda: box.out('cat /tmp/rang 2>/dev/null; true') == 'kept', SOON, 'the timer rings')
         self.paused(box)
@@ -132,7 +127,7 @@ class Idle(unittest.TestCase):
     def test_no_request_ends_the_pause_of_a_client(self):
         box = self.box()
         self.paused(box)
-        before = self.metric('pauses_total{by="request"}')
+        before = self.daemon.metric('pauses_total{by="request"}')
         for _ in range(2):
             self.daemon.send('POST', f'/v1/sandboxes/{box.id}/pause').read()
             self.assertEqual(box.state()['reason'], 'CONTAINER_PAUSED')
@@ -140,7 +135,7 @@ class Idle(unittest.TestCase):
             self.assertEqual((answer.status, answer.json['code']),
                              (409, 'DOCKER::SANDBOX_NOT_RUNNING'))
             self.daemon.request('POST', f'/v1/sandboxes/{box.id}/resume')
-        self.assertEqual(self.metric('pauses_total{by="request"}'), before + 2)
+        self.assertEqual(self.daemon.metric('pauses_total{by="request"}'), before + 2)
         self.paused(box)
         self.daemon.request('POST', f'/v1/sandboxes/{box.id}/resume')
         self.assertEqual(box.state()['state'], 'Running')
@@ -150,7 +145,7 @@ class Idle(unittest.TestCase):
         box.out('true')
         until(lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}').status == 404, SOON)
         self.assertEqual(box.call('GET', '/ping').status, 410)
-        self.assertGreaterEqual(self.metric('idle_ends_total'), 1)
+        self.assertGreaterEqual(self.daemon.metric('idle_ends_total'), 1)
 
     def test_a_crash_of_the_daemon_changes_nothing(self):
         daemon = self.enterContext(atoll.Daemon())

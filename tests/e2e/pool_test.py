@@ -10,6 +10,8 @@ from atoll import SLOWNESS
 from host_state import HostState
 
 UNTIL = 20 * SLOWNESS
+# Deaths of each process; the long run has more.
+ROUNDS = int(os.environ.get('ATOLL_ROUNDS', '1'))
 
 
 def capacity(parked=2, most=50, **fields):
@@ -35,17 +37,8 @@ def claim(daemon, name='warm', **fields):
     return daemon.request('POST', '/v1/sandboxes', body)['id']
 
 
-def metric(daemon, name):
-    text = daemon.send('GET', '/v1/metrics').read().decode()
-    return int(re.search('^' + re.escape('atoll_' + name) + r' (\d+)$', text, re.M)[1])
-
-
 def claimed(daemon):
-    return metric(daemon, 'pool_creates_total{result="claimed"}')
-
-
-def healthy(daemon):
-    return daemon.request('GET', '/health') == {'status': 'healthy'}
+    return daemon.metric('pool_creates_total{result="claimed"}')
 
 
 class PoolTest(unittest.TestCase):
@@ -186,10 +179,10 @@ class PoolTest(unittest.TestCase):
                 ({'resourceLimits': {'memory': '64Mi'}}, 'echo here', 'here'),
                 ({'extensions': {'poolRef': 'warm', 'readOnlyRootFilesystem': 'true'}},
                  'touch /x 2>/dev/null || echo refused', 'refused')):
-            before = metric(self.daemon, cold)
+            before = self.daemon.metric(cold)
             box = self.claim(**fields)
             self.assertEqual(self.daemon.run(box, command).stdout, expected)
-            self.assertEqual(metric(self.daemon, cold), before + 1)
+            self.assertEqual(self.daemon.metric(cold), before + 1)
         self.assertEqual(status(self.daemon), {'total': 5, 'allocated': 3, 'available': 2})
 
     def test_it_gives_no_more_than_it_may(self):
@@ -221,7 +214,7 @@ class PoolTest(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
         atoll.until(lambda: not old & sockets() and len(sockets()) == 2, UNTIL, 'others are there')
         self.assertEqual(self.daemon.run(self.claim(), 'echo here').stdout, 'here')
-        self.assertTrue(healthy(self.daemon))
+        self.assertTrue(self.daemon.healthy())
 
 
 class RoomTest(unittest.TestCase):
@@ -249,7 +242,7 @@ class DeathTest(unittest.TestCase):
         with atoll.Daemon() as daemon:
             make(daemon, daemon.import_busybox(), capacitySpec=capacity(3, 200))
             filled(daemon, 3)
-            for _ in range(3):
+            for _ in range(ROUNDS):
                 created, stopping = [], threading.Event()
 
                 def client(created=created, stopping=stopping):
@@ -267,7 +260,7 @@ class DeathTest(unittest.TestCase):
                 for thread in threads:
                     thread.join()
                 filled(daemon, 3)
-                atoll.until(lambda: healthy(daemon), UNTIL, 'all agrees')
+                atoll.until(daemon.healthy, UNTIL, 'all agrees')
                 for box in created:
                     self.assertEqual(daemon.run(box, 'echo $MINE').stdout, 'yes')
                     daemon.delete(box)
@@ -284,11 +277,7 @@ class DeathTest(unittest.TestCase):
         self.round(kill)
 
     def test_of_the_spawner(self):
-        def kill(daemon):
-            pid = daemon.spawner_pid()
-            os.kill(pid, signal.SIGKILL)
-            atoll.until(lambda: daemon.spawner_pid() not in (None, pid), UNTIL, 'the next')
-        self.round(kill)
+        self.round(atoll.Daemon.kill_spawner)
 
 
 if __name__ == '__main__':

@@ -28,6 +28,7 @@ class Pull(unittest.TestCase):
         cls.addClassCleanup(cls.odd.close)
         cls.elsewhere = registry.OddRegistry(cls.authority)
         cls.addClassCleanup(cls.elsewhere.close)
+        cls.elsewhere.blobs = cls.odd.blobs
         # As the daemon's user may read it.
         cls.authfile = cls.daemon.top / 'auth.json'
         cls.authfile.write_text(cls.registry.authfile.read_text())
@@ -52,6 +53,8 @@ class Pull(unittest.TestCase):
             'runtime_run_dir': str(cls.daemon.run_dir), **cls.settings, **changed})
 
     def setUp(self):
+        # What other tests have pulled is not what this one does without.
+        self.odd.renew()
         for one in (self.odd, self.elsewhere):
             one.heard.clear()
             one.odd = lambda handler, path: False
@@ -141,6 +144,79 @@ class Pull(unittest.TestCase):
             self.runs(box)
         self.assertEqual(len(self.layers_asked_for()), len(self.odd.layers))
         self.daemon.request('DELETE', f'/v1/images/{name}')
+
+    def test_what_is_here_is_not_fetched(self):
+        """A layer of another image; and what that image takes along while it is being relied on."""
+        first, second = (f'{self.odd.host}/{name}:1' for name in ('first', 'second'))
+        layers = self.daemon.data_dir / 'store/fs/layers'
+        there = len(os.listdir(layers))
+        self.runs(self.create(first)['id'])
+        self.runs(self.create(second)['id'])
+        self.assertEqual(len(self.layers_asked_for()), len(self.odd.layers))
+        self.daemon.request('DELETE', f'/v1/images/{second}')
+        held, config = self.odd.odd, json.loads(self.odd.manifest)['config']['digest']
+
+        def odd(handler, path):
+            if path.endswith(config):
+                self.release.wait(60 * SLOWNESS)
+            return held(handler, path)
+        self.odd.odd = odd
+        self.odd.heard.clear()
+        box = self.create(second)['id']
+        until(lambda: any(path.endswith(config) for path, _ in self.odd.heard), 10 * SLOWNESS,
+              'the config is asked for')
+        self.daemon.request('DELETE', f'/v1/images/{first}')
+        until(lambda: len(os.listdir(layers)) == there, 10 * SLOWNESS, 'the layers have gone')
+        self.assertEqual(self.layers_asked_for(), [])
+        self.release.set()
+        self.runs(box)
+        self.assertEqual(len(self.layers_asked_for()), len(self.odd.layers))
+        self.daemon.request('DELETE', f'/v1/images/{second}')
+
+    def test_a_transfer_that_breaks_off_goes_on(self):
+        def send(handler, status, said, part):
+            handler.send_response(status)
+            handler.send_header('Content-Length', str(said))
+            handler.end_headers()
+            handler.wfile.write(part)
+            handler.close_connection = True
+            return True
+
+        layer = self.odd.layers[0]
+        content = self.odd.blobs[layer]
+        third = len(content) // 3
+        # What is sent of it, each time: from where, to where, and whether it is said to be a part.
+        # A server says how much comes before it breaks off.
+        sent = [(0, third, False), (third, 2 * third, True), (0, len(content), False)]
+        wanted = []
+
+        def odd(handler, path):
+            if not path.endswith(layer):
+                return False
+            begin, end, part = sent[len(wanted)]
+            wanted.append(handler.headers.get('Range'))
+            return send(handler, 206 if part else 200, len(content) - begin, content[begin:end])
+        self.odd.odd = odd
+        name = f'{self.odd.host}/broken:1'
+        self.runs(self.create(name)['id'])
+        self.assertEqual(wanted, [None, f'bytes={third}-', f'bytes={2 * third}-'])
+        self.daemon.request('DELETE', f'/v1/images/{name}')
+        until(lambda: self.names() == self.before, 10 * SLOWNESS, 'it has gone')
+        self.odd.renew()
+        layer = self.odd.layers[0]
+        content = self.odd.blobs[layer]
+
+        def wrong(handler, path):
+            """Another part than the one that is missing, wherever that begins."""
+            if not path.endswith(layer):
+                return False
+            missing = handler.headers.get('Range')
+            if missing is None:
+                return send(handler, 200, len(content), content[:third])
+            begin = int(missing.removeprefix('bytes=').removesuffix('-'))
+            return send(handler, 206, len(content) - begin, content[begin - 1:-1])
+        self.odd.odd = wrong
+        self.fails(name, 'digest mismatch')
 
     def test_what_nobody_allowed_is_not_asked_for(self):
         for name in (f'{self.registry.host}/other/box:1', f'{self.elsewhere.host}/team/box:1',

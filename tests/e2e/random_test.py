@@ -1,6 +1,6 @@
 """Random calls, kills and restarts against a model: what was acknowledged is there, nothing else is.
 
-ATOLL_RANDOM_STEPS steps (500), from ATOLL_RANDOM_SEED (1). A failure names the step and the seed, and
+ATOLL_RANDOM_STEPS steps (300), from ATOLL_RANDOM_SEED (1). A failure names the step and the seed, and
 the last steps before it. In the guest the wall clock jumps too.
 """
 import collections
@@ -15,8 +15,9 @@ import urllib.parse
 import atoll
 from atoll import SLOWNESS, until
 from host_state import HostState
+from random_copies import Copies
 
-STEPS = int(os.environ.get('ATOLL_RANDOM_STEPS', '500'))
+STEPS = int(os.environ.get('ATOLL_RANDOM_STEPS', '300'))
 SEED = int(os.environ.get('ATOLL_RANDOM_SEED', '1'))
 MOST = 12  # sandboxes at once
 LABELS = ['team', 'stage', 'x.y/z']
@@ -35,11 +36,14 @@ class Box:
         self.volumes = []    # of those, the ones that go with it
         self.adopted = False  # by a spawner that is not its parent: its exit code cannot be known
         self.marker = None   # what a command has written into its root
+        self.restored_from = None  # the snapshot that it keeps from being deleted
 
 
-class Random(unittest.TestCase):
+class Random(Copies, unittest.TestCase):
     def setUp(self):
+        super().setUp()
         self.random = random.Random(SEED)
+        self.most = MOST
         self.boxes = {}
         self.volumes = set()
         self.recent = collections.deque(maxlen=25)
@@ -53,6 +57,8 @@ class Random(unittest.TestCase):
         with atoll.Daemon() as daemon:
             self.daemon = daemon
             self.image = daemon.import_busybox()
+            layers = self.layers()
+            self.make_pool()
             for step in range(STEPS):
                 try:
                     self.step()
@@ -62,6 +68,7 @@ class Random(unittest.TestCase):
                         f'step {step}, seed {SEED}: {error}\n  ' + '\n  '.join(self.recent)) from error
             for box in list(self.boxes):
                 daemon.delete(box)
+            self.remove_copies()
             # An upgrade that is still being tried would come in the middle of the end.
             until(daemon.spawner_pid, 20 * SLOWNESS, 'a spawner is there')
             daemon.upgrade_spawner()
@@ -70,6 +77,7 @@ class Random(unittest.TestCase):
             until(self.no_volume_is_used, 20 * SLOWNESS, 'nobody uses a volume any more')
             for volume in self.told_volumes():
                 self.request('DELETE', f'/v1/volumes/{volume}')
+            until(lambda: self.layers() == layers, 20 * SLOWNESS, 'no copy has left a layer')
         self.assertEqual(before.await_same(10 * SLOWNESS), [])
 
     # ---- the moves
@@ -78,7 +86,8 @@ class Random(unittest.TestCase):
         moves = [(12, self.create), (10, self.delete), (10, self.run_command), (8, self.patch), (6, self.pause),
                  (6, self.resume), (5, self.renew), (5, self.end), (6, self.ask_for_nobody),
                  (3, self.create_cut_off), (2, self.restart), (2, self.kill_daemon),
-                 (1, self.kill_spawner), (2, self.upgrade_spawner), (2, self.refused_create)]
+                 (1, self.kill_spawner), (2, self.upgrade_spawner), (2, self.refused_create),
+                 *self.copying()]
         if 'ATOLL_GUEST' in os.environ:
             moves.append((2, self.jump))
         weights, functions = zip(*moves)

@@ -2,10 +2,15 @@
 password, and one that does what a test wants, good or bad."""
 import base64
 import crypt
+import gzip
 import hashlib
 import http.server
+import io
+import itertools
 import json
+import select
 import socket
+import socketserver
 import ssl
 import subprocess
 import sys
@@ -23,6 +28,7 @@ auth: {htpasswd: {realm: test, path: TOP/htpasswd}}
 '''
 USER = 'somebody'
 PASSWORD = 'not-for-argv'
+ELSEWHERE = 'registry.example'  # a name that only the proxy knows
 MANIFEST = 'application/vnd.oci.image.manifest.v1+json'
 INDEX = 'application/vnd.oci.image.index.v1+json'
 
@@ -42,7 +48,7 @@ def digest_of(content):
 
 
 class Authority:
-    """In `top`: server.crt and server.key for 127.0.0.1, and certs/ca.crt to believe in."""
+    """In `top`: server.crt and server.key for 127.0.0.1 and ELSEWHERE, and certs/ca.crt to believe in."""
 
     def __init__(self, top):
         self.top = top
@@ -54,7 +60,7 @@ class Authority:
                       '-keyout', 'ca.key', '-out', 'certs/ca.crt')
         self._openssl('req', *curve, '-subj', '/CN=registry', '-keyout', 'server.key',
                       '-out', 'server.csr')
-        (top / 'names').write_text('subjectAltName=IP:127.0.0.1\n')
+        (top / 'names').write_text(f'subjectAltName=IP:127.0.0.1,DNS:{ELSEWHERE}\n')
         self._openssl('x509', '-req', '-in', 'server.csr', '-CA', 'certs/ca.crt', '-CAkey', 'ca.key',
                       '-CAcreateserial', '-days', '2', '-extfile', 'names', '-out', 'server.crt')
 
@@ -123,11 +129,13 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class OddRegistry:
-    """Has the busybox image under every name. `odd(handler, path)` answers first, if it likes, and then
-    returns true; `heard` is (path, the Authorization field) of each request."""
+    """Has the busybox image under every name, with layers that nobody else has. `odd(handler, path)`
+    answers first, if it likes, and then returns true; `heard` is (path, the Authorization field) of each
+    request."""
 
     def __init__(self, authority):
         self.blobs = {}
+        self.renewals = itertools.count(1)
         with tarfile.open(image_archive('busybox')) as archive:
             for member in archive.getmembers():
                 if member.isfile():
@@ -135,8 +143,8 @@ class OddRegistry:
                     self.blobs[digest_of(content)] = content
                     if member.name == 'index.json':
                         index = json.loads(content)
-        self.manifest = self.blobs[index['manifests'][0]['digest']]
-        self.layers = [layer['digest'] for layer in json.loads(self.manifest)['layers']]
+        self.busybox = self.blobs[index['manifests'][0]['digest']]
+        self.renew()
         self.heard = []
         self.odd = lambda handler, path: False
         self.server = Server(('127.0.0.1', 0), Handler)
@@ -145,6 +153,38 @@ class OddRegistry:
             self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.host = f'127.0.0.1:{self.server.server_address[1]}'
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def renew(self):
+        """From now on it is busybox alone, with other layers."""
+        manifest = json.loads(self.busybox)
+        for layer in manifest['layers']:
+            content = gzip.compress(gzip.decompress(self.blobs[layer['digest']]), 1,
+                                    mtime=next(self.renewals))
+            layer.update(self._keep(content))
+        self._have(manifest)
+
+    def stack(self, content):
+        """From now on the image has one layer more, with a file of that content."""
+        plain, manifest = io.BytesIO(), json.loads(self.manifest)
+        with tarfile.open(fileobj=plain, mode='w') as archive:
+            member = tarfile.TarInfo('stacked')
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        config = json.loads(self.blobs[manifest['config']['digest']])
+        config['rootfs']['diff_ids'].append(digest_of(plain.getvalue()))
+        manifest['config'].update(self._keep(json.dumps(config).encode()))
+        manifest['layers'].append({**manifest['layers'][0],
+                                   **self._keep(gzip.compress(plain.getvalue(), mtime=0))})
+        self._have(manifest)
+
+    def _keep(self, content):
+        self.blobs[digest_of(content)] = content
+        return {'digest': digest_of(content), 'size': len(content)}
+
+    def _have(self, manifest):
+        self.manifest = json.dumps(manifest).encode()
+        self._keep(self.manifest)
+        self.layers = [layer['digest'] for layer in manifest['layers']]
 
     def answer(self, handler):
         path = urllib.parse.urlsplit(handler.path).path
@@ -159,7 +199,40 @@ class OddRegistry:
         elif '/manifests/' in path:
             handler.give(200, self.manifest, Content_Type=MANIFEST)
         else:
-            handler.give(404)
+            handler.give(200 if path == '/v2/' else 404)  # skopeo asks whether it is one
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Proxy:
+    """Leads whoever names a place to `port` of this host; `asked` has the places."""
+
+    def __init__(self, port):
+        proxy, self.asked = self, []
+
+        class Tunnel(socketserver.StreamRequestHandler):
+            def handle(self):
+                method, place, _ = self.rfile.readline().decode().split()
+                assert method == 'CONNECT'
+                proxy.asked.append(place)
+                while self.rfile.readline().strip():
+                    pass
+                with socket.create_connection(('127.0.0.1', port)) as there:
+                    self.wfile.write(b'HTTP/1.1 200 here\r\n\r\n')
+                    other = {self.connection: there, there: self.connection}
+                    while True:
+                        for ready in select.select(other, [], [])[0]:
+                            data = ready.recv(65536)
+                            if not data:
+                                return
+                            other[ready].sendall(data)
+
+        self.server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), Tunnel)
+        self.server.daemon_threads = True
+        self.url = f'http://127.0.0.1:{self.server.server_address[1]}'
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
         self.server.shutdown()

@@ -1,5 +1,6 @@
 """A VNC client, as small as will do: looks at the screen."""
 import struct
+import zlib
 
 
 class Screen:
@@ -25,10 +26,11 @@ class Screen:
         self.send(struct.pack('>BxHi', 2, 1, 0))
         return self
 
-    def pixels(self):
-        """All of the screen as it is now, four bytes a pixel, row after row."""
-        self.send(struct.pack('>BBHHHH', 3, 0, 0, 0, self.width, self.height))
-        screen, missing = bytearray(4 * self.width * self.height), self.width * self.height
+    def pixels(self, left=0, top=0, wide=None, high=None):
+        """All of the screen as it is now, or a part of it: four bytes a pixel, row after row."""
+        wide, high = wide or self.width, high or self.height
+        self.send(struct.pack('>BBHHHH', 3, 0, left, top, wide, high))
+        screen, missing = bytearray(4 * wide * high), wide * high
         while missing > 0:
             kind = self.exactly(1)[0]
             if kind == 2:  # a bell
@@ -40,11 +42,23 @@ class Screen:
             for _ in range(struct.unpack('>xH', self.exactly(3))[0]):
                 x, y, width, height, encoding = struct.unpack('>HHHHi', self.exactly(12))
                 assert encoding == 0, encoding
-                for row in range(y, y + height):
-                    at = 4 * (row * self.width + x)
+                for row in range(y - top, y - top + height):
+                    at = 4 * (row * wide + x - left)
                     screen[at:at + 4 * width] = self.exactly(4 * width)
                 missing -= width * height
         return bytes(screen)
+
+    def png(self):
+        """A picture of it as it is now, for people."""
+        screen, width = self.pixels(), 4 * self.width
+        rows = [screen[at:at + width] for at in range(0, len(screen), width)]
+        rows = b''.join(b'\0' + bytes(row[at + colour] for at in range(0, width, 4) for colour in (2, 1, 0))
+                        for row in rows)
+        chunks = ((b'IHDR', struct.pack('>IIBBBBB', self.width, self.height, 8, 2, 0, 0, 0)),
+                  (b'IDAT', zlib.compress(rows, 9)), (b'IEND', b''))
+        return b'\x89PNG\r\n\x1a\n' + b''.join(
+            struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+            for kind, data in chunks)
 
     def share(self, blue, green, red):
         """How much of the screen has just this colour, from 0 to 1."""
@@ -52,9 +66,9 @@ class Screen:
         wanted = bytes([blue, green, red])
         return sum(screen[at:at + 3] == wanted for at in range(0, len(screen), 4)) * 4 / len(screen)
 
-    def colours(self):
+    def colours(self, *part):
         """The set of them: one at first, many once something is drawn."""
-        screen = self.pixels()
+        screen = self.pixels(*part)
         return {screen[at:at + 3] for at in range(0, len(screen), 4)}
 
 

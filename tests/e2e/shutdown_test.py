@@ -5,7 +5,6 @@ ATOLL_ADOPTED sandboxes (100); stop_test ends one that is the daemon's own.
 import concurrent.futures
 import os
 import pathlib
-import signal
 import time
 import unittest
 
@@ -73,9 +72,7 @@ class Shutdown(unittest.TestCase):
     def test_after_the_death_of_daemon_and_spawner(self):
         """No sandbox is the spawner's child any more."""
         self.daemon.kill()
-        old = self.daemon.spawner_pid()
-        os.kill(old, signal.SIGKILL)
-        until(lambda: self.daemon.spawner_pid() not in (None, old), 20 * SLOWNESS, 'another spawner')
+        self.daemon.kill_spawner()
         self.daemon.start()
         self.adopted()
         self.shut_down()

@@ -6,32 +6,7 @@ import subprocess
 import unittest
 
 import atoll
-from snapshots import SEED, UNTIL, Snapshots
-
-# Everything that a file can be, for `find -printf` to tell of, and what it holds.
-MAKE = r"""
-set -e
-mkdir -p /t/dir/deep && cd /t
-echo text > plain; chmod 4751 plain; chown 12:34 plain
-echo linked > one; ln one two; ln one dir/three
-ln -s ../etc/passwd link; ln -s /nowhere dangling; chown -h 7:8 link
-mkfifo -m 620 fifo
-mkdir -m 1733 sticky; mkdir -m 2755 setgid; chown 5:6 setgid
-printf 'x' > "$(printf 'odd \n\001\377name')"
-dd if=/dev/urandom of=random bs=1k count=100 2>/dev/null
-dd if=/dev/zero of=sparse bs=1 count=1 seek=67108863 2>/dev/null
-echo y | dd of=sparse bs=1 seek=33554432 conv=notrunc 2>/dev/null
-touch -d '2001-02-03 04:05:06' plain dir
-rm -r /srv; mkdir /srv; echo new > /srv/only
-rm /bin/attack; rm -r /home/dev
-mv /etc/group /etc/moved; echo changed >> /etc/passwd
-touch -d '2002-03-04 05:06:07' dir /srv
-"""
-# A directory has as many names and bytes as its file system likes; /etc itself is each sandbox's.
-TELL = (r"cd / && for d in t srv home etc/passwd etc/moved; do find $d -type d "
-        r"-exec stat -c '%N %a %u %g %Y' {} + ; find $d ! -type d "
-        r"-exec stat -c '%N %F %a %u %g %h %s %Y' {} + ; done | sort; cd /t && cat plain one two dir/three random /srv/only /etc/passwd "
-        r"/etc/moved | md5sum; md5sum < sparse; du -k sparse | cut -f 1")
+from snapshots import MAKE, SEED, TELL, UNTIL, Snapshots
 
 
 class ContentTest(Snapshots):
@@ -249,7 +224,6 @@ class LifeTest(Snapshots):
         self.nothing_is_left()
 
     def test_the_spawner_is_killed(self):
-        healthy = lambda: self.daemon.request('GET', '/health')['status'] == 'healthy'
         for attempt in range(1, 5):
             box, moment = self.box_to_take(), self.moments()[attempt]
             snapshot = self.begin(box)
@@ -258,8 +232,8 @@ class LifeTest(Snapshots):
             os.kill(before, 9)
             self.assertIn(self.settled(snapshot)['state'], ('Failed', 'Ready'))
             self.remove(snapshot)
-            atoll.until(lambda b=before: self.daemon.spawner_pid() not in (None, b) and healthy(),
-                        UNTIL, 'the next spawner serves')
+            self.daemon.another_spawner(before)
+            atoll.until(self.daemon.healthy, UNTIL, 'it serves')
             self.assertEqual(self.out(box, 'echo lives on'), 'lives on')
         self.nothing_is_left()
 

@@ -10,6 +10,30 @@ from box import shell_image
 UNTIL = 30 * SLOWNESS
 # Writes what tells one sandbox from others.
 SEED = 'echo seed > /etc/machine-id; mkdir -p /var/lib/dbus; cp /etc/machine-id /var/lib/dbus/'
+# Everything that a file can be, for `find -printf` to tell of, and what it holds.
+MAKE = r"""
+set -e
+mkdir -p /t/dir/deep && cd /t
+echo text > plain; chmod 4751 plain; chown 12:34 plain
+echo linked > one; ln one two; ln one dir/three
+ln -s ../etc/passwd link; ln -s /nowhere dangling; chown -h 7:8 link
+mkfifo -m 620 fifo
+mkdir -m 1733 sticky; mkdir -m 2755 setgid; chown 5:6 setgid
+printf 'x' > "$(printf 'odd \n\001\377name')"
+dd if=/dev/urandom of=random bs=1k count=100 2>/dev/null
+dd if=/dev/zero of=sparse bs=1 count=1 seek=67108863 2>/dev/null
+echo y | dd of=sparse bs=1 seek=33554432 conv=notrunc 2>/dev/null
+touch -d '2001-02-03 04:05:06' plain dir
+rm -r /srv; mkdir /srv; echo new > /srv/only
+rm /bin/attack; rm -r /home/dev
+mv /etc/group /etc/moved; echo changed >> /etc/passwd
+touch -d '2002-03-04 05:06:07' dir /srv
+"""
+# A directory has as many names and bytes as its file system likes; /etc itself is each sandbox's.
+TELL = (r"cd / && for d in t srv home etc/passwd etc/moved; do find $d -type d "
+        r"-exec stat -c '%N %a %u %g %Y' {} + ; find $d ! -type d "
+        r"-exec stat -c '%N %F %a %u %g %h %s %Y' {} + ; done | sort; cd /t && cat plain one two dir/three random /srv/only /etc/passwd "
+        r"/etc/moved | md5sum; md5sum < sparse; du -k sparse | cut -f 1")
 
 
 class Snapshots(unittest.TestCase):

@@ -94,7 +94,7 @@ class DaemonStops(unittest.TestCase):
             self.assertIn(b'init', stream.readline())
             began = time.monotonic()
             daemon.stop()
-            self.assertLess(time.monotonic() - began, 2 * SLOWNESS)
+            self.assertLess(time.monotonic() - began, 10 * SLOWNESS)
             daemon.start()
             self.assertEqual(daemon.run(box, 'echo on').stdout, 'on')
 
@@ -211,18 +211,13 @@ class SpawnerDies(unittest.TestCase):
             return pid if pid != other_than else None
         return until(found, 20 * SLOWNESS, 'a successor')
 
-    def kill(self, daemon):
-        pid = daemon.spawner_pid()
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: daemon.spawner_pid() not in (None, pid), 20 * SLOWNESS, 'another spawner')
-
     def test_it_is_back_by_itself_each_time(self):
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
             box = daemon.create(image)
             for _ in range(3):
                 self.successor(daemon)
-                self.kill(daemon)
+                daemon.kill_spawner()
                 until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
             self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
             until(lambda: health(daemon)['status'] == 'healthy', 20 * SLOWNESS)
@@ -236,7 +231,7 @@ class SpawnerDies(unittest.TestCase):
                 os.kill(old, number)
                 self.successor(daemon, other_than=old)
                 self.assertTrue(ended(old))
-            self.kill(daemon)
+            daemon.kill_spawner()
             until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
 
     def test_after_an_upgrade_too(self):
@@ -246,7 +241,7 @@ class SpawnerDies(unittest.TestCase):
             daemon.upgrade_spawner()
             until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
             self.assertEqual((daemon.spawner_pid(), self.successor(daemon)), (spawner, old))
-            self.kill(daemon)
+            daemon.kill_spawner()
             until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
 
     def test_both_killed_and_what_to_do_is_said(self):

@@ -4,7 +4,7 @@ was acknowledged.
 Four clients create, use, pause, resume and delete sandboxes, each with a model of what it was told.
 Meanwhile processes of Atoll die at random moments. Then everybody rests, and the whole is compared.
 
-ATOLL_STORM_SECONDS (60) of it, from ATOLL_STORM_SEED (1); a failure names round and seed.
+ATOLL_STORM_SECONDS (20) of it, from ATOLL_STORM_SEED (1); a failure names round and seed.
 """
 import collections
 import http.client
@@ -23,7 +23,7 @@ import atoll
 from atoll import SLOWNESS, until
 from host_state import HostState
 
-SECONDS = float(os.environ.get('ATOLL_STORM_SECONDS', '60'))
+SECONDS = float(os.environ.get('ATOLL_STORM_SECONDS', '20'))
 SEED = int(os.environ.get('ATOLL_STORM_SEED', '1'))
 CLIENTS = 4
 MOST = 6  # sandboxes of one client

@@ -9,6 +9,8 @@ const [kit, url, password, file, text, words, picture] = process.argv.slice(2);
 const { chromium } = createRequire(pathToFileURL(`${kit}/`))("playwright-core");
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+// On a busy machine the default, 30 s, is soon over; the test itself waits 120 s.
+page.setDefaultTimeout(100000);
 try {
   await page.goto(url);
   await page.fill("input[name=password]", password);

@@ -53,11 +53,12 @@ void ReadReply(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
 void ReadSession(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
   wire::SessionRequest request;
   if (!wire::DecodeFields(bytes, &request, descriptors)) return;
-  const auto* make = std::get_if<wire::SessionRequest::Make>(&request.what);
-  const auto* plain = std::get_if<wire::SessionRequest::MakePlain>(&request.what);
-  const wire::SessionSpec* spec = make != nullptr    ? &make->spec
-                                  : plain != nullptr ? &plain->spec
-                                                     : nullptr;
+  const wire::SessionSpec* spec = std::visit(
+      [](const auto& what) -> const wire::SessionSpec* {
+        if constexpr (requires { what.spec; }) return &what.spec;
+        return nullptr;
+      },
+      request.what);
   if (spec != nullptr && wire::CheckForm(*spec)) {
     for (const wire::SessionMount& mount : spec->mounts) {
       if (mount.target.starts_with("/proc/") || mount.target.find("/../") != std::string::npos) {

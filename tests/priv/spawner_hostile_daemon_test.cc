@@ -182,6 +182,34 @@ PRIV_TEST(HostileDaemon, CopiesAreChecked) {
   EXPECT_EQ(copy(sandbox->plan.id, 8, 1 << 20), "failed_precondition");
 }
 
+// What a session is to its sandbox is one of the sandbox's ids; the next one is another sandbox's.
+PRIV_TEST(HostileDaemon, SessionsAreNoneOfTheHostsUsers) {
+  SpawnerFixture spawner;
+  const auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  const auto make = [&](const wire::SessionUser& user) {
+    auto control = sys::UnixPair(SOCK_STREAM), connections = sys::UnixPair(SOCK_STREAM);
+    EXPECT_TRUE(control && connections);
+    wire::MakeSession message{.id = sandbox->plan.id, .mapped = true, .user = user};
+    message.spec.number = 1;
+    message.control = std::move(control->b);
+    message.connections = std::move(connections->b);
+    std::string outcome;
+    spawner.client().Ask(std::move(message), [&](const Status& made) {
+      outcome = made ? "done" : CodeName(made.error().code());
+    });
+    spawner.loop().RunUntil([&] { return !outcome.empty(); });
+    return outcome;
+  };
+  for (const uint32_t id : {65536U, 2 * 65536U, UINT32_MAX - 65536, UINT32_MAX}) {
+    EXPECT_EQ(make({.sandbox_uid = id}), "invalid_argument") << id;
+    EXPECT_EQ(make({.sandbox_gid = id}), "invalid_argument") << id;
+  }
+  EXPECT_EQ(make({.uid = UINT32_MAX}), "invalid_argument");
+  // What was refused has left nothing.
+  EXPECT_EQ(make({.uid = UINT32_MAX - 1, .sandbox_uid = 65535}), "done");
+}
+
 PRIV_TEST(HostileDaemon, DifferencesAreChecked) {
   SpawnerFixture spawner;
   const auto sandbox = spawner.Build(1);

@@ -9,21 +9,6 @@
 namespace atl::cli {
 namespace {
 
-// From {code, message}, else whatever text there is.
-std::string ErrorText(const http::Response& response) {
-  const auto body = nlohmann::json::parse(response.body, nullptr, false);
-  if (body.is_object() && body.contains("message") && body["message"].is_string()) {
-    std::string text = body["message"].get<std::string>();
-    if (body.contains("code") && body["code"].is_string()) {
-      text += " (" + body["code"].get<std::string>() + ")";
-    }
-    return Printable(text);
-  }
-  std::string text = "the server answered with status " + std::to_string(response.status);
-  if (!response.body.empty()) text += ": " + Printable(response.body.substr(0, 500));
-  return text;
-}
-
 Code CodeOf(int status) {
   if (status == 404) return Code::kNotFound;
   if (status == 401 || status == 403) return Code::kPermissionDenied;
@@ -31,6 +16,20 @@ Code CodeOf(int status) {
 }
 
 }  // namespace
+
+std::string ErrorText(int status, const std::string& body) {
+  const auto told = nlohmann::json::parse(body, nullptr, false);
+  if (told.is_object() && told.contains("message") && told["message"].is_string()) {
+    std::string text = told["message"].get<std::string>();
+    if (told.contains("code") && told["code"].is_string()) {
+      text += " (" + told["code"].get<std::string>() + ")";
+    }
+    return Printable(text);
+  }
+  std::string text = "the server answered with status " + std::to_string(status);
+  if (!body.empty()) text += ": " + Printable(body.substr(0, 500));
+  return text;
+}
 
 Api::Api(std::unique_ptr<http::Client> client, Server server,
          std::shared_ptr<const http::TlsContext> trust)
@@ -60,7 +59,7 @@ Result<http::Response> Api::CheckStatus(Result<http::Response> response) const {
     return Fail(std::move(error));
   }
   if (response->status / 100 == 2) return response;
-  std::string text = ErrorText(*response);
+  std::string text = ErrorText(response->status, response->body);
   if (response->status == 401) text += "; give the key with ATOLL_API_KEY or --api-key-file";
   return Fail(CodeOf(response->status), std::move(text));
 }

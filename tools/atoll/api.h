@@ -37,6 +37,10 @@ class Api {
   std::shared_ptr<const http::TlsContext> trust_;
 };
 
+// What an answer with an error says, on one line: from {code, message}, else whatever text there
+// is.
+std::string ErrorText(int status, const std::string& body);
+
 // A path segment or a query value with everything but unreserved characters escaped.
 std::string PercentEncode(std::string_view text);
 

@@ -19,7 +19,8 @@
 namespace atl::cli {
 namespace {
 
-constexpr size_t kMaxOutput = 64 << 10;
+constexpr size_t kMaxOutput = 4 << 20;
+constexpr int kMeanwhileMs = 200;
 // Beyond what systemd, Atoll's spawner and useradd give away.
 constexpr uid_t kNobodysIds = 1'900'000'000;
 
@@ -58,11 +59,14 @@ void Execute(const Child& child, char* const* argv, int output, pid_t parent) {
 }
 
 // Reads to the end; the first thing at `cancel_fd` ends the child, whose end is then waited for.
-Status ReadOutput(int from, int cancel_fd, pid_t pid, std::string* text) {
+Status ReadOutput(int from, int cancel_fd, pid_t pid, const Child& child, std::string* text) {
   char part[4096];
   for (;;) {
     pollfd wanted[] = {{from, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
-    if (TEMP_FAILURE_RETRY(poll(wanted, 2, -1)) < 0) return FailSys("poll");
+    if (TEMP_FAILURE_RETRY(poll(wanted, 2, child.meanwhile ? kMeanwhileMs : -1)) < 0) {
+      return FailSys("poll");
+    }
+    if (child.meanwhile) child.meanwhile();
     if (wanted[1].revents != 0) {
       kill(pid, SIGTERM);
       cancel_fd = -1;  // no longer looked at
@@ -110,7 +114,7 @@ Result<std::string> RunChild(const Child& child, int cancel_fd) {
   output.write.reset();
   failure.write.reset();
   std::string text;
-  const Status read_all = ReadOutput(output.read.get(), cancel_fd, pid, &text);
+  const Status read_all = ReadOutput(output.read.get(), cancel_fd, pid, child, &text);
   int error = 0;
   const ssize_t failed = TEMP_FAILURE_RETRY(read(failure.read.get(), &error, sizeof error));
   int status = 0;

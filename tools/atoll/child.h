@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -33,12 +34,13 @@ struct Child {
   std::string cwd;    // empty: ours
   uid_t user = 0;     // run as this one, of no group, and nothing gives more; 0: as we are
   bool told = false;  // what it prints to stdout goes to our stderr, too
+  std::function<void()> meanwhile;  // if set: called several times a second until it ends
 };
 
 // Ids that are nobody's: of no account, sandbox or service. One for each process of ours.
 uid_t NobodysId();
 
-// Waits for its end; what it has printed to stdout, 64 KiB at most. Its stderr is ours. What comes
+// Waits for its end; what it has printed to stdout, 4 MiB at most. Its stderr is ours. What comes
 // at `cancel_fd` (CatchInterrupts) ends it. kFailedPrecondition: it failed, or is not there.
 Result<std::string> RunChild(const Child& child, int cancel_fd);
 

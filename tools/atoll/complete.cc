@@ -97,6 +97,7 @@ Status Complete(const Verb& root, const Settings& settings, const Words& words) 
   if (name == "IMAGE") return OfferNamed(api, "/images");
   if (name == "SNAPSHOT") return OfferNamed(api, "/snapshots", "id");
   if (name == "POOL") return OfferNamed(api, "/pools");
+  if (name == "TEMPLATE") return OfferNamed(api, "/templates?pageSize=200", "templateId");
   if (name == "VOLUME") return OfferNamed(api, "/volumes");
   if (name == "ID") return OfferSandboxes(api, "");
   if (name == "FROM" || name == "TO") return OfferSandboxes(api, ":");

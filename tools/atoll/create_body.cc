@@ -125,13 +125,18 @@ Words TextsOf(const json& object, const char* name) {
 }  // namespace
 
 Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int timeout_seconds) {
-  json body = {{"resourceLimits", LimitsOf(options)}, {"timeout", timeout_seconds}};
-  if (entrypoint.empty()) {
-    body["extensions"]["entrypoint"] = "none";
-  } else {
+  json body = {{"timeout", timeout_seconds}};
+  json limits = LimitsOf(options);
+  // The program of a template runs already, within its limits.
+  if (!options.from_template || !limits.empty()) body["resourceLimits"] = std::move(limits);
+  if (!entrypoint.empty()) {
     body["entrypoint"] = entrypoint;
+  } else if (!options.from_template) {
+    body["extensions"]["entrypoint"] = "none";
   }
-  if (options.snapshot) {
+  if (options.from_template) {
+    body["templateId"] = options.image;
+  } else if (options.snapshot) {
     body["snapshotId"] = options.image;
   } else {
     body["image"] = {{"uri", options.image}};
@@ -152,6 +157,16 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
   return body;
 }
 
+Result<json> TemplateBody(const RunOptions& options, const Words& entrypoint) {
+  json body = {{"image", options.image}, {"resourceLimits", LimitsOf(options)}};
+  if (!entrypoint.empty()) body["entrypoint"] = entrypoint;
+  ATOLL_ASSIGN(const auto env, ExpandEnvironment(options.env, options.env_files));
+  if (!env.empty()) body["env"] = EnvironmentObject(env);
+  ATOLL_ASSIGN(json metadata, MetadataOf(options));
+  if (!metadata.empty()) body["metadata"] = std::move(metadata);
+  return body;
+}
+
 Result<Words> CommandOf(const RunOptions& options, const json& image) {
   Words command =
       options.entrypoint.empty() ? TextsOf(image, "entrypoint") : Words{options.entrypoint};
@@ -159,9 +174,11 @@ Result<Words> CommandOf(const RunOptions& options, const json& image) {
   if (rest.empty() && options.entrypoint.empty()) rest = TextsOf(image, "cmd");
   command.insert(command.end(), rest.begin(), rest.end());
   if (command.empty()) {
-    const std::string what = options.snapshot ? "snapshot " : "image ";
-    return Wrong(what + options.image + " names no program; type one: atoll run " +
-                 (options.snapshot ? "--snapshot " : "") + options.image + " COMMAND");
+    const std::string kind = options.snapshot        ? "snapshot "
+                             : options.from_template ? "template "
+                                                     : "image ";
+    return Wrong(kind + options.image + " names no program; type one: atoll run " +
+                 (kind == "image " ? "" : "--" + kind) + options.image + " COMMAND");
   }
   return command;
 }

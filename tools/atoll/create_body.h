@@ -21,13 +21,17 @@ struct RunOptions {
   // A day: one that was forgotten goes away by itself.
   int timeout_seconds = 86400;
   bool interactive = false, terminal = false, detach = false, keep = false, remove = false;
-  bool readonly = false, snapshot = false;  // `image` is a snapshot's id
+  bool readonly = false;
+  bool snapshot = false, from_template = false;  // `image` is the id of such a one
 };
 
 // The body of POST /sandboxes, with `entrypoint`; empty: with none, to wait for commands.
 // kInvalidArgument names the option.
 Result<nlohmann::json> CreateBody(const RunOptions& options, const Words& entrypoint,
                                   int timeout_seconds);
+
+// The body of POST /templates, as far as the options of `run` say it; `entrypoint` may be empty.
+Result<nlohmann::json> TemplateBody(const RunOptions& options, const Words& entrypoint);
 
 // What is to run: as docker puts ENTRYPOINT and CMD of `image` and what was given together.
 // kInvalidArgument: there is nothing.

@@ -44,7 +44,7 @@ struct Option {
 };
 
 struct Argument {
-  std::string name;  // "IMAGE"; completion knows IMAGE, ID, POOL, SNAPSHOT, VOLUME and VERB
+  std::string name;  // "IMAGE"; completion knows it, ID, POOL, SNAPSHOT, TEMPLATE, VOLUME and VERB
   std::string what;
   Target target;
   bool required = true;

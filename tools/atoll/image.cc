@@ -19,7 +19,8 @@ namespace atl::cli {
 namespace {
 
 constexpr char kArchive[] =
-    "An OCI archive or layout directory, or what 'docker save' wrote; plain, gzip or zstd";
+    "An OCI archive or layout directory, or what 'docker save' wrote; plain, gzip or zstd; or "
+    "s3://BUCKET/KEY";
 
 struct ListOptions {
   std::string format;
@@ -180,21 +181,23 @@ void AddRemove(Verb& parent, const char* name, const Settings& settings, bool hi
 
 void AddImageVerbs(Verb& root, const Settings& settings) {
   struct ImportOptions {
-    std::string file, name;
+    ArchivePlace place;
+    std::string name;
   };
   Verb& group = root.Add("image", "Build, import, list, name and remove images");
   const auto options = std::make_shared<ImportOptions>();
   group.Add("import", "Import an image archive")
-      .Takes(Argument{"FILE", kArchive, &options->file})
+      .Takes(Argument{"FILE", kArchive, &options->place.file})
       .Takes(
           Option{"--name", "NAME[:TAG]", "Name to give it; else the archive's own", &options->name})
+      .Takes(EndpointOption(options->place))
       .Says(
           "Examples:\n"
           "  atoll image import python.tar --name python:3.11\n"
           "  skopeo copy docker://alpine oci-archive:alpine.tar && "
           "atoll image import alpine.tar --name alpine")
       .Does([options, &settings]() -> Status {
-        ATOLL_TRY(ImportImage(settings, options->file, options->name));
+        ATOLL_TRY(ImportImage(settings, options->place, options->name));
         return {};
       });
   AddBuildVerb(group, settings);
@@ -218,12 +221,12 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
   AddRegistryVerbs(root, settings, true);
   root.Add("load", "Import an image archive under its own name")
       .Hidden()
-      .Takes(Option{"-i,--input", "FILE", kArchive, &options->file})
+      .Takes(Option{"-i,--input", "FILE", kArchive, &options->place.file})
       .Does([options, &settings]() -> Status {
-        if (options->file.empty()) {
+        if (options->place.file.empty()) {
           return Fail(Code::kInvalidArgument, "-i FILE is missing: archives are read from files");
         }
-        ATOLL_TRY(ImportImage(settings, options->file, options->name));
+        ATOLL_TRY(ImportImage(settings, options->place, options->name));
         return {};
       });
 }

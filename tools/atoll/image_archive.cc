@@ -1,27 +1,20 @@
 // atoll image export and verify: all that is stored of an image.
-#include "tools/atoll/image_archive.h"
-
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/sys.h"
+#include "tools/atoll/archives.h"
 #include "tools/atoll/image_list.h"
 #include "tools/atoll/image_verbs.h"
-#include "tools/atoll/interrupt.h"
 #include "tools/atoll/json_text.h"
-#include "tools/atoll/place.h"
-#include "tools/atoll/progress.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
 namespace {
 
 struct ExportOptions {
-  std::string image, file, form = "oci";
+  std::string image, form = "oci";
+  ArchivePlace place;
 };
 struct VerifyOptions {
   Words names;
@@ -29,27 +22,11 @@ struct VerifyOptions {
 };
 
 Status ExportImage(const Settings& settings, const ExportOptions& options) {
-  if (options.file == "-" && isatty(STDOUT_FILENO) != 0) {
-    return Fail(Code::kInvalidArgument, "an archive is nothing for a terminal; name a file");
-  }
-  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   // For the offer of a name that is nearly the same.
   ATOLL_ASSIGN(const auto image, FindImage(api, options.image));
   const std::string name = TextOf(image, "name");
-  if (options.file == "-") {
-    return ReceiveArchive(api, name, options.form, STDOUT_FILENO, cancel_fd);
-  }
-  const size_t slash = options.file.rfind('/');
-  const std::string place =
-      slash == std::string::npos ? "." : options.file.substr(0, slash == 0 ? 1 : slash);
-  ATOLL_ASSIGN(const UniqueFd directory, sys::Open(place, O_RDONLY | O_DIRECTORY));
-  ATOLL_ASSIGN(PlacedFile file,
-               PlacedFile::Begin(directory.get(), slash == std::string::npos
-                                                      ? options.file
-                                                      : options.file.substr(slash + 1)));
-  ATOLL_TRY(ReceiveArchive(api, name, options.form, file.fd(), cancel_fd));
-  return file.Finish();
+  return ExportArchive(api, {"/images/" + PercentEncode(name), name, options.form}, options.place);
 }
 
 // True: all of it is as it was.
@@ -104,34 +81,17 @@ Status VerifyImages(const Settings& settings, VerifyOptions options) {
 
 }  // namespace
 
-Status ReceiveArchive(Api& api, const std::string& image, const std::string& form, int to,
-                      int cancel_fd) {
-  http::Client::Call call;
-  call.target = "/images/" + PercentEncode(image) + "?archive=" + PercentEncode(form);
-  call.cancel_fd = cancel_fd;
-  Progress progress("exporting " + image, 0);
-  progress.Say("packing " + image + " …");
-  uint64_t received = 0;
-  Status wrote;
-  ATOLL_TRY(api.Stream(std::move(call), [&](std::string_view bytes) {
-    wrote = sys::WriteAll(to, bytes);
-    received += bytes.size();
-    progress.Received(received);
-    return wrote.has_value();
-  }));
-  return wrote;
-}
-
 void AddExportVerb(Verb& group, const Settings& settings, const char* name, bool hidden) {
   const auto options = std::make_shared<ExportOptions>();
   Verb& verb = group.Add(name, "Write an image to an archive, which other tools read, too");
   if (hidden) {
     verb.Hidden();
-    verb.Takes(Option{"-o,--output", "FILE", "Where to; - is standard output", &options->file});
+    verb.Takes(Option{"-o,--output", "FILE", kArchiveTo, &options->place.file});
   }
   verb.Takes(Argument{"IMAGE", "An image as 'atoll image ls' shows it", &options->image});
   if (!hidden) {
-    verb.Takes(Argument{"FILE", "Where to; - is standard output", &options->file});
+    verb.Takes(Argument{"FILE", kArchiveTo, &options->place.file});
+    verb.Takes(EndpointOption(options->place));
     verb.Takes(
         Option{"--format", "FORM", "oci (what is meant without it) or docker", &options->form});
   } else {
@@ -142,7 +102,7 @@ void AddExportVerb(Verb& group, const Settings& settings, const char* name, bool
       "  atoll image export python:3.11 python.tar\n"
       "  atoll image export --format docker python:3.11 - | podman load");
   verb.Does([options, &settings] {
-    if (options->file.empty()) options->file = "-";
+    if (options->place.file.empty()) options->place.file = "-";
     return ExportImage(settings, *options);
   });
 }

@@ -49,7 +49,7 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
   if (!options.output.empty()) return {};
   const auto made = nlohmann::json::parse(told, nullptr, false);
   if (!made.is_object()) return Fail(Code::kInternal, "the builder says no name: " + told);
-  ATOLL_ASSIGN(const auto image, ImportImage(settings, archive, made.value("name", "")));
+  ATOLL_ASSIGN(const auto image, ImportImage(settings, {archive, ""}, made.value("name", "")));
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   for (const std::string alias : made.value("aliases", nlohmann::json::array())) {
     ATOLL_TRY(GiveName(api, image.value("name", ""), alias));

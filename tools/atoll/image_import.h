@@ -6,13 +6,14 @@
 
 #include "runtime/base/result.h"
 #include "tools/atoll/api.h"
+#include "tools/atoll/archives.h"
 #include "tools/atoll/settings.h"
 
 namespace atl::cli {
 
-// A file or an OCI layout's directory. `name` empty: the archive's own. Says what it was; the
-// image.
-Result<nlohmann::json> ImportImage(const Settings& settings, const std::string& file,
+// A file, an OCI layout's directory or an object. `name` empty: the archive's own. Says what it
+// was; the image.
+Result<nlohmann::json> ImportImage(const Settings& settings, const ArchivePlace& place,
                                    const std::string& name);
 // Another name for an image; the image under that name.
 Result<nlohmann::json> GiveName(Api& api, const std::string& image, const std::string& name);

@@ -17,6 +17,16 @@ Result<json> Fetch(Api& api, const std::string& target) {
   return ObjectOf(response);
 }
 
+Result<json> FetchPages(Api& api, const std::string& route, const std::string& query) {
+  json items = json::array();
+  for (int page = 1;; ++page) {
+    ATOLL_ASSIGN(const json list,
+                 Fetch(api, route + "?pageSize=200&page=" + std::to_string(page) + query));
+    for (const json& item : list.value("items", json::array())) items.push_back(item);
+    if (!list.value("pagination", json::object()).value("hasNextPage", false)) return items;
+  }
+}
+
 std::string JsonText(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -13,6 +13,8 @@ namespace atl::cli {
 Result<nlohmann::json> ObjectOf(const http::Response& response);
 // GET and its body.
 Result<nlohmann::json> Fetch(Api& api, const std::string& target);
+// The items of all pages of a list. `query`: "&" and more of it, or nothing.
+Result<nlohmann::json> FetchPages(Api& api, const std::string& route, const std::string& query);
 // On one line; text that is not UTF-8 does not throw.
 std::string JsonText(const nlohmann::json& value);
 // On several, with nothing that could drive a terminal.

@@ -66,6 +66,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddBranchVerbs(root, settings);
   AddSnapshotVerbs(root, settings);
   AddPoolVerbs(root, settings);
+  AddTemplateVerbs(root, settings);
   AddVolumeVerbs(root, settings);
   AddNetVerb(root, settings);
   AddDaemonVerbs(root, settings);

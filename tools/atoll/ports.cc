@@ -1,6 +1,7 @@
 // atoll port|open|forward
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@ using nlohmann::json;
 
 // A program that opens connections without end gets no more of this one's threads.
 constexpr int kMaxForwarded = 256;
+// A program that has just been started needs some time until it listens.
+constexpr int kListensWithinMs = 60'000, kLookMs = 50;
 
 struct PortOptions {
   std::string id;
@@ -65,6 +68,47 @@ Status Port(const Settings& settings, const PortOptions& options) {
   return {};
 }
 
+// Below a path of the API a page has no origin of its own, so neither cookies nor storage. To a
+// server on this machine lead all names below localhost, too, and it gives each port one.
+std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
+  constexpr std::string_view kApi = "/v1/sandboxes/";
+  const std::string told = Printable(TextOf(endpoint, "endpoint"));
+  const size_t path = told.find('/');
+  const size_t colon = told.rfind(':', path);
+  const std::string host = told.substr(0, colon);
+  const bool here = host == "127.0.0.1" || host == "localhost" || host == "[::1]";
+  if (!here || api.trust() != nullptr || path == std::string::npos ||
+      told.compare(path, kApi.size(), kApi) != 0) {
+    return UrlOf(api, endpoint) + "/";
+  }
+  const size_t id = path + kApi.size();
+  return "http://" + told.substr(id, told.find('/', id) - id) + "-" + std::to_string(port) +
+         ".localhost" + told.substr(colon, path - colon) + "/";
+}
+
+Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
+  return Upgrade(api.server_url(), api.trust(), way.base + "/forward/" + std::to_string(port),
+                 "tcp", way.headers);
+}
+
+// Else the page says that nobody listens yet, until somebody loads it again.
+Status AwaitListener(Api& api, const PortOptions& options) {
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, id));
+  for (int waited = 0;; waited += kLookMs) {
+    const auto connected = ConnectTo(api, way, options.port);
+    if (connected) return {};
+    if (waited >= kListensWithinMs ||
+        connected.error().message().find("BACKEND_CONNECTION_FAILED") == std::string::npos) {
+      return Fail(connected.error());
+    }
+    if (waited == 0) {
+      std::fprintf(stderr, "atoll: nobody listens on port %d yet; waiting\n", options.port);
+    }
+    poll(nullptr, 0, kLookMs);
+  }
+}
+
 Status Open(const Settings& settings, const PortOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const json endpoint, EndpointOf(api, options));
@@ -75,14 +119,17 @@ Status Open(const Settings& settings, const PortOptions& options) {
         "--expires SECONDS, or use 'atoll forward " +
             Printable(options.id) + " " + std::to_string(options.port) + "'");
   }
-  const std::string url = UrlOf(api, endpoint) + "/";
+  const std::string url = BrowserUrlOf(api, endpoint, options.port);
   if (settings.json) {
     std::puts(JsonText({{"url", url}}).c_str());
   } else {
     std::puts(url.c_str());
   }
-  if (!options.browser) return {};
   std::fflush(stdout);
+  // Who reads it at a terminal goes there; a script may be what is about to start the server.
+  if (!options.browser && (settings.json || isatty(STDOUT_FILENO) == 0)) return {};
+  ATOLL_TRY(AwaitListener(api, options));
+  if (!options.browser) return {};
   execlp("xdg-open", "xdg-open", url.c_str(), nullptr);
   return FailSys("execute xdg-open (Debian's package xdg-utils)");
 }
@@ -134,8 +181,7 @@ Status Forward(const Settings& settings, const PortOptions& options) {
     // A thread each: to connect may take its time, and what is slow holds up nobody else.
     std::thread([api, open, way, &settings, port = options.port,
                  local = std::move(local)]() mutable {
-      auto remote = Upgrade(api->server_url(), api->trust(),
-                            way.base + "/forward/" + std::to_string(port), "tcp", way.headers);
+      auto remote = ConnectTo(*api, way, port);
       const Status done =
           remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
       if (!done) Report(settings, done.error());
@@ -165,10 +211,15 @@ void AddPortVerbs(Verb& root, const Settings& settings) {
       [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
         verb.Takes(Option{"--expires", "SECONDS", "A signed link that ends then, for sharing",
                           &options->expires, Range{1, 365 * 86400}})
-            .Takes(Option{"--browser", "", "Open it, too", &options->browser})
+            .Takes(
+                Option{"--browser", "", "Open it, too, once somebody listens", &options->browser})
             .Says(
-                "What needs cookies or a service worker needs an origin of its own: let the server "
-                "tell host names (ingress.mode), or use 'atoll forward'.")
+                "At a terminal it ends once somebody listens. "
+                "What needs cookies or a service worker needs an origin of its own. A server on "
+                "this "
+                "machine gives it one (ID-PORT.localhost); elsewhere let the server tell host "
+                "names "
+                "(ingress.mode), or use 'atoll forward'.")
             .Does([options, &settings] { return Open(settings, *options); });
       });
   add("forward", "Listen here, and be a port of a sandbox",

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -13,6 +14,18 @@ namespace {
 
 constexpr size_t kBarWidth = 30;
 constexpr std::chrono::milliseconds kRedraw{100};
+// Before that it says little.
+constexpr std::chrono::milliseconds kRateFrom{500};
+
+std::string RateText(double bytes_a_second) {
+  return ", " + HumanSize(static_cast<uint64_t>(bytes_a_second)) + "/s";
+}
+
+std::string TimeText(double seconds) {
+  const auto whole = static_cast<uint64_t>(std::ceil(seconds));
+  if (whole < 60) return std::to_string(whole) + " s left";
+  return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s left";
+}
 
 }  // namespace
 
@@ -24,18 +37,32 @@ void Progress::Update(uint64_t done) {
   if (!on_terminal_ || (now < next_draw_ && done < total_)) return;
   next_draw_ = now + kRedraw;
   const uint64_t whole = std::max<uint64_t>(total_, 1);
+  // What is written may be more than was to come.
+  done = std::min(done, whole);
   const auto filled = static_cast<size_t>(done * kBarWidth / whole);
   std::string bar(filled, '#');
   bar.resize(kBarWidth, '.');
-  Draw(label_ + " [" + bar + "] " + std::to_string(done * 100 / whole) + "%  " + HumanSize(done) +
-       " of " + HumanSize(total_));
+  std::string line = label_ + " [" + bar + "] " + std::to_string(done * 100 / whole) + "%  " +
+                     HumanSize(done) + " of " + HumanSize(total_);
+  const double rate = Rate(done);
+  if (rate > 0) line += RateText(rate) + ", " + TimeText(static_cast<double>(whole - done) / rate);
+  Draw(line);
 }
 
 void Progress::Received(uint64_t bytes) {
   const auto now = std::chrono::steady_clock::now();
   if (!on_terminal_ || now < next_draw_) return;
   next_draw_ = now + kRedraw;
-  Draw(label_ + "  " + HumanSize(bytes));
+  const double rate = Rate(bytes);
+  Draw(label_ + "  " + HumanSize(bytes) + (rate > 0 ? RateText(rate) : ""));
+}
+
+double Progress::Rate(uint64_t done) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!first_) first_.emplace(now, done);
+  const std::chrono::duration<double> passed = now - first_->first;
+  if (passed < kRateFrom || done <= first_->second) return 0;
+  return static_cast<double>(done - first_->second) / passed.count();
 }
 
 void Progress::Say(const std::string& text) {

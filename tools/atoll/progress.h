@@ -1,9 +1,12 @@
-// A bar for what takes long, on stderr if that is a terminal, redrawn at most ten times a second.
+// A bar for what takes long, with its rate and how long it will take, on stderr if that is a
+// terminal; redrawn at most ten times a second.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace atl::cli {
 
@@ -23,12 +26,15 @@ class Progress {
 
  private:
   void Draw(const std::string& line);
+  // Bytes a second since the first that was told; 0: not known yet.
+  double Rate(uint64_t done);
 
   const std::string label_;
   const uint64_t total_;
   const bool on_terminal_;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point next_draw_;
+  std::optional<std::pair<std::chrono::steady_clock::time_point, uint64_t>> first_;
 };
 
 }  // namespace atl::cli

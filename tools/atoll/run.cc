@@ -39,6 +39,11 @@ Status CheckOptions(const RunOptions& options) {
   if (options.terminal && isatty(STDIN_FILENO) != 1) {
     return wrong("-t needs a terminal as standard input; leave it out, -i pipes");
   }
+  if (options.detach && options.from_template && !options.command.empty()) {
+    return wrong(
+        "-d with --template: its program runs already; leave COMMAND out, and start what else "
+        "there is to run with: atoll exec -d ID COMMAND");
+  }
   for (const std::string& port : options.ports) ATOLL_TRY(PortOf(port));
   return {};
 }
@@ -48,7 +53,8 @@ Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Wor
   ATOLL_ASSIGN(const json body, CreateBody(options, entrypoint, timeout_seconds));
   // Not interrupted: whoever gives up here would not know what to delete.
   const auto response = api.Send("POST", "/sandboxes", JsonText(body));
-  if (!response && response.error().code() == Code::kNotFound && !options.snapshot) {
+  if (!response && response.error().code() == Code::kNotFound && !options.snapshot &&
+      !options.from_template) {
     return Fail(OfferImage(api, options.image, response.error()));
   }
   if (!response) return Fail(response.error());
@@ -71,7 +77,7 @@ Status TellPorts(Api& api, const std::string& id, const Words& ports) {
 
 // In the directory that was asked for: the server's create knows only the image's.
 Words InDirectory(const std::string& cwd, Words command) {
-  if (cwd.empty()) return command;
+  if (cwd.empty() || command.empty()) return command;
   Words words = {"sh", "-c", "cd -- \"$0\" && exec \"$@\"", cwd};
   words.insert(words.end(), command.begin(), command.end());
   return words;
@@ -104,11 +110,13 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
   ATOLL_TRY(CheckOptions(options));
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  const auto image =
-      options.snapshot ? Result<json>(json::object()) : FindImage(api, options.image);
+  const auto image = options.snapshot || options.from_template ? Result<json>(json::object())
+                                                               : FindImage(api, options.image);
   // One that is on its way is not there yet, and can be created from all the same.
   const bool coming = !image && image.error().code() == Code::kNotFound && !options.command.empty();
   if (!image && !coming) return Fail(image.error());
+  // Its own program runs: with -d that is all there is.
+  if (options.detach && options.from_template) return RunDetached(api, settings, options, {});
   ATOLL_ASSIGN(Words command, CommandOf(options, image.value_or(json::object())));
   if (options.detach) return RunDetached(api, settings, options, command);
 
@@ -174,6 +182,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
                             "Goes behind the image's ENTRYPOINT; without one the image's CMD does",
                             &o->command, false});
   run.Takes(Option{"--snapshot", "", "IMAGE is the id of a snapshot", &o->snapshot});
+  run.Takes(Option{"--template", "", "IMAGE is the id of a template, whose program runs already",
+                   &o->from_template});
   run.Takes(Option{"-i,--interactive", "", "Pass our standard input on", &o->interactive});
   run.Takes(Option{"-t,--tty", "", "Give it a terminal, as large as ours", &o->terminal});
   run.Takes(Option{"-d,--detach", "",

@@ -64,12 +64,9 @@ bool StatusMatches(const std::string& state, const std::string& asked) {
 
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query) {
   std::vector<SandboxEntry> all;
-  for (int page = 1;; ++page) {
-    ATOLL_ASSIGN(const json list,
-                 Fetch(api, "/sandboxes?pageSize=200&page=" + std::to_string(page) + query));
-    for (const auto& item : list.value("items", json::array())) all.push_back(EntryOf(item));
-    if (!list.value("pagination", json::object()).value("hasNextPage", false)) return all;
-  }
+  ATOLL_ASSIGN(const json items, FetchPages(api, "/sandboxes", query));
+  for (const json& item : items) all.push_back(EntryOf(item));
+  return all;
 }
 
 Result<std::string> ResolveId(Api& api, const std::string& given) {

@@ -1,4 +1,4 @@
-// atoll snapshot create|ls|inspect|rm
+// atoll snapshot create|ls|inspect|rm, and the others of its group
 #include <poll.h>
 
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
+#include "tools/atoll/snapshot_archive.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 
@@ -50,20 +51,13 @@ struct SnapshotFilter {
 
 Status ListSnapshots(const Settings& settings, const SnapshotFilter& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  std::string query = "pageSize=200";
+  std::string query;
   for (const auto& [key, value] :
        {std::pair("sandboxId", options.sandbox), std::pair("name", options.name),
         std::pair("state", options.state)}) {
     if (!value.empty()) query += std::string("&") + key + "=" + PercentEncode(value);
   }
-  json items = json::array();
-  bool more = true;
-  for (int page = 1; more; ++page) {
-    ATOLL_ASSIGN(const json list,
-                 Fetch(api, "/snapshots?" + query + "&page=" + std::to_string(page)));
-    for (const json& item : list.value("items", json::array())) items.push_back(item);
-    more = list.value("pagination", json::object()).value("hasNextPage", false);
-  }
+  ATOLL_ASSIGN(const json items, FetchPages(api, "/snapshots", query));
   if (settings.json) {
     std::puts(JsonText({{"items", items}}).c_str());
     return {};
@@ -115,6 +109,7 @@ void AddSnapshotVerbs(Verb& root, const Settings& settings) {
       .Does([options, &settings] {
         return ForEachOf(settings, "/snapshots/", options->ids, "DELETE");
       });
+  AddSnapshotArchiveVerbs(group, settings);
 }
 
 }  // namespace atl::cli

@@ -5,7 +5,7 @@
 #include "runtime/http/base_url.h"
 #include "runtime/http/head.h"
 #include "runtime/http/serialize.h"
-#include "tools/atoll/text.h"
+#include "tools/atoll/api.h"
 
 namespace atl::cli {
 namespace {
@@ -45,8 +45,7 @@ Result<Upgraded> Upgrade(const std::string& base_url, const http::TlsContext* tr
                http::ParseResponseHead(input.view().substr(0, scanner.size()), false));
   std::string ahead(input.view().substr(scanner.size()));
   if (head.status != 101) {
-    return Fail(Code::kUnavailable, "no " + protocol + ": " + std::to_string(head.status) + " " +
-                                        Printable(head.reason) + ": " + Printable(ahead));
+    return Fail(Code::kUnavailable, "no " + protocol + ": " + ErrorText(head.status, ahead));
   }
   return Upgraded{std::move(socket), std::move(head.headers), std::move(ahead)};
 }

@@ -22,6 +22,7 @@ void AddNetVerb(Verb& root, const Settings& settings);
 void AddBranchVerbs(Verb& root, const Settings& settings);  // fork, diff
 void AddSnapshotVerbs(Verb& root, const Settings& settings);
 void AddPoolVerbs(Verb& root, const Settings& settings);
+void AddTemplateVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man

@@ -96,6 +96,15 @@ def layout_cases(verdict):
         expect(verdict, name, layout.check, {**readme, **extra}, text)
 
 
+def link_cases(verdict):
+    with tempfile.TemporaryDirectory() as name:
+        root = pathlib.Path(name)
+        (root / 'file').touch()
+        (root / 'link').symlink_to(__file__)
+        got = tree.files(root)
+    verdict['a link out of the tree'] = [] if got == ['file'] else [f'it is followed: {got}']
+
+
 def tally_cases(verdict):
     gtest = ('[ RUN      ] A.B\n[       OK ] A.B (0 ms)\n[ RUN      ] A.C\n'
              '[  FAILED  ] A.C (12 ms)\n[  SKIPPED ] A.D (0 ms)\n[  FAILED  ] A.C\n')
@@ -113,10 +122,15 @@ def tally_cases(verdict):
             {'name': 'n', 'stdout': output, 'result': result, 'returncode': 1})
         got = (passed, len(failed))
         verdict[f'tally: {name}'] = [] if got == want else [f'tally: {name}: {got}, not {want}']
+    _, failed = tally.tally({
+        'name': 'n', 'stdout': 'not ok 1 - C.test_b (7 ms)\nnot ok 2 - C.test (7 ms)\n', 'result': 'FAIL',
+        'stderr': '---- m.C.test_b\nTraceback\n  x\nKeyError: 1\n\n---- m.C.test\nTraceback\nm.OddError: 2\n\n(end)\n'})
+    want = ['n: C.test_b (7 ms): KeyError: 1', 'n: C.test (7 ms): m.OddError: 2']
+    verdict['tally: why'] = [] if failed == want else [f'tally: why: {failed}']
 
 
 if __name__ == '__main__':
     outcome = {}
-    for cases in (include_cases, ban_cases, layout_cases, tally_cases):
+    for cases in (include_cases, ban_cases, layout_cases, link_cases, tally_cases):
         cases(outcome)
     sys.exit(tree.report(outcome))

@@ -19,7 +19,8 @@ def matches(path, patterns):
 
 def files(root, *patterns):
     """Paths of the project's own files, relative to `root`, sorted: what git tracks or would track;
-    in a tree without git (an unpacked release) everything but build folders."""
+    in a tree without git (an unpacked release) everything but build folders. A link is no file:
+    it may lead to what an image has there, and is the host's here."""
     # The owner of the checkout may be somebody else; we only list names.
     listing = subprocess.run(
         ['git', '-c', 'safe.directory=*', '-C', root, 'ls-files', '-z', '--cached', '--others',
@@ -32,7 +33,8 @@ def files(root, *patterns):
             below[:] = [name for name in below if not name.startswith(('build', '.'))]
             names += [os.path.relpath(os.path.join(folder, name), root) for name in here]
     return sorted(name for name in set(names)
-                  if (root / name).is_file() and (not patterns or matches(name, patterns)))
+                  if (root / name).is_file() and not (root / name).is_symlink()
+                  and (not patterns or matches(name, patterns)))
 
 
 def report(cases):

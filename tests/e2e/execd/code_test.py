@@ -330,10 +330,33 @@ class Code(unittest.TestCase):
                          ['init', 'ping', 'status', 'error', 'execution_complete'])
         self.assertEqual(events[3]['error']['ename'], 'Refused')
 
+    def test_a_run_that_is_put_off_is_run(self):
+        """A kernel that empties its queue after a failure has not begun with what it aborts."""
+        context = self.create()
+        self.run_in(context, 'aborts 3')
+        events = self.run_in(context, 'echo at last')
+        self.assertEqual((texts(events), texts(events, 'stderr')), (['at last'], []))
+        self.assertEqual([e for e in events if e['type'] == 'error'], [])
+        # Not what was interrupted.
+        connection = self.s.connection()
+        connection.request('POST', '/code', json.dumps({'code': 'quiet', 'context': {'id': context}}),
+                           {'X-EXECD-ACCESS-TOKEN': 'secret-token'})
+        response = connection.getresponse()
+        until(lambda: self.s.out('cat /tmp/quiet 2>/dev/null; true') == 'x', what='it runs')
+        self.assertEqual(self.s.call('DELETE', f'/code?id={context}').status, 200)
+        self.assertIn(b'execution_complete', response.read())
+        connection.close()
+        self.assertEqual(self.s.out('cat /tmp/quiet; rm /tmp/quiet'), 'x')
+        # And not for ever.
+        self.run_in(context, 'aborts 1000000')
+        events = self.run_in(context, 'echo never')
+        self.assertEqual([e['type'] for e in events][-2:], ['error', 'execution_complete'])
+        self.assertEqual(texts(events), [])
+
     def test_a_slow_client_holds_the_kernel_back(self):
         context = self.create()
         connection, response, seen = self.start(context, f'flood {64 << 20}', 'yyy')
-        sent = lambda: int(self.s.out('cat /tmp/sent') or 0)
+        sent = lambda: int(self.s.out('cat /tmp/sent 2>/dev/null; true') or 0)
         last = [0, -1]
 
         def stands():

@@ -120,7 +120,7 @@ class Commands(unittest.TestCase):
         begun = time.monotonic()
         last = self.s.run('setsid sleep 99 & (setsid sh -c "sleep 98 &" &) ; sleep 97',
                           timeout=300)[2]
-        self.assertLess(time.monotonic() - begun, 2)
+        self.assertLess(time.monotonic() - begun, 30)
         self.assertEqual(last['error']['evalue'], '-1')
         self.assertIn('timeout', last['error']['traceback'][0])
         until(lambda: len(self.s.processes()) == before, 2)
@@ -375,7 +375,7 @@ class Flood(unittest.TestCase):
             # Others are served meanwhile.
             begun = time.monotonic()
             self.assertEqual(s.out('echo hi'), 'hi')
-            self.assertLess(time.monotonic() - begun, 1)
+            self.assertLess(time.monotonic() - begun, 10)
             for client in clients:
                 client.close()
 

@@ -120,6 +120,11 @@ def run(code, header):
         INTERRUPTED.wait()
         INTERRUPTED.clear()
         out('interrupted')
+    elif word == 'quiet':
+        with open('/tmp/quiet', 'a', encoding='ascii') as begun:
+            begun.write('x')
+        INTERRUPTED.wait()
+        INTERRUPTED.clear()
     elif word == 'die':
         os._exit(int(rest))
     elif word == 'child':
@@ -128,6 +133,7 @@ def run(code, header):
 
 
 def serve():
+    global ABORTS
     before = {}
     if HOW == 'forgetful':
         shell.frames()
@@ -141,9 +147,16 @@ def serve():
         before = header
         if kind == 'execute_request':
             iopub.send(jupyter('execute_input', header, {'code': code}))
-            if not run(code, header):
+            if not ABORTS and not run(code, header):
                 continue
         reply = {'status': 'ok', 'execution_count': 1}
+        if code.startswith('aborts '):
+            ABORTS = int(code.split()[1])
+        elif code == 'quiet':
+            reply = {'status': 'abort'}
+        elif ABORTS:
+            ABORTS -= 1
+            reply = {'status': 'aborted'}
         if code == 'refuse':
             reply = {'status': 'error', 'ename': 'Refused', 'evalue': 'by reply', 'traceback': []}
         if code != 'noreply':
@@ -152,7 +165,7 @@ def serve():
             iopub.send(jupyter('status', header, {'execution_state': 'idle'}))
 
 
-INTERRUPTED = threading.Event()
+INTERRUPTED, ABORTS = threading.Event(), 0
 signal.signal(signal.SIGINT, lambda *_: INTERRUPTED.set())
 if HOW == 'exit':
     sys.exit('no such module')

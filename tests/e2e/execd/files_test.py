@@ -416,7 +416,7 @@ class Directories(Base):
         begun = time.monotonic()
         self.write('a' * 200)
         self.assertEqual(found('*a' * 60 + 'b'), [])
-        self.assertLess(time.monotonic() - begun, 1)
+        self.assertLess(time.monotonic() - begun, 10)
 
     def test_grep(self):
         self.s.out(f"cd {self.dir}; printf 'one\\nTwo needle\\n\\nneedle needle\\n' > a; mkdir d; "
@@ -569,7 +569,7 @@ class Speed(Base):
         for _ in range(300):
             self.s.call('GET', '/files/info?path=' + path, connection=connection)
         connection.close()
-        self.assertLess(time.monotonic() - begun, 3)
+        self.assertLess(time.monotonic() - begun, 9)  # 12 where each waits for a delayed ACK
 
     def test_large_file_at_constant_memory(self):
         def memory():

@@ -138,7 +138,7 @@ class Identity(unittest.TestCase):
         for who in ((65536, 0), (0, 65536), (4294967294, 4294967294)):
             answer = self.upload(who, f'{self.dir}/never')
             self.assertEqual((answer.status, answer.json['code']),
-                             (503, 'FILESYSTEM_IDENTITY_UNAVAILABLE'))
+                             (501, 'FILESYSTEM_IDENTITY_UNAVAILABLE'))
         self.assertEqual(self.s.out(f'ls {self.dir}'), 'alice')
         self.assertEqual(self.call((65535, 65535), 'GET', '/files/info', path='/etc').status, 200)
 

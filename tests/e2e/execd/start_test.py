@@ -237,7 +237,7 @@ class Size(unittest.TestCase):
         with Sandbox(start=False) as s:
             begun = time.monotonic()
             s.start(['/bin/sleep', '100'], ['PATH=/bin'])
-            self.assertLess(time.monotonic() - begun, 1)
+            self.assertLess(time.monotonic() - begun, 10)
             s.out('echo hi')
             with open(f'/proc/{s.pid}/smaps_rollup', encoding='ascii') as file:
                 fields = dict(line.split(None, 1) for line in file.readlines()[1:])

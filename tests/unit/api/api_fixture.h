@@ -52,6 +52,7 @@ class ApiTest : public testing::Test {
     room = std::move(*sandbox::Store::Open(directory + "/atoll.db"));
     snapshot_store = std::move(*sandbox::SnapshotStore::Open(directory + "/atoll.db"));
     pool_store = std::move(*sandbox::PoolStore::Open(directory + "/atoll.db"));
+    template_store = std::move(*sandbox::TemplateStore::Open(directory + "/atoll.db"));
     snapshots = std::move(*sandbox::Snapshots::Open(clock, spawner, images, *snapshot_store, {}));
     sandbox::LifecycleConfig config;
     config.socket_directory = directory;
@@ -61,8 +62,8 @@ class ApiTest : public testing::Test {
     pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);
     lifecycle = std::make_unique<sandbox::Lifecycle>(
         sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
-                                  imports, puller, *volumes, *snapshots, *pool_store, logs,
-                                  *history, health},
+                                  imports, puller, *volumes, *snapshots, *pool_store,
+                                  *template_store, logs, *history, health},
         config);
     EXPECT_TRUE(lifecycle->Start({}));
     loop.Pass(100'000);
@@ -140,6 +141,7 @@ class ApiTest : public testing::Test {
   std::unique_ptr<sandbox::Store> room;  // of the file that the next one is in
   std::unique_ptr<sandbox::SnapshotStore> snapshot_store;
   std::unique_ptr<sandbox::PoolStore> pool_store;
+  std::unique_ptr<sandbox::TemplateStore> template_store;
   std::unique_ptr<sandbox::Snapshots> snapshots;
   sandbox::EntrypointLogs logs{loop, clock, {}};
   std::unique_ptr<sandbox::History> history = std::move(*sandbox::History::Open(store->db(), loop));

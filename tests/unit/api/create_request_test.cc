@@ -359,14 +359,25 @@ TEST(CreateRequest, ExtensionsAreKeptAndBounded) {
 
 TEST(CreateRequest, Templates) {
   json body = {{"templateId", "tpl-x"}, {"timeout", 60}, {"metadata", json::object()}};
-  EXPECT_EQ(Refusal(Parse(body)), "501 FSB::API_NOT_SUPPORTED");
+  EXPECT_EQ(Parse(body)->wanted.spec.template_id, "tpl-x");
+  EXPECT_TRUE(Parse(body)->wanted.spec.entrypoint.empty());
+  for (const char* name : {"poolRef", "entrypoint", "readOnlyRootFilesystem", "network",
+                           "network.hostname", "network.bandwidth"}) {
+    json both = body;
+    both["extensions"] = {{name, "x"}};
+    EXPECT_TRUE(Refusal(Parse(both)).starts_with("422 ")) << name;
+  }
   for (const char* name :
        {"image", "snapshotId", "entrypoint", "env", "resourceLimits", "resourceRequests", "volumes",
-        "platform", "credentialProxy", "secureAccess", "lifecycle"}) {
+        "platform", "credentialProxy", "lifecycle"}) {
     json both = body;
     both[name] = Good().value(name, json::object());
     EXPECT_TRUE(Refusal(Parse(both)).starts_with("422 ")) << name;
   }
+  body["secureAccess"] = true;
+  EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
+  body["secureAccess"] = false;
+  EXPECT_TRUE(Parse(body));
   body.erase("timeout");
   EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
 }

@@ -206,6 +206,7 @@ backlog = 2048
 thread_pool_size = 200
 loop = "auto"
 http = "auto"
+timeout_graceful_shutdown = 5
 [log]
 level = "INFO"
 file_enabled = true
@@ -213,6 +214,7 @@ file_path = "/var/log/opensandbox/server.log"
 [runtime]
 type = "docker"
 execd_image = "opensandbox/execd:v1.0.19"
+execd_run_as_init = false
 [egress]
 image = "opensandbox/egress:v1.0.12"
 mode = "dns"
@@ -223,6 +225,18 @@ no_new_privileges = true
 apparmor_profile = ""
 pids_limit = 4096
 seccomp_profile = ""
+port_range_min = 40000
+port_range_max = 60000
+publish_host = "0.0.0.0"
+sandbox_binds = []
+[docker.sandbox_env]
+LANG = "C.UTF-8"
+[proxy]
+resolve_internal = true
+[otel]
+enabled = false
+[tenants]
+provider = "file"
 [ingress]
 mode = "direct"
 [storage]
@@ -247,16 +261,26 @@ kubeconfig_path = "~/.kube/config"
                            "server.thread_pool_size",
                            "server.loop",
                            "server.http",
+                           "server.timeout_graceful_shutdown",
                            "log.file_enabled",
                            "log.file_path",
                            "runtime.type",
                            "runtime.execd_image",
+                           "runtime.execd_run_as_init",
                            "egress",
                            "docker.network_mode",
                            "docker.drop_capabilities",
                            "docker.no_new_privileges",
                            "docker.apparmor_profile",
                            "docker.seccomp_profile",
+                           "docker.port_range_min",
+                           "docker.port_range_max",
+                           "docker.publish_host",
+                           "docker.sandbox_binds",
+                           "docker.sandbox_env",
+                           "proxy",
+                           "otel",
+                           "tenants",
                            "store",
                            "renew_intent.redis",
                            "secure_runtime",

@@ -310,6 +310,31 @@ TEST_F(ImageStoreTest, RefusesForgedBlobs) {
   }
 }
 
+// A pull leaves out what is here.
+TEST_F(ImageStoreTest, ALayerThatIsHereNeedNotBeInTheArchive) {
+  ASSERT_TRUE(Import({{"base", "a"}, ""}, "a"));
+  EXPECT_EQ(store_->LayerDigests(), (std::set<std::string>{Sha256Of("base"), Sha256Of("a")}));
+  const FakeImage image{{"base", "b"}, ""};
+  image.Fill(runner_, HostArchitecture());
+  runner_.members.erase(FakeImage::Hex("base"));
+  ASSERT_TRUE(ImportMembers("b"));
+  EXPECT_EQ(runner_.extracted.size(), 3U);
+  EXPECT_EQ(store_->Find("b")->layers.back(), store_->Find("a")->layers.back());
+  // What it holds in place of one is not looked at.
+  image.Fill(runner_, HostArchitecture());
+  runner_.members[FakeImage::Hex("base")] = "forged";
+  ASSERT_TRUE(ImportMembers("b"));
+  EXPECT_EQ(store_->Find("b")->layers.back(), store_->Find("a")->layers.back());
+  // Here is what is still here.
+  ASSERT_TRUE(store_->Remove("a", Unused));
+  ASSERT_TRUE(store_->Remove("b", Unused));
+  loop_.Run();
+  EXPECT_TRUE(store_->LayerDigests().empty());
+  image.Fill(runner_, HostArchitecture());
+  runner_.members.erase(FakeImage::Hex("base"));
+  Refused("is missing in the archive, and not here");
+}
+
 TEST_F(ImageStoreTest, RefusesALayerThatUnpacksToSomethingElse) {
   const FakeImage image{{"base", "top"}, ""};
   image.Fill(runner_, HostArchitecture());
@@ -413,7 +438,7 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
                     {image->layers[1], FakeImage::Packed("base")}};
   std::optional<Result<std::shared_ptr<StoredArchive>>> archive;
   const auto done = [&](Result<std::shared_ptr<StoredArchive>> r) { archive = std::move(r); };
-  store_->Export("read", ArchiveForm::kOci, done);
+  store_->Export(*image, ArchiveForm::kOci, done);
   // The name may go meanwhile, the layers may not.
   ASSERT_TRUE(store_->Remove("read", Unused));
   EXPECT_EQ(runner_.present.size(), 2U);
@@ -429,7 +454,7 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
   ASSERT_TRUE(changed);
   for (const bool same : {true, false}) {
     runner_.packed = {{changed->layers[0], same ? FakeImage::Packed("base") : "other"}};
-    store_->Export("changed", ArchiveForm::kDocker, done);
+    store_->Export(*changed, ArchiveForm::kDocker, done);
     std::optional<bool> intact;
     store_->Verify("changed", [&](const auto& layers) {
       ASSERT_TRUE(layers && layers->size() == 1);
@@ -488,6 +513,110 @@ TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {
     }
     EXPECT_EQ(runner_.present, present) << "after " << steps << " steps";
   }
+}
+
+TEST_F(ImageStoreTest, LayersWithoutANameAreHisWhoAsked) {
+  const FakeImage image{{"base", "top"}, "said", R"({"Labels":{"atoll.snapshot":"facts"}})"};
+  std::set<wire::LayerId> mine;
+  const auto in_use = [&](wire::LayerId layer) { return mine.contains(layer); };
+  std::string refusal = "not this one";
+  std::optional<Result<Image>> result;
+  const auto import = [&] {
+    image.Fill(runner_, HostArchitecture());
+    store_->ImportLayers(
+        Archive(),
+        [&](const Image& seen) -> Status {
+          EXPECT_EQ(seen.facts, "facts");
+          EXPECT_TRUE(seen.digest.starts_with("sha256:"));
+          EXPECT_TRUE(runner_.present.empty()) << "asked after something was unpacked";
+          if (refusal.empty()) return {};
+          return Fail(Code::kInvalidArgument, refusal);
+        },
+        [&](Result<Image> r) {
+          result = std::move(r);
+          if (*result) mine.insert((*result)->layers.begin(), (*result)->layers.end());
+        });
+  };
+  import();
+  loop_.Run();
+  ASSERT_TRUE(result && !*result);
+  EXPECT_EQ(result->error().message(), "not this one");
+  EXPECT_TRUE(runner_.extracted.empty());
+  refusal.clear();
+  import();
+  // It waits for the import, and must find that somebody has the layers.
+  store_->Prune([](const Image&) { return true; }, in_use,
+                [](const Result<ImageStore::Pruned>&) {});
+  loop_.Run();
+  ASSERT_TRUE(*result) << result->error().message();
+  EXPECT_EQ((*result)->name, "");
+  EXPECT_EQ((*result)->layers.size(), 2U);
+  EXPECT_TRUE(store_->List().empty());
+  EXPECT_EQ(runner_.published.size(), 2U);
+  Reopen();
+  EXPECT_TRUE(store_->HasLayer((*result)->layers.front()));
+  mine.clear();
+  store_->CollectLayers(in_use);
+  loop_.Run();
+  EXPECT_TRUE(runner_.present.empty());
+}
+
+TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNoLayerWithoutAName) {
+  bool done = false;
+  for (int steps = 0; !done; ++steps) {
+    FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
+    store_->ImportLayers(
+        Archive(), [](const Image&) { return Status(); },
+        [&](const Result<Image>& image) { done = image.has_value(); });
+    for (int i = 0; i < steps; ++i) loop_.Step();
+    store_.reset();
+    loop_.Run();
+    Reopen();
+    // As every start does.
+    store_->CollectLayers(Unused);
+    loop_.Run();
+    EXPECT_TRUE(runner_.present.empty()) << "after " << steps << " steps";
+    EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/tmp"));
+  }
+}
+
+TEST_F(ImageStoreTest, AnArchiveHasABlobOnce) {
+  Image image;
+  image.name = "snapshot:x";
+  image.facts = "facts";
+  for (const char* name : {"a", "b", "c"}) {
+    Layer layer;
+    layer.id = *store_->ReserveLayer();
+    layer.blob_digest = name;
+    ASSERT_TRUE(store_->KeepLayer(layer));
+    runner_.packed[layer.id] = std::string(name) == "b" ? "another" : "the same";
+    image.layers.insert(image.layers.begin(), layer.id);
+  }
+  std::string written;
+  std::function<void(std::shared_ptr<StoredArchive>)> read =
+      [&](const std::shared_ptr<StoredArchive>& archive) {
+        archive->Read([&, archive](const Result<std::string>& part) {
+          ASSERT_TRUE(part);
+          written += *part;
+          if (!part->empty()) read(archive);
+        });
+      };
+  store_->Export(image, ArchiveForm::kOci, [&](Result<std::shared_ptr<StoredArchive>> archive) {
+    ASSERT_TRUE(archive) << archive.error().message();
+    read(*archive);
+  });
+  loop_.Run();
+  const auto count = [&](const std::string& what) {
+    size_t times = 0;
+    for (size_t at = 0; (at = written.find(what, at)) != std::string::npos; ++at) ++times;
+    return times;
+  };
+  EXPECT_EQ(count("blobs/sha256/" + FakeImage::Hex("the same")), 1U);
+  EXPECT_EQ(count("blobs/sha256/" + FakeImage::Hex("another")), 1U);
+  // The config and the manifest name it twice each.
+  EXPECT_EQ(count("sha256:" + FakeImage::Hex("the same")), 4U);
+  EXPECT_EQ(count(R"("atoll.snapshot":"facts")"), 1U);
+  EXPECT_EQ(written.size() % 512, 0U);
 }
 
 TEST_F(ImageStoreTest, ARemovalAtAnyMomentOfAnImportAgreesWithTheDatabase) {

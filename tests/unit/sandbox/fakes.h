@@ -405,16 +405,24 @@ class FakeImages final : public images::ImageStore {
     return Fail(Code::kNotFound, "no image " + std::string(name));
   }
   std::vector<images::Image> List() const override { return {image}; }
+  std::set<std::string> LayerDigests() const override { return {}; }
   Status Remove(std::string_view, InUse) override { return {}; }
   void CollectLayers(InUse in_use) override {
     ++collected;
     layer_1_in_use = in_use(1);
   }
-  std::vector<images::Layer> LayersOf(const images::Image&) const override { return {}; }
+  std::vector<images::Layer> LayersOf(const images::Image& of) const override {
+    std::vector<images::Layer> layers;
+    for (const wire::LayerId id : of.layers) layers.push_back({id, "", "", 10 * id, false, ""});
+    return layers;
+  }
   Result<images::Image> Tag(std::string_view, std::string_view) override { return image; }
   void Prune(Dispensable, InUse, PruneDone done) override { done(Pruned{}); }
   void Verify(std::string_view, VerifyDone done) override { done(std::vector<VerifiedLayer>()); }
-  void Export(std::string_view, images::ArchiveForm, ExportDone done) override {
+  void ImportLayers(UniqueFd, Accept accept, ImportDone done) override {
+    imports.push_back({std::move(accept), std::move(done)});
+  }
+  void Export(const images::Image&, images::ArchiveForm, ExportDone done) override {
     done(Fail(Code::kNotFound, "no image"));
   }
   Result<wire::LayerId> ReserveLayer() override { return ++last_layer; }
@@ -430,6 +438,11 @@ class FakeImages final : public images::ImageStore {
   uint64_t WrittenBytes() const override { return written_bytes; }
   Result<UniqueFd> TemporaryFile() override { return UniqueFd(); }
 
+  struct LayersImport {
+    Accept accept;
+    ImportDone done;
+  };
+  std::vector<LayersImport> imports;
   images::Image image;
   std::string imported;  // another name of it, once there is one
   int collected = 0;

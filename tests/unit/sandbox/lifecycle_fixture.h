@@ -39,6 +39,7 @@ class LifecycleTest : public testing::Test {
     volume_store = std::move(*VolumeStore::Open(directory + ".db"));
     snapshot_store = std::move(*SnapshotStore::Open(directory + ".db"));
     pool_store = std::move(*PoolStore::Open(directory + ".db"));
+    template_store = std::move(*TemplateStore::Open(directory + ".db"));
     Boot({});
   }
   ~LifecycleTest() override {
@@ -46,6 +47,7 @@ class LifecycleTest : public testing::Test {
     history.reset();
     snapshots.reset();
     snapshot_store.reset();
+    template_store.reset();
     pool_store.reset();
     volume_store.reset();
     store.reset();
@@ -68,7 +70,8 @@ class LifecycleTest : public testing::Test {
     history = std::move(*History::Open(store->db(), loop));
     lifecycle = std::make_unique<Lifecycle>(
         Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
-                         puller, *volumes, *snapshots, *pool_store, *logs, *history, health},
+                         puller, *volumes, *snapshots, *pool_store, *template_store, *logs,
+                         *history, health},
         config);
     ASSERT_TRUE(lifecycle->Start(hello));
     loop.Pass(100'000);
@@ -145,6 +148,7 @@ class LifecycleTest : public testing::Test {
   Snapshots::Config snapshot_config;
   std::unique_ptr<SnapshotStore> snapshot_store;
   std::unique_ptr<PoolStore> pool_store;
+  std::unique_ptr<TemplateStore> template_store;
   std::unique_ptr<SlotPool> pool;
   std::unique_ptr<Admission> admission;
   FakePuller puller;

@@ -35,6 +35,7 @@ TEST_F(LifecycleTest, ASpecIsKeptWhole) {
   Fill().Set(wanted.spec);
   wanted.spec.image = "busybox:latest";
   wanted.spec.snapshot_id.clear();  // it would stand in place of the image
+  wanted.spec.template_id.clear();  // and so would that
   wanted.spec.platform = Platform{"linux", "amd64"};
   wanted.resource_requests = {{"cpu", "20m"}, {"memory", "8Mi"}};
   CreateRunning(wanted);

@@ -17,19 +17,19 @@ namespace atl::sandbox {
 
 template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [id, host_id, created, spec, digest, config, layers, fork, token, secure, metadata, expires,
-         state, reason, message, transition, slot] = s;
-  [&](auto&... all) { (each(all), ...); }(id, host_id, created, spec, digest, config, layers, fork,
-                                          token, secure, metadata, expires, state, reason, message,
-                                          transition, slot);
+  auto& [id, host_id, stocked, created, spec, digest, config, layers, fork, token, secure, metadata,
+         expires, state, reason, message, transition, slot] = s;
+  [&](auto&... all) { (each(all), ...); }(id, host_id, stocked, created, spec, digest, config,
+                                          layers, fork, token, secure, metadata, expires, state,
+                                          reason, message, transition, slot);
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [image, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks, volumes,
-         readonly, unique, renew, idle, network] = s;
-  [&](auto&... all) { (each(all), ...); }(image, snapshot, entrypoint, env, extensions, platform,
-                                          limits, reserved, hooks, volumes, readonly, unique, renew,
-                                          idle, network);
+  auto& [image, from, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks,
+         volumes, readonly, unique, renew, idle, network] = s;
+  [&](auto&... all) { (each(all), ...); }(image, from, snapshot, entrypoint, env, extensions,
+                                          platform, limits, reserved, hooks, volumes, readonly,
+                                          unique, renew, idle, network);
 }
 template <MaybeConst<Reservation> S, typename F>
 void EachMember(S& s, F each) {

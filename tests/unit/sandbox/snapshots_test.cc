@@ -1,7 +1,9 @@
 #include "runtime/sandbox/snapshots.h"
 
 #include <cerrno>
+#include <map>
 
+#include "runtime/sandbox/snapshot_facts.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {
@@ -245,6 +247,108 @@ TEST_F(SnapshotsTest, NoneIsRemovedWhileItIsTaken) {
   EXPECT_EQ(lifecycle->RemoveSnapshot(taken.id).error().code(), Code::kFailedPrecondition);
   EXPECT_NE(snapshots->Find(taken.id), nullptr);
   EXPECT_EQ(lifecycle->RemoveSnapshot("none").error().code(), Code::kNotFound);
+}
+
+TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
+  Wanted wanted = Want();
+  wanted.metadata = {{"team", "ml"}};
+  const Snapshot taken = Take(CreateRunning(wanted), "first");
+  spawner.AnswerCopy();
+  spawner.AnswerPublish();
+  images::Image image = ImageOf(*snapshots->Find(taken.id));
+  EXPECT_EQ(image.name, "snapshot:" + taken.id);
+  EXPECT_EQ(image.layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  // As another store has it.
+  image.name.clear();
+  image.digest = "sha256:77";
+  image.layers = {203, 202, 201};
+  images.kept.insert({203, 202, 201});
+
+  std::optional<Result<Snapshot>> imported;
+  const auto import = [&](const std::string& name) {
+    lifecycle->ImportSnapshot(
+        UniqueFd(), name,
+        [](const Snapshot& said) -> Status {
+          if (said.metadata.contains("team")) return {};
+          return Fail(Code::kInvalidArgument, "no team");
+        },
+        [&](const Result<Snapshot>& snapshot) { imported = snapshot; });
+  };
+  import("");
+  ASSERT_EQ(images.imports.size(), 1U);
+  EXPECT_TRUE(images.imports[0].accept(image));
+  images.imports[0].done(image);
+  ASSERT_TRUE(imported && *imported) << imported->error().message();
+  const Snapshot copy = *snapshots->Find((*imported)->id);
+  EXPECT_NE(copy.id, taken.id);
+  EXPECT_EQ(copy.name, "first");
+  EXPECT_EQ(copy.state, Stage::kReady);
+  EXPECT_EQ(copy.image, taken.image);
+  EXPECT_EQ(copy.image_digest, "sha256:77") << "an archive says of itself which image it is";
+  EXPECT_EQ(copy.sandbox_id, taken.sandbox_id);
+  EXPECT_EQ(copy.metadata, wanted.metadata);
+  EXPECT_EQ(copy.config.env, taken.config.env);
+  EXPECT_EQ(copy.size_bytes, 2030U);
+  EXPECT_TRUE(lifecycle->LayerInUse(201));
+  const auto restored = Restore(copy.id);
+  ASSERT_TRUE(restored) << restored.error().message();
+  EXPECT_EQ(restored_plan.layers, copy.layers);
+
+  import("other");
+  images.imports[1].done(image);
+  EXPECT_EQ((*imported)->name, "other");
+  // What is not one is refused before it is unpacked.
+  image.facts.clear();
+  EXPECT_NE(images.imports[1].accept(image).error().message().find("atoll image import"),
+            std::string::npos);
+  const int collected = images.collected;
+  import("");
+  images.imports[2].done(Fail(Code::kInvalidArgument, "nothing of it"));
+  EXPECT_FALSE(*imported);
+  EXPECT_EQ(images.collected, collected + 1) << "what was left of it";
+}
+
+TEST_F(SnapshotsTest, AnArchiveOfAStrangerIsHeldToItsForm) {
+  const Snapshot taken = TakeWhole(CreateRunning());
+  images::Image image = ImageOf(taken);
+  const std::string good = image.facts;
+  ASSERT_TRUE(SnapshotOf(image)) << SnapshotOf(image).error().message();
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    image.facts = good;
+    image.facts.replace(image.facts.find(what), what.size(), instead);
+    return SnapshotOf(image);
+  };
+  EXPECT_TRUE(with(R"("name":"")", R"("name":"n")"));
+  for (const auto& [what, instead] : std::map<std::string, std::string>{
+           {"{", "["},
+           {R"("name":"")", R"("name":7)"},
+           {R"("name":)", R"("nome":)"},
+           {R"("name":"")", R"("name":")" + std::string(254, 'x') + "\""},
+           {R"("image":"busybox:latest")", R"("image":"Busy Box")"},
+           {R"("image":"busybox:latest")", R"("image":"busybox")"},
+           {taken.sandbox_id, "../../etc"},
+           {R"("metadata":{})", R"("metadata":{"a":{"b":"c"}})"},
+           {R"("metadata":{})", R"("metadata":{"a":"b","a":"c"})"}}) {
+    const auto refused = with(what, instead);
+    ASSERT_FALSE(refused) << instead;
+    EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  }
+}
+
+TEST_F(SnapshotsTest, ThoseFromElsewhereAreCounted) {
+  snapshot_config.max_count = 2;
+  Boot({});
+  const images::Image image = ImageOf(TakeWhole(CreateRunning()));
+  std::vector<bool> admitted;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(snapshots->CheckCount());
+    lifecycle->ImportSnapshot(
+        UniqueFd(), "", [](const Snapshot&) { return Status(); },
+        [&](const Result<Snapshot>& snapshot) { admitted.push_back(snapshot.has_value()); });
+  }
+  for (const auto& import : images.imports) import.done(image);
+  EXPECT_EQ(admitted, (std::vector<bool>{true, false})) << "both had begun before";
+  EXPECT_EQ(snapshots->CheckCount().error().error_number(), ENOSPC);
 }
 
 TEST_F(SnapshotsTest, ALostLayerIsSaid) {

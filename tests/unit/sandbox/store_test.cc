@@ -146,6 +146,7 @@ TEST(Store, ReadsARecordOfBeforeThereWereSomeFields) {
   ASSERT_TRUE(loaded) << loaded.error().message();
   Sandbox plain = Sample();
   plain.host_id.clear();
+  plain.stocked = false;
   plain.fork_layer = 0;
   plain.spec = {};
   plain.config = {};

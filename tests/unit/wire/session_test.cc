@@ -42,6 +42,15 @@ TEST(WireSession, TermsAreWithinTheBoundsOfLimits) {
   }
 }
 
+TEST(WireSession, IdsAreIds) {
+  EXPECT_TRUE(CheckForm(SessionUser{.uid = UINT32_MAX - 1}));
+  for (const SessionUser& user :
+       {SessionUser{.uid = UINT32_MAX}, SessionUser{.gid = UINT32_MAX},
+        SessionUser{.sandbox_uid = UINT32_MAX}, SessionUser{.sandbox_gid = UINT32_MAX}}) {
+    EXPECT_FALSE(CheckForm(MakeSession{.id = "a", .spec = GoodSession(), .user = user}));
+  }
+}
+
 TEST(WireSession, FormIsChecked) {
   EXPECT_TRUE(CheckForm(GoodSession()));
   for (const uint32_t number : {uint32_t{0}, kMaxSessions + 1, UINT32_MAX}) {
@@ -78,13 +87,14 @@ TEST(WireSession, FormIsChecked) {
 
 // What execd says is read by the daemon: one request with its two sockets, or nothing.
 TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
-  SessionRequest make, plain, end;
+  SessionRequest make, mapped, plain, end;
   make.what = SessionRequest::Make{.spec = GoodSession()};
   // Of a sandbox from before there were terms.
   plain.what = SessionRequest::MakePlain{.spec = GoodSession()};
+  mapped.what = SessionRequest::MakeMapped{.spec = GoodSession()};
   end.what = SessionRequest::End{.number = 3};
   for (size_t count = 0; count < 4; ++count) {
-    for (const SessionRequest* request : {&make, &plain, &end}) {
+    for (const SessionRequest* request : {&make, &mapped, &plain, &end}) {
       std::vector<UniqueFd> descriptors(count);
       SessionRequest read;
       EXPECT_EQ(DecodeFields(EncodeFields(*request), &read, descriptors),
