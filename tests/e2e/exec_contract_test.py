@@ -275,7 +275,7 @@ class Commands(Contract):
         until(lambda: self.s.call('GET', f'/command/{command}/logs').body, 10 * SLOWNESS)
         begun = time.monotonic()
         self.empty(self.s.call('DELETE', f'/command?id={command}'))
-        self.assertTrue(2.5 < time.monotonic() - begun < 5 * SLOWNESS)
+        self.assertTrue(2.5 < time.monotonic() - begun < 30 * SLOWNESS)
         self.assertEqual(self.s.status(command)['exit_code'], -1)
 
     def test_background(self):

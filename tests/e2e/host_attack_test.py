@@ -458,7 +458,7 @@ class Floods(HostAttack):
         finally:
             for peer in peers:
                 peer.close()
-        self.assertLess(during, 4 * before)
+        self.assertLess(during, before + 0.25 * SLOWNESS)  # who waits for a peer waits for ever
 
     def create(self, body):
         key = {'OPEN-SANDBOX-API-KEY': self.daemon.key, 'Content-Type': 'application/json'}
