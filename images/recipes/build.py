@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes an image archive by a recipe; what 'atoll image build' runs.
 
-    build.py RECIPE|FILE.toml OUT.tar [--name NAME[:TAG]]
+    build.py RECIPE|FILE.toml OUT.tar [--name NAME[:TAG]] [--no-gzip]
 
 The last line on standard output is {"name": …, "aliases": […]}. With SOURCE_DATE_EPOCH in the
 environment no file is younger than that, and the same input gives the same bytes.
@@ -21,7 +21,7 @@ import recipe as recipes
 from layer import make_layer
 
 
-def build(what, out, name):
+def build(what, out, name, compress):
     """Writes the archive; the recipe, as it was carried out."""
     recipe = recipes.load(what)
     if recipe.suite and recipe.suite not in debian.PYTHON:
@@ -47,7 +47,7 @@ def build(what, out, name):
                   'Cmd': recipe.cmd, 'WorkingDir': recipe.workdir, 'User': recipe.user}
         if recipe.entrypoint:
             config['Entrypoint'] = recipe.entrypoint
-        oci_archive.write(out, recipe.name, layers, config)
+        oci_archive.write(out, recipe.name, layers, config, compress=compress)
     return recipe
 
 
@@ -56,12 +56,13 @@ def main():
     parser.add_argument('recipe')
     parser.add_argument('out', type=pathlib.Path)
     parser.add_argument('--name', default='')
+    parser.add_argument('--no-gzip', action='store_true', help='for one who unpacks it at once')
     given = parser.parse_args()
     os.umask(0o022)
     # What is begun is ended, and what is on disk removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended'))
     try:
-        made = build(given.recipe, given.out.absolute(), given.name)
+        made = build(given.recipe, given.out.absolute(), given.name, not given.no_gzip)
     except recipes.RecipeError as error:
         sys.exit(str(error))
     print(json.dumps({'name': made.name, 'aliases': made.aliases}))

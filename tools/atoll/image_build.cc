@@ -45,6 +45,8 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
                 .env = {"PYTHONDONTWRITEBYTECODE=1"},
                 .apt = "python3"};
   if (!options.name.empty()) builder.argv.insert(builder.argv.end(), {"--name", options.name});
+  // What is unpacked in the next moment need not be small.
+  if (options.output.empty()) builder.argv.push_back("--no-gzip");
   ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
   if (!options.output.empty()) return {};
   const auto made = nlohmann::json::parse(told, nullptr, false);
