@@ -215,6 +215,10 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
         events = self.run_in(self.create(), 'print(("x" * 79 + "\\n") * 131072, end="")')
         self.assertEqual(texts(events), ('x' * 79 + '\n') * 131072)
 
+    def test_no_line_of_a_script_is_missing(self):
+        events = self.run_in(self.create('javascript'), 'for (let i = 0; i < 5000; i++) console.log(i)')
+        self.assertEqual(texts(events), ''.join(f'{i}\n' for i in range(5000)))
+
     def test_a_thousand_runs_without_growth(self):
         context, connection = self.create(), self.daemon.connection()
 
