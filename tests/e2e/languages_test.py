@@ -14,15 +14,17 @@ ENTRYPOINT = '/opt/code-interpreter/code-interpreter.sh'
 GO = 'package main\nimport ("fmt"; "os")\nfunc main() { %s }\n'
 
 
+def import_code_interpreter(daemon):
+    subprocess.run([atoll.BUILD / 'atoll', 'image', 'import', atoll.image_archive('code-interpreter'), '--name', NAME],
+                   check=True, stdout=subprocess.DEVNULL, env=daemon.client_env(), timeout=600 * atoll.SLOWNESS)
+
+
 class Languages(Contexts, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = atoll.Daemon().__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
-        subprocess.run([atoll.BUILD / 'atoll', 'image', 'import',
-                        atoll.image_archive('code-interpreter'), '--name', NAME], check=True,
-                       stdout=subprocess.DEVNULL, env=cls.daemon.client_env(),
-                       timeout=600 * atoll.SLOWNESS)
+        import_code_interpreter(cls.daemon)
         cls.box = Box(cls.daemon, NAME, entrypoint=[ENTRYPOINT],
                       resourceLimits={'cpu': '2', 'memory': '4Gi', 'pids': '1000'})
 
