@@ -174,7 +174,7 @@ class Api(unittest.TestCase):
         def state():
             status = self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']
             return status if status['state'] != 'Running' else None
-        return atoll.until(state, 10 * SLOWNESS, 'the end of process 1')
+        return atoll.until(state, 30 * SLOWNESS, 'the end of process 1')
 
     def test_a_missing_entrypoint_is_a_failure_that_says_so(self):
         box = self.create(entrypoint=['/no/such/program'])

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -71,10 +72,12 @@ def image_archive(recipe):
     archive = BUILD / 'archives' / f'{name}.tar'
     if not archive.exists() or archive.stat().st_mtime < _changed(recipes.load(str(recipe))):
         archive.parent.mkdir(exist_ok=True)
-        new = archive.with_suffix('.new')
-        subprocess.run([sys.executable, '-B', TOP / 'images/recipes/build.py', recipe, new],
-                       check=True, stdout=sys.stderr)
-        new.rename(archive)
+        # Programs that run side by side may each find that it is missing.
+        with tempfile.TemporaryDirectory(dir=archive.parent) as work:
+            new = pathlib.Path(work, 'image.tar')
+            subprocess.run([sys.executable, '-B', TOP / 'images/recipes/build.py', recipe, new],
+                           check=True, stdout=sys.stderr)
+            new.rename(archive)
     return archive
 
 

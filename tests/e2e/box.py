@@ -210,7 +210,7 @@ class Box:
             command = self.background(f'sleep {word}')
             found = lambda: [pid for pid in filter(str.isdigit, os.listdir('/proc'))
                              if _read(f'/proc/{pid}/cmdline') == f'sleep\0{word}\0']
-            pid = atoll.until(found, 10 * atoll.SLOWNESS, f'sleep {word} runs')[0]
+            pid = atoll.until(found, 30 * atoll.SLOWNESS, f'sleep {word} runs')[0]
             self.cgroup = _group(pid).rpartition('/run/')[0]
             self.call('DELETE', f'/command?id={command}')
         return self.cgroup

@@ -37,7 +37,7 @@ class Pages(unittest.TestCase):
             page = (pages.PAGE.replace('NEIGHBOUR', address(other)).replace('IMAGE', self.image)
                     .replace('API', f'http://127.0.0.1:{self.port}'))
             pages.serve(box, 8000, page)
-            until(lambda box=box: box.call('GET', '/proxy/8000/').status == 200, 10 * SLOWNESS, 'it listens')
+            until(lambda box=box: box.call('GET', '/proxy/8000/').status == 200, 30 * SLOWNESS, 'it listens')
             self.addCleanup(self.daemon.delete, box.id)
         return both
 

@@ -54,7 +54,7 @@ class Budgets(unittest.TestCase):
         box = Box(self.daemon, self.image,
                   entrypoint=['/bin/budget-probe', 'socket-filters', 'seccomp-filters', 'hold'])
         log = lambda: box.call('GET', '/.atoll/entrypoint/logs').body.decode()
-        until(lambda: 'held' in log(), 10 * SLOWNESS, 'it has tried')
+        until(lambda: 'held' in log(), 30 * SLOWNESS, 'it has tried')
         self.assertIn('socket-filters: 0 ENOPROTOOPT\nseccomp-filters: 0 EINVAL\n',
                       log().replace('\r', ''))
         self.daemon.delete(box.id)
@@ -84,7 +84,7 @@ class Budgets(unittest.TestCase):
         """Each user of a sandbox is one of its own on the host, even its root: 16,384 pages."""
         attack = self.a.background('/bin/budget-probe pipes hold')
         log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
-        until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+        until(lambda: 'held' in log(), 30 * SLOWNESS, 'all are taken')
         self.assertEqual(self.take(self.a, 'pipes'), {'pipes': (0, 'EDQUOT')})
         for box, uid in ((self.a, 1000), (self.b, 0)):
             count, end = self.take(box, 'pipes', uid=uid)['pipes']
@@ -96,7 +96,7 @@ class Budgets(unittest.TestCase):
         """Each id's own too: as many as it may have open, in messages of 253."""
         attack = self.a.background('/bin/budget-probe descriptors hold')
         log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
-        until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+        until(lambda: 'held' in log(), 30 * SLOWNESS, 'all are taken')
         self.assertEqual(self.take(self.a, 'descriptors'), {'descriptors': (0, 'ETOOMANYREFS')})
         messages = int(self.b.out('ulimit -Hn')) // 253 + 1
         for box, uid in ((self.a, 1000), (self.b, 0)):
@@ -108,7 +108,7 @@ class Budgets(unittest.TestCase):
     def test_a_terminal_that_cannot_be_had_is_refused(self):
         attack = self.a.background('/bin/budget-probe terminals hold')
         log = lambda: self.a.call('GET', f'/command/{attack}/logs').body.decode()
-        until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+        until(lambda: 'held' in log(), 30 * SLOWNESS, 'all are taken')
         answer = self.a.call('POST', '/pty')
         self.assertEqual((answer.status, answer.json['code']), (500, 'RUNTIME_ERROR'))
         self.assertIn('pseudo-terminal', answer.json['message'])
@@ -116,7 +116,7 @@ class Budgets(unittest.TestCase):
         self.assertEqual(answer.status, 201)
         self.b.call('DELETE', f'/pty/{answer.json["session_id"]}')
         self.a.call('DELETE', f'/command?id={attack}')
-        until(lambda: self.a.call('POST', '/pty').status == 201, 10 * SLOWNESS, 'they come back')
+        until(lambda: self.a.call('POST', '/pty').status == 201, 30 * SLOWNESS, 'they come back')
 
 
 if __name__ == '__main__':

@@ -82,7 +82,7 @@ class Guest(unittest.TestCase):
         with Sysctl(EPOLL_WATCHES, '5000'):
             held = box.background('/bin/budget-probe epoll hold', uid=1000)
             log = lambda: box.call('GET', f'/command/{held}/logs').body.decode()
-            until(lambda: 'held' in log(), 10 * SLOWNESS, 'all are taken')
+            until(lambda: 'held' in log(), 30 * SLOWNESS, 'all are taken')
             self.assertRegex(log(), r'epoll: (49\d\d|5000) ENOSPC')
             self.assertEqual(box.out('echo its own'), 'its own')
             self.assertRegex(other.out('/bin/budget-probe epoll', uid=1000), r'^epoll: (49\d\d|5000) ENOSPC$')
@@ -121,7 +121,7 @@ class Guest(unittest.TestCase):
             with subprocess.Popen(['sleep', '99'], preexec_fn=lambda: resource.setrlimit(
                     resource.RLIMIT_CORE, (0, 0))) as crashing:
                 crashing.send_signal(signal.SIGSEGV)
-            until(lambda: 'sleep' in crashes(), 10 * SLOWNESS, 'the handler runs')
+            until(lambda: 'sleep' in crashes(), 30 * SLOWNESS, 'the handler runs')
         self.assertEqual(set(crashes()), {'sleep'})
 
 

@@ -50,7 +50,7 @@ class Change(unittest.TestCase):
 
     def ticks(self, box, name, more_than):
         count = lambda: int(box.out(f'cat /tmp/{name} 2>/dev/null | wc -l'))
-        until(lambda: count() > more_than, 10 * SLOWNESS, f'{name} goes on')
+        until(lambda: count() > more_than, 30 * SLOWNESS, f'{name} goes on')
 
     def stood_still(self, box, name, since, until_then):
         """No tick between the two, and ticks after them. The clock has a resolution of 10 ms."""
@@ -100,7 +100,7 @@ class Change(unittest.TestCase):
     def test_a_fork_bomb_is_paused_too(self):
         box = self.box(resourceLimits={'pids': '64', 'cpu': '1'})
         box.background('f() { f | f & }; f; wait')
-        until(lambda: self.count_processes(box) > 30, 10 * SLOWNESS, 'it multiplies')
+        until(lambda: self.count_processes(box) > 30, 30 * SLOWNESS, 'it multiplies')
         self.post(box, 'pause')
         self.assertEqual(self.state(box), 'Paused')
 
@@ -130,7 +130,7 @@ class Change(unittest.TestCase):
         soon = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 2))
         self.daemon.request('POST', f'/v1/sandboxes/{box.id}/renew-expiration', {'expiresAt': soon})
         until(lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}').status == 404,
-              10 * SLOWNESS, 'it has expired')
+              30 * SLOWNESS, 'it has expired')
 
     def test_what_is_paused_can_be_deleted(self):
         box = self.box()
@@ -160,7 +160,7 @@ class Change(unittest.TestCase):
 
     def serve(self, box):
         box.background('httpd -f -p 127.0.0.1:8080 -h /srv')
-        until(lambda: box.call('GET', '/proxy/8080/ws').status == 200, 10 * SLOWNESS,
+        until(lambda: box.call('GET', '/proxy/8080/ws').status == 200, 30 * SLOWNESS,
               'a server listens')
 
     def endpoint(self, box, port, query=''):

@@ -112,7 +112,7 @@ class Shutdown(unittest.TestCase):
             subprocess.run([BUILD / 'atoll', '--run-dir', daemon.run_dir, 'shutdown', '--all'],
                            check=True, stdout=subprocess.DEVNULL)
             self.assertEqual(daemon.process.wait(20 * SLOWNESS), 0)
-            until(lambda: not os.path.exists(f'/proc/{spawner}'), 10 * SLOWNESS,
+            until(lambda: not os.path.exists(f'/proc/{spawner}'), 30 * SLOWNESS,
                   'the spawner has ended')
 
 

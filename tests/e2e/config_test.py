@@ -93,7 +93,7 @@ class Running(unittest.TestCase):
     """A daemon each."""
 
     def log_says(self, daemon, text, since=0):
-        until(lambda: text in daemon.log.read_text()[since:], 10 * SLOWNESS,
+        until(lambda: text in daemon.log.read_text()[since:], 30 * SLOWNESS,
               f'the log says {text!r}: {daemon.log}')
 
     def hangup(self, daemon, settings, expected):
@@ -156,11 +156,11 @@ class Running(unittest.TestCase):
             def refused():
                 response = daemon.send('GET', '/health')
                 return response if response.status == 503 else None
-            until(refused, 10 * SLOWNESS, 'the one request in hand counts')
+            until(refused, 30 * SLOWNESS, 'the one request in hand counts')
             response = daemon.send('GET', '/v1/sandboxes')
             self.assertEqual((response.status, response.headers['Retry-After']), (503, '1'))
             slow.close()
-            until(lambda: daemon.send('GET', '/health').status == 200, 10 * SLOWNESS,
+            until(lambda: daemon.send('GET', '/health').status == 200, 30 * SLOWNESS,
                   'nothing is in hand any more')
             stream.close()
 

@@ -100,7 +100,7 @@ class DaemonDies(unittest.TestCase):
                     atoll.until(lambda load=load: len(load.created) >= 8, 60 * SLOWNESS)
                     daemon.kill()
                 daemon.start()
-        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
     def test_what_expired_meanwhile_is_gone_after_the_restart(self):
         with atoll.Daemon() as daemon:
@@ -166,7 +166,7 @@ class SpawnerDies(unittest.TestCase):
                 os.kill(daemon.spawner_pid(), signal.SIGKILL)
             daemon.stop()
             daemon.start()
-        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
     def test_both_killed(self):
         with atoll.Daemon() as daemon:
@@ -178,7 +178,7 @@ class SpawnerDies(unittest.TestCase):
             daemon.kill()
             daemon.start()
             self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
-        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
 
 if __name__ == '__main__':

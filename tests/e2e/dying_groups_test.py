@@ -67,7 +67,7 @@ class DyingGroups(unittest.TestCase):
                 os.waitpid(pid, 0)
                 self.assertTrue((held / str(number)).exists())
                 until(lambda group=group: not (group / 'cgroup.procs').read_text(encoding='ascii'),
-                      10 * SLOWNESS, 'it has left')
+                      30 * SLOWNESS, 'it has left')
                 group.rmdir()
             yield
         finally:

@@ -80,7 +80,7 @@ class Answers(unittest.TestCase):
         cls.image = shell_image(cls.daemon)
         cls.a = Box(cls.daemon, cls.image)
         pages.serve(cls.a, 8000, 'page')
-        until(lambda: ask(cls.daemon, f'/{cls.a.id}/8000/').status == 200, 10 * SLOWNESS, 'it listens')
+        until(lambda: ask(cls.daemon, f'/{cls.a.id}/8000/').status == 200, 30 * SLOWNESS, 'it listens')
 
     def forms(self):
         named = f'{self.a.id}-8000'

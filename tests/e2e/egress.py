@@ -196,7 +196,7 @@ class EgressBox(Box):
         command = self.background('/bin/net-probe ' + shlex.quote(self.action(
             'flow', f'/tmp/{name}', address, port, udp=udp, wait=PATIENCE_MS)))
         logs = lambda: self.call('GET', f'/command/{command}/logs').body.decode().strip()
-        first = atoll.until(logs, 10 * SLOWNESS, f'a flow to {address}:{port}')
+        first = atoll.until(logs, 30 * SLOWNESS, f'a flow to {address}:{port}')
         assert first.startswith('ok'), f'flow to {address}:{port}: {first}'
         return name
 

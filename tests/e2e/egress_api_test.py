@@ -111,7 +111,7 @@ class Endpoint(EgressTest):
         """What listens on port 18080 inside gets none of it, the token least of all."""
         box = self.box(policy('good.example'))
         box.background('nc -ll -p 18080 -e sh -c "cat >>/tmp/seen"')
-        until(lambda: box.tcp('127.0.0.1', 18080).word == 'ok', 10 * SLOWNESS)
+        until(lambda: box.tcp('127.0.0.1', 18080).word == 'ok', 30 * SLOWNESS)
         self.assertEqual(box.policy()['policy'], policy('good.example'))
         for path in (f'/sandboxes/{box.id}/proxy/18080/policy',
                      f'/v1/sandboxes/{box.id}/proxy/18080/policy'):

@@ -224,7 +224,7 @@ class LearnedSet(AttackTest):
             self.assert_echo(box.poke('pinned'), b'ping')
             box.policy('DELETE', ['other.example'])
             until(lambda: box.poke('pinned', b'later', wait=300 * SLOWNESS).word != 'ok',
-                  10 * SLOWNESS, 'the flow is cut')
+                  30 * SLOWNESS, 'the flow is cut')
             self.internet.clear()
             self.assertNotEqual(box.poke('pinned', b'later', wait=100).word, 'ok')
             self.assert_refused(box.udp(net.at(11), 9))

@@ -36,7 +36,7 @@ class Windows(AttackTest):
         box.out(f'rm -f /tmp/stop /tmp/{name}')
         box.background(f'until [ -e /tmp/stop ]; do {self.race(net, 50, allowed)} '
                        f'>>/tmp/{name}; done; echo end >>/tmp/{name}')
-        until(lambda: box.out(f'cat /tmp/{name} 2>/dev/null; true'), 10 * SLOWNESS)
+        until(lambda: box.out(f'cat /tmp/{name} 2>/dev/null; true'), 30 * SLOWNESS)
 
     def harvest(self, box, name):
         """What the hammer counted: lines "ok N refused"."""
@@ -159,7 +159,7 @@ class Tampering(AttackTest):
             listening = 'netstat -ltn | grep LISTEN || true'
             self.assertEqual(box.out(listening), '')
             box.background('nc -ll -p 6001 -e cat')
-            self.assertIn(':6001 ', until(lambda: box.out(listening), 10 * SLOWNESS))
+            self.assertIn(':6001 ', until(lambda: box.out(listening), 30 * SLOWNESS))
             self.assert_enforced(box, net)
 
         self.each_cell('G13', lambda net: policy(net.at(1), 'good.example'), attack)

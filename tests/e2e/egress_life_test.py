@@ -119,9 +119,9 @@ class Endurance(EgressTest):
         box = self.box(ALLOWED)
         self.daemon.request('POST', f'/v1/sandboxes/{box.id}/pause')
         state = lambda: box.state()['state']
-        until(lambda: state() == 'Paused', 10 * SLOWNESS)
+        until(lambda: state() == 'Paused', 30 * SLOWNESS)
         self.daemon.request('POST', f'/v1/sandboxes/{box.id}/resume')
-        until(lambda: state() == 'Running', 10 * SLOWNESS)
+        until(lambda: state() == 'Running', 30 * SLOWNESS)
         self.check_enforced(self.again(box))
 
     def test_next_user_of_a_slot(self):
@@ -154,7 +154,7 @@ class Shared(EgressTest):
             extensions['network.hostname'] = hostname
         box = self.box(given, extensions=extensions)
         box.background('exec nc -ll -p 6379 -e cat')
-        until(lambda: box.tcp('127.0.0.1', 6379, send=b'x').word == 'ok', 10 * SLOWNESS)
+        until(lambda: box.tcp('127.0.0.1', 6379, send=b'x').word == 'ok', 30 * SLOWNESS)
         return box
 
     def test_members_reach_each_other(self):
@@ -181,7 +181,7 @@ class Shared(EgressTest):
                     self.assertEqual([item['name'] for item in self.internet.questions()
                                       if item['name'] in ('database', 'web', web.id)], [])
                 self.daemon.delete(database.id)
-                until(lambda web=web: web.lookup('database') == [], 10 * SLOWNESS)
+                until(lambda web=web: web.lookup('database') == [], 30 * SLOWNESS)
                 for box in (web, stranger, outsider):
                     self.daemon.delete(box.id)
 

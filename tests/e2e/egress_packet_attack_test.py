@@ -186,7 +186,7 @@ class Protocols(PacketTest):
             self.assertEqual(box.out('cat /tmp/race').split()[:2], ['ok', '0'])
             # Nobody knocks either where the sandbox listens.
             box.background('nc -ll -p 6002 -e cat')
-            until(lambda: box.tcp('127.0.0.1', 6002, send=b'x').word == 'ok', 10 * SLOWNESS)
+            until(lambda: box.tcp('127.0.0.1', 6002, send=b'x').word == 'ok', 30 * SLOWNESS)
             self.assertEqual(self.internet.call('strike', own, 6002, net.at(1), 6000, 3), 0)
             self.assert_only(box, net, net.at(1), struck)
 
@@ -262,7 +262,7 @@ class Spoofing(PacketTest):
                 with self.own_box(given) as sibling:
                     sibling.background('nc -ll -p 8000 -e cat')
                     until(lambda: sibling.tcp('127.0.0.1', 8000, send=b'x').word == 'ok',
-                          10 * SLOWNESS)
+                          30 * SLOWNESS)
                     box.policy('PUT', policy(sibling.own_address(net), net.everything,
                                              '10.200.0.0/13', 'fd61:746c:6c00::/40',
                                              default='allow'))

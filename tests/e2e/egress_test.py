@@ -205,7 +205,7 @@ class Flows(EgressTest):
 
     def cut(self, box, name, send=b'after'):
         """What is sent later does not arrive."""
-        until(lambda: box.poke(name, send, wait=300 * SLOWNESS).word != 'ok', 10 * SLOWNESS,
+        until(lambda: box.poke(name, send, wait=300 * SLOWNESS).word != 'ok', 30 * SLOWNESS,
               f'{name} is cut')
         self.assertNotEqual(box.poke(name, b'much later', wait=100).word, 'ok')
         for packet in self.internet.packets():

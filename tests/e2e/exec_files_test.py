@@ -149,7 +149,7 @@ class Files(FileContract):
                          'Content-Length': str(10 << 30)})
         self.assertLess(self.used, 1024)
         self.assertEqual(self.info(path)['size'], 10 << 30)  # untouched by half an upload
-        until(lambda: self.s.out(f'ls -A {self.dir}') == 'big', 10 * SLOWNESS, 'nothing is left')
+        until(lambda: self.s.out(f'ls -A {self.dir}') == 'big', 30 * SLOWNESS, 'nothing is left')
 
     def test_permissions(self):
         path = self.write('f')

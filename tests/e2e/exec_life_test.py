@@ -48,7 +48,7 @@ class ProcessOne(Life):
         before = box.pids()
         os.kill(box.host_pid(), signal.SIGSTOP)
         self.ends(box, 'Failed', 'stopped by signal 19')
-        until(lambda: not any(os.path.exists(f'/proc/{pid}') for pid in before), 5 * SLOWNESS,
+        until(lambda: not any(os.path.exists(f'/proc/{pid}') for pid in before), 30 * SLOWNESS,
               'nothing of it is left')
 
     def test_a_stopped_execd_is_noticed_after_a_spawner_that_died(self):
@@ -72,7 +72,7 @@ class ProcessOne(Life):
     def test_signals_reach_the_entrypoint(self):
         box = self.box(entrypoint=['sh', '-c', 'trap "exit 42" TERM; echo ready >/tmp/ready; '
                                    'while :; do sleep 0.01; done'])
-        until(lambda: box.out('cat /tmp/ready || true') == 'ready', 10 * SLOWNESS)
+        until(lambda: box.out('cat /tmp/ready || true') == 'ready', 30 * SLOWNESS)
         os.kill(box.host_pid(), signal.SIGTERM)
         self.ends(box, 'Failed', 'exit code 42')
 
@@ -81,7 +81,7 @@ class ProcessOne(Life):
         before = box.processes()
         box.out('for i in $(seq 50); do (sleep 0.01 & (sleep 0.02 &) ) ; done')
         box.run('(setsid sleep 99 &); for i in $(seq 50); do sleep 99 & done; wait', timeout=300)
-        until(lambda: box.processes() == before, 5 * SLOWNESS, 'zombies included')
+        until(lambda: box.processes() == before, 30 * SLOWNESS, 'zombies included')
 
 
 class Switches(Life):
@@ -91,13 +91,13 @@ class Switches(Life):
     def test_bootstrap_command_and_shell(self):
         box = self.box(env={'BOOTSTRAP_CMD': 'echo $0 runs; exec sleep 99',
                             'BOOTSTRAP_SHELL': '/bin/sh'})
-        until(lambda: self.log(box) == '/bin/sh runs\n', 10 * SLOWNESS)
+        until(lambda: self.log(box) == '/bin/sh runs\n', 30 * SLOWNESS)
 
     def test_pre_script(self):
         box = self.box(entrypoint=['sh', '-c', 'echo "$SOURCED $1"; exec sleep 99', 'x', 'a  b'],
                        env={'EXECD_BOOTSTRAP_PRE_SCRIPT': '/srv/pre'},
                        image=image_with_script(self.daemon))
-        until(lambda: self.log(box) == 'yes a  b\n', 10 * SLOWNESS)
+        until(lambda: self.log(box) == 'yes a  b\n', 30 * SLOWNESS)
 
     def test_envs_file_is_there_from_the_start(self):
         box = self.box()
@@ -150,7 +150,7 @@ class Switches(Life):
         box.background('busybox nc -ll -p 8100 -e /srv/ws')
         send = lambda: self.daemon.send('GET', box.port(8100) + '/', headers={
             'X-EXECD-ACCESS-TOKEN': self.daemon.key, 'Authorization': f'Bearer {self.daemon.key}'})
-        until(lambda: send().status == 200, 10 * SLOWNESS)
+        until(lambda: send().status == 200, 30 * SLOWNESS)
         self.assertNotIn(self.daemon.key, send().read().decode())
         # Nor by way of execd's own proxy, in whatever header.
         seen = box.call('GET', '/proxy/8100/', headers={'X-Mine': 'kept', 'X-Other': self.daemon.key})
@@ -219,7 +219,7 @@ class Memory(Life):
         box = self.box(entrypoint=['sh', '-c', 'x=$(head -c 3000000 /dev/zero | tr "\\0" x); '
                                    'mkfifo /tmp/hold; read y </tmp/hold'])
         # A growing one in a sandbox without commands is what the kernel takes, and rightly.
-        until(lambda: box.get('/files/info', path='/tmp/hold').status == 200, 10 * SLOWNESS,
+        until(lambda: box.get('/files/info', path='/tmp/hold').status == 200, 30 * SLOWNESS,
               'the entrypoint rests')
         return box
 
@@ -289,7 +289,7 @@ class Memory(Life):
         box.out('head -c 20000000 /dev/zero >/dev/shm/x')
         self.assertGreater(box.call('GET', '/metrics').json['mem_used_mib'], 19)
         busy = box.background('while :; do :; done')
-        until(lambda: box.call('GET', '/metrics').json['cpu_used_pct'] > 80, 10 * SLOWNESS)
+        until(lambda: box.call('GET', '/metrics').json['cpu_used_pct'] > 80, 30 * SLOWNESS)
         box.call('DELETE', f'/command?id={busy}')
         self.assertIn('disk_used_mib', values)
         self.assertIn('net_received_bytes', values)

@@ -124,7 +124,7 @@ class Terminals(Contract):
         terminal = self.create(command='setsid sleep 98 & trap "" HUP; echo ready; sleep 99')
         self.attach(terminal).until(holds(b'ready'))
         self.s.call('DELETE', f'/pty/{terminal}')
-        until(lambda: self.s.processes() == before, 5 * SLOWNESS, 'all of it is gone')
+        until(lambda: self.s.processes() == before, 30 * SLOWNESS, 'all of it is gone')
 
     def test_bad_frames(self):
         terminal = self.create()
@@ -152,7 +152,7 @@ class Ports(Contract):
                               f'cp /srv/cgi-bin/show /srv/{number}/cgi-bin/; '
                               f'busybox httpd -p {address}:{port} -h /srv/{number}')
         cls.s.background('busybox nc -ll -p 8100 -e /srv/ws')
-        until(lambda: cls.ask(8100).status == 200, 10 * SLOWNESS)
+        until(lambda: cls.ask(8100).status == 200, 30 * SLOWNESS)
 
     @classmethod
     def ask(cls, port, path='/', method='GET', body=None, headers=None):

@@ -98,7 +98,7 @@ class Fence(EgressTest):
         for net in FAMILIES:
             self.assert_nothing_reached(destination=net.at(2))
         nft('flush', 'ruleset')
-        until(lambda: self.health()['troubles'].get('network'), 10 * SLOWNESS, 'put back')
+        until(lambda: self.health()['troubles'].get('network'), 30 * SLOWNESS, 'put back')
         denied.call('DELETE', f'/command?id={attack}')
         for box in (denied, allowed):
             self.daemon.delete(box.id)

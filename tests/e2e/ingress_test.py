@@ -48,7 +48,7 @@ class Reach(unittest.TestCase):
     def serve(cls, box):
         box.out('busybox httpd -p 127.0.0.1:8001 -h /srv; mkfifo /tmp/go')
         box.background('busybox nc -ll -p 8100 -e /srv/ws')
-        until(lambda: box.call('GET', '/proxy/8100/').status == 200, 10 * SLOWNESS,
+        until(lambda: box.call('GET', '/proxy/8100/').status == 200, 30 * SLOWNESS,
               'the echo listens')
         return box
 
@@ -253,7 +253,7 @@ class TheGone(unittest.TestCase):
         self.gone(box)
         # And once nothing of it is left, and to daemons that never knew it.
         socket = self.daemon.run_dir / 'sandboxes' / f'{box}.sock'
-        until(lambda: not socket.exists(), 10 * SLOWNESS, 'its socket is gone')
+        until(lambda: not socket.exists(), 30 * SLOWNESS, 'its socket is gone')
         self.gone(box)
         self.daemon.stop()
         self.daemon.start()
@@ -281,7 +281,7 @@ class TheGone(unittest.TestCase):
         box = self.daemon.create(self.image, entrypoint=['true'])
         path = f'/v1/sandboxes/{box}'
         until(lambda: self.daemon.request('GET', path)['status']['state'] == 'Terminated',
-              10 * SLOWNESS, 'the entrypoint has ended')
+              30 * SLOWNESS, 'the entrypoint has ended')
         self.assertEqual(self.statuses(box)[0], {(410, 'DOCKER::SANDBOX_NOT_RUNNING')})
         # Paused is not gone.
         other = self.daemon.create(self.image)

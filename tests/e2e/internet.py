@@ -132,8 +132,4 @@ class Internet:
         return self._fitting(self.call('read', 'web', 0), wanted)
 
     def await_packets(self, **wanted):
-        return atoll.until(lambda: self.packets(**wanted), 5 * atoll.SLOWNESS, f'packets {wanted}')
-
-    def await_requests(self, **wanted):
-        return atoll.until(lambda: self.requests(**wanted), 5 * atoll.SLOWNESS,
-                           f'requests {wanted}')
+        return atoll.until(lambda: self.packets(**wanted), 30 * atoll.SLOWNESS, f'packets {wanted}')

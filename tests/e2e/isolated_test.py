@@ -125,7 +125,7 @@ class Contract(Isolated):
         session = self.session()
         _, last = session.run('exit 7')
         self.assertEqual((last['type'], last['error']['evalue']), ('error', '7'))
-        until(lambda: session.state()['status'] == 'dead', 10 * SLOWNESS, 'it is dead')
+        until(lambda: session.state()['status'] == 'dead', 30 * SLOWNESS, 'it is dead')
         _, last = session.run('true')
         self.assertEqual((last['type'], last['error']['ename']), ('error', 'RuntimeError'))
         # Not 503, which clients repeat: it will not come back.
@@ -147,7 +147,7 @@ class Contract(Isolated):
         self.assertEqual(answer.json['session_id'], session.id)
         run = answer.json['run_id']
         logs = lambda cursor=0: session.call('GET', f'/runs/{run}/logs?cursor={cursor}')
-        until(lambda: logs().body == b'out\nerr\n', 10 * SLOWNESS, 'it has printed')
+        until(lambda: logs().body == b'out\nerr\n', 30 * SLOWNESS, 'it has printed')
         self.assertEqual(logs().headers['Execd-Isolated-Tail-Cursor'], '8')
         self.assertEqual(logs().headers['Content-Type'], 'text/plain; charset=utf-8')
         self.assertEqual((logs(4).body, logs(99).body), (b'err\n', b''))
@@ -155,7 +155,7 @@ class Contract(Isolated):
         self.assertEqual((state['running'], 'exit_code' in state), (True, False))
         session.out('touch go')
         ended = until(lambda: not session.call('GET', f'/runs/{run}').json['running'],
-                      10 * SLOWNESS, 'it has ended')
+                      30 * SLOWNESS, 'it has ended')
         self.assertTrue(ended)
         state = session.call('GET', f'/runs/{run}').json
         self.assertEqual(state['exit_code'], 4)
@@ -440,7 +440,7 @@ class Attacks(Isolated):
         session = self.session(workspace={'path': '/workspace'})
         session.out('echo x >/workspace/x; (setsid sleep 4247 &)')
         # The entrypoint is one; the shell that becomes the other is not waited for.
-        until(lambda: self.box.processes().count('sleep') == 2, 5 * SLOWNESS)
+        until(lambda: self.box.processes().count('sleep') == 2, 30 * SLOWNESS)
         uppers = self.daemon_uppers()
         self.assertTrue(uppers)
         self.assertEqual(session.delete().status, 200)
@@ -501,7 +501,7 @@ class Life(Isolated):
             box.call('POST', SESSION, {'workspace': {'path': '/workspace'}})))
         thread.start()
         self.addCleanup(thread.join)
-        until(lambda: 'populated 1' in text_of(run / 'x1/cgroup.events'), 10 * SLOWNESS, 'it is born')
+        until(lambda: 'populated 1' in text_of(run / 'x1/cgroup.events'), 30 * SLOWNESS, 'it is born')
         return run, thread, answers
 
     def test_one_that_is_stuck_is_ended_and_holds_nobody_up(self):

@@ -55,7 +55,7 @@ class Life(unittest.TestCase):
             self.assertEqual(error.status, 501)  # a daemon without renewal still expires: below
             self.daemon.delete(box)
             return
-        atoll.until(lambda: self._status(box) == 404, 10 * SLOWNESS, 'the sandbox has expired')
+        atoll.until(lambda: self._status(box) == 404, 30 * SLOWNESS, 'the sandbox has expired')
 
     def _status(self, box):
         response = self.daemon.send('GET', f'/v1/sandboxes/{box}')
@@ -89,7 +89,7 @@ class Life(unittest.TestCase):
         self.assertNotEqual(before.await_same_numbers(0), {}, 'five sandboxes cannot be seen')
         for box in boxes:
             self.daemon.delete(box)
-        self.assertEqual(before.await_same_numbers(5 * SLOWNESS), {})
+        self.assertEqual(before.await_same_numbers(30 * SLOWNESS), {})
 
     def test_descriptors_do_not_grow(self):
         def descriptors():
@@ -106,7 +106,7 @@ class Life(unittest.TestCase):
         before = atoll.settled(descriptors)
         rounds(30)
         atoll.until(lambda: all(now <= then for now, then in zip(descriptors(), before)),
-                    5 * SLOWNESS, f'no more descriptors than {before}')
+                    30 * SLOWNESS, f'no more descriptors than {before}')
 
 
 class WholeDaemon(unittest.TestCase):
@@ -121,7 +121,7 @@ class WholeDaemon(unittest.TestCase):
             image = daemon.import_busybox()
             for _ in range(3):
                 daemon.run(daemon.create(image), 'echo left running')
-        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
     def test_two_daemons_side_by_side(self):
         with atoll.Daemon() as one, atoll.Daemon() as other:

@@ -53,7 +53,7 @@ class Logs(unittest.TestCase):
         return lines
 
     def await_lines(self, box, wanted):
-        until(lambda: self.lines(box) == wanted, 10 * SLOWNESS, f'the log is {wanted}')
+        until(lambda: self.lines(box) == wanted, 30 * SLOWNESS, f'the log is {wanted}')
 
     def go(self, box, pipe='/go'):
         """Lets the entrypoint do its next step, which may be its last."""
@@ -66,7 +66,7 @@ class Logs(unittest.TestCase):
         return self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']
 
     def await_end(self, box, state='Terminated'):
-        until(lambda: self.state(box)['state'] == state, 10 * SLOWNESS, f'{box} is {state}')
+        until(lambda: self.state(box)['state'] == state, 30 * SLOWNESS, f'{box} is {state}')
 
     def log_dir(self, box=''):
         return self.daemon.data_dir / 'state/logs' / box
@@ -103,13 +103,13 @@ class Reading(Logs):
         self.assertEqual(self.log_dir(box).stat().st_mode & 0o777, 0o700)
         self.daemon.delete(box)
         self.assertEqual(self.get(box, 'logs')[0], 404)
-        until(lambda: not self.log_dir(box).exists(), 10 * SLOWNESS, 'its files are gone')
+        until(lambda: not self.log_dir(box).exists(), 30 * SLOWNESS, 'its files are gone')
 
     def test_an_exit_at_once_loses_nothing(self):
         boxes = [self.box(f'echo {n}; echo e{n} >&2') for n in range(20)]
         for n, box in enumerate(boxes):
             self.await_end(box)
-            until(lambda b=box, n=n: sorted(self.lines(b)) == [str(n), f'e{n}'], 10 * SLOWNESS,
+            until(lambda b=box, n=n: sorted(self.lines(b)) == [str(n), f'e{n}'], 30 * SLOWNESS,
                   f'both lines of {n}')
 
     def test_a_burst_before_the_exit_is_whole(self):
@@ -118,7 +118,7 @@ class Reading(Logs):
         self.await_end(box)
         def whole():
             return json.loads(self.text(box, 'logs?scope=container'))['content'].endswith(' 60000\n')
-        until(whole, 10 * SLOWNESS, 'the last line')
+        until(whole, 30 * SLOWNESS, 'the last line')
         told = json.loads(self.text(box, 'logs?scope=container'))
         # The text with its times is more than is sent, so the beginning is left out, and only that.
         numbers = [int(line.split()[1]) for line in told['content'].splitlines()]
@@ -133,7 +133,7 @@ class Reading(Logs):
 
     def test_tail_and_since(self):
         box = self.box('seq 1 300; exec sleep 99999')
-        until(lambda: len(self.lines(box)) == 300, 10 * SLOWNESS, 'all lines')
+        until(lambda: len(self.lines(box)) == 300, 30 * SLOWNESS, 'all lines')
         self.assertEqual(len(self.lines(box, 'logs')), 100)
         self.assertEqual(self.lines(box, 'logs?tail=2'), ['299', '300'])
         self.assertEqual(len(self.lines(box, 'logs?tail=10000&since=1h')), 300)
@@ -146,7 +146,7 @@ class Reading(Logs):
         self.await_end(box)
         def ended():
             return self.lines(box)[-1:] == ['\ufffd\ufffd\0\033[31mend']
-        until(ended, 10 * SLOWNESS, 'the last line')
+        until(ended, 30 * SLOWNESS, 'the last line')
         told = json.loads(self.text(box, 'logs?scope=container'))
         self.assertEqual(told['content'], self.text(box))
         parts = self.lines(box)[:-1]
@@ -232,11 +232,11 @@ class Kept(Logs):
     def test_after_the_removal(self):
         box = self.box('seq 1 50000; exit 3')
         self.await_end(box, 'Failed')
-        until(lambda: self.lines(box)[-1:] == ['50000'], 10 * SLOWNESS, 'the last line')
+        until(lambda: self.lines(box)[-1:] == ['50000'], 30 * SLOWNESS, 'the last line')
         size = sum(file.stat().st_size for file in self.log_dir(box).iterdir())
         self.assertLessEqual(size, 64 << 10)
         self.daemon.delete(box)
-        until(lambda: not self.log_dir(box).exists(), 10 * SLOWNESS, 'it is removed')
+        until(lambda: not self.log_dir(box).exists(), 30 * SLOWNESS, 'it is removed')
         for restarted in (False, True):
             if restarted:
                 self.daemon.kill()
@@ -309,21 +309,21 @@ class Restarts(Logs):
         box = self.box(COUNT)
         last = 5
         for _ in range(4):
-            until(lambda: len(self.numbers(box)) > last, 10 * SLOWNESS, f'{last} lines')
+            until(lambda: len(self.numbers(box)) > last, 30 * SLOWNESS, f'{last} lines')
             self.daemon.kill()
             self.daemon.start()
             last = len(self.numbers(box)) + 5
-        until(lambda: len(self.numbers(box)) > last, 10 * SLOWNESS, 'goes on')
+        until(lambda: len(self.numbers(box)) > last, 30 * SLOWNESS, 'goes on')
         seen = self.numbers(box)
         self.assertEqual(seen, list(range(len(seen))))
 
     def test_clean_restart(self):
         box = self.box(COUNT)
-        until(lambda: len(self.numbers(box)) > 5, 10 * SLOWNESS)
+        until(lambda: len(self.numbers(box)) > 5, 30 * SLOWNESS)
         self.daemon.stop()
         self.daemon.start()
         last = len(self.numbers(box)) + 5
-        until(lambda: len(self.numbers(box)) > last, 10 * SLOWNESS, 'goes on')
+        until(lambda: len(self.numbers(box)) > last, 30 * SLOWNESS, 'goes on')
         seen = self.numbers(box)
         self.assertEqual(seen, list(range(len(seen))))
 
@@ -331,7 +331,7 @@ class Restarts(Logs):
         box = self.box('echo first; sleep 2.0017; echo last words; exit 7')
         self.await_lines(box, ['first'])
         self.daemon.kill()
-        until(lambda: not running('2.0017'), 10 * SLOWNESS, 'the entrypoint has ended')
+        until(lambda: not running('2.0017'), 30 * SLOWNESS, 'the entrypoint has ended')
         self.daemon.start()
         self.await_end(box, 'Failed')
         self.assertEqual(self.state(box)['message'], 'exit code 7')
@@ -349,7 +349,7 @@ class Restarts(Logs):
         for path in (orphan, orphan / 'log', self.log_dir() / 'litter'):
             os.chown(path, owner.st_uid, owner.st_gid)
         self.daemon.start()
-        until(lambda: os.listdir(self.log_dir()) == [box], 10 * SLOWNESS, 'only its log is left')
+        until(lambda: os.listdir(self.log_dir()) == [box], 30 * SLOWNESS, 'only its log is left')
         self.assertEqual(self.lines(box), ['one'])
 
 
@@ -377,7 +377,7 @@ class Hostile(Logs):
             self.assertEqual(self.daemon.run(box, 'echo alive').stdout, 'alive')
             def warned(box=box):
                 return json.loads(self.text(box, 'logs?scope=container')).get('warnings')
-            warning = until(warned, 10 * SLOWNESS, 'the oldest is gone')[0]
+            warning = until(warned, 30 * SLOWNESS, 'the oldest is gone')[0]
             self.assertRegex(warning, r'^\d+ bytes of output are missing')
 
     def test_the_way_of_the_daemon_is_not_for_clients(self):
@@ -418,15 +418,15 @@ class Hostile(Logs):
         self.daemon.start()
         box = self.box('seq 1 100000; mkfifo /go; read x </go; echo after; exec sleep 99999')
         until(lambda: 'cannot write a log' in self.daemon.log.read_text(encoding='utf-8'),
-              10 * SLOWNESS, 'the disk is full')
+              30 * SLOWNESS, 'the disk is full')
         self.assertEqual(self.daemon.run(box, 'echo alive').stdout, 'alive')
         self.assertEqual(self.state(box)['state'], 'Running')
         until(lambda: self.daemon.run(box, 'test -p /go && echo yes').stdout == 'yes',
-              10 * SLOWNESS, 'all has been written')
+              30 * SLOWNESS, 'all has been written')
         # Room again: the log goes on, and says what is missing.
         subprocess.run(['mount', '-o', 'remount,size=4m', self.log_dir()], check=True)
         self.go(box)
-        until(lambda: self.lines(box)[-1:] == ['after'], 10 * SLOWNESS, 'the log goes on')
+        until(lambda: self.lines(box)[-1:] == ['after'], 30 * SLOWNESS, 'the log goes on')
         # The newest 64 KiB were still in the sandbox: more lines than a tail has.
         told = json.loads(self.text(box, 'logs?scope=container'))['content']
         self.assertTrue(re.search(r'\[\d+ bytes of output are missing here\]\n', told), told[:200])

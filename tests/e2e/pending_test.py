@@ -62,7 +62,7 @@ class Pending(unittest.TestCase):
             except atoll.ApiError as error:
                 self.assertEqual(error.status, 404)
                 return None
-        return until(attempt, 10 * SLOWNESS, 'the import has begun')
+        return until(attempt, 30 * SLOWNESS, 'the import has begun')
 
     def status(self, box):
         return self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']
@@ -77,12 +77,12 @@ class Pending(unittest.TestCase):
         box = made['id']
         self.assertEqual((made['status']['state'], made['status']['reason']),
                          ('Pending', 'IMAGE_IMPORTING'))
-        until(lambda: '1000 of' in self.status(box)['message'], 10 * SLOWNESS, 'it says how far')
+        until(lambda: '1000 of' in self.status(box)['message'], 30 * SLOWNESS, 'it says how far')
         self.assertIn('slow:latest', self.status(box)['message'])
         listed = self.daemon.request('GET', '/v1/sandboxes?state=Pending')['items']
         self.assertEqual([one['id'] for one in listed], [box])
         upload.send(50_000)
-        until(lambda: '51000 of' in self.status(box)['message'], 10 * SLOWNESS, 'it goes on')
+        until(lambda: '51000 of' in self.status(box)['message'], 30 * SLOWNESS, 'it goes on')
         # Nobody else waits for it, and nobody reaches it.
         other = self.daemon.create(self.image)
         self.assertEqual(self.daemon.run(other, 'echo meanwhile').stdout, 'meanwhile')

@@ -268,7 +268,7 @@ class DeathTest(unittest.TestCase):
                     daemon.delete(box['id'])
                 parked = list((daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock'))
                 self.assertLessEqual(len(parked), 3)
-        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
     def test_of_the_daemon(self):
         def kill(daemon):

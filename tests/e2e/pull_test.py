@@ -94,7 +94,7 @@ class Pull(unittest.TestCase):
             self.assertIn(word, status['message'])
         self.daemon.delete(box)
         self.assertEqual(self.names(), self.before)
-        until(lambda: not os.listdir(self.daemon.data_dir / 'state/images/tmp'), 10 * SLOWNESS,
+        until(lambda: not os.listdir(self.daemon.data_dir / 'state/images/tmp'), 30 * SLOWNESS,
               'nothing is left of the archive')
         return status['message']
 
@@ -134,7 +134,7 @@ class Pull(unittest.TestCase):
         name = f'{self.odd.host}/shared:1'
         boxes = [self.create(name)['id'] for _ in range(5)]
         for box in boxes:
-            until(lambda box=box: ' of ' in self.status(box)['message'], 10 * SLOWNESS, 'how far')
+            until(lambda box=box: ' of ' in self.status(box)['message'], 30 * SLOWNESS, 'how far')
         self.assertRegex(self.status(boxes[0])['message'], r'1 MiB of \d MiB have arrived')
         # Nobody else waits for it.
         other = self.daemon.create('busybox')
@@ -163,10 +163,10 @@ class Pull(unittest.TestCase):
         self.odd.odd = odd
         self.odd.heard.clear()
         box = self.create(second)['id']
-        until(lambda: any(path.endswith(config) for path, _ in self.odd.heard), 10 * SLOWNESS,
+        until(lambda: any(path.endswith(config) for path, _ in self.odd.heard), 30 * SLOWNESS,
               'the config is asked for')
         self.daemon.request('DELETE', f'/v1/images/{first}')
-        until(lambda: len(os.listdir(layers)) == there, 10 * SLOWNESS, 'the layers have gone')
+        until(lambda: len(os.listdir(layers)) == there, 30 * SLOWNESS, 'the layers have gone')
         self.assertEqual(self.layers_asked_for(), [])
         self.release.set()
         self.runs(box)
@@ -201,7 +201,7 @@ class Pull(unittest.TestCase):
         self.runs(self.create(name)['id'])
         self.assertEqual(wanted, [None, f'bytes={third}-', f'bytes={2 * third}-'])
         self.daemon.request('DELETE', f'/v1/images/{name}')
-        until(lambda: self.names() == self.before, 10 * SLOWNESS, 'it has gone')
+        until(lambda: self.names() == self.before, 30 * SLOWNESS, 'it has gone')
         self.odd.renew()
         layer = self.odd.layers[0]
         content = self.odd.blobs[layer]
@@ -363,7 +363,7 @@ class Pull(unittest.TestCase):
         self.hold_layers()
         name = f'{self.odd.host}/cut:1'
         box = self.create(name)['id']
-        until(self.layers_asked_for, 10 * SLOWNESS, 'it has begun')
+        until(self.layers_asked_for, 30 * SLOWNESS, 'it has begun')
         self.daemon.kill()
         self.daemon.start()
         status = self.status(box)
@@ -379,7 +379,7 @@ class Pull(unittest.TestCase):
     def test_a_daemon_that_ends_waits_for_no_registry(self):
         self.hold_layers()
         boxes = [self.create(f'{self.odd.host}/slow:{n}')['id'] for n in range(3)]
-        until(lambda: len(self.layers_asked_for()) == 2, 10 * SLOWNESS, 'two are under way')
+        until(lambda: len(self.layers_asked_for()) == 2, 30 * SLOWNESS, 'two are under way')
         begun = time.monotonic()
         self.daemon.stop()
         self.assertLess(time.monotonic() - begun, 5 * SLOWNESS)

@@ -78,7 +78,7 @@ class Random(Copies, unittest.TestCase):
             for volume in self.told_volumes():
                 self.request('DELETE', f'/v1/volumes/{volume}')
             until(lambda: self.layers() == layers, 20 * SLOWNESS, 'no copy has left a layer')
-        self.assertEqual(before.await_same(10 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
     # ---- the moves
 

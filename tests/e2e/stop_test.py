@@ -129,7 +129,7 @@ class StartFails(unittest.TestCase):
             stderr=subprocess.PIPE, text=True, check=False, timeout=60 * SLOWNESS)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(says, done.stderr)
-        self.assertEqual(before.await_same(5 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
         self.assertEqual(groups_of_instances() - groups, set())
         self.assertEqual(numbers_of(self.top / 'run'), [])
         left = {path.name for path in (self.top / 'run').glob('*')}
@@ -178,7 +178,7 @@ class StartFails(unittest.TestCase):
             failed = subprocess.run([atoll.BUILD / 'atolld', '--config', daemon.config],
                                     stderr=subprocess.PIPE, check=False, timeout=60 * SLOWNESS)
             self.assertEqual(failed.returncode, 1)
-            self.assertEqual(before.await_same(5 * SLOWNESS), [])
+            self.assertEqual(before.await_same(30 * SLOWNESS), [])
             self.assertEqual(daemon.spawner_pid(), spawner)
             for path, content in kept.items():
                 path.write_bytes(content)

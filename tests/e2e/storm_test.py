@@ -140,7 +140,7 @@ class Storm(unittest.TestCase):
             told = sum((client.acknowledged for client in self.clients), collections.Counter())
             print(f'# {rounds} rounds, kills: {dict(self.kills)}, acknowledged: {dict(told)}',
                   flush=True)
-        self.assertEqual(before.await_same(10 * SLOWNESS), [])
+        self.assertEqual(before.await_same(30 * SLOWNESS), [])
 
     def rage(self):
         """One round: clients at work, one to four kills at random moments among them."""

@@ -74,7 +74,7 @@ class Served(Pair):
         cls.box = Box(cls.daemon, shell_image(cls.daemon), metadata={'name': 'box'})
         cls.box.out('busybox httpd -p 127.0.0.1:8001 -h /srv; mkfifo /tmp/go')
         cls.box.background('busybox nc -ll -p 8100 -e /srv/ws')
-        until(lambda: cls.box.call('GET', '/proxy/8100/').status == 200, 10 * SLOWNESS,
+        until(lambda: cls.box.call('GET', '/proxy/8100/').status == 200, 30 * SLOWNESS,
               'the echo listens')
 
     def ask(self, method, path, body=None, connection=None, **headers):
@@ -175,7 +175,7 @@ class Renewed(Pair):
     def hangup(self, daemon, expected):
         before = len(daemon.log.read_text())
         daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: expected in daemon.log.read_text()[before:], 10 * SLOWNESS,
+        until(lambda: expected in daemon.log.read_text()[before:], 30 * SLOWNESS,
               f'the log says {expected!r}: {daemon.log.read_text()[before:]}')
         return daemon.log.read_text()[before:]
 
