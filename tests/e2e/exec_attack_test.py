@@ -221,7 +221,7 @@ class Exhaustion(Attack):
 
     def test_fork_bomb(self):
         box = self.small()
-        before = box.processes()
+        before = until(box.processes, 30 * SLOWNESS, 'its program has started')
         bomb = box.background('b() { b | b & }; b; sleep 99')
         until(lambda: len(box.pids()) >= 40, 30 * SLOWNESS, 'the limit is reached')
         # execd, process 1, has pids of its own: everything but a new program works.

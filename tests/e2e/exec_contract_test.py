@@ -251,7 +251,7 @@ class Commands(Contract):
         self.assertEqual(self.s.out('pwd', cwd='$HOME/../tmp'), '/tmp')
 
     def test_timeout_leaves_nothing(self):
-        before = self.s.processes()
+        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
         begun = time.monotonic()
         last = self.s.run('setsid sleep 97 & (setsid sh -c "sleep 98 & sleep 96" &); nohup sleep 95 &'
                           'sleep 99', timeout=300)[2]
@@ -260,7 +260,7 @@ class Commands(Contract):
         until(lambda: self.s.processes() == before, 30 * SLOWNESS, 'all of it is gone')
 
     def test_interrupt_is_polite_first(self):
-        before = self.s.processes()
+        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
         command = self.s.background('trap "echo bye; exit 5" TERM; setsid sleep 97 & echo ready; '
                                     'while :; do sleep 0.01; done')
         logs = lambda: self.s.call('GET', f'/command/{command}/logs').body
@@ -325,7 +325,7 @@ class Sessions(Contract):
         self.refused(self.s.call('DELETE', f'/session/{self.id_}'), 404, 'CONTEXT_NOT_FOUND')
 
     def test_a_client_that_leaves_ends_the_run(self):
-        before = self.s.processes()
+        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
         response = self.s.open('POST', f'/session/{self.id_}/run', {'command': 'echo x; sleep 99'})
         response.read1(10)
         response.close()

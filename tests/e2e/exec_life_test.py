@@ -78,7 +78,7 @@ class ProcessOne(Life):
 
     def test_orphans_are_reaped_and_pids_come_back(self):
         box = self.box()
-        before = box.processes()
+        before = until(box.processes, 30 * SLOWNESS, 'its program has started')
         box.out('for i in $(seq 50); do (sleep 0.01 & (sleep 0.02 &) ) ; done')
         box.run('(setsid sleep 99 &); for i in $(seq 50); do sleep 99 & done; wait', timeout=300)
         until(lambda: box.processes() == before, 30 * SLOWNESS, 'zombies included')
@@ -226,6 +226,7 @@ class Memory(Life):
     def test_commands_go_before_what_the_sandbox_ends_with(self):
         for _ in range(10):
             box = self.box()
+            until(box.processes, 30 * SLOWNESS, 'its program has started')
             self.assertEqual(box.out('cat /proc/self/oom_score_adj'), '300')
             scores = {name: pathlib.Path(f'/proc/{pid}/oom_score_adj').read_text(encoding='ascii')
                       for pid, name in box.pids().items() if name in ('execd', 'sleep')}
