@@ -1,6 +1,5 @@
 """tools/examples/agent as who has read its README runs it: an agent mends a repository, in an image of the daemon's."""
 import subprocess
-import urllib.parse
 
 import atoll
 
@@ -9,9 +8,7 @@ def mends(test, daemon, image, agent):
     """What it has printed; the repository, asked by the example and not by the agent, is mended, and nothing left."""
     done = subprocess.run([atoll.BUILD / 'conformance/python/bin/python',
                            atoll.TOP / 'tools/examples/agent/agent.py', agent],
-                          env={'SANDBOX_DOMAIN': urllib.parse.urlsplit(daemon.url).netloc,
-                               'SANDBOX_API_KEY': daemon.key, 'SANDBOX_IMAGE': image,
-                               'PATH': '/usr/bin:/bin', 'HOME': str(daemon.top)},
+                          env=daemon.example_env(image),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
                           timeout=180 * atoll.SLOWNESS)
     test.assertEqual(done.returncode, 0, done.stdout)

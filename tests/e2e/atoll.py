@@ -275,6 +275,15 @@ class Daemon:
     def client_env(self):
         return {**os.environ, 'ATOLL_SERVER': self.url, 'ATOLL_API_KEY': self.key}
 
+    def example_env(self, image):
+        """What programs of tools/examples read: an SDK's settings, and nothing else of ours."""
+        return {'SANDBOX_DOMAIN': urllib.parse.urlsplit(self.url).netloc, 'SANDBOX_API_KEY': self.key,
+                'SANDBOX_IMAGE': image, 'PATH': '/usr/bin:/bin', 'HOME': str(self.top)}
+
+    def waiting(self):
+        """The ids of sandboxes that a pool or a template keeps: each has a socket."""
+        return {path.stem for path in (self.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')}
+
     def connection(self):
         return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc,
                                           timeout=60 * SLOWNESS)

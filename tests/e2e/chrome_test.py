@@ -141,9 +141,7 @@ class Chrome(Browser):
         picture = pathlib.Path(self.pictures(), 'shop.png')
         done = subprocess.run([atoll.BUILD / 'conformance/browser/bin/python',
                                atoll.TOP / 'tools/examples/browser/shop.py', picture],
-                              env={'SANDBOX_DOMAIN': urllib.parse.urlsplit(self.daemon.url).netloc,
-                                   'SANDBOX_API_KEY': self.daemon.key, 'SANDBOX_IMAGE': NAME,
-                                   'PATH': '/usr/bin:/bin', 'HOME': str(self.daemon.top)},
+                              env=self.daemon.example_env(NAME),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
                               timeout=120 * SLOWNESS)
         self.assertEqual((done.returncode, done.stdout), (0, 'shop\nto pay: 42\n'))

@@ -5,7 +5,6 @@ import struct
 import subprocess
 import tempfile
 import unittest
-import urllib.parse
 
 import atoll
 from atoll import SLOWNESS
@@ -25,9 +24,7 @@ class Examples(unittest.TestCase):
     def example(self, kit, program, *words):
         """What it prints; it leaves no sandbox."""
         done = subprocess.run([KIT / kit / 'bin/python', EXAMPLES / program, *words],
-                              env={'SANDBOX_DOMAIN': urllib.parse.urlsplit(self.daemon.url).netloc,
-                                   'SANDBOX_API_KEY': self.daemon.key, 'SANDBOX_IMAGE': 'kernels:latest',
-                                   'PATH': '/usr/bin:/bin', 'HOME': str(self.daemon.top)},
+                              env=self.daemon.example_env('kernels:latest'),
                               capture_output=True, text=True, timeout=120 * SLOWNESS, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])

@@ -2,7 +2,6 @@
 import subprocess
 import sys
 import unittest
-import urllib.parse
 
 import atoll
 from atoll import SLOWNESS, until
@@ -17,9 +16,7 @@ class Lease(unittest.TestCase):
 
     def holder(self, command, seconds):
         return subprocess.Popen([sys.executable, atoll.TOP / 'tools/examples/lease/lease.py', command],
-                                env={'SANDBOX_DOMAIN': urllib.parse.urlsplit(self.daemon.url).netloc,
-                                     'SANDBOX_API_KEY': self.daemon.key, 'SANDBOX_IMAGE': self.image,
-                                     'LEASE_SECONDS': str(seconds)},
+                                env={**self.daemon.example_env(self.image), 'LEASE_SECONDS': str(seconds)},
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def boxes(self):

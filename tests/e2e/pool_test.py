@@ -148,7 +148,7 @@ class PoolTest(unittest.TestCase):
     def test_what_waits_is_nobodys(self):
         """Neither listed nor reachable, before it is claimed and after another was deleted."""
         self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])
-        sockets = [path.stem for path in (self.daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')]
+        sockets = self.daemon.waiting()
         self.assertEqual(len(sockets), 2)
         for box in sockets:
             self.assertEqual(self.refused('GET', f'/v1/sandboxes/{box}')[0], 404)
@@ -206,8 +206,7 @@ class PoolTest(unittest.TestCase):
 
     def test_one_that_dies_is_replaced(self):
         spawner = self.daemon.spawner_pid()
-        sockets = lambda: {path.stem for path in
-                           (self.daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')}
+        sockets = self.daemon.waiting
         old = sockets()
         for pid in atoll.children(spawner):
             if atoll.comm(pid) == 'execd':
@@ -266,7 +265,7 @@ class DeathTest(unittest.TestCase):
                     daemon.delete(box)
                 for box in daemon.request('GET', '/v1/sandboxes?pageSize=100')['items']:
                     daemon.delete(box['id'])
-                parked = list((daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock'))
+                parked = daemon.waiting()
                 self.assertLessEqual(len(parked), 3)
         self.assertEqual(before.await_same(30 * SLOWNESS), [])
 

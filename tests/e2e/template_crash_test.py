@@ -52,7 +52,7 @@ class TemplateCrashTest(unittest.TestCase):
                 for box in daemon.request('GET', '/v1/sandboxes?pageSize=100')['items']:
                     self.assertEqual(box['templateId'], template)
                     daemon.delete(box['id'])
-                waiting = list((daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock'))
+                waiting = daemon.waiting()
                 self.assertLessEqual(len(waiting), 2)
             self.kill_while_removed(daemon, template, kill)
         self.assertEqual(before.await_same(30 * SLOWNESS), [])
@@ -61,8 +61,7 @@ class TemplateCrashTest(unittest.TestCase):
         daemon.request('DELETE', f'/v1/templates/{template}')
         kill(daemon)
         self.assertEqual(daemon.request('GET', '/v1/templates')['items'], [])
-        atoll.until(lambda: not list((daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')), UNTIL,
-                    'nothing of it waits')
+        atoll.until(lambda: not daemon.waiting(), UNTIL, 'nothing of it waits')
         atoll.until(daemon.healthy, UNTIL, 'all agrees')
 
     def test_of_the_daemon(self):
@@ -80,8 +79,7 @@ class TemplateCrashTest(unittest.TestCase):
             template = make(daemon, daemon.import_busybox(),
                             readiness={'probe': 'cmd://sleep 3000'})['templateId']
             atoll.until(lambda: view(daemon, template)['status']['building'] == 1, UNTIL, 'it is built')
-            sockets = lambda: {path.stem for path in
-                               (daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')}
+            sockets = daemon.waiting
             atoll.until(lambda: len(sockets()) == 1, UNTIL, 'it has a socket')
             old = sockets()
             daemon.kill()

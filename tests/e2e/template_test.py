@@ -142,7 +142,7 @@ class TemplateTest(unittest.TestCase):
 
     def test_nobody_gets_what_was_anothers(self):
         template = self.made(2, stock=2)
-        sockets = {path.stem for path in (self.daemon.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')}
+        sockets = self.daemon.waiting()
         self.assertEqual(len(sockets), 2)
         for box in sockets:
             self.assertEqual(self.refused('GET', f'/v1/sandboxes/{box}')[0], 404)

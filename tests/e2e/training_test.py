@@ -3,7 +3,6 @@ import os
 import re
 import subprocess
 import unittest
-import urllib.parse
 
 import atoll
 from atoll import SLOWNESS
@@ -23,9 +22,7 @@ class Training(unittest.TestCase):
     def train(self):
         """What it prints of two rounds; it leaves no sandbox."""
         done = subprocess.run([KIT / 'bin/python', atoll.TOP / 'tools/examples/rl/train.py', COUNT, '2', 'pole'],
-                              env={'SANDBOX_DOMAIN': urllib.parse.urlsplit(self.daemon.url).netloc,
-                                   'SANDBOX_API_KEY': self.daemon.key, 'SANDBOX_IMAGE': 'kernels:latest',
-                                   'PATH': '/usr/bin:/bin', 'HOME': str(self.daemon.top)},
+                              env=self.daemon.example_env('kernels:latest'),
                               capture_output=True, text=True, timeout=240 * SLOWNESS, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])
