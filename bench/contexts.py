@@ -8,7 +8,7 @@ import atoll  # pylint: disable=wrong-import-order
 from box import Box
 from websocket_client import Socket
 
-ROUNDS, RUNS, IN_A_ROW = 10, 200, 3
+ROUNDS, RUNS, TURN, IN_A_ROW = 10, 200, 10, 3
 TOKEN = '?token=opensandboxcodeinterpreterjupyter'
 PORT = 44771
 ROWS = [driver.row('context', 'request → a context of Python in which numpy and pandas are imported, in a '
@@ -17,7 +17,7 @@ ROWS = [driver.row('context', 'request → a context of Python in which numpy an
         driver.row('context, at once after another', 'the same without a spare: the kernel is forked', 'ms',
                    {'at_most': 50}),
         driver.row('context, Jupyter', 'the same of a Jupyter server beside it', 'ms'),
-        driver.row('run', 'request of print(1) → its end, one after the other', 'ms',
+        driver.row('run', 'request of print(1) → its end, ten after each other, in turns with the next two', 'ms',
                    {'at_most': 3}, {'at_most': 0.33, 'over': 'contexts/run, Jupyter'}),
         driver.row('run, Jupyter', 'the same of that server, with a WebSocket for each run, as '
                    "OpenSandbox's execd has it", 'ms'),
@@ -133,10 +133,12 @@ def beside(take, daemon):
         take.add('context, Jupyter', took)
         jupyter.call('DELETE', f'/api/sessions/{other["id"]}')
     channels = jupyter.channels(session)
-    for _ in range(take.samples or RUNS):
-        take_run(take, 'run', lambda: run(box, 'print(1)', id=kept))
-        take_run(take, 'run, Jupyter', lambda: run_apart(jupyter, session))
-        take_run(take, 'run, Jupyter, WebSocket kept', lambda: jupyter.run(channels, 'print(1)'))
+    for _ in range(-(-(take.samples or RUNS) // TURN)):
+        for name, what in (('run', lambda: run(box, 'print(1)', id=kept)),
+                           ('run, Jupyter', lambda: run_apart(jupyter, session)),
+                           ('run, Jupyter, WebSocket kept', lambda: jupyter.run(channels, 'print(1)'))):
+            for _ in range(TURN):
+                take_run(take, name, what)
     daemon.delete(box.id)
 
 
