@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -9,6 +11,8 @@ namespace {
 
 // Beside the memory limit, not within it.
 constexpr uint64_t kSocketShare = 4;
+// Of groups that nobody has said anything of.
+constexpr const char* kSwappiness = "/proc/sys/vm/swappiness";
 
 std::string OrUnlimited(uint64_t value, uint64_t reserve) {
   return value == 0 ? "-1" : std::to_string(value + reserve);
@@ -42,6 +46,12 @@ Status Tree::SetLimitsV1(const std::string& group, const Limits& now, const Limi
       if (swap && raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
       ATOLL_TRY(WriteV1("memory", limit, memory));
       if (swap && !raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
+      // A limit of both together does not keep one that is below it out of swap, when the host is
+      // short of memory: see Tree::Create.
+      if ((now.swap_bytes == 0) == (next.swap_bytes == 0)) continue;
+      ATOLL_ASSIGN(const std::string swappy, sys::ReadFileAt(AT_FDCWD, kSwappiness, 64));
+      ATOLL_TRY(
+          WriteV1("memory", path + "/memory.swappiness", next.swap_bytes == 0 ? "0" : swappy));
     }
     // What sockets of TCP and UDP hold is charged to nobody without this: v1's memory limit does
     // not know it. On the group that makes the sockets, because only those of a group with a limit

@@ -13,6 +13,7 @@
 #include <climits>
 #include <string_view>
 
+#include "cgroup/keyed_number.h"
 #include "runtime/base/sys.h"
 
 namespace atl::cgroup {
@@ -118,26 +119,6 @@ Status FillCpuset(int parent, const std::string& group) {
   return {};
 }
 
-uint64_t ParseNumber(std::string_view text) {
-  uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-// The number after "key " in a flat keyed file.
-uint64_t KeyedNumber(std::string_view text, std::string_view key) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ' ') {
-      return ParseNumber(line.substr(key.size() + 1));
-    }
-    at = end + 1;
-  }
-  return 0;
-}
-
 // Whether the text of /proc/PID/cgroup has the process in `place` or below it, in the hierarchy of
 // a controller, or of none: v2's (cgroups(7)).
 bool IsAt(std::string_view text, std::string_view controller, std::string_view place) {
@@ -176,7 +157,7 @@ bool IsExiting(std::string_view stat) {
     if (space == std::string_view::npos) return false;
     rest.remove_prefix(space);
   }
-  return (ParseNumber(rest.substr(1)) & kExiting) != 0;
+  return (LeadingNumber(rest.substr(1)) & kExiting) != 0;
 }
 
 // Of the memory controller, dying ones included, on the whole host (proc_cgroups(5): name,
@@ -189,13 +170,13 @@ uint64_t MemoryGroups() {
   if (line == std::string::npos) return 0;
   const size_t hierarchy_end = text->find('\t', line + kName.size());
   if (hierarchy_end == std::string::npos) return 0;
-  return ParseNumber(std::string_view(*text).substr(hierarchy_end + 1));
+  return LeadingNumber(std::string_view(*text).substr(hierarchy_end + 1));
 }
 
 uint64_t ReadNumber(int dir, const std::string& path, std::string_view key = {}) {
   auto text = sys::ReadFileAt(dir, path, kFileLimit);
   if (!text) return 0;
-  return key.empty() ? ParseNumber(*text) : KeyedNumber(*text, key);
+  return key.empty() ? LeadingNumber(*text) : KeyedNumber(*text, key);
 }
 
 }  // namespace
@@ -232,6 +213,10 @@ Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::
     ATOLL_TRY(MakeDir(root.get(), name));
     if (controller == "cpuset") ATOLL_TRY(FillCpuset(root.get(), name));
     ATOLL_ASSIGN(tree.v1_[controller], sys::OpenAt(root.get(), name, kDir));
+  }
+  // v1 has no limit of swap by itself: what is 0 here is 0 in all groups that are made below.
+  if (tree.v1_.contains("memory")) {
+    ATOLL_TRY(tree.WriteV1("memory", "memory.swappiness", "0"));
   }
   return tree;
 }

@@ -48,6 +48,22 @@ struct Usage {
   uint64_t oom_kills = 0;
 };
 
+// What of a group's memory has no file behind it (tmpfs included, which has only swap), and what of
+// that is in swap.
+struct Paging {
+  uint64_t resident_bytes = 0;
+  uint64_t both_bytes = 0;     // of that, what has its place in swap still: fetched, not changed
+  uint64_t swapped_bytes = 0;  // and not in memory
+};
+// Open files of one group: that of OpenReclaim, and those that ReadPaging reads.
+struct PagingFiles {
+  UniqueFd reclaim;
+  UniqueFd stat;
+  UniqueFd swap;  // v2 only
+};
+// `swap`: -1 on hybrid hosts. Of a group that has gone, nothing.
+Paging ReadPaging(int stat, int swap);
+
 // The directory of the v2 hierarchy that daemons have their groups in: its root, or the group of a
 // unit that systemd has delegated to us and stays out of (`delegated`, a path in the hierarchy).
 // That unit must hold no process: v2 forbids processes beside child groups with limits, so the
@@ -136,6 +152,14 @@ class Tree {
   // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
   // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
   Result<UniqueFd> OpenReclaim(const std::string& group) const;
+  // Lets memory of the group go to swap, so many bytes more than have gone by now, whatever its
+  // limits say; hybrid: without a bound. Else none of it does, unless its limits say so. Outlives
+  // whoever calls it, until RestoreSwap.
+  Status AllowSwap(const std::string& group, uint64_t bytes) const;
+  // Nothing to do is not an error.
+  Status RestoreSwap(const std::string& group) const;
+  // ENOENT: the kernel counts no swap.
+  Result<PagingFiles> OpenPaging(const std::string& group) const;
 
  private:
   Tree() = default;

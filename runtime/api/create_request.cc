@@ -224,6 +224,21 @@ std::string ReadIdle(const std::map<std::string, std::string>& extensions, sandb
   return {};
 }
 
+constexpr char kPauseMemory[] = "pause.memory";
+
+// "" if it is fine, else what is wrong.
+std::string ReadPauseMemory(const std::map<std::string, std::string>& extensions,
+                            sandbox::Spec* spec) {
+  const auto found = extensions.find(kPauseMemory);
+  if (found == extensions.end()) return {};
+  if (found->second != "keep" && found->second != "reclaim") {
+    return std::string("extensions ") + kPauseMemory + " '" + found->second.substr(0, 40) +
+           "': use keep, or reclaim to have it brought to swap while the sandbox is paused";
+  }
+  spec->reclaims = found->second == "reclaim";
+  return {};
+}
+
 // "" if they are fine, else what is wrong.
 std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
                            sandbox::Wanted* wanted) {
@@ -251,6 +266,7 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
   std::string wrong = ReadSwitch(extensions, kReadonlyRoot, &spec.readonly_root);
   if (wrong.empty()) wrong = ReadSwitch(extensions, sandbox::kUniqueName, &spec.unique_name);
   if (wrong.empty()) wrong = ReadIdle(extensions, &spec);
+  if (wrong.empty()) wrong = ReadPauseMemory(extensions, &spec);
   if (!wrong.empty()) return wrong;
   if (spec.unique_name && !wanted->metadata.contains(sandbox::kName)) {
     return std::string("extensions ") + sandbox::kUniqueName + ": metadata has no '" +

@@ -219,6 +219,10 @@ std::string InspectText(const DiagnosticsSubject& subject) {
     text += Labelled("Idle", std::string(s.spec.idle->ends ? "ended" : "paused") + " after " +
                                  std::to_string(s.spec.idle->after_seconds) + " s without use");
   }
+  if (s.spec.reclaims) text += Labelled("Paused memory", "goes to swap");
+  if (s.state == sandbox::State::kPaused && s.reclaimed_bytes != 0) {
+    text += Labelled("In swap", std::to_string(s.reclaimed_bytes) + " bytes");
+  }
   text += "\nResources:\n" + LimitsText(s.spec.limits);
   text += "\nNetwork:\n";
   for (const std::string& address : subject.addresses) text += "  " + address + "\n";
@@ -248,6 +252,7 @@ nlohmann::json InspectJson(const DiagnosticsSubject& subject) {
     out["idle"] = {{"after", s.spec.idle->after_seconds},
                    {"action", s.spec.idle->ends ? "end" : "pause"}};
   }
+  out["pauseMemory"] = s.spec.reclaims ? "reclaim" : "keep";
   return out;
 }
 

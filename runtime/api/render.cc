@@ -46,6 +46,9 @@ json SandboxJson(const sandbox::Sandbox& s) {
   } else {
     out["snapshotId"] = s.spec.snapshot_id;
   }
+  if (s.state == sandbox::State::kPaused && s.reclaimed_bytes != 0) {
+    out["reclaimedBytes"] = s.reclaimed_bytes;
+  }
   if (!s.spec.template_id.empty()) out["templateId"] = s.spec.template_id;
   if (const auto pool = s.spec.extensions.find(sandbox::kPoolRef);
       pool != s.spec.extensions.end()) {

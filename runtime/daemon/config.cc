@@ -13,6 +13,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/daemon/config_keys.h"
 #include "runtime/sandbox/slot_sockets.h"
+#include "runtime/wire/swap.h"
 
 // Not the packaged library: that is built with exceptions.
 #define TOML_EXCEPTIONS 0
@@ -358,6 +359,16 @@ Status CheckConfig(const Config& config) {
                 "runtime.run_dir '" + config.run_dir +
                     "' is too long for the names of sockets in it: at most " +
                     std::to_string(sandbox::kMaxSocketDirectory - 10) + " characters");
+  }
+  if (config.swap_bytes != 0 && !wire::IsSwapSize(config.swap_bytes)) {
+    return Fail(Code::kInvalidArgument,
+                "pause.swap_size " + std::to_string(config.swap_bytes) +
+                    ": use 1Mi or more, in whole pages of 4096 bytes, or 0 for none");
+  }
+  if (config.pause_reclaims && config.swap_bytes == 0) {
+    return Fail(Code::kInvalidArgument,
+                "pause.memory is reclaim, and pause.swap_size says that there is nowhere to bring "
+                "it to: set that too, such as \"8Gi\"");
   }
   if (config.insecure_no_api_key && !config.api_key.empty()) {
     return Fail(Code::kInvalidArgument,

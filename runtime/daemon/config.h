@@ -92,6 +92,10 @@ struct Config {
   // [idle]: of sandboxes whose create says nothing
   uint64_t idle_after = 0;  // seconds that nobody uses it; 0: it may be idle
   bool idle_ends = false;   // idle.action: end, else pause
+  // [pause]
+  bool pause_reclaims = false;     // pause.memory: reclaim, else keep
+  uint64_t swap_bytes = 0;         // pause.swap_size; 0: no swap area
+  std::string swap_kind = "auto";  // "dm-crypt", "zram"
   // [ingress]: the form in which endpoints are told
   bool gateway = false;         // ingress.mode
   std::string gateway_address;  // "sandboxes.example.org[:port]", "*." before it for wildcard

@@ -8,6 +8,7 @@
 #include "runtime/base/base64.h"
 #include "runtime/daemon/config_values.h"
 #include "runtime/sandbox/sandbox.h"
+#include "runtime/wire/swap.h"
 
 namespace atl::daemon {
 namespace {
@@ -130,6 +131,20 @@ Status SetIngressMode(const Values& v, Config* c) {
 Status SetIdleAction(const Values& v, Config* c) {
   if (v[0] != "pause" && v[0] != "end") return Fail(BadValue(v[0], "use pause or end"));
   c->idle_ends = v[0] == "end";
+  return {};
+}
+
+Status SetPauseMemory(const Values& v, Config* c) {
+  if (v[0] != "keep" && v[0] != "reclaim") return Fail(BadValue(v[0], "use keep or reclaim"));
+  c->pause_reclaims = v[0] == "reclaim";
+  return {};
+}
+
+Status SetSwapKind(const Values& v, Config* c) {
+  if (v[0] != "auto" && v[0] != "dm-crypt" && v[0] != "zram") {
+    return Fail(BadValue(v[0], "use auto, dm-crypt or zram"));
+  }
+  c->swap_kind = v[0];
   return {};
 }
 
@@ -374,6 +389,20 @@ void AddFeatureKeys(std::vector<Key>* keys) {
         "what becomes of it then: pause, until the next request lets it go on, or end (extension "
         "idle.action)",
         SetIdleAction, [](const Config& c) { return Values{c.idle_ends ? "end" : "pause"}; }},
+       {"pause", "memory", Kind::kText,
+        "what becomes of the memory of a paused sandbox whose create says nothing (extension "
+        "pause.memory): keep, or reclaim, which brings it to a swap area of Atoll's own until it "
+        "goes on",
+        SetPauseMemory,
+        [](const Config& c) { return Values{c.pause_reclaims ? "reclaim" : "keep"}; }},
+       BytesKey("pause", "swap_size", &Config::swap_bytes, 0, wire::kMostSwapBytes,
+                "what the paused sandboxes together may have in that area, which is there while "
+                "one has; 0: no area, and each keeps its memory"),
+       {"pause", "swap_kind", Kind::kText,
+        "where that area is: dm-crypt, a file in storage.data_dir, encrypted with a key that is "
+        "never written down; zram, compressed in memory; auto, the first of them that the kernel "
+        "has",
+        SetSwapKind, [](const Config& c) { return Values{c.swap_kind}; }},
        {"ingress", "mode", Kind::kText,
         "what endpoints name: direct, a path of this server, or gateway, what ingress.gateway says",
         SetIngressMode, [](const Config& c) { return Values{c.gateway ? "gateway" : "direct"}; }},

@@ -154,6 +154,8 @@ Status Daemon::Open() {
     lifecycle.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
   }
   lifecycle.idle = {static_cast<int64_t>(config_.idle_after), config_.idle_ends};
+  lifecycle.pause_reclaims = config_.pause_reclaims;
+  lifecycle.swap_bytes = opened_.hello.swap_bytes;
   lifecycle.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::CpuMicrosOf(groups + "/s" + std::to_string(slot));
   };

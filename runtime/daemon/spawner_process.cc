@@ -48,6 +48,10 @@ std::vector<std::string> SpawnerArguments(const Config& config) {
   for (const std::string& path : config.allowed_host_paths) {
     arguments.insert(arguments.end(), {"--host-path", path});
   }
+  if (config.swap_bytes != 0) {
+    arguments.insert(arguments.end(), {"--swap-size", std::to_string(config.swap_bytes),
+                                       "--swap-kind", config.swap_kind});
+  }
   return arguments;
 }
 

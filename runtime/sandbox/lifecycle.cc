@@ -268,6 +268,9 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
   }
   if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
   WatchIdle(entry, before);
+  if (sandbox.state == State::kPausing && before != State::kPausing) {
+    entry.sandbox.reclaimed_bytes = 0;
+  }
   const auto is_there = [](State state) { return !IsOver(state) && !IsLeaving(state); };
   if (sandbox.stocked && is_there(before) && !is_there(sandbox.state)) {
     MemberLost(sandbox.id, sandbox.message);

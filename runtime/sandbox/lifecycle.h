@@ -75,7 +75,9 @@ struct LifecycleConfig {
   std::optional<int64_t> keep_ended_seconds;
   // Accesses may renew those that ask for it, each at most once in this time; none: they do not.
   std::optional<int64_t> renew_interval_seconds;
-  IdlePolicy idle;  // of sandboxes whose create says nothing
+  IdlePolicy idle;              // of sandboxes whose create says nothing
+  bool pause_reclaims = false;  // likewise: their memory goes to swap while they are paused
+  uint64_t swap_bytes = 0;      // of the spawner's area for that; 0: there is none
   // Of the sandbox in a slot, since it began.
   std::function<Result<uint64_t>(uint32_t slot)> cpu_micros = [](uint32_t) { return 0; };
   HostBudget budget;
@@ -111,7 +113,10 @@ struct LifecycleStats {
   uint64_t paused = 0;  // because somebody asked
   uint64_t idle_paused = 0;
   uint64_t idle_ended = 0;
-  uint64_t woken = 0;          // by a request, out of idle_paused
+  uint64_t woken = 0;      // by a request, out of idle_paused
+  uint64_t reclaimed = 0;  // of all pauses, whose memory went to swap
+  uint64_t kept = 0;       // should have, and did not
+  uint64_t reclaimed_bytes = 0;
   uint64_t create_micros = 0;  // from the request to the acknowledged record, over `created`
   uint64_t build_micros = 0;   // of it, in the spawner
   std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros{};
@@ -256,6 +261,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   Templates& templates() { return templates_; }
   const Templates& templates() const { return templates_; }
   const LifecycleStats& stats() const { return stats_; }
+  uint64_t swap_bytes() const { return config_.swap_bytes; }
   const SnapshotStats& snapshot_stats() const { return snapshots_.stats(); }
   size_t size() const { return entries_.size(); }
 
@@ -298,6 +304,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   Result<Checked> Check(const Wanted& wanted, const Snapshot* snapshot) const;
   // kAlreadyExists: it asks to be the only one of its name, and is not.
   Status CheckName(const Sandbox& sandbox) const;
+  // kInvalidArgument: its memory is to go to swap, and there is none here.
+  Status CheckReclaim(Spec& spec) const;
   // What tells it from others of its kind, as far as that is checked: deadline, name, policy and
   // idleness; and whether the host has room for it.
   Status SetTerms(const Wanted& wanted, Sandbox& sandbox) const;
@@ -419,6 +427,10 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void SwitchEntry(Entry& entry, Event event, const char* reason, const char* message,
                    const Settled& done);
   void AskFreeze(Entry& entry, bool frozen);
+  // Has the memory of one that is paused brought to swap, if it is to be. Behind the answer to who
+  // asked for the pause, which stands whatever comes of it.
+  void AskReclaim(const Entry& entry);
+  void Reclaimed(const std::string& id, uint64_t order, const Result<wire::Reclaimed>& reclaimed);
   // A pause of the idle policy's, or its beginning, is that of a client from now on.
   void TakeOver(Entry& entry, Settled done);
   void OnIdle(const std::string& id);

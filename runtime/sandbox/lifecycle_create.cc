@@ -244,6 +244,7 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
 Status Lifecycle::SetTerms(const Wanted& wanted, Sandbox& s) const {
   if (!s.spec.idle) s.spec.idle = config_.idle;
   if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
+  ATOLL_TRY(CheckReclaim(s.spec));
   ATOLL_TRY(CheckBudget(config_.budget, held_, s.spec));
   s.created_at_ms = s.transition_at_ms = clock_.UnixMillis();
   if (wanted.timeout_seconds) {

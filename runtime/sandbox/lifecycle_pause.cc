@@ -159,10 +159,14 @@ void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
       });
       return;
     }
+    if (status && !frozen) {
+      return ApplyAnyway(*asked, Event::kThawed, {"CONTAINER_RUNNING", "Sandbox is running"});
+    }
     if (status) {
-      return frozen
-                 ? ApplyAnyway(*asked, Event::kFrozen, PausedCause(asked->sandbox))
-                 : ApplyAnyway(*asked, Event::kThawed, {"CONTAINER_RUNNING", "Sandbox is running"});
+      ApplyAnyway(*asked, Event::kFrozen, PausedCause(asked->sandbox));
+      Entry* const still = Look(id);
+      if (still != nullptr && still->freezing == order) AskReclaim(*still);
+      return;
     }
     LogLine(LogLevel::kError, frozen ? "cannot pause a sandbox" : "cannot resume a sandbox")
         .Add("sandbox", id)

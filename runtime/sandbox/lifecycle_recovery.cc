@@ -128,6 +128,11 @@ void Lifecycle::Reconcile(const wire::Greeting& hello) {
     if (entry.sandbox.state == State::kResuming) AskFreeze(entry, false);
   }
   CarryOut(plan);
+  // What the one before has done of it is told again, and what not is done now.
+  for (const std::string& id : plan.adopted) {
+    const Entry* const entry = Look(id);
+    if (entry != nullptr && entry->sandbox.state == State::kPaused) AskReclaim(*entry);
+  }
   FormersGone();
   LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
       .Add("adopted", static_cast<uint64_t>(plan.adopted.size()))

@@ -49,6 +49,7 @@ Result<Sandbox> Lifecycle::ClaimedOf(const Wanted& wanted, Sandbox member) const
   member.spec.unique_name = wanted.spec.unique_name;
   member.spec.renew_by_seconds = wanted.spec.renew_by_seconds;
   member.spec.idle = wanted.spec.idle;
+  member.spec.reclaims = wanted.spec.reclaims;
   member.spec.network.policy = wanted.spec.network.policy;
   ATOLL_TRY(SetTerms(wanted, member));
   return member;

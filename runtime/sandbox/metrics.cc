@@ -30,6 +30,9 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   Line("pauses_total", "by=\"idle\"", stats.idle_paused, &out);
   Line("wakes_total", "", stats.woken, &out);
   Line("idle_ends_total", "", stats.idle_ended, &out);
+  Line("reclaims_total", "result=\"ok\"", stats.reclaimed, &out);
+  Line("reclaims_total", "result=\"kept\"", stats.kept, &out);
+  Line("reclaimed_bytes_total", "", stats.reclaimed_bytes, &out);
   Line("snapshots_total", "result=\"ok\"", lifecycle.snapshot_stats().taken, &out);
   Line("snapshots_total", "result=\"failed\"", lifecycle.snapshot_stats().failed, &out);
   Line("snapshot_held_microseconds_sum", "", lifecycle.snapshot_stats().held_micros, &out);
@@ -47,13 +50,17 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
     const auto state = static_cast<State>(i);
     if (!IsLeaving(state)) by_name[StateName(state)];
   }
-  uint64_t paused = 0, idle = 0;
+  uint64_t paused = 0, idle = 0, reclaimed = 0;
   for (const Sandbox* sandbox : lifecycle.All()) {
     ++by_name[StateName(sandbox->state)];
-    if (sandbox->state == State::kPaused) ++(Wakes(*sandbox) ? idle : paused);
+    if (sandbox->state != State::kPaused) continue;
+    ++(Wakes(*sandbox) ? idle : paused);
+    reclaimed += sandbox->reclaimed_bytes;
   }
   Line("paused", "by=\"request\"", paused, &out);
   Line("paused", "by=\"idle\"", idle, &out);
+  Line("reclaimed_bytes", "", reclaimed, &out);
+  Line("swap_area_bytes", "", lifecycle.swap_bytes(), &out);
   for (const auto& [name, count] : by_name) {
     Line("sandboxes", "state=\"" + std::string(name) + "\"", count, &out);
   }

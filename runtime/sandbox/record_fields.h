@@ -49,6 +49,8 @@ void VisitSpec(S& s, Io& io) {
   });
   io.Optional("bandwidth", s.spec.network.bytes_per_second);
   io.Optional("idle", s.spec.idle);
+  io.Optional("reclaims", s.spec.reclaims);
+  io.Optional("reclaimed", s.reclaimed_bytes);
   io.Optional("platform", s.spec.platform);
   io.Optional("extensions", s.spec.extensions);
   io.Optional("host_id", s.host_id);

@@ -81,6 +81,7 @@ struct Spec {
   bool unique_name = false;                 // no other had its name when it took it
   std::optional<int64_t> renew_by_seconds;  // each access moves the deadline this far ahead
   std::optional<IdlePolicy> idle;           // checked: with the operator's; none: it may be idle
+  std::optional<bool> reclaims;             // its memory, while paused; checked: none: it keeps it
   netpolicy::SlotRequest network;           // checked: with the sandbox's id
 };
 
@@ -123,7 +124,8 @@ struct Sandbox {
   std::string reason;   // "CONTAINER_RUNNING", …
   std::string message;  // for people; may hold a sandbox's own words
   int64_t transition_at_ms = 0;
-  uint32_t slot = 0;  // 0: holds nothing on the host
+  uint32_t slot = 0;             // 0: holds nothing on the host
+  uint64_t reclaimed_bytes = 0;  // of its memory in swap, as long as it is paused
 };
 inline const std::string& HostId(const Sandbox& sandbox) {
   return sandbox.host_id.empty() ? sandbox.id : sandbox.host_id;

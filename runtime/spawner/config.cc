@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "runtime/base/sys.h"
+#include "runtime/wire/swap.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::spawner {
@@ -56,6 +57,17 @@ Result<bool> ParseSwitch(std::string_view flag, std::string_view value) {
   if (value == "no") return false;
   return Fail(Code::kInvalidArgument,
               std::string(flag) + " '" + std::string(value) + "': must be 'yes' or 'no'");
+}
+
+Result<uint64_t> ParseSwapSize(std::string_view value) {
+  uint64_t bytes = 0;
+  const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), bytes);
+  const bool number = error == std::errc() && rest == value.data() + value.size();
+  if (number && (bytes == 0 || wire::IsSwapSize(bytes))) return bytes;
+  return Fail(Code::kInvalidArgument, "--swap-size '" + std::string(value) +
+                                          "': use a number of bytes, a multiple of 4096, from " +
+                                          std::to_string(wire::kLeastSwapBytes) + " to " +
+                                          std::to_string(wire::kMostSwapBytes) + ", or 0 for none");
 }
 
 uint64_t AllCapabilities() {
@@ -138,6 +150,12 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       ATOLL_ASSIGN(config.successor, ParseSwitch(flag, value));
     } else if (flag == "--trial") {
       ATOLL_ASSIGN(config.trial, ParseSwitch(flag, value));
+    } else if (flag == "--swap-size") {
+      ATOLL_ASSIGN(config.swap_bytes, ParseSwapSize(value));
+    } else if (flag == "--swap-kind") {
+      auto kind = ParseSwapKind(value);
+      if (!kind) return Fail(std::move(kind).error().Wrap("--swap-kind"));
+      config.swap_kind = *kind;
     } else if (flag == "--capabilities") {
       ATOLL_ASSIGN(config.capabilities, ParseCapabilities(value));
     } else if (flag == "--host-path") {
@@ -156,7 +174,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
                 "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… "
-                "[--cgroup /PATH] [--respawn yes] [--successor yes] [--trial yes] "
+                "[--swap-size BYTES] [--swap-kind KIND] [--cgroup /PATH] [--respawn yes] "
+                "[--successor yes] [--trial yes] "
                 "[--ready-fd N]");
   }
   if (!config.cgroup.empty() && !config.cgroup.starts_with('/')) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/spawner/swap_device.h"
 
 namespace atl::spawner {
 
@@ -49,10 +50,12 @@ struct Config {
   std::vector<std::string> host_paths;
   std::string execd;  // path of the programs to run; beside our own by default
   std::string unpack;
-  int ready_fd = -1;          // one byte is written here once requests are answered
-  bool respawn = false;       // no systemd starts it again, should it die: it has a successor
-  bool successor = false;     // of one that died: only if that one's place is still to be taken
-  bool trial = false;         // only find out whether it could serve
+  int ready_fd = -1;        // one byte is written here once requests are answered
+  bool respawn = false;     // no systemd starts it again, should it die: it has a successor
+  bool successor = false;   // of one that died: only if that one's place is still to be taken
+  bool trial = false;       // only find out whether it could serve
+  uint64_t swap_bytes = 0;  // of the swap area for paused sandboxes; 0: none
+  SwapKind swap_kind = SwapKind::kAuto;
   uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
   // What the next program at the same path is to be told: our own flags, without those of one start
   // only: --ready-fd, --successor, --trial.
@@ -61,7 +64,7 @@ struct Config {
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH] [--respawn yes]
-//        [--successor yes] [--trial yes]
+//        [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes] [--trial yes]
 // An error of this is the exit status 2, one of a check at the start 1; 3 is "another one serves".
 Result<Config> ParseCommandLine(int argc, char** argv);
 

@@ -28,6 +28,7 @@
 #include "runtime/spawner/server.h"
 #include "runtime/spawner/store_image.h"
 #include "runtime/spawner/successor.h"
+#include "runtime/spawner/swap_device.h"
 #include "runtime/spawner/trial.h"
 #include "runtime/wire/session.h"
 
@@ -166,6 +167,10 @@ int Serve(const Config& config) {
     LogLine(LogLevel::kError, "cannot serve").Add(error);
     return 1;
   };
+  if (config.swap_bytes != 0) {
+    const auto swap = AvailableSwap(config.swap_kind);
+    if (!swap) return failed(swap.error());
+  }
   RaiseTerminals();
   const auto cgroups = cgroup::DetectHost();
   if (!cgroups) return failed(cgroups.error());

@@ -63,10 +63,12 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
       unpacks_(host, loop),
       copies_(host, loop, sandboxes_, janitor_),
       sessions_(host, loop, sandboxes_, janitor_, [this] { LetGo(); }),
+      paused_memory_(host, loop, sandboxes_),
       volume_uses_(host),
       successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
-  sandboxes_.SetInUse([this](uint32_t slot) { return sessions_.Building(slot); });
+  sandboxes_.SetInUse(
+      [this](uint32_t slot) { return sessions_.Building(slot) || paused_memory_.Busy(slot); });
 }
 
 Status Server::Start() {
@@ -82,6 +84,7 @@ Status Server::Start() {
   ATOLL_TRY(loop_.Watch(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignal(); }));
   ATOLL_TRY(slots_.Start());
   ATOLL_TRY(sandboxes_.Adopt());
+  paused_memory_.Start();
   // Whose processes Adopt has ended.
   ATOLL_TRY(slots_.RemoveStrays());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
@@ -106,6 +109,7 @@ Result<Server::End> Server::Run() {
   // Or it would go on making the slot it is at, beside the next one's.
   slots_.StopBuilder();
   copies_.Abandon();
+  paused_memory_.Abandon();
   if (*end_ == End::kUpgrade) {
     if (successor_) ATOLL_TRY(successor_->HandOver());
     return *end_;
@@ -202,7 +206,7 @@ void Server::OnSignal() {
     }
     if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
         copies_.OnChildExit(pid, status) || slots_.OnChildExit(pid) ||
-        volume_uses_.OnChildExit(pid)) {
+        volume_uses_.OnChildExit(pid) || paused_memory_.OnChildExit(pid)) {
       continue;
     }
     if (pid == trial_.pid) OnTrial(status);

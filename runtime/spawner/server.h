@@ -11,6 +11,7 @@
 #include "runtime/spawner/copies.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
+#include "runtime/spawner/paused_memory.h"
 #include "runtime/spawner/sandboxes.h"
 #include "runtime/spawner/sessions.h"
 #include "runtime/spawner/slots.h"
@@ -63,6 +64,7 @@ class Server {
   void Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer);
   void Do(wire::Build message, Answer<wire::Build> answer);
   void Do(wire::Freeze message, Answer<wire::Freeze> answer);
+  void Do(wire::Reclaim message, Answer<wire::Reclaim> answer);
   void Do(wire::Destroy message, Answer<wire::Destroy> answer);
   void Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer);
   void Do(wire::ExtractLayer message, Answer<wire::ExtractLayer> answer);
@@ -88,6 +90,7 @@ class Server {
   Unpacks unpacks_;
   Copies copies_;
   Sessions sessions_;
+  PausedMemory paused_memory_;
   VolumeUses volume_uses_;
   UniqueFd listener_;
   UniqueFd signals_;

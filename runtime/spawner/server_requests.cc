@@ -20,7 +20,7 @@ constexpr bool kIsOneOf = (std::is_same_v<Message, Beginnings> || ...);
 template <typename Message>
 constexpr bool kBegins =
     kIsOneOf<Message, wire::PrepareSlot, wire::Build, wire::SplitArchive, wire::ExtractLayer,
-             wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession>;
+             wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession, wire::Reclaim>;
 
 }  // namespace
 
@@ -47,6 +47,7 @@ void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
   greeting.cgroup_v2 = host_.cgroups.host().v2;
   greeting.limits_available = KeptLimits(host_);
   greeting.cgroup_path = host_.cgroups.path();
+  greeting.swap_bytes = host_.config.swap_bytes;
   greeting.prepared_slots = slots_.Stock();
   greeting.loose_slots = sandboxes_.EndLoose();
   greeting.frozen_slots = sandboxes_.FrozenSlots();
@@ -82,11 +83,25 @@ void Server::Do(wire::Build message, Answer<wire::Build> answer) {
 }
 
 void Server::Do(wire::Freeze message, Answer<wire::Freeze> answer) {
-  sandboxes_.Freeze(message.id, message.frozen, std::move(answer));
+  paused_memory_.Stop(message.id);
+  if (message.frozen) return sandboxes_.Freeze(message.id, true, std::move(answer));
+  sandboxes_.Freeze(message.id, false,
+                    [this, id = message.id, answer = std::move(answer)](Status thawed) {
+                      if (thawed) paused_memory_.Fetch(id);
+                      answer(std::move(thawed));
+                    });
+}
+
+void Server::Do(wire::Reclaim message, Answer<wire::Reclaim> answer) {
+  paused_memory_.Reclaim(message.id, std::move(answer));
 }
 
 void Server::Do(wire::Destroy message, Answer<wire::Destroy> answer) {
-  sandboxes_.Destroy(message.id, std::move(answer));
+  paused_memory_.Stop(message.id);
+  sandboxes_.Destroy(message.id, [this, id = message.id, answer = std::move(answer)](Status gone) {
+    if (gone) paused_memory_.Forget(id);
+    answer(std::move(gone));
+  });
 }
 
 void Server::Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer) {
@@ -195,7 +210,10 @@ void Server::Do(wire::EndSession message, Answer<wire::EndSession> answer) {
 void Server::Do(wire::Stop, Answer<wire::Stop> answer) {
   ending_ = true;
   copies_.Abandon();
+  paused_memory_.Abandon();
   sandboxes_.DestroyAll([this, answer = std::move(answer)](const Status& status) {
+    const Status off = paused_memory_.TurnOff();
+    if (!off) LogLine(LogLevel::kError, "the swap area stays").Add(off.error());
     slots_.DropAll();
     auto strays = slots_.RemoveStrays();
     if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());

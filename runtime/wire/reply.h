@@ -18,7 +18,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 12;
+inline constexpr uint32_t kSpawnerProtocol = 13;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
@@ -83,6 +83,7 @@ struct Greeting {
   bool cgroup_v2 = false;                     // false: the hybrid backend
   std::vector<std::string> limits_available;  // keys of cgroup::kLimitFields
   std::string cgroup_path;                    // of this instance, where the daemon may read usage
+  uint64_t swap_bytes = 0;  // of the swap area for paused sandboxes; 0: there is none
   std::vector<uint32_t> prepared_slots;
   std::vector<uint32_t> frozen_slots;  // of sandboxes: the kernel has been asked to hold them
   std::vector<uint32_t> stray_slots;   // had groups or files and were nobody's
@@ -95,7 +96,7 @@ struct Greeting {
     constexpr size_t kMaxSlots = 8192;
     io(self.protocol, self.instance, self.cgroup_v2);
     io.List(self.limits_available, 64);
-    io(self.cgroup_path);
+    io(self.cgroup_path, self.swap_bytes);
     io.List(self.prepared_slots, kMaxSlots);
     io.List(self.frozen_slots, kMaxSlots);
     io.List(self.stray_slots, kMaxSlots);
@@ -162,8 +163,20 @@ struct Copied {
   }
 };
 
-using Answer =
-    std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, VolumeUse, Copied>;
+// Where the memory of a paused sandbox is.
+struct Reclaimed {
+  static constexpr uint8_t kType = 10;
+  uint64_t swapped_bytes = 0;
+  uint64_t resident_bytes = 0;  // of what could be in swap
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.swapped_bytes, self.resident_bytes);
+  }
+};
+
+using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked,
+                            VolumeUse, Copied, Reclaimed>;
 
 // Of a request whose answer is a T; of void it is Done.
 template <typename T>

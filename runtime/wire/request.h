@@ -78,6 +78,20 @@ struct Freeze {
   }
 };
 
+// Brings the memory of a sandbox that stands still to the swap area; a Freeze that lets it go on
+// ends that, and fetches it back. kResourceExhausted, kUnimplemented: it stays where it is, for
+// the reason that the message says; kFailedPrecondition: it does not stand still, or not any more.
+struct Reclaim {
+  static constexpr uint8_t kType = 25;
+  using Reply = Reclaimed;
+  std::string id;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id);
+  }
+};
+
 // Answered when processes, cgroup, mounts and files are gone. An unknown id is not an error.
 struct Destroy {
   static constexpr uint8_t kType = 6;
@@ -305,7 +319,7 @@ struct EndSession {
 using Message = std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive,
                              ExtractLayer, PackLayer, CopyUpper, DiffUpper, PublishLayer,
                              RemoveLayer, Stop, MakeVolume, RemoveVolume, MeasureVolume,
-                             CheckVolume, Ping, KeepRules, MakeSession, EndSession>;
+                             CheckVolume, Ping, KeepRules, MakeSession, EndSession, Reclaim>;
 
 // What can be told about a message's content without knowing the spawner. Decoding does not ask for
 // it: whoever sends such a message is told so, and not hung up on.

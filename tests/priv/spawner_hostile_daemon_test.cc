@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -99,6 +100,28 @@ PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   EXPECT_TRUE(refused(packets->a.get(), stream->b.get()));
   // Refused requests have cost nothing: the slot is still there to be had.
   EXPECT_TRUE(spawner.Build(1));
+}
+
+// Memory goes to swap of what stands still, where the operator has allowed it.
+PRIV_TEST(HostileDaemon, WhatRunsIsNotReclaimed) {
+  const auto reclaim = [](SpawnerFixture& spawner, const std::string& id) {
+    std::optional<Result<wire::Reclaimed>> answer;
+    spawner.client().Ask(wire::Reclaim{id},
+                         [&](Result<wire::Reclaimed> reclaimed) { answer = std::move(reclaimed); });
+    spawner.loop().RunUntil([&] { return answer.has_value(); });
+    return answer && !*answer ? std::string(CodeName(answer->error().code())) : "reclaimed";
+  };
+  {
+    SpawnerFixture without;
+    EXPECT_EQ(without.hello().swap_bytes, 0U);
+    EXPECT_EQ(reclaim(without, "../../etc"), "unimplemented");
+  }
+  SpawnerFixture spawner("ATOLL_START_AND_EXEC", {}, {"--swap-size", "16777216"});
+  EXPECT_EQ(spawner.hello().swap_bytes, uint64_t{16} << 20);
+  EXPECT_EQ(reclaim(spawner, "../../etc"), "not_found");
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  EXPECT_EQ(reclaim(spawner, sandbox->plan.id), "failed_precondition");
 }
 
 PRIV_TEST(HostileDaemon, OnlyRulesAreKept) {

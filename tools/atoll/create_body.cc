@@ -153,6 +153,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
   if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
   if (!options.pool.empty()) body["extensions"]["poolRef"] = options.pool;
   AddIdle(options.idle, &body);
+  if (!options.pause_memory.empty()) body["extensions"]["pause.memory"] = options.pause_memory;
   ATOLL_TRY(AddNetwork(options, &body));
   return body;
 }

@@ -211,6 +211,9 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"-l,--metadata,--label", "KEY=VALUE", "Metadata", &o->labels});
   run.Takes(Option{"--timeout", "SECONDS", "Until the sandbox is removed whatever runs in it",
                    &o->timeout_seconds, Range{60, 10 * 365 * 86400}});
+  run.Takes(Option{"--pause-memory", "keep|reclaim",
+                   "What becomes of its memory while it is paused: reclaim brings it to swap",
+                   &o->pause_memory});
   run.Takes(Option{"--idle", "SECONDS[:ACTION]",
                    "Nobody uses it for so long: pause (until the next request) or end", &o->idle});
   run.Takes(Option{"--pool", "NAME", "One of this pool, which has sandboxes of the image waiting",

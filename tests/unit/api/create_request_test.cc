@@ -225,6 +225,19 @@ TEST(CreateRequest, ANameOfItsOwn) {
   EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER");
 }
 
+TEST(CreateRequest, PauseMemory) {
+  json body = Good();
+  EXPECT_FALSE(Parse(body)->wanted.spec.reclaims);
+  body["extensions"] = {{"pause.memory", "reclaim"}};
+  EXPECT_EQ(Parse(body)->wanted.spec.reclaims, true);
+  body["extensions"] = {{"pause.memory", "keep"}};
+  EXPECT_EQ(Parse(body)->wanted.spec.reclaims, false);
+  for (const char* bad : {"", "drop", "true"}) {
+    body["extensions"] = {{"pause.memory", bad}};
+    EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
+  }
+}
+
 TEST(CreateRequest, Idle) {
   json body = Good();
   EXPECT_FALSE(Parse(body)->wanted.spec.idle);

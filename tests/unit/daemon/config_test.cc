@@ -125,6 +125,10 @@ min_interval_seconds = 5
 [idle]
 after_seconds = 900
 action = "end"
+[pause]
+memory = "reclaim"
+swap_size = "8Gi"
+swap_kind = "zram"
 [ingress.secure_access]
 active_key = "b"
 [[ingress.secure_access.keys]]
@@ -145,6 +149,9 @@ key = "/+8"
   EXPECT_EQ(c.renew_min_interval, 5U);
   EXPECT_EQ(c.idle_after, 900U);
   EXPECT_TRUE(c.idle_ends);
+  EXPECT_TRUE(c.pause_reclaims);
+  EXPECT_EQ(c.swap_bytes, 8ULL << 30);
+  EXPECT_EQ(c.swap_kind, "zram");
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
             (std::vector<SigningKey>{{'a', std::string("\0\1\2", 3)}, {'b', "\xff\xef"}}));
@@ -355,6 +362,9 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[renew_intent]\nmin_interval_seconds = 0", "renew_intent.min_interval_seconds '0'"},
       {"[idle]\nafter_seconds = 31536001", "idle.after_seconds '31536001'"},
       {"[idle]\naction = \"kill\"", "pause or end"},
+      {"[pause]\nmemory = \"drop\"", "keep or reclaim"},
+      {"[pause]\nswap_kind = \"file\"", "auto, dm-crypt or zram"},
+      {"[pause]\nswap_size = \"9Ti\"", "pause.swap_size"},
       {"[ingress]\nmode = \"proxy\"", "direct or gateway"},
       {"[ingress.gateway]\naddress = \"https://a.example\"", "without a scheme"},
       {"[ingress.gateway]\naddress = \"*.\"", "without a scheme"},
@@ -433,6 +443,18 @@ TEST(Config, ARunDirectoryThatSocketsDoNotFitInIsRefused) {
   ASSERT_FALSE(checked);
   EXPECT_NE(checked.error().message().find("at most 55"), std::string::npos)
       << checked.error().message();
+}
+
+TEST(Config, MemoryIsReclaimedToSomewhere) {
+  Config config;
+  config.pause_reclaims = true;
+  EXPECT_FALSE(CheckConfig(config));
+  config.swap_bytes = 1 << 20;
+  EXPECT_TRUE(CheckConfig(config));
+  for (const uint64_t size : {uint64_t{4096}, (uint64_t{1} << 20) + 1}) {
+    config.swap_bytes = size;
+    EXPECT_FALSE(CheckConfig(config)) << size;
+  }
 }
 
 TEST(Config, TheSigningKeyInUseIsOneOfTheKeys) {

@@ -172,6 +172,9 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::Freeze asked, Finished done) {
     freezes.push_back({(asked.frozen ? "freeze " : "thaw ") + asked.id, std::move(done)});
   }
+  void Do(wire::Reclaim asked, Done<wire::Reclaimed> done) {
+    reclaims.push_back({std::move(asked.id), std::move(done)});
+  }
   void Do(wire::Destroy asked, Finished done) {
     destroys.push_back({std::move(asked.id), std::move(done)});
   }
@@ -239,6 +242,12 @@ class FakeSpawner final : public launch::SpawnerClient {
     done(std::move(status));
     return what;
   }
+  std::string AnswerReclaim(Result<wire::Reclaimed> reclaimed) {
+    auto [id, done] = std::move(reclaims.front());
+    reclaims.pop_front();
+    done(std::move(reclaimed));
+    return id;
+  }
   std::string AnswerDestroy(Status status = {}) {
     auto [id, done] = std::move(destroys.front());
     destroys.pop_front();
@@ -280,6 +289,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<Pending<std::string>> destroys;
   std::deque<Pending<std::string>> volume_calls;
   std::deque<Pending<std::string>> freezes;
+  std::deque<std::pair<std::string, Done<wire::Reclaimed>>> reclaims;
   std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;
   std::deque<std::pair<wire::DiffUpper, Done<wire::Unpacked>>> diffs;
   std::deque<Pending<wire::LayerId>> publishes;

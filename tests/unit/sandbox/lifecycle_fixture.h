@@ -33,6 +33,7 @@ class LifecycleTest : public testing::Test {
     directory = name;
     config.socket_directory = directory;
     config.limits_available = {"memory", "swap", "pids", "cpu", "io"};
+    config.swap_bytes = 1 << 30;
     pool_config.ready = 2;
     pool_config.socket_directory = directory;
     store = std::move(*Store::Open(directory + ".db"));

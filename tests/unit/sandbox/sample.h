@@ -18,18 +18,18 @@ namespace atl::sandbox {
 template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
   auto& [id, host_id, stocked, created, spec, digest, config, layers, fork, token, secure, metadata,
-         expires, state, reason, message, transition, slot] = s;
+         expires, state, reason, message, transition, slot, reclaimed] = s;
   [&](auto&... all) { (each(all), ...); }(id, host_id, stocked, created, spec, digest, config,
                                           layers, fork, token, secure, metadata, expires, state,
-                                          reason, message, transition, slot);
+                                          reason, message, transition, slot, reclaimed);
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
   auto& [image, from, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks,
-         volumes, readonly, unique, renew, idle, network] = s;
+         volumes, readonly, unique, renew, idle, reclaims, network] = s;
   [&](auto&... all) { (each(all), ...); }(image, from, snapshot, entrypoint, env, extensions,
                                           platform, limits, reserved, hooks, volumes, readonly,
-                                          unique, renew, idle, network);
+                                          unique, renew, idle, reclaims, network);
 }
 template <MaybeConst<Reservation> S, typename F>
 void EachMember(S& s, F each) {

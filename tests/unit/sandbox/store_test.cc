@@ -147,6 +147,7 @@ TEST(Store, ReadsARecordOfBeforeThereWereSomeFields) {
   Sandbox plain = Sample();
   plain.host_id.clear();
   plain.stocked = false;
+  plain.reclaimed_bytes = 0;
   plain.fork_layer = 0;
   plain.spec = {};
   plain.config = {};

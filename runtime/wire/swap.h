@@ -1,0 +1,17 @@
+// How large the swap area of paused sandboxes may be: the daemon's configuration and the spawner's
+// both ask.
+#pragma once
+
+#include <cstdint>
+
+namespace atl::wire {
+
+inline constexpr uint64_t kLeastSwapBytes = 1 << 20;
+// A swap header counts pages of 4 KiB in 32 bits.
+inline constexpr uint64_t kMostSwapBytes = uint64_t{8} << 40;
+
+constexpr bool IsSwapSize(uint64_t bytes) {
+  return bytes >= kLeastSwapBytes && bytes <= kMostSwapBytes && bytes % 4096 == 0;
+}
+
+}  // namespace atl::wire
