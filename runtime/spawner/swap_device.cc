@@ -97,8 +97,7 @@ Status RemoveRecordFile(const std::string& run_dir) {
 
 // The line of a device in /proc/swaps: "PATH TYPE SIZE USED PRIORITY", sizes in KiB. The path is
 // that of whoever has turned it on: when the mount namespace of that has gone, as with a container,
-// it is
-// "/zram1". The last name of a device says which it is.
+// it is "/zram1". The last name of a device says which it is.
 std::optional<SwapUse> FindSwap(std::string_view swaps, std::string_view device) {
   while (!swaps.empty()) {
     std::string_view line = swaps.substr(0, swaps.find('\n'));

@@ -106,6 +106,11 @@ def at_a_terminal(typed, *words, **options):
     return seen, client
 
 
+def groups_named(name):
+    """Cgroups, of every hierarchy. Others' go meanwhile, which os.walk lets be."""
+    return [pathlib.Path(folder, name) for folder, names, _ in os.walk('/sys/fs/cgroup') if name in names]
+
+
 def children(pid):
     """Pids, or none if it has ended."""
     try:

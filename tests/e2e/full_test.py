@@ -279,7 +279,7 @@ class Other(Full):
         instance = self.daemon.instance()
         mount(self, self.daemon.data_dir, '-t', 'tmpfs', 'none')
         self.daemon.start().shutdown()
-        self.assertEqual(list(pathlib.Path('/sys/fs/cgroup').rglob(f'atoll{instance}')), [])
+        self.assertEqual(atoll.groups_named(f'atoll{instance}'), [])
 
     def test_a_disk_that_is_taken_away_is_noticed(self):
         self.mount_disk()

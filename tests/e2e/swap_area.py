@@ -2,7 +2,7 @@
 import pathlib
 import subprocess
 
-from atoll import SLOWNESS, until
+from atoll import SLOWNESS, groups_named, until
 from box import Box, shell_image
 
 MIB = 1 << 20
@@ -55,7 +55,7 @@ def group(box):
     """Its group in the hierarchy that has the memory controller."""
     instance, slot = box.group().split('/')[-2:]
     v1 = pathlib.Path('/sys/fs/cgroup/memory', instance, slot)
-    return v1 if v1.is_dir() else next(pathlib.Path('/sys/fs/cgroup').rglob(instance)) / slot
+    return v1 if v1.is_dir() else groups_named(instance)[0] / slot
 
 
 def _number(path):
