@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "runtime/base/sys.h"
@@ -21,9 +22,10 @@ namespace {
 //
 // A pass gives up when it finds nothing for a while, be it at once: pages that were touched a
 // moment ago, are on their way to the disk, or are looked at by somebody. One of the next finds
-// them.
-constexpr int kPassesInVain = 20;
+// them; what a disk has yet to write takes the longest, so each rest is twice the one before.
+constexpr int kPassesInVain = 12;
 constexpr int kRestMs = 2;
+constexpr int kLongestRestMs = 200;
 // What is left of a sandbox then is its kernel memory, and pages that cannot go (mlock).
 constexpr uint64_t kFew = 256 << 10;
 
@@ -53,8 +55,7 @@ volatile sig_atomic_t over = 0;
     if (paging.resident_bytes + kFew / 4 < before) {
       in_vain = 0;
     } else {
-      ++in_vain;
-      ::poll(nullptr, 0, kRestMs);
+      ::poll(nullptr, 0, std::min(kRestMs << in_vain++, kLongestRestMs));
     }
   }
   const wire::Reclaimed reclaimed{paging.swapped_bytes, paging.resident_bytes};
