@@ -273,8 +273,8 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
         until(lambda: self.box.out("grep -lsa '[9]8765' /proc/[0-9]*/cmdline; true") == '',
               what='what the context has started is gone')
 
-    def client(self, *words, **options):
-        return subprocess.run([atoll.BUILD / 'atoll', 'code', 'kernels:latest', *words],
+    def client(self, *words, verb=('code', 'kernels:latest'), **options):
+        return subprocess.run([atoll.BUILD / 'atoll', *verb, *words],
                               env=self.daemon.client_env(), capture_output=True, text=True,
                               timeout=60 * atoll.SLOWNESS, check=False, **options)
 
@@ -293,6 +293,19 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
         self.assertEqual(done.returncode, 1)
         self.assertIn('no Jupyter kernel for it', done.stderr)
         until(lambda: known() <= before, 20 * atoll.SLOWNESS, 'the sandboxes are gone')
+
+    def test_run_with_code(self):
+        for words, code, out, err in (
+                (['--code', 'python', '-c', 'print(6 * 7)', '-m', '600m', 'kernels:latest'], 0, '42\n', ''),
+                (['--code', 'bash', '-c', 'false', 'kernels:latest'], 1, '', 'Error: 1'),
+                (['--code', 'python', '-c', '1 / 0', 'kernels:latest'], 1, '', 'ZeroDivisionError'),
+                (['--code', 'python', '-c', '1'], 125, '', "'code-interpreter:latest'"),
+                (['--code', 'python', 'kernels:latest', '-c', '1'], 0, '1\n', ''),
+                (['--code', 'python', 'kernels:latest', 'ls'], 125, '', 'leave out COMMAND'),
+                (['-c', '1', 'kernels:latest'], 125, '', '-c goes with --code')):
+            done = self.client(*words, verb=['run'], stdin=subprocess.DEVNULL)
+            self.assertEqual((done.returncode, done.stdout), (code, out), (words, done.stderr))
+            self.assertIn(err, done.stderr)
 
     def test_plots_become_files(self):
         code = 'import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()'

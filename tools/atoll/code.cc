@@ -25,11 +25,6 @@ namespace {
 
 using nlohmann::json;
 
-struct CodeOptions {
-  RunOptions run;
-  std::string code, plots = ".", language = "python";
-};
-
 int g_interrupt = -1;  // written to by the handler
 
 void OnInterrupt(int) {
@@ -197,7 +192,7 @@ class Notebook {
 };
 
 Result<int> Work(Notebook& notebook, const CodeOptions& options) {
-  ATOLL_TRY(notebook.Open(options.language));
+  ATOLL_TRY(notebook.Open(options.language.empty() ? "python" : options.language));
   if (options.code.empty() && isatty(STDIN_FILENO) == 1) {
     ATOLL_TRY(notebook.Talk());
     return 0;
@@ -211,7 +206,10 @@ Result<int> Work(Notebook& notebook, const CodeOptions& options) {
   return good ? 0 : kFailed;
 }
 
-Result<int> RunCode(const Settings& settings, const CodeOptions& options) {
+}  // namespace
+
+Result<int> RunCode(const Settings& settings, CodeOptions options) {
+  if (options.run.image.empty()) options.run.image = "code-interpreter";
   ATOLL_ASSIGN(UniqueFd plots, sys::Open(options.plots, O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(UniqueFd interrupt, WatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
@@ -226,14 +224,13 @@ Result<int> RunCode(const Settings& settings, const CodeOptions& options) {
   return Work(notebook, options);  // the guard deletes the sandbox
 }
 
-}  // namespace
-
 void AddCodeVerb(Verb& root, const Settings& settings) {
   const auto options = std::make_shared<CodeOptions>();
   CodeOptions* const o = options.get();
   Verb& code = root.Add("code", "Run code in a language of an image, keeping its state");
-  code.Takes(
-      Argument{"IMAGE", "Image with Jupyter kernels, as 'atoll image ls' shows it", &o->run.image});
+  code.Takes(Argument{
+      "IMAGE", "Image with Jupyter kernels, as 'atoll image ls' shows it; else code-interpreter",
+      &o->run.image, false});
   code.Takes(
       Option{"-c,--code", "CODE", "Run this, then end; else what is typed or piped in", &o->code});
   code.Takes(Option{"-l,--language", "LANGUAGE", "One of the image's; else python", &o->language});

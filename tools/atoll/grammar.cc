@@ -128,9 +128,10 @@ class LineReader {
       }
       return Wrong("a command is missing: " + names);
     }
-    if (given_ < verb().arguments().size() && verb().arguments()[given_].required) {
-      return Wrong(verb().arguments()[given_].name + " is missing");
-    }
+    if (given_ >= verb().arguments().size()) return {};  // a list may be longer
+    const Argument& next = verb().arguments()[given_];
+    const bool may_be_left_out = next.unless != nullptr && !next.unless->empty();
+    if (next.required && !may_be_left_out) return Wrong(next.name + " is missing");
     return {};
   }
 

@@ -49,6 +49,7 @@ struct Argument {
   Target target;
   bool required = true;
   Range range = {};
+  const std::string* unless = nullptr;  // of an option: what is required may be left out with it
 };
 
 // kInvalidArgument: what is typed cannot be meant.

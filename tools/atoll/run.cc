@@ -10,6 +10,7 @@
 
 #include "cgroup/limits.h"
 #include "tools/atoll/accounts.h"
+#include "tools/atoll/code.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/create_body.h"
 #include "tools/atoll/guard.h"
@@ -45,6 +46,18 @@ Status CheckOptions(const RunOptions& options) {
         "there is to run with: atoll exec -d ID COMMAND");
   }
   for (const std::string& port : options.ports) ATOLL_TRY(PortOf(port));
+  return {};
+}
+
+// Of --code, which starts no command.
+Status CheckCodeOptions(const RunOptions& options) {
+  if (options.detach || options.keep || options.terminal || !options.command.empty() ||
+      !options.entrypoint.empty() || !options.user.empty() || !options.cwd.empty() ||
+      !options.ports.empty()) {
+    return Wrong(
+        "--code runs code and no command: leave out COMMAND, --entrypoint, -d, -t, -u, -w, -p, "
+        "--keep");
+  }
   return {};
 }
 
@@ -159,7 +172,7 @@ void AddLimitOptions(Verb& run, RunOptions* options) {
     text += field.what;
   }
   const std::map<std::string, std::string> names = {{"memory", "-m,--memory"},
-                                                    {"cpu", "-c,--cpu,--cpus"},
+                                                    {"cpu", "--cpu,--cpus"},
                                                     {"pids", "--pids-limit,--pids"},
                                                     {"shm", "--shm-size,--shm"}};
   for (const auto& [key, text] : texts) {
@@ -174,13 +187,18 @@ void AddLimitOptions(Verb& run, RunOptions* options) {
 }  // namespace
 
 void AddRunVerb(Verb& root, const Settings& settings) {
-  const auto options = std::make_shared<RunOptions>();
-  RunOptions* const o = options.get();
+  const auto options = std::make_shared<CodeOptions>();
+  RunOptions* const o = &options->run;
   Verb& run = root.Add("run", "Run a command in a new sandbox, then delete the sandbox");
-  run.Takes(Argument{"IMAGE", "Image, as 'atoll image ls' shows it", &o->image});
+  run.Takes(Argument{
+      "IMAGE", "Image, as 'atoll image ls' shows it", &o->image, true, {}, &options->language});
   run.TakesCommand(Argument{"COMMAND",
                             "Goes behind the image's ENTRYPOINT; without one the image's CMD does",
                             &o->command, false});
+  run.Takes(Option{"--code", "LANGUAGE",
+                   "As 'atoll code -l LANGUAGE IMAGE', which is told more by its own --help",
+                   &options->language});
+  run.Takes(Option{"-c", "CODE", "With --code: run this, then end", &options->code});
   run.Takes(Option{"--snapshot", "", "IMAGE is the id of a snapshot", &o->snapshot});
   run.Takes(Option{"--template", "", "IMAGE is the id of a template, whose program runs already",
                    &o->from_template});
@@ -235,8 +253,18 @@ void AddRunVerb(Verb& root, const Settings& settings) {
       "  atoll run -i alpine gzip <file >file.gz\n"
       "  atoll run -d --name web -p 8000 -v site:/srv python:3.11 python3 -m http.server\n"
       "  atoll run --network none alpine wget example.org\n"
+      "  atoll run --code python -c 'print(6 * 7)'\n"
       "  atoll run --snapshot 2c5ea4c0-1b1e-4b59-9d2b-3f8a8d1d8a52 sh -c 'cat /notes'");
-  run.Does([options, &settings] { return Run(settings, *options); }, kRunFailed);
+  run.Does(
+      [options, &settings]() -> Result<int> {
+        if (!options->language.empty()) {
+          ATOLL_TRY(CheckCodeOptions(options->run));
+          return RunCode(settings, *options);
+        }
+        if (!options->code.empty()) return Wrong("-c goes with --code; processors are --cpus");
+        return Run(settings, options->run);
+      },
+      kRunFailed);
 }
 
 }  // namespace atl::cli

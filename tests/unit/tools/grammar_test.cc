@@ -56,6 +56,19 @@ TEST(Grammar, TheCommandIsTheCommands) {
   }
 }
 
+TEST(Grammar, AnOptionMayStandForAnArgument) {
+  Verb root{"atoll", "Test"};
+  std::string image, language;
+  Verb& run = root.Add("run", "");
+  run.Takes(Argument{"IMAGE", "", &image, true, {}, &language});
+  run.Takes(Option{"--code", "LANGUAGE", "", &language});
+  Line line;
+  EXPECT_FALSE(ReadLine(root, {"run"}, &line));
+  EXPECT_TRUE(ReadLine(root, {"run", "--code", "python"}, &line));
+  EXPECT_TRUE(ReadLine(root, {"run", "--code", "python", "img"}, &line));
+  EXPECT_EQ(image, "img");
+}
+
 TEST(Grammar, GlobalOptionsAndAliasesAnywhere) {
   Grammar g;
   ASSERT_TRUE(g.Read({"image", "remove", "a", "--json", "b"}));
