@@ -53,6 +53,7 @@ struct Config {
   std::string user = "atoll";
   uint32_t pool_size = 8;          // network slots kept ready
   uint32_t parked_sandboxes = 64;  // that all pools together may keep
+  uint32_t automatic_pools = 0;    // that make themselves
   bool access_token = true;
   bool start_spawner = true;  // if none answers; false where it is a service of its own
   uint32_t builds_at_once = 2;

@@ -286,6 +286,10 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
                  "sandboxes that all pools and templates together may keep built ahead; each takes "
                  "a slot and some 0.9 MiB, of a template also what its programs take, and counts "
                  "in max_sandboxes"),
+       NumberKey("runtime", "automatic_pools", &Config::automatic_pools, 0, 256,
+                 "images (and limits) that creates have used last and of which two sandboxes each "
+                 "are kept built ahead, until none has asked for ten minutes; 0: only pools that "
+                 "somebody has made"),
        BoolKey("runtime", "access_token", &Config::access_token,
                "whether the execd of a new sandbox asks for the token that its endpoint tells; "
                "false is for clients that cannot send one"),

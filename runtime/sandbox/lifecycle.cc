@@ -61,7 +61,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
       preparations_(loop_),
       pools_({loop_, clock_, parts.admission, slots_, builder_, parts.pools, *this},
-             config_.parked_sandboxes),
+             config_.parked_sandboxes, config_.automatic_pools),
       templates_({loop_, clock_, parts.admission, parts.templates, *this},
                  config_.parked_sandboxes),
       expiry_(loop_, clock_,

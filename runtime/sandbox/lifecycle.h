@@ -82,6 +82,7 @@ struct LifecycleConfig {
   std::function<Result<uint64_t>(uint32_t slot)> cpu_micros = [](uint32_t) { return 0; };
   HostBudget budget;
   uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
+  uint32_t automatic_pools = 0;    // of images and limits that were used last
   // Of whose paths nothing is kept in a record's message (private_paths.h).
   std::vector<std::string> private_directories;
 };
@@ -326,7 +327,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   // With what the pool says and the request does not.
   Result<Wanted> FillFromPool(const Wanted& wanted) const;
   // Null: it is to be built.
-  std::unique_ptr<ParkedSandbox> Claim(Checked& checked);
+  std::unique_ptr<ParkedSandbox> Claim(Checked& checked, const Wanted& wanted);
   void Acquire(Checked checked, const Wanted& wanted, const Created& done);
   void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
   void Acquired(const std::string& id);

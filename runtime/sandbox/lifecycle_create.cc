@@ -309,7 +309,7 @@ Result<std::string> Lifecycle::AwaitedImage(const std::string& name, const Error
 
 void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& done) {
   // From here to its claim nothing waits, so that nobody but us has to give it back.
-  std::unique_ptr<ParkedSandbox> parked = Claim(checked);
+  std::unique_ptr<ParkedSandbox> parked = Claim(checked, wanted);
   const std::string id = checked.sandbox.id;
   Entry& entry = entries_[id];
   entry.sandbox = std::move(checked.sandbox);

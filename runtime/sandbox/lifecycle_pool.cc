@@ -37,11 +37,17 @@ Result<Wanted> Lifecycle::FillFromPool(const Wanted& wanted) const {
   return filled;
 }
 
-std::unique_ptr<ParkedSandbox> Lifecycle::Claim(Checked& checked) {
+std::unique_ptr<ParkedSandbox> Lifecycle::Claim(Checked& checked, const Wanted& wanted) {
   Sandbox& s = checked.sandbox;
+  // Of an image that is on its way nothing waits; what a template keeps is built for it.
+  if (!checked.awaited_image.empty() || s.stocked) return nullptr;
   const auto ref = s.spec.extensions.find(kPoolRef);
-  if (ref == s.spec.extensions.end() || !checked.awaited_image.empty()) return nullptr;
-  auto parked = pools_.Take(ref->second, s);
+  std::unique_ptr<ParkedSandbox> parked;
+  if (ref != s.spec.extensions.end()) {
+    parked = pools_.Take(ref->second, s);
+  } else if (s.spec.snapshot_id.empty()) {
+    parked = pools_.TakeAutomatic(s, wanted.resource_limits);
+  }
   // Its cgroup, its socket and its host name have that id already.
   if (parked) s.id = s.spec.network.sandbox = parked->sandbox.id;
   return parked;

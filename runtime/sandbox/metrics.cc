@@ -75,6 +75,7 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   Line("pool_creates_total", "result=\"claimed\"", pools.claimed, &out);
   Line("pool_creates_total", "result=\"cold\"", pools.cold, &out);
   Line("pool_disposed_total", "", pools.disposed, &out);
+  Line("pool_automatic", "", lifecycle.pools().automatic(), &out);
   for (const WarmPools::View& pool : lifecycle.pools().List()) {
     const std::string name = "pool=\"" + pool.record.name + "\",";
     Line("pool_sandboxes", name + "state=\"available\"", pool.available, &out);

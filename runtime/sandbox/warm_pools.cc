@@ -1,6 +1,7 @@
 #include "runtime/sandbox/warm_pools.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -15,6 +16,22 @@ constexpr int64_t kQuietUs = 20'000;
 constexpr int64_t kShortQuietUs = 2'000;
 // What ended one member may end the next.
 constexpr int64_t kLostUs = 1'000'000;
+
+// Of pools that make themselves. Two: one for the next create and one for that behind it, while the
+// first is built anew.
+constexpr PoolCapacity kAutomatic = {2, 2, 0, std::numeric_limits<uint32_t>::max()};
+constexpr int64_t kForgottenUs = 600'000'000;
+// One that was used since does not make place for another: images that take turns, more of them
+// than may have a pool, would have each create build and take down for nobody.
+constexpr int64_t kRecentUs = 60'000'000;
+
+// No name: those have no slash (CheckPoolName). They come before all names, so they give way first.
+std::string AutomaticKey(const std::string& image,
+                         const std::map<std::string, std::string>& resource_limits) {
+  std::string key = "/" + image;
+  for (const auto& [limit, value] : resource_limits) key += " " + limit + "=" + value;
+  return key;
+}
 
 Error NoSuchPool(const std::string& name) {
   return Error(Code::kNotFound, "pool '" + name.substr(0, 64) + "' does not exist");
@@ -46,7 +63,7 @@ Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& cap
   }
   uint64_t kept = uint64_t{MostOf(capacity)} + parts_.owner.KeptByTemplates();
   for (const auto& [other, pool] : pools_) {
-    if (other != name) kept += MostOf(pool.record.capacity);
+    if (other != name && !pool.used_us) kept += MostOf(pool.record.capacity);
   }
   return CheckKept("capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
                        " and poolMin " + std::to_string(capacity.pool_min),
@@ -55,12 +72,23 @@ Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& cap
 
 uint32_t WarmPools::Kept() const {
   uint32_t kept = 0;
-  for (const auto& [name, pool] : pools_) kept += MostOf(pool.record.capacity);
+  for (const auto& [name, pool] : pools_) {
+    if (!pool.used_us) kept += MostOf(pool.record.capacity);
+  }
   return kept;
 }
 
+WarmPools::Pools::iterator WarmPools::FindNamed(const std::string& name) {
+  const auto found = pools_.find(name);
+  return found == pools_.end() || found->second.used_us ? pools_.end() : found;
+}
+
+WarmPools::Pools::const_iterator WarmPools::FindNamed(const std::string& name) const {
+  return const_cast<WarmPools*>(this)->FindNamed(name);
+}
+
 Status WarmPools::Create(PoolRecord record) {
-  if (pools_.contains(record.name)) {
+  if (FindNamed(record.name) != pools_.end()) {
     return Fail(Code::kAlreadyExists, "pool '" + record.name + "' exists");
   }
   ATOLL_TRY(CheckCapacity(record.name, record.capacity));
@@ -75,12 +103,13 @@ Status WarmPools::Create(PoolRecord record) {
   ATOLL_TRY(parts_.store.Write(record));
   Pool& pool = pools_[record.name];
   pool.record = std::move(record);
+  TrimAutomatic();
   Pump();
   return {};
 }
 
 Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) {
-  const auto found = pools_.find(name);
+  const auto found = FindNamed(name);
   if (found == pools_.end()) return Fail(NoSuchPool(name));
   ATOLL_TRY(CheckCapacity(name, capacity));
   PoolRecord record = found->second.record;
@@ -95,12 +124,13 @@ Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) 
     pool.members.pop_back();
     Dispose(std::move(member));
   }
+  TrimAutomatic();
   Pump();
   return {};
 }
 
 Status WarmPools::Remove(const std::string& name) {
-  const auto found = pools_.find(name);
+  const auto found = FindNamed(name);
   if (found == pools_.end()) return Fail(NoSuchPool(name));
   if (found->second.allocated != 0) {
     return Fail(Code::kFailedPrecondition,
@@ -114,7 +144,7 @@ Status WarmPools::Remove(const std::string& name) {
 }
 
 std::optional<WarmPools::View> WarmPools::Find(const std::string& name) const {
-  const auto found = pools_.find(name);
+  const auto found = FindNamed(name);
   if (found == pools_.end()) return std::nullopt;
   const Pool& pool = found->second;
   return View{pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()),
@@ -123,24 +153,26 @@ std::optional<WarmPools::View> WarmPools::Find(const std::string& name) const {
 
 std::vector<WarmPools::View> WarmPools::List() const {
   std::vector<View> all;
-  for (const auto& [name, pool] : pools_) all.push_back(*Find(name));
+  for (const auto& [name, pool] : pools_) {
+    if (!pool.used_us) all.push_back(*Find(name));
+  }
   return all;
 }
 
 const PoolRecord* WarmPools::RecordOf(const std::string& name) const {
-  const auto found = pools_.find(name);
+  const auto found = FindNamed(name);
   return found == pools_.end() ? nullptr : &found->second.record;
 }
 
 const PoolRecord* WarmPools::UserOf(const std::string& image) const {
   const auto found = std::find_if(pools_.begin(), pools_.end(), [&image](const auto& pool) {
-    return pool.second.record.image == image;
+    return pool.second.record.image == image && !pool.second.used_us;
   });
   return found == pools_.end() ? nullptr : &found->second.record;
 }
 
 Status WarmPools::CheckRoom(const std::string& name) const {
-  const auto found = pools_.find(name);
+  const auto found = FindNamed(name);
   if (found == pools_.end()) return Fail(NoSuchPool(name));
   const Pool& pool = found->second;
   if (pool.allocated < pool.record.capacity.pool_max) return {};
@@ -170,6 +202,68 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
   stock_.Remove(member->sandbox.spec);
   ++stats_.claimed;
   return member;
+}
+
+std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
+    const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits) {
+  // What belongs to the build no member has, and a pool is not made for it.
+  if (most_automatic_ == 0 || !wanted.spec.volumes.empty() || wanted.spec.readonly_root) {
+    return nullptr;
+  }
+  const std::string key = AutomaticKey(wanted.spec.image, resource_limits);
+  const int64_t now_us = parts_.clock.BootMicros();
+  const auto found = pools_.find(key);
+  if (found != pools_.end()) {
+    found->second.used_us = now_us;
+    return Take(key, wanted);
+  }
+  if (automatic_ == most_automatic_) {
+    const auto oldest = LeastRecent();
+    if (*oldest->second.used_us > now_us - kRecentUs) return nullptr;
+    EndAutomatic(oldest);
+  }
+  if (!HasRoomForAutomatic()) return nullptr;
+  Pool& pool = pools_[key];
+  pool.record = {.name = key,
+                 .image = wanted.spec.image,
+                 .resource_limits = resource_limits,
+                 .capacity = kAutomatic,
+                 .created_at_ms = parts_.clock.UnixMillis()};
+  pool.used_us = now_us;
+  ++automatic_;
+  return nullptr;
+}
+
+// Of the bound on all members those with a name come first.
+bool WarmPools::HasRoomForAutomatic() const {
+  const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByTemplates();
+  return kept + uint64_t{automatic_ + 1} * kAutomatic.buffer_max <= most_members_;
+}
+
+WarmPools::Pools::iterator WarmPools::LeastRecent() {
+  auto oldest = pools_.end();
+  for (auto pool = pools_.begin(); pool != pools_.end(); ++pool) {
+    if (!pool->second.used_us) continue;
+    if (oldest == pools_.end() || *pool->second.used_us < *oldest->second.used_us) oldest = pool;
+  }
+  return oldest;
+}
+
+void WarmPools::EndAutomatic(Pools::iterator pool) {
+  DisposeAll(pool->second);
+  pools_.erase(pool);
+  --automatic_;
+}
+
+void WarmPools::TrimAutomatic() {
+  const int64_t forgotten_us = parts_.clock.BootMicros() - kForgottenUs;
+  while (automatic_ != 0) {
+    const auto oldest = LeastRecent();
+    const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByTemplates() +
+                          uint64_t{automatic_} * kAutomatic.buffer_max;
+    if (kept <= most_members_ && *oldest->second.used_us > forgotten_us) return;
+    EndAutomatic(oldest);
+  }
 }
 
 void WarmPools::Hold(const Sandbox& sandbox) {
@@ -208,6 +302,7 @@ void WarmPools::MakeRoom() {
 }
 
 void WarmPools::Look() {
+  TrimAutomatic();
   for (auto& [name, pool] : pools_) {
     if (pool.members.empty()) continue;
     const auto now = parts_.owner.NewMember(pool.record);

@@ -8,6 +8,9 @@
 // no create is at work and the last one's client has had its first output; what they are promised
 // of the host they give up as soon as a create needs it.
 //
+// A pool has a name and a record; or it made itself, because creates ask for that image and those
+// limits, and goes when they do no more. Of such a one nobody hears but the metrics.
+//
 // Thread rule: on the loop.
 #pragma once
 
@@ -68,9 +71,9 @@ class WarmPools {
     uint32_t available = 0;
     std::string trouble;  // why it is not being filled; empty: nothing keeps it
   };
-  // `most_members`: of all pools together.
-  WarmPools(const Parts& parts, uint32_t most_members)
-      : parts_(parts), most_members_(most_members) {}
+  // `most_members`: of all pools together; `most_automatic`: pools that may make themselves.
+  WarmPools(const Parts& parts, uint32_t most_members, uint32_t most_automatic)
+      : parts_(parts), most_members_(most_members), most_automatic_(most_automatic) {}
   WarmPools(const WarmPools&) = delete;
   WarmPools& operator=(const WarmPools&) = delete;
   ~WarmPools() { parts_.loop.Cancel(timer_); }
@@ -93,6 +96,9 @@ class WarmPools {
   Status CheckRoom(const std::string& name) const;
   // A member that is what `wanted` says, which is the caller's from now on; null: a cold create.
   std::unique_ptr<ParkedSandbox> Take(const std::string& name, const Sandbox& wanted);
+  // The same of the pool of its image and limits that makes itself, now if there is none yet.
+  std::unique_ptr<ParkedSandbox> TakeAutomatic(
+      const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
   // Sandboxes that were made of pools, as they come and go.
   void Hold(const Sandbox& sandbox);
   void Drop(const Sandbox& sandbox);
@@ -114,10 +120,12 @@ class WarmPools {
   void Lost(const std::string& id);
 
   bool LayerInUse(wire::LayerId layer) const;
-  // Members that may be kept; and what those that are there were promised.
+  // Members that pools with a name may keep; and what all that are there were promised.
   uint32_t Kept() const;
   const Held& stock() const { return stock_; }
   const PoolStats& stats() const { return stats_; }
+  // How many there are that have made themselves.
+  uint32_t automatic() const { return automatic_; }
 
  private:
   struct Pool {
@@ -126,7 +134,9 @@ class WarmPools {
     uint32_t allocated = 0;
     bool filling = false;
     std::string trouble;
+    std::optional<int64_t> used_us;  // of one that made itself
   };
+  using Pools = std::map<std::string, Pool>;
   // The one member that is on its way.
   struct Building {
     std::string pool;
@@ -136,6 +146,12 @@ class WarmPools {
 
   Status CheckCapacity(const std::string& name, const PoolCapacity& capacity) const;
   static uint32_t MostOf(const PoolCapacity& capacity);
+  Pools::iterator FindNamed(const std::string& name);
+  Pools::const_iterator FindNamed(const std::string& name) const;
+  bool HasRoomForAutomatic() const;
+  Pools::iterator LeastRecent();
+  void EndAutomatic(Pools::iterator pool);
+  void TrimAutomatic();
   bool Wants(Pool& pool) const;
   void MakeRoom();
   void Pump();
@@ -150,7 +166,9 @@ class WarmPools {
 
   const Parts parts_;
   const uint32_t most_members_;
-  std::map<std::string, Pool> pools_;
+  const uint32_t most_automatic_;
+  uint32_t automatic_ = 0;  // of pools_
+  Pools pools_;
   std::optional<Building> building_;
   Held stock_;          // of parked ones and that on its way
   uint64_t order_ = 0;  // of the build under way: answers to others are stale

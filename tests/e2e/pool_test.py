@@ -231,6 +231,97 @@ class RoomTest(unittest.TestCase):
             filled(daemon, 1)
 
 
+class AutomaticTest(unittest.TestCase):
+    """Pools that make themselves, of what creates ask for."""
+
+    def setUp(self):
+        self.daemon = atoll.Daemon(runtime_parked_sandboxes=8, runtime_automatic_pools=2)
+        self.addCleanup(self.daemon.__exit__)
+        self.daemon.start()
+        self.image = self.daemon.import_busybox()
+
+    def parked(self):
+        """The ids of those that wait: nobody sees them."""
+        seen = {box['id'] for box in self.daemon.request('GET', '/v1/sandboxes?pageSize=100')['items']}
+        return self.daemon.waiting() - seen
+
+    def until_parked(self, wanted):
+        atoll.until(lambda: len(self.parked()) == wanted, UNTIL, f'{wanted} wait')
+
+    def create(self, **fields):
+        box = self.daemon.create(self.image, **fields)
+        self.addCleanup(self.daemon.delete, box)
+        return box
+
+    def test_the_second_create_claims(self):
+        self.create()
+        self.until_parked(2)
+        before = claimed(self.daemon)
+        waiting = self.parked()
+        # A claim brings what tells it from another; the image's own entrypoint too.
+        box = self.create(env={'WHO': 'me'}, entrypoint=['sh', '-c', 'echo $WHO >/said; sleep 1000'])
+        self.assertIn(box, waiting)
+        self.assertEqual(claimed(self.daemon), before + 1)
+        self.assertEqual(self.daemon.run(box, 'until [ -s /said ]; do :; done; cat /said').stdout, 'me')
+        shown = self.daemon.request('GET', f'/v1/sandboxes/{box}')
+        self.assertNotIn('allocation', shown)
+        self.assertEqual(self.daemon.request('GET', '/v1/pools')['items'], [])
+        self.until_parked(2)
+        # Others are built as they are asked for.
+        volume = {'name': 'v', 'mountPath': '/data', 'pvc': {'claimName': 'mine',
+                                                             'deleteOnSandboxTermination': True}}
+        box = self.create(volumes=[volume])
+        self.assertEqual(self.daemon.run(box, 'grep -c " /data " /proc/self/mounts').stdout, '1')
+        small = self.create(resourceLimits={'memory': '64Mi'})
+        self.until_parked(4)
+        again = self.create(resourceLimits={'memory': '64Mi'})
+        self.assertEqual(claimed(self.daemon), before + 2)
+        for one in (small, again):
+            more = 'dd if=/dev/zero of=/dev/null bs=100M count=1'
+            self.assertNotEqual(self.daemon.run(one, more).exit_code, 0)
+            self.assertEqual(self.daemon.run(one, more.replace('100M', '10M')).exit_code, 0)
+        # No third pool: both were used a moment ago.
+        self.create(resourceLimits={'memory': '65Mi'})
+        self.until_parked(4)
+        self.assertEqual(self.daemon.metric('pool_automatic'), 2)
+
+    def test_many_at_once(self):
+        boxes = []
+
+        def some():
+            for _ in range(8):
+                box = self.daemon.create(self.image)
+                boxes.append((box, self.daemon.run(box, 'hostname').stdout))
+                self.daemon.delete(box)
+
+        threads = [threading.Thread(target=some) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(dict(boxes)), 64)
+        for box, name in boxes:
+            self.assertEqual(name, box.replace('-', '')[:12])
+
+    def test_their_image_may_go(self):
+        other = 'other:1'
+        self.daemon.import_image(atoll.image_archive('busybox'), other)
+        self.daemon.delete(self.daemon.create(other, resourceLimits={'memory': '66Mi'}))
+        atoll.until(self.parked, UNTIL, 'they wait')
+        self.daemon.request('DELETE', f'/v1/images/{other}')
+        with self.assertRaises(atoll.ApiError):
+            self.daemon.create(other)
+
+    def test_a_daemon_that_dies_leaves_none(self):
+        self.create()
+        atoll.until(lambda: len(self.parked()) >= 2, UNTIL, 'they wait')
+        before = self.parked()
+        self.daemon.kill()
+        self.daemon.start()
+        atoll.until(lambda: not before & self.parked(), UNTIL, 'those are gone')
+        self.create()
+
+
 class DeathTest(unittest.TestCase):
     """SIGKILL at any moment: nothing acknowledged is lost, nothing is left, pools fill again."""
 

@@ -147,5 +147,85 @@ TEST_F(WarmPoolsTest, ItOutlivesTheDaemonAndItsMembersDoNot) {
   EXPECT_EQ(available(), 2U);
 }
 
+// Pools that make themselves.
+class AutomaticPoolsTest : public WarmPoolsTest {
+ protected:
+  AutomaticPoolsTest() {
+    config.automatic_pools = 2;
+    config.parked_sandboxes = 6;
+    Boot({});
+  }
+  static Wanted Of(const std::string& image, const std::string& memory = "") {
+    Wanted wanted = Want();
+    wanted.spec.image = image;
+    if (!memory.empty()) wanted.resource_limits["memory"] = memory;
+    return wanted;
+  }
+  // True if it took one that waited.
+  bool Claims(const Wanted& wanted) {
+    const std::vector<std::string> parked = lifecycle->pools().Parked();
+    const auto answer = Create(wanted);
+    while (!answer->called) execds.push_back(spawner.AnswerBuild().control);
+    EXPECT_TRUE(answer->result);
+    Fill();
+    return std::count(parked.begin(), parked.end(), answer->result->id) == 1;
+  }
+  size_t parked() { return lifecycle->pools().Parked().size(); }
+};
+
+TEST_F(AutomaticPoolsTest, OneIsMadeByTheFirstCreate) {
+  EXPECT_FALSE(Claims(Of("busybox")));
+  EXPECT_EQ(parked(), 2U);
+  EXPECT_TRUE(Claims(Of("busybox")));
+  EXPECT_EQ(parked(), 2U);
+  // Other limits are another pool.
+  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
+  EXPECT_TRUE(Claims(Of("busybox", "64Mi")));
+  EXPECT_TRUE(lifecycle->pools().List().empty());
+  for (const char* name : {"/busybox", "/docker.io/library/busybox:latest", "/busybox:latest"}) {
+    EXPECT_FALSE(lifecycle->pools().Find(name));
+    EXPECT_EQ(lifecycle->pools().RecordOf(name), nullptr);
+    EXPECT_FALSE(lifecycle->pools().Remove(name));
+  }
+  EXPECT_EQ(lifecycle->pools().UserOf("busybox:latest"), nullptr);
+}
+
+TEST_F(AutomaticPoolsTest, WhatBelongsToTheBuildMakesNone) {
+  Wanted wanted = Of("busybox");
+  wanted.spec.readonly_root = true;
+  EXPECT_FALSE(Claims(wanted));
+  EXPECT_EQ(parked(), 0U);
+}
+
+TEST_F(AutomaticPoolsTest, TheLastUsedStay) {
+  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
+  EXPECT_FALSE(Claims(Of("busybox", "65Mi")));
+  // Both were used a moment ago.
+  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
+  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
+  loop.Pass(61 * kSecond);
+  EXPECT_TRUE(Claims(Of("busybox", "65Mi")));
+  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
+  EXPECT_TRUE(Claims(Of("busybox", "66Mi")));
+  EXPECT_TRUE(Claims(Of("busybox", "65Mi")));
+  EXPECT_EQ(parked(), 4U);
+  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
+  // Nobody asks for ten minutes.
+  loop.Pass(601 * kSecond);
+  lifecycle->pools().Look();
+  EXPECT_EQ(parked(), 0U);
+}
+
+TEST_F(AutomaticPoolsTest, TheyMakeRoomForThoseWithAName) {
+  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
+  EXPECT_FALSE(Claims(Of("busybox", "65Mi")));
+  EXPECT_EQ(parked(), 4U);
+  Make(4);
+  EXPECT_EQ(available(), 4U);
+  EXPECT_EQ(parked(), 6U);
+  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
+  EXPECT_EQ(parked(), 6U);
+}
+
 }  // namespace
 }  // namespace atl::sandbox
