@@ -99,6 +99,10 @@ nlohmann::json VolumeJson(const wire::Volume& volume) {
   nlohmann::json out = {{"mountPath", volume.target}, {"readOnly", volume.read_only}};
   if (volume.kind == wire::Volume::Kind::kNamed) {
     out["pvc"] = {{"claimName", volume.source}};
+  } else if (volume.kind == wire::Volume::Kind::kObjects) {
+    const size_t slash = volume.source.find('/');
+    out["ossfs"] = {{"endpoint", volume.source.substr(0, slash)},
+                    {"bucket", volume.source.substr(slash + 1)}};
   } else {
     out["host"] = {{"path", volume.source}};
   }

@@ -184,6 +184,25 @@ ApiError MapError(const Error& error, Doing doing) {
   return {500, names.failed, error.message()};
 }
 
+// Upstream's codes for what it mounts by ossfs.
+static ApiError OfBucket(const Error& error, Doing doing) {
+  switch (error.code()) {
+    case Code::kPermissionDenied:
+      return {400, "VOLUME::INVALID_OSSFS_ENDPOINT", error.message()};
+    case Code::kInvalidArgument:
+      return {400, "VOLUME::INVALID_OSSFS_BUCKET", error.message()};
+    case Code::kFailedPrecondition:
+      return {400, "VOLUME::INVALID_OSSFS_CREDENTIALS", error.message()};
+    case Code::kNotFound:
+      return {400, "VOLUME::OSSFS_PATH_NOT_FOUND", error.message()};
+    case Code::kInternal:
+    case Code::kDeadlineExceeded:
+      return {500, "VOLUME::OSSFS_MOUNT_FAILED", error.message()};
+    default:
+      return MapError(error, doing);
+  }
+}
+
 ApiError MapError(const sandbox::CreateError& error, Doing doing) {
   if (error.snapshot) {
     ApiError mapped = MapError(static_cast<const Error&>(error), Doing::kRestore);
@@ -207,6 +226,7 @@ ApiError MapError(const sandbox::CreateError& error, Doing doing) {
     return {429, "KUBERNETES::POOL_CAPACITY_EXHAUSTED", error.message(), 1};
   }
   if (!error.volume) return MapError(static_cast<const Error&>(error), doing);
+  if (error.volume == wire::Volume::Kind::kObjects) return OfBucket(error, doing);
   switch (error.code()) {
     case Code::kPermissionDenied:
       return {400, "VOLUME::HOST_PATH_NOT_ALLOWED", error.message()};

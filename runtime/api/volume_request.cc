@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "runtime/api/json.h"
@@ -116,22 +117,27 @@ void ReadClaim(const Field& claim, VolumeRequest* out) {
 
 void ReadOssfs(const Field& ossfs, VolumeRequest* out) {
   out->backend = VolumeRequest::Backend::kOssfs;
-  std::string text;
   const Field bucket = ossfs.At("bucket");
-  if (Required(bucket, &text)) InLength(bucket, text, kMinBucket, kMaxBucket);
-  for (const char* name : {"endpoint", "accessKeyId", "accessKeySecret"}) {
-    const Field field = ossfs.At(name);
-    if (Required(field, &text)) InLength(field, text, 1, SIZE_MAX);
+  if (Required(bucket, &out->source)) InLength(bucket, out->source, kMinBucket, kMaxBucket);
+  const Field endpoint = ossfs.At("endpoint");
+  if (Required(endpoint, &out->endpoint)) InLength(endpoint, out->endpoint, 1, SIZE_MAX);
+  // Upstream wants both; without either the operator's are meant.
+  const Field key = ossfs.At("accessKeyId"), secret = ossfs.At("accessKeySecret");
+  for (const auto& [field, other, text] :
+       {std::tuple{&key, &secret, &out->key}, std::tuple{&secret, &key, &out->secret}}) {
+    if (field->present() || other->present()) {
+      if (Required(*field, text)) InLength(*field, *text, 1, SIZE_MAX);
+    }
   }
+  std::string text;
   const Field version = ossfs.At("version");
   if (version.String(&text) && text != "1.0" && text != "2.0") {
     version.Complain("literal_error", "Input should be '1.0' or '2.0'",
                      Dump({{"expected", "'1.0' or '2.0'"}}));
   }
   const Field options = ossfs.At("options");
-  std::vector<std::string> values;
-  options.Strings(0, &values);
-  if (std::any_of(values.begin(), values.end(),
+  options.Strings(0, &out->options);
+  if (std::any_of(out->options.begin(), out->options.end(),
                   [](const std::string& value) { return value.starts_with('-'); })) {
     options.BreaksRule("ossfs options must not begin with a dash.");
   }
@@ -224,6 +230,51 @@ std::optional<ApiError> CheckHostPath(const VolumeRequest& request) {
                    "and a slash at the end");
 }
 
+// "@NAME" in the place of a key: the operator's credentials for that store. For clients that have
+// to send one; accessKeySecret is not looked at then.
+constexpr char kReference = '@';
+
+std::optional<ApiError> CheckCredentials(const VolumeRequest& request,
+                                         sandbox::VolumeMount* mount) {
+  mount->bucket.endpoint = request.endpoint;
+  if (request.key.empty()) return std::nullopt;
+  if (request.key.front() == kReference) {
+    mount->bucket.credentials_of = request.key.substr(1);
+    return std::nullopt;
+  }
+  mount->volume.own_credentials = true;
+  mount->bucket.credentials = {request.key, request.secret};
+  if (wire::ValidCredentials(mount->bucket.credentials)) return std::nullopt;
+  return Wrong("VOLUME::INVALID_OSSFS_CREDENTIALS", request,
+               "accessKeyId and accessKeySecret must be printable, without blanks, of up to " +
+                   std::to_string(wire::kMaxObjectKey) + " bytes, the first one without ':'");
+}
+
+std::optional<ApiError> CheckBucket(const VolumeRequest& request, sandbox::VolumeMount* mount) {
+  mount->volume.kind = wire::Volume::Kind::kObjects;
+  if (!wire::ValidBucketName(request.source)) {
+    return Wrong("VOLUME::INVALID_OSSFS_BUCKET", request,
+                 "bucket '" + request.source.substr(0, 64) +
+                     "' must be of a-z, 0-9, '-' and '.', and begin and end with one of the first "
+                     "two");
+  }
+  if (!wire::ValidPrefix(mount->volume.sub_path)) {
+    return Wrong("VOLUME::INVALID_SUB_PATH", request,
+                 "subPath '" + mount->volume.sub_path.substr(0, 200) +
+                     "' of a bucket must not hold ':' or control characters");
+  }
+  for (const std::string& option : request.options) {
+    if (option == "ro") {
+      mount->volume.read_only = true;
+    } else if (option != "allow_other") {  // which is always so
+      return Wrong("VOLUME::INVALID_OSSFS_OPTION", request,
+                   "option '" + option.substr(0, 64) +
+                       "' is not offered; ro and allow_other are, everything else is set here");
+    }
+  }
+  return CheckCredentials(request, mount);
+}
+
 }  // namespace
 
 std::vector<VolumeRequest> ReadVolumes(const Field& list) {
@@ -269,11 +320,9 @@ std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
                    "another volume has the mountPath " + mount.volume.target.substr(0, 200));
     }
     if (auto wrong = CheckSubPath(request, &mount.volume.sub_path)) return wrong;
+    mount.volume.read_only = request.read_only;
     if (request.backend == VolumeRequest::Backend::kOssfs) {
-      return ApiError{501, "VOLUME::UNSUPPORTED_BACKEND",
-                      "volume '" + request.name +
-                          "': ossfs is not offered here; mount the bucket on the host and use a "
-                          "host path, or a pvc"};
+      if (auto wrong = CheckBucket(request, &mount)) return wrong;
     }
     if (request.backend == VolumeRequest::Backend::kHost) {
       if (auto wrong = CheckHostPath(request)) return wrong;
@@ -281,11 +330,26 @@ std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
     }
     if (auto wrong = CheckStorage(request.name, request.storage, &mount.disk_bytes)) return wrong;
     mount.volume.source = request.source;
-    mount.volume.read_only = request.read_only;
     mount.create_if_missing = request.create_if_missing;
     mount.delete_with_sandbox = request.delete_with_sandbox;
     text += mount.volume.source.size() + mount.volume.sub_path.size() + mount.volume.target.size();
     mounts->push_back(std::move(mount));
+  }
+  size_t buckets = 0;
+  for (const sandbox::VolumeMount& bucket : *mounts) {
+    if (bucket.volume.kind != wire::Volume::Kind::kObjects) continue;
+    if (++buckets > wire::kMaxBuckets) {
+      return ApiError{400, "SANDBOX::INVALID_PARAMETER",
+                      "volumes: of buckets at most " + std::to_string(wire::kMaxBuckets)};
+    }
+    for (const sandbox::VolumeMount& mount : *mounts) {
+      if (mount.volume.target.starts_with(bucket.volume.target + "/")) {
+        return ApiError{400, "VOLUME::INVALID_MOUNT_PATH",
+                        "mountPath " + mount.volume.target.substr(0, 200) +
+                            " lies in the bucket at " + bucket.volume.target.substr(0, 200) +
+                            ", where no other volume can be"};
+      }
+    }
   }
   if (text > wire::kMaxVolumeText) {
     return ApiError{400, "SANDBOX::INVALID_PARAMETER",

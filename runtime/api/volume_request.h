@@ -16,7 +16,10 @@ struct VolumeRequest {
   std::string name;
   std::string mount_path;
   std::string sub_path;
-  std::string source;  // host: the path; pvc: the claim
+  std::string source;  // host: the path; pvc: the claim; ossfs: the bucket
+  // ossfs
+  std::string endpoint, key, secret;
+  std::vector<std::string> options;
   enum class Backend { kHost, kClaim, kOssfs } backend = Backend::kHost;
   bool read_only = false;
   bool create_if_missing = true;

@@ -48,6 +48,9 @@ struct Config {
   uint64_t volume_default_bytes = 10ULL << 30;
   // Directories of the host that sandboxes may mount, with everything below; empty: none.
   std::vector<std::string> allowed_host_paths;
+  // Stores of objects whose buckets sandboxes may mount, as lines of wire/object_store.h; empty:
+  // none.
+  std::vector<std::string> object_stores;
   // [runtime]
   std::string run_dir = "/run/atoll";
   std::string user = "atoll";

@@ -61,7 +61,8 @@ constexpr Foreign kForeign[] = {
     {"server.thread_pool_size", kEventLoop},
     {"server.timeout_graceful_shutdown",
      "a stop gives exchanges in progress 50 ms, and leaves sandboxes alone"},
-    {"storage.ossfs_mount_root", "object storage is not mounted by the daemon"},
+    {"storage.ossfs_mount_root",
+     "a bucket has no directory of the host; storage.object_stores says which there are"},
     {"store", "state is kept in SQLite, in storage.data_dir"},
     {"tenants", "there is one tenant, who has server.api_key"},
 };

@@ -279,6 +279,11 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, CheckHostPath,
                "directories of the host that sandboxes may mount, with everything below them; "
                "none: no host directory can be mounted"),
+       ListKey("storage", "object_stores", &Config::object_stores, CheckObjectStore,
+               "stores of objects (S3) whose buckets sandboxes may mount: NAME https://ENDPOINT "
+               "bucket=NAME (again for each; * for all) [credentials=/FILE, of root alone, with "
+               "KEY:SECRET, for requests that bring none] [region=NAME] [style=host, the bucket in "
+               "the host's name] [ca=/FILE]; none: no bucket can be mounted"),
        TextKey("runtime", "run_dir", &Config::run_dir, CheckAbsolutePath, "sockets"),
        TextKey("runtime", "user", &Config::user, CheckUser, "who the daemon runs as"),
        NumberKey("runtime", "pool_size", &Config::pool_size, 0, 512, "network slots kept ready"),

@@ -12,6 +12,7 @@
 #include "netpolicy/policy.h"
 #include "netpolicy/ports.h"
 #include "runtime/http/base_url.h"
+#include "runtime/wire/object_store.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::daemon {
@@ -55,6 +56,13 @@ Result<std::string> CheckAbsolutePath(const std::string& text) {
 Result<std::string> CheckOptionalPath(const std::string& text) {
   if (text.empty()) return text;
   return CheckAbsolutePath(text);
+}
+
+Result<std::string> CheckObjectStore(const std::string& text) {
+  if (const auto store = wire::ParseObjectStore(text); !store) {
+    return Fail(BadValue(text, store.error().message()));
+  }
+  return text;
 }
 
 Result<std::string> CheckHostPath(const std::string& text) {

@@ -20,6 +20,8 @@ Result<uint64_t> ParseSize(const std::string& text, uint64_t min, uint64_t max);
 Result<std::string> CheckAbsolutePath(const std::string& text);
 // The same, or empty.
 Result<std::string> CheckOptionalPath(const std::string& text);
+// A line of wire/object_store.h.
+Result<std::string> CheckObjectStore(const std::string& text);
 // As the spawner wants them: it opens what it is told, and resolves nothing.
 Result<std::string> CheckHostPath(const std::string& text);
 

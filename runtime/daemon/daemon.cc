@@ -79,6 +79,7 @@ Status Daemon::Open() {
       SpawnerGone(config_));
   // Before anybody asks it for something: the image store and the volumes do when they find what a
   // crash has left. Answers come from the loop, when all that is made below is there.
+  spawner_->OnVolumeLost([this](const wire::VolumeLost& lost) { lifecycle_->OnVolumeLost(lost); });
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
       [this] { health_.Set("spawner", SpawnerGone(config_)); });
@@ -96,6 +97,11 @@ Status Daemon::Open() {
   ATOLL_ASSIGN(volume_store_, sandbox::VolumeStore::Open(StateDir(config_) + "/atoll.db"));
   const auto& available = opened_.hello.limits_available;
   const bool has_quota = std::find(available.begin(), available.end(), "disk") != available.end();
+  std::vector<wire::ObjectStore> stores;
+  for (const std::string& line : config_.object_stores) {
+    ATOLL_TRY(wire::AddObjectStore(line, &stores));
+  }
+  objects_ = std::make_unique<sandbox::ObjectVolumes>(*spawner_, std::move(stores));
   ATOLL_ASSIGN(volumes_,
                sandbox::Volumes::Open(
                    *loop_, SystemClock(), *spawner_, *volume_store_,
@@ -165,8 +171,9 @@ Status Daemon::Open() {
   lifecycle.automatic_pools = config_.automatic_pools;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
-                                *slots_, *admission_, *imports_, *puller_, *volumes_, *snapshots_,
-                                *pool_store_, *template_store_, *logs_, *history_, health_},
+                                *slots_, *admission_, *imports_, *puller_, *volumes_, *objects_,
+                                *snapshots_, *pool_store_, *template_store_, *logs_, *history_,
+                                health_},
       std::move(lifecycle));
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));

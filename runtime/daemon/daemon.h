@@ -85,6 +85,7 @@ class Daemon {
   std::unique_ptr<sandbox::StoreWatch> store_watch_;
   std::unique_ptr<sandbox::VolumeStore> volume_store_;
   std::unique_ptr<sandbox::Volumes> volumes_;
+  std::unique_ptr<sandbox::ObjectVolumes> objects_;
   std::unique_ptr<sandbox::SpawnerUnpack> unpack_;
   std::unique_ptr<images::ImageStore> images_;
   std::unique_ptr<sandbox::SnapshotStore> snapshot_store_;

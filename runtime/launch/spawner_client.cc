@@ -107,6 +107,8 @@ class Client final : public SpawnerClient {
     Records list;
     for (bool more = true; more;) {
       ATOLL_ASSIGN(Reply reply, Receive(socket_.get(), patience_ms));
+      // It is told again behind the list.
+      if (std::holds_alternative<wire::VolumeLost>(reply.answer)) continue;
       if (const auto* event = std::get_if<wire::Exited>(&reply.answer)) {
         // It may have been listed before that; if not, it will be as it is now.
         for (wire::SandboxRecord& record : list) {
@@ -130,6 +132,10 @@ class Client final : public SpawnerClient {
     on_exit_ = std::move(on_exit);
     on_lost_ = std::move(on_lost);
     watch_ = loop.WatchReadable(socket_.get(), [this] { OnReadable(); });
+  }
+
+  void OnVolumeLost(std::function<void(const wire::VolumeLost&)> on_volume_lost) override {
+    on_volume_lost_ = std::move(on_volume_lost);
   }
 
   // Every caller's `answered` runs from the loop, never from inside the call: failures to send are
@@ -202,6 +208,10 @@ class Client final : public SpawnerClient {
     if (const auto* event = std::get_if<wire::Exited>(&reply->answer)) {
       return on_exit_(event->sandbox);
     }
+    if (const auto* lost = std::get_if<wire::VolumeLost>(&reply->answer)) {
+      if (on_volume_lost_) on_volume_lost_(*lost);
+      return;
+    }
     const auto found = waiting_.find(reply->number);
     if (found == waiting_.end()) return;
     if (auto* greeting = std::get_if<wire::Greeting>(&reply->answer)) {
@@ -270,6 +280,7 @@ class Client final : public SpawnerClient {
   int silent_looks_ = 0;     // in a row
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
+  std::function<void(const wire::VolumeLost&)> on_volume_lost_;
 };
 
 }  // namespace

@@ -51,6 +51,9 @@ class SpawnerClient {
   virtual void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
                      std::function<void()> on_lost) = 0;
 
+  // To be told of each, before Start; possibly more than once of the same one.
+  virtual void OnVolumeLost(std::function<void(const wire::VolumeLost&)>) {}
+
   // What each message asks for, and what can come of it: wire/request.h. When a Greeting comes, all
   // answers that the spawner has given before have been passed on; kFailedPrecondition: it speaks
   // another protocol.

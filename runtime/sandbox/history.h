@@ -22,6 +22,8 @@ namespace atl::sandbox {
 // The kind of an event: a process was killed for its sandbox's limit of memory, and the sandbox
 // went on.
 inline constexpr char kOutOfMemory[] = "OutOfMemory";
+// What served one of its buckets has ended.
+inline constexpr char kVolumeLost[] = "VolumeLost";
 
 struct HistoryEvent {
   int64_t time_ms = 0;

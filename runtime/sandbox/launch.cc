@@ -83,17 +83,53 @@ void Launch::GotSlot(Result<SlotPool::Ready> slot) {
     parts_.owner.Failed(order_.id, AsBuildError(std::move(slot).error()));
     return EndTurn();
   }
-  const uint32_t number = slot->number;
+  const auto begun = parts_.owner.Begin(order_.id, slot->number);
+  if (begun && ObjectVolumes::Wanted(**begun)) {
+    slot_ = std::move(*slot);
+    return MountBuckets(**begun);
+  }
+  Build(begun, std::move(*slot));
+}
+
+void Launch::MountBuckets(const Sandbox& sandbox) {
+  // A stranger's store may take its time; the turn is somebody else's meanwhile.
+  EndTurn();
+  parts_.objects.Mount(sandbox, slot_.number, [self = shared_from_this()](Status mounted) {
+    self->Mounted(std::move(mounted));
+  });
+}
+
+void Launch::Mounted(Status mounted) {
+  const auto take_turn = [self = shared_from_this()] {
+    const Sandbox* const begun = self->parts_.owner.Begun(self->order_.id);
+    if (begun != nullptr) return self->Build(begun, std::move(self->slot_));
+    self->parts_.owner.SlotLost(self->order_.id);
+    self->Build(Fail(Code::kFailedPrecondition, "deleted before it was built"),
+                std::move(self->slot_));
+  };
+  if (mounted) {
+    parts_.slots.SetBusy(true);
+    if (Status entered = parts_.admission.Enter(take_turn); !entered) mounted = std::move(entered);
+  }
+  if (mounted) return;
+  parts_.owner.SlotLost(order_.id);
+  parts_.slots.Release(slot_.number);
+  slot_ = {};
+  parts_.owner.NotMounted(order_.id, std::move(mounted).error());
+}
+
+void Launch::Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot) {
+  const uint32_t number = slot.number;
   Status asked;
-  if (const auto begun = parts_.owner.Begin(order_.id, number); !begun) {
+  if (!begun) {
     asked = Fail(begun.error());
   } else {
     auto built = [self = shared_from_this(), number](Result<BuiltSandbox> result) {
       self->Built(number, std::move(result));
     };
     Builder& builder = parts_.builder;
-    asked = order_.start ? builder.Build(**begun, std::move(slot->control), std::move(built))
-                         : builder.Park(**begun, std::move(slot->control), std::move(built));
+    asked = order_.start ? builder.Build(**begun, std::move(slot.control), std::move(built))
+                         : builder.Park(**begun, std::move(slot.control), std::move(built));
     if (!asked) parts_.owner.SlotLost(order_.id);
   }
   if (asked) return;

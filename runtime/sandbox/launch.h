@@ -21,6 +21,7 @@
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/builder.h"
 #include "runtime/sandbox/idempotency.h"
+#include "runtime/sandbox/object_volumes.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
@@ -49,6 +50,10 @@ class Launch : public std::enable_shared_from_this<Launch> {
     virtual void Imported(const std::string& id, const Status& imported) = 0;
     // Its turn: what is to be built in `slot`, whose network is ready. An error: nothing is.
     virtual Result<const Sandbox*> Begin(const std::string& id, uint32_t slot) = 0;
+    // What has begun, as it is now; null: nobody wants it any more.
+    virtual const Sandbox* Begun(const std::string& id) = 0;
+    // One of its buckets could not be mounted, as a client may be told.
+    virtual void NotMounted(const std::string& id, Error error) = 0;
     // That slot is none any more, and nothing is in it.
     virtual void SlotLost(const std::string& id) = 0;
     virtual void Built(const std::string& id, const wire::Built& built) = 0;
@@ -67,6 +72,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
     Admission& admission;
     SlotPool& slots;
     Builder& builder;
+    ObjectVolumes& objects;
   };
   struct Order {
     std::string id;                        // its host id
@@ -121,6 +127,9 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void Claim();
   void TakeTurn();
   void GotSlot(Result<SlotPool::Ready> slot);
+  void MountBuckets(const Sandbox& sandbox);
+  void Mounted(Status mounted);
+  void Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot);
   void Built(uint32_t slot, Result<BuiltSandbox> result);
   void EndTurn();
 
@@ -130,6 +139,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   std::vector<Created> waiters_;
   bool recorded_ = false;  // see recorded()
   int lost_slots_ = 0;
+  SlotPool::Ready slot_;                     // while its buckets are mounted
   std::unique_ptr<ControlChannel> control_;  // once it is built
   std::optional<wire::SandboxRecord> exit_;
 };

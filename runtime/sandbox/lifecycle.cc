@@ -51,6 +51,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       imports_(parts.imports),
       puller_(parts.puller),
       volumes_(parts.volumes),
+      objects_(parts.objects),
       snapshots_(parts.snapshots),
       logs_(parts.logs),
       history_(parts.history),
@@ -58,7 +59,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       config_(std::move(config)),
       builder_(loop_, spawner_, config_.socket_directory, config_.instance),
       sessions_(loop_, spawner_),
-      launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_},
+      launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_, objects_},
       preparations_(loop_),
       pools_({loop_, clock_, parts.admission, slots_, builder_, parts.pools, *this},
              config_.parked_sandboxes, config_.automatic_pools),
@@ -160,6 +161,26 @@ void Lifecycle::FollowOutput(Entry& entry) {
   std::string received;
   UniqueFd socket = launch->TakeSocket(&received);
   logs_.Follow(HostId(entry.sandbox), std::move(socket), received);
+}
+
+void Lifecycle::OnVolumeLost(const wire::VolumeLost& lost) {
+  Entry* const entry = LookHost(lost.id);
+  if (entry == nullptr || lost.index >= entry->sandbox.spec.volumes.size()) return;
+  // Each spawner, and each comparison, tells of it again.
+  if (!entry->lost_volumes.insert(lost.index).second) return;
+  const Sandbox& sandbox = entry->sandbox;
+  const std::string text = "the bucket at " + sandbox.spec.volumes[lost.index].target +
+                           " is not served any more: what uses it is told that it is not "
+                           "connected; create another sandbox";
+  const auto before = history_.Find(sandbox.id);
+  const bool known = before && std::any_of(before->begin(), before->end(), [&](const auto& event) {
+                       return event.kind == kVolumeLost && event.message == text;
+                     });
+  if (known || IsLeaving(sandbox.state)) return;
+  LogLine(LogLevel::kWarning, "a bucket is not served any more")
+      .Add("sandbox", sandbox.id)
+      .Add("volume", sandbox.spec.volumes[lost.index].target);
+  history_.Add(sandbox.id, {clock_.UnixMillis(), kVolumeLost, "VOLUME_LOST", text});
 }
 
 void Lifecycle::OnExit(const wire::SandboxRecord& record) {
@@ -371,6 +392,7 @@ void Lifecycle::Forget(Entry& entry) {
   entries_.erase(id);
   // Behind the record: until that is gone a restart would still find the user of the volumes.
   volumes_.Release(id);
+  objects_.Forget(id);
 }
 
 void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {

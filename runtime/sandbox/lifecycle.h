@@ -40,6 +40,7 @@
 #include "runtime/sandbox/idle_watch.h"
 #include "runtime/sandbox/launch.h"
 #include "runtime/sandbox/names.h"
+#include "runtime/sandbox/object_volumes.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/preparations.h"
 #include "runtime/sandbox/recovery.h"
@@ -139,6 +140,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
     PendingImports& imports;
     images::Puller& puller;
     Volumes& volumes;
+    ObjectVolumes& objects;
     Snapshots& snapshots;
     PoolStore& pools;
     TemplateStore& templates;
@@ -157,6 +159,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void Reconcile(const wire::Greeting& hello);
   // For SpawnerClient::Start.
   void OnExit(const wire::SandboxRecord& record);
+  void OnVolumeLost(const wire::VolumeLost& lost);
 
   // `done` is called, later or at once, when the sandbox runs and its record is safe, or with why
   // not; then nothing is left of it. If its image is being imported, it is called with a sandbox
@@ -282,6 +285,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
     // Wait for the end of a pause's, resume's or rollback's way.
     std::vector<Settled> settled;
     std::optional<std::string> start_failure;  // as execd reports it; its output is still coming
+    std::set<uint32_t> lost_volumes;           // of its spec's, that have been told
     int64_t touched_ms = 0;                    // when an access last moved the deadline
     // Numbers of the orders under way, or 0: answers to earlier ones count no more.
     uint64_t releasing = 0;        // to destroy it
@@ -373,9 +377,12 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void Progress(const std::string& id, const std::string& text) override;
   void Imported(const std::string& id, const Status& imported) override;
   Result<const Sandbox*> Begin(const std::string& host_id, uint32_t slot) override;
+  const Sandbox* Begun(const std::string& host_id) override;
+  void NotMounted(const std::string& host_id, Error error) override;
   void SlotLost(const std::string& host_id) override;
   void Built(const std::string& host_id, const wire::Built& built) override;
   void Failed(const std::string& host_id, Error error) override;
+  void NotCreated(const std::string& host_id, const CreateError& error);
   void Reported(const std::string& host_id, Result<wire::StartReport> report) override;
 
   // For pools.
@@ -483,6 +490,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   PendingImports& imports_;
   images::Puller& puller_;
   Volumes& volumes_;
+  ObjectVolumes& objects_;
   Snapshots& snapshots_;
   EntrypointLogs& logs_;
   History& history_;

@@ -171,8 +171,14 @@ void Lifecycle::Make(const Wanted& wanted, const Created& done) {
     refused.image = true;
     return done(tl::unexpected(std::move(refused)));
   }
+  auto volumes = objects_.Resolve(wanted.mounts);
+  if (!volumes) {
+    return done(
+        tl::unexpected(CreateError(std::move(volumes).error(), wire::Volume::Kind::kObjects)));
+  }
   auto checked = Check(wanted, restored);
   if (!checked) return done(Refusal(std::move(checked).error()));
+  if (!volumes->empty()) checked->sandbox.spec.volumes = std::move(*volumes);
   Acquire(std::move(*checked), wanted, done);
 }
 
@@ -327,6 +333,7 @@ void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& do
                                                             wanted.registry_as, std::move(parked)});
   entry.launch->Join(done);
   if (!entry.sandbox.stocked) GiveWay();
+  objects_.Keep(id, wanted.mounts);
   HaveVolumes(id, wanted.mounts);
 }
 
@@ -421,6 +428,12 @@ Result<const Sandbox*> Lifecycle::Begin(const std::string& host_id, uint32_t slo
   return &entry->sandbox;
 }
 
+const Sandbox* Lifecycle::Begun(const std::string& host_id) {
+  if (Rollback* const rollback = FindRollback(host_id)) return &rollback->next;
+  const Entry* entry = LookHost(host_id);
+  return entry != nullptr && entry->sandbox.state == State::kBuilding ? &entry->sandbox : nullptr;
+}
+
 void Lifecycle::SlotLost(const std::string& host_id) {
   ::unlink(SocketPath(config_.socket_directory, host_id).c_str());
   if (Rollback* const rollback = FindRollback(host_id)) {
@@ -450,9 +463,15 @@ void Lifecycle::Built(const std::string& host_id, const wire::Built& built) {
 }
 
 void Lifecycle::Failed(const std::string& host_id, Error error) {
-  if (FindRollback(host_id) != nullptr) {
-    return FailRollback(host_id, CreateError(std::move(error)));
-  }
+  NotCreated(host_id, CreateError(std::move(error)));
+}
+
+void Lifecycle::NotMounted(const std::string& host_id, Error error) {
+  NotCreated(host_id, CreateError(std::move(error), wire::Volume::Kind::kObjects));
+}
+
+void Lifecycle::NotCreated(const std::string& host_id, const CreateError& error) {
+  if (FindRollback(host_id) != nullptr) return FailRollback(host_id, error);
   Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;
   ++stats_.create_failed;
@@ -463,7 +482,7 @@ void Lifecycle::Failed(const std::string& host_id, Error error) {
       .Add("sandbox", entry->sandbox.id)
       .Add("request", entry->launch->order().request_id)
       .Add(error);
-  Refuse(*entry, CreateError(std::move(error)));
+  Refuse(*entry, error);
 }
 
 void Lifecycle::Refuse(Entry& entry, const CreateError& error) {

@@ -77,6 +77,7 @@ Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t 
   }
   ATOLL_TRY(images::CheckAllowed(config_.allowed_images, parent.spec.image, parent.image_digest));
   ATOLL_TRY(snapshots_.CheckBytes());
+  ATOLL_TRY(objects_.Check(parent));
   Held held = held_;
   std::vector<Sandbox> children(count, parent);
   for (Sandbox& child : children) {
@@ -113,6 +114,7 @@ void Lifecycle::AddChild(const std::shared_ptr<Fork>& fork, Sandbox child,
   entry.sandbox = std::move(child);
   names_.Add(entry.sandbox);
   entry.fork = fork;
+  objects_.Share(fork->parent, id);
   Hold(entry.sandbox);
   entry.launch =
       std::make_shared<Launch>(launch_parts_, Launch::Order{id, request_id, std::nullopt, ""});

@@ -68,6 +68,7 @@ tl::expected<Sandbox, CreateError> Lifecycle::CheckRollback(const std::string& i
   if (under_way) {
     return refuse(Error(Code::kFailedPrecondition, "sandbox " + id + " is being rolled back"));
   }
+  if (Status known = objects_.Check(now); !known) return refuse(std::move(known).error());
   auto usable = snapshots_.Usable(snapshot_id);
   if (usable && usable->image_digest != now.image_digest) {
     usable = Fail(Code::kInvalidArgument, "snapshot " + snapshot_id + " is of image " +

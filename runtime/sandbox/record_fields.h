@@ -92,6 +92,7 @@ void VisitMembers(V& volume, Io& io) {
   io.Required("sub", volume.sub_path);
   io.Required("target", volume.target);
   io.Required("ro", volume.read_only);
+  io.Optional("own_credentials", volume.own_credentials);
 }
 
 template <MaybeConst<cgroup::Limits> L, typename Io>

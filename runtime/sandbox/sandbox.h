@@ -13,6 +13,7 @@
 #include "netpolicy/network.h"
 #include "runtime/sandbox/states.h"
 #include "runtime/wire/layer.h"
+#include "runtime/wire/object_store.h"
 #include "runtime/wire/start.h"
 #include "runtime/wire/volume.h"
 
@@ -37,9 +38,17 @@ struct Platform {
   bool operator==(const Platform&) const = default;
 };
 
+// Of a volume that is a bucket, what its request says of the store.
+struct BucketRequest {
+  std::string endpoint;                 // as sent, or an operator's name of a store
+  std::string credentials_of;           // that store's, by reference; empty: any that fits
+  wire::ObjectCredentials credentials;  // the request's own
+};
+
 // A volume that a client asks for.
 struct VolumeMount {
-  wire::Volume volume;
+  wire::Volume volume;  // of a bucket, its source is the bucket alone, until its store is found
+  BucketRequest bucket = {};
   bool create_if_missing = true;     // named ones
   bool delete_with_sandbox = false;  // named ones, if this request creates them
   uint64_t disk_bytes = 0;           // likewise: their limit; 0: the operator's default

@@ -32,6 +32,9 @@ void SpawnerLink::Start(Loop& loop, std::function<void(const wire::SandboxRecord
 }
 
 void SpawnerLink::StartClient() {
+  client_->OnVolumeLost([this](const wire::VolumeLost& lost) {
+    if (on_volume_lost_) on_volume_lost_(lost);
+  });
   client_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
       // From the loop: the client is destroyed, which it must not be while it calls.

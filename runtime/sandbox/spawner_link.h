@@ -33,6 +33,9 @@ class SpawnerLink final : public launch::SpawnerClient {
 
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
+  void OnVolumeLost(std::function<void(const wire::VolumeLost&)> on_volume_lost) override {
+    on_volume_lost_ = std::move(on_volume_lost);
+  }
   void Send(wire::Message message, Answered answered) override;
 
  private:
@@ -50,6 +53,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   Loop* loop_ = nullptr;
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
+  std::function<void(const wire::VolumeLost&)> on_volume_lost_;
   std::function<void(const wire::Greeting&)> on_reconnected_;
   Loop::Id timer_ = 0;
   std::string why_ = "the spawner is being stopped";  // nobody can use it, when so

@@ -89,8 +89,12 @@ class SpecJson {
       for (size_t i = 0; i < value.size(); ++i) Value(node[i], value[i]);
     } else if constexpr (std::is_same_v<Plain, wire::Volume::Kind>) {
       using enum wire::Volume::Kind;
-      if constexpr (kWrites) node = value == kHost;
-      if constexpr (!kWrites) value = node.get<bool>() ? kHost : kNamed;
+      // A boolean, whether it is a host path, since there were no others; of a bucket it is a word.
+      if constexpr (kWrites) {
+        node = value == kObjects ? json("objects") : json(value == kHost);
+      } else {
+        value = node.is_string() ? kObjects : node.get<bool>() ? kHost : kNamed;
+      }
     } else if constexpr (std::is_same_v<Plain, netpolicy::SharedPolicy>) {
       if constexpr (kWrites) node = netpolicy::PolicyToJson(*value);
       if constexpr (!kWrites) ReadPolicy(node.get<std::string>(), value);

@@ -220,6 +220,11 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
   while (acquisition->next < acquisition->mounts.size()) {
     const VolumeMount& mount = acquisition->mounts[acquisition->next];
     const bool named = mount.volume.kind == wire::Volume::Kind::kNamed;
+    if (mount.volume.kind == wire::Volume::Kind::kObjects) {
+      // Had when there is a slot to mount it for.
+      acquisition->checked ? static_cast<void>(++acquisition->next) : Advance(acquisition);
+      continue;
+    }
     if (acquisition->checked) {
       if (named && !HaveNamed(acquisition, mount)) return;
       ++acquisition->next;

@@ -4,6 +4,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/object_group.h"
+#include "runtime/spawner/object_mounts.h"
 #include "runtime/spawner/sandboxes.h"
 
 namespace atl::spawner {
@@ -71,9 +73,11 @@ Status Sandboxes::Adopt() {
   }
   ATOLL_ASSIGN(const std::vector<std::string> groups, host_.cgroups.Groups());
   const SlotSet known = SlotsInUse();
+  // First: a process that waits for a bucket cannot be killed before what serves that has ended.
+  ATOLL_TRY(objects_->Adopt(known));
   std::vector<std::string> strays;
   for (const std::string& group : groups) {
-    if (known.test(SlotOf(group))) continue;
+    if (known.test(SlotOf(group)) || ParseObjectGroup(group)) continue;
     // Died between clone and record, or a slot in stock. Prepare removes the group before it makes
     // it anew.
     LogLine(LogLevel::kWarning, "stray group killed").Add("group", group);

@@ -121,6 +121,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   const std::string own_directory = config.program.substr(0, config.program.rfind('/'));
   config.execd = own_directory + "/atoll-execd";
   config.unpack = own_directory + "/atoll-unpack";
+  config.objects = own_directory + "/atoll-objects";
   bool user_given = false;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view flag = argv[i];
@@ -142,6 +143,10 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       config.execd = value;
     } else if (flag == "--unpack") {
       config.unpack = value;
+    } else if (flag == "--objects") {
+      config.objects = value;
+    } else if (flag == "--object-store") {
+      ATOLL_TRY(wire::AddObjectStore(value, &config.object_stores));
     } else if (flag == "--ready-fd") {
       std::from_chars(value.data(), value.data() + value.size(), config.ready_fd);
     } else if (flag == "--respawn") {
@@ -173,9 +178,9 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   if (!config.data_dir.starts_with('/') || !config.run_dir.starts_with('/') || !user_given) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
-                "[--unpack PATH] [--capabilities LIST] [--host-path /DIR]… "
-                "[--swap-size BYTES] [--swap-kind KIND] [--cgroup /PATH] [--respawn yes] "
-                "[--successor yes] [--trial yes] "
+                "[--unpack PATH] [--objects PATH] [--capabilities LIST] [--host-path /DIR]… "
+                "[--object-store LINE]… [--swap-size BYTES] [--swap-kind KIND] [--cgroup /PATH] "
+                "[--respawn yes] [--successor yes] [--trial yes] "
                 "[--ready-fd N]");
   }
   if (!config.cgroup.empty() && !config.cgroup.starts_with('/')) {

@@ -11,6 +11,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/spawner/swap_device.h"
+#include "runtime/wire/object_store.h"
 
 namespace atl::spawner {
 
@@ -48,8 +49,10 @@ struct Config {
   std::string program;  // our own path at start: an upgrade puts the new file there
   // What host paths of volumes lie beneath: plain absolute paths, none by default.
   std::vector<std::string> host_paths;
+  std::vector<wire::ObjectStore> object_stores;  // whose buckets may be volumes; none by default
   std::string execd;  // path of the programs to run; beside our own by default
   std::string unpack;
+  std::string objects;
   int ready_fd = -1;        // one byte is written here once requests are answered
   bool respawn = false;     // no systemd starts it again, should it die: it has a successor
   bool successor = false;   // of one that died: only if that one's place is still to be taken
@@ -62,9 +65,10 @@ struct Config {
   std::vector<std::string> arguments;
 };
 
-// Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--ready-fd N]
-//        [--capabilities cap_chown,…] [--host-path /DIR]… [--cgroup /PATH] [--respawn yes]
-//        [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes] [--trial yes]
+// Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--ready-fd N]
+//        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--cgroup /PATH]
+//        [--respawn yes] [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes]
+//        [--trial yes]
 // An error of this is the exit status 2, one of a check at the start 1; 3 is "another one serves".
 Result<Config> ParseCommandLine(int argc, char** argv);
 

@@ -53,4 +53,12 @@ Status CheckKept(const Host& host, const cgroup::Limits& limits) {
   return {};
 }
 
+cgroup::Limits OnlyKept(const Host& host, const cgroup::Limits& limits) {
+  cgroup::Limits kept;
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    if (Keeps(host, field)) kept.*field.value = limits.*field.value;
+  }
+  return kept;
+}
+
 }  // namespace atl::spawner

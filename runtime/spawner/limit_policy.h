@@ -22,4 +22,7 @@ Status CheckLimits(const Host& host, const cgroup::Limits& limits);
 // kInvalidArgument: one that is asked for and that this host cannot keep.
 Status CheckKept(const Host& host, const cgroup::Limits& limits);
 
+// Of `limits` those that this host can keep.
+cgroup::Limits OnlyKept(const Host& host, const cgroup::Limits& limits);
+
 }  // namespace atl::spawner

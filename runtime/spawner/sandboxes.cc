@@ -14,6 +14,7 @@
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/limit_policy.h"
+#include "runtime/spawner/object_mounts.h"
 #include "runtime/spawner/root_child.h"
 #include "runtime/wire/plan.h"
 
@@ -114,12 +115,13 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
 
   std::vector<VolumeSource> volumes;
   if (!plan.volumes.empty()) {
-    auto opened = OpenVolumeSources(host_, plan.volumes, host_.IdBase(plan.slot));
+    auto opened = OpenVolumes(plan);
     lap(Step::kVolumes);
     if (!opened) return fail(opened.error(), Step::kVolumes);
     volumes = std::move(*opened);
   }
   const RootReport report = MountRoot(host_, plan, volumes, *slot);
+  if (report.status) objects_->Built(plan.slot);
   for (size_t i = 0; i < report.micros.size(); ++i) built.micros[i] += report.micros[i];
   if (!report.status) return fail(report.status.error(), report.step);
   then = clock.BootMicros();
@@ -134,6 +136,16 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   if (!recorded) return fail(std::move(recorded).error().Wrap("run directory"), Step::kState);
   built.pid = sandbox.record.sandbox.pid;
   done(built);
+}
+
+Result<std::vector<VolumeSource>> Sandboxes::OpenVolumes(const wire::Plan& plan) const {
+  ATOLL_ASSIGN(std::vector<VolumeSource> sources,
+               OpenVolumeSources(host_, plan.volumes, host_.IdBase(plan.slot)));
+  for (uint32_t i = 0; i < sources.size(); ++i) {
+    if (plan.volumes[i].kind != wire::Volume::Kind::kObjects) continue;
+    ATOLL_ASSIGN(sources[i].bucket, objects_->Find(plan.slot, i, plan.volumes[i]));
+  }
+  return sources;
 }
 
 Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
@@ -214,6 +226,13 @@ uint32_t Sandboxes::LiveSlot(const std::string& id) const {
   return lives ? found->second.record.sandbox.slot : 0;
 }
 
+std::string Sandboxes::LiveIn(uint32_t slot) const {
+  for (const auto& [id, sandbox] : sandboxes_) {
+    if (sandbox.record.sandbox.slot == slot && LiveSlot(id) != 0) return id;
+  }
+  return {};
+}
+
 Result<Sandboxes::Alive> Sandboxes::Living(const std::string& id) const {
   const uint32_t slot = LiveSlot(id);
   if (slot == 0) return Fail(Code::kNotFound, "no sandbox " + id + " that lives");
@@ -269,6 +288,7 @@ void Sandboxes::Leave(const std::string& id) {
 }
 
 void Sandboxes::Kill(const std::string& id, const Sandbox& sandbox) {
+  objects_->Dismiss(sandbox.record.sandbox.slot);
   // One write kills every process of the group, forks in flight included, frozen, stopped or not
   // (Linux 5.14).
   const Status killed = host_.cgroups.Kill(SlotGroup(sandbox.record.sandbox.slot));

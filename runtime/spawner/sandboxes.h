@@ -17,6 +17,7 @@
 #include "runtime/spawner/reclaims.h"
 #include "runtime/spawner/record.h"
 #include "runtime/spawner/slots.h"
+#include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::wire {
@@ -24,6 +25,8 @@ struct Plan;
 }
 
 namespace atl::spawner {
+
+class ObjectMounts;
 
 class Sandboxes {
  public:
@@ -40,6 +43,7 @@ class Sandboxes {
         reclaims_(host.cgroups) {}
 
   void SetSlots(Slots* slots) { slots_ = slots; }
+  void SetObjects(ObjectMounts* objects) { objects_ = objects; }
 
   // At start: takes over what an earlier spawner left. Sandboxes whose process 1 is alive are
   // adopted; cgroups that no record explains are killed and removed.
@@ -55,6 +59,8 @@ class Sandboxes {
   // The holder lets go. kFailedPrecondition: what stood still is no sandbox any more, or about to
   // be none, and its files may have been on their way out meanwhile.
   Status LetGo(const std::string& id);
+  // Of whom a slot is, and lives; empty: of nobody's.
+  std::string LiveIn(uint32_t slot) const;
   // Of one that lives; 0: there is none of that id.
   uint32_t LiveSlot(const std::string& id) const;
   // Of one that lives and is not on its way out.
@@ -109,6 +115,7 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
+  Result<std::vector<VolumeSource>> OpenVolumes(const wire::Plan& plan) const;
   Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
@@ -136,6 +143,7 @@ class Sandboxes {
   UniqueFd records_;
   Exited exited_;
   Slots* slots_ = nullptr;
+  ObjectMounts* objects_ = nullptr;
   std::function<bool(uint32_t)> in_use_;
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;

@@ -60,6 +60,7 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
                  }),
       slots_(
           host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }, [this] { LetGo(); }),
+      objects_(host, loop, [this](uint32_t slot, uint32_t index) { OnObjectsLost(slot, index); }),
       unpacks_(host, loop),
       copies_(host, loop, sandboxes_, janitor_),
       sessions_(host, loop, sandboxes_, janitor_, [this] { LetGo(); }),
@@ -67,6 +68,8 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
       volume_uses_(host),
       successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
+  sandboxes_.SetObjects(&objects_);
+  slots_.OnDismantle([this](uint32_t slot) { objects_.Release(slot); });
   sandboxes_.SetInUse(
       [this](uint32_t slot) { return sessions_.Building(slot) || paused_memory_.Busy(slot); });
 }
@@ -152,6 +155,12 @@ void Server::CloseConnection() {
   ++connection_number_;
   slots_.Abandon();
   copies_.Abandon();
+  objects_.Abandon();
+}
+
+void Server::OnObjectsLost(uint32_t slot, uint32_t index) {
+  const std::string id = sandboxes_.LiveIn(slot);
+  if (!id.empty()) Send(connection_number_, {0, wire::VolumeLost{id, index}});
 }
 
 void Server::OnConnection() {

@@ -11,6 +11,7 @@
 #include "runtime/spawner/copies.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
+#include "runtime/spawner/object_mounts.h"
 #include "runtime/spawner/paused_memory.h"
 #include "runtime/spawner/sandboxes.h"
 #include "runtime/spawner/sessions.h"
@@ -47,6 +48,7 @@ class Server {
   // In the child of a fork: a copy of one would keep the daemon from seeing that we have closed
   // ours.
   void LetGo();
+  void OnObjectsLost(uint32_t slot, uint32_t index);
   // To the connection that asked: a reply to an earlier daemon's request is dropped. One that does
   // not fit into the socket now is sent later.
   void Send(uint64_t connection, wire::Reply reply);
@@ -77,6 +79,7 @@ class Server {
   void Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer);
   void Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer);
   void Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer);
+  void Do(wire::MountObjects message, Answer<wire::MountObjects> answer);
   void Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer);
   void Do(wire::MakeSession message, Answer<wire::MakeSession> answer);
   void Do(wire::EndSession message, Answer<wire::EndSession> answer);
@@ -87,6 +90,7 @@ class Server {
   Janitor janitor_;
   Sandboxes sandboxes_;
   Slots slots_;
+  ObjectMounts objects_;
   Unpacks unpacks_;
   Copies copies_;
   Sessions sessions_;

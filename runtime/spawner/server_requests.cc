@@ -20,7 +20,8 @@ constexpr bool kIsOneOf = (std::is_same_v<Message, Beginnings> || ...);
 template <typename Message>
 constexpr bool kBegins =
     kIsOneOf<Message, wire::PrepareSlot, wire::Build, wire::SplitArchive, wire::ExtractLayer,
-             wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession, wire::Reclaim>;
+             wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession, wire::Reclaim,
+             wire::MountObjects>;
 
 }  // namespace
 
@@ -64,6 +65,7 @@ void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
     greeting.sandboxes.push_back(std::move(record));
   }
   answer(std::move(greeting));
+  objects_.TellLost();
 }
 
 void Server::Do(wire::Ping, const Answer<wire::Ping>& answer) {
@@ -185,6 +187,14 @@ void Server::Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answ
   answer(CheckVolumeSource(host_, message.volume));
 }
 
+void Server::Do(wire::MountObjects message, Answer<wire::MountObjects> answer) {
+  if (!slots_.InStock(message.slot)) {
+    return answer(Fail(Code::kUnavailable, "slot " + std::to_string(message.slot) +
+                                               " is not prepared: no bucket for it"));
+  }
+  objects_.Mount(message, std::move(answer));
+}
+
 void Server::Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer) {
   // Of anything else the close might wait for somebody.
   const int socket = message.nfnetlink.get();
@@ -215,6 +225,7 @@ void Server::Do(wire::Stop, Answer<wire::Stop> answer) {
     const Status off = paused_memory_.TurnOff();
     if (!off) LogLine(LogLevel::kError, "the swap area stays").Add(off.error());
     slots_.DropAll();
+    objects_.Finish();
     auto strays = slots_.RemoveStrays();
     if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
     answer(status);

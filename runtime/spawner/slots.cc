@@ -222,6 +222,7 @@ Result<std::vector<uint32_t>> Slots::RemoveStrays() {
 }
 
 Status Slots::Dismantle(uint32_t slot) {
+  leaving_(slot);
   ATOLL_TRY(host_.cgroups.RemoveGroup(SlotGroup(slot)));
   ATOLL_TRY(janitor_.Discard(host_.store.root(), Store::UpperPath(slot), TrashName(slot)));
   clean_[slot] = true;

@@ -50,11 +50,14 @@ class Slots {
         in_child_(std::move(in_child)) {}
 
   Status Start();
+  // Called with each slot before it is dismantled.
+  void OnDismantle(std::function<void(uint32_t slot)> leaving) { leaving_ = std::move(leaving); }
 
   // kPermissionDenied: what is to become execd's are not the sockets that they should be.
   void Prepare(const wire::PrepareSlot& message, Done done);
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
+  bool InStock(uint32_t slot) const { return prepared_.contains(slot); }
   // Ends its execd and waits for that: a millisecond.
   Status Drop(uint32_t slot);
   // The daemon has gone: what it had in stock is dismantled, and what is being built for it when
@@ -93,6 +96,7 @@ class Slots {
   Janitor& janitor_;
   std::function<SlotSet()> in_use_;
   std::function<void()> in_child_;
+  std::function<void(uint32_t)> leaving_;
   std::optional<SlotBuilder> builder_;
   EventLoop::Id builder_watch_ = 0;
   std::map<uint32_t, Pending> pending_;

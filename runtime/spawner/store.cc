@@ -104,6 +104,10 @@ std::string Store::SessionPath(uint32_t slot, uint32_t session) {
   return UpperPath(slot) + "/x" + std::to_string(session);
 }
 
+std::string Store::BucketPath(uint32_t slot, uint32_t index) {
+  return UpperPath(slot) + "/o" + std::to_string(index);
+}
+
 std::string Store::VolumeDirectory(const std::string& name) {
   return "volumes/" + name;
 }
@@ -181,6 +185,14 @@ Status Store::CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes)
   }
   ATOLL_TRY(EnsureOwned(root_.get(), path + "/upper", 0755));
   return EnsureOwned(root_.get(), path + "/work", 0755);
+}
+
+Status Store::CreateBucketScratch(uint32_t slot, uint32_t index, uid_t user) const {
+  const std::string path = BucketPath(slot, index);
+  ATOLL_TRY(sys::EnsureDirAt(root_.get(), path, 0700));
+  ATOLL_ASSIGN(const UniqueFd scratch, sys::OpenAt(root_.get(), path, kDir));
+  if (::fchown(scratch.get(), user, user) != 0) return FailSys("chown " + path);
+  return {};
 }
 
 Status Store::CreateSessionUppers(uint32_t slot, uint32_t session, size_t overlays) const {

@@ -4,11 +4,14 @@
 //     fs/                     kStoreIdBase: the tree that sandboxes see, id-mapped, in their builds
 //       layers/<n>/           published layers;  <n>.partial: being extracted
 //       uppers/s<slot>/{upper,work}
+//       uppers/s<slot>/o<i>/    what is open of the bucket that is its volume i
 //       uppers/s<slot>/x<n>/<i>/{upper,work}   of overlay i of its session n
 //       skeleton/             bottom layer of every root: what images may lack
 //     volumes/<name>/         kStoreIdBase: named volumes, each mounted by itself
 //     trash/                  what the janitor deletes
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
@@ -57,7 +60,12 @@ class Store {
   // sandbox's project. kAlreadyExists: that session has some.
   Status CreateSessionUppers(uint32_t slot, uint32_t session, size_t overlays) const;
 
+  // For what serves one of its buckets, of that user. Part of the sandbox's project, and gone with
+  // its upper.
+  Status CreateBucketScratch(uint32_t slot, uint32_t index, uid_t user) const;
+
   // Paths relative to root(), for the janitor.
+  static std::string BucketPath(uint32_t slot, uint32_t index);
   static std::string SessionPath(uint32_t slot, uint32_t session);
   static std::string LayerPath(wire::LayerId layer);
   static std::string PartialLayerPath(wire::LayerId layer);

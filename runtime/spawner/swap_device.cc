@@ -40,7 +40,7 @@ struct Header {
 
 // "BOOT_ID DEVICE UUID": of another boot nothing is left, and its names may be others' by now. The
 // UUID is that of the swap header: a device that has another one is not ours.
-struct Record {
+struct AreaRecord {
   std::string boot_id;
   std::string device;
   std::string uuid;
@@ -68,21 +68,21 @@ Result<std::string> BootId() {
   return id;
 }
 
-Result<std::optional<Record>> ReadRecord(const std::string& run_dir) {
+Result<std::optional<AreaRecord>> ReadRecord(const std::string& run_dir) {
   const auto text = sys::ReadFileAt(AT_FDCWD, RecordPath(run_dir), kRecordLimit);
   if (!text && text.error().code() == Code::kNotFound) return std::nullopt;
   if (!text) return Fail(text.error());
   const size_t first = text->find(' ');
   const size_t second = text->find(' ', first + 1);
   if (first == std::string::npos || second == std::string::npos) return std::nullopt;
-  Record record{text->substr(0, first), text->substr(first + 1, second - first - 1),
-                text->substr(second + 1)};
+  AreaRecord record{text->substr(0, first), text->substr(first + 1, second - first - 1),
+                    text->substr(second + 1)};
   ATOLL_ASSIGN(const std::string boot_id, BootId());
   if (record.boot_id != boot_id) return std::nullopt;
   return record;
 }
 
-Status WriteRecord(const std::string& run_dir, const Record& record) {
+Status WriteRecord(const std::string& run_dir, const AreaRecord& record) {
   ATOLL_ASSIGN(const UniqueFd directory, sys::Open(run_dir + "/spawner", O_RDONLY | O_DIRECTORY));
   return sys::ReplaceFileAt(directory.get(), "swap",
                             record.boot_id + " " + record.device + " " + record.uuid, 0600);
@@ -136,7 +136,7 @@ std::string NewUuid() {
 }
 
 // What mkswap(8) writes.
-Status WriteHeader(const std::string& device, const Record& record, uint64_t bytes) {
+Status WriteHeader(const std::string& device, const AreaRecord& record, uint64_t bytes) {
   ATOLL_ASSIGN(const UniqueFd file, sys::Open(device, O_RDWR | O_EXCL));
   Header header;
   header.last_page = static_cast<uint32_t>(bytes / kPage - 1);
@@ -155,7 +155,7 @@ Status WriteHeader(const std::string& device, const Record& record, uint64_t byt
 }
 
 // Whether a device that has the name of ours is ours: it has our header, or none at all yet.
-bool IsOurs(const Record& record) {
+bool IsOurs(const AreaRecord& record) {
   const auto file = sys::Open(record.device, O_RDONLY);
   std::array<char, kPage> page{};
   if (!file || ::pread(file->get(), page.data(), page.size(), 0) <= 0) return true;
@@ -176,8 +176,8 @@ Result<UniqueFd> MakeFile(const SwapPlace& place) {
   return file;
 }
 
-Result<Record> MakeDevice(const SwapPlace& place, SwapKind kind) {
-  Record record;
+Result<AreaRecord> MakeDevice(const SwapPlace& place, SwapKind kind) {
+  AreaRecord record;
   ATOLL_ASSIGN(record.boot_id, BootId());
   record.uuid = NewUuid();
   if (kind == SwapKind::kZram) {
@@ -201,7 +201,7 @@ Result<Record> MakeDevice(const SwapPlace& place, SwapKind kind) {
   return record;
 }
 
-Status TakeDown(const SwapPlace& place, const std::optional<Record>& record) {
+Status TakeDown(const SwapPlace& place, const std::optional<AreaRecord>& record) {
   if (record) {
     ATOLL_ASSIGN(const auto use, UseOf(record->device));
     if (use && IsOurs(*record) && ::swapoff(record->device.c_str()) != 0) {
@@ -247,7 +247,7 @@ Result<SwapKind> AvailableSwap(SwapKind wanted) {
 }
 
 Result<SwapUse> ReadSwapUse(const std::string& run_dir) {
-  ATOLL_ASSIGN(const std::optional<Record> record, ReadRecord(run_dir));
+  ATOLL_ASSIGN(const std::optional<AreaRecord> record, ReadRecord(run_dir));
   if (!record) return SwapUse();
   ATOLL_ASSIGN(const auto use, UseOf(record->device));
   return use.value_or(SwapUse());
@@ -259,7 +259,7 @@ bool WasSwapTurned(const std::string& run_dir) {
 
 Status TurnSwapOn(const SwapPlace& place) {
   ATOLL_ASSIGN(const UniqueFd lock, Lock(place.run_dir));
-  ATOLL_ASSIGN(const std::optional<Record> before, ReadRecord(place.run_dir));
+  ATOLL_ASSIGN(const std::optional<AreaRecord> before, ReadRecord(place.run_dir));
   if (before) {
     ATOLL_ASSIGN(const auto use, UseOf(before->device));
     if (use && IsOurs(*before)) return {};
@@ -281,7 +281,7 @@ Status TurnSwapOn(const SwapPlace& place) {
 
 Status TurnSwapOff(const SwapPlace& place) {
   ATOLL_ASSIGN(const UniqueFd lock, Lock(place.run_dir));
-  ATOLL_ASSIGN(const std::optional<Record> record, ReadRecord(place.run_dir));
+  ATOLL_ASSIGN(const std::optional<AreaRecord> record, ReadRecord(place.run_dir));
   return TakeDown(place, record);
 }
 

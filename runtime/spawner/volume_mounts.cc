@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/sys.h"
@@ -26,7 +27,9 @@ struct Place {
 Result<Place> PlaceOf(int fd) {
   struct statx info {};
   // STATX_MNT_ID: Linux 5.8.
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO | STATX_MNT_ID, &info) != 0) {
+  // Of a bucket, what the kernel knows: never ask its server.
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID,
+              &info) != 0) {
     return FailSys("statx");
   }
   return Place{info.stx_mnt_id, info.stx_ino, S_ISDIR(info.stx_mode)};
@@ -39,11 +42,17 @@ class Targets {
     return Targets(root, place);
   }
 
-  Status Mount(const wire::Volume& volume, const VolumeSource& source) {
-    auto target = Open(volume.target.substr(1), source.directory);
+  // Where it is to stand.
+  Result<UniqueFd> Find(const wire::Volume& volume, bool directory) {
+    auto target = Open(volume.target.substr(1), directory);
     if (!target) return Fail(Unusable(volume.target, target.error()));
-    ATOLL_TRY(Check(target->get(), volume.target, source.directory));
-    ATOLL_TRY(Attach(source.mount.get(), target->get(), volume.target.c_str()));
+    ATOLL_TRY(Check(target->get(), volume.target, directory));
+    return target;
+  }
+
+  Status Mount(const wire::Volume& volume, const VolumeSource& source) {
+    ATOLL_ASSIGN(const UniqueFd target, Find(volume, source.directory));
+    ATOLL_TRY(Attach(source.mount.get(), target.get(), volume.target.c_str()));
     ATOLL_ASSIGN(const Place place, PlaceOf(source.mount.get()));
     mounts_.push_back(place.mount);
     return {};
@@ -134,7 +143,19 @@ Status MountVolumes(RootState& state) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return depth(a) < depth(b); });
   ATOLL_ASSIGN(Targets targets, Targets::In(state.root.get()));
-  for (const size_t i : order) ATOLL_TRY(targets.Mount(volumes[i], (*state.volumes)[i]));
+  const auto bucket = [&](size_t i) { return (*state.volumes)[i].bucket; };
+  for (const size_t i : order) {
+    if (bucket(i) < 0) ATOLL_TRY(targets.Mount(volumes[i], (*state.volumes)[i]));
+  }
+  std::vector<std::pair<size_t, UniqueFd>> buckets;
+  for (const size_t i : order) {
+    if (bucket(i) < 0) continue;
+    ATOLL_ASSIGN(UniqueFd target, targets.Find(volumes[i], true));
+    buckets.emplace_back(i, std::move(target));
+  }
+  for (const auto& [i, target] : buckets) {
+    ATOLL_TRY(Attach(bucket(i), target.get(), volumes[i].target.c_str()));
+  }
   return {};
 }
 

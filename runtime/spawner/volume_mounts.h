@@ -8,7 +8,8 @@ namespace atl::spawner {
 
 // Targets are looked up as the sandbox will see them: links of the image are followed as if its
 // root were "/", so they lead nowhere else. What is missing is made. Refused is whatever turns out,
-// behind all links, to be the root itself or to lie on /proc, /sys or /dev.
+// behind all links, to be the root itself or to lie on /proc, /sys or /dev. Buckets come last, when
+// all of their targets are known: a path that leads into one has the store asked.
 Status MountVolumes(RootState& state);
 
 }  // namespace atl::spawner

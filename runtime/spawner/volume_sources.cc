@@ -208,6 +208,10 @@ Status OpenAll(Job& job) {
   // descriptor, could be made to hit something else.
   ATOLL_TRY(ActAs(kStoreIdBase));
   for (const Volume& volume : job.volumes) {
+    if (volume.kind == Volume::Kind::kObjects) {
+      job.opened.emplace_back();
+      continue;
+    }
     ATOLL_ASSIGN(Opened opened, OpenSource(*job.host, volume, job.build));
     job.opened.push_back(std::move(opened));
   }
@@ -270,6 +274,9 @@ const std::string* AllowedAbove(const std::vector<std::string>& allowed, const s
 }
 
 Status CheckVolumeSource(const Host& host, const Volume& volume) {
+  if (volume.kind == Volume::Kind::kObjects) {
+    return Fail(Code::kInvalidArgument, "a bucket is looked at when it is mounted");
+  }
   ATOLL_TRY(OpenInHost(host, {&volume, 1}, false));
   return {};
 }
@@ -284,6 +291,10 @@ Result<std::vector<VolumeSource>> OpenVolumeSources(const Host& host,
   UniqueFd user_namespace;
   for (size_t i = 0; i < volumes.size(); ++i) {
     const Volume& volume = volumes[i];
+    if (volume.kind == Volume::Kind::kObjects) {
+      sources.emplace_back();
+      continue;
+    }
     if (const Maps wanted = MapsOf(volume, opened[i].info, base); wanted != maps) {
       ATOLL_ASSIGN(user_namespace, MakeUserNamespace(base, wanted.uids, wanted.gids));
       maps = wanted;

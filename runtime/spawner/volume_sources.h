@@ -24,8 +24,11 @@
 namespace atl::spawner {
 
 struct VolumeSource {
-  UniqueFd mount;         // detached; id-mapped, nosuid, nodev, private, and read-only if asked
+  // Detached; id-mapped, nosuid, nodev, private, and read-only if asked. Of a bucket, which is
+  // ObjectMounts' business, none.
+  UniqueFd mount;
   bool directory = true;  // false: one file
+  int bucket = -1;        // its mount, borrowed
 };
 
 // In the order of `volumes`, for the slot whose ids begin at `base`. Sub paths and host directories

@@ -18,7 +18,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 13;
+inline constexpr uint32_t kSpawnerProtocol = 14;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
@@ -175,8 +175,21 @@ struct Reclaimed {
   }
 };
 
+// Unasked, and again to each daemon: what served a bucket of a sandbox has ended, and whoever uses
+// it is told ENOTCONN.
+struct VolumeLost {
+  static constexpr uint8_t kType = 11;
+  std::string id;
+  uint32_t index = 0;  // among the sandbox's volumes
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.index);
+  }
+};
+
 using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked,
-                            VolumeUse, Copied, Reclaimed>;
+                            VolumeUse, Copied, Reclaimed, VolumeLost>;
 
 // Of a request whose answer is a T; of void it is Done.
 template <typename T>

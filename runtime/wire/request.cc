@@ -9,14 +9,20 @@ Status CheckName(const std::string& name) {
 }
 
 struct Form {
-  Status operator()(const Build& build) const {
-    for (const Volume& volume : build.plan.volumes) ATOLL_TRY(CheckForm(volume));
-    return {};
-  }
+  Status operator()(const Build& build) const { return CheckForm(build.plan.volumes); }
   Status operator()(const MakeVolume& make) const { return CheckName(make.name); }
   Status operator()(const RemoveVolume& remove) const { return CheckName(remove.name); }
   Status operator()(const MeasureVolume& measure) const { return CheckName(measure.name); }
   Status operator()(const CheckVolume& check) const { return CheckForm(check.volume); }
+  Status operator()(const MountObjects& mount) const {
+    ATOLL_TRY(CheckForm(mount.volume));
+    const bool own = mount.volume.own_credentials;
+    if (mount.volume.kind != Volume::Kind::kObjects || mount.index >= kMaxVolumes ||
+        (own ? !ValidCredentials(mount.credentials) : mount.credentials != ObjectCredentials())) {
+      return Fail(Code::kInvalidArgument, "no bucket, or no credentials for one");
+    }
+    return {};
+  }
   Status operator()(const MakeSession& make) const {
     ATOLL_TRY(CheckForm(make.spec));
     ATOLL_TRY(CheckForm(make.user));

@@ -10,6 +10,7 @@
 
 #include "cgroup/limits.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/wire/object_store.h"
 #include "runtime/wire/plan.h"
 #include "runtime/wire/reply.h"
 #include "runtime/wire/session.h"
@@ -316,10 +317,30 @@ struct EndSession {
   }
 };
 
-using Message = std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive,
-                             ExtractLayer, PackLayer, CopyUpper, DiffUpper, PublishLayer,
-                             RemoveLayer, Stop, MakeVolume, RemoveVolume, MeasureVolume,
-                             CheckVolume, Ping, KeepRules, MakeSession, EndSession, Reclaim>;
+// Mounts a bucket for the sandbox that is to be built in a prepared slot; its plan then has the
+// same volume at `index`. Answered when the store has shown what is in it, or will not:
+// kPermissionDenied: the operator does not allow it; kNotFound: there is no such bucket, or nothing
+// at its sub path; kFailedPrecondition: the store does not know the credentials; kUnavailable: too
+// many at once, or the slot is none; else it could not be had.
+struct MountObjects {
+  static constexpr uint8_t kType = 26;
+  using Reply = void;
+  uint32_t slot = 0;
+  uint32_t index = 0;  // among the sandbox's volumes
+  Volume volume;
+  ObjectCredentials credentials;  // if they are the volume's own
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.slot, self.index, self.volume, self.credentials);
+  }
+};
+
+using Message =
+    std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive, ExtractLayer,
+                 PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
+                 RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
+                 Reclaim, MountObjects>;
 
 // What can be told about a message's content without knowing the spawner. Decoding does not ask for
 // it: whoever sends such a message is told so, and not hung up on.

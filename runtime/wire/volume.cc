@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/wire/object_store.h"
+
 namespace atl::wire {
 namespace {
 
@@ -58,6 +60,31 @@ Status CheckForm(const Volume& volume) {
   if (volume.kind == Volume::Kind::kHost && !PlainAbsolutePath(volume.source)) {
     return Fail(Bad(volume, "the host path " + source +
                                 " must be absolute, without '.', '..' and empty components"));
+  }
+  if (volume.kind == Volume::Kind::kObjects && !ParseSource(volume.source)) {
+    return Fail(Bad(volume, source + " is no bucket of a store"));
+  }
+  if (volume.kind == Volume::Kind::kObjects && !ValidPrefix(volume.sub_path)) {
+    return Fail(Bad(volume, "the sub path of a bucket must not hold ':' or control characters"));
+  }
+  if (volume.kind != Volume::Kind::kObjects && volume.own_credentials) {
+    return Fail(Bad(volume, "only a bucket has credentials"));
+  }
+  return {};
+}
+
+Status CheckForm(const std::vector<Volume>& volumes) {
+  size_t buckets = 0;
+  for (const Volume& volume : volumes) ATOLL_TRY(CheckForm(volume));
+  for (const Volume& bucket : volumes) {
+    if (bucket.kind != Volume::Kind::kObjects) continue;
+    if (++buckets > kMaxBuckets) return Fail(Bad(bucket, "is one bucket too many"));
+    for (const Volume& volume : volumes) {
+      if (volume.target.starts_with(bucket.target + "/")) {
+        return Fail(Bad(volume, "lies in the bucket at '" + bucket.target.substr(0, 128) +
+                                    "', where no other volume can be"));
+      }
+    }
   }
   return {};
 }

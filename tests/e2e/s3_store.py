@@ -1,5 +1,5 @@
-"""Stores of objects on loopback, as S3 has them: moto of PyPI, which is real, and one of our own, which
-compares each signature and does what a test wants, good or bad."""
+"""Stores of objects on loopback, as S3 has them: moto of PyPI and versitygw of the Go proxy, which are
+real, and one of our own, which compares each signature and does what a test wants, good or bad."""
 import email.utils
 import hashlib
 import hmac
@@ -10,7 +10,9 @@ import pathlib
 import re
 import subprocess
 import threading
+import time
 import urllib.parse
+import xml.sax.saxutils
 
 import atoll
 import registry
@@ -50,6 +52,45 @@ class MotoStore:
         told = subprocess.run([python, '-c', SETUP, self.endpoint, authority.ca], check=True,
                               capture_output=True, text=True).stdout
         self.key, self.secret = json.loads(told)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class VersityStore:
+    """tests/conformance/prepare versitygw. Its objects are files, which one can look at."""
+
+    def __init__(self, authority, top):
+        self.key, self.secret = 'THEIR-KEY', 'their/secret+of=theirs'
+        self.endpoint = f'http{"s" if authority else ""}://127.0.0.1:{registry.free_port()}'
+        self.log = top / 'versitygw.log'
+        self.files = top / 'versitygw' / BUCKET
+        self.files.mkdir(parents=True)
+        sidecar = top / 'sidecar'
+        sidecar.mkdir()
+        tls = ['--cert', authority.top / 'server.crt', '--key',
+               authority.top / 'server.key'] if authority else []
+        with open(self.log, 'wb') as log:
+            self.process = subprocess.Popen(
+                [atoll.BUILD / 'conformance/versitygw/versitygw', '--access', self.key, '--secret',
+                 self.secret, '--port', self.endpoint.partition('//')[2], *tls, 'posix', '--sidecar', sidecar,
+                 self.files.parent], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        until(lambda: self.endpoint.partition('//')[2].encode() in self.log.read_bytes(),
+              60 * SLOWNESS, 'versitygw listens')
+
+    def put(self, key, content):
+        path = self.files / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def content(self, key):
+        path = self.files / key
+        return path.read_bytes() if path.is_file() else None
+
+    def keys(self):
+        return {str(path.relative_to(self.files)) for path in self.files.rglob('*')
+                if path.is_file() and '.sgwtmp' not in path.parts}
 
     def close(self):
         self.process.kill()
@@ -97,11 +138,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class OwnStore:
-    """`objects` by key. `odd(handler, command, query, body)` answers first, if it likes, and then
-    returns true. `heard` is (command, path and query, headers) of each request."""
+    """`objects` by key, and `headers` that came with them. `odd(handler, command, query, body)` answers
+    first, if it likes, and then returns true. `heard` is (command, path and query, headers) of each request."""
 
     def __init__(self, authority):
         self.key, self.secret = 'OUR-KEY', 'our/secret+of=ours'
+        self.headers, self.changed = {}, {}
+        self.upload_id = '{}/+='  # of the how many-eth request
         self.objects, self.uploads, self.heard = {}, {}, []
         self.odd = lambda handler, query, body: False
         self.server = registry.Server(('127.0.0.1', 0), Handler)
@@ -139,45 +182,94 @@ class OwnStore:
         if bucket != BUCKET:
             handler.give(404, b'<Error><Code>NoSuchBucket</Code><Message>There is none</Message></Error>')
             return
-        {'GET': self.get, 'HEAD': self.get, 'PUT': self.put, 'POST': self.post,
+        {'GET': self.get, 'HEAD': self.get, 'PUT': self.take, 'POST': self.post,
          'DELETE': self.delete}[handler.command](handler, key, query, body)
 
-    def get(self, handler, key, _query, _body):
+    def put(self, key, content, headers=()):
+        self.objects[key] = content
+        self.headers[key] = dict(headers)
+        self.changed[key] = time.time()
+
+    def content(self, key):
+        return self.objects.get(key)
+
+    def keys(self):
+        return {key for key in self.objects if not key.endswith('/')}
+
+    def list(self, handler, query):
+        """Version 1 of it, whole."""
+        prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
+        escape = xml.sax.saxutils.escape
+        entries, common = [], set()
+        for key in sorted(key for key in self.objects if key.startswith(prefix)):
+            rest = key[len(prefix):]
+            if delimiter and delimiter in rest:
+                common.add(prefix + rest.partition(delimiter)[0] + delimiter)
+                continue
+            when = time.strftime('%Y-%m-%dT%H:%M:%S.000Z', time.gmtime(self.changed.get(key, 0)))
+            entries.append(f'<Contents><Key>{escape(key)}</Key><LastModified>{when}</LastModified>'
+                           f'<ETag>"x"</ETag><Size>{len(self.objects[key])}</Size></Contents>')
+        entries += [f'<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>'
+                    for each in sorted(common)]
+        handler.give(200, ('<?xml version="1.0" encoding="UTF-8"?><ListBucketResult '
+                           'xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+                           f'<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000'
+                           '</MaxKeys><IsTruncated>false</IsTruncated>' + ''.join(entries) +
+                           '</ListBucketResult>').encode(), Content_Type='application/xml')
+
+    def get(self, handler, key, query, _body):
+        if not key:
+            self.list(handler, query)
+            return
         content = self.objects.get(key)
         if content is None:
             handler.give(404, b'<Error><Code>NoSuchKey</Code></Error>')
             return
         tag = '"%s"' % hashlib.md5(content).hexdigest()
-        first = re.fullmatch(r'bytes=(\d+)-', handler.headers.get('Range', ''))
+        wanted = re.fullmatch(r'bytes=(\d+)-(\d*)', handler.headers.get('Range', ''))
+        more = {'ETag': tag, 'Last-Modified': email.utils.formatdate(
+            self.changed.get(key, 0), usegmt=True), **self.headers.get(key, {})}
         if handler.headers.get('If-Match', tag) != tag:
             handler.give(412, b'<Error><Code>PreconditionFailed</Code></Error>')
-        elif first:
-            handler.give(206, content[int(first[1]):], ETag=tag)
+        elif wanted:
+            end = int(wanted[2]) + 1 if wanted[2] else len(content)
+            handler.give(206, content[int(wanted[1]):end], **more)
         else:
-            handler.give(200, content, ETag=tag, Date=email.utils.formatdate(usegmt=True))
+            handler.give(200, content, Date=email.utils.formatdate(usegmt=True), **more)
 
-    def put(self, handler, key, query, body):
+    def take(self, handler, key, query, body):
+        headers = {name: value for name, value in handler.headers.items()
+                   if name.lower().startswith('x-amz-meta-') or name.lower() == 'content-type'}
+        source = urllib.parse.unquote(handler.headers.get('x-amz-copy-source', ''))
+        if source:
+            key_of_source = source.lstrip('/').partition('/')[2]
+            self.put(key, self.objects[key_of_source], headers)
+            handler.give(200, b'<CopyObjectResult><ETag>"x"</ETag></CopyObjectResult>')
+            return
         if 'uploadId' in query:
             self.uploads[query['uploadId']][int(query['partNumber'])] = body
         else:
-            self.objects[key] = body
+            self.put(key, body, headers)
         handler.give(200, ETag='"%s"' % hashlib.md5(body).hexdigest())
 
     def post(self, handler, key, query, body):
         if 'uploads' in query:
-            upload = f'{len(self.heard)}/+='
+            upload = self.upload_id.format(len(self.heard))
             self.uploads[upload] = {}
             handler.give(200, f'<X><UploadId>{upload}</UploadId></X>'.encode())
             return
         parts = self.uploads.pop(query['uploadId'])
-        told = re.findall(rb'<PartNumber>(\d+)</PartNumber><ETag>"(\w+)"</ETag>', body)
+        told = re.findall(rb'<PartNumber>(\d+)</PartNumber>\s*<ETag>"(\w+)"</ETag>', body)
         assert [(int(number), tag.decode()) for number, tag in told] == [
             (number, hashlib.md5(part).hexdigest()) for number, part in sorted(parts.items())]
         self.objects[key] = b''.join(part for _, part in sorted(parts.items()))
         handler.give(200, b'<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>')
 
-    def delete(self, handler, _key, query, _body):
-        del self.uploads[query['uploadId']]
+    def delete(self, handler, key, query, _body):
+        if 'uploadId' in query:
+            del self.uploads[query['uploadId']]
+        else:
+            self.objects.pop(key, None)
         handler.give(204)
 
 

@@ -143,7 +143,7 @@ class VolumeTest(unittest.TestCase):
         message = self.refused(400, 'VOLUME::HOST_PATH_NOT_ALLOWED', host(self.allowed / 'roots'))
         self.assertIn('chown', message)
         self.refused(400, 'VOLUME::INVALID_HOST_PATH', host(f'{self.allowed}/../x'))
-        self.refused(501, 'VOLUME::UNSUPPORTED_BACKEND',
+        self.refused(400, 'VOLUME::INVALID_OSSFS_ENDPOINT',
                      {'name': 'o', 'mountPath': '/o',
                       'ossfs': {'bucket': 'bucket', 'endpoint': 'e', 'accessKeyId': 'i',
                                 'accessKeySecret': 's'}})

@@ -62,7 +62,7 @@ class ApiTest : public testing::Test {
     pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);
     lifecycle = std::make_unique<sandbox::Lifecycle>(
         sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
-                                  imports, puller, *volumes, *snapshots, *pool_store,
+                                  imports, puller, *volumes, objects, *snapshots, *pool_store,
                                   *template_store, logs, *history, health},
         config);
     EXPECT_TRUE(lifecycle->Start({}));
@@ -136,6 +136,8 @@ class ApiTest : public testing::Test {
   sandbox::Admission admission{2, 1024};
   sandbox::FakePuller puller;
   sandbox::PendingImports imports{loop, 1024};
+  sandbox::ObjectVolumes objects{
+      spawner, {*wire::ParseObjectStore("store https://s3.example bucket=data credentials=/k")}};
   std::unique_ptr<sandbox::Volumes> volumes =
       std::move(*sandbox::Volumes::Open(loop, clock, spawner, *volume_store, {}));
   std::unique_ptr<sandbox::Store> room;  // of the file that the next one is in

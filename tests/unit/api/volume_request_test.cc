@@ -124,6 +124,10 @@ TEST(VolumeRequest, Form) {
       {{With(Ossfs(), "/ossfs/bucket", long_name)}, "422 string_too_long 0 ossfs bucket"},
       {{With(Ossfs(), "/ossfs/endpoint", "")}, "422 string_too_short 0 ossfs endpoint"},
       {{With(Ossfs(), "/ossfs/accessKeySecret", nullptr)}, "422 missing 0 ossfs accessKeySecret"},
+      {{With(Ossfs(), "/ossfs/accessKeyId", nullptr)}, "422 missing 0 ossfs accessKeyId"},
+      {{With(Ossfs(), "/ossfs/accessKeyId", "")}, "422 string_too_short 0 ossfs accessKeyId"},
+      {{With(Ossfs(), "/ossfs/accessKeySecret", 1)}, "422 string_type 0 ossfs accessKeySecret"},
+      {{With(Ossfs(), "/ossfs", "x")}, "422 model_attributes_type 0 ossfs"},
       {{With(Ossfs(), "/ossfs/version", "3.0")}, "422 literal_error 0 ossfs version"},
       {{With(Ossfs(), "/ossfs/options", json::array({"-x"}))}, "422 value_error 0 ossfs options"},
   };
@@ -161,9 +165,65 @@ TEST(VolumeRequest, Rules) {
       {{Host(nul)}, "400 VOLUME::INVALID_HOST_PATH"},
       {{Host("C:\\data")}, "400 VOLUME::INVALID_HOST_PATH"},
       {{Host("/srv/..x")}, "ok"},
-      {{Ossfs()}, "501 VOLUME::UNSUPPORTED_BACKEND"},
+      {{Ossfs()}, "ok"},
+      {{With(Ossfs(), "/ossfs/bucket", "Bucket")}, "400 VOLUME::INVALID_OSSFS_BUCKET"},
+      {{With(Ossfs(), "/ossfs/bucket", "buc;ket")}, "400 VOLUME::INVALID_OSSFS_BUCKET"},
+      {{With(Ossfs(), "/ossfs/bucket", "bucket:/x")}, "400 VOLUME::INVALID_OSSFS_BUCKET"},
+      {{With(Ossfs(), "/subPath", "a:b")}, "400 VOLUME::INVALID_SUB_PATH"},
+      {{With(Ossfs(), "/subPath", "a\nb")}, "400 VOLUME::INVALID_SUB_PATH"},
+      {{With(Ossfs(), "/subPath", "../a")}, "400 VOLUME::INVALID_SUB_PATH"},
+      {{With(Ossfs(), "/ossfs/options", {"ro", "allow_other"})}, "ok"},
+      {{With(Ossfs(), "/ossfs/options", json::array({"url=http://evil"}))},
+       "400 VOLUME::INVALID_OSSFS_OPTION"},
+      {{With(Ossfs(), "/ossfs/options", json::array({"ro,url=x"}))},
+       "400 VOLUME::INVALID_OSSFS_OPTION"},
+      {{With(Ossfs(), "/ossfs/accessKeyId", "a:b")}, "400 VOLUME::INVALID_OSSFS_CREDENTIALS"},
+      {{With(Ossfs(), "/ossfs/accessKeySecret", "two\nlines")},
+       "400 VOLUME::INVALID_OSSFS_CREDENTIALS"},
+      {{With(Ossfs(), "/ossfs/accessKeySecret", std::string(513, 's'))},
+       "400 VOLUME::INVALID_OSSFS_CREDENTIALS"},
+      {{Ossfs(), With(With(Claim(), "/name", "w"), "/mountPath", "/data/below")},
+       "400 VOLUME::INVALID_MOUNT_PATH"},
   };
   for (const auto& [volumes, expected] : rows) EXPECT_EQ(Outcome(volumes), expected) << volumes;
+}
+
+TEST(VolumeRequest, WhatABucketBecomes) {
+  json bucket = With(With(Ossfs(), "/subPath", "a//b"), "/ossfs/options", json::array({"ro"}));
+  json by_name = With(With(Ossfs(), "/name", "w"), "/mountPath", "/other");
+  by_name["ossfs"]["accessKeyId"] = "@main";
+  json of_the_operator = With(With(Ossfs(), "/name", "x"), "/mountPath", "/third");
+  of_the_operator["ossfs"].erase("accessKeyId");
+  of_the_operator["ossfs"].erase("accessKeySecret");
+  const auto parsed = ParseVolumes({bucket, by_name, of_the_operator});
+  ASSERT_TRUE(parsed) << parsed.error().body;
+  const auto& mounts = parsed->wanted.mounts;
+  using Kind = wire::Volume::Kind;
+  EXPECT_EQ(mounts[0].volume, (wire::Volume{Kind::kObjects, "bucket", "a/b", "/data", true, true}));
+  EXPECT_EQ(mounts[0].bucket.endpoint, "oss.example");
+  EXPECT_EQ(mounts[0].bucket.credentials, (wire::ObjectCredentials{"i", "s"}));
+  for (const auto& [mount, store] : {std::pair{mounts[1], "main"}, std::pair{mounts[2], ""}}) {
+    EXPECT_FALSE(mount.volume.own_credentials);
+    EXPECT_EQ(mount.bucket.credentials_of, store);
+    EXPECT_EQ(mount.bucket.credentials, wire::ObjectCredentials());
+  }
+}
+
+// Of one whose form is right; who sends no form is shown what he has sent, as with every field.
+TEST(VolumeRequest, ASecretIsInNoComplaint) {
+  const json bucket = With(Ossfs(), "/ossfs/accessKeySecret", "hush hush");
+  EXPECT_EQ(ParseVolumes(json::array({bucket})).error().body.find("hush"), std::string::npos);
+}
+
+TEST(VolumeRequest, Buckets) {
+  json many = json::array();
+  for (size_t i = 0; i < wire::kMaxBuckets; ++i) {
+    many.push_back(With(With(Ossfs(), "/name", "v" + std::to_string(i)), "/mountPath",
+                        "/b" + std::to_string(i)));
+  }
+  EXPECT_EQ(Outcome(many), "ok");
+  many.push_back(With(With(Ossfs(), "/name", "last"), "/mountPath", "/last"));
+  EXPECT_EQ(Outcome(many), "400 SANDBOX::INVALID_PARAMETER");
 }
 
 TEST(VolumeRequest, Bounds) {

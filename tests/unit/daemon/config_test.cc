@@ -70,6 +70,7 @@ TEST(Config, EveryKeyOfTheRuntime) {
 [storage]
 data_dir = "/srv/atoll/"
 allowed_host_paths = ["/srv/data", "/srv/shared/"]
+object_stores = ["main https://s3.example bucket=data"]
 [runtime]
 run_dir = "/run/a"
 user = "nobody"
@@ -91,6 +92,7 @@ dns = ["9.9.9.9", "1.1.1.1:53"]
 )");
   EXPECT_EQ(c.data_dir, "/srv/atoll");
   EXPECT_EQ(c.allowed_host_paths, (std::vector<std::string>{"/srv/data", "/srv/shared"}));
+  EXPECT_EQ(c.object_stores, (std::vector<std::string>{"main https://s3.example bucket=data"}));
   EXPECT_EQ(c.run_dir, "/run/a");
   EXPECT_EQ(c.user, "nobody");
   EXPECT_EQ(c.pool_size, 3U);
@@ -331,6 +333,8 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[storage]\nallowed_host_paths = [\"/ok\", \"no\"]", "'no'"},
       {"[storage]\nallowed_host_paths = [\"/\"]", "below the root"},
       {"[storage]\nallowed_host_paths = [1]", "list of strings"},
+      {"[storage]\nobject_stores = [\"main https://s3.example\"]", "names no bucket"},
+      {"[storage]\nobject_stores = [\"main s3.example bucket=data\"]", "'s3.example'"},
       {"[runtime]\nuser = \"\"", "runtime.user"},
       {"[runtime]\nrun_dir = \"run\"", "runtime.run_dir"},
       {"[runtime]\npool_size = 1000000", "512"},

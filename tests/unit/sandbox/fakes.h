@@ -201,6 +201,9 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::CheckVolume asked, Finished done) {
     volume_calls.push_back({"check " + asked.volume.source, std::move(done)});
   }
+  void Do(wire::MountObjects asked, Finished done) {
+    mounts.push_back({std::move(asked), std::move(done)});
+  }
   void Do(wire::KeepRules asked, const Finished& done) {
     rules_kept = std::move(asked.nfnetlink);
     done({});
@@ -218,6 +221,13 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::string AnswerVolume(Status status = {}) {
     auto [what, done] = std::move(volume_calls.front());
     volume_calls.pop_front();
+    done(std::move(status));
+    return what;
+  }
+
+  wire::MountObjects AnswerMount(Status status = {}) {
+    auto [what, done] = std::move(mounts.front());
+    mounts.pop_front();
     done(std::move(status));
     return what;
   }
@@ -288,6 +298,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
   std::deque<Pending<std::string>> volume_calls;
+  std::deque<Pending<wire::MountObjects>> mounts;
   std::deque<Pending<std::string>> freezes;
   std::deque<std::pair<std::string, Done<wire::Reclaimed>>> reclaims;
   std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;

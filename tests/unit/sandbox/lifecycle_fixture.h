@@ -71,7 +71,7 @@ class LifecycleTest : public testing::Test {
     history = std::move(*History::Open(store->db(), loop));
     lifecycle = std::make_unique<Lifecycle>(
         Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
-                         puller, *volumes, *snapshots, *pool_store, *template_store, *logs,
+                         puller, *volumes, objects, *snapshots, *pool_store, *template_store, *logs,
                          *history, health},
         config);
     ASSERT_TRUE(lifecycle->Start(hello));
@@ -155,6 +155,8 @@ class LifecycleTest : public testing::Test {
   FakePuller puller;
   std::unique_ptr<PendingImports> imports;
   std::unique_ptr<Volumes> volumes;
+  ObjectVolumes objects{
+      spawner, {*wire::ParseObjectStore("store https://s3.example bucket=data credentials=/k")}};
   std::unique_ptr<Snapshots> snapshots;
   std::unique_ptr<EntrypointLogs> logs;
   std::unique_ptr<History> history;

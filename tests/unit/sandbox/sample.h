@@ -64,8 +64,9 @@ void EachMember(S& s, F each) {
 }
 template <MaybeConst<wire::Volume> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [kind, source, sub_path, target, read_only] = s;
-  [&](auto&... all) { (each(all), ...); }(kind, source, sub_path, target, read_only);
+  auto& [kind, source, sub_path, target, read_only, own_credentials] = s;
+  [&](auto&... all) { (each(all), ...); }(kind, source, sub_path, target, read_only,
+                                          own_credentials);
 }
 
 // Gives each field a value that no other has.

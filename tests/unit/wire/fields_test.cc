@@ -220,12 +220,12 @@ constexpr Row kRequests[] = {
     {"RemoveLayer", 9, 0},   {"Stop", 11, 0},          {"MakeVolume", 12, 0},
     {"RemoveVolume", 13, 0}, {"MeasureVolume", 14, 0}, {"CheckVolume", 15, 0},
     {"Ping", 16, 0},         {"KeepRules", 17, 1},     {"MakeSession", 23, 2},
-    {"EndSession", 24, 0},   {"Reclaim", 25, 0},
+    {"EndSession", 24, 0},   {"Reclaim", 25, 0},       {"MountObjects", 26, 0},
 };
 constexpr Row kAnswers[] = {
-    {"Done", 1, 0},         {"Failed", 2, 0},     {"Exited", 3, 0},   {"Greeting", 4, 0},
-    {"PreparedSlot", 5, 1}, {"Built", 6, 0},      {"Unpacked", 7, 0}, {"VolumeUse", 8, 0},
-    {"Copied", 9, 0},       {"Reclaimed", 10, 0},
+    {"Done", 1, 0},         {"Failed", 2, 0},     {"Exited", 3, 0},      {"Greeting", 4, 0},
+    {"PreparedSlot", 5, 1}, {"Built", 6, 0},      {"Unpacked", 7, 0},    {"VolumeUse", 8, 0},
+    {"Copied", 9, 0},       {"Reclaimed", 10, 0}, {"VolumeLost", 11, 0},
 };
 static_assert(std::size(kRequests) == std::variant_size_v<Message>, "a message without its line");
 static_assert(std::size(kAnswers) == std::variant_size_v<Answer>, "an answer without its line");
@@ -320,7 +320,7 @@ TEST(Reader, RefusesEnumeratorsThatThereAreNot) {
     EXPECT_FALSE(DecodeStartReport(report.Encode())) << kind;
   }
   Volume volume;
-  volume.kind = static_cast<Volume::Kind>(2);
+  volume.kind = static_cast<Volume::Kind>(3);
   EXPECT_FALSE(DecodeFields(EncodeFields(volume), &volume));
   Failed failed;
   failed.code = static_cast<Code>(10);

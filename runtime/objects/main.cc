@@ -1,0 +1,26 @@
+// atoll-objects: what stands between the program that serves a bucket and everything else. See
+// README.md in this folder.
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include "runtime/objects/hand_over.h"
+#include "runtime/objects/relay.h"
+
+int main(int argc, char** argv) {
+  using namespace atl;
+  const std::string_view name = argv[0];
+  if (name.substr(name.rfind('/') + 1).starts_with("fusermount")) return objects::HandOver();
+  constexpr int kListener = 3;
+  int server = 0;
+  if (argc == 5) {
+    const std::string_view number = argv[4];
+    std::from_chars(number.data(), number.data() + number.size(), server);
+  }
+  if (server <= 0 || std::string_view(argv[1]) != "relay") {
+    std::fputs("atoll-objects: started by atoll-spawner, for a volume from a store of objects\n",
+               stderr);
+    return 2;
+  }
+  return objects::Relay(kListener, argv[2], argv[3], server) ? 0 : 1;
+}
