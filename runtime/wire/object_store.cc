@@ -12,10 +12,6 @@ namespace {
 constexpr std::string_view kHttp = "http://";
 constexpr std::string_view kHttps = "https://";
 
-bool LowerOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
 Error Bad(std::string_view word, const std::string& why) {
   return Error(Code::kInvalidArgument,
                "object store: '" + std::string(word.substr(0, 200)) + "': " + why);

@@ -10,15 +10,15 @@ namespace {
 constexpr size_t kMaxName = 253;
 constexpr size_t kMaxPath = 4095;  // PATH_MAX without its NUL
 
-bool LowerOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
 Error Bad(const Volume& volume, const std::string& why) {
   return Error(Code::kInvalidArgument, "volume at '" + volume.target.substr(0, 128) + "': " + why);
 }
 
 }  // namespace
+
+bool LowerOrDigit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
 
 bool ValidVolumeName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxName && LowerOrDigit(name.front()) &&

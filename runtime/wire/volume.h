@@ -47,6 +47,8 @@ Status CheckForm(const Volume& volume);
 // whoever looks for a place in there asks the store, and waits for it.
 Status CheckForm(const std::vector<Volume>& volumes);
 
+// What names of volumes and buckets begin and end with.
+bool LowerOrDigit(char c);
 // A DNS label of up to 253 characters of [a-z0-9-].
 bool ValidVolumeName(std::string_view name);
 // "a/b": no component is empty, "." or ".."; no NUL. Empty is not valid.
