@@ -116,6 +116,25 @@ ApiError Exhausted(const Error& error, Doing doing) {
   }
 }
 
+// Upstream's codes for what it mounts by ossfs.
+ApiError OfBucket(const Error& error, Doing doing) {
+  switch (error.code()) {
+    case Code::kPermissionDenied:
+      return {400, "VOLUME::INVALID_OSSFS_ENDPOINT", error.message()};
+    case Code::kInvalidArgument:
+      return {400, "VOLUME::INVALID_OSSFS_BUCKET", error.message()};
+    case Code::kFailedPrecondition:
+      return {400, "VOLUME::INVALID_OSSFS_CREDENTIALS", error.message()};
+    case Code::kNotFound:
+      return {400, "VOLUME::OSSFS_PATH_NOT_FOUND", error.message()};
+    case Code::kInternal:
+    case Code::kDeadlineExceeded:
+      return {500, "VOLUME::OSSFS_MOUNT_FAILED", error.message()};
+    default:
+      return MapError(error, doing);
+  }
+}
+
 }  // namespace
 
 http::Response ErrorResponse(const ApiError& error) {
@@ -182,25 +201,6 @@ ApiError MapError(const Error& error, Doing doing) {
       return {500, names.failed, error.message()};
   }
   return {500, names.failed, error.message()};
-}
-
-// Upstream's codes for what it mounts by ossfs.
-static ApiError OfBucket(const Error& error, Doing doing) {
-  switch (error.code()) {
-    case Code::kPermissionDenied:
-      return {400, "VOLUME::INVALID_OSSFS_ENDPOINT", error.message()};
-    case Code::kInvalidArgument:
-      return {400, "VOLUME::INVALID_OSSFS_BUCKET", error.message()};
-    case Code::kFailedPrecondition:
-      return {400, "VOLUME::INVALID_OSSFS_CREDENTIALS", error.message()};
-    case Code::kNotFound:
-      return {400, "VOLUME::OSSFS_PATH_NOT_FOUND", error.message()};
-    case Code::kInternal:
-    case Code::kDeadlineExceeded:
-      return {500, "VOLUME::OSSFS_MOUNT_FAILED", error.message()};
-    default:
-      return MapError(error, doing);
-  }
 }
 
 ApiError MapError(const sandbox::CreateError& error, Doing doing) {

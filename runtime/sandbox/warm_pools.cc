@@ -25,12 +25,17 @@ constexpr int64_t kForgottenUs = 600'000'000;
 // than may have a pool, would have each create build and take down for nobody.
 constexpr int64_t kRecentUs = 60'000'000;
 
-// No name: those have no slash (CheckPoolName). They come before all names, so they give way first.
+// No name of a pool has a slash. They come before all names, so they give way first.
 std::string AutomaticKey(const std::string& image,
                          const std::map<std::string, std::string>& resource_limits) {
   std::string key = "/" + image;
   for (const auto& [limit, value] : resource_limits) key += " " + limit + "=" + value;
   return key;
+}
+
+// Volumes and a root that cannot be written to belong to the build, and no member has them.
+bool CanBeClaimed(const Spec& wanted) {
+  return wanted.volumes.empty() && !wanted.readonly_root;
 }
 
 Error NoSuchPool(const std::string& name) {
@@ -191,9 +196,8 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
     members.pop_front();
     Dispose(std::move(ended));
   }
-  // Volumes and a root that cannot be written to belong to the build.
-  const bool can_be_claimed = wanted.spec.volumes.empty() && !wanted.spec.readonly_root;
-  if (!can_be_claimed || members.empty() || !IsBuiltLike(members.front()->sandbox, wanted)) {
+  if (!CanBeClaimed(wanted.spec) || members.empty() ||
+      !IsBuiltLike(members.front()->sandbox, wanted)) {
     ++stats_.cold;
     return nullptr;
   }
@@ -206,10 +210,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
 
 std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
     const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits) {
-  // What belongs to the build no member has, and a pool is not made for it.
-  if (most_automatic_ == 0 || !wanted.spec.volumes.empty() || wanted.spec.readonly_root) {
-    return nullptr;
-  }
+  if (most_automatic_ == 0 || !CanBeClaimed(wanted.spec)) return nullptr;
   const std::string key = AutomaticKey(wanted.spec.image, resource_limits);
   const int64_t now_us = parts_.clock.BootMicros();
   const auto found = pools_.find(key);
@@ -222,7 +223,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
     if (*oldest->second.used_us > now_us - kRecentUs) return nullptr;
     EndAutomatic(oldest);
   }
-  if (!HasRoomForAutomatic()) return nullptr;
+  if (!HasRoomForAutomatic(automatic_ + 1)) return nullptr;
   Pool& pool = pools_[key];
   pool.record = {.name = key,
                  .image = wanted.spec.image,
@@ -235,9 +236,9 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
 }
 
 // Of the bound on all members those with a name come first.
-bool WarmPools::HasRoomForAutomatic() const {
+bool WarmPools::HasRoomForAutomatic(uint32_t pools) const {
   const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByTemplates();
-  return kept + uint64_t{automatic_ + 1} * kAutomatic.buffer_max <= most_members_;
+  return kept + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
 }
 
 WarmPools::Pools::iterator WarmPools::LeastRecent() {
@@ -259,9 +260,8 @@ void WarmPools::TrimAutomatic() {
   const int64_t forgotten_us = parts_.clock.BootMicros() - kForgottenUs;
   while (automatic_ != 0) {
     const auto oldest = LeastRecent();
-    const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByTemplates() +
-                          uint64_t{automatic_} * kAutomatic.buffer_max;
-    if (kept <= most_members_ && *oldest->second.used_us > forgotten_us) return;
+    const bool is_recent = *oldest->second.used_us > forgotten_us;
+    if (is_recent && HasRoomForAutomatic(automatic_)) return;
     EndAutomatic(oldest);
   }
 }

@@ -148,7 +148,7 @@ class WarmPools {
   static uint32_t MostOf(const PoolCapacity& capacity);
   Pools::iterator FindNamed(const std::string& name);
   Pools::const_iterator FindNamed(const std::string& name) const;
-  bool HasRoomForAutomatic() const;
+  bool HasRoomForAutomatic(uint32_t pools) const;
   Pools::iterator LeastRecent();
   void EndAutomatic(Pools::iterator pool);
   void TrimAutomatic();

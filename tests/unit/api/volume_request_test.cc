@@ -215,23 +215,25 @@ TEST(VolumeRequest, ASecretIsInNoComplaint) {
   EXPECT_EQ(ParseVolumes(json::array({bucket})).error().body.find("hush"), std::string::npos);
 }
 
-TEST(VolumeRequest, Buckets) {
+// So many like that one, each with a name and a place of its own.
+json Many(size_t count, const json& like) {
   json many = json::array();
-  for (size_t i = 0; i < wire::kMaxBuckets; ++i) {
-    many.push_back(With(With(Ossfs(), "/name", "v" + std::to_string(i)), "/mountPath",
-                        "/b" + std::to_string(i)));
+  for (size_t i = 0; i < count; ++i) {
+    many.push_back(With(With(like, "/name", "v" + std::to_string(i)), "/mountPath",
+                        "/data/" + std::to_string(i)));
   }
+  return many;
+}
+
+TEST(VolumeRequest, Buckets) {
+  json many = Many(wire::kMaxBuckets, Ossfs());
   EXPECT_EQ(Outcome(many), "ok");
   many.push_back(With(With(Ossfs(), "/name", "last"), "/mountPath", "/last"));
   EXPECT_EQ(Outcome(many), "400 SANDBOX::INVALID_PARAMETER");
 }
 
 TEST(VolumeRequest, Bounds) {
-  json many = json::array();
-  for (size_t i = 0; i < wire::kMaxVolumes; ++i) {
-    many.push_back(With(With(Claim(), "/name", "v" + std::to_string(i)), "/mountPath",
-                        "/data/" + std::to_string(i)));
-  }
+  json many = Many(wire::kMaxVolumes, Claim());
   EXPECT_EQ(Outcome(many), "ok");
   json long_ones = many;
   for (json& volume : long_ones) {
