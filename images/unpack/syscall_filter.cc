@@ -5,8 +5,9 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 
-#include <memory>
-#include <string>
+#include <vector>
+
+#include "runtime/base/allow_calls.h"
 
 namespace atl::images::unpack {
 namespace {
@@ -32,47 +33,24 @@ constexpr int kAllowed[] = {
 // And to make a tree what another one has become.
 constexpr int kAllowedToCopy[] = {SCMP_SYS(fremovexattr), SCMP_SYS(copy_file_range)};
 
-struct FilterFree {
-  void operator()(void* context) const { seccomp_release(context); }
-};
-
 }  // namespace
 
 Status LoadSyscallFilter(Job job) {
-  const std::unique_ptr<void, FilterFree> filter(seccomp_init(SCMP_ACT_KILL_PROCESS));
-  if (!filter) return Fail(Code::kInternal, "seccomp_init");
-  const auto check = [](int rc, const std::string& call) -> Status {
-    if (rc != 0) return Fail(SysError(call, -rc));
-    return {};
-  };
-  // i386 and x32 numbers mean other calls.
-  ATOLL_TRY(check(seccomp_attr_set(filter.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS),
-                  "badarch"));
-  for (const int call : kAllowed) {
-    ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0),
-                    "seccomp_rule_add " + std::to_string(call)));
-  }
+  constexpr uint64_t kWhole = ~uint64_t{0};
+  std::vector<AllowedCall> calls;
+  for (const int call : kAllowed) calls.push_back({call});
   if (job != Job::kUnpack) {
-    for (const int call : kAllowedToCopy) {
-      ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0),
-                      "seccomp_rule_add " + std::to_string(call)));
-    }
-    ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
-                                     SCMP_A1(SCMP_CMP_EQ, FICLONE)),
-                    "seccomp_rule_add ioctl"));
+    for (const int call : kAllowedToCopy) calls.push_back({call});
+    calls.push_back({SCMP_SYS(ioctl), 1, kWhole, FICLONE});
   }
   // Memory may not become code. fcntl: fdopendir(3) reads the flags, and marks close-on-exec.
   for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {
-    ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 1,
-                                     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)),
-                    "seccomp_rule_add mmap"));
+    calls.push_back({call, 2, PROT_EXEC, 0});
   }
-  for (const unsigned command : {F_GETFL, F_SETFD}) {
-    ATOLL_TRY(check(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
-                                     SCMP_A1(SCMP_CMP_EQ, command)),
-                    "seccomp_rule_add fcntl"));
+  for (const uint64_t command : {F_GETFL, F_SETFD}) {
+    calls.push_back({SCMP_SYS(fcntl), 1, kWhole, command});
   }
-  return check(seccomp_load(filter.get()), "seccomp_load");
+  return AllowOnly(calls);
 }
 
 }  // namespace atl::images::unpack

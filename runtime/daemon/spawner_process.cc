@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/program.h"
 #include "runtime/base/sys.h"
 
 namespace atl::daemon {
@@ -28,19 +28,6 @@ constexpr int64_t kRetryUs = 200 * 1000;
 constexpr int kServedByAnother = 3;
 // In the spawner: 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
-
-// Beside our own binary, as in a build folder, else where it is installed: no setting is needed.
-Result<std::string> FindProgram() {
-  std::array<char, 4096> path{};
-  const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size());
-  if (n <= 0 || static_cast<size_t>(n) == path.size()) return FailSys("readlink /proc/self/exe");
-  const std::string self(path.data(), static_cast<size_t>(n));
-  const std::string beside = self.substr(0, self.rfind('/') + 1) + kProgram;
-  if (::access(beside.c_str(), X_OK) == 0) return beside;
-  const std::string installed = std::string(ATOLL_LIBEXECDIR "/") + kProgram;
-  if (::access(installed.c_str(), X_OK) == 0) return installed;
-  return FailSys("find the spawner at " + beside + " or " + installed);
-}
 
 std::vector<std::string> SpawnerArguments(const Config& config) {
   std::vector<std::string> arguments = {kProgram,       "--data-dir", config.data_dir, "--run-dir",
@@ -57,61 +44,6 @@ std::vector<std::string> SpawnerArguments(const Config& config) {
   }
   return arguments;
 }
-
-std::vector<char*> Pointers(std::vector<std::string>& arguments) {
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-class SpawnActions {
- public:
-  SpawnActions() {
-    ATOLL_CHECK(::posix_spawn_file_actions_init(&actions_) == 0);
-    ATOLL_CHECK(::posix_spawnattr_init(&attributes_) == 0);
-  }
-  SpawnActions(const SpawnActions&) = delete;
-  SpawnActions& operator=(const SpawnActions&) = delete;
-  ~SpawnActions() {
-    ::posix_spawn_file_actions_destroy(&actions_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-
-  // A new session (a terminal's Ctrl-C is not for the spawner), default signals, nothing blocked;
-  // everything that is open here is close-on-exec.
-  Result<pid_t> Spawn(const std::string& program, std::vector<std::string> argv, int ready,
-                      int log) {
-    sigset_t none;
-    sigset_t all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int error = ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
-    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions_, log, 1);
-    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions_, log, 2);
-    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions_, ready, kReadyFd);
-    if (error == 0) error = ::posix_spawnattr_setsigmask(&attributes_, &none);
-    if (error == 0) error = ::posix_spawnattr_setsigdefault(&attributes_, &all);
-    if (error == 0) {
-      error = ::posix_spawnattr_setflags(
-          &attributes_, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    }
-    const std::vector<char*> args = Pointers(argv);
-    std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
-    std::array<char*, 2> environment = {path.data(), nullptr};
-    pid_t pid = -1;
-    if (error == 0) {
-      error = ::posix_spawn(&pid, program.c_str(), &actions_, &attributes_, args.data(),
-                            environment.data());
-    }
-    if (error != 0) return Fail(SysError("posix_spawn " + program, error));
-    return pid;
-  }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
-};
 
 // What it said last is most likely why.
 std::string LastLine(const std::string& path) {
@@ -144,16 +76,18 @@ Status AwaitReady(int ready, const std::string& log) {
 
 // kAlreadyExists: another one serves, though it may not answer yet.
 Status StartSpawner(const Config& config) {
-  ATOLL_ASSIGN(const std::string program, FindProgram());
+  ATOLL_ASSIGN(const std::string program, FindProgram(kProgram));
   const std::string log_path = config.run_dir + "/spawner.log";
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
-  SpawnActions actions;
   std::vector<std::string> arguments = SpawnerArguments(config);
   arguments.insert(arguments.end(), {"--respawn", "yes", "--ready-fd", std::to_string(kReadyFd)});
   ATOLL_ASSIGN(const pid_t pid,
-               actions.Spawn(program, std::move(arguments), pipe.write.get(), log.get()));
+               Spawn({program,
+                      std::move(arguments),
+                      {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+                      {{log.get(), 1}, {log.get(), 2}, {pipe.write.get(), kReadyFd}}}));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
     // Ours until it has said ready: do not leave half a spawner behind.
@@ -221,11 +155,14 @@ void StopStartedSpawner(const Config& config) {
 }
 
 Status ExecSpawner(const Config& config, const std::string& cgroup, bool trial) {
-  ATOLL_ASSIGN(const std::string program, FindProgram());
+  ATOLL_ASSIGN(const std::string program, FindProgram(kProgram));
   std::vector<std::string> arguments = SpawnerArguments(config);
   if (!cgroup.empty()) arguments.insert(arguments.end(), {"--cgroup", cgroup});
   if (trial) arguments.insert(arguments.end(), {"--trial", "yes"});
-  ::execv(program.c_str(), Pointers(arguments).data());
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
   return FailSys("execv " + program);
 }
 
