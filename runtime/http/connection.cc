@@ -327,7 +327,7 @@ void Connection::Close(bool properly) {
   if (on_read_) ReadMore(std::exchange(on_read_, nullptr));
   if (auto on_abort = std::exchange(on_abort_, nullptr)) on_abort();
   core_->connections.erase(this);
-  if (core_->stopping && core_->connections.empty() && core_->on_idle) {
+  if (core_->connections.empty() && core_->on_idle) {
     std::exchange(core_->on_idle, nullptr)();
   }
 }

@@ -11,6 +11,7 @@
 #include "runtime/http/ascii.h"
 #include "runtime/http/connection.h"
 #include "runtime/http/serialize.h"
+#include "runtime/http/sole_upstream.h"
 #include "runtime/http/tunnel.h"
 
 namespace atl::http {
@@ -37,14 +38,18 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void Start(const Request& request) {
     const RequestHead& head = connection_->head();
-    chunked_request_ = head.body.kind == Framing::Kind::kChunked;
-    auto bytes = UpstreamRequestHead(request, upstream_, chunked_request_, head.upgrade);
+    // As from the server itself, which closes between two requests: the client asks again.
+    if (upstream_.sole && upstream_.sole->ended()) return ClientGone();
+    chunked_request_ = !upstream_.body && head.body.kind == Framing::Kind::kChunked;
+    upgrade_ = head.upgrade && !upstream_.keeps_protocol;
+    auto bytes = UpstreamRequestHead(request, upstream_, chunked_request_, upgrade_);
     if (!bytes) return Fail(std::move(bytes).error());
     request_head_ = std::move(*bytes);
     connection_->AllowSlowBody();
     connection_->SetOnAbort([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->End();
     });
+    if (upstream_.sole) return upstream_.sole->Take(Connected());
     if (auto pooled = connection_->core().upstreams.Take(upstream_.socket_path)) {
       pooled_ = true;
       socket_ = std::move(pooled);
@@ -58,18 +63,23 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void Connect() {
     pooled_ = false;
-    connection_->core().upstreams.Connect(
-        upstream_.socket_path, [self = shared_from_this()](Result<std::shared_ptr<Stream>> stream) {
-          if (self->ended_) return;
-          if (!stream) return self->Fail(std::move(stream).error());
-          self->socket_ = std::move(*stream);
-          self->SendHead();
-        });
+    connection_->core().upstreams.Connect(upstream_.socket_path, Connected());
+  }
+
+  UpstreamPool::Connected Connected() {
+    return [self = shared_from_this()](Result<std::shared_ptr<Stream>> stream) {
+      if (self->ended_) return;
+      if (!stream) return self->Fail(std::move(stream).error());
+      self->socket_ = std::move(*stream);
+      self->SendHead();
+    };
   }
 
   // The head goes out together with what has arrived of the body.
   void SendHead() {
-    if (!have_first_piece_) {
+    if (upstream_.body) {
+      first_piece_ = {*upstream_.body, true};
+    } else if (!have_first_piece_) {
       Result<Connection::Piece> piece = connection_->TakeBufferedPiece();
       if (!piece) return FailBadBody();
       first_piece_ = *piece;
@@ -160,6 +170,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void OnHeadRead(int error) {
     if (error != 0) {
+      if (upstream_.sole && upstream_.sole->reused() && in_.empty()) return ClientGone();
       // A pooled connection that ends without a byte was probably given up by its peer before the
       // request came, but the peer may have acted on it first: only what may be done twice is.
       if (pooled_ && in_.empty() && replayable_) return Connect();
@@ -261,7 +272,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void SendResponse() {
     const RequestHead& request = connection_->head();
-    keep_client_ = request.keep_alive && !connection_->stopping();
+    keep_client_ =
+        request.keep_alive && !connection_->stopping() && (!upstream_.sole || response_.keep_alive);
     AppendResponseHead();
     const bool unknown_length = response_.body.kind == Framing::Kind::kChunked ||
                                 response_.body.kind == Framing::Kind::kUntilClose;
@@ -319,7 +331,11 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void Complete() {
     if (response_.keep_alive && request_sent_ && in_.empty() && response_body_.done()) {
-      connection_->core().upstreams.Put(upstream_.socket_path, std::move(socket_));
+      if (upstream_.sole) {
+        upstream_.sole->Put(std::move(socket_));
+      } else {
+        connection_->core().upstreams.Put(upstream_.socket_path, std::move(socket_));
+      }
     }
     End();
     connection_->ForgetRead();
@@ -328,7 +344,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void SwitchProtocols() {
     const std::string upgrade(response_.headers.Get("upgrade"));
-    if (!connection_->head().upgrade || upgrade.empty()) {
+    if (!upgrade_ || upgrade.empty()) {
       return Fail(UpstreamError("switched protocols without being asked to"));
     }
     AppendResponseHead();
@@ -347,7 +363,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   // ---- ends
 
   Error UpstreamError(const std::string& what) const {
-    return {Code::kUnavailable, upstream_.socket_path + " " + what};
+    return {Code::kUnavailable,
+            (upstream_.sole ? "the server" : upstream_.socket_path) + " " + what};
   }
 
   // The upstream has failed before its response.
@@ -391,6 +408,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   bool pooled_ = false;
   bool ended_ = false;
 
+  bool upgrade_ = false;
   bool chunked_request_ = false;
   bool request_sent_ = false;
   bool have_first_piece_ = false;

@@ -7,26 +7,37 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/http/message.h"
 #include "runtime/http/tls.h"
 
 namespace atl::http {
 
+class SoleUpstream;
+
 inline constexpr size_t kMaxEditedBody = 64 << 10;
 
-// Where a proxied request goes: a Unix stream socket that speaks HTTP (execd's), and what to
-// change.
+// Where a proxied request goes, and what to change.
 struct Upstream {
+  // A Unix stream socket that speaks HTTP (execd's). Empty: see `sole`.
   std::string socket_path;
+  // In place of it: the one server that all requests of this client's connection go to. Where it is
+  // closed, the client's connection is too.
+  std::shared_ptr<SoleUpstream> sole;
   std::string target;  // the request target to send, raw
   // Request headers that must not pass, beside the hop-by-hop ones; compared without case.
   std::vector<std::string> drop_headers;
   // Set on the request (replacing).
   std::vector<Header> set_headers;
+  // Sent in place of the request's, which has been read; `set_headers` says its length.
+  std::optional<std::string> body;
+  // A change of the protocol that the client asks for is left out; the answer is then in HTTP.
+  bool keeps_protocol = false;
   // Changes the fields of the response, and of each interim one (1xx), before they pass on. Those
   // that the upstream calls hop-by-hop are gone by then: it cannot take away what is set here.
   // Framing (Content-Length, Transfer-Encoding, Connection, Upgrade) is not for it.
@@ -121,5 +132,11 @@ class Server {
   // Stops accepting and closes idle connections; exchanges in progress may finish until `grace_ms`.
   virtual void Stop(int grace_ms, std::function<void()> done) = 0;
 };
+
+// Serves one connection that somebody else has accepted, on `socket`, which does not block. Of
+// `config` neither address nor number of connections have a meaning. `closed` is called once, from
+// the loop, when it has ended. An error: epoll's limit of watches.
+Status ServeConnection(PooledLoop& loop, const ServerConfig& config, Handler handler,
+                       UniqueFd socket, std::function<void()> closed);
 
 }  // namespace atl::http

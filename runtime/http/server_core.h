@@ -27,7 +27,7 @@ struct ServerCore {
   UpstreamPool upstreams;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
   bool stopping = false;
-  std::function<void()> on_idle;  // called when the last connection has closed while stopping
+  std::function<void()> on_idle;  // called when the last connection has closed
 };
 
 }  // namespace atl::http

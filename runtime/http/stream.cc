@@ -71,6 +71,16 @@ void Stream::StartTls(std::shared_ptr<const TlsContext> context, bool may_be_pla
   TryHandshake(true);
 }
 
+void Stream::ConnectTls(std::shared_ptr<const TlsContext> context, const std::string& server,
+                        std::function<void(int, const char*)> done) {
+  tls_ = std::make_unique<TlsSession>(fd(), std::move(context), server);
+  handshake_done_ = [weak = weak_from_this(), done = std::move(done)](int error, size_t) {
+    const auto self = weak.lock();
+    done(error, error != 0 && self ? self->tls_->disbelief() : nullptr);
+  };
+  TryHandshake(true);
+}
+
 void Stream::TryHandshake(bool in_call) {
   IoStep step;
   if (!tls_) {

@@ -1,5 +1,5 @@
-// A connected socket on the loop, TCP or Unix, plain or (the server's end of it) TLS: what a
-// connection reads and writes, either way. Internal to this folder.
+// A connected socket on the loop, TCP or Unix, plain or TLS: what a connection reads and writes,
+// either way. Internal to this folder.
 //
 // At most one read and one write are under way; each begins with a system call at once, and waits
 // only if that would block. Callbacks are never called from inside the call that they are given to.
@@ -49,6 +49,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // read or written.
   void StartTls(std::shared_ptr<const TlsContext> context, bool may_be_plain,
                 std::function<void(int error)> done);
+
+  // The client's end instead, of a connection to `server`, which has to prove that it is that.
+  // `done` also gets why it is not believed, if that is the error.
+  void ConnectTls(std::shared_ptr<const TlsContext> context, const std::string& server,
+                  std::function<void(int error, const char* disbelief)> done);
 
   // What has come, `size` at most, or waits for it.
   void Read(char* data, size_t size, Done done);

@@ -57,8 +57,9 @@ int NoPassphrase(char*, int, int, void*) {
   return 0;
 }
 
-Status UseCertificate(SSL_CTX* context, const std::string& path, std::string* warning) {
-  ATOLL_ASSIGN(const std::string pem, ReadPem(path, false));
+// `path` is what errors call it.
+Status UseCertificate(SSL_CTX* context, const std::string& pem, const std::string& path,
+                      std::string* warning) {
   const Bio bio = Wrap(pem);
   const Certificate leaf(PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr));
   if (!leaf) return Fail(TlsError(path + " holds no certificate in PEM form"));
@@ -82,11 +83,10 @@ Status UseCertificate(SSL_CTX* context, const std::string& path, std::string* wa
   return {};
 }
 
-Status UseKey(SSL_CTX* context, const std::string& path, const std::string& certificate) {
-  ATOLL_ASSIGN(std::string pem, ReadPem(path, true));
+Status UseKey(SSL_CTX* context, const std::string& pem, const std::string& path,
+              const std::string& certificate) {
   const Bio bio = Wrap(pem);
   const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, nullptr));
-  OPENSSL_cleanse(pem.data(), pem.size());
   if (!key) {
     return Fail(TlsError(path + " holds no private key in PEM form without a passphrase"));
   }
@@ -114,10 +114,9 @@ TlsContext::~TlsContext() {
   SSL_CTX_free(context_);
 }
 
-Result<std::shared_ptr<const TlsContext>> TlsContext::ForServer(const std::string& certificate,
-                                                                const std::string& key) {
+Result<std::shared_ptr<TlsContext>> TlsContext::NewServer() {
   ERR_clear_error();
-  const std::shared_ptr<TlsContext> made(new TlsContext(SSL_CTX_new(TLS_server_method())));
+  std::shared_ptr<TlsContext> made(new TlsContext(SSL_CTX_new(TLS_server_method())));
   SSL_CTX* context = made->context_;
   if (context == nullptr) return Fail(TlsError("a TLS context"));
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
@@ -130,8 +129,27 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::ForServer(const std::strin
   // Tickets need no memory of ours.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_alpn_select_cb(context, ChooseProtocol, nullptr);
-  ATOLL_TRY(UseCertificate(context, certificate, &made->warning_));
-  ATOLL_TRY(UseKey(context, key, certificate));
+  return made;
+}
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::ForServer(const std::string& certificate,
+                                                                const std::string& key) {
+  ATOLL_ASSIGN(const std::shared_ptr<TlsContext> made, NewServer());
+  ATOLL_ASSIGN(const std::string chain, ReadPem(certificate, false));
+  ATOLL_TRY(UseCertificate(made->context_, chain, certificate, &made->warning_));
+  ATOLL_ASSIGN(std::string secret, ReadPem(key, true));
+  const Status used = UseKey(made->context_, secret, key, certificate);
+  OPENSSL_cleanse(secret.data(), secret.size());
+  if (!used) return Fail(used.error());
+  return std::shared_ptr<const TlsContext>(made);
+}
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::ForServerText(const std::string& certificate,
+                                                                    const std::string& key,
+                                                                    const std::string& name) {
+  ATOLL_ASSIGN(const std::shared_ptr<TlsContext> made, NewServer());
+  ATOLL_TRY(UseCertificate(made->context_, certificate, name, &made->warning_));
+  ATOLL_TRY(UseKey(made->context_, key, name, name));
   return std::shared_ptr<const TlsContext>(made);
 }
 
@@ -142,7 +160,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::ForClient(const std::strin
   if (context == nullptr) return Fail(TlsError("a TLS context"));
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   // 0 is success here.
   if (SSL_CTX_set_alpn_protos(context, kAlpn, kAlpnSize) != 0) return Fail(TlsError("ALPN"));

@@ -23,6 +23,10 @@ class TlsContext {
   // two are no pair.
   static Result<std::shared_ptr<const TlsContext>> ForServer(const std::string& certificate,
                                                              const std::string& key);
+  // The same from the PEM texts themselves; `name` stands for them in errors.
+  static Result<std::shared_ptr<const TlsContext>> ForServerText(const std::string& certificate,
+                                                                 const std::string& key,
+                                                                 const std::string& name);
   // Of a client that believes the authorities of the PEM file `authorities`, or the host's if it is
   // empty.
   static Result<std::shared_ptr<const TlsContext>> ForClient(const std::string& authorities);
@@ -39,6 +43,8 @@ class TlsContext {
 
  private:
   explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  // Without a certificate yet.
+  static Result<std::shared_ptr<TlsContext>> NewServer();
 
   ssl_ctx_st* const context_;
   std::string warning_;

@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 
 #include <cerrno>
 #include <utility>
@@ -25,13 +26,19 @@ void TlsSession::SslFreer::operator()(ssl_st* ssl) const {
   SSL_free(ssl);
 }
 
-TlsSession::TlsSession(int socket, std::shared_ptr<const TlsContext> context)
+TlsSession::TlsSession(int socket, std::shared_ptr<const TlsContext> context,
+                       const std::string& server)
     : context_(std::move(context)), ssl_(SSL_new(context_->get())) {
-  if (ssl_ && SSL_set_fd(ssl_.get(), socket) == 1) {
+  broken_ = !ssl_ || SSL_set_fd(ssl_.get(), socket) != 1;
+  if (broken_) return;
+  if (server.empty()) {
     SSL_set_accept_state(ssl_.get());
-  } else {
-    broken_ = true;
+    return;
   }
+  // The name is checked against the certificate, and told to the server, which may have several.
+  broken_ = SSL_set1_host(ssl_.get(), server.c_str()) != 1 ||
+            SSL_set_tlsext_host_name(ssl_.get(), server.c_str()) != 1;
+  SSL_set_connect_state(ssl_.get());
 }
 
 TlsSession::~TlsSession() = default;
@@ -93,6 +100,11 @@ void TlsSession::SayGoodbye() {
   ERR_clear_error();
   SSL_shutdown(ssl_.get());
   broken_ = true;
+}
+
+const char* TlsSession::disbelief() const {
+  const long verdict = ssl_ ? SSL_get_verify_result(ssl_.get()) : X509_V_OK;
+  return verdict == X509_V_OK ? nullptr : X509_verify_cert_error_string(verdict);
 }
 
 }  // namespace atl::http

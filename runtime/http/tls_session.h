@@ -1,4 +1,4 @@
-// The server's side of one TLS connection, over a socket that does not block. Internal to this
+// One end of a TLS connection, over a socket that does not block. Internal to this
 // folder.
 //
 // OpenSSL reads and writes the socket itself: no copy through buffers of ours, and an idle
@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "runtime/http/tls.h"
@@ -28,8 +29,9 @@ struct IoStep {
 
 class TlsSession {
  public:
-  // `context` is held: a later one may serve new connections.
-  TlsSession(int socket, std::shared_ptr<const TlsContext> context);
+  // `context` is held: a later one may serve new connections. `server`: empty, and this is the
+  // server's end; else the client's, and the name of the server that has to prove it is that.
+  TlsSession(int socket, std::shared_ptr<const TlsContext> context, const std::string& server = {});
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
   ~TlsSession();
@@ -40,10 +42,12 @@ class TlsSession {
   IoStep Read(char* data, size_t size);
   // At most one record's worth, not nothing. After a wait, the same bytes again.
   IoStep Write(std::string_view bytes);
-  // Tells the client that no more is coming, after everything written.
+  // Tells the peer that no more is coming, after everything written.
   IoStep Shutdown();
   // Tells it if that is possible at once: before the socket is closed.
   void SayGoodbye();
+  // Why the server's certificate is not believed; null: that was not it.
+  const char* disbelief() const;
 
  private:
   struct SslFreer {

@@ -1,0 +1,70 @@
+#include "runtime/http/sole_upstream.h"
+
+#include <poll.h>
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/http/pooled_loop.h"
+#include "runtime/http/stream.h"
+
+namespace atl::http {
+
+Result<std::shared_ptr<SoleUpstream>> SoleUpstream::Create(PooledLoop& loop, UniqueFd socket,
+                                                           std::shared_ptr<const TlsContext> trust,
+                                                           const std::string& server) {
+  const std::shared_ptr<SoleUpstream> made(new SoleUpstream);
+  ATOLL_ASSIGN(made->stream_, Stream::Create(loop.events(), std::move(socket)));
+  if (!trust) return made;
+  made->shaking_hands_ = true;
+  made->stream_->ConnectTls(
+      std::move(trust), server,
+      [weak = made->weak_from_this(), server](int error, const char* disbelief) {
+        if (const auto self = weak.lock()) self->OnHandshake(server, error, disbelief);
+      });
+  return made;
+}
+
+SoleUpstream::~SoleUpstream() {
+  if (stream_) stream_->Close();
+}
+
+void SoleUpstream::OnHandshake(const std::string& server, int error, const char* disbelief) {
+  shaking_hands_ = false;
+  if (error != 0) {
+    failed_ =
+        disbelief != nullptr
+            ? Error(Code::kUnavailable,
+                    "the certificate of " + server + " is not believed: " + disbelief)
+            : Error(Code::kUnavailable,
+                    "the TLS handshake with " + server + " failed" +
+                        (error > 0 ? std::string(": ") + std::strerror(error) : std::string()));
+    stream_.reset();
+  }
+  if (waiting_) Take(std::exchange(waiting_, nullptr));
+}
+
+void SoleUpstream::Take(Taken done) {
+  if (shaking_hands_) {
+    waiting_ = std::move(done);
+    return;
+  }
+  if (failed_) return done(Fail(*failed_));
+  if (!stream_) return done(Fail(Code::kUnavailable, "the server has closed the connection"));
+  ++uses_;
+  done(std::move(stream_));
+}
+
+void SoleUpstream::Put(std::shared_ptr<Stream> stream) {
+  stream_ = std::move(stream);
+}
+
+bool SoleUpstream::ended() const {
+  if (uses_ == 0) return false;
+  if (!stream_) return true;
+  // Not whether there are bytes: a TLS server sends tickets of its own accord.
+  pollfd server{stream_->fd(), POLLRDHUP, 0};
+  return poll(&server, 1, 0) > 0;
+}
+
+}  // namespace atl::http
