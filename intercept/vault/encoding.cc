@@ -1,0 +1,133 @@
+#include "intercept/vault/encoding.h"
+
+#include <cstdint>
+
+#include "runtime/http/ascii.h"
+
+namespace atl::vault {
+namespace {
+
+constexpr char kUpperHex[] = "0123456789ABCDEF";
+constexpr char kLowerHex[] = "0123456789abcdef";
+
+bool IsUnreserved(char c) {
+  return http::IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+         c == '.' || c == '_' || c == '~';
+}
+
+std::string PercentEncoded(std::string_view text, std::string_view blank) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (IsUnreserved(c)) {
+      out.push_back(c);
+    } else if (c == ' ') {
+      out.append(blank);
+    } else {
+      out.push_back('%');
+      out.push_back(kUpperHex[byte >> 4]);
+      out.push_back(kUpperHex[byte & 15]);
+    }
+  }
+  return out;
+}
+
+// A character of UTF-8 (RFC 3629): its length, or 0 if `text` begins with none.
+size_t Character(std::string_view text, uint32_t& code) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) {
+    code = first;
+    return 1;
+  }
+  const size_t length = first >= 0xf0 ? 4 : (first >= 0xe0 ? 3 : 2);
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  code = first & (0xffU >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = (code << 6) | (byte(i) & 0x3fU);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return overlong || surrogate || code > 0x10ffff ? 0 : length;
+}
+
+void AppendUnit(uint32_t unit, std::string& out) {
+  out.append("\\u");
+  for (const int shift : {12, 8, 4, 0}) out.push_back(kLowerHex[(unit >> shift) & 15]);
+}
+
+void AppendEscape(uint32_t code, std::string& out) {
+  if (code < 0x10000) return AppendUnit(code, out);
+  code -= 0x10000;
+  AppendUnit(0xd800 + (code >> 10), out);
+  AppendUnit(0xdc00 + (code & 0x3ff), out);
+}
+
+// The two-letter escape of JSON, '\0' if there is none.
+char ShortEscape(uint32_t code) {
+  switch (code) {
+    case '"':
+    case '\\':
+      return static_cast<char>(code);
+    case '\b':
+      return 'b';
+    case '\f':
+      return 'f';
+    case '\n':
+      return 'n';
+    case '\r':
+      return 'r';
+    case '\t':
+      return 't';
+    default:
+      return '\0';
+  }
+}
+
+bool NeedsEscape(uint32_t code, JsonStyle style) {
+  if (code < 0x20) return true;
+  if (style == JsonStyle::kAscii) return code >= 0x7f;
+  return code == '<' || code == '>' || code == '&' || code == 0x2028 || code == 0x2029;
+}
+
+}  // namespace
+
+std::string UrlEncoded(std::string_view text) {
+  return PercentEncoded(text, "%20");
+}
+
+std::string FormEncoded(std::string_view text) {
+  return PercentEncoded(text, "+");
+}
+
+std::string JsonEscaped(std::string_view text, JsonStyle style) {
+  std::string out;
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const size_t length = Character(text, code);
+    const char letter = length == 1 ? ShortEscape(code) : '\0';
+    if (letter != '\0') {
+      out.push_back('\\');
+      out.push_back(letter);
+    } else if (length > 0 && NeedsEscape(code, style)) {
+      AppendEscape(code, out);
+    } else {
+      out.append(text.substr(0, length > 0 ? length : 1));
+    }
+    text.remove_prefix(length > 0 ? length : 1);
+  }
+  return out;
+}
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const size_t length = Character(text, code);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+}  // namespace atl::vault
