@@ -84,6 +84,24 @@ struct Hook {
 };
 inline constexpr size_t kMaxHooks = 17;  // sixteen on a schedule, and the first
 
+// A certificate authority of the sandbox's own, in whose name the host answers for some servers:
+// what runs inside has to trust it, before anything does.
+struct TrustedAuthority {
+  std::string certificate;  // PEM: one block, with its last newline. Empty: there is none
+  // The file name under which OpenSSL looks for it in a directory of certificates, its subject's
+  // hash: "0a1b2c3d.0".
+  std::string link;
+
+  bool operator==(const TrustedAuthority&) const = default;
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.certificate, self.link);
+  }
+};
+inline constexpr size_t kMaxCertificate = 16 << 10;
+// Both members are what they should be, or both are empty.
+Status CheckForm(const TrustedAuthority& authority);
+
 struct StartMessage {
   std::string sandbox_id;
   // The entrypoint; looked up in env's PATH inside the sandbox. Empty: there is none.
@@ -96,6 +114,7 @@ struct StartMessage {
   // What X-EXECD-ACCESS-TOKEN must hold; empty turns the check off.
   std::string access_token;
   std::vector<Hook> hooks;  // at most one without a schedule
+  TrustedAuthority authority;
 
   std::string Encode() const { return EncodeFields(*this); }
   template <typename Self, typename Io>
@@ -105,6 +124,7 @@ struct StartMessage {
     io.List(self.env, kMaxStartStrings);
     io(self.cwd, self.user, self.access_token);
     io.List(self.hooks, kMaxHooks);
+    io(self.authority);
   }
 };
 Result<StartMessage> DecodeStartMessage(std::string_view bytes);

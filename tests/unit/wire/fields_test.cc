@@ -330,8 +330,8 @@ TEST(Reader, RefusesEnumeratorsThatThereAreNot) {
 // What is not a message of its own.
 template <typename T>
 class Parts : public testing::Test {};
-using PartTypes =
-    testing::Types<Plan, Volume, SandboxRecord, StartMessage, StartReport, cgroup::Limits>;
+using PartTypes = testing::Types<Plan, Volume, SandboxRecord, StartMessage, TrustedAuthority,
+                                 StartReport, cgroup::Limits>;
 TYPED_TEST_SUITE(Parts, PartTypes);
 
 TYPED_TEST(Parts, ListAllTheirFields) {
