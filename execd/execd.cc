@@ -13,6 +13,7 @@
 #include "execd/http/request_json.h"
 #include "execd/prepare.h"
 #include "execd/run/processes.h"
+#include "execd/trust/trust.h"
 #include "runtime/wire/output.h"
 
 namespace atl::execd {
@@ -83,6 +84,23 @@ void Execd::Start(wire::StartMessage message, UniqueFd listener,
     core_.loop.Post([this] { code_.Warm(); });
     return server_.Listen(std::move(*listener), accept_peer);
   };
+  if (message.authority.certificate.empty()) {
+    return Begin(std::move(message), std::move(serve), started);
+  }
+  const auto complain = [this](std::string_view what) {
+    entrypoint_->Say("certificate authority: " + std::string(what) + "\n");
+  };
+  if (auto trusted = TrustAuthority(message.authority, &core_.env, complain); !trusted) {
+    return started(std::move(trusted));
+  }
+  trust_stores_.emplace(&core_, complain);
+  trust_stores_->Fill([this, message = std::move(message), serve = std::move(serve), started] {
+    Begin(message, serve, started);
+  });
+}
+
+void Execd::Begin(wire::StartMessage message, std::function<Status()> serve,
+                  const Started& started) {
   auto& all = message.hooks;
   const auto first = std::find_if(all.begin(), all.end(),
                                   [](const wire::Hook& hook) { return hook.schedule.empty(); });
@@ -117,8 +135,7 @@ Status Execd::StartSession(const wire::StartMessage& message, UniqueFd connectio
   return server_.Receive(std::move(connections));
 }
 
-void Execd::RunEntrypoint(const wire::StartMessage& message,
-                          const std::function<void(Status)>& started) {
+void Execd::RunEntrypoint(const wire::StartMessage& message, const Started& started) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
   auto status = entrypoint_->Start(&core_, message.argv, !message.hooks.empty(),

@@ -18,6 +18,7 @@
 #include "execd/run/metrics.h"
 #include "execd/run/session.h"
 #include "execd/run/terminal.h"
+#include "execd/trust/stores.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -30,8 +31,9 @@ class Execd {
 
   // What needs no start message. Once, before Start.
   Status Prepare();
-  // Serves and starts the entrypoint, if there is a hook before it when that has succeeded.
-  // `started`, once, gets what became of it; after an error ends execd when told so by Leave. Once.
+  // Makes the image trust the message's authority, if it has one; serves, and starts the
+  // entrypoint, if there is a hook before it when that has succeeded. `started`, once, gets what
+  // became of it; after an error ends execd when told so by Leave. Once.
   void Start(wire::StartMessage message, UniqueFd listener, std::function<bool(int)> accept_peer,
              std::function<void(Status)> started);
   // In place of it, in an isolated session: serves what comes through `connections`, and tells
@@ -46,7 +48,10 @@ class Execd {
   void FeedOutput(UniqueFd control);
 
  private:
-  void RunEntrypoint(const wire::StartMessage& message, const std::function<void(Status)>& started);
+  using Started = std::function<void(Status)>;
+  // The sandbox is filled, and its image trusts whom it should.
+  void Begin(wire::StartMessage message, std::function<Status()> serve, const Started& started);
+  void RunEntrypoint(const wire::StartMessage& message, const Started& started);
   void AddRunRoutes();
   void AddUpstreamFileRoutes();
   void AddFileRoutes();
@@ -68,6 +73,7 @@ class Execd {
   std::unique_ptr<IsolatedShell> shell_;  // in a session
   std::unique_ptr<Entrypoint> entrypoint_;
   std::optional<Hooks> hooks_;
+  std::optional<TrustStores> trust_stores_;
 };
 
 }  // namespace atl::execd

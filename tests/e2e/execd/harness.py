@@ -58,9 +58,12 @@ def strings(values):
     return struct.pack('<I', len(values)) + b''.join(text(v) for v in values)
 
 
-def start_message(argv, env, cwd='', user='', token=''):
+def start_message(argv, env, cwd='', user='', token='', pre_start=(), authority=('', '')):
     body = text('test') + strings(argv) + strings(env) + text(cwd) + text(user) + text(token)
-    body += struct.pack('<I', 0)  # no hooks
+    body += struct.pack('<I', 1 if pre_start else 0)
+    if pre_start:
+        body += text('preStart') + text('') + strings(pre_start) + struct.pack('<I', 60)
+    body += text(authority[0]) + text(authority[1])
     return struct.pack('<I', len(body)) + body
 
 
@@ -171,7 +174,7 @@ class Sandbox:
 
     def __init__(self, argv=('/bin/sleep', '1000'), env=('PATH=/usr/bin:/bin',), cwd='', user='',
                  token='', start=True, cgroup=True, tmp_size='64m', pids=None, setup=None,
-                 options=()):
+                 options=(), **more):
         self.directory = tempfile.mkdtemp(prefix='execd-test-')
         os.chmod(self.directory, 0o755)
         self.socket_path = f'{self.directory}/api'
@@ -222,7 +225,7 @@ class Sandbox:
             os.close(cgroup_fd)
         self.report = None
         if start:
-            self.start(argv, env, cwd, user)
+            self.start(argv, env, cwd, user, **more)
 
     def make_cgroup(self):
         self.cgroup = f'/sys/fs/cgroup/unified/atoll-test-{os.getpid()}-{time.monotonic_ns()}'
@@ -272,8 +275,8 @@ class Sandbox:
         os.set_inheritable(110, False)
         os.execve(110, ['execd', *self.options], {})
 
-    def start(self, argv, env, cwd='', user=''):
-        self.control.sendall(start_message(list(argv), list(env), cwd, user, self.token))
+    def start(self, argv, env, cwd='', user='', **more):
+        self.control.sendall(start_message(list(argv), list(env), cwd, user, self.token, **more))
         self.read_report()
 
     def read_report(self):
