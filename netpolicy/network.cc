@@ -83,6 +83,9 @@ class HostNetwork final : public Network {
   Status CheckRequest(const SlotRequest& request) const override;
   Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const override;
   Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) override;
+  void SetInterceptor(uint32_t slot, std::shared_ptr<Interceptor> interceptor) override {
+    proxy_->SetInterceptor(SourceOfSlot(slot), std::move(interceptor));
+  }
   SharedPolicy PolicyOf(uint32_t slot) const override;
   std::vector<LearnedName> LearnedBy(uint32_t slot) const override;
   std::vector<Denial> DenialsOf(uint32_t slot) const override;

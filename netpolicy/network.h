@@ -85,6 +85,8 @@ struct SlotCounters {
   uint64_t denied = 0;  // packets that the rules refused, and what name server and proxy did
 };
 
+class Interceptor;
+
 using OnDenial = std::function<void(const std::string& sandbox, const Denial&)>;
 
 // Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
@@ -125,6 +127,9 @@ class Network {
   // Another policy, at once and as a whole, or not at all. Flows that it does not allow are cut
   // within a tenth of a second.
   virtual Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) = 0;
+  // Who takes over connections that the slot begins by name to 80 and 443, from now on
+  // (splice/interceptor.h); null, as it is at first: nobody.
+  virtual void SetInterceptor(uint32_t slot, std::shared_ptr<Interceptor> interceptor) = 0;
   // Null: the slot is not claimed, or may reach all that is not guarded.
   virtual SharedPolicy PolicyOf(uint32_t slot) const = 0;
   virtual std::vector<LearnedName> LearnedBy(uint32_t slot) const = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <utility>
 
 #include "runtime/http/ascii.h"
 
@@ -60,6 +62,27 @@ std::optional<std::string> HostAddressBytes(std::string_view text) {
     return std::nullopt;
   }
   return std::string(bytes.data(), ipv6 ? sizeof(in6_addr) : sizeof(in_addr));
+}
+
+std::optional<HostField> ReadHostField(std::string_view text) {
+  HostField field;
+  const size_t bracket = text.rfind(']');
+  const size_t colon = text.find(':', bracket == std::string_view::npos ? 0 : bracket);
+  if (colon != std::string_view::npos) {
+    const char* end = text.data() + text.size();
+    const auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, field.port);
+    // An empty port is allowed by RFC 3986, and nobody sends it.
+    if (error != std::errc() || parsed != end || field.port == 0) return std::nullopt;
+    text = text.substr(0, colon);
+  }
+  if (auto address = HostAddressBytes(text)) {
+    field.address = std::move(*address);
+  } else if (auto name = NormalHostName(text)) {
+    field.name = std::move(*name);
+  } else {
+    return std::nullopt;
+  }
+  return field;
 }
 
 }  // namespace atl::netpolicy

@@ -3,6 +3,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,5 +21,15 @@ std::optional<std::string> NormalHostName(std::string_view text);
 
 // The 4 or 16 bytes of an address as it stands in a URL: "192.0.2.1", "[2001:db8::1]".
 std::optional<std::string> HostAddressBytes(std::string_view text);
+
+// What a Host field, or the authority of a URL, means.
+struct HostField {
+  // One of the two: a name as NormalHostName has it, or the bytes of an address.
+  std::string name;
+  std::string address;
+  uint16_t port = 0;  // 0: not given
+};
+// Nothing if it names no server.
+std::optional<HostField> ReadHostField(std::string_view text);
 
 }  // namespace atl::netpolicy

@@ -1,33 +1,12 @@
 #include "netpolicy/splice/http_head.h"
 
-#include <charconv>
+#include <utility>
 
 #include "netpolicy/splice/host_name.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::netpolicy {
 namespace {
-
-// False if `host`, which is not empty, names no server.
-bool ReadHost(std::string_view host, HttpHead& head) {
-  const size_t bracket = host.rfind(']');
-  const size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
-  if (colon != std::string_view::npos) {
-    const char* end = host.data() + host.size();
-    const auto [parsed, error] = std::from_chars(host.data() + colon + 1, end, head.port);
-    // An empty port is allowed by RFC 3986, and nobody sends it.
-    if (error != std::errc() || parsed != end || head.port == 0) return false;
-    host = host.substr(0, colon);
-  }
-  if (auto address = HostAddressBytes(host)) {
-    head.address = std::move(*address);
-  } else if (auto name = NormalHostName(host)) {
-    head.name = std::move(*name);
-  } else {
-    return false;
-  }
-  return true;
-}
 
 // Protocols that carry requests of their own, which nobody would judge.
 bool LeadsToOtherRequests(std::string_view protocols) {
@@ -53,7 +32,13 @@ const char* ReadHttpHead(std::string_view text, HttpHead& head) {
   if (!read) return read.error().message;
   const http::Headers& headers = read->request.headers;
   const std::string_view host = headers.Get("host");
-  if (!host.empty() && !ReadHost(host, head)) return "Host is not a host name";
+  if (!host.empty()) {
+    auto meant = ReadHostField(host);
+    if (!meant) return "Host is not a host name";
+    head.name = std::move(meant->name);
+    head.address = std::move(meant->address);
+    head.port = meant->port;
+  }
   head.body = read->body;
   head.strip_upgrade = headers.Has("http2-settings");
   for (const http::Header& header : headers.list) {

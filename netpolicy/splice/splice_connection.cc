@@ -1,5 +1,6 @@
 #include "netpolicy/splice/splice_connection.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -41,6 +42,7 @@ SpliceConnection::SpliceConnection(SpliceConnections& shared, uint64_t id, std::
       id_(id),
       source_(std::move(source)),
       original_(original),
+      interceptor_(shared.InterceptorOf(source_)),
       client_(std::move(client)),
       up_(shared.pipes()),
       down_(shared.pipes()) {}
@@ -95,6 +97,7 @@ void SpliceConnection::OnClientEvents(uint32_t events) {
       return ScheduleIfReady();
     case Phase::kRefused:
       return DrainRefused();
+    case Phase::kIntercepted:
     case Phase::kClosed:
       return;
   }
@@ -102,6 +105,7 @@ void SpliceConnection::OnClientEvents(uint32_t events) {
 
 void SpliceConnection::OnServerEvents(uint32_t events) {
   if (phase_ == Phase::kDialling) return dial_->OnEvent();
+  if (phase_ == Phase::kIntercepted) return Close();
   if (phase_ != Phase::kOpen) return;
   if ((events & kReadable) && !down_.sink_full()) down_ready_ = true;
   if ((events & EPOLLOUT) && up_.sink_full()) up_ready_ = true;
@@ -112,11 +116,14 @@ void SpliceConnection::OnServerEvents(uint32_t events) {
 void SpliceConnection::ReadHead() {
   std::array<char, kMaxBuffer> buffer;
   while (phase_ == Phase::kHead) {
-    const ssize_t n =
-        TEMP_FAILURE_RETRY(::recv(client_.get(), buffer.data(), kMaxBuffer - in_.size(), 0));
+    const bool peek = interceptor_ != nullptr;
+    const ssize_t n = TEMP_FAILURE_RETRY(::recv(
+        client_.get(), buffer.data(), kMaxBuffer - (peek ? 0 : in_.size()), peek ? MSG_PEEK : 0));
     if (n < 0 && errno == EAGAIN) return;
     // Nothing was asked for, so nothing is refused.
     if (n <= 0) return Close();
+    if (peek && static_cast<size_t>(n) == in_.size()) return;
+    if (peek) in_.clear();
     in_.append(buffer.data(), static_cast<size_t>(n));
     Inspect();
   }
@@ -226,10 +233,48 @@ void SpliceConnection::OnDialled(UniqueFd server) {
     server_.reset();
     return Refuse("not allowed by policy", kAlertAccessDenied);
   }
-  phase_ = Phase::kOpen;
   opened_ = true;
   ++shared_.stats().opened;
   shared_.OnOpen(id_);
+  if (interceptor_ && !name_.empty() && interceptor_->Wants(name_, !http_)) return HandOver();
+  if (interceptor_ && !TakePeeked()) return Abort();
+  BeginSplicing();
+}
+
+// What was only looked at is read after all: it is there.
+bool SpliceConnection::TakePeeked() {
+  std::array<char, kMaxBuffer> buffer;
+  const ssize_t n =
+      TEMP_FAILURE_RETRY(::recv(client_.get(), buffer.data(), in_.size(), MSG_DONTWAIT));
+  return n == static_cast<ssize_t>(in_.size());
+}
+
+void SpliceConnection::HandOver() {
+  in_ = std::string();
+  shared_.loop().Cancel(std::exchange(timer_, 0));
+  // What happens on them is not for us any more.
+  for (const UniqueFd* fd : {&client_, &server_}) {
+    (void)::epoll_ctl(shared_.epoll(), EPOLL_CTL_DEL, fd->get(), nullptr);
+  }
+  InterceptedConnection connection{name_, !http_,
+                                   UniqueFd(::fcntl(client_.get(), F_DUPFD_CLOEXEC, 0)),
+                                   UniqueFd(::fcntl(server_.get(), F_DUPFD_CLOEXEC, 0))};
+  if (!connection.client || !connection.server) return Abort();
+  auto lease = interceptor_->Take(std::move(connection));
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.u64 = ServerTag(id_);
+  if (!lease || ::epoll_ctl(shared_.epoll(), EPOLL_CTL_ADD, lease->get(), &event) != 0) {
+    // Without what was to be put in, the request is not what its sender meant.
+    ++shared_.stats().failed;
+    return Abort();
+  }
+  lease_ = std::move(*lease);
+  phase_ = Phase::kIntercepted;
+}
+
+void SpliceConnection::BeginSplicing() {
+  phase_ = Phase::kOpen;
   active_us_ = SystemClock().BootMicros();
   SetTimer(shared_.timeouts().idle_us, &SpliceConnection::OnIdleCheck);
 
@@ -255,10 +300,10 @@ bool SpliceConnection::ServerReachable() {
 }
 
 void SpliceConnection::Rejudge() {
-  const bool judged =
-      phase_ == Phase::kResolving || phase_ == Phase::kDialling || phase_ == Phase::kOpen;
+  const bool connected = phase_ == Phase::kOpen || phase_ == Phase::kIntercepted;
+  const bool judged = phase_ == Phase::kResolving || phase_ == Phase::kDialling || connected;
   // Where it is still to be connected, OnDialled looks.
-  if (!judged || (MayPass() && (phase_ != Phase::kOpen || ServerReachable()))) return;
+  if (!judged || (MayPass() && (!connected || ServerReachable()))) return;
   ++shared_.stats().cut;
   Abort();
 }
@@ -322,6 +367,11 @@ void SpliceConnection::Abort() {
 
 void SpliceConnection::Close() {
   if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kIntercepted) {
+    // Somebody else has them, too.
+    for (const UniqueFd* fd : {&client_, &server_}) (void)::shutdown(fd->get(), SHUT_RDWR);
+    lease_.reset();
+  }
   phase_ = Phase::kClosed;
   shared_.loop().Cancel(std::exchange(timer_, 0));
   if (resolve_ != 0) shared_.gate().CancelResolve(std::exchange(resolve_, 0));

@@ -1,6 +1,8 @@
 // One connection through the splice proxy: finds out which name the client wants, asks the gate,
 // connects to the addresses of that name, and moves bytes from then on. Of HTTP each request is
-// judged, and none may name another host than the first; what the server sends is not looked at.
+// judged, and none may name another host than the first; what the server sends is not looked at. Or
+// it is handed to the source's interceptor when both ends are connected, and from then on only cut
+// if the policy says so.
 //
 // Thread rule: on the loop; nothing blocks.
 #pragma once
@@ -14,6 +16,7 @@
 
 #include "netpolicy/endpoint.h"
 #include "netpolicy/splice/http_requests.h"
+#include "netpolicy/splice/interceptor.h"
 #include "netpolicy/splice/pipe_pool.h"
 #include "netpolicy/splice/proxy_gate.h"
 #include "netpolicy/splice/splice_dial.h"
@@ -59,6 +62,8 @@ class SpliceConnections {
   virtual SpliceStats& stats() = 0;
   // The proxy itself listens there.
   virtual bool IsOwn(const Endpoint& endpoint) const = 0;
+  // Null: everything of the source is spliced.
+  virtual std::shared_ptr<Interceptor> InterceptorOf(const std::string& source) const = 0;
 
   // `id` has a server now / has closed its descriptors and is to be destroyed, later / has
   // something to do: Run.
@@ -99,7 +104,15 @@ class SpliceConnection {
   // Also what a client may have sent ahead of the answer to a change of protocol.
   static constexpr size_t kMaxBuffer = std::max(kMaxHttpHead, kMaxClientHello);
 
-  enum class Phase : uint8_t { kHead, kResolving, kDialling, kOpen, kRefused, kClosed };
+  enum class Phase : uint8_t {
+    kHead,
+    kResolving,
+    kDialling,
+    kOpen,
+    kIntercepted,  // somebody else moves the bytes; lease_ tells when that is over
+    kRefused,
+    kClosed
+  };
   // Who looks at what the client sends.
   enum class Mode : uint8_t {
     kOpaque,       // nobody
@@ -120,6 +133,9 @@ class SpliceConnection {
   void OnResolved(const std::vector<IpAddress>& addresses);
   void Dial(std::vector<Endpoint> targets);
   void OnDialled(UniqueFd server);
+  void BeginSplicing();
+  bool TakePeeked();
+  void HandOver();
 
   void RunUp(size_t budget);
   void RunDown(size_t budget);
@@ -146,7 +162,10 @@ class SpliceConnection {
   const uint64_t id_;
   const std::string source_;
   const Endpoint original_;
+  // If there is one, what the client sends first is looked at and left in the socket.
+  const std::shared_ptr<Interceptor> interceptor_;
   UniqueFd client_, server_;
+  UniqueFd lease_;
 
   Phase phase_ = Phase::kHead;
   bool opened_ = false;

@@ -268,7 +268,22 @@ void SpliceProxy::Rejudge(std::string_view source) {
   for (const uint64_t id : std::set(found->second.connections)) connections_[id]->Rejudge();
 }
 
+void SpliceProxy::SetInterceptor(std::string_view source,
+                                 std::shared_ptr<Interceptor> interceptor) {
+  if (!interceptor) {
+    interceptors_.erase(std::string(source));
+  } else {
+    interceptors_[std::string(source)] = std::move(interceptor);
+  }
+}
+
+std::shared_ptr<Interceptor> SpliceProxy::InterceptorOf(const std::string& source) const {
+  const auto found = interceptors_.find(source);
+  return found == interceptors_.end() ? nullptr : found->second;
+}
+
 void SpliceProxy::Forget(std::string_view source) {
+  SetInterceptor(source, nullptr);
   const auto found = sources_.find(std::string(source));
   if (found == sources_.end()) return;
   for (const uint64_t id : std::set(found->second.connections)) connections_[id]->Abort();

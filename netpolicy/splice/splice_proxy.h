@@ -75,6 +75,8 @@ class SpliceProxy final : private SpliceConnections {
 
   // The policy of a source has changed: ends those of its connections that it would not get now.
   void Rejudge(std::string_view source);
+  // Who takes over connections of the source that begin from now on; null: nobody.
+  void SetInterceptor(std::string_view source, std::shared_ptr<Interceptor> interceptor);
   // The source is gone: ends all of its connections.
   void Forget(std::string_view source);
 
@@ -101,6 +103,7 @@ class SpliceProxy final : private SpliceConnections {
   const SpliceDial::Connect& connect() const override { return config_.connect; }
   SpliceStats& stats() override { return stats_; }
   bool IsOwn(const Endpoint& endpoint) const override;
+  std::shared_ptr<Interceptor> InterceptorOf(const std::string& source) const override;
   void OnOpen(uint64_t id) override;
   void OnClosed(uint64_t id) override;
   void Schedule(uint64_t id) override;
@@ -131,6 +134,7 @@ class SpliceProxy final : private SpliceConnections {
   std::vector<UniqueFd> listeners_;
   uint64_t next_id_ = 1;
   std::unordered_map<std::string, Source> sources_;  // only of those that have connections
+  std::unordered_map<std::string, std::shared_ptr<Interceptor>> interceptors_;
   std::unordered_map<uint64_t, std::unique_ptr<SpliceConnection>> connections_;
   std::deque<uint64_t> scheduled_;
   std::vector<uint64_t> dead_;  // closed, to be destroyed when none of their calls is under way
