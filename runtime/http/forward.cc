@@ -216,7 +216,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   }
 
   void AppendResponseHead() {
-    AppendStatusLine(response_.status, response_.reason, &out_);
+    AppendStatusLine(response_.status, upstream_.drops_reason ? "" : response_.reason, &out_);
     Headers fields;
     for (const Header& header : response_.headers.list) {
       if (IsHopByHop(response_.headers, header.name)) continue;

@@ -38,6 +38,8 @@ struct Upstream {
   std::optional<std::string> body;
   // A change of the protocol that the client asks for is left out; the answer is then in HTTP.
   bool keeps_protocol = false;
+  // What the upstream says beside its status is left out, for what is usual there.
+  bool drops_reason = false;
   // Changes the fields of the response, and of each interim one (1xx), before they pass on. Those
   // that the upstream calls hop-by-hop are gone by then: it cannot take away what is set here.
   // Framing (Content-Length, Transfer-Encoding, Connection, Upgrade) is not for it.
