@@ -23,7 +23,6 @@ constexpr int64_t kMinTimeoutSeconds = 60;
 constexpr char kEntrypoint[] = "entrypoint";
 // The root file system of the sandbox cannot be written to.
 constexpr char kReadonlyRoot[] = "readOnlyRootFilesystem";
-constexpr char kNotOffered[] = "SANDBOX::API_NOT_SUPPORTED";
 
 bool Blank(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == std::string::npos;
@@ -33,7 +32,6 @@ bool Blank(const std::string& text) {
 struct Extras {
   std::string snapshot;
   std::optional<std::string> network_policy;  // as JSON
-  bool credential_proxy = false;
   std::vector<VolumeRequest> volumes;
   std::map<std::string, std::string> extensions;
 };
@@ -132,8 +130,6 @@ Extras ReadExtras(const Field& body) {
   if (Blank(extras.snapshot)) extras.snapshot.clear();
   const Field policy = body.At("networkPolicy");
   if (policy.IsObject()) extras.network_policy = Dump(policy.value());
-  const Field proxy = body.At("credentialProxy");
-  if (proxy.IsObject()) proxy.At("enabled").Bool(&extras.credential_proxy);
   extras.volumes = ReadVolumes(body.At("volumes"));
   body.At("extensions").StringMap(false, &extras.extensions);
   return extras;
@@ -163,20 +159,12 @@ void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& 
   if (!pool && !body.At("resourceLimits").present()) {
     return body.BreaksRule("resourceLimits is required unless extensions.poolRef is set.");
   }
-  if (extras.credential_proxy && !extras.network_policy) {
+  if (wanted.credential_proxy && !extras.network_policy) {
     return body.BreaksRule("credentialProxy requires networkPolicy.");
   }
-}
-
-// The first thing asked for that is not there; sandboxes without it would not be what was meant.
-std::optional<ApiError> NotOffered(const Extras& extras) {
-  const auto refuse = [](const char* code, const std::string& what) {
-    return ApiError{501, code, what + "; create the sandbox without it"};
-  };
-  if (extras.credential_proxy) {
-    return refuse(kNotOffered, "credentialProxy: the credential vault is not offered here");
+  if (wanted.credential_proxy && pool) {
+    return body.BreaksRule("credentialProxy cannot be set together with extensions.poolRef.");
   }
-  return std::nullopt;
 }
 
 constexpr char kRenewOnAccess[] = "access.renew.extend.seconds";
@@ -340,13 +328,14 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
   body.At("metadata").StringMap(false, &wanted.metadata);
   body.At("entrypoint").Strings(1, &request.entrypoint);
   body.At("secureAccess").Bool(&wanted.secure_access);
+  const Field proxy = body.At("credentialProxy");
+  if (proxy.IsObject()) proxy.At("enabled").Bool(&wanted.credential_proxy);
   body.At("templateId").String(&spec.template_id);
   if (Blank(spec.template_id)) spec.template_id.clear();
   const Extras extras = ReadExtras(body);
   if (problems.empty()) CheckModel(body, wanted, extras);
   if (!problems.empty()) return Refuse(problems.ToResponse());
 
-  if (const auto missing = NotOffered(extras)) return Refuse(ErrorResponse(*missing));
   if (std::string wrong = ReadExtensions(extras.extensions, &wanted); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }

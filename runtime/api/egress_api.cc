@@ -7,6 +7,8 @@
 
 #include "netpolicy/policy_json.h"
 #include "runtime/api/auth.h"
+#include "runtime/api/plain_answer.h"
+#include "runtime/api/vault_api.h"
 #include "runtime/base/base64.h"
 #include "runtime/base/sha256.h"
 
@@ -16,31 +18,6 @@ namespace {
 constexpr size_t kMaxPolicyBody = 1 << 20;
 constexpr size_t kTokenBytes = 24;  // as many as upstream's has
 constexpr char kMethods[] = "GET, POST, PUT, PATCH, DELETE";
-
-void RespondText(const Call& call, int status, const std::string& text) {
-  http::Response response;
-  response.status = status;
-  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
-  response.body = text + "\n";
-  call.Respond(std::move(response));
-}
-
-void RespondMethods(const Call& call, const char* methods) {
-  http::Response response;
-  response.status = 405;
-  response.headers.Set("Allow", methods);
-  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
-  response.body = std::string("use ") + methods + "\n";
-  call.Respond(std::move(response));
-}
-
-void RespondError(const Call& call, const Error& error) {
-  int status = 500;
-  if (error.code() == Code::kInvalidArgument) status = 400;
-  if (error.code() == Code::kResourceExhausted) status = 413;
-  if (error.code() == Code::kNotFound) status = 404;
-  RespondText(call, status, call.answering().Tellable(error.message()));
-}
 
 // What is asked for, from the policy of now.
 struct Change {
@@ -84,13 +61,10 @@ void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std:
   nlohmann::json body{
       {"status", "ok"}, {"mode", netpolicy::ModeOf(policy)}, {"enforcementMode", "dns+nft"}};
   if (!reason.empty()) body["reason"] = reason;
-  http::Response response;
-  response.headers.Set("Content-Type", "application/json");
-  response.body = body.dump();
+  std::string text = body.dump();
   // It is JSON already, and may be large.
-  response.body.pop_back();
-  response.body += ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}";
-  call.Respond(std::move(response));
+  text.pop_back();
+  RespondJson(call, 200, text + ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}");
 }
 
 void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
@@ -132,19 +106,20 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Net
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
   if (path == "/healthz") {
-    if (request.method != "GET" && request.method != "HEAD") return RespondMethods(call, "GET");
+    if (request.method != "GET" && request.method != "HEAD") return RespondAllowed(call, "GET");
     return RespondText(call, 200, "ok");
   }
-  if (path.starts_with("/credential-vault")) {
-    return RespondText(call, 501, "the credential vault is not offered by this server");
+  const bool vault = path == kVaultPath || path.starts_with(std::string(kVaultPath) + "/");
+  if (path != "/policy" && !vault) {
+    return RespondText(call, 404, "use /policy, /credential-vault or /healthz");
   }
-  if (path != "/policy") return RespondText(call, 404, "use /policy or /healthz");
   if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(secret, id))) {
     return RespondText(call, 401, "unauthorized");
   }
+  if (vault) return ServeVault(call, lifecycle, id, path.substr(sizeof kVaultPath - 1));
   if (request.method != "GET" && request.method != "POST" && request.method != "PUT" &&
       request.method != "PATCH" && request.method != "DELETE") {
-    return RespondMethods(call, kMethods);
+    return RespondAllowed(call, kMethods);
   }
   ServePolicy(call, lifecycle, network, id);
 }

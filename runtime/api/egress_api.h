@@ -7,6 +7,8 @@
 //   PATCH  /policy   rules in front of the others
 //   DELETE /policy   targets whose rules go
 //
+//   …      /credential-vault…   see vault_api.h
+//
 // All but the first want the sandbox's token in OPENSANDBOX-EGRESS-AUTH, which GET endpoints tells.
 // Errors are text/plain, as upstream's are.
 #pragma once

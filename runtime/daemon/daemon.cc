@@ -168,6 +168,7 @@ Status Daemon::Open() {
   lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle.parked_sandboxes = config_.parked_sandboxes;
+  lifecycle.interceptor = opened_.interceptor;
   lifecycle.automatic_pools = config_.automatic_pools;
   lifecycle_ = std::make_unique<sandbox::Lifecycle>(
       sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,

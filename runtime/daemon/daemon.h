@@ -45,6 +45,7 @@ class Daemon {
     std::unique_ptr<launch::SpawnerClient> spawner;
     wire::Greeting hello;
     std::unique_ptr<netpolicy::Network> network;
+    sandbox::InterceptorProgram interceptor;
     Sources sources;  // of the configuration, for SIGHUP
   };
 

@@ -13,6 +13,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
+#include "runtime/base/program.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
 #include "runtime/daemon/config.h"
@@ -76,11 +77,23 @@ Result<std::vector<netpolicy::PolicyRule>> RulesFor(const std::vector<std::strin
   return rules;
 }
 
+// With whom the servers of credential vaults have to be known: OpenSSL's variable, else Debian's
+// file, for the interceptor cannot look into a directory when a certificate comes.
+Result<sandbox::InterceptorProgram> FindInterceptor() {
+  sandbox::InterceptorProgram program;
+  ATOLL_ASSIGN(program.path, FindProgram("atoll-intercept"));
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there are threads.
+  const char* named = std::getenv("SSL_CERT_FILE");
+  program.authorities = named != nullptr ? named : "/etc/ssl/certs/ca-certificates.crt";
+  return program;
+}
+
 Status Serve(const Config& config, Sources sources) {
   Daemon::Opened opened;
   ATOLL_TRY(RequireRoot());
   ATOLL_ASSIGN(const User user, FindUser(config.user));
   ATOLL_ASSIGN(opened.tls, LoadCertificate(config));
+  ATOLL_ASSIGN(opened.interceptor, FindInterceptor());
   ATOLL_ASSIGN(Listener listener, BindListener(config));
   opened.listener = std::move(listener.socket);
   opened.port = listener.port;

@@ -75,6 +75,7 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
   message.user = sandbox.config.user;
   message.access_token = sandbox.access_token;
   message.hooks = sandbox.spec.hooks;
+  message.authority = {sandbox.authority.certificate, sandbox.authority.link};
   return message;
 }
 

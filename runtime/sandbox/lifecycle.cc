@@ -59,6 +59,7 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
       config_(std::move(config)),
       builder_(loop_, spawner_, config_.socket_directory, config_.instance),
       sessions_(loop_, spawner_),
+      vaults_(loop_, network_, config_.interceptor),
       launch_parts_{*this, clock_, imports_, parts.admission, slots_, builder_, objects_},
       preparations_(loop_),
       pools_({loop_, clock_, parts.admission, slots_, builder_, parts.pools, *this},
@@ -338,6 +339,7 @@ void Lifecycle::Release(Entry& entry) {
     logs_.Abandon(HostId(entry.sandbox));
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
+  vaults_.Remove(entry.sandbox);
   ::unlink(SocketPathOf(id).c_str());
   if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
   const uint64_t order = entry.releasing = ++orders_;

@@ -52,6 +52,7 @@
 #include "runtime/sandbox/snapshots.h"
 #include "runtime/sandbox/store.h"
 #include "runtime/sandbox/templates.h"
+#include "runtime/sandbox/vaults.h"
 #include "runtime/sandbox/volumes.h"
 #include "runtime/sandbox/warm_pools.h"
 #include "runtime/wire/reply.h"
@@ -84,6 +85,7 @@ struct LifecycleConfig {
   HostBudget budget;
   uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
   uint32_t automatic_pools = 0;    // of images and limits that were used last
+  InterceptorProgram interceptor;  // of credential vaults
   // Of whose paths nothing is kept in a record's message (private_paths.h).
   std::vector<std::string> private_directories;
 };
@@ -208,9 +210,16 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   using MetadataPatch = std::map<std::string, std::optional<std::string>>;
   Status PatchMetadata(const std::string& id, const MetadataPatch& patch);
 
-  // Its egress policy, from now on. kInvalidArgument: the policy; then, and if
-  // it cannot be stored or enforced, the one before holds.
+  // Its egress policy, from now on. kInvalidArgument: the policy, or that its vault's credentials
+  // are bound to what it denies; then, and if it cannot be stored or enforced, the one before
+  // holds.
   Status SetPolicy(const std::string& id, netpolicy::SharedPolicy policy);
+
+  // Its credential vault; null: it has none. kNotFound; kFailedPrecondition: it can have none.
+  Result<const vault::Vault*> FindVault(const std::string& id);
+  // See Vaults::Set; kInvalidArgument: its network policy does not cover the vault.
+  void SetVault(const std::string& id, vault::Vault vault, std::function<void(Status)> done);
+  void RemoveVault(const std::string& id);
 
   // `done` is called, later or at once, when every process of it stands still, or goes on.
   // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way
@@ -499,6 +508,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
 
   Builder builder_;
   SessionChannels sessions_;
+  Vaults vaults_;
   const Launch::Parts launch_parts_;
   Preparations preparations_;
   WarmPools pools_;

@@ -88,6 +88,7 @@ Status Lifecycle::SetPolicy(const std::string& id, netpolicy::SharedPolicy polic
     return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
   }
   ATOLL_ASSIGN(auto egress, network_.MakeReady(policy));
+  ATOLL_TRY(vaults_.CheckPolicy(id, *egress));
   // The record first: a daemon that dies in between enforces the new policy from its next start on.
   netpolicy::SharedPolicy& recorded = entry->sandbox.spec.network.policy;
   std::swap(recorded, policy);
@@ -105,6 +106,39 @@ Status Lifecycle::SetPolicy(const std::string& id, netpolicy::SharedPolicy polic
         .Add(undone.error());
   }
   return set;
+}
+
+Result<const vault::Vault*> Lifecycle::FindVault(const std::string& id) {
+  ATOLL_ASSIGN(const Entry* entry, Visible(id));
+  if (!IsLive(entry->sandbox.state)) {
+    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+  }
+  if (entry->sandbox.authority.empty()) {
+    return Fail(
+        Code::kFailedPrecondition,
+        "sandbox " + id +
+            " was created without credentialProxy: {\"enabled\": true}, and believes nobody "
+            "who would put credentials into its connections");
+  }
+  return vaults_.Find(id);
+}
+
+void Lifecycle::SetVault(const std::string& id, vault::Vault vault, Settled done) {
+  if (auto found = FindVault(id); !found) return done(Fail(found.error()));
+  const Sandbox& sandbox = Look(id)->sandbox;
+  const netpolicy::SharedPolicy policy = network_.PolicyOf(sandbox.slot);
+  if (!policy) {
+    return done(Fail(Code::kFailedPrecondition,
+                     "sandbox " + id + " has no network policy to bind credentials to"));
+  }
+  auto egress = network_.MakeReady(policy);
+  if (!egress) return done(Fail(egress.error()));
+  if (Status covered = CheckCovered(vault, **egress); !covered) return done(covered);
+  vaults_.Set(sandbox, std::move(vault), std::move(done));
+}
+
+void Lifecycle::RemoveVault(const std::string& id) {
+  if (const Entry* entry = Look(id)) vaults_.Remove(entry->sandbox);
 }
 
 void Lifecycle::SetDeadline(const Entry& entry) {

@@ -244,6 +244,15 @@ Result<Lifecycle::Checked> Lifecycle::Check(const Wanted& wanted, const Snapshot
   ATOLL_TRY(SetTerms(wanted, s));
   if (config_.access_tokens) s.access_token = NewAccessToken();
   if (wanted.secure_access) s.secure_token = NewAccessToken();
+  if (wanted.credential_proxy) {
+    if (s.spec.readonly_root) {
+      return Fail(
+          Code::kInvalidArgument,
+          "credentialProxy: the certificate that the sandbox is to believe is a file in it, "
+          "which a root file system that is read-only cannot have");
+    }
+    ATOLL_ASSIGN(s.authority, intercept::MakeAuthority(s.id));
+  }
   return checked;
 }
 
@@ -423,6 +432,7 @@ Result<const Sandbox*> Lifecycle::Begin(const std::string& host_id, uint32_t slo
     return Fail(Code::kFailedPrecondition, "deleted before it was built");
   }
   ATOLL_TRY(network_.ClaimSlot(slot, entry->sandbox.spec.network));
+  vaults_.Attach(entry->sandbox.id, slot);
   entry->sandbox.slot = slot;
   ApplyAnyway(*entry, Event::kBegun, {});
   return &entry->sandbox;

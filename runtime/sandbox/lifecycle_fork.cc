@@ -102,6 +102,9 @@ Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t 
     child.slot = 0;
     child.access_token = config_.access_tokens ? NewAccessToken() : "";
     if (!parent.secure_token.empty()) child.secure_token = NewAccessToken();
+    if (!parent.authority.empty()) {
+      ATOLL_ASSIGN(child.authority, intercept::MakeAuthority(child.id));
+    }
   }
   return children;
 }

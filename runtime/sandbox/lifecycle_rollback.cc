@@ -107,6 +107,7 @@ Result<const Sandbox*> Lifecycle::BeginRollback(Rollback& rollback, uint32_t slo
   netpolicy::SlotRequest& network = rollback.next.spec.network;
   network.policy = rollback.claimed = entry->sandbox.spec.network.policy;
   ATOLL_TRY(network_.ClaimSlot(slot, network));
+  vaults_.Attach(rollback.next.id, slot);
   rollback.next.slot = slot;
   rollback.next.state = State::kBuilding;
   return &rollback.next;

@@ -40,6 +40,7 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("readonly_root", s.spec.readonly_root);
   io.Optional("unique_name", s.spec.unique_name);
   io.Optional("secure_token", s.secure_token);
+  io.Optional("authority", s.authority);
   io.Optional("renew_by", s.spec.renew_by_seconds);
   // As text within the text: taking it apart and together again is most of what a large one costs.
   io.Optional("policy", s.spec.network.policy);
@@ -69,6 +70,13 @@ template <MaybeConst<IdlePolicy> I, typename Io>
 void VisitMembers(I& idle, Io& io) {
   io.Required("after", idle.after_seconds);
   io.Required("ends", idle.ends);
+}
+
+template <MaybeConst<intercept::Authority> A, typename Io>
+void VisitMembers(A& authority, Io& io) {
+  io.Required("certificate", authority.certificate);
+  io.Required("key", authority.key);
+  io.Required("link", authority.link);
 }
 
 template <MaybeConst<Reservation> R, typename Io>

@@ -10,6 +10,7 @@
 #include "cgroup/limits.h"
 #include "images/image.h"
 #include "images/registry/credentials.h"
+#include "intercept/authority.h"
 #include "netpolicy/network.h"
 #include "runtime/sandbox/states.h"
 #include "runtime/wire/layer.h"
@@ -104,6 +105,7 @@ struct Wanted {
   std::vector<VolumeMount> mounts;         // how to come by spec.volumes, one each
   images::Credentials registry_as;         // who asks for the image, should it be pulled
   bool secure_access = false;              // its ports ask for a token or a signed route
+  bool credential_proxy = false;           // it may be given a credential vault
   std::string idempotency_key;             // of the request; empty: none
   std::string fingerprint;                 // of its body; with a key
   std::string request_id;                  // for the log
@@ -125,6 +127,9 @@ struct Sandbox {
   wire::LayerId fork_layer = 0;  // that it was forked with, its siblings too; 0: it was not forked
   std::string access_token;      // what its execd asks for in X-EXECD-ACCESS-TOKEN; empty: nothing
   std::string secure_token;  // what its ports ask for, where no signature is given; empty: nothing
+  // Whom it believes in the place of any server; empty: nobody, and it can have no credential
+  // vault.
+  intercept::Authority authority;
 
   // Moves.
   std::map<std::string, std::string> metadata;

@@ -128,7 +128,7 @@ class Internet:
         return self._fitting(self.call('read', 'questions', 0), wanted)
 
     def requests(self, **wanted):
-        """To web servers: method, path, host, address, tls, sni, body."""
+        """To web servers: method, path, host, address, tls, sni, body, headers."""
         return self._fitting(self.call('read', 'web', 0), wanted)
 
     def await_packets(self, **wanted):

@@ -259,7 +259,8 @@ def _plain(address):
 
 
 class Web(http.server.BaseHTTPRequestHandler):
-    """Says who was asked for what; `/bytes/N` are so many bytes; Upgrade makes an echo of it."""
+    """Says who was asked for what; `/bytes/N` are so many bytes, `/mirror` has what
+    came in its own header; Upgrade makes an echo of it."""
     protocol_version = 'HTTP/1.1'
     server_name, tls = None, False
 
@@ -282,7 +283,8 @@ class Web(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(size)) if size else self._chunks()
         entry = {'method': self.command, 'path': self.path, 'host': self.headers.get('Host'),
                  'address': _plain(self.connection.getsockname()[0]), 'tls': self.tls,
-                 'sni': self.server_name, 'body': body[:4000].decode('latin-1')}
+                 'sni': self.server_name, 'body': body[:4000].decode('latin-1'),
+                 'headers': self.headers.items()}
         LOG.add('web', entry)
         if self.headers.get('Upgrade'):
             self.wfile.write(b'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n'
@@ -294,12 +296,16 @@ class Web(http.server.BaseHTTPRequestHandler):
         if self.path.startswith('/bytes/'):
             data = bytes(int(self.path[7:]))
         self.send_response(200)
+        if self.path.startswith('/mirror'):
+            for name, value in self.headers.items():
+                self.send_header(f'X-Mirrored-{name}', value)
+            self.send_header('X-Mirrored-Path', self.path)
         self.send_header('Content-Length', str(len(data)))
         self.end_headers()
         if self.command != 'HEAD':
             self.wfile.write(data)
 
-    do_GET = do_POST = do_PUT = do_HEAD = do_OPTIONS = do_CONNECT = _answer
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_CONNECT = _answer
 
 
 class Certificates:

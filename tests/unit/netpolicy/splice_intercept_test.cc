@@ -131,8 +131,8 @@ TEST_F(InterceptTest, APolicyThatClosesCutsIt) {
   proxy->Rejudge(gate.last_source);
   EXPECT_TRUE(Until([&] { return proxy->connections() == 0; }));
   // Though somebody else still has both.
-  EXPECT_TRUE(Until([&] { return client.Broken() || client.ended; }));
-  EXPECT_TRUE(Until([&] { return server.Broken() || server.ended; }));
+  ExpectEnd(client);
+  ExpectEnd(server);
 }
 
 TEST_F(InterceptTest, TheEndOfTheSourceIsTheEndOfItsInterceptor) {

@@ -345,6 +345,9 @@ class FakeNetwork final : public netpolicy::Network {
     claimed[slot].policy = egress->policy();
     return {};
   }
+  void SetInterceptor(uint32_t slot, std::shared_ptr<netpolicy::Interceptor> interceptor) override {
+    interceptors[slot] = std::move(interceptor);
+  }
   netpolicy::SharedPolicy PolicyOf(uint32_t slot) const override {
     const auto found = claimed.find(slot);
     return found == claimed.end() ? nullptr : found->second.policy;
@@ -380,6 +383,7 @@ class FakeNetwork final : public netpolicy::Network {
   size_t links_removed = 0;
   std::vector<uint32_t> recovered;
   std::map<uint32_t, netpolicy::SlotRequest> claimed;
+  std::map<uint32_t, std::shared_ptr<netpolicy::Interceptor>> interceptors;
   std::optional<Error> attach_error;
   std::optional<Error> claim_error;
   std::optional<Error> request_error;

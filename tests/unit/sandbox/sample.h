@@ -17,11 +17,11 @@ namespace atl::sandbox {
 
 template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [id, host_id, stocked, created, spec, digest, config, layers, fork, token, secure, metadata,
-         expires, state, reason, message, transition, slot, reclaimed] = s;
+  auto& [id, host_id, stocked, created, spec, digest, config, layers, fork, token, secure,
+         authority, metadata, expires, state, reason, message, transition, slot, reclaimed] = s;
   [&](auto&... all) { (each(all), ...); }(id, host_id, stocked, created, spec, digest, config,
-                                          layers, fork, token, secure, metadata, expires, state,
-                                          reason, message, transition, slot, reclaimed);
+                                          layers, fork, token, secure, authority, metadata, expires,
+                                          state, reason, message, transition, slot, reclaimed);
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
@@ -30,6 +30,11 @@ void EachMember(S& s, F each) {
   [&](auto&... all) { (each(all), ...); }(image, from, snapshot, entrypoint, env, extensions,
                                           platform, limits, reserved, hooks, volumes, readonly,
                                           unique, renew, idle, reclaims, network);
+}
+template <MaybeConst<intercept::Authority> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [certificate, key, link] = s;
+  [&](auto&... all) { (each(all), ...); }(certificate, key, link);
 }
 template <MaybeConst<Reservation> S, typename F>
 void EachMember(S& s, F each) {

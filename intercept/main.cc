@@ -1,0 +1,26 @@
+// atoll-intercept: puts the credentials of one sandbox into its requests. Started by the daemon,
+// with its line as descriptor 3. See README.md in this folder.
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "intercept/program.h"
+#include "runtime/base/log.h"
+
+int main(int argc, char** argv) {
+  using namespace atl;
+  if (argc != 2) {
+    std::fputs("atoll-intercept: started by atolld, for a sandbox with a credential vault\n",
+               stderr);
+    return 2;
+  }
+  InitLog("atoll-intercept", LogLevel::kInfo);
+  ::signal(SIGPIPE, SIG_IGN);
+  if (auto run = intercept::Run(UniqueFd(intercept::kLineFd), argv[1]); !run) {
+    LogLine(LogLevel::kError, "cannot intercept").Add(run.error());
+    return 1;
+  }
+  // Not through destructors: everything is the kernel's to take back.
+  std::_Exit(0);
+}

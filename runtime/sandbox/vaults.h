@@ -1,0 +1,54 @@
+// The credential vaults of sandboxes, in memory alone: a daemon that starts knows none of the one
+// before. A vault is in force with the answer to who has set it, wherever the sandbox's slot is.
+//
+// Thread rule: on the loop; no call blocks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "intercept/vault/document.h"
+#include "netpolicy/egress.h"
+#include "netpolicy/network.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/sandbox/interceptor_process.h"
+#include "runtime/sandbox/sandbox.h"
+
+namespace atl::sandbox {
+
+class Vaults {
+ public:
+  // Both outlive it.
+  Vaults(Loop& loop, netpolicy::Network& network, InterceptorProgram program)
+      : loop_(loop), network_(network), program_(std::move(program)) {}
+  Vaults(const Vaults&) = delete;
+  Vaults& operator=(const Vaults&) = delete;
+
+  // Null: it has none. Valid until the next call.
+  const vault::Vault* Find(const std::string& id) const;
+  // kUnavailable: what would put the credentials in does not run, and all is as it was.
+  void Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done);
+  // What is under way of its connections goes on without credentials. Absent is no error.
+  void Remove(const Sandbox& sandbox);
+  // A slot has become the sandbox's.
+  void Attach(const std::string& id, uint32_t slot);
+
+  // Whether `egress` lets through to all hosts that the sandbox's vault has credentials for;
+  // kInvalidArgument names the first that it does not.
+  Status CheckPolicy(const std::string& id, const netpolicy::Egress& egress) const;
+
+ private:
+  Loop& loop_;
+  netpolicy::Network& network_;
+  const InterceptorProgram program_;
+  std::map<std::string, std::shared_ptr<InterceptorProcess>> processes_;
+};
+
+// The same of any vault.
+Status CheckCovered(const vault::Vault& vault, const netpolicy::Egress& egress);
+
+}  // namespace atl::sandbox

@@ -1,0 +1,375 @@
+"""Credentials that a sandbox never holds: put into its requests on the way out, to the servers that
+they are for, by a proxy that it cannot get at."""
+import base64
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+
+import atoll
+from atoll import SLOWNESS
+from box import parse_events, shell_image
+from egress import V4, EgressBox, EgressTest, policy
+
+KEY = 'key-of-the-other'
+CURL = '/usr/bin/curl'
+
+
+def credential(name, value):
+    return {'name': name, 'source': {'type': 'inline', 'value': value}}
+
+
+def binding(name, *hosts, auth=None, **match):
+    return {'name': name, 'match': {'hosts': list(hosts), **match},
+            'auth': auth or {'type': 'bearer', 'credential': 'token'}}
+
+
+def vault(*bindings, **values):
+    return {'credentials': [credential(*item) for item in (values or {'token': 'sk-one'}).items()],
+            'bindings': list(bindings)}
+
+
+class VaultTest(EgressTest):
+    """A daemon whose host believes the fake internet's certificates."""
+
+    @classmethod
+    def setUpClass(cls):
+        directory = cls.enterClassContext(tempfile.TemporaryDirectory())
+        os.chmod(directory, 0o755)
+        cls.authorities = pathlib.Path(directory, 'authorities.pem')
+        cls.authorities.write_text('', encoding='ascii')
+        os.environ['SSL_CERT_FILE'] = str(cls.authorities)
+        cls.addClassCleanup(os.environ.pop, 'SSL_CERT_FILE')
+        super().setUpClass()
+        cls.image = shell_image(cls.daemon, name='vault:latest', bash=False,
+                                programs=['tests/support/net-probe'], host_programs=[CURL])
+        texts = [cls.internet.certificate(name) for name in (
+            'good.example', 'sub.good.example', 'other.example')]
+        cls.authorities.write_text(''.join(texts), encoding='ascii')
+
+    def setUp(self):
+        self.internet.clear()
+
+    def safe_box(self, *names, **fields):
+        box = self.box(policy(*(names or ('good.example', '*.good.example', 'other.example'))),
+                       credentialProxy={'enabled': True}, **fields)
+        self.addCleanup(self.daemon.delete, box.id)
+        return box
+
+    def put(self, box, document, method='POST', status=None):
+        answer = box.egress_call(method, '/credential-vault', document)
+        self.assertEqual(answer.status, status or {'POST': 201, 'PATCH': 200}[method], answer.text)
+        return json.loads(answer.text) if answer.text.startswith('{') else answer.text
+
+    def curl(self, box, *words):
+        """What it printed: the answer's head and body. It finds whom to trust by itself."""
+        result = box.call('POST', '/command', {
+            'argv': [CURL, '-sS', '-i', '-m', str(20 * SLOWNESS), *words]})
+        return ''.join(event.get('text', '') for event in parse_events(result.body)
+                       if event['type'] in ('stdout', 'stderr'))
+
+    def arrived(self, **wanted):
+        """The one request of that kind that the server has seen: its headers, lower case."""
+        found = self.internet.requests(**wanted)
+        self.assertEqual(len(found), 1, found)
+        return found[0], {name.lower(): value for name, value in found[0]['headers']}
+
+
+class Injection(VaultTest):
+    def test_bearer_over_tls(self):
+        box = self.safe_box()
+        answer = self.put(box, vault(binding('api', 'good.example')))
+        self.assertEqual(answer['revision'], 1)
+        self.assertNotIn('sk-one', json.dumps(answer))
+        text = self.curl(box, 'https://good.example/v1/x?y=z')
+        self.assertIn('HTTP/1.1 200', text)
+        request, headers = self.arrived(host='good.example')
+        self.assertTrue(request['tls'])
+        self.assertEqual((request['sni'], request['path']), ('good.example', '/v1/x?y=z'))
+        self.assertEqual(headers['authorization'], 'Bearer sk-one')
+
+    def test_others_are_spliced_with_their_own_certificates(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        # The sandbox knows neither server's authority: only what is intercepted is believed.
+        self.assertIn('self-signed certificate', self.curl(box, 'https://other.example/'))
+        self.assertIn('HTTP/1.1 200', self.curl(box, '-k', 'https://other.example/'))
+        _, headers = self.arrived(host='other.example')
+        self.assertNotIn('authorization', headers)
+
+    def test_each_kind(self):
+        box = self.safe_box()
+        self.put(box, vault(
+            binding('a', 'good.example', paths=['/basic'],
+                    auth={'type': 'basic', 'credential': 'pair'}),
+            binding('b', 'good.example', paths=['/key'],
+                    auth={'type': 'apiKey', 'name': 'x-api-key', 'credential': 'key'}),
+            binding('c', 'good.example', paths=['/custom'],
+                    auth={'type': 'customHeaders',
+                          'headers': [{'name': 'X-One', 'credential': 'key'},
+                                      {'name': 'X-Two', 'credential': 'token'}]}),
+            binding('d', 'good.example', paths=['/put/*'], methods=['PUT', 'POST'],
+                    auth={'type': 'passthrough', 'substitutions': [
+                        {'credential': 'token', 'placeholder': '@@TOKEN@@',
+                         'in': ['path', 'query', 'header', 'body']}]}),
+            token='sk a/b', key=KEY, pair=base64.b64encode(b'user:password').decode()))
+        for path in ('basic', 'key', 'custom'):
+            self.curl(box, '-H', 'X-Api-Key: of the sandbox', '-H', 'Authorization: its own',
+                      f'https://good.example/{path}')
+        _, headers = self.arrived(path='/basic')
+        self.assertEqual(headers['authorization'], 'Basic dXNlcjpwYXNzd29yZA==')
+        _, headers = self.arrived(path='/key')
+        self.assertEqual(headers['x-api-key'], KEY)
+        self.assertEqual(headers['authorization'], 'its own')
+        _, headers = self.arrived(path='/custom')
+        self.assertEqual((headers['x-one'], headers['x-two']), (KEY, 'sk a/b'))
+        self.curl(box, '-X', 'PUT', '-H', 'X-Mine: <@@TOKEN@@>', '-H',
+                  'Content-Type: application/json', '-d', '{"t": "@@TOKEN@@"}',
+                  'https://good.example/put/x?q=@@TOKEN@@')
+        request, headers = self.arrived(method='PUT')
+        self.assertEqual(request['path'], '/put/x?q=sk%20a%2Fb')
+        self.assertEqual(headers['x-mine'], '<sk a/b>')
+        self.assertEqual(json.loads(request['body']), {'t': 'sk a/b'})
+        self.assertEqual(int(headers['content-length']), len(request['body']))
+
+    def test_plain_http_where_the_binding_says_so(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
+        self.assertIn('HTTP/1.1 200', self.curl(box, 'http://good.example/a', '--next', '-sS', '-i',
+                                                'http://good.example/b'))
+        for path in ('/a', '/b'):
+            request, headers = self.arrived(path=path)
+            self.assertFalse(request['tls'])
+            self.assertEqual(headers['authorization'], 'Bearer sk-one')
+
+    def test_answers_do_not_give_it_back(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        text = self.curl(box, 'https://good.example/mirror')
+        self.assertIn('X-Mirrored-Authorization: [REDACTED]', text)
+        self.assertNotIn('sk-one', text.partition('\r\n\r\n')[0])
+
+    def test_large_bodies_both_ways_and_many_requests(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        box.out('head -c 3000000 /dev/zero >/tmp/large')
+        text = self.curl(box, '-o', '/tmp/got', '-T', '/tmp/large', '-H', 'Expect: 100-continue',
+                         'https://good.example/bytes/5000000')
+        self.assertEqual(text, '')
+        self.assertEqual(box.out('tail -c 5000000 /tmp/got | tr -d "\\0" | wc -c'), '0')
+        _, headers = self.arrived(method='PUT')
+        self.assertEqual(headers['content-length'], '3000000')
+        urls = [f'https://good.example/n/{n}' for n in range(20)]
+        self.assertEqual(self.curl(box, *urls).count('HTTP/1.1 200'), 20)
+        for n in range(20):
+            self.assertEqual(self.arrived(path=f'/n/{n}')[1]['authorization'], 'Bearer sk-one')
+
+    def test_web_sockets_get_it_and_other_protocols_nothing(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
+        for protocol, status in (('websocket', b' 101 '), ('h2c', b' 200 ')):
+            outcome = box.tcp(V4.at(10), 80, send=(
+                f'GET /{protocol} HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade\r\n'
+                f'Upgrade: {protocol}\r\n\r\n').encode(), want=12)
+            self.assertIn(status, outcome.data, outcome)
+            _, headers = self.arrived(path=f'/{protocol}')
+            self.assertEqual(headers['authorization'], 'Bearer sk-one')
+            self.assertEqual('upgrade' in headers, protocol == 'websocket')
+
+
+class Attacks(VaultTest):
+    def test_no_other_host_over_a_connection_that_is_for_one(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http', 'https']),
+                            binding('api2', 'other.example', schemes=['http', 'https'])))
+        self.assertIn('HTTP/1.1 403', self.curl(box, '-H', 'Host: other.example',
+                                                'https://good.example/'))
+        first = box.http(V4.at(10), 'good.example', send=(
+            b'GET /1 HTTP/1.1\r\nHost: good.example\r\n\r\n'
+            b'GET /2 HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n'))
+        self.assertIn(b'403', first.data)
+        self.assertEqual([found['path'] for found in self.internet.requests()], ['/1'])
+
+    def test_a_server_that_is_another_one_gets_nothing(self):
+        """Somebody on the way to it, as who has its name's address."""
+        box = self.safe_box('evil.example')
+        self.internet.certificate('evil.example')  # that nobody on the host has signed for
+        self.put(box, vault(binding('api', 'evil.example')))
+        text = self.curl(box, 'https://evil.example/')
+        self.assertIn('HTTP/1.1 502', text)
+        self.assertIn('is not believed', text)
+        self.assertEqual(self.internet.requests(), [])
+
+    def test_paths_that_two_servers_read_differently(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', paths=['/v1/*'])))
+        for path in ('/v1/../admin', '/v1/%2e%2e/admin', '/v1/..%2fadmin'):
+            self.assertIn('HTTP/1.1 403', self.curl(box, '--path-as-is',
+                                                    f'https://good.example{path}'), path)
+        self.curl(box, 'https://good.example/v2')
+        self.assertNotIn('authorization', self.arrived()[1])
+
+    def test_fields_cannot_be_taken_out_again(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        self.curl(box, '-H', 'Connection: Authorization, close', 'https://good.example/')
+        self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-one')
+
+    def test_nothing_of_it_is_in_the_sandbox(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example'), token='sk-needle-in-no-haystack'))
+        self.curl(box, 'https://good.example/')
+        found = box.out('env; grep -rl sk-needle /proc/[0-9]*/environ /proc/[0-9]*/cmdline /etc '
+                        '/opt /tmp /run 2>/dev/null; true')
+        self.assertNotIn('needle', found)
+        pem = box.out('cat /opt/opensandbox/mitmproxy-ca-cert.pem')
+        self.assertIn('BEGIN CERTIFICATE', pem)
+        self.assertNotIn('PRIVATE', box.out('cat /opt/opensandbox/*'))
+
+    def test_two_sandboxes_have_two_authorities(self):
+        one, other = self.safe_box(), self.safe_box()
+        self.put(one, vault(binding('api', 'good.example')))
+        pem = other.out('cat /opt/opensandbox/mitmproxy-ca-cert.pem')
+        self.assertNotEqual(one.out('cat /opt/opensandbox/mitmproxy-ca-cert.pem'), pem)
+        # And the other's requests are its own.
+        self.assertIn('HTTP/1.1 200', self.curl(other, '-k', 'https://good.example/'))
+        self.assertNotIn('authorization', self.arrived()[1])
+
+    def test_its_interceptor_cannot_do_anything_else(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        interceptor, = self.interceptors()
+        status = dict(line.split(':\t', 1) for line in (interceptor / 'status').read_text(
+            encoding='ascii').splitlines() if ':\t' in line)
+        self.assertEqual(status['Seccomp'], '2')
+        self.assertEqual(status['NoNewPrivs'], '1')
+        self.assertEqual({status[name] for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapInh')},
+                         {'0' * 16})
+        self.assertNotIn('0', status['Uid'].split())
+        self.assertNotIn(b'sk-one', (interceptor / 'cmdline').read_bytes() + (
+            interceptor / 'environ').read_bytes())
+        links = {os.readlink(fd) for fd in (interceptor / 'fd').iterdir()}
+        self.assertEqual([link for link in links if not link.startswith(
+            ('socket:', 'anon_inode:', '/dev/null', str(self.daemon.log)))], [])
+
+    def interceptors(self):
+        found = []
+        for process in pathlib.Path('/proc').glob('[0-9]*'):
+            try:
+                if (process / 'comm').read_text(encoding='ascii') == 'atoll-intercept\n' and (
+                        int((process / 'stat').read_text(encoding='ascii').rsplit(')')[-1].split()[
+                            1]) == self.daemon.process.pid):
+                    found.append(process)
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return found
+
+    def test_one_that_is_killed_is_started_again_and_one_that_is_deleted_ends(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        first, = self.interceptors()
+        os.kill(int(first.name), 9)
+        atoll.until(lambda: not self.interceptors(), 10 * SLOWNESS, 'its end')
+        atoll.until(lambda: 'HTTP/1.1 200' in self.curl(box, 'https://good.example/'),
+                    30 * SLOWNESS, 'an interceptor again')
+        self.assertEqual({dict(map(tuple, found['headers']))['Authorization']
+                          for found in self.internet.requests()}, {'Bearer sk-one'})
+        answer = box.egress_call('DELETE', '/credential-vault')
+        self.assertEqual(answer.status, 204)
+        atoll.until(lambda: not self.interceptors(), 10 * SLOWNESS, 'its end')
+        self.internet.clear()
+        self.curl(box, '-k', 'https://good.example/')
+        self.assertNotIn('authorization', self.arrived()[1])
+
+
+class Routes(VaultTest):
+    def test_vault_and_policy_agree(self):
+        box = self.safe_box('good.example')
+        text = self.put(box, vault(binding('api', 'other.example')), status=400)
+        self.assertIn('other.example', text)
+        self.put(box, vault(binding('api', 'good.example')))
+        answer = box.egress_call('PUT', '/policy', policy('other.example'))
+        self.assertEqual(answer.status, 400, answer)
+        self.assertIn('good.example', answer.text)
+        # Nothing has changed.
+        self.assertEqual(box.policy()['policy']['egress'][0]['target'], 'good.example')
+        self.assertIn('HTTP/1.1 200', self.curl(box, 'https://good.example/'))
+        box.egress_call('DELETE', '/credential-vault')
+        box.policy('PUT', policy('other.example'))
+
+    def test_a_policy_that_closes_cuts_what_is_intercepted(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
+        flow = box.flow('kept', V4.at(10), 80)
+        request = b'GET /held HTTP/1.1\r\nHost: good.example\r\n\r\n'
+        self.assertIn(b' 200 ', box.poke(flow, request, want=12).data)
+        self.put(box, {'bindings': {'delete': ['api']}}, 'PATCH')
+        box.policy('PUT', policy('other.example'))
+        self.assertNotIn(b' 200 ', box.poke(flow, request, want=12).data)
+        self.assertEqual(len(self.internet.requests(path='/held')), 1)
+
+    def test_life_of_a_vault(self):
+        box = self.safe_box()
+        self.assertEqual(box.egress_call('GET', '/credential-vault').status, 404)
+        self.put(box, vault(binding('api', 'good.example')))
+        self.put(box, vault(binding('api', 'good.example')), status=409)
+        self.put(box, {'expectedRevision': 7}, 'PATCH', 409)
+        changed = self.put(box, {'expectedRevision': 1, 'credentials': {
+            'replace': [credential('token', 'sk-two')]}}, 'PATCH')
+        self.assertEqual((changed['revision'], changed['credentials'][0]['revision']), (2, 2))
+        self.curl(box, 'https://good.example/')
+        self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-two')
+        for path, status in (('credentials', 200), ('bindings', 200), ('credentials/token', 200),
+                             ('bindings/api', 200), ('bindings/none', 404), ('_active', 403),
+                             ('credentials/token/x', 404)):
+            answer = box.egress_call('GET', '/credential-vault/' + path)
+            self.assertEqual(answer.status, status, path)
+            self.assertNotIn('sk-', answer.text)
+        self.assertEqual(box.egress_call('PUT', '/credential-vault').status, 405)
+        self.assertEqual(box.egress_call('GET', '/credential-vault', headers={}).status, 401)
+
+    def test_who_has_not_asked_for_one(self):
+        box = self.box(policy('good.example'))
+        self.addCleanup(self.daemon.delete, box.id)
+        text = self.put(box, vault(binding('api', 'good.example')), status=412)
+        self.assertIn('credentialProxy', text)
+        self.assertEqual(box.out('ls /opt/opensandbox 2>/dev/null; true'), '')
+
+    def test_it_lives_on_through_pause_and_rollback_and_ends_with_the_daemon(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/pause')
+        atoll.until(lambda: box.state()['state'] == 'Paused', 30 * SLOWNESS, 'its pause')
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/resume')
+        atoll.until(lambda: box.state()['state'] == 'Running', 30 * SLOWNESS, 'its run')
+        self.curl(box, 'https://good.example/')
+        self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-one')
+        self.daemon.stop()
+        self.daemon.start()
+        box.endpoint = None
+        self.assertEqual(box.egress_call('GET', '/credential-vault').status, 404)
+        self.internet.clear()
+        self.curl(box, '-k', 'https://good.example/')
+        self.assertNotIn('authorization', self.arrived()[1])
+        # The authority is what it was: what runs inside has read it.
+        self.put(box, vault(binding('api', 'good.example')))
+        self.internet.clear()
+        self.curl(box, 'https://good.example/')
+        self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-one')
+
+    def test_forks_have_authorities_of_their_own(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        child, = self.daemon.request('POST', f'/v1/sandboxes/{box.id}/fork', {'count': 1})['items']
+        self.addCleanup(self.daemon.delete, child['id'])
+        child = EgressBox.of(self.daemon, child['id'])
+        child.process = child.endpoint = None
+        self.assertEqual(child.egress_call('GET', '/credential-vault').status, 404)
+        self.put(child, vault(binding('api', 'good.example'), token='sk-child'))
+        self.assertIn('HTTP/1.1 200', self.curl(child, 'https://good.example/'))
+        self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-child')
+
+
+if __name__ == '__main__':
+    unittest.main()
