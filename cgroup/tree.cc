@@ -36,20 +36,16 @@ Status RemoveDir(int base, const std::string& path) {
   return {};
 }
 
-// A group with all that are below it: at most session, run, command.
+// A group with all that are below it: at most session, run, command. Most have none.
 Status RemoveGroups(int base, const std::string& path) {
+  Status removed = RemoveDir(base, path);
+  if (removed || removed.error().error_number() != EBUSY) return removed;
   auto group = sys::OpenAt(base, path, kDir);
   if (!group) {
     return group.error().error_number() == ENOENT ? Status() : Fail(std::move(group).error());
   }
-  ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(group->get()));
-  for (const std::string& entry : entries) {
-    struct stat info {};
-    if (::fstatat(group->get(), entry.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISDIR(info.st_mode)) {
-      ATOLL_TRY(RemoveGroups(group->get(), entry));
-    }
-  }
+  ATOLL_ASSIGN(const std::vector<std::string> below, sys::ListSubdirectories(group->get()));
+  for (const std::string& each : below) ATOLL_TRY(RemoveGroups(group->get(), each));
   return RemoveDir(base, path);
 }
 
@@ -96,12 +92,6 @@ std::string PlaceOf(int base, const std::string& group, const std::string& leaf,
     return group + leaf;
   }
   return group.substr(0, nested) + shared;
-}
-
-// Of a v1 hierarchy, where a sandbox may end before its sessions.
-Status RemoveV1(int base, const std::string& path) {
-  const Status removed = RemoveDir(base, path);
-  return !removed && removed.error().error_number() == EBUSY ? RemoveGroups(base, path) : removed;
 }
 
 // These limit nothing here, so sandboxes have no groups of their own, but one together; or they are
@@ -294,22 +284,15 @@ Status Tree::RemoveGroup(const std::string& group) const {
   ATOLL_TRY(RemoveGroups(unified_.get(), group));
   for (const auto& [controller, v1_base] : v1_) {
     if (!OwnGroup(controller)) continue;
-    ATOLL_TRY(RemoveV1(v1_base.get(), group + "/run"));
+    // A sandbox may end before its sessions.
+    ATOLL_TRY(RemoveGroups(v1_base.get(), group + "/run"));
     ATOLL_TRY(RemoveDir(v1_base.get(), group));
   }
   return {};
 }
 
 Result<std::vector<std::string>> Tree::Groups() const {
-  ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(unified_.get()));
-  std::vector<std::string> groups;
-  for (const std::string& entry : entries) {
-    struct stat info {};
-    if (::fstatat(unified_.get(), entry.c_str(), &info, 0) == 0 && S_ISDIR(info.st_mode)) {
-      groups.push_back(entry);
-    }
-  }
-  return groups;
+  return sys::ListSubdirectories(unified_.get());
 }
 
 Result<UniqueFd> Tree::OpenDir(const std::string& group, const std::string& leaf) const {

@@ -138,7 +138,9 @@ Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode) {
   return {};
 }
 
-Status EachName(int dirfd, const std::function<bool(const char* name)>& each) {
+namespace {
+
+Status EachEntry(int dirfd, const std::function<bool(const dirent& entry)>& each) {
   // A second open file description: the caller's offset stays where it is.
   ATOLL_ASSIGN(UniqueFd fd, OpenAt(dirfd, ".", O_RDONLY | O_DIRECTORY));
   std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd.get()));
@@ -149,14 +151,36 @@ Status EachName(int dirfd, const std::function<bool(const char* name)>& each) {
     const dirent* entry = ::readdir(dir.get());  // NOLINT(concurrency-mt-unsafe): own DIR
     if (!entry) return errno == 0 ? Status() : FailSys("readdir");
     const std::string_view name(entry->d_name);
-    if (name != "." && name != ".." && !each(entry->d_name)) return {};
+    if (name != "." && name != ".." && !each(*entry)) return {};
   }
+}
+
+}  // namespace
+
+Status EachName(int dirfd, const std::function<bool(const char* name)>& each) {
+  return EachEntry(dirfd, [&](const dirent& entry) { return each(entry.d_name); });
 }
 
 Result<std::vector<std::string>> ListDir(int dirfd) {
   std::vector<std::string> names;
   ATOLL_TRY(EachName(dirfd, [&](const char* name) {
     names.emplace_back(name);
+    return true;
+  }));
+  return names;
+}
+
+Result<std::vector<std::string>> ListSubdirectories(int dirfd) {
+  std::vector<std::string> names;
+  ATOLL_TRY(EachEntry(dirfd, [&](const dirent& entry) {
+    struct stat info {};
+    // Not every file system tells what an entry is.
+    if (entry.d_type == DT_DIR ||
+        (entry.d_type == DT_UNKNOWN &&
+         ::fstatat(dirfd, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISDIR(info.st_mode))) {
+      names.emplace_back(entry.d_name);
+    }
     return true;
   }));
   return names;

@@ -47,6 +47,9 @@ Result<std::vector<std::string>> ListDir(int dirfd);
 // The same one by one, for directories that somebody else fills; ends early once `each` returns
 // false.
 Status EachName(int dirfd, const std::function<bool(const char* name)>& each);
+// Of those the directories. No other is looked up: a cgroup has twenty files, and to look them up
+// takes longer than to remove the group.
+Result<std::vector<std::string>> ListSubdirectories(int dirfd);
 // Deletes `name` beneath dirfd with everything in it. Follows no link, crosses no mount.
 // Directories move to dirfd itself as "NAME.<n>" on the way, so nothing else there may have such
 // names; time is linear in the number of entries, whatever the shape. An absent name is not an
