@@ -8,9 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/allow_calls.h"
+#include "runtime/base/sys.h"
 
 namespace atl::intercept {
 namespace {
@@ -31,8 +33,11 @@ constexpr int kAllowed[] = {
     SCMP_SYS(rt_sigprocmask), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)};
 
 // 256 connections with a handshake, buffers and a head each come to 80 MiB, bodies that are held to
-// kMaxHeldBodies; the program itself maps 60.
-constexpr rlim_t kMaxMemory = 512 << 20;
+// kMaxHeldBodies; the program itself maps 40.
+constexpr rlim_t kMaxMemory = 256 << 20;
+// When the host is out of memory, rather one of these than the daemon: the next connection starts
+// it again.
+constexpr std::string_view kOomScore = "500";
 
 Status Limit(int resource, rlim_t most) {
   const rlimit limit{most, most};
@@ -45,10 +50,12 @@ Status Limit(int resource, rlim_t most) {
 }  // namespace
 
 Status Confine() {
-  // The daemon's user has other processes: none of them may look into this one.
-  if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("prctl PR_SET_DUMPABLE");
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailSys("prctl PR_SET_NO_NEW_PRIVS");
   if (::chdir("/") != 0) return FailSys("chdir /");
+  ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/self/oom_score_adj", kOomScore));
+  // The daemon's user has other processes: none of them may look into this one. Not earlier: our
+  // files in /proc are root's from then on.
+  if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("prctl PR_SET_DUMPABLE");
   ATOLL_TRY(Limit(RLIMIT_CORE, 0));
   ATOLL_TRY(Limit(RLIMIT_FSIZE, 0));
   ATOLL_TRY(Limit(RLIMIT_AS, kMaxMemory));

@@ -182,6 +182,7 @@ struct Flow : std::enable_shared_from_this<Flow> {
 
 void ServeFlow(Shared& shared, Serve message) {
   http::ServerConfig config;
+  config.answers_half_closed = true;
   const auto flow = std::make_shared<Flow>(shared, std::move(message.name), message.tls,
                                            std::move(message.lease));
   const auto begin = [&]() -> Status {

@@ -20,7 +20,7 @@
 namespace atl::intercept {
 
 // Of all bodies that are held at once, because credentials are put into them.
-inline constexpr size_t kMaxHeldBodies = 64 << 20;
+inline constexpr size_t kMaxHeldBodies = 16 << 20;
 
 // What all connections of the interceptor share.
 struct Shared {

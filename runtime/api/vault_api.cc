@@ -27,6 +27,9 @@ void RespondWhenSet(const Call& call, Lifecycle& lifecycle, const std::string& i
         if (set.error().code() == Code::kUnavailable) {
           return RespondText(call, 412, call.answering().Tellable(set.error().message()));
         }
+        if (set.error().code() == Code::kResourceExhausted) {
+          return RespondText(call, 503, set.error().message());
+        }
         RespondError(call, set.error());
       });
 }

@@ -128,11 +128,15 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     WatchClient();
   }
 
+  bool HalfCloses() const { return connection_->core().config.answers_half_closed; }
+
   // Reads ahead only to learn of the client's end. A half-close counts as gone, as it does for most
-  // servers: whoever still wants the answer keeps its side open.
+  // servers: whoever still wants the answer keeps its side open. Unless clients believe that they
+  // speak to somebody else, who may be of another opinion.
   void WatchClient() {
     connection_->ReadMore([self = shared_from_this()](int error) {
       if (self->ended_) return;
+      if (error == kEndOfStream && self->HalfCloses()) return self->WatchForStall();
       if (error != 0) return self->ClientGone();
       if (self->connection_->input().size() < Connection::kMaxReadAhead) return self->WatchClient();
       self->WatchForStall();
@@ -147,7 +151,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     stall_timer_ = loop.After(kStallCheckUs, [weak = weak_from_this()] {
       const auto self = weak.lock();
       if (!self || self->ended_) return;
-      pollfd client{self->connection_->stream().fd(), POLLRDHUP, 0};
+      const short ends = self->HalfCloses() ? 0 : POLLRDHUP;  // POLLHUP is told unasked
+      pollfd client{self->connection_->stream().fd(), ends, 0};
       if (poll(&client, 1, 0) > 0) return self->ClientGone();
       self->WatchForStall();
     });

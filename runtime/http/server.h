@@ -116,6 +116,9 @@ struct ServerConfig {
   // leaves no wire: health checks, and tools that know no name that the certificate is for.
   std::shared_ptr<const TlsContext> tls;
   int handshake_timeout_seconds = 10;  // from the connection on
+  // A client that only will not send more still gets what it has asked for by forwarding. Else it
+  // counts as gone, which is noticed earlier.
+  bool answers_half_closed = false;
 };
 
 class PooledLoop;

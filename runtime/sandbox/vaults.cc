@@ -15,6 +15,10 @@ void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(
   std::shared_ptr<InterceptorProcess> process;
   const auto found = processes_.find(sandbox.id);
   const bool is_new = found == processes_.end();
+  if (is_new && processes_.size() >= kMaxVaults) {
+    return done(Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxVaults) +
+                                                   " credential vaults, as many as there may be"));
+  }
   if (is_new) {
     process = std::make_shared<InterceptorProcess>(loop_, program_, sandbox.id, sandbox.authority);
     processes_.emplace(sandbox.id, process);

@@ -20,6 +20,9 @@
 
 namespace atl::sandbox {
 
+// Each has a process of a few MiB, which is charged to the daemon.
+inline constexpr size_t kMaxVaults = 256;
+
 class Vaults {
  public:
   // Both outlive it.
@@ -30,7 +33,8 @@ class Vaults {
 
   // Null: it has none. Valid until the next call.
   const vault::Vault* Find(const std::string& id) const;
-  // kUnavailable: what would put the credentials in does not run, and all is as it was.
+  // kUnavailable: what would put the credentials in does not run, kResourceExhausted: kMaxVaults
+  // are there; all is as it was.
   void Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done);
   // What is under way of its connections goes on without credentials. Absent is no error.
   void Remove(const Sandbox& sandbox);

@@ -165,6 +165,12 @@ class Injection(VaultTest):
         for n in range(20):
             self.assertEqual(self.arrived(path=f'/n/{n}')[1]['authorization'], 'Bearer sk-one')
 
+    def test_who_will_not_send_more_is_answered(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
+        request = r'GET / HTTP/1.1\r\nHost: good.example\r\n\r\n'
+        self.assertIn('200 OK', box.out(f"printf '{request}' | nc -w 9 {V4.at(10)} 80"))
+
     def test_web_sockets_get_it_and_other_protocols_nothing(self):
         box = self.safe_box()
         self.put(box, vault(binding('api', 'good.example', schemes=['http'])))

@@ -255,6 +255,40 @@ const cases = {
     const proxied = new ConnectionConfig({ domain, apiKey, useServerProxy: true });
     await changePolicy(await create({ networkPolicy, connectionConfig: proxied }));
   },
+  "network/credential_vault": async () => {
+    const sandbox = await create({ networkPolicy, credentialProxy: { enabled: true } });
+    const asked = fetchScript.replaceAll("NAME", "good.example");
+    const vault = sandbox.credentialVault;
+    try {
+      const made = await vault.create({
+        credentials: [{ name: "key", source: { type: "inline", value: "sk-one" } }],
+        bindings: [
+          {
+            name: "api",
+            match: { hosts: ["good.example"], schemes: ["http"] },
+            auth: { type: "bearer", credential: "key" },
+          },
+        ],
+      });
+      assert.equal(made.revision, 1);
+      assert((await out(sandbox, asked)).includes('"Bearer sk-one"'));
+      const changed = await vault.patch({
+        expectedRevision: 1,
+        credentials: { replace: [{ name: "key", source: { type: "inline", value: "sk-two" } }] },
+      });
+      assert.equal(changed.revision, 2);
+      assert((await out(sandbox, asked)).includes('"Bearer sk-two"'));
+      assert.equal((await vault.get()).revision, 2);
+      assert.equal((await vault.listCredentials())[0].revision, 2);
+      assert.equal((await vault.getCredential("key")).sourceType, "inline");
+      assert.equal((await vault.listBindings())[0].name, "api");
+      assert.equal((await vault.getBinding("api")).auth.type, "bearer");
+      await vault.delete();
+      assert(!(await out(sandbox, asked)).includes("Bearer"));
+    } finally {
+      await sandbox.kill();
+    }
+  },
   "network/no_policy": async () =>
     assert.deepEqual(await reached(box), ["good.example", "evil.example"]),
   "errors/request_id": async () => {

@@ -15,8 +15,8 @@ from opensandbox.models.execd_sync import ExecutionHandlersSync
 from opensandbox.models.filesystem import (ContentReplaceEntry, DirectoryListEntry, MoveEntry,
                                            SearchEntry, SetPermissionEntry, WriteEntry)
 from opensandbox.models.isolated import CreateIsolatedSessionRequest, IsolatedWorkspaceSpec
-from opensandbox.models.sandboxes import (PVC, NetworkPolicy, NetworkRule, SandboxFilter,
-                                          SnapshotFilter, Volume)
+from opensandbox.models.sandboxes import (PVC, CredentialProxyConfig, NetworkPolicy, NetworkRule,
+                                          SandboxFilter, SnapshotFilter, Volume)
 from opensandbox.sync.adapters.network_policy_adapter import NetworkPolicyAdapterSync
 from opensandbox.pool import (AcquirePolicy, InMemoryPoolStateStore, PoolCreationSpec,
                               SandboxPoolSync)
@@ -319,6 +319,33 @@ def _(_world):
         equal(reached(box), ['good', 'evil'])
         egress.delete_rules(['good.example'])
         equal(reached(box), ['evil'])
+    finally:
+        box.kill()
+
+
+@case('network/credential_vault')
+def _(_world):
+    """A server is told a key, and later another one, that the sandbox never has."""
+    box = create(network_policy=POLICY, credential_proxy=CredentialProxyConfig(enabled=True))
+    asked = FETCH.replace('NAME', 'good.example')
+    vault = box.credential_vault
+    try:
+        made = vault.create(
+            credentials=[{'name': 'key', 'source': {'value': 'sk-one'}}],
+            bindings=[{'name': 'api', 'auth': {'type': 'bearer', 'credential': 'key'},
+                       'match': {'hosts': ['good.example'], 'schemes': ['http']}}])
+        equal((made.revision, [binding.name for binding in made.bindings]), (1, ['api']))
+        check('"Bearer sk-one"' in out(box, asked), 'its first key')
+        equal(vault.patch(expected_revision=1, credentials={
+            'replace': [{'name': 'key', 'source': {'value': 'sk-two'}}]}).revision, 2)
+        check('"Bearer sk-two"' in out(box, asked), 'its second key')
+        equal(vault.get().revision, 2)
+        equal([(one.name, one.revision) for one in vault.list_credentials()], [('key', 2)])
+        equal(vault.get_credential('key').source_type, 'inline')
+        equal([one.name for one in vault.list_bindings()], ['api'])
+        equal(vault.get_binding('api').auth.type, 'bearer')
+        vault.delete()
+        check('Bearer' not in out(box, asked), 'no key any more')
     finally:
         box.kill()
 

@@ -158,11 +158,18 @@ TEST(CreateRequest, OfAPool) {
   EXPECT_EQ(ProblemOf(Parse(snapshot)), R"(value_error ["body"])");
 }
 
-TEST(CreateRequest, WhatIsNotThereYetIs501) {
-  json credentials = Good();
-  credentials["networkPolicy"] = json::object();
-  credentials["credentialProxy"] = {{"enabled", true}};
-  EXPECT_EQ(Refusal(Parse(credentials)), "501 SANDBOX::API_NOT_SUPPORTED");
+TEST(CreateRequest, CredentialProxy) {
+  json body = Good();
+  EXPECT_FALSE(Parse(body)->wanted.credential_proxy);
+  body["credentialProxy"] = {{"enabled", true}};
+  EXPECT_EQ(ProblemOf(Parse(body)), R"(value_error ["body"])") << "without a policy";
+  body["networkPolicy"] = json::object();
+  EXPECT_TRUE(Parse(body)->wanted.credential_proxy);
+  body["extensions"] = {{"poolRef", "p"}};
+  EXPECT_EQ(ProblemOf(Parse(body)), R"(value_error ["body"])") << "of a pool";
+  body.erase("extensions");
+  body["credentialProxy"] = {{"enabled", false}};
+  EXPECT_FALSE(Parse(body)->wanted.credential_proxy);
 }
 
 TEST(CreateRequest, NetworkPolicy) {

@@ -36,7 +36,7 @@ class SoleTest : public testing::Test {
       auto sole = SoleUpstream::Create(loop_.loop(), std::move(server), trust, name);
       ASSERT_TRUE(sole);
       ASSERT_TRUE(ServeConnection(
-          loop_.loop(), {},
+          loop_.loop(), config_,
           [this, sole = *sole](const std::shared_ptr<Exchange>& exchange) {
             Upstream upstream;
             upstream.sole = sole;
@@ -57,6 +57,7 @@ class SoleTest : public testing::Test {
     return Peer(std::move(client->a));
   }
 
+  ServerConfig config_;
   std::atomic<int> closed_ = 0;
   RunningServer loop_;
 };
@@ -120,6 +121,23 @@ TEST_F(SoleTest, TheClientSeesWhatTheServerDoes) {
   }
   again.TrySend(kAsk);
   EXPECT_EQ(again.ReadToEnd(), "");
+}
+
+TEST_F(SoleTest, AHalfClosedClientIsAnsweredWhereThatIsWanted) {
+  for (const bool wanted : {true, false}) {
+    config_.answers_half_closed = wanted;
+    auto pair = sys::UnixPair(SOCK_STREAM);
+    Peer client = Serve(std::move(pair->a));
+    Peer server(std::move(pair->b));
+    client.Send(kAsk);
+    client.ShutdownWrite();
+    server.ReadUntil("\r\n\r\n");
+    if (!wanted) {
+      EXPECT_EQ(server.ReadToEnd(), "");
+    }
+    server.TrySend("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
+    EXPECT_EQ(client.ReadToEnd().ends_with("a"), wanted);
+  }
 }
 
 TEST_F(SoleTest, TellsOfItsEndOnce) {

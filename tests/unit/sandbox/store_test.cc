@@ -152,6 +152,7 @@ TEST(Store, ReadsARecordOfBeforeThereWereSomeFields) {
   plain.spec = {};
   plain.config = {};
   plain.secure_token.clear();
+  plain.authority = {};
   plain.spec.image = "python:3.11";
   plain.image_digest = "sha256:ab";
   plain.layers = {9, 4};

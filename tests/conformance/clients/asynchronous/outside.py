@@ -10,7 +10,8 @@ from cases import FETCH, HOST_DIR, IMAGE, case, check, equal
 from opensandbox import Sandbox
 from opensandbox.adapters.network_policy_adapter import NetworkPolicyAdapter
 from opensandbox.config import ConnectionConfig
-from opensandbox.models.sandboxes import PVC, Host, NetworkPolicy, NetworkRule, Volume
+from opensandbox.models.sandboxes import (
+    PVC, CredentialProxyConfig, Host, NetworkPolicy, NetworkRule, Volume)
 
 from .world import World, out
 
@@ -159,6 +160,34 @@ async def _(world):
         await egress.delete_rules(['good.example'])
         equal(await reached(box), ['evil'])
         equal([rule.target for rule in (await egress.get_policy()).egress], ['evil.example'])
+    finally:
+        await box.kill()
+
+
+@case('network/credential_vault')
+async def _(world):
+    """A server is told a key, and later another one, that the sandbox never has."""
+    box = await world.create(network_policy=POLICY, credential_proxy=CredentialProxyConfig(enabled=True))
+    asked = FETCH.replace('NAME', 'good.example')
+    vault = box.credential_vault
+    try:
+        made = await vault.create(
+            credentials=[{'name': 'key', 'source': {'value': 'sk-one'}}],
+            bindings=[{'name': 'api', 'auth': {'type': 'bearer', 'credential': 'key'},
+                       'match': {'hosts': ['good.example'], 'schemes': ['http']}}])
+        equal((made.revision, [binding.name for binding in made.bindings]), (1, ['api']))
+        check('"Bearer sk-one"' in await out(box, asked), 'its first key')
+        changed = await vault.patch(expected_revision=1, credentials={
+            'replace': [{'name': 'key', 'source': {'value': 'sk-two'}}]})
+        equal(changed.revision, 2)
+        check('"Bearer sk-two"' in await out(box, asked), 'its second key')
+        equal((await vault.get()).revision, 2)
+        equal([(one.name, one.revision) for one in await vault.list_credentials()], [('key', 2)])
+        equal((await vault.get_credential('key')).source_type, 'inline')
+        equal([one.name for one in await vault.list_bindings()], ['api'])
+        equal((await vault.get_binding('api')).auth.type, 'bearer')
+        await vault.delete()
+        check('Bearer' not in await out(box, asked), 'no key any more')
     finally:
         await box.kill()
 
