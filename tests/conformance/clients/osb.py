@@ -252,6 +252,34 @@ def _(_world):
         osb('sandbox', 'kill', box)
 
 
+@case('credential-vault/create_to_delete')
+def _(_world):
+    asked = cases.FETCH.replace('NAME', 'good.example')
+    with json_file({'defaultAction': 'deny', 'egress': [
+            {'action': 'allow', 'target': 'good.example'}]}) as policy:
+        box = create('--network-policy-file', policy, '--credential-proxy')
+    try:
+        key = {'name': 'key', 'source': {'type': 'inline', 'value': 'sk-one'}}
+        with json_file({'credentials': [key], 'bindings': [
+                {'name': 'api', 'match': {'hosts': ['good.example'], 'schemes': ['http']},
+                 'auth': {'type': 'bearer', 'credential': 'key'}}]}) as vault:
+            equal(told('credential-vault', 'create', box, '--file', vault)['revision'], 1)
+        check('"Bearer sk-one"' in in_shell(box, asked), 'its first key')
+        key['source']['value'] = 'sk-two'
+        with json_file({'expectedRevision': 1, 'credentials': {'replace': [key]}}) as changes:
+            equal(told('credential-vault', 'patch', box, '--file', changes)['revision'], 2)
+        check('"Bearer sk-two"' in in_shell(box, asked), 'its second key')
+        equal(told('credential-vault', 'get', box)['revision'], 2)
+        equal([one['name'] for one in told('credential-vault', 'credential', 'list', box)], ['key'])
+        equal(told('credential-vault', 'credential', 'get', box, 'key')['revision'], 2)
+        equal([one['name'] for one in told('credential-vault', 'binding', 'list', box)], ['api'])
+        equal(told('credential-vault', 'binding', 'get', box, 'api')['auth']['type'], 'bearer')
+        osb('credential-vault', 'delete', box)
+        check('Bearer' not in in_shell(box, asked), 'no key any more')
+    finally:
+        osb('sandbox', 'kill', box)
+
+
 @case('template/create_use_delete')
 def _(_world):
     template = told('template', 'create', '--image', IMAGE, '--publish', 's3://bucket/publish',
