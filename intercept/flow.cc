@@ -122,18 +122,20 @@ struct Flow : std::enable_shared_from_this<Flow> {
     http::Upstream upstream = Plain(exchange->request());
     upstream.target = std::move(request.target);
     upstream.set_headers = request.headers.list;
-    if (!vault::SubstitutesBody(binding, request.headers) || !IsHeld(request.headers)) {
+    if (!vault::SubstitutesBody(binding, request.headers) || !IsHeld(exchange->request().headers)) {
       return Forward(exchange, std::move(upstream));
     }
     InjectIntoBody(exchange, {now, &binding, std::move(request.headers)}, std::move(upstream));
   }
 
-  // A longer one passes as it comes, with its placeholders.
+  // There is a body, and it is not said to be a longer one, which passes as it comes, with its
+  // placeholders.
   static bool IsHeld(const http::Headers& headers) {
+    if (headers.Has("transfer-encoding")) return true;
     const std::string_view text = headers.Get("content-length");
     uint64_t length = 0;
     std::from_chars(text.data(), text.data() + text.size(), length);
-    return length <= vault::kMaxHeldBody;
+    return length > 0 && length <= vault::kMaxHeldBody;
   }
 
   struct Injection {

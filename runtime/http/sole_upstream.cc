@@ -9,14 +9,24 @@
 #include "runtime/http/stream.h"
 
 namespace atl::http {
+namespace {
+
+// As long as a server has to be connected to.
+constexpr int64_t kHandshakeUs = 10'000'000;
+
+}  // namespace
 
 Result<std::shared_ptr<SoleUpstream>> SoleUpstream::Create(PooledLoop& loop, UniqueFd socket,
                                                            std::shared_ptr<const TlsContext> trust,
                                                            const std::string& server) {
-  const std::shared_ptr<SoleUpstream> made(new SoleUpstream);
+  const std::shared_ptr<SoleUpstream> made(new SoleUpstream(loop));
   ATOLL_ASSIGN(made->stream_, Stream::Create(loop.events(), std::move(socket)));
   if (!trust) return made;
   made->shaking_hands_ = true;
+  made->patience_ = loop.After(kHandshakeUs, [weak = made->weak_from_this()] {
+    // Its end is the handshake's.
+    if (const auto self = weak.lock()) self->stream_->Close();
+  });
   made->stream_->ConnectTls(
       std::move(trust), server,
       [weak = made->weak_from_this(), server](int error, const char* disbelief) {
@@ -26,11 +36,13 @@ Result<std::shared_ptr<SoleUpstream>> SoleUpstream::Create(PooledLoop& loop, Uni
 }
 
 SoleUpstream::~SoleUpstream() {
+  loop_.Cancel(patience_);
   if (stream_) stream_->Close();
 }
 
 void SoleUpstream::OnHandshake(const std::string& server, int error, const char* disbelief) {
   shaking_hands_ = false;
+  loop_.Cancel(std::exchange(patience_, 0));
   if (error != 0) {
     failed_ =
         disbelief != nullptr

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/tls.h"
@@ -23,8 +24,8 @@ class Stream;
 class SoleUpstream : public std::enable_shared_from_this<SoleUpstream> {
  public:
   // Takes over `socket`, connected and not blocking. `trust`: null, and nothing is encrypted; else
-  // `server` has to prove that it is that, and the handshake begins at once. An error: epoll's
-  // limit of watches.
+  // `server` has to prove that it is that, and the handshake, for which it has 10 s, begins at
+  // once. An error: epoll's limit of watches.
   static Result<std::shared_ptr<SoleUpstream>> Create(PooledLoop& loop, UniqueFd socket,
                                                       std::shared_ptr<const TlsContext> trust,
                                                       const std::string& server);
@@ -44,9 +45,11 @@ class SoleUpstream : public std::enable_shared_from_this<SoleUpstream> {
   bool reused() const { return uses_ > 1; }
 
  private:
-  SoleUpstream() = default;
+  explicit SoleUpstream(PooledLoop& loop) : loop_(loop) {}
   void OnHandshake(const std::string& server, int error, const char* disbelief);
 
+  PooledLoop& loop_;
+  EventLoop::Id patience_ = 0;
   std::shared_ptr<Stream> stream_;  // null: taken, or gone
   uint64_t uses_ = 0;
   bool shaking_hands_ = false;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,6 +32,15 @@ Status Send(int line, T message) {
   return sys::SendMessage(line, packet.bytes, packet.descriptors);
 }
 
+// The daemon waits for no child, so that one may have ended already, and its number be another's.
+UniqueFd OpenChild(pid_t pid) {
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  siginfo_t info{};
+  const bool ours = process && ::waitid(P_PIDFD, static_cast<id_t>(process.get()), &info,
+                                        WEXITED | WNOHANG | WNOWAIT) == 0;
+  return ours ? std::move(process) : UniqueFd();
+}
+
 }  // namespace
 
 void InterceptorProcess::SetVault(vault::Vault vault, Done done) {
@@ -56,8 +66,7 @@ Status InterceptorProcess::Start() {
              {"atoll-intercept", program_.authorities},
              {},
              {{kStandardError, 1}, {kStandardError, 2}, {line.b.get(), intercept::kLineFd}}}));
-  // Its number is its own until we have looked: nobody has waited for it.
-  process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  process_ = OpenChild(pid);
   line_ = std::move(line.a);
   started_us_ = MonotonicMicros();
   ready_ = false;
@@ -73,6 +82,11 @@ Status InterceptorProcess::Tell(const vault::Vault& vault) {
   intercept::SetVault set;
   ATOLL_ASSIGN(set.vault, sys::SealedMemfd("vault", vault::Encode(vault), false));
   return Send(line_.get(), std::move(set));
+}
+
+void InterceptorProcess::Empty() {
+  vault_ = {};
+  if (line_ && !Tell(vault_)) Stop();
 }
 
 void InterceptorProcess::Stop() {

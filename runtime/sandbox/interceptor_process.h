@@ -45,6 +45,8 @@ class InterceptorProcess final : public netpolicy::Interceptor {
   // it does not, and the vault is what it was.
   void SetVault(vault::Vault vault, Done done);
   const vault::Vault& vault() const { return vault_; }
+  // No credentials from now on; connections that are there go on.
+  void Empty();
 
   bool Wants(std::string_view name, bool tls) override;
   Result<UniqueFd> Take(netpolicy::InterceptedConnection connection) override;

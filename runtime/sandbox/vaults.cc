@@ -45,7 +45,7 @@ void Vaults::Remove(const Sandbox& sandbox) {
   const auto found = processes_.find(sandbox.id);
   if (found == processes_.end()) return;
   // Connections under way keep it, and go on.
-  found->second->SetVault({}, [](const Status&) {});
+  found->second->Empty();
   processes_.erase(found);
   if (sandbox.slot != 0) network_.SetInterceptor(sandbox.slot, nullptr);
 }
