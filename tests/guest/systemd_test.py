@@ -186,6 +186,26 @@ class Services(unittest.TestCase):
         exposure = re.search(r'exposure level for atolld.service: ([0-9.]+)', said)
         self.assertLessEqual(float(exposure[1]), 3.0)
 
+    def test_a_credential_vault_within_its_confinement(self):
+        box = self.daemon.create('busybox:latest', credentialProxy={'enabled': True}, networkPolicy={
+            'defaultAction': 'deny', 'egress': [{'action': 'allow', 'target': 'api.example.com'}]})
+        self.addCleanup(self.daemon.delete, box)
+        endpoint = self.daemon.request('GET', f'/v1/sandboxes/{box}/endpoints/18080')
+        client = http.client.HTTPConnection('127.0.0.1', 8080, timeout=SECONDS)
+        client.request('POST', '/' + endpoint['endpoint'].partition('/')[2] + '/credential-vault', json.dumps({
+            'credentials': [{'name': 'key', 'source': {'value': 'sk-one'}}],
+            'bindings': [{'name': 'api', 'match': {'hosts': ['api.example.com']},
+                          'auth': {'type': 'bearer', 'credential': 'key'}}]}), endpoint['headers'])
+        answer = client.getresponse()
+        self.assertEqual(answer.status, 201, answer.read())
+        client.close()
+        interceptor, = (process for process in pathlib.Path('/proc').glob('[0-9]*')
+                        if Box._command_line(process.name).startswith('atoll-intercept'))
+        status = (interceptor / 'status').read_text(encoding='ascii')
+        self.assertRegex(status, r'Seccomp:\t2\n')
+        self.assertRegex(status, r'CapPrm:\t0+\n')
+        self.assertRegex((interceptor / 'cgroup').read_text(encoding='ascii'), 'atolld.service')
+
     def test_a_restart_of_the_daemon(self):
         box, before = self.box(), main_pid('atolld')
         with self.clients_all_served(CUT_OFF):
