@@ -57,7 +57,6 @@ Status Confine() {
   // files in /proc are root's from then on.
   if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("prctl PR_SET_DUMPABLE");
   ATOLL_TRY(Limit(RLIMIT_CORE, 0));
-  ATOLL_TRY(Limit(RLIMIT_FSIZE, 0));
   ATOLL_TRY(Limit(RLIMIT_AS, kMaxMemory));
   std::vector<AllowedCall> calls;
   for (const int call : kAllowed) calls.push_back({call});

@@ -39,6 +39,10 @@ class HeldBytes {
   HeldBytes& operator=(const HeldBytes&) = delete;
   ~HeldBytes() { shared_.held_bodies -= bytes_; }
 
+  void Shrink(size_t bytes) {
+    shared_.held_bodies -= bytes_ - bytes;
+    bytes_ = bytes;
+  }
   bool Grow(size_t bytes) {
     if (bytes > kMaxHeldBodies - shared_.held_bodies) return false;
     bytes_ += bytes;
@@ -102,6 +106,9 @@ struct Flow : std::enable_shared_from_this<Flow> {
     upstream.drops_reason = true;
     upstream.edit_response = [redactor = shared.redactor](int, http::Headers* headers) {
       redactor->RedactHeaders(*headers);
+      std::erase_if(headers->list, [&](const http::Header& header) {
+        return redactor->Redact(header.name).has_value();
+      });
     };
     return upstream;
   }
@@ -128,14 +135,17 @@ struct Flow : std::enable_shared_from_this<Flow> {
     InjectIntoBody(exchange, {now, &binding, std::move(request.headers)}, std::move(upstream));
   }
 
-  // There is a body, and it is not said to be a longer one, which passes as it comes, with its
-  // placeholders.
-  static bool IsHeld(const http::Headers& headers) {
-    if (headers.Has("transfer-encoding")) return true;
+  // What a body will take: as much as it says, or may have.
+  static uint64_t Announced(const http::Headers& headers) {
+    if (headers.Has("transfer-encoding")) return vault::kMaxHeldBody;
     const std::string_view text = headers.Get("content-length");
     uint64_t length = 0;
     std::from_chars(text.data(), text.data() + text.size(), length);
-    return length > 0 && length <= vault::kMaxHeldBody;
+    return length;
+  }
+  // A longer one passes as it comes, with its placeholders.
+  static bool IsHeld(const http::Headers& headers) {
+    return Announced(headers) > 0 && Announced(headers) <= vault::kMaxHeldBody;
   }
 
   struct Injection {
@@ -147,7 +157,7 @@ struct Flow : std::enable_shared_from_this<Flow> {
   void InjectIntoBody(const std::shared_ptr<http::Exchange>& exchange, Injection injection,
                       http::Upstream upstream) {
     const auto held = std::make_shared<HeldBytes>(shared);
-    if (!held->Grow(vault::kMaxHeldBody)) return exchange->Respond(TooMany());
+    if (!held->Grow(Announced(exchange->request().headers))) return exchange->Respond(TooMany());
     exchange->ReadBody(
         vault::kMaxHeldBody, [self = shared_from_this(), exchange, held, how = std::move(injection),
                               to = std::move(upstream)](Result<std::string> body) mutable {
@@ -160,13 +170,20 @@ struct Flow : std::enable_shared_from_this<Flow> {
           if (!body) return exchange->Respond(Text(400, body.error().message() + "\n"));
           auto rewritten = vault::RewriteBody(*how.now, *how.binding, how.headers, *body);
           if (!rewritten) return exchange->Respond(Text(413, rewritten.error().message() + "\n"));
-          to.body = *rewritten ? std::move(**rewritten) : std::move(*body);
-          if (!held->Grow(to.body->size())) return exchange->Respond(TooMany());
+          struct Sent {
+            std::string body;
+            std::shared_ptr<HeldBytes> held;
+          };
+          auto sent = std::make_shared<Sent>();
+          sent->body = *rewritten ? std::move(**rewritten) : std::move(*body);
+          sent->held = held;
+          held->Shrink(0);
+          if (!held->Grow(sent->body.size())) return exchange->Respond(TooMany());
+          to.body = std::shared_ptr<const std::string>(sent, &sent->body);
           std::erase_if(to.set_headers, [](const http::Header& header) {
             return http::EqualNoCase(header.name, "content-length");
           });
           to.set_headers.push_back({"Content-Length", std::to_string(to.body->size())});
-          to.held = held;
           self->Forward(exchange, std::move(to));
         });
   }
@@ -194,10 +211,15 @@ void ServeFlow(Shared& shared, Serve message) {
     ATOLL_ASSIGN(flow->server,
                  http::SoleUpstream::Create(shared.loop, std::move(message.server),
                                             message.tls ? shared.trust : nullptr, flow->name));
-    return http::ServeConnection(
-        shared.loop, config,
-        [flow](const std::shared_ptr<http::Exchange>& exchange) { flow->Handle(exchange); },
-        std::move(message.client), [flow] {});
+    ATOLL_ASSIGN(auto finish, http::ServeConnection(
+                                  shared.loop, config,
+                                  [flow](const std::shared_ptr<http::Exchange>& exchange) {
+                                    flow->Handle(exchange);
+                                  },
+                                  std::move(message.client), [flow] {}));
+    // A client that keeps connections looks whether they have ended before it uses them again.
+    flow->server->OnEnd(std::move(finish));
+    return {};
   };
   if (auto begun = begin(); !begun) {
     LogLine(LogLevel::kWarning, "a connection is not intercepted").Add(begun.error());

@@ -4,6 +4,7 @@
 // Thread rule: on the loop; no call blocks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -24,7 +25,7 @@ class Interceptor {
   virtual ~Interceptor() = default;
 
   // Whether it takes connections to `name`. Asked when the policy has allowed one.
-  virtual bool Wants(std::string_view name, bool tls) = 0;
+  virtual bool Wants(std::string_view name, bool tls, uint16_t port) = 0;
   // What is returned hangs up when the connection is over. An error: the connection is refused.
   virtual Result<UniqueFd> Take(InterceptedConnection connection) = 0;
 };

@@ -236,7 +236,8 @@ void SpliceConnection::OnDialled(UniqueFd server) {
   opened_ = true;
   ++shared_.stats().opened;
   shared_.OnOpen(id_);
-  if (interceptor_ && !name_.empty() && interceptor_->Wants(name_, !http_)) return HandOver();
+  if (interceptor_ && !name_.empty() && interceptor_->Wants(name_, !http_, original_.port()))
+    return HandOver();
   if (interceptor_ && !TakePeeked()) return Abort();
   BeginSplicing();
 }

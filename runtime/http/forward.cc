@@ -21,6 +21,8 @@ constexpr size_t kMaxResponseHead = 64 << 10;
 constexpr size_t kFirstReadSize = 8 << 10;
 constexpr size_t kFullReadSize = 64 << 10;
 constexpr int64_t kStallCheckUs = 500'000;
+// Who has said that he will not send more may be gone: half a minute.
+constexpr int kHalfClosedChecks = 60;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kBodyEnd = "0\r\n\r\n";
 constexpr std::string_view kChunkAndBodyEnd = "\r\n0\r\n\r\n";
@@ -40,7 +42,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     const RequestHead& head = connection_->head();
     // As from the server itself, which closes between two requests: the client asks again.
     if (upstream_.sole && upstream_.sole->ended()) return ClientGone();
-    chunked_request_ = !upstream_.body && head.body.kind == Framing::Kind::kChunked;
+    chunked_request_ = upstream_.body == nullptr && head.body.kind == Framing::Kind::kChunked;
     upgrade_ = head.upgrade && !upstream_.keeps_protocol;
     auto bytes = UpstreamRequestHead(request, upstream_, chunked_request_, upgrade_);
     if (!bytes) return Fail(std::move(bytes).error());
@@ -49,7 +51,11 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     connection_->SetOnAbort([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->End();
     });
-    if (upstream_.sole) return upstream_.sole->Take(Connected());
+    if (upstream_.sole) {
+      // Its handshake may take a while, in which nobody reads from the client.
+      WatchForStall();
+      return upstream_.sole->Take(Connected());
+    }
     if (auto pooled = connection_->core().upstreams.Take(upstream_.socket_path)) {
       pooled_ = true;
       socket_ = std::move(pooled);
@@ -123,12 +129,16 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       return PumpRequest();
     }
     request_sent_ = true;
+    upstream_.body = nullptr;
     connection_->core().loop.Cancel(stall_timer_);
     connection_->ReleasePiece();
     WatchClient();
   }
 
-  bool HalfCloses() const { return connection_->core().config.answers_half_closed; }
+  // Of TLS an end is one: what follows could not be told from what somebody else has sent.
+  bool HalfCloses() const {
+    return connection_->core().config.answers_half_closed && !connection_->stream().is_tls();
+  }
 
   // Reads ahead only to learn of the client's end. A half-close counts as gone, as it does for most
   // servers: whoever still wants the answer keeps its side open. Unless clients believe that they
@@ -136,7 +146,10 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   void WatchClient() {
     connection_->ReadMore([self = shared_from_this()](int error) {
       if (self->ended_) return;
-      if (error == kEndOfStream && self->HalfCloses()) return self->WatchForStall();
+      if (error == kEndOfStream && self->HalfCloses()) {
+        self->patience_ = kHalfClosedChecks;
+        return self->WatchForStall();
+      }
       if (error != 0) return self->ClientGone();
       if (self->connection_->input().size() < Connection::kMaxReadAhead) return self->WatchClient();
       self->WatchForStall();
@@ -153,7 +166,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       if (!self || self->ended_) return;
       const short ends = self->HalfCloses() ? 0 : POLLRDHUP;  // POLLHUP is told unasked
       pollfd client{self->connection_->stream().fd(), ends, 0};
-      if (poll(&client, 1, 0) > 0) return self->ClientGone();
+      if (poll(&client, 1, 0) > 0 || --self->patience_ == 0) return self->ClientGone();
       self->WatchForStall();
     });
   }
@@ -354,7 +367,9 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     }
     AppendResponseHead();
     AppendField("Connection", "Upgrade", &out_);
-    AppendField("Upgrade", upgrade, &out_);
+    Headers protocol{{{"Upgrade", upgrade}}};
+    if (upstream_.edit_response) upstream_.edit_response(response_.status, &protocol);
+    AppendField("Upgrade", protocol.Get("upgrade"), &out_);
     out_.append("\r\n");
     connection_->stream().Write({out_}, [self = shared_from_this()](int error, size_t) {
       if (self->ended_) return;
@@ -402,12 +417,13 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   void End() {
     if (std::exchange(ended_, true)) return;
     if (socket_) socket_->Close();
+    if (upstream_.sole) upstream_.sole->Cancel();
     connection_->core().loop.Cancel(stall_timer_);
     connection_->SetOnAbort(nullptr);
   }
 
   const std::shared_ptr<Connection> connection_;
-  const Upstream upstream_;
+  Upstream upstream_;
   const bool replayable_;  // a safe method without a body
   std::shared_ptr<Stream> socket_;
   bool pooled_ = false;
@@ -421,6 +437,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   std::string request_head_;
   std::string request_frame_;
   Loop::Id stall_timer_ = 0;
+  int patience_ = 0;  // checks that are left; 0: any number
 
   Buffer in_;
   size_t read_size_ = kFirstReadSize;

@@ -284,8 +284,9 @@ bool IsHopByHop(const Headers& headers, std::string_view name) {
   for (std::string_view fixed : kFixed) {
     if (EqualNoCase(fixed, name)) return true;
   }
-  // Naming the length there would take the body's end away from the next reader.
-  if (EqualNoCase(name, "content-length")) return false;
+  // Naming these there would take the body's end away from the next reader, or whom the request is
+  // for.
+  if (EqualNoCase(name, "content-length") || EqualNoCase(name, "host")) return false;
   return Lists(headers, "connection", name);
 }
 

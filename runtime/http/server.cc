@@ -279,14 +279,18 @@ Result<std::unique_ptr<Server>> Server::Listen(PooledLoop& loop, const ServerCon
   return std::unique_ptr<Server>(std::move(server));
 }
 
-Status ServeConnection(PooledLoop& loop, const ServerConfig& config, Handler handler,
-                       UniqueFd socket, std::function<void()> closed) {
+Result<std::function<void()>> ServeConnection(PooledLoop& loop, const ServerConfig& config,
+                                              Handler handler, UniqueFd socket,
+                                              std::function<void()> closed) {
   TuneSocket(socket.get());
   ATOLL_ASSIGN(auto stream, Stream::Create(loop.events(), std::move(socket)));
   auto core = std::make_shared<ServerCore>(loop, config, std::move(handler));
   core->on_idle = [&loop, closed = std::move(closed)] { loop.Post(closed); };
-  std::make_shared<Connection>(core, std::move(stream))->Start({}, false);
-  return {};
+  const auto connection = std::make_shared<Connection>(core, std::move(stream));
+  connection->Start({}, false);
+  return [weak = std::weak_ptr(connection)] {
+    if (const auto open = weak.lock()) open->FinishSoon();
+  };
 }
 
 }  // namespace atl::http

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +33,9 @@ struct Upstream {
   std::vector<std::string> drop_headers;
   // Set on the request (replacing).
   std::vector<Header> set_headers;
-  // Sent in place of the request's, which has been read; `set_headers` says its length.
-  std::optional<std::string> body;
+  // Sent in place of the request's, which has been read; `set_headers` says its length. Let go when
+  // it has been sent.
+  std::shared_ptr<const std::string> body;
   // A change of the protocol that the client asks for is left out; the answer is then in HTTP.
   bool keeps_protocol = false;
   // What the upstream says beside its status is left out, for what is usual there.
@@ -140,8 +140,10 @@ class Server {
 
 // Serves one connection that somebody else has accepted, on `socket`, which does not block. Of
 // `config` neither address nor number of connections have a meaning. `closed` is called once, from
-// the loop, when it has ended. An error: epoll's limit of watches.
-Status ServeConnection(PooledLoop& loop, const ServerConfig& config, Handler handler,
-                       UniqueFd socket, std::function<void()> closed);
+// the loop, when it has ended. What is returned ends it at once if it is between two requests. An
+// error: epoll's limit of watches.
+Result<std::function<void()>> ServeConnection(PooledLoop& loop, const ServerConfig& config,
+                                              Handler handler, UniqueFd socket,
+                                              std::function<void()> closed);
 
 }  // namespace atl::http

@@ -64,11 +64,20 @@ void SoleUpstream::Take(Taken done) {
   if (failed_) return done(Fail(*failed_));
   if (!stream_) return done(Fail(Code::kUnavailable, "the server has closed the connection"));
   ++uses_;
+  stream_->ForgetRead();
   done(std::move(stream_));
 }
 
 void SoleUpstream::Put(std::shared_ptr<Stream> stream) {
   stream_ = std::move(stream);
+  // Its end, or what nobody has asked for: neither is followed by an answer.
+  stream_->Read(&unasked_, 1, [weak = weak_from_this(), uses = uses_](int, size_t) {
+    const auto self = weak.lock();
+    if (!self || !self->stream_ || self->uses_ != uses) return;
+    self->stream_->Close();
+    self->stream_.reset();
+    if (self->on_end_) self->on_end_();
+  });
 }
 
 bool SoleUpstream::ended() const {

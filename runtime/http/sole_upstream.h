@@ -37,8 +37,12 @@ class SoleUpstream : public std::enable_shared_from_this<SoleUpstream> {
   // The connection for one request, once its handshake is over. kUnavailable: there is none, and
   // why. Never two at once.
   void Take(Taken done);
+  // Whoever waits for it does so no more.
+  void Cancel() { waiting_ = nullptr; }
   // Back, behind a whole answer.
   void Put(std::shared_ptr<Stream> stream);
+  // Called when the server ends the connection while nobody has it.
+  void OnEnd(std::function<void()> on_end) { on_end_ = std::move(on_end); }
   // It has carried a request and cannot carry another one.
   bool ended() const;
   // The request that it carries is not its first.
@@ -55,6 +59,8 @@ class SoleUpstream : public std::enable_shared_from_this<SoleUpstream> {
   bool shaking_hands_ = false;
   std::optional<Error> failed_;
   Taken waiting_;
+  std::function<void()> on_end_;
+  char unasked_ = 0;
 };
 
 }  // namespace atl::http

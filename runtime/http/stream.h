@@ -57,6 +57,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   // What has come, `size` at most, or waits for it.
   void Read(char* data, size_t size, Done done);
+  // What has come for the read that is under way, if one is, is for the next.
+  void ForgetRead() { read_done_ = nullptr; }
   // All of the parts (three at most), which stay where they are until then. `done` gets how much
   // was taken, also with an error; `progress` is called whenever some was.
   void Write(std::initializer_list<std::string_view> parts, Done done,

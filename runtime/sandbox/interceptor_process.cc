@@ -121,8 +121,9 @@ void InterceptorProcess::Answered(const Status& status) {
   for (const Change& change : waiting) change.done(status);
 }
 
-bool InterceptorProcess::Wants(std::string_view name, bool tls) {
-  return vault::Covers(vault_, tls ? vault::Scheme::kHttps : vault::Scheme::kHttp, name);
+bool InterceptorProcess::Wants(std::string_view name, bool tls, uint16_t port) {
+  const vault::Scheme scheme = tls ? vault::Scheme::kHttps : vault::Scheme::kHttp;
+  return port == vault::PortOf(scheme) && vault::Covers(vault_, scheme, name);
 }
 
 Result<UniqueFd> InterceptorProcess::Take(netpolicy::InterceptedConnection connection) {

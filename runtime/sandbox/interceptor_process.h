@@ -48,7 +48,7 @@ class InterceptorProcess final : public netpolicy::Interceptor {
   // No credentials from now on; connections that are there go on.
   void Empty();
 
-  bool Wants(std::string_view name, bool tls) override;
+  bool Wants(std::string_view name, bool tls, uint16_t port) override;
   Result<UniqueFd> Take(netpolicy::InterceptedConnection connection) override;
 
  private:

@@ -339,7 +339,7 @@ void Lifecycle::Release(Entry& entry) {
     logs_.Abandon(HostId(entry.sandbox));
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
-  vaults_.Remove(entry.sandbox);
+  vaults_.Remove(id);
   ::unlink(SocketPathOf(id).c_str());
   if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
   const uint64_t order = entry.releasing = ++orders_;

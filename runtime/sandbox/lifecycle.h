@@ -219,7 +219,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   Result<const vault::Vault*> FindVault(const std::string& id);
   // See Vaults::Set; kInvalidArgument: its network policy does not cover the vault.
   void SetVault(const std::string& id, vault::Vault vault, std::function<void(Status)> done);
-  void RemoveVault(const std::string& id);
+  void RemoveVault(const std::string& id) { vaults_.Remove(id); }
 
   // `done` is called, later or at once, when every process of it stands still, or goes on.
   // kFailedPrecondition: it is in another state. Whoever asks for the same while it is under way

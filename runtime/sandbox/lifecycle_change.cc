@@ -137,10 +137,6 @@ void Lifecycle::SetVault(const std::string& id, vault::Vault vault, Settled done
   vaults_.Set(sandbox, std::move(vault), std::move(done));
 }
 
-void Lifecycle::RemoveVault(const std::string& id) {
-  if (const Entry* entry = Look(id)) vaults_.Remove(entry->sandbox);
-}
-
 void Lifecycle::SetDeadline(const Entry& entry) {
   const Sandbox& sandbox = entry.sandbox;
   if (sandbox.expires_at_ms) return expiry_.Set(sandbox.id, *sandbox.expires_at_ms);

@@ -107,7 +107,6 @@ Result<const Sandbox*> Lifecycle::BeginRollback(Rollback& rollback, uint32_t slo
   netpolicy::SlotRequest& network = rollback.next.spec.network;
   network.policy = rollback.claimed = entry->sandbox.spec.network.policy;
   ATOLL_TRY(network_.ClaimSlot(slot, network));
-  vaults_.Attach(rollback.next.id, slot);
   rollback.next.slot = slot;
   rollback.next.state = State::kBuilding;
   return &rollback.next;
@@ -156,6 +155,8 @@ void Lifecycle::RollbackBuilt(const std::string& host_id) {
         egress ? network_.SetPolicy(next.slot, std::move(*egress)) : Fail(egress.error());
     if (!set) return fail(set.error());
   }
+  // As the policy: whatever has been set or taken away meanwhile. Nothing of it runs yet.
+  vaults_.Attach(id, next.slot);
   Enter(next, State::kReplacing,
         {"CONTAINER_STARTING",
          "Sandbox is being rolled back to snapshot " + found->second.snapshot_id});

@@ -7,52 +7,50 @@
 namespace atl::sandbox {
 
 const vault::Vault* Vaults::Find(const std::string& id) const {
-  const auto found = processes_.find(id);
-  return found == processes_.end() ? nullptr : &found->second->vault();
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : &found->second.process->vault();
 }
 
 void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done) {
-  std::shared_ptr<InterceptorProcess> process;
-  const auto found = processes_.find(sandbox.id);
-  const bool is_new = found == processes_.end();
-  if (is_new && processes_.size() >= kMaxVaults) {
+  const bool is_new = !entries_.contains(sandbox.id);
+  if (is_new && entries_.size() >= kMaxVaults) {
     return done(Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxVaults) +
                                                    " credential vaults, as many as there may be"));
   }
+  Entry& entry = entries_[sandbox.id];
   if (is_new) {
-    process = std::make_shared<InterceptorProcess>(loop_, program_, sandbox.id, sandbox.authority);
-    processes_.emplace(sandbox.id, process);
-  } else {
-    process = found->second;
+    entry.process =
+        std::make_shared<InterceptorProcess>(loop_, program_, sandbox.id, sandbox.authority);
   }
-  network_.SetInterceptor(sandbox.slot, process);
-  process->SetVault(std::move(vault), [this, is_new, id = sandbox.id, slot = sandbox.slot, process,
+  const auto process = entry.process;
+  Attach(sandbox.id, sandbox.slot);
+  process->SetVault(std::move(vault), [this, is_new, id = sandbox.id, process,
                                        done = std::move(done)](const Status& status) {
-    // Not from within its own callback, which may be under way.
-    if (!status && is_new) {
-      const auto entry = processes_.find(id);
-      if (entry != processes_.end() && entry->second == process) {
-        processes_.erase(entry);
-        network_.SetInterceptor(slot, nullptr);
-      }
+    const auto found = entries_.find(id);
+    if (!status && is_new && found != entries_.end() && found->second.process == process) {
+      network_.SetInterceptor(found->second.slot, nullptr);
+      entries_.erase(found);
+      // Not from within its own callback, which may be under way.
       loop_.Post([process] {});
     }
     done(status);
   });
 }
 
-void Vaults::Remove(const Sandbox& sandbox) {
-  const auto found = processes_.find(sandbox.id);
-  if (found == processes_.end()) return;
+void Vaults::Remove(const std::string& id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
   // Connections under way keep it, and go on.
-  found->second->Empty();
-  processes_.erase(found);
-  if (sandbox.slot != 0) network_.SetInterceptor(sandbox.slot, nullptr);
+  found->second.process->Empty();
+  network_.SetInterceptor(found->second.slot, nullptr);
+  entries_.erase(found);
 }
 
 void Vaults::Attach(const std::string& id, uint32_t slot) {
-  const auto found = processes_.find(id);
-  if (found != processes_.end()) network_.SetInterceptor(slot, found->second);
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) found->second.slot = slot;
+  // Whoever had the slot before has nothing in it any more.
+  network_.SetInterceptor(slot, found != entries_.end() ? found->second.process : nullptr);
 }
 
 Status Vaults::CheckPolicy(const std::string& id, const netpolicy::Egress& egress) const {

@@ -37,8 +37,8 @@ class Vaults {
   // are there; all is as it was.
   void Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done);
   // What is under way of its connections goes on without credentials. Absent is no error.
-  void Remove(const Sandbox& sandbox);
-  // A slot has become the sandbox's.
+  void Remove(const std::string& id);
+  // A slot has become the sandbox's, with or without a vault.
   void Attach(const std::string& id, uint32_t slot);
 
   // Whether `egress` lets through to all hosts that the sandbox's vault has credentials for;
@@ -49,7 +49,11 @@ class Vaults {
   Loop& loop_;
   netpolicy::Network& network_;
   const InterceptorProgram program_;
-  std::map<std::string, std::shared_ptr<InterceptorProcess>> processes_;
+  struct Entry {
+    std::shared_ptr<InterceptorProcess> process;
+    uint32_t slot = 0;
+  };
+  std::map<std::string, Entry> entries_;
 };
 
 // The same of any vault.

@@ -16,7 +16,7 @@ from atoll import SLOWNESS, children, comm
 from host_state import HostState, INSTANCES, OWN, processes
 from until import until
 
-PROGRAMS = ('atolld', 'atoll-spawner', 'atoll-execd', 'atoll-unpack')
+PROGRAMS = ('atolld', 'atoll-spawner', 'atoll-execd', 'atoll-unpack', 'atoll-intercept')
 CGROUPS = pathlib.Path('/sys/fs/cgroup')
 
 

@@ -1,10 +1,12 @@
 """Credentials that a sandbox never holds: put into its requests on the way out, to the servers that
 they are for, by a proxy that it cannot get at."""
 import base64
+import contextlib
 import json
 import os
 import pathlib
 import tempfile
+import threading
 import unittest
 
 import atoll
@@ -165,6 +167,19 @@ class Injection(VaultTest):
         for n in range(20):
             self.assertEqual(self.arrived(path=f'/n/{n}')[1]['authorization'], 'Bearer sk-one')
 
+    def test_many_bodies_at_once(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'], auth={
+            'type': 'passthrough', 'substitutions': [
+                {'credential': 'token', 'placeholder': '@@', 'in': ['body']}]})))
+        command = ' & '.join(
+            f'{CURL} -sS -d "t=@@&n={n}" http://good.example/many >/dev/null' for n in range(40))
+        box.out(command + ' & wait')
+        self.assertEqual({found['body'] for found in self.internet.requests(path='/many')},
+                         {f't=sk-one&n={n}' for n in range(40)})
+        self.curl(box, 'http://good.example/bare')
+        self.assertNotIn('content-length', self.arrived(path='/bare')[1])
+
     def test_who_will_not_send_more_is_answered(self):
         box = self.safe_box()
         self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
@@ -206,6 +221,19 @@ class Attacks(VaultTest):
         self.assertIn('HTTP/1.1 502', text)
         self.assertIn('is not believed', text)
         self.assertEqual(self.internet.requests(), [])
+
+    def test_the_host_cannot_be_taken_out(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        self.curl(box, '-H', 'Connection: Host', 'https://good.example/')
+        self.assertEqual(self.arrived()[1]['host'], 'good.example')
+
+    def test_a_port_that_is_not_the_schemes_gets_nothing(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http', 'https'])))
+        outcome = box.tcp(V4.at(10), 443, send=b'GET /there HTTP/1.1\r\nHost: good.example\r\n\r\n', want=1)
+        self.assertNotIn(b'sk-one', outcome.data)
+        self.assertEqual(self.internet.requests(path='/there'), [])
 
     def test_paths_that_two_servers_read_differently(self):
         box = self.safe_box()
@@ -255,9 +283,13 @@ class Attacks(VaultTest):
         self.assertNotIn('0', status['Uid'].split())
         self.assertNotIn(b'sk-one', (interceptor / 'cmdline').read_bytes() + (
             interceptor / 'environ').read_bytes())
-        links = {os.readlink(fd) for fd in (interceptor / 'fd').iterdir()}
-        self.assertEqual([link for link in links if not link.startswith(
-            ('socket:', 'anon_inode:', '/dev/null', str(self.daemon.log)))], [])
+        # The vault's own file is closed when it has been read.
+        atoll.until(lambda: not self.files_of(interceptor), 30 * SLOWNESS, 'no file is open')
+
+    def files_of(self, process):
+        links = {os.readlink(fd) for fd in (process / 'fd').iterdir()}
+        return [link for link in links if not link.startswith(
+            ('socket:', 'anon_inode:', '/dev/null', str(self.daemon.log)))]
 
     def interceptors(self):
         found = []
@@ -363,6 +395,36 @@ class Routes(VaultTest):
         self.internet.clear()
         self.curl(box, 'https://good.example/')
         self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-one')
+
+    def test_a_vault_that_is_made_during_a_rollback_is_in_force_behind_it(self):
+        box = self.safe_box()
+        snapshot = self.daemon.request('POST', f'/v1/sandboxes/{box.id}/snapshots', {})['id']
+        self.addCleanup(self.daemon.request, 'DELETE', f'/v1/snapshots/{snapshot}')
+        atoll.until(lambda: self.daemon.request('GET', f'/v1/snapshots/{snapshot}')['status'][
+            'state'] == 'Ready', 30 * SLOWNESS, 'the snapshot')
+        with self.rolled_back(box, snapshot):
+            self.while_refused(box, 'POST', vault(binding('api', 'good.example')))
+        self.assertIn('HTTP/1.1 200', self.curl(box, 'https://good.example/'))
+        self.assertEqual(self.arrived()[1]['authorization'], 'Bearer sk-one')
+        with self.rolled_back(box, snapshot):
+            self.while_refused(box, 'DELETE')
+        self.internet.clear()
+        self.curl(box, '-k', 'https://good.example/')
+        self.assertNotIn('authorization', self.arrived()[1])
+
+    @contextlib.contextmanager
+    def rolled_back(self, box, snapshot):
+        """At the end; meanwhile it is on its way."""
+        back = threading.Thread(target=self.daemon.request, args=(
+            'POST', f'/v1/sandboxes/{box.id}/rollback', {'snapshotId': snapshot}))
+        back.start()
+        yield
+        back.join()
+
+    def while_refused(self, box, method, document=None):
+        """It is, while the sandbox has no processes."""
+        refused = lambda: box.egress_call(method, '/credential-vault', document).status == 409
+        atoll.until(lambda: not refused(), 30 * SLOWNESS, f'{method} of the vault')
 
     def test_forks_have_authorities_of_their_own(self):
         box = self.safe_box()

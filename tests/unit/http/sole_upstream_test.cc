@@ -35,7 +35,7 @@ class SoleTest : public testing::Test {
     loop_.OnLoop([&] {
       auto sole = SoleUpstream::Create(loop_.loop(), std::move(server), trust, name);
       ASSERT_TRUE(sole);
-      ASSERT_TRUE(ServeConnection(
+      auto finish = ServeConnection(
           loop_.loop(), config_,
           [this, sole = *sole](const std::shared_ptr<Exchange>& exchange) {
             Upstream upstream;
@@ -47,12 +47,14 @@ class SoleTest : public testing::Test {
             upstream.keeps_protocol = upstream.drops_reason = true;
             if (exchange->request().method == "GET") return exchange->Forward(std::move(upstream));
             exchange->ReadBody(1 << 20, [exchange, upstream](Result<std::string> body) mutable {
-              upstream.body = "<" + *body + ">";
+              upstream.body = std::make_shared<const std::string>("<" + *body + ">");
               upstream.set_headers = {{"Content-Length", std::to_string(upstream.body->size())}};
               exchange->Forward(std::move(upstream));
             });
           },
-          std::move(client->b), [this] { ++closed_; }));
+          std::move(client->b), [this] { ++closed_; });
+      ASSERT_TRUE(finish);
+      (*sole)->OnEnd(std::move(*finish));
     });
     return Peer(std::move(client->a));
   }
@@ -140,6 +142,27 @@ TEST_F(SoleTest, AHalfClosedClientIsAnsweredWhereThatIsWanted) {
   }
 }
 
+TEST_F(SoleTest, AServerThatEndsEndsAnIdleClient) {
+  auto pair = sys::UnixPair(SOCK_STREAM);
+  Peer client = Serve(std::move(pair->a));
+  {
+    Peer server(std::move(pair->b));
+    client.Send(kAsk);
+    server.ReadUntil("\r\n\r\n");
+    server.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
+    client.ReadResponse();
+  }
+  EXPECT_EQ(client.ReadToEnd(), "") << "without having asked again";
+}
+
+TEST_F(SoleTest, ARequestKeepsWhomItIsFor) {
+  auto pair = sys::UnixPair(SOCK_STREAM);
+  Peer client = Serve(std::move(pair->a));
+  Peer server(std::move(pair->b));
+  client.Send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Host, X-Gone\r\nX-Gone: 1\r\n\r\n");
+  EXPECT_EQ(server.ReadUntil("\r\n\r\n"), "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+}
+
 TEST_F(SoleTest, TellsOfItsEndOnce) {
   auto pair = sys::UnixPair(SOCK_STREAM);
   { const Peer client = Serve(std::move(pair->a)); }
@@ -193,6 +216,18 @@ TEST_F(OverTls, TheServerHasToProveItsName) {
   foreign.Send(kAsk);
   EXPECT_NE(BodyOf(foreign.ReadResponse()).find("is not believed: self-signed certificate"),
             std::string::npos);
+}
+
+TEST_F(OverTls, WhoLeavesWhileTheServerShakesHandsIsGone) {
+  auto pair = sys::UnixPair(SOCK_STREAM);
+  Peer server(std::move(pair->b));
+  {
+    Peer client = Serve(std::move(pair->a), ClientTrust(), "localhost");
+    client.Send(kAsk);
+  }
+  // It says nothing, and would for ever.
+  server.ReadToEnd();
+  loop_.OnLoop([&] { EXPECT_EQ(closed_, 1); });
 }
 
 TEST_F(OverTls, AServerThatDoesNotSpeakItIsNoServer) {

@@ -14,7 +14,9 @@ namespace {
 using namespace atl::testing;  // NOLINT(google-build-using-namespace): the lab
 
 struct FakeInterceptor final : Interceptor {
-  bool Wants(std::string_view name, bool tls) override { return name == wanted && tls == of_tls; }
+  bool Wants(std::string_view name, bool tls, uint16_t port) override {
+    return name == wanted && tls == of_tls && port == 443;
+  }
   Result<UniqueFd> Take(InterceptedConnection connection) override {
     if (refuses) return Fail(Code::kUnavailable, "it has ended");
     auto lease = sys::UnixPair(SOCK_STREAM);
