@@ -1,15 +1,12 @@
 #include "runtime/daemon/denial_report.h"
 
-#include <sys/timerfd.h>
-
 #include <nlohmann/json.hpp>
 
 #include <utility>
 
 #include "runtime/api/json.h"
 #include "runtime/base/log.h"
-#include "runtime/base/unique_fd.h"
-#include "runtime/http/client.h"
+#include "runtime/daemon/json_post.h"
 
 namespace atl::daemon {
 namespace {
@@ -29,20 +26,9 @@ std::string BodyOf(const std::string& sandbox, const netpolicy::Denial& denial) 
 
 // On a pool thread. True if there is no use in another attempt.
 bool Deliver(const std::string& url, std::string body) {
-  auto client = http::Client::Create(url);
-  if (!client) return true;
-  const UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
-  itimerspec limit{};
-  limit.it_value.tv_sec = DenialReport::kTimeoutUs / 1'000'000;
-  if (!timer || ::timerfd_settime(timer.get(), 0, &limit, nullptr) != 0) return false;
-  http::Client::Call call;
-  call.method = "POST";
-  call.target = "";
-  call.headers.Set("Content-Type", "application/json");
-  call.body = std::move(body);
-  call.cancel_fd = timer.get();
-  const auto response = (*client)->Send(call);
-  return response && response->status < 500;
+  const auto status = PostJson(url, {}, std::move(body), DenialReport::kTimeoutUs);
+  if (!status) return status.error().code() == Code::kInvalidArgument;
+  return *status < 500;
 }
 
 }  // namespace
