@@ -57,6 +57,27 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
   Route(std::move(call));
 }
 
+std::string Api::TemplateOf(const http::Request& request) const {
+  const std::string_view path = request.path();
+  const std::string_view version = path.starts_with("/v1/") ? path.substr(0, 3) : "";
+  if (const auto route = FindRoute(request, config_.ingress)) {
+    constexpr std::string_view kAll = "/{full_path:path}";
+    switch (route->form) {
+      case RouteForm::kProxy:
+        return std::string(version)
+            .append("/sandboxes/{sandbox_id}/proxy/{port}")
+            .append(route->rest.starts_with('/') ? kAll : "");
+      case RouteForm::kUri:
+        return std::string("/{sandbox_id}/{port}").append(kAll);
+      case RouteForm::kHeader:
+      case RouteForm::kHost:
+        return std::string(kAll);
+    }
+  }
+  const Router::Match match = router_.Find(request.method, path);
+  return match.pattern.empty() ? "unknown" : std::string(version).append(match.pattern);
+}
+
 void Api::Route(Call call) {
   const http::Request& request = call.request();
   const std::string_view path = request.path();
@@ -131,11 +152,16 @@ void Api::AddOperatorRoutes() {
         call.Respond(std::move(response));
       },
       Router::Access::kOpen);
-  router_.Add("POST", "/metrics/events", [](const Call& call) {
-    call.exchange().ReadBody(kMaxClientEvent, [call](Result<std::string> body) {
+  router_.Add("POST", "/metrics/events", [this](const Call& call) {
+    call.exchange().ReadBody(kMaxClientEvent, [this, call](Result<std::string> body) {
       if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
-      auto checked = CheckClientEvent(*body);
-      call.Respond(checked ? EmptyResponse(204) : std::move(checked).error());
+      auto event = ParseClientEvent(*body);
+      if (!event) return call.Respond(std::move(event).error());
+      if (parts_.measurements != nullptr) {
+        parts_.measurements->AddClientEvent(*event,
+                                            SdkOf(call.request().headers.Get("User-Agent")));
+      }
+      call.Respond(EmptyResponse(204));
     });
   });
   router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });

@@ -19,6 +19,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/guess_limit.h"
 #include "runtime/api/ingress.h"
+#include "runtime/api/measurements.h"
 #include "runtime/api/router.h"
 #include "runtime/base/health.h"
 #include "runtime/http/server.h"
@@ -56,6 +57,7 @@ class Api {
     const sandbox::Admission& admission;
     const sandbox::SlotPool& slots;
     const Health& health;
+    Measurements* measurements = nullptr;  // that clients' own are added to; null: nobody wants any
   };
   // `quit` is called after the answer to a shutdown has been handed over.
   Api(ApiConfig config, const Parts& parts, std::function<void()> quit);
@@ -66,6 +68,9 @@ class Api {
   void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
 
   const Router& router() const { return router_; }
+  // What the request is one of: "/v1/sandboxes/{sandbox_id}", as upstream's routes are called, or
+  // "unknown". A way into a sandbox that upstream's server does not have ends in {full_path:path}.
+  std::string TemplateOf(const http::Request& request) const;
 
   // For http::Server::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);

@@ -71,12 +71,13 @@ bool IsAlive(const sandbox::Sandbox* s) {
 }  // namespace
 
 void Api::AddDiagnosticsRoutes() {
-  router_.Add("GET", "/sandboxes/{}/diagnostics/logs", [this](const Call& call) { GetLogs(call); });
-  router_.Add("GET", "/sandboxes/{}/diagnostics/events",
+  router_.Add("GET", "/sandboxes/{sandbox_id}/diagnostics/logs",
+              [this](const Call& call) { GetLogs(call); });
+  router_.Add("GET", "/sandboxes/{sandbox_id}/diagnostics/events",
               [this](const Call& call) { GetEvents(call); });
-  router_.Add("GET", "/sandboxes/{}/diagnostics/inspect",
+  router_.Add("GET", "/sandboxes/{sandbox_id}/diagnostics/inspect",
               [this](const Call& call) { Inspect(call); });
-  router_.Add("GET", "/sandboxes/{}/diagnostics/summary",
+  router_.Add("GET", "/sandboxes/{sandbox_id}/diagnostics/summary",
               [this](const Call& call) { Summarise(call); });
 }
 

@@ -52,7 +52,7 @@ void Api::AddImageRoutes() {
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   // Names have slashes, sent as they are or encoded.
-  router_.Add("GET", "/images/{+}", [this](const Call& call) {
+  router_.Add("GET", "/images/{name:path}", [this](const Call& call) {
     const std::string form = call.Parameter("archive");
     if (!form.empty()) return ExportImage(call, form);
     const auto image = parts_.images.Find(call.args[0]);
@@ -63,7 +63,7 @@ void Api::AddImageRoutes() {
     answer["snapshots"] = parts_.snapshots.UsersOf(*image);
     call.Respond(JsonResponse(200, answer));
   });
-  router_.Add("DELETE", "/images/{+}", [this](const Call& call) {
+  router_.Add("DELETE", "/images/{name:path}", [this](const Call& call) {
     if (const auto image = parts_.images.Find(call.args[0])) {
       if (const std::string user = StockOf(image->name); !user.empty()) {
         return call.Respond(

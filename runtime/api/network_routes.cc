@@ -46,9 +46,10 @@ json DenialsJson(const std::vector<netpolicy::Denial>& denials) {
 }  // namespace
 
 void Api::AddNetworkRoutes() {
-  router_.Add("GET", "/sandboxes/{}/network", [this](const Call& call) { GetNetwork(call); });
+  router_.Add("GET", "/sandboxes/{sandbox_id}/network",
+              [this](const Call& call) { GetNetwork(call); });
   for (const char* method : {"GET", "PUT", "PATCH", "DELETE"}) {
-    router_.Add(method, "/sandboxes/{}/networkpolicy", [this](const Call& call) {
+    router_.Add(method, "/sandboxes/{sandbox_id}/networkpolicy", [this](const Call& call) {
       const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
       if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
       if (found->state != sandbox::State::kRunning) return call.Respond(NotRunning(*found));

@@ -124,13 +124,13 @@ void Api::AddPoolRoutes() {
     for (const auto& pool : parts_.lifecycle.pools().List()) items.push_back(PoolJson(pool));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
-  router_.Add("GET", "/pools/{}", [this](const Call& call) {
+  router_.Add("GET", "/pools/{pool_name}", [this](const Call& call) {
     const auto pool = parts_.lifecycle.pools().Find(call.args[0]);
     if (!pool) return call.Respond(NoSuchPool(call.args[0]));
     call.Respond(JsonResponse(200, PoolJson(*pool)));
   });
-  router_.Add("PUT", "/pools/{}", [this](const Call& call) { ResizePool(call); });
-  router_.Add("DELETE", "/pools/{}", [this](const Call& call) {
+  router_.Add("PUT", "/pools/{pool_name}", [this](const Call& call) { ResizePool(call); });
+  router_.Add("DELETE", "/pools/{pool_name}", [this](const Call& call) {
     sandbox::WarmPools& pools = parts_.lifecycle.pools();
     if (!pools.Find(call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
     if (auto removed = pools.Remove(call.args[0]); !removed) {

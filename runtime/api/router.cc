@@ -21,6 +21,10 @@ std::vector<std::string> SplitPattern(std::string_view pattern) {
   return segments;
 }
 
+bool IsPlaceholder(std::string_view segment) {
+  return segment.starts_with('{');
+}
+
 // The decoded placeholders, if `path` fits.
 std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>& pattern,
                                                   std::string_view path) {
@@ -28,10 +32,11 @@ std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>
   for (const std::string& segment : pattern) {
     if (path.empty() || path.front() != '/') return std::nullopt;
     path.remove_prefix(1);
-    const size_t end = segment == "{+}" ? path.size() : std::min(path.find('/'), path.size());
+    const bool takes_rest = segment.ends_with(":path}");
+    const size_t end = takes_rest ? path.size() : std::min(path.find('/'), path.size());
     const std::string_view here = path.substr(0, end);
     path.remove_prefix(end);
-    if (segment != "{}" && segment != "{+}") {
+    if (!IsPlaceholder(segment)) {
       if (here != segment) return std::nullopt;
       continue;
     }
@@ -46,16 +51,12 @@ std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>
 }  // namespace
 
 void Router::Add(std::string method, const std::string& pattern, Handle handle, Access access) {
-  routes_.push_back({std::move(method), SplitPattern(pattern), std::move(handle), access});
+  routes_.push_back({std::move(method), pattern, SplitPattern(pattern), std::move(handle), access});
 }
 
 std::vector<std::pair<std::string, std::string>> Router::All() const {
   std::vector<std::pair<std::string, std::string>> all;
-  for (const Route& route : routes_) {
-    std::string pattern;
-    for (const std::string& segment : route.pattern) pattern.append("/").append(segment);
-    all.emplace_back(route.method, std::move(pattern));
-  }
+  for (const Route& route : routes_) all.emplace_back(route.method, route.pattern);
   return all;
 }
 
@@ -65,14 +66,16 @@ Router::Match Router::Find(std::string_view method, std::string_view path) const
   }
   Match match;
   for (const Route& route : routes_) {
-    auto args = MatchPath(route.pattern, path);
+    auto args = MatchPath(route.segments, path);
     if (!args) continue;
+    if (match.pattern.empty()) match.pattern = route.pattern;
     if (route.method != method) {
       match.other_methods.push_back(route.method);
       continue;
     }
     match.handle = &route.handle;
     match.access = route.access;
+    match.pattern = route.pattern;
     match.args = std::move(*args);
     return match;
   }

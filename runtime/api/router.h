@@ -1,5 +1,6 @@
-// Which handler a request goes to. Patterns are paths whose segments are words, "{}" for one
-// segment, or a last "{+}" for everything that follows (at least one character).
+// Which handler a request goes to. Patterns are paths whose segments are words, "{name}" for one
+// segment, or a last "{name:path}" for everything that follows (at least one character). The names
+// are those of upstream's routes: metrics tell them.
 //
 // Every pattern also matches below /v1.
 #pragma once
@@ -27,6 +28,8 @@ class Router {
     Access access = Access::kKey;
     std::vector<std::string> args;
     std::vector<std::string> other_methods;  // if only the method is wrong
+    // Of the route, or if only the method is wrong, of the first one for this path.
+    std::string_view pattern;
   };
   // Every route: its method and its pattern.
   std::vector<std::pair<std::string, std::string>> All() const;
@@ -36,7 +39,8 @@ class Router {
  private:
   struct Route {
     std::string method;
-    std::vector<std::string> pattern;
+    std::string pattern;
+    std::vector<std::string> segments;
     Handle handle;
     Access access;
   };

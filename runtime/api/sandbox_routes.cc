@@ -80,18 +80,25 @@ Parsed<std::string> ParseRollbackRequest(const std::string& text) {
 void Api::AddSandboxRoutes() {
   router_.Add("POST", "/sandboxes", [this](const Call& call) { CreateSandbox(call); });
   router_.Add("GET", "/sandboxes", [this](const Call& call) { ListSandboxes(call); });
-  router_.Add("GET", "/sandboxes/{}", [this](const Call& call) { GetSandbox(call); });
-  router_.Add("DELETE", "/sandboxes/{}", [this](const Call& call) { DeleteSandbox(call); });
-  router_.Add("POST", "/sandboxes/{}/renew-expiration",
+  router_.Add("GET", "/sandboxes/{sandbox_id}", [this](const Call& call) { GetSandbox(call); });
+  router_.Add("DELETE", "/sandboxes/{sandbox_id}",
+              [this](const Call& call) { DeleteSandbox(call); });
+  router_.Add("POST", "/sandboxes/{sandbox_id}/renew-expiration",
               [this](const Call& call) { RenewSandbox(call); });
-  router_.Add("POST", "/sandboxes/{}/pause", [this](const Call& call) { PauseSandbox(call); });
-  router_.Add("POST", "/sandboxes/{}/resume", [this](const Call& call) { ResumeSandbox(call); });
-  router_.Add("PATCH", "/sandboxes/{}/metadata", [this](const Call& call) { PatchMetadata(call); });
-  router_.Add("POST", "/sandboxes/{}/fork", [this](const Call& call) { ForkSandbox(call); });
-  router_.Add("POST", "/sandboxes/{}/rollback",
+  router_.Add("POST", "/sandboxes/{sandbox_id}/pause",
+              [this](const Call& call) { PauseSandbox(call); });
+  router_.Add("POST", "/sandboxes/{sandbox_id}/resume",
+              [this](const Call& call) { ResumeSandbox(call); });
+  router_.Add("PATCH", "/sandboxes/{sandbox_id}/metadata",
+              [this](const Call& call) { PatchMetadata(call); });
+  router_.Add("POST", "/sandboxes/{sandbox_id}/fork",
+              [this](const Call& call) { ForkSandbox(call); });
+  router_.Add("POST", "/sandboxes/{sandbox_id}/rollback",
               [this](const Call& call) { RollBackSandbox(call); });
-  router_.Add("GET", "/sandboxes/{}/diff", [this](const Call& call) { DiffSandbox(call); });
-  router_.Add("GET", "/sandboxes/{}/endpoints/{}", [this](const Call& call) { GetEndpoint(call); });
+  router_.Add("GET", "/sandboxes/{sandbox_id}/diff",
+              [this](const Call& call) { DiffSandbox(call); });
+  router_.Add("GET", "/sandboxes/{sandbox_id}/endpoints/{port}",
+              [this](const Call& call) { GetEndpoint(call); });
 }
 
 void Api::CreateSandbox(const Call& call) {

@@ -80,14 +80,16 @@ ApiError NoSuchSnapshot(const std::string& id) {
 }  // namespace
 
 void Api::AddSnapshotRoutes() {
-  router_.Add("POST", "/sandboxes/{}/snapshots", [this](const Call& call) { TakeSnapshot(call); });
+  router_.Add("POST", "/sandboxes/{sandbox_id}/snapshots",
+              [this](const Call& call) { TakeSnapshot(call); });
   router_.Add("POST", "/snapshots", [this](const Call& call) { ImportSnapshot(call); });
   router_.Add("GET", "/snapshots", [this](const Call& call) { ListSnapshots(call); });
-  router_.Add("GET", "/snapshots/{}", [this](const Call& call) {
+  router_.Add("GET", "/snapshots/{snapshot_id}", [this](const Call& call) {
     const std::string form = call.Parameter("archive");
     form.empty() ? GetSnapshot(call) : ExportSnapshot(call, form);
   });
-  router_.Add("DELETE", "/snapshots/{}", [this](const Call& call) { DeleteSnapshot(call); });
+  router_.Add("DELETE", "/snapshots/{snapshot_id}",
+              [this](const Call& call) { DeleteSnapshot(call); });
 }
 
 void Api::TakeSnapshot(const Call& call) {

@@ -215,12 +215,12 @@ ApiError NoSuchTemplate(const std::string& id) {
 void Api::AddTemplateRoutes() {
   router_.Add("POST", "/templates", [this](const Call& call) { CreateTemplate(call); });
   router_.Add("GET", "/templates", [this](const Call& call) { ListTemplates(call); });
-  router_.Add("GET", "/templates/{}", [this](const Call& call) {
+  router_.Add("GET", "/templates/{template_id}", [this](const Call& call) {
     const auto found = parts_.lifecycle.templates().Find(call.args[0]);
     if (!found) return call.Respond(NoSuchTemplate(call.args[0]));
     call.Respond(JsonResponse(200, TemplateJson(*found)));
   });
-  router_.Add("DELETE", "/templates/{}", [this](const Call& call) {
+  router_.Add("DELETE", "/templates/{template_id}", [this](const Call& call) {
     sandbox::Templates& templates = parts_.lifecycle.templates();
     if (!templates.Find(call.args[0])) return call.Respond(NoSuchTemplate(call.args[0]));
     if (auto removed = templates.Remove(call.args[0]); !removed) {

@@ -41,8 +41,8 @@ void Api::AddVolumeRoutes() {
     for (const auto& volume : volumes.List()) items.push_back(VolumeJson(volume));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
-  router_.Add("GET", "/volumes/{}", [this](const Call& call) { GetVolume(call); });
-  router_.Add("DELETE", "/volumes/{}", [&volumes](const Call& call) {
+  router_.Add("GET", "/volumes/{name}", [this](const Call& call) { GetVolume(call); });
+  router_.Add("DELETE", "/volumes/{name}", [&volumes](const Call& call) {
     const std::string& name = call.args[0];
     if (!volumes.Find(name)) return call.Respond(NoSuchVolume(name));
     if (auto removed = volumes.Remove(name); !removed) {

@@ -12,9 +12,9 @@ class RouterTest : public testing::Test {
     router.Add("GET", "/health", nothing, Router::Access::kOpen);
     router.Add("GET", "/sandboxes", nothing);
     router.Add("POST", "/sandboxes", nothing);
-    router.Add("GET", "/sandboxes/{}", nothing);
-    router.Add("GET", "/sandboxes/{}/endpoints/{}", nothing);
-    router.Add("GET", "/images/{+}", nothing);
+    router.Add("GET", "/sandboxes/{sandbox_id}", nothing);
+    router.Add("GET", "/sandboxes/{sandbox_id}/endpoints/{port}", nothing);
+    router.Add("GET", "/images/{name:path}", nothing);
   }
   std::string Args(std::string_view path) {
     const auto match = router.Find("GET", path);
@@ -45,6 +45,13 @@ TEST_F(RouterTest, WrongMethod) {
   const auto match = router.Find("DELETE", "/sandboxes");
   EXPECT_EQ(match.handle, nullptr);
   EXPECT_EQ(match.other_methods, (std::vector<std::string>{"GET", "POST"}));
+}
+
+TEST_F(RouterTest, ThePatternIsToldOfAPathThatThereIs) {
+  EXPECT_EQ(router.Find("GET", "/v1/sandboxes/abc").pattern, "/sandboxes/{sandbox_id}");
+  EXPECT_EQ(router.Find("GET", "/images/a/b").pattern, "/images/{name:path}");
+  EXPECT_EQ(router.Find("DELETE", "/sandboxes").pattern, "/sandboxes");
+  EXPECT_EQ(router.Find("GET", "/nope").pattern, "");
 }
 
 TEST_F(RouterTest, OnlyHealthIsOpen) {
