@@ -108,6 +108,11 @@ struct Config {
   std::vector<SigningKey> signing_keys;
   char active_signing_key = 0;  // id of the one that new routes are signed with; 0: none
   bool short_signatures = false;
+  // [otel]
+  bool otel_enabled = false;
+  std::string otel_endpoint;  // URL of a collector's metrics; empty: see otel_settings.h
+  std::string otel_service_name = "opensandbox-server";
+  uint32_t otel_interval_ms = 60000;
   // [log]
   LogLevel log_level = LogLevel::kInfo;
 };

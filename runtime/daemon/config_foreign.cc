@@ -47,7 +47,6 @@ constexpr Foreign kForeign[] = {
     {"log.file_enabled", kJournal},
     {"log.file_max_bytes", kJournal},
     {"log.file_path", kJournal},
-    {"otel", "GET /metrics is in Prometheus' form, which OpenTelemetry's collector reads"},
     {"proxy", "requests reach a sandbox by a socket of its own: there is no address to choose"},
     {"renew_intent.redis", "access is seen where it passes, by the daemon: no queue is needed"},
     {"runtime.execd_image", "execd is installed with the daemon and put into every sandbox"},

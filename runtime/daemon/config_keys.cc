@@ -350,7 +350,7 @@ void AddNetworkKeys(std::vector<Key>* keys) {
                "TLS without a server name, or with an encrypted one, passes where names decide"),
        NumberKey("network", "max_connections", &Config::max_connections, 1, 1'000'000,
                  "connections of one sandbox at a time, at most"),
-       TextKey("network", "denial_webhook", &Config::denial_webhook, CheckWebhook,
+       TextKey("network", "denial_webhook", &Config::denial_webhook, CheckOptionalUrl,
                "an http:// or https:// URL that is told, by POST, what was denied; empty: none")});
 }
 
@@ -439,6 +439,16 @@ void AddFeatureKeys(std::vector<Key>* keys) {
                "whether signed routes carry OpenSandbox's signature of 32 bits, for gateways and "
                "programs that sign or check them themselves; otherwise 56 bits, and no shorter "
                "one is accepted"),
+       BoolKey("otel", "enabled", &Config::otel_enabled,
+               "whether an OpenTelemetry collector is sent how long requests took, and creates for "
+               "clients (OTLP over HTTP)"),
+       TextKey("otel", "endpoint", &Config::otel_endpoint, CheckOptionalUrl,
+               "where it takes metrics, such as http://localhost:4318/v1/metrics; empty: what "
+               "OTEL_EXPORTER_OTLP_ENDPOINT says, else that one"),
+       TextKey("otel", "service_name", &Config::otel_service_name, CheckServiceName,
+               "what this daemon is called there"),
+       NumberKey("otel", "export_interval_millis", &Config::otel_interval_ms, 1000, 86'400'000,
+                 "milliseconds from one time to the next"),
        Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel})});
 }
 

@@ -119,9 +119,18 @@ Result<std::string> CheckPrefix(const std::string& text) {
   return text;
 }
 
-Result<std::string> CheckWebhook(const std::string& text) {
+Result<std::string> CheckOptionalUrl(const std::string& text) {
   if (text.empty()) return text;
   ATOLL_TRY(http::ParseBaseUrl(text));
+  return text;
+}
+
+Result<std::string> CheckServiceName(const std::string& text) {
+  const bool visible =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!visible || text.empty() || text.size() > 255) {
+    return Fail(BadValue(text, "use 1 to 255 visible ASCII characters"));
+  }
   return text;
 }
 

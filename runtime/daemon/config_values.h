@@ -33,7 +33,9 @@ Result<std::string> CheckApiKey(const std::string& text);
 Result<std::string> CheckTarget(const std::string& text);
 Result<std::string> CheckPrefix(const std::string& text);
 // An http:// or https:// URL, or empty.
-Result<std::string> CheckWebhook(const std::string& text);
+Result<std::string> CheckOptionalUrl(const std::string& text);
+// As OpenTelemetry's collectors show it.
+Result<std::string> CheckServiceName(const std::string& text);
 // Upstream's files have a scheme here, which goes.
 Result<std::string> CheckPublicHost(const std::string& text);
 Result<std::string> CheckBasePath(const std::string& text);

@@ -24,6 +24,8 @@ namespace {
 constexpr int kPoolThreads = 3;
 // What is in progress may end; longer, and clients would wait for the next daemon instead.
 constexpr int kStopGraceMs = 50;
+// A collector that is well takes them in a few.
+constexpr int64_t kLastMetricsUs = 200'000;
 
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
@@ -181,10 +183,11 @@ Status Daemon::Open() {
   // Of a snapshot that was deleted, or taken, when an earlier daemon died.
   images_->CollectLayers([this](wire::LayerId layer) { return lifecycle_->LayerInUse(layer); });
 
+  ATOLL_TRY(StartMetrics());
   api_ = std::make_unique<api::Api>(
       MakeApiConfig(),
       api::Api::Parts{*loop_, *lifecycle_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
-                      *network_, *images_, *admission_, *slots_, health_},
+                      *network_, *images_, *admission_, *slots_, health_, measurements_.get()},
       [this] { Quit(); });
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
@@ -197,9 +200,28 @@ Status Daemon::Open() {
   server.tls = std::move(opened_.tls);
   ATOLL_ASSIGN(server_, http::Server::Listen(*loop_, server,
                                              [this](std::shared_ptr<http::Exchange> exchange) {
-                                               concurrency_->Handle(std::move(exchange));
+                                               Handle(std::move(exchange));
                                              }));
   return WatchSignals();
+}
+
+Status Daemon::StartMetrics() {
+  ATOLL_ASSIGN(auto settings, FindOtelSettings(config_, opened_.sources.environment));
+  if (!settings) return {};
+  LogLine(LogLevel::kInfo, "metrics are sent").Add("url", settings->url);
+  measurements_ = std::make_shared<api::Measurements>(SystemClock());
+  metrics_ =
+      std::make_unique<MetricsExport>(*loop_, SystemClock(), std::move(*settings), measurements_);
+  metrics_->Start();
+  return {};
+}
+
+void Daemon::Handle(std::shared_ptr<http::Exchange> exchange) {
+  if (measurements_) {
+    std::string route = api_->TemplateOf(exchange->request());
+    exchange = api::Measurements::Measure(measurements_, std::move(exchange), std::move(route));
+  }
+  concurrency_->Handle(std::move(exchange));
 }
 
 std::vector<std::string> Daemon::PrivateDirectories() const {
@@ -318,7 +340,10 @@ void Daemon::PingWatchdog() {
 void Daemon::Quit() {
   if (std::exchange(quitting_, true)) return;
   NotifySystemd("STOPPING=1");
-  server_->Stop(kStopGraceMs, [this] { loop_->Quit(); });
+  server_->Stop(kStopGraceMs, [this] {
+    if (!metrics_) return loop_->Quit();
+    metrics_->Finish(kLastMetricsUs, [this] { loop_->Quit(); });
+  });
 }
 
 Status Daemon::Run() {

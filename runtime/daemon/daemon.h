@@ -15,6 +15,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/config.h"
 #include "runtime/daemon/denial_report.h"
+#include "runtime/daemon/metrics_export.h"
 #include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/admission.h"
@@ -66,6 +67,8 @@ class Daemon {
   void TakeBackNetwork();
   std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
+  Status StartMetrics();
+  void Handle(std::shared_ptr<http::Exchange> exchange);
   Status WatchSignals();
   void OnSignal(uint32_t signal);
   void ReloadConfig();
@@ -100,6 +103,8 @@ class Daemon {
   std::unique_ptr<sandbox::EntrypointLogs> logs_;
   std::unique_ptr<sandbox::History> history_;
   std::unique_ptr<sandbox::Lifecycle> lifecycle_;
+  std::shared_ptr<api::Measurements> measurements_;  // null: nobody is told them
+  std::unique_ptr<MetricsExport> metrics_;           // the same
   std::unique_ptr<api::Api> api_;
   std::unique_ptr<api::Concurrency> concurrency_;
   std::unique_ptr<http::Server> server_;

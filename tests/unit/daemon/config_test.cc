@@ -131,6 +131,11 @@ action = "end"
 memory = "reclaim"
 swap_size = "8Gi"
 swap_kind = "zram"
+[otel]
+enabled = true
+endpoint = "https://collector.example/v1/metrics"
+service_name = "atoll one"
+export_interval_millis = 1000
 [ingress.secure_access]
 active_key = "b"
 [[ingress.secure_access.keys]]
@@ -154,6 +159,10 @@ key = "/+8"
   EXPECT_TRUE(c.pause_reclaims);
   EXPECT_EQ(c.swap_bytes, 8ULL << 30);
   EXPECT_EQ(c.swap_kind, "zram");
+  EXPECT_TRUE(c.otel_enabled);
+  EXPECT_EQ(c.otel_endpoint, "https://collector.example/v1/metrics");
+  EXPECT_EQ(c.otel_service_name, "atoll one");
+  EXPECT_EQ(c.otel_interval_ms, 1000U);
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
             (std::vector<SigningKey>{{'a', std::string("\0\1\2", 3)}, {'b', "\xff\xef"}}));
@@ -288,7 +297,6 @@ kubeconfig_path = "~/.kube/config"
                            "docker.sandbox_binds",
                            "docker.sandbox_env",
                            "proxy",
-                           "otel",
                            "tenants",
                            "store",
                            "renew_intent.redis",
@@ -383,6 +391,10 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"AAAA\"}, "
        "{key_id = \"a\", key = \"AAAB\"}]",
        "twice"},
+      {"[otel]\nenabled = 1", "true or false"},
+      {"[otel]\nendpoint = \"collector:4318\"", "must start with http:// or https://"},
+      {"[otel]\nservice_name = \"\"", "1 to 255"},
+      {"[otel]\nexport_interval_millis = 999", "otel.export_interval_millis '999'"},
       {"[log]\nlevel = \"loud\"", "loud"},
       {"[server\nport = 1", "f line 1"},
       {"a = 1\na = 2", "f line 2"},
