@@ -24,14 +24,15 @@ void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(
   }
   const auto process = entry.process;
   Attach(sandbox.id, sandbox.slot);
-  process->SetVault(std::move(vault), [this, is_new, id = sandbox.id, process,
+  // It holds this until it answers, and must not hold itself.
+  process->SetVault(std::move(vault), [this, is_new, id = sandbox.id, asked = process.get(),
                                        done = std::move(done)](const Status& status) {
     const auto found = entries_.find(id);
-    if (!status && is_new && found != entries_.end() && found->second.process == process) {
+    if (!status && is_new && found != entries_.end() && found->second.process.get() == asked) {
       network_.SetInterceptor(found->second.slot, nullptr);
-      entries_.erase(found);
       // Not from within its own callback, which may be under way.
-      loop_.Post([process] {});
+      loop_.Post([ended = std::move(found->second.process)] {});
+      entries_.erase(found);
     }
     done(status);
   });
