@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <utility>
 
@@ -25,6 +26,14 @@ void Unblock(const UniqueFd& fd) {
 class SoleTest : public testing::Test {
  protected:
   SoleTest() : loop_([](const std::shared_ptr<Exchange>& exchange) { exchange->Respond({}); }) {}
+  // The peers have gone: what they were served by has to, before the loop does.
+  ~SoleTest() override {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (closed_ < served_ && std::chrono::steady_clock::now() < deadline) loop_.OnLoop([] {});
+    EXPECT_EQ(closed_, served_);
+    // And what waits on the loop for it.
+    for (int turn = 0; turn < 3; ++turn) loop_.OnLoop([] {});
+  }
 
   // The client's end, of a connection that is forwarded to whoever has the other end of `server`.
   Peer Serve(UniqueFd server, const std::shared_ptr<const TlsContext>& trust = nullptr,
@@ -54,12 +63,14 @@ class SoleTest : public testing::Test {
           },
           std::move(client->b), [this] { ++closed_; });
       ASSERT_TRUE(finish);
+      ++served_;
       (*sole)->OnEnd(std::move(*finish));
     });
     return Peer(std::move(client->a));
   }
 
   ServerConfig config_;
+  int served_ = 0;
   std::atomic<int> closed_ = 0;
   RunningServer loop_;
 };
