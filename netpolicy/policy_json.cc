@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/json_depth.h"
+
 namespace atl::netpolicy {
 namespace {
 
@@ -17,28 +19,8 @@ Error Wrong(const std::string& where, const std::string& what) {
   return Error(Code::kInvalidArgument, where + ": " + what);
 }
 
-// How deep brackets nest, strings aside. Before the parser, which recurses; with its callback for
-// each value it would take three times as long.
-bool TooDeep(std::string_view text) {
-  size_t depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (!quoted && (c == '[' || c == '{')) {
-      if (++depth > kMaxDepth) return true;
-    } else if (!quoted && (c == ']' || c == '}')) {
-      if (depth > 0) --depth;
-    }
-  }
-  return false;
-}
-
 Result<json> ParseJson(std::string_view text) {
-  if (TooDeep(text)) {
+  if (NestsDeeper(text, kMaxDepth)) {
     return Fail(Code::kInvalidArgument, "policy: nested deeper than any policy is");
   }
   try {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "intercept/vault/fields.h"
+#include "runtime/base/json_depth.h"
 
 namespace atl::vault {
 namespace {
@@ -16,25 +17,6 @@ using nlohmann::json;
 
 // Deeper is nothing of ours; the parser recurses.
 constexpr size_t kMaxDepth = 16;
-
-// How deep brackets nest, strings aside.
-bool TooDeep(std::string_view text) {
-  size_t depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (!quoted && (c == '[' || c == '{')) {
-      if (++depth > kMaxDepth) return true;
-    } else if (!quoted && (c == ']' || c == '}')) {
-      if (depth > 0) --depth;
-    }
-  }
-  return false;
-}
 
 Error At(std::string_view where, Error error) {
   return std::move(error).Wrap(where);
@@ -239,7 +221,7 @@ Result<json> ParseJson(std::string_view text, size_t most) {
   if (text.size() > most) {
     return Fail(WrongAt("", "longer than the " + std::to_string(most) + " bytes of a vault"));
   }
-  if (TooDeep(text)) return Fail(WrongAt("", "nested deeper than any vault is"));
+  if (NestsDeeper(text, kMaxDepth)) return Fail(WrongAt("", "nested deeper than any vault is"));
   try {
     return json::parse(text);
   } catch (const json::parse_error& error) {

@@ -93,6 +93,12 @@ bool NeedsEscape(uint32_t code, JsonStyle style) {
 
 }  // namespace
 
+int EscapedByte(std::string_view text, size_t at) {
+  if (text[at] != '%' || at + 2 >= text.size()) return -1;
+  const int high = http::HexValue(text[at + 1]), low = http::HexValue(text[at + 2]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
 std::string UrlEncoded(std::string_view text) {
   return PercentEncoded(text, "%20");
 }

@@ -3,10 +3,14 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace atl::vault {
+
+// The byte that "%XX" at `at` stands for; -1 if there is no escape.
+int EscapedByte(std::string_view text, size_t at);
 
 // Every byte but letters, digits and "-._~" as %XX: no part of a URL ends at it, in a path or a
 // query.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/http/ascii.h"
+#include "runtime/http/head.h"
 
 namespace atl::vault {
 namespace {
@@ -15,26 +16,14 @@ constexpr size_t kMaxHostLabel = 63;
 constexpr size_t kMaxMethod = 32;
 constexpr size_t kMaxHeaderName = 128;
 
-constexpr std::array<std::string_view, 17> kReserved = {"connection",
-                                                        "content-length",
-                                                        "content-type",
-                                                        "expect",
-                                                        "forwarded",
-                                                        "host",
-                                                        "keep-alive",
-                                                        "proxy-authenticate",
-                                                        "proxy-authorization",
-                                                        "proxy-connection",
-                                                        "te",
-                                                        "trailer",
-                                                        "transfer-encoding",
-                                                        "upgrade",
-                                                        "x-forwarded-for",
-                                                        "x-forwarded-host",
-                                                        "x-forwarded-proto"};
+// Beside those of one connection.
+constexpr std::array<std::string_view, 8> kReserved = {
+    "content-length", "content-type",    "expect",           "forwarded",
+    "host",           "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"};
 
 bool IsReserved(std::string_view name) {
-  return std::any_of(kReserved.begin(), kReserved.end(),
+  return http::IsHopByHop({}, name) ||
+         std::any_of(kReserved.begin(), kReserved.end(),
                      [&](std::string_view one) { return http::EqualNoCase(one, name); });
 }
 

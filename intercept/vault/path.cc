@@ -1,5 +1,6 @@
 #include "intercept/vault/path.h"
 
+#include "intercept/vault/encoding.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::vault {
@@ -30,14 +31,9 @@ std::string DecodeOnce(std::string_view path) {
   std::string decoded;
   decoded.reserve(path.size());
   for (size_t i = 0; i < path.size(); ++i) {
-    const int high = path[i] == '%' && i + 2 < path.size() ? http::HexValue(path[i + 1]) : -1;
-    const int low = high >= 0 ? http::HexValue(path[i + 2]) : -1;
-    if (low < 0) {
-      decoded.push_back(path[i]);
-      continue;
-    }
-    decoded.push_back(static_cast<char>(high * 16 + low));
-    i += 2;
+    const int byte = EscapedByte(path, i);
+    decoded.push_back(byte < 0 ? path[i] : static_cast<char>(byte));
+    if (byte >= 0) i += 2;
   }
   return decoded;
 }

@@ -30,10 +30,9 @@ View Decoded(std::string_view text, bool plus_is_blank) {
   size_t at = 0;
   while (at < text.size()) {
     view.begins.push_back(static_cast<uint32_t>(at));
-    const int high = text[at] == '%' && at + 2 < text.size() ? http::HexValue(text[at + 1]) : -1;
-    const int low = high >= 0 ? http::HexValue(text[at + 2]) : -1;
-    if (low >= 0) {
-      view.text.push_back(static_cast<char>(high * 16 + low));
+    const int byte = EscapedByte(text, at);
+    if (byte >= 0) {
+      view.text.push_back(static_cast<char>(byte));
       at += 3;
     } else {
       view.text.push_back(plus_is_blank && text[at] == '+' ? ' ' : text[at]);

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -34,11 +32,11 @@ Status Send(int line, T message) {
 
 // The daemon waits for no child, so that one may have ended already, and its number be another's.
 UniqueFd OpenChild(pid_t pid) {
-  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  auto process = sys::PidfdOpen(pid);
   siginfo_t info{};
-  const bool ours = process && ::waitid(P_PIDFD, static_cast<id_t>(process.get()), &info,
+  const bool ours = process && ::waitid(P_PIDFD, static_cast<id_t>(process->get()), &info,
                                         WEXITED | WNOHANG | WNOWAIT) == 0;
-  return ours ? std::move(process) : UniqueFd();
+  return ours ? std::move(*process) : UniqueFd();
 }
 
 }  // namespace
