@@ -80,7 +80,7 @@ uint64_t NumberIn(int file) {
 
 }  // namespace
 
-Status Tree::AllowSwap(const std::string& group, uint64_t bytes) const {
+Status Tree::AllowSwap(const std::string& group) const {
   if (!host_.v2) {
     const auto memory = v1_.find("memory");
     if (memory == v1_.end()) return Fail(Code::kUnavailable, "no memory controller");
@@ -92,8 +92,11 @@ Status Tree::AllowSwap(const std::string& group, uint64_t bytes) const {
     const bool whole = std::exchange(first, false);
     ATOLL_ASSIGN(const std::string now, sys::ReadFileAt(dir, "memory.swap.max", 64));
     if (!whole) return now == "max\n" ? Status() : Put(dir, "memory.swap.max", "max");
+    // Not only for what has no place in swap yet: up to Linux 6.7 a group that may have no more of
+    // it is not looked at for anonymous memory at all, what has its place there included.
     ATOLL_ASSIGN(const std::string gone, sys::ReadFileAt(dir, "memory.swap.current", 64));
-    return Put(dir, "memory.swap.max", std::to_string(LeadingNumber(gone) + bytes));
+    ATOLL_ASSIGN(const std::string here, sys::ReadFileAt(dir, "memory.current", 64));
+    return Put(dir, "memory.swap.max", std::to_string(LeadingNumber(gone) + LeadingNumber(here)));
   });
 }
 

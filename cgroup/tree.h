@@ -152,10 +152,10 @@ class Tree {
   // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
   // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
   Result<UniqueFd> OpenReclaim(const std::string& group) const;
-  // Lets memory of the group go to swap, so many bytes more than have gone by now, whatever its
-  // limits say; hybrid: without a bound. Else none of it does, unless its limits say so. Outlives
-  // whoever calls it, until RestoreSwap.
-  Status AllowSwap(const std::string& group, uint64_t bytes) const;
+  // Lets memory of the group go to swap, as much as it has now, whatever its limits say; hybrid:
+  // without a bound. Else none of it does, unless its limits say so. Outlives whoever calls it,
+  // until RestoreSwap.
+  Status AllowSwap(const std::string& group) const;
   // Nothing to do is not an error.
   Status RestoreSwap(const std::string& group) const;
   // ENOENT: the kernel counts no swap.

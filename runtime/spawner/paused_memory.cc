@@ -175,7 +175,7 @@ Result<pid_t> PausedMemory::TryBegin(const std::string& id, Run* run) {
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   // From here on something may be there.
   out_.insert(id);
-  if (Status allowed = host_.cgroups.AllowSwap(group, run->bytes); !allowed) {
+  if (Status allowed = host_.cgroups.AllowSwap(group); !allowed) {
     [[maybe_unused]] const Status restored = host_.cgroups.RestoreSwap(group);
     return Fail(std::move(allowed).error());
   }
