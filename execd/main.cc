@@ -216,13 +216,16 @@ int Run(const Options& options) {
   core.tasks_fds = tasks_fds;
   core.accounts = accounts;
   core.score_fd = score_fd;
-  core.leaves.Prepare(2);
   Execd daemon(&core);
   if (auto prepared = daemon.Prepare(); !prepared) {
     LogLine(LogLevel::kError, "cannot start").Add(prepared.error());
     return kCannotStart;
   }
-  MapProgram();
+  // Nobody waits for this one; a session somebody does.
+  if (options.session == 0) {
+    core.leaves.Prepare(2);
+    MapProgram();
+  }
 
   UniqueFd control_fd, listener;
   std::function<bool(int)> accept_peer;

@@ -23,6 +23,7 @@ struct Host {
   UniqueFd unpack;  // the program file
   int host_mounts = -1;  // the host's mount namespace; borrowed
   BpfProgram filter;
+  BpfProgram session_filter;
   std::string
       staging;  // an empty directory: each slot mounts on it in a mount namespace of its own
 

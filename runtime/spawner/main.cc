@@ -121,6 +121,7 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .unpack = {},
             .host_mounts = host_mounts,
             .filter = BuildSandboxFilter(),
+            .session_filter = BuildSessionFilter(),
             .staging = config.run_dir + "/spawner/staging"};
   ATOLL_TRY(MakeDeviceTemplate(host.devices.c_str()));
   ATOLL_ASSIGN(host.execd, SealExecd(config.execd));

@@ -7,6 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/spawner/call_checks.h"
 #include "runtime/spawner/syscall_list.h"
 
@@ -32,16 +35,25 @@ void Append(BpfProgram* program, const BpfProgram& part) {
   program->insert(program->end(), part.begin(), part.end());
 }
 
-BpfProgram VerdictOf(uint32_t number) {
+enum class Scope { kSandbox, kSession };
+
+constexpr uint32_t kNotInSessions[] = {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
+                                       SYS_kcmp,   SYS_chroot,           SYS_personality};
+
+BpfProgram VerdictOf(uint32_t number, Scope scope) {
+  if (scope == Scope::kSession && std::find(std::begin(kNotInSessions), std::end(kNotInSessions),
+                                            number) != std::end(kNotInSessions)) {
+    return {Return(SECCOMP_RET_ERRNO | EACCES)};
+  }
   if (auto checked = CheckArguments(number)) return *std::move(checked);
   if (IsMissingSyscall(number)) return {Return(kUnknown)};
   return {Return(IsAllowedSyscall(number) ? SECCOMP_RET_ALLOW : kRefuse)};
 }
 
-std::vector<CallRun> BuildRuns() {
+std::vector<CallRun> BuildRuns(Scope scope) {
   std::vector<CallRun> runs;
   for (uint32_t number = 0; number <= kLastKnownSyscall; ++number) {
-    BpfProgram verdict = VerdictOf(number);
+    BpfProgram verdict = VerdictOf(number, scope);
     const bool same = !runs.empty() && verdict.size() == 1 && runs.back().verdict.size() == 1 &&
                       runs.back().verdict[0].k == verdict[0].k;
     if (!same) runs.push_back({number, std::move(verdict)});
@@ -72,9 +84,7 @@ BpfProgram Search(const std::vector<CallRun>& runs, size_t begin, size_t end) {
   return program;
 }
 
-}  // namespace
-
-BpfProgram BuildSandboxFilter() {
+BpfProgram BuildFilter(Scope scope) {
   BpfProgram program = {
       Load(offsetof(seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
@@ -85,21 +95,19 @@ BpfProgram BuildSandboxFilter() {
       Return(SECCOMP_RET_ALLOW),
       Return(kKill),
   };
-  const std::vector<CallRun> runs = BuildRuns();
+  const std::vector<CallRun> runs = BuildRuns(scope);
   Append(&program, Search(runs, 0, runs.size()));
   return program;
 }
 
+}  // namespace
+
+BpfProgram BuildSandboxFilter() {
+  return BuildFilter(Scope::kSandbox);
+}
+
 BpfProgram BuildSessionFilter() {
-  constexpr uint32_t kDenied[] = {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
-                                  SYS_kcmp,   SYS_chroot,           SYS_personality};
-  BpfProgram program = {Load(offsetof(seccomp_data, nr))};
-  for (const uint32_t number : kDenied) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
-    program.push_back(Return(SECCOMP_RET_ERRNO | EACCES));
-  }
-  program.push_back(Return(SECCOMP_RET_ALLOW));
-  return program;
+  return BuildFilter(Scope::kSession);
 }
 
 BpfProgram WithPass(BpfProgram program, uint64_t pass) {

@@ -32,10 +32,9 @@ using BpfProgram = std::vector<sock_filter>;
 
 // The program for sandboxes, but for the pass: nobody knows it. Built once, at start.
 BpfProgram BuildSandboxFilter();
-BpfProgram WithPass(BpfProgram program, uint64_t pass);
-
-// Beside it, in isolated sessions: what concerns other processes' memory, and the root, is EACCES.
+// The same for isolated sessions: what concerns other processes' memory, and the root, is EACCES.
 BpfProgram BuildSessionFilter();
+BpfProgram WithPass(BpfProgram program, uint64_t pass);
 
 // Loads it for the calling thread, which must have no_new_privs or CAP_SYS_ADMIN.
 Status LoadFilter(const BpfProgram& program);

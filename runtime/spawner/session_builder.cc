@@ -1,13 +1,11 @@
 #include "runtime/spawner/session_builder.h"
 
 #include <linux/capability.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -176,10 +174,8 @@ Status LimitIt(SessionState& state) {
   return LimitProcess(state.parts.nofile);
 }
 
-Status LoadFilters(SessionState& state) {
-  // Which the other one would refuse.
-  ATOLL_TRY(LoadFilter(BuildSessionFilter()));
-  return LoadFilter(WithPass(state.parts.host->filter, state.parts.pass));
+Status LoadSeccomp(SessionState& state) {
+  return LoadFilter(WithPass(state.parts.host->session_filter, state.parts.pass));
 }
 
 Status EnterUser(SessionState& state) {
@@ -199,7 +195,7 @@ struct SessionStep {
 // As in a slot: the user namespace after the last mount, the filter before it.
 constexpr SessionStep kSessionSteps[] = {
     {"groups", EnterGroups},  {"mounts", Furnish}, {"rlimits", LimitIt},
-    {"seccomp", LoadFilters}, {"user", EnterUser},
+    {"seccomp", LoadSeccomp}, {"user", EnterUser},
 };
 
 struct SessionStart {
@@ -240,13 +236,19 @@ void RunSession(void* argument) {
   ::_exit(126);
 }
 
-// Like fork, but the child is one of our parent's.
-Result<pid_t> ForkSibling() {
-  clone_args args{};
-  args.flags = CLONE_PARENT;
-  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
-  if (pid < 0) return FailSys("clone3 sibling");
-  return static_cast<pid_t>(pid);
+struct Inside {
+  const Parts* parts;
+  uint64_t flags;
+  SessionStart start;
+  bool over = false;
+};
+
+void RunInside(void* argument) {
+  auto* inside = static_cast<Inside*>(argument);
+  const auto pid = Vfork(inside->flags, inside->parts->leaf.get(), RunSession, &inside->start);
+  if (!pid) inside->start.status = Fail(pid.error());
+  inside->over = true;
+  ::_exit(0);
 }
 
 }  // namespace
@@ -281,14 +283,15 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
                      (message.spec.shared_network ? static_cast<int>(CLONE_NEWNET) : 0);
   // By the pidfd, which says what the number may no longer.
   if (::setns(sandbox, shared) != 0) return FailSys("setns into the sandbox");
-  // A pid namespace is made by somebody in the one above, which setns(2) leads only children into.
-  ATOLL_ASSIGN(const pid_t child, ForkSibling());
-  if (child > 0) ::_exit(0);
-  SessionStart start{.parts = &parts};
   const uint64_t fresh = CLONE_PARENT | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                          (message.spec.shared_network ? 0 : CLONE_NEWNET);
-  ATOLL_TRY(Vfork(fresh, parts.leaf.get(), RunSession, &start));
-  return std::move(start.status);
+  Inside inside{.parts = &parts, .flags = fresh, .start = {.parts = &parts}};
+  // A pid namespace is made by somebody in the one above, which setns(2) leads only children into.
+  // Both of them are our parent's, as the first must be for the second to be.
+  ATOLL_TRY(Vfork(CLONE_PARENT, -1, RunInside, &inside));
+  // Killed, with its sandbox: the other one dies a moment later, and uses our memory until then.
+  if (!inside.over) ::_exit(1);
+  return std::move(inside.start.status);
 }
 
 }  // namespace atl::spawner

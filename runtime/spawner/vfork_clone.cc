@@ -8,10 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+
 namespace atl::spawner {
 namespace {
 
 constexpr size_t kStackSize = 256 << 10;
+constexpr size_t kMostNested = 2;
 constexpr size_t kIdleStackSize = 16 << 10;
 
 // Below it lies a page that faults.
@@ -66,15 +69,23 @@ void Idle(void* parent) {
 }  // namespace
 
 Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argument) {
-  // One stack for ever: there is one such child at a time.
-  static void* const stack = MapStack(kStackSize);
+  // For ever; a child has one such child itself at most, and is the only one of its parent.
+  static std::array<void*, kMostNested> stacks{};
+  static size_t nested = 0;
+  const size_t level = nested;
+  if (level == kMostNested) return Fail(Code::kInternal, "vfork: nested too deep");
+  if (stacks[level] == nullptr) stacks[level] = MapStack(kStackSize);
+  nested = level + 1;
   clone_args args{};
   args.flags = flags | CLONE_VFORK;
   if (cgroup >= 0) {
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<uint64_t>(cgroup);
   }
-  return CloneOnStack(args, stack, kStackSize, run, argument);
+  auto pid = CloneOnStack(args, stacks[level], kStackSize, run, argument);
+  // Not one less than it is: a child that was killed has left it as it was in there.
+  nested = level;
+  return pid;
 }
 
 Result<pid_t> StartIdle(uint64_t flags) {

@@ -19,6 +19,7 @@ namespace atl::spawner {
 // With CLONE_VFORK: this process waits until `run` has ended, in execve or _exit. `cgroup` is -1 or
 // a cgroup v2 directory for CLONE_INTO_CGROUP (Linux 5.7): no write to cgroup.procs, which would
 // wait for an RCU grace period, 4 to 15 ms. `flags`: more of clone3's, namespaces for instance.
+// Such a child may have one itself.
 Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argument);
 
 // A child that does nothing until it is killed, or until this process dies; to be killed and reaped
