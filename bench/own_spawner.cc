@@ -18,6 +18,7 @@
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::bench {
 namespace {

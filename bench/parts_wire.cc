@@ -1,6 +1,7 @@
 // The messages of one create: plan and start message out, the build's reply back.
 #include "bench/parts.h"
 #include "runtime/base/sandbox_id.h"
+#include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
 #include "runtime/wire/start.h"
 

@@ -25,7 +25,7 @@
 #include "images/unpack/upper.h"
 #include "runtime/base/disk_full.h"
 #include "runtime/base/sys.h"
-#include "runtime/wire/plan.h"
+#include "runtime/wire/layer.h"
 #include "runtime/wire/unpack.h"
 
 namespace atl::images::unpack {

@@ -13,6 +13,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/base/unix_address.h"
+#include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
 
 namespace atl::launch {

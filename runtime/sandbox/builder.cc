@@ -5,6 +5,7 @@
 
 #include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/slot_sockets.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::sandbox {
 namespace {

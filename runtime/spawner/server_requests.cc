@@ -10,6 +10,7 @@
 #include "runtime/spawner/server.h"
 #include "runtime/spawner/stacks.h"
 #include "runtime/spawner/volume_sources.h"
+#include "runtime/wire/plan.h"
 
 namespace atl::spawner {
 namespace {
@@ -81,7 +82,7 @@ void Server::Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer) {
 }
 
 void Server::Do(wire::Build message, Answer<wire::Build> answer) {
-  sandboxes_.Build(message.plan, std::move(answer));
+  sandboxes_.Build(*message.plan, std::move(answer));
 }
 
 void Server::Do(wire::Freeze message, Answer<wire::Freeze> answer) {

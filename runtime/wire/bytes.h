@@ -25,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -211,6 +212,35 @@ class Reader {
   std::string_view rest_;
   std::span<UniqueFd> descriptors_;
   bool ok_ = true;
+};
+
+// A value that is encoded as what it is, elsewhere: whoever holds a message with one, or passes it
+// on, needs T's definition only to look into it. Copies share it.
+template <typename T>
+class Boxed {
+ public:
+  Boxed() = default;
+  Boxed(T value) : value_(std::make_shared<T>(std::move(value))) {}
+  // Without one, a T as it is made.
+  const T& operator*() const {
+    static const T none{};
+    return value_ ? *value_ : none;
+  }
+  const T* operator->() const { return &**this; }
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    if constexpr (std::is_const_v<Self>) {
+      io(*self);
+    } else {
+      auto value = std::make_shared<T>(*self);
+      io(*value);
+      self.value_ = std::move(value);
+    }
+  }
+
+ private:
+  std::shared_ptr<const T> value_;
 };
 
 template <typename T>

@@ -1,5 +1,7 @@
 #include "runtime/wire/request.h"
 
+#include "runtime/wire/plan.h"
+
 namespace atl::wire {
 namespace {
 
@@ -9,7 +11,7 @@ Status CheckName(const std::string& name) {
 }
 
 struct Form {
-  Status operator()(const Build& build) const { return CheckForm(build.plan.volumes); }
+  Status operator()(const Build& build) const { return CheckForm(build.plan->volumes); }
   Status operator()(const MakeVolume& make) const { return CheckName(make.name); }
   Status operator()(const RemoveVolume& remove) const { return CheckName(remove.name); }
   Status operator()(const MeasureVolume& measure) const { return CheckName(measure.name); }

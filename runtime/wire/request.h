@@ -10,13 +10,16 @@
 
 #include "cgroup/limits.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/wire/bytes.h"
+#include "runtime/wire/layer.h"
 #include "runtime/wire/object_store.h"
-#include "runtime/wire/plan.h"
 #include "runtime/wire/reply.h"
 #include "runtime/wire/session.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
+
+struct Plan;  // see plan.h
 
 // What the spawner is and what it holds. It compares that with what the kernel has, and mends it:
 // see stray_slots. Of one of another protocol nothing is read, so that the Greeting can tell ours.
@@ -58,7 +61,7 @@ struct DropSlot {
 struct Build {
   static constexpr uint8_t kType = 4;
   using Reply = Built;
-  Plan plan;
+  Boxed<Plan> plan;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "runtime/wire/plan.h"
+
 namespace atl::wire {
 
 Result<Request> DecodeRequest(std::string_view bytes, std::span<UniqueFd> descriptors) {

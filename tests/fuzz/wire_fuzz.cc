@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
 #include "runtime/wire/start.h"
 
@@ -31,8 +32,8 @@ void ReadRequest(std::string_view bytes, std::vector<UniqueFd>& descriptors) {
   [[maybe_unused]] const Status form = wire::CheckForm(request->message);
   const auto* build = std::get_if<wire::Build>(&request->message);
   if (form && build != nullptr) {
-    if (build->plan.volumes.size() > wire::kMaxVolumes) __builtin_trap();
-    for (const wire::Volume& volume : build->plan.volumes) {
+    if (build->plan->volumes.size() > wire::kMaxVolumes) __builtin_trap();
+    for (const wire::Volume& volume : build->plan->volumes) {
       if (!volume.target.starts_with('/')) __builtin_trap();
     }
   }

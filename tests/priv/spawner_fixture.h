@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/launch/spawner_client.h"
+#include "runtime/wire/plan.h"
 #include "tests/priv/priv_test.h"
 #include "tests/support/poll_loop.h"
 

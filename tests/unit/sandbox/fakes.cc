@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include "runtime/wire/plan.h"
+
 namespace atl::sandbox {
 
 void FakeLoop::Poll() {
@@ -17,6 +19,12 @@ void FakeLoop::Poll() {
     callback(events);
   }
   Run();
+}
+
+void FakeSpawner::Do(wire::Build asked, Done<wire::Built> done) {
+  PendingBuild build{asked.plan->id, asked.plan->slot, std::move(asked.plan), {}, std::move(done)};
+  build.control = std::move(controls[build.slot]);
+  builds.push_back(std::move(build));
 }
 
 }  // namespace atl::sandbox

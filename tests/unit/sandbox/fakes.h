@@ -129,7 +129,9 @@ class FakeSpawner final : public launch::SpawnerClient {
   explicit FakeSpawner(FakeLoop& its_loop) : loop(its_loop) {}
 
   struct PendingBuild {
-    wire::Plan plan;
+    std::string id;
+    uint32_t slot = 0;
+    wire::Boxed<wire::Plan> plan;
     UniqueFd control;  // execd's end
     Done<wire::Built> done;
   };
@@ -165,10 +167,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     dropped.push_back(asked.slot);
     loop.Post([done = std::move(done)] { done({}); });
   }
-  void Do(wire::Build asked, Done<wire::Built> done) {
-    UniqueFd control = std::move(controls[asked.plan.slot]);
-    builds.push_back({std::move(asked.plan), std::move(control), std::move(done)});
-  }
+  void Do(wire::Build asked, Done<wire::Built> done);
   void Do(wire::Freeze asked, Finished done) {
     freezes.push_back({(asked.frozen ? "freeze " : "thaw ") + asked.id, std::move(done)});
   }

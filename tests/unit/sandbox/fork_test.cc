@@ -1,4 +1,5 @@
 #include "runtime/sandbox/fork.h"
+#include "runtime/wire/plan.h"
 
 #include <algorithm>
 
@@ -46,7 +47,7 @@ class ForkTest : public LifecycleTest {
     EXPECT_EQ(Stored().size(), 1U);
     EXPECT_FALSE(lifecycle->LayerInUse(101));
   }
-  std::vector<wire::Plan> plans;
+  std::vector<wire::Boxed<wire::Plan>> plans;
 };
 
 TEST_F(ForkTest, ChildrenHaveItsFilesAndItsSpecAndNothingElseOfIt) {
@@ -173,7 +174,7 @@ TEST_F(ForkTest, OneThatIsDeletedMeanwhileTakesTheOthersAlong) {
   for (const bool built : {false, true}) {
     const std::string id = CreateRunning();
     const auto outcome = Copied(Begin(id, 3));
-    const std::string child = spawner.builds.front().plan.id;
+    const std::string child = spawner.builds.front().id;
     if (built) spawner.AnswerBuild();
     loop.Run();
     ASSERT_TRUE(lifecycle->Delete(child));
@@ -288,7 +289,7 @@ TEST_F(ForkTest, VolumesAreItsParents) {
   BuildAll();
   ASSERT_TRUE(outcome->made);
   ASSERT_EQ(plans.size(), 1U);
-  EXPECT_EQ(plans.front().volumes, wanted.spec.volumes);
+  EXPECT_EQ(plans.front()->volumes, wanted.spec.volumes);
   // It is still there for the child when the parent has gone.
   ASSERT_TRUE(lifecycle->Delete(created->result->id));
   spawner.AnswerDestroy();

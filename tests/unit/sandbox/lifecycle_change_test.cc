@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {
@@ -356,7 +357,7 @@ TEST_F(ChangeTest, AReadonlyRootIsInThePlanAndInTheRecord) {
   wanted.spec.readonly_root = true;
   wanted.secure_access = true;
   Create(wanted);
-  EXPECT_TRUE(spawner.builds[0].plan.readonly_root);
+  EXPECT_TRUE(spawner.builds[0].plan->readonly_root);
   spawner.AnswerBuild();
   EXPECT_TRUE(Stored()[0].spec.readonly_root);
   EXPECT_GE(Stored()[0].secure_token.size(), 32U);

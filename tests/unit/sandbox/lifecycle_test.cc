@@ -3,6 +3,7 @@
 #include <set>
 
 #include "runtime/base/sandbox_id.h"
+#include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 #include "tests/unit/sandbox/sample.h"
 
@@ -14,7 +15,7 @@ TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
   EXPECT_FALSE(answer->called);
   EXPECT_TRUE(Stored().empty());
   ASSERT_EQ(spawner.builds.size(), 1U);
-  const std::string id = spawner.builds[0].plan.id;
+  const std::string id = spawner.builds[0].id;
   EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kAwaiting));
   EXPECT_TRUE(SocketExists(id));
   const auto build = spawner.AnswerBuild();
@@ -23,11 +24,11 @@ TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
   EXPECT_TRUE(ValidSandboxId(answer->result->id));
   EXPECT_EQ(answer->result->state, State::kRunning);
   EXPECT_EQ(answer->result->spec.image, "busybox:latest");
-  EXPECT_EQ(build.plan.layers, (std::vector<wire::LayerId>{2, 1}));
-  EXPECT_EQ(build.plan.limits.pids, 512U);
+  EXPECT_EQ(build.plan->layers, (std::vector<wire::LayerId>{2, 1}));
+  EXPECT_EQ(build.plan->limits.pids, 512U);
   ASSERT_EQ(Stored().size(), 1U);
   EXPECT_EQ(Stored()[0].state, State::kRunning);
-  EXPECT_EQ(Stored()[0].slot, build.plan.slot);
+  EXPECT_EQ(Stored()[0].slot, build.slot);
 }
 
 TEST_F(LifecycleTest, ASpecIsKeptWhole) {
@@ -91,8 +92,8 @@ TEST_F(LifecycleTest, AnImageForAnotherMachineIsRefused) {
 
 TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   const auto answer = Create();
-  const std::string id = spawner.builds[0].plan.id;
-  const uint32_t slot = spawner.builds[0].plan.slot;
+  const std::string id = spawner.builds[0].id;
+  const uint32_t slot = spawner.builds[0].slot;
   spawner.AnswerBuild(Fail(Code::kNotFound, "step overlay: no layer"));
   ASSERT_TRUE(answer->called);
   // Not the client's fault, whatever the spawner calls it.
@@ -109,12 +110,12 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
 
 TEST_F(LifecycleTest, ASlotThatWasLostIsReplaced) {
   const auto answer = Create();
-  const uint32_t lost = spawner.builds[0].plan.slot;
+  const uint32_t lost = spawner.builds[0].slot;
   spawner.AnswerBuild(Fail(Code::kFailedPrecondition, "step check: slot: not prepared"));
   loop.Run();
   ASSERT_FALSE(answer->called);
   ASSERT_EQ(spawner.builds.size(), 1U);
-  EXPECT_NE(spawner.builds[0].plan.slot, lost);
+  EXPECT_NE(spawner.builds[0].slot, lost);
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{lost}));
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called && answer->result);
@@ -263,7 +264,7 @@ TEST_F(LifecycleTest, DestroyIsTriedAgain) {
 
 TEST_F(LifecycleTest, DeletedWhileBuiltIsDestroyedAfterwards) {
   const auto answer = Create();
-  const std::string id = spawner.builds[0].plan.id;
+  const std::string id = spawner.builds[0].id;
   ASSERT_TRUE(lifecycle->Delete(id));
   EXPECT_TRUE(spawner.destroys.empty());
   spawner.AnswerBuild();
@@ -323,7 +324,7 @@ TEST_F(LifecycleTest, TheReportBeatsTheExitThatOvertookIt) {
 
 TEST_F(LifecycleTest, AnExitThatOvertookTheBuildCountsAfterIt) {
   const auto answer = Create();
-  const std::string id = spawner.builds[0].plan.id;
+  const std::string id = spawner.builds[0].id;
   Ended(id, Exit(0));
   EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kAwaiting));
   spawner.AnswerBuild();
@@ -454,8 +455,8 @@ TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   // The next one is there before we have heard of the end of the last one's requests.
   wire::Greeting hello;
   wire::SandboxRecord built;
-  built.id = spawner.builds[0].plan.id;
-  built.slot = spawner.builds[0].plan.slot;
+  built.id = spawner.builds[0].id;
+  built.slot = spawner.builds[0].slot;
   hello.sandboxes.push_back(built);
   lifecycle->Reconcile(hello);
   EXPECT_FALSE(building->called);

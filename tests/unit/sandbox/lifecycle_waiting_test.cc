@@ -1,4 +1,5 @@
 // Creates whose image is on its way.
+#include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {
@@ -199,7 +200,7 @@ TEST_F(LifecycleWaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
   loop.Run();
   ASSERT_EQ(spawner.builds.size(), 1U);
   const auto build = spawner.AnswerBuild();
-  EXPECT_EQ(build.plan.layers, images.image.layers);
+  EXPECT_EQ(build.plan->layers, images.image.layers);
   ASSERT_TRUE(answer->called && answer->result);
   ASSERT_TRUE(lifecycle->Delete(answer->result->id));
   EXPECT_TRUE(lifecycle->LayerInUse(1));

@@ -1,4 +1,5 @@
 #include "runtime/sandbox/object_volumes.h"
+#include "runtime/wire/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -83,8 +84,8 @@ TEST_F(ObjectVolumesTest, MountedBeforeTheBuild) {
   EXPECT_EQ(asked.credentials, (wire::ObjectCredentials{"KEY", "secret"}));
   loop.Run();
   ASSERT_EQ(spawner.builds.size(), 1U);
-  EXPECT_EQ(spawner.builds.front().plan.slot, asked.slot);
-  EXPECT_EQ(spawner.builds.front().plan.volumes, std::vector<wire::Volume>{asked.volume});
+  EXPECT_EQ(spawner.builds.front().slot, asked.slot);
+  EXPECT_EQ(spawner.builds.front().plan->volumes, std::vector<wire::Volume>{asked.volume});
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called && answer->result);
 }

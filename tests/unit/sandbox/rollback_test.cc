@@ -1,4 +1,5 @@
 #include "runtime/sandbox/rollback.h"
+#include "runtime/wire/plan.h"
 
 #include <sys/socket.h>
 
@@ -37,7 +38,7 @@ class RollbackTest : public LifecycleTest {
     auto build = spawner.AnswerBuild();
     execd = std::move(build.control);
     loop.Run();
-    return build.plan.id;
+    return build.id;
   }
   bool HasStarted() {
     char byte;
@@ -81,8 +82,8 @@ TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
   const auto outcome = Begin(id, snapshot);
   ExpectAsItWas(before);
   ASSERT_EQ(spawner.builds.size(), 1U);
-  EXPECT_EQ(spawner.builds.front().plan.layers, (std::vector<wire::LayerId>{101, 2, 1}));
-  EXPECT_EQ(spawner.builds.front().plan.hostname, PlanOf(before, {}).hostname);
+  EXPECT_EQ(spawner.builds.front().plan->layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  EXPECT_EQ(spawner.builds.front().plan->hostname, PlanOf(before, {}).hostname);
   const std::string host_id = BuildNext();
   EXPECT_NE(host_id, id);
   // Recorded, and nobody was told yet.
@@ -202,7 +203,7 @@ TEST_F(RollbackTest, ABuildThatFailsLeavesItAsItWas) {
   const std::string snapshot = Take(id);
   const Sandbox before = *lifecycle->Find(id);
   const auto outcome = Begin(id, snapshot);
-  const std::string host_id = spawner.builds.front().plan.id;
+  const std::string host_id = spawner.builds.front().id;
   spawner.AnswerBuild(Fail(Code::kInternal, "step mounts"));
   loop.Run();
   ASSERT_EQ(outcome->called, 1);
@@ -283,7 +284,7 @@ TEST_F(RollbackTest, ADaemonThatDiesBeforeTheRecordLeavesTheOld) {
   const std::string snapshot = Take(id);
   const Sandbox before = *lifecycle->Find(id);
   Begin(id, snapshot);
-  const std::string host_id = spawner.builds.front().plan.id;
+  const std::string host_id = spawner.builds.front().id;
   wire::Greeting hello;
   hello.sandboxes = {Host(id, before.slot), Host(host_id, before.slot + 1)};
   Boot(hello);
@@ -310,7 +311,7 @@ TEST_F(RollbackTest, ADaemonThatDiesAfterTheRecordBuildsItOnceMore) {
   EXPECT_EQ(gone, (std::set<std::string>{id, lost}));
   loop.Run();
   ASSERT_EQ(spawner.builds.size(), 1U);
-  EXPECT_EQ(spawner.builds.front().plan.layers, (std::vector<wire::LayerId>{101, 2, 1}));
+  EXPECT_EQ(spawner.builds.front().plan->layers, (std::vector<wire::LayerId>{101, 2, 1}));
   const std::string host_id = BuildNext();
   EXPECT_NE(host_id, lost);
   EXPECT_TRUE(HasStarted());

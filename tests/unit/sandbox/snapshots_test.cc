@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/sandbox/snapshot_facts.h"
+#include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {
@@ -36,7 +37,7 @@ class SnapshotsTest : public LifecycleTest {
   Code CodeOf(const Result<Snapshot>& result) {
     return result ? Code::kInternal : result.error().code();
   }
-  wire::Plan restored_plan;
+  wire::Boxed<wire::Plan> restored_plan;
 };
 
 TEST_F(SnapshotsTest, GoesFromCreatingToReady) {
@@ -81,7 +82,7 @@ TEST_F(SnapshotsTest, ARestoreStandsOnItsLayers) {
   const Snapshot snapshot = TakeWhole(CreateRunning(wanted));
   const auto restored = Restore(snapshot.id);
   ASSERT_TRUE(restored);
-  EXPECT_EQ(restored_plan.layers, snapshot.layers);
+  EXPECT_EQ(restored_plan->layers, snapshot.layers);
   EXPECT_EQ(restored->spec.snapshot_id, snapshot.id);
   EXPECT_EQ(restored->metadata, (std::map<std::string, std::string>{{"own", "1"}, {"team", "ml"}}));
   EXPECT_NE(restored->access_token, Stored().front().id);
@@ -292,7 +293,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   EXPECT_TRUE(lifecycle->LayerInUse(201));
   const auto restored = Restore(copy.id);
   ASSERT_TRUE(restored) << restored.error().message();
-  EXPECT_EQ(restored_plan.layers, copy.layers);
+  EXPECT_EQ(restored_plan->layers, copy.layers);
 
   import("other");
   images.imports[1].done(image);

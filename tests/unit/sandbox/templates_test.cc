@@ -33,7 +33,7 @@ class TemplatesTest : public LifecycleTest {
   std::string BuildOne(const char* answer) {
     for (int i = 0; i < 20 && spawner.builds.empty(); ++i) loop.Pass(50'000);
     EXPECT_FALSE(spawner.builds.empty());
-    const std::string id = spawner.builds.front().plan.id;
+    const std::string id = spawner.builds.front().id;
     const std::string path = lifecycle->SocketPathOf(id);
     ::unlink(path.c_str());
     UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -191,9 +191,9 @@ TEST_F(TemplatesTest, ADaemonThatStartsKeepsWhatWasReady) {
   EXPECT_EQ(View(id).phase, Templates::Phase::kSucceeded);
   EXPECT_TRUE(lifecycle->All().empty());
   EXPECT_EQ(Claim(Of(id))->result->id, ready);
-  EXPECT_EQ(spawner.AnswerDestroy(), unready.plan.id);
+  EXPECT_EQ(spawner.AnswerDestroy(), unready.id);
   loop.Run();
-  for (const Sandbox& stored : Stored()) EXPECT_NE(stored.id, unready.plan.id);
+  for (const Sandbox& stored : Stored()) EXPECT_NE(stored.id, unready.id);
 }
 
 TEST_F(TemplatesTest, StockGivesWayToACreate) {

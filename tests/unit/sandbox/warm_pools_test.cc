@@ -121,7 +121,7 @@ TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
   ASSERT_TRUE(lifecycle->pools().Create(Pool(1)));
   loop.Pass(50'000);
   ASSERT_EQ(spawner.builds.size(), 1U);
-  const std::string id = spawner.builds.front().plan.id;
+  const std::string id = spawner.builds.front().id;
   const auto done = std::move(spawner.builds.front().done);
   spawner.builds.pop_front();
   done(Fail(Code::kInternal, "step overlay"));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
 #include "runtime/wire/start.h"
 #include "tests/support/members.h"
