@@ -146,7 +146,6 @@ Phases CreatePhases(const Setting& setting) {
       }},
       {.host = true,
        .run = [=](Take&) -> Status {
-         ATOLL_TRY(lab->api->MakePool(kPool, kBusyboxImage, kParked));
          ATOLL_ASSIGN(lab->floor, Floor::Open(lab->daemon->top() + "/floor"));
          if (!setting.peers) return {};
          ATOLL_ASSIGN(lab->peers, Peers::Open(lab->daemon->top() + "/peers"));
@@ -166,9 +165,6 @@ Phases CreatePhases(const Setting& setting) {
     if (flat) phases.push_back(Quiet(lab));
     phases.push_back(ColdPhase(lab, kDebianImage, "12 layers" + how, flat, twelve));
     if (flat) phases.push_back(Quiet(lab));
-    std::vector<Bound> claimed = {{.at_most = 1}};
-    phases.push_back(ColdPhase(lab, nullptr, "pool" + how, flat, std::move(claimed)));
-    if (flat) phases.push_back(Quiet(lab));
     phases.push_back(FloorPhase(lab, flat));
     for (const std::string& peer : kPeers) {
       if (setting.peers) phases.push_back(PeerPhase(lab, peer, flat));
@@ -187,6 +183,14 @@ Phases CreatePhases(const Setting& setting) {
                                 {{.at_most = 200}}}},
                     .samples = kCount / 2,
                     .run = [=](Take& take) { return Delete(*lab, take); }});
+  // Last: what is parked takes its share of all else, and an older release has no pools.
+  phases.push_back({.host = true, .run = [=](Take&) {
+                      return lab->api->MakePool(kPool, kBusyboxImage, kParked);
+                    }});
+  for (const bool flat : {false, true}) {
+    phases.push_back(Quiet(lab));
+    phases.push_back(ColdPhase(lab, nullptr, flat ? "pool, flat" : "pool", flat, {{.at_most = 1}}));
+  }
   return phases;
 }
 
