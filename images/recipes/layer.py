@@ -94,6 +94,16 @@ def _add_file(layer, source, target):
         raise RecipeError(f'files: {source}: there is no such file')
 
 
+def _add_link(layer, path, says):
+    place = layer / path.lstrip('/')
+    _inside(layer, place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir() and not place.is_symlink():
+        raise RecipeError(f'links: {path}: is a folder')
+    place.unlink(missing_ok=True)
+    place.symlink_to(says)
+
+
 def make_layer(step, suite, layer):
     """Fills the directory `layer`. `suite` is empty where the image has no Debian."""
     layer.mkdir(parents=True)
@@ -116,6 +126,8 @@ def make_layer(step, suite, layer):
                 os.utime(path, (youngest, youngest))
     for source, target in step.files.items():
         _add_file(layer, step.directory / source, target)
+    for path, says in step.links.items():
+        _add_link(layer, path, says)
     for pattern in step.remove:
         for path in list(pathlib.Path(layer).glob(pattern.lstrip('/'))):
             _inside(layer, path)

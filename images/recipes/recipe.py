@@ -15,7 +15,7 @@ KEYS = {
     'aliases': _WORDS,
     'suite': _TEXT, 'packages': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
     'npm': _WORDS, 'npm_folders': _WORDS, 'users': _WORDS,
-    'files': (dict, 'a table of strings'), 'remove': _WORDS,
+    'files': (dict, 'a table of strings'), 'links': (dict, 'a table of strings'), 'remove': _WORDS,
     'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
     'workdir': _TEXT, 'user': _TEXT,
 }
@@ -41,6 +41,7 @@ class Step:
     npm: list
     npm_folders: list  # that npm has filled, in which it installs what their package.json names
     files: dict
+    links: dict  # where → what it says
     remove: list
 
 
@@ -98,7 +99,7 @@ def _check(file, text):
     for name in text.get('env', {}):
         if not re.fullmatch(r'[A-Za-z_][A-Za-z0-9_]*', name):
             raise RecipeError(f"{file}: env: '{name}' is not the name of a variable")
-    for path in [*text.get('files', {}).values(), text.get('workdir', '/'),
+    for path in [*text.get('files', {}).values(), *text.get('links', {}), text.get('workdir', '/'),
                  *text.get('remove', []), *text.get('npm_folders', [])]:
         if not path.startswith('/') or '..' in path.split('/') or '\0' in path:
             raise RecipeError(f"{file}: '{path}' must be a path in the image: from / on, without ..")
@@ -146,8 +147,8 @@ def load(what):
             setattr(recipe, key, text.get(key, getattr(recipe, key)))
         step = Step(file.parent, text.get('pip', []), text.get('pip_dependencies', True),
                     text.get('npm', []), text.get('npm_folders', []), text.get('files', {}),
-                    text.get('remove', []))
-        if step.pip or step.npm or step.files:
+                    text.get('links', {}), text.get('remove', []))
+        if step.pip or step.npm or step.files or step.links:
             recipe.steps.append(step)
     for key in ('packages', 'users'):
         if getattr(recipe, key) and not recipe.suite:

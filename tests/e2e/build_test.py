@@ -80,9 +80,12 @@ class Build(unittest.TestCase):
         """Environment is added to, what processes get is replaced, files have a layer of each."""
         self.recipe(RECIPE)
         top = self.recipe('from = "own.toml"\ncmd = ["there"]\n[env]\nCOLOUR = "red"\n'
-                          '[files]\n"data.txt" = "/top"\n', 'top.toml')
+                          '[files]\n"data.txt" = "/top"\n'
+                          '[links]\n"/opt/tool/link" = "/etc/x"\n"/new/link" = "../top"\n', 'top.toml')
         self.atoll('image', 'build', top, '--name', 'top')
         self.assertEqual(self.atoll('run', 'top').split()[:3], ['from', 'there', 'red'])
+        self.assertEqual(self.atoll('run', '--entrypoint', 'sh', 'top', '-c',
+                                    'readlink /opt/tool/link; readlink /new/link; cat /new/link'), '/etc/x\n../top\ndata')
         self.assertEqual(len(self.daemon.request('GET', '/v1/images/top')['rootfs']), 3)
         self.atoll('image', 'rm', 'top')
         # Another program has no use for the words of the one before.
@@ -101,7 +104,7 @@ class Build(unittest.TestCase):
         both = self.recipe('from = ["left.toml", "right.toml"]\n', 'both.toml')
         self.atoll('image', 'build', both, '--name', 'both')
         self.assertEqual(self.atoll('run', 'both').split()[:3], ['from', 'right', 'right'])
-        self.assertEqual(self.atoll('run', '--entrypoint', 'sh', 'both', '--', '-c', 'echo $LEFT; cat /left /right'),
+        self.assertEqual(self.atoll('run', '--entrypoint', 'sh', 'both', '-c', 'echo $LEFT; cat /left /right'),
                          '1\ndatadata')
         self.assertEqual(len(self.daemon.request('GET', '/v1/images/both')['rootfs']), 4)
         self.atoll('image', 'rm', 'both')
@@ -148,6 +151,9 @@ class Build(unittest.TestCase):
                 ('[files]\n"data.txt" = "srv"', 'must be a path in the image'),
                 ('[files]\n"data.txt" = "/../srv"', 'must be a path in the image'),
                 ('[files]\n"absent" = "/srv"', 'there is no such file'),
+                ('[links]\n"srv" = "/x"', 'must be a path in the image'),
+                ('[links]\n"/../x" = "/x"', 'must be a path in the image'),
+                ('[files]\n"tool" = "/srv"\n[links]\n"/srv" = "/x"', 'links: /srv: is a folder'),
                 ('[env]\n"A B" = "c"', "'A B' is not the name of a variable"),
                 ('from = ', 'own.toml: ')):
             with self.subTest(text):
