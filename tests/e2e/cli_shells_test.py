@@ -61,6 +61,7 @@ class Shell:
         os.write(self.terminal, text)
 
     def close(self):
+        self.type(b'exit\n')
         os.close(self.terminal)
         os.waitpid(self.pid, 0)
         shutil.rmtree(self.home)
@@ -88,10 +89,20 @@ class Shells(unittest.TestCase):
         shell.await_text(PROMPT)
         shell.type(b'atoll cp a-f\tknown:/tmp && atoll exec known cat /tmp/a-file\n')
         shell.await_text(b'what is in it')
-        shell.type(b'exit\n')
+        shell.await_text(PROMPT)
+        return shell
 
     def test_bash(self):
-        self.completes('bash')
+        shell = self.completes('bash')
+        # It parts words at colons: a tag, and a sandbox's path, which is no file of this host.
+        shell.type(b'atoll run busybox:la\techo of-$((1+1))\n')
+        shell.await_text(b'of-2')
+        shell.await_text(PROMPT)
+        shell.type(b'atoll cp kno\t/tmp/a-f\t')
+        shell.await_text(b'known:/tmp/a-f')
+        shell.type(b'ile back && cat back && echo of-$((1+2))\n')
+        shell.await_text(b'what is in it')
+        shell.await_text(b'of-3')
 
     def test_zsh(self):
         self.completes('zsh')

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/sys.h"
 #include "tools/atoll/copy_tar.h"
@@ -41,6 +43,21 @@ Status ExportToFile(Api& api, const ArchiveOf& wanted, const std::string& file, 
     return sys::WriteAll(placed.fd(), bytes);
   }));
   return placed.Finish();
+}
+
+// The request says how long it is, and a pipe does not.
+Result<UniqueFd> TakeInput() {
+  if (isatty(STDIN_FILENO) != 0) {
+    return Fail(Code::kInvalidArgument, "a terminal is no archive: name a file, or pipe one in");
+  }
+  ATOLL_ASSIGN(UniqueFd file, TemporaryFile());
+  std::vector<char> buffer(1 << 20);
+  for (;;) {
+    const ssize_t n = TEMP_FAILURE_RETRY(read(STDIN_FILENO, buffer.data(), buffer.size()));
+    if (n < 0) return FailSys("read standard input");
+    if (n == 0) return file;
+    ATOLL_TRY(sys::WriteAll(file.get(), {buffer.data(), static_cast<size_t>(n)}));
+  }
 }
 
 }  // namespace
@@ -88,8 +105,9 @@ Result<http::Response> SendArchive(const Settings& settings, const ArchivePlace&
                                    const std::string& target, const std::string& what) {
   const std::string& file = place.file;
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
-  ATOLL_ASSIGN(UniqueFd archive,
-               IsObjectUrl(file) ? FetchObject(place, cancel_fd) : sys::Open(file, O_RDONLY));
+  ATOLL_ASSIGN(UniqueFd archive, IsObjectUrl(file) ? FetchObject(place, cancel_fd)
+                                 : file == "-"     ? TakeInput()
+                                                   : sys::Open(file, O_RDONLY));
   struct stat status {};
   if (fstat(archive.get(), &status) != 0) return FailSys("fstat " + file);
   if (S_ISDIR(status.st_mode)) {

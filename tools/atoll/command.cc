@@ -23,8 +23,8 @@ namespace {
 
 using nlohmann::json;
 
-bool Print(std::string_view bytes, bool is_error) {
-  return sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, bytes).has_value();
+Status Print(std::string_view bytes, bool is_error) {
+  return sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, bytes);
 }
 
 void Interrupt(Api& api, const ExecdWay& way, const std::string& command_id) {
@@ -89,17 +89,17 @@ Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& 
   http::Client::Call call = CommandCall(way, body);
   call.cancel_fd = cancel_fd;
 
-  bool writable = true;
-  EventStream events([&writable](std::string_view bytes, bool is_error) {
-    writable = Print(bytes, is_error);
-    return writable;
+  Status written;
+  EventStream events([&written](std::string_view bytes, bool is_error) {
+    written = Print(bytes, is_error);
+    return written.has_value();
   });
   const auto response =
       api.Stream(std::move(call), [&events](std::string_view bytes) { return events.Feed(bytes); });
-  if (CaughtSignal() != 0 || !writable) {
+  if (CaughtSignal() != 0 || !written) {
     if (command.stop_on_interrupt) Interrupt(api, way, events.command_id());
-    // Nobody reads our output any more: as if SIGPIPE had ended us.
-    return Exit{128 + (CaughtSignal() != 0 ? CaughtSignal() : SIGPIPE), {}};
+    if (CaughtSignal() != 0) return Exit{128 + CaughtSignal(), {}};
+    return ExitOfUnwritten(written.error());
   }
   if (!events.failure().empty()) return Unstarted(events.failure());
   if (command.background && !events.command_id().empty()) {

@@ -27,9 +27,10 @@ constexpr std::chrono::seconds kKilled{10};
 Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
                                      std::optional<std::chrono::seconds> patience, int cancel_fd) {
   const auto deadline = Clock::now() + patience.value_or(std::chrono::seconds(0));
-  for (;;) {
-    ATOLL_ASSIGN(auto exit, EndOf(api, id));
-    if (exit || (patience && Clock::now() >= deadline)) return exit;
+  for (bool seen = false;; seen = true) {
+    auto exit = EndOf(api, id);
+    if (!exit && seen && exit.error().code() == Code::kNotFound) return Fail(WhyGone(api, id));
+    if (!exit || *exit || (patience && Clock::now() >= deadline)) return exit;
     if (WaitForInterrupt(cancel_fd, kPollMilliseconds)) {
       return Fail(Code::kUnavailable, "interrupted; " + id + " goes on");
     }

@@ -10,6 +10,7 @@
 
 #include "runtime/base/signal_word.h"
 #include "runtime/http/ascii.h"
+#include "tools/atoll/grammar.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/text.h"
@@ -56,6 +57,11 @@ std::optional<Exit> ExitOfUnstarted(const std::string& told) {
   if (is(ENOENT)) return Exit{127, "not found: " + told};
   if (is(EACCES) || is(ENOEXEC)) return Exit{126, "is no program: " + told};
   return std::nullopt;
+}
+
+Exit ExitOfUnwritten(const Error& why) {
+  if (why.error_number() == EPIPE) return {128 + SIGPIPE, {}};
+  return {kRunFailed, "has an output that cannot be written here: " + why.message()};
 }
 
 std::string SignalName(int number) {

@@ -22,6 +22,10 @@ Exit ExitOf(int code, std::string_view told);
 // none of that name, 126 if it is no program. Nothing: it is about something else.
 std::optional<Exit> ExitOfUnstarted(const std::string& told);
 
+// Of a command whose output could not be written here: as if SIGPIPE had ended us where nobody
+// reads it any more, else why.
+Exit ExitOfUnwritten(const Error& why);
+
 // "SIGKILL" of 9; "signal 40" of what has no name.
 std::string SignalName(int number);
 // Of "9", "KILL", "sigkill"; 0 if there is none.

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "tools/atoll/docker_words.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/nearest.h"
 #include "tools/atoll/option_words.h"
+#include "tools/atoll/text.h"
 
 namespace atl::cli {
 namespace {
@@ -43,12 +45,27 @@ Status Store(const Argument& argument, const std::string& value) {
   return {};
 }
 
+// JSON carries nothing else, and a word that arrives as another one is worse than none.
+Status CheckText(const Words& words) {
+  for (const std::string& word : words) {
+    if (IsUtf8(word)) continue;
+    return Wrong(JsonText(word) +
+                 " is not UTF-8, as the API's words are; bytes pass by standard input and files");
+  }
+  return {};
+}
+
 class LineReader {
  public:
   LineReader(Words words, Line* line) : words_(std::move(words)), line_(*line) {}
 
   Status Run() {
     for (;;) {
+      if (CommandBegins()) {
+        if (words_.front() == "--") Take();
+        TakeCommand();
+        return {};
+      }
       ATOLL_TRY(TakeOptions(verb(), &words_, &line_.help));
       if (line_.help) return {};
       if (words_.empty()) return Complete();
@@ -67,6 +84,11 @@ class LineReader {
   const Verb& verb() const { return *line_.verb; }
   // Arguments before a command.
   size_t fixed() const { return verb().arguments().size() - (verb().has_command() ? 1 : 0); }
+
+  // What is behind the last argument before a command is the command's, whatever it looks like.
+  bool CommandBegins() const {
+    return verb().has_command() && given_ > 0 && given_ == fixed() && !words_.empty();
+  }
 
   std::string Take() {
     std::string word = std::move(words_.front());
@@ -97,7 +119,7 @@ class LineReader {
       line_.verb = next;
       return {};
     }
-    if (verb().has_command() && given_ == fixed()) {
+    if (verb().has_command() && fixed() == 0) {
       TakeCommand();
       return {};
     }
@@ -206,7 +228,8 @@ Status ReadLine(const Verb& root, const Words& words, Line* line) {
     Words option_of_it = {option.AllNames().back(), value};
     ATOLL_TRY(TakeOptions(root, &option_of_it, &line->help));
   }
-  return LineReader(words, line).Run();
+  ATOLL_TRY(LineReader(words, line).Run());
+  return line->verb->has_command() ? CheckText(words) : Status();
 }
 
 }  // namespace atl::cli

@@ -1,8 +1,9 @@
 // The words of the command line: what every verb takes, described once. Reading them, help, the
 // manual page and completion all walk this description.
 //
-// Read as people who come from docker type it: options stand before or behind a verb's first words;
-// of a verb with a command all that follows its first word, or "--", is that command, untouched.
+// Read as people who come from docker type it: options stand before or behind a verb's words; of a
+// verb with a command all that follows its last word before that, or "--", is the command,
+// untouched.
 #pragma once
 
 #include <deque>

@@ -13,11 +13,18 @@ namespace {
 // `atoll complete WORD…` prints what may follow the words.
 // Not compgen -W: it would expand what a server calls its sandboxes.
 constexpr const char* kBash = R"sh(_atoll() {
-  local word current=${COMP_WORDS[COMP_CWORD]}
+  local word before=${COMP_LINE:0:COMP_POINT} current words
+  # Bash parts words at ":" and "=", too, and takes what is behind the last for the word.
+  current=${before##*[[:space:]]}
+  read -ra words <<<"${before%"$current"}"
   COMPREPLY=()
   while IFS= read -r word; do
-    [[ $word == "$current"* ]] && COMPREPLY+=("$word")
-  done < <(atoll complete -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)
+    [[ $word == "$current"* ]] && COMPREPLY+=("${word#"${current%"${current##*[:=]}"}"}")
+    [[ $word == "$current"*: ]] && compopt -o nospace
+  done < <(atoll complete -- "${words[@]:1}" 2>/dev/null)
+  # What is behind a sandbox's name is no file of this host.
+  [[ $current == *:* ]] && compopt +o default
+  return 0
 }
 complete -o default -F _atoll atoll
 )sh";

@@ -223,9 +223,7 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
       .Hidden()
       .Takes(Option{"-i,--input", "FILE", kArchive, &options->place.file})
       .Does([options, &settings]() -> Status {
-        if (options->place.file.empty()) {
-          return Fail(Code::kInvalidArgument, "-i FILE is missing: archives are read from files");
-        }
+        if (options->place.file.empty()) options->place.file = "-";
         ATOLL_TRY(ImportImage(settings, options->place, options->name));
         return {};
       });

@@ -12,12 +12,17 @@ namespace {
 
 std::string NearestImage(const std::string& given, const std::vector<std::string>& known) {
   std::string nearest = Nearest(given, known);
-  if (!nearest.empty() || given.find(':') != std::string::npos) return nearest;
-  // Given without its tag.
+  if (!nearest.empty()) return nearest;
+  // Without its tag, or with one that there is not.
+  const auto bare_of = [](const std::string& name) {
+    const size_t base = name.rfind('/');
+    return name.substr(0, name.find(':', base == name.npos ? 0 : base));
+  };
+  const std::string wanted = bare_of(given);
   std::vector<std::string> bare;
-  for (const std::string& name : known) bare.push_back(name.substr(0, name.find(':')));
+  for (const std::string& name : known) bare.push_back(bare_of(name));
   const std::string found =
-      std::find(bare.begin(), bare.end(), given) != bare.end() ? given : Nearest(given, bare);
+      std::find(bare.begin(), bare.end(), wanted) != bare.end() ? wanted : Nearest(wanted, bare);
   const auto at = std::find(bare.begin(), bare.end(), found);
   return found.empty() ? "" : known[static_cast<size_t>(at - bare.begin())];
 }

@@ -28,7 +28,7 @@ class Lines {
  public:
   explicit Lines(bool timestamps) : timestamps_(timestamps) {}
 
-  bool Print(std::string_view text) {
+  Status Print(std::string_view text) {
     std::string out;
     for (const char c : text) {
       if (timestamps_ || !in_time_) out.push_back(c);
@@ -36,7 +36,7 @@ class Lines {
       if (c == '\n') in_time_ = true;
     }
     if (!text.empty()) ended_ = text.back() == '\n';
-    return sys::WriteAll(STDOUT_FILENO, out).has_value();
+    return sys::WriteAll(STDOUT_FILENO, out);
   }
   void Finish() const {
     if (!ended_) std::puts("");
@@ -54,14 +54,15 @@ Result<int> PrintLog(Api& api, const std::string& id, const std::string& query, 
   http::Client::Call call;
   call.target = "/sandboxes/" + PercentEncode(id) + "/diagnostics/logs?" + query;
   call.cancel_fd = cancel_fd;
-  bool writable = true;
+  Status written;
   Lines lines(timestamps);
   const auto done = api.Stream(std::move(call), [&](std::string_view text) {
-    writable = lines.Print(text);
-    return writable;
+    written = lines.Print(text);
+    return written.has_value();
   });
   if (CaughtSignal() != 0) return 128 + CaughtSignal();
-  if (!writable) return 128 + SIGPIPE;
+  if (!written && written.error().error_number() == EPIPE) return 128 + SIGPIPE;
+  if (!written) return Fail(written.error());
   if (!done) return Fail(done.error());
   lines.Finish();
   return 0;
@@ -84,8 +85,10 @@ Result<int> Attach(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
   ATOLL_ASSIGN(const int left, PrintLog(api, id, "since=1s&follow=true", false, cancel_fd));
   if (left != 0) return left;
-  ATOLL_ASSIGN(const auto exit, EndOf(api, id));
-  return exit ? Tell(api, settings, id, *exit) : 0;
+  const auto exit = EndOf(api, id);
+  if (!exit && exit.error().code() == Code::kNotFound) return Fail(WhyGone(api, id));
+  if (!exit) return Fail(exit.error());
+  return *exit ? Tell(api, settings, id, **exit) : 0;
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // The command line client: finds the server, and does what the verb says.
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "tools/atoll/code.h"
 #include "tools/atoll/report.h"
@@ -98,6 +100,10 @@ int Main(int argc, char** argv) {
   }
   if (version) return root.Find("version")->act()().value_or(kFailed);
   if (!read) {
+    // Which may stand behind what is wrong.
+    settings.json = settings.json || std::any_of(argv + 1, argv + argc, [](const char* word) {
+                      return std::string_view(word) == "--json";
+                    });
     Report(settings, read.error());
     if (!settings.json) {
       std::fprintf(stderr, "%s\nMore: %s --help\n", UsageLine(*line.verb).c_str(),

@@ -135,10 +135,9 @@ class Session {
     if (message.size() < head) return;
     const bool is_error = channel == kStderr;
     if (!is_error && channel != kStdout && channel != kReplay) return;
-    // Nobody reads us any more: as if SIGPIPE had ended us.
-    if (!sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, message.substr(head))) {
-      exit_ = Exit{128 + SIGPIPE, {}};
-    }
+    const Status written =
+        sys::WriteAll(is_error ? STDERR_FILENO : STDOUT_FILENO, message.substr(head));
+    if (!written) exit_ = ExitOfUnwritten(written.error());
   }
 
   void OnText(std::string_view message) {

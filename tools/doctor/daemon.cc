@@ -14,6 +14,11 @@ std::vector<Finding> CheckDaemon(const cli::Settings& settings) {
   }
   // That none runs yet is nothing wrong with the host.
   if (!answer) return {Ok(name, "none answers: " + answer.error().message())};
+  // Its health it tells everybody.
+  if (const auto let_in = api->Send("GET", "/sandboxes?pageSize=1"); !let_in) {
+    return {Missing(name, api->server_url() + ": " + let_in.error().message(),
+                    "name its key's file with --api-key-file, or set ATOLL_API_KEY")};
+  }
   const auto health = nlohmann::json::parse(answer->body, nullptr, false);
   std::vector<Finding> findings;
   if (health.is_object() && health.contains("troubles") && health["troubles"].is_object()) {

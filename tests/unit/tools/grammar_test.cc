@@ -39,14 +39,15 @@ struct Grammar {
 };
 
 TEST(Grammar, TheCommandIsTheCommands) {
-  const Words plain = {"ls", "-l", "--json", "--", "[1,2]", ""};
-  for (const Words& before : {Words{}, {"--"}}) {
+  const Words plain = {"ls", "-l", "--json", "--", "[1,2]", ""}, ours = {"-n", "4", "--json", "-h"};
+  for (const auto& [before, command] :
+       {std::pair(Words{}, plain), {{"--"}, plain}, {{}, ours}, {{"--"}, ours}}) {
     Grammar g;
-    Words words = {"run", "-it", "-w/tmp", "-e", "A=1", "--env=B=--", "img", "-n", "3"};
+    Words words = {"run", "-it", "-w/tmp", "-e", "A=1", "--env=B=--", "-n", "3", "img"};
     words.insert(words.end(), before.begin(), before.end());
-    words.insert(words.end(), plain.begin(), plain.end());
+    words.insert(words.end(), command.begin(), command.end());
     ASSERT_TRUE(g.Read(words));
-    EXPECT_EQ(g.command, plain);
+    EXPECT_EQ(g.command, command);
     EXPECT_EQ(g.image, "img");
     EXPECT_EQ(g.cwd, "/tmp");
     EXPECT_EQ(g.env, (Words{"A=1", "B=--"}));
