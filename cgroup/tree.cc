@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -352,6 +353,16 @@ Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const
     ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base, PlaceOf(base, group, file, file), O_RDONLY));
     files.push_back(std::move(fd));
   }
+  UniqueFd events(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!events) return FailSys("eventfd");
+  // "EVENTFD FILE"; what v2 has for that is a file that polls.
+  constexpr size_t kOomControl = 2;
+  constexpr const char* kRegister = "/run/cgroup.event_control";
+  const int memory = v1_.at("memory").get();
+  ATOLL_TRY(sys::WriteFileAt(
+      memory, PlaceOf(memory, group, kRegister, kRegister),
+      std::to_string(events.get()) + " " + std::to_string(files[kOomControl].get())));
+  files.push_back(std::move(events));
   return files;
 }
 

@@ -126,7 +126,8 @@ class Tree {
   // and cpuset, or it takes itself to be without).
   std::vector<View> Views(const std::string& group) const;
   // Hybrid only: the files that execd reads what v2 would show it in run/, in the order of
-  // wire::ExecdAccount; read-only.
+  // wire::ExecdAccount; read-only. The last is an eventfd that the kernel writes when a process of
+  // run/ is about to be killed for memory, as long as anybody has it open.
   Result<std::vector<UniqueFd>> OpenAccounts(const std::string& group) const;
 
   // Writes what differs between `now` and `next`. A refused value names file and value.

@@ -23,7 +23,8 @@ std::string_view Read(int fd, char* buffer, size_t size) {
 Accounts Accounts::Inherited() {
   for (int i = 0; i < kFiles; ++i) {
     struct stat info;
-    if (::fstat(wire::kExecdAccountsFd + i, &info) != 0 || !S_ISREG(info.st_mode)) return {};
+    const bool file = i != static_cast<int>(wire::ExecdAccount::kOomEvents);
+    if (::fstat(wire::kExecdAccountsFd + i, &info) != 0 || S_ISREG(info.st_mode) != file) return {};
   }
   return Accounts(wire::kExecdAccountsFd);
 }
@@ -32,6 +33,10 @@ std::optional<int64_t> Accounts::Number(wire::ExecdAccount account) const {
   if (!present()) return {};
   char buffer[256];
   return ToNumber(Read(first_ + static_cast<int>(account), buffer, sizeof buffer));
+}
+
+int Accounts::OomEvents() {
+  return wire::kExecdAccountsFd + static_cast<int>(wire::ExecdAccount::kOomEvents);
 }
 
 int64_t Accounts::OomKills() const {

@@ -22,6 +22,8 @@ class Accounts {
   std::optional<int64_t> Number(wire::ExecdAccount account) const;
   // How many processes of commands were killed for memory so far.
   int64_t OomKills() const;
+  // Readable when there may be more of them. Only where they are present.
+  static int OomEvents();
 
  private:
   explicit Accounts(int first) : first_(first) {}

@@ -169,4 +169,15 @@ int64_t ParseDuration(std::string_view text) {
   return total < 1e15 ? static_cast<int64_t>(total) : -1;
 }
 
+int64_t Core::OomKills() const {
+  if (accounts.present()) return accounts.OomKills();
+  return cgroup_fd < 0 ? 0 : LeafPool::OomKillsIn(cgroup_fd);
+}
+
+void Core::NoteOomKills(int64_t kills) {
+  if (kills <= oom_kills_noted) return;
+  oom_kills_noted = kills;
+  if (note) note("a process was killed: its command went over the sandbox's memory limit");
+}
+
 }  // namespace atl::execd

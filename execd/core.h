@@ -45,7 +45,11 @@ struct Core {
   NameTable names;
   // Tells the daemon what has happened to the sandbox; nothing in an isolated session.
   std::function<void(std::string_view)> note;
-  int64_t oom_kills_noted = 0;  // of `accounts`, by then
+  int64_t oom_kills_noted = 0;  // of OomKills(), by then
+  // How many processes of commands and entrypoint were killed for memory so far.
+  int64_t OomKills() const;
+  // Tells of those, unless that has been done.
+  void NoteOomKills(int64_t kills);
 
   // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
   // it expects the next command to see it), then `extra`.

@@ -16,6 +16,7 @@
 #include "execd/run/entrypoint.h"
 #include "execd/run/hooks.h"
 #include "execd/run/metrics.h"
+#include "execd/run/oom_watch.h"
 #include "execd/run/session.h"
 #include "execd/run/terminal.h"
 #include "execd/trust/stores.h"
@@ -73,6 +74,7 @@ class Execd {
   std::unique_ptr<IsolatedShell> shell_;  // in a session
   std::unique_ptr<Entrypoint> entrypoint_;
   std::optional<Hooks> hooks_;
+  std::optional<OomWatch> oom_watch_;
   std::optional<TrustStores> trust_stores_;
 };
 

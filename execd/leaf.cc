@@ -33,7 +33,7 @@ uint64_t FlatKey(int dir, const char* file, std::string_view key) {
 }
 
 uint64_t OomKills(const Leaf& leaf) {
-  return FlatKey(leaf.dir.get(), "memory.events", "oom_kill");
+  return static_cast<uint64_t>(LeafPool::OomKillsIn(leaf.dir.get()));
 }
 
 // Runtimes read the limit of their own group, and no other (JDK 17): that of the subtree, which
@@ -50,6 +50,10 @@ void CopyLimit(int root, int leaf) {
 }
 
 }  // namespace
+
+int64_t LeafPool::OomKillsIn(int directory) {
+  return static_cast<int64_t>(FlatKey(directory, "memory.events", "oom_kill"));
+}
 
 LeafPool::LeafPool(EventLoop* loop, int root) : loop_(*loop), root_(root) {}
 

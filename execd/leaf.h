@@ -51,6 +51,8 @@ class LeafPool {
   // True if a process of the leaf was killed for memory since Take. Only where the v2 memory
   // controller is on.
   static bool OutOfMemory(const Leaf& leaf);
+  // How many were, in a group and those beneath it.
+  static int64_t OomKillsIn(int directory);
 
  private:
   std::unique_ptr<Leaf> Make();

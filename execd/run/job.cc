@@ -155,13 +155,10 @@ void Job::Ended(int wait_status) {
     const int64_t known = std::max(oom_kills_before_, core_.oom_kills_noted);
     if (yields_ && exit.out_of_memory) {
       // Of that count it is one, and others are yet to be told.
-      core_.oom_kills_noted = std::min(kills, known + 1);
+      core_.oom_kills_noted = std::min(core_.OomKills(), known + 1);
     } else if (leaf_killed || kills > known) {
       // Also where the program has gone on without its child, and says nothing of it.
-      core_.oom_kills_noted = kills;
-      if (core_.note) {
-        core_.note("a process was killed: its command went over the sandbox's memory limit");
-      }
+      core_.NoteOomKills(core_.OomKills());
     }
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.

@@ -194,6 +194,19 @@ class Memory(Life):
         path = f'/v1/sandboxes/{box.id}/diagnostics/events?scope={scope}'
         return self.daemon.request('GET', path)['content'].splitlines()
 
+    def test_a_killed_child_of_who_goes_on_is_told_at_once(self):
+        """Of the entrypoint, and of a command that has not ended."""
+        for how in ('entrypoint', 'command'):
+            with self.subTest(how):
+                script = ['sh', '-c', '(tail /dev/zero); exec sleep 1000']
+                box = self.box(**({'entrypoint': script} if how == 'entrypoint' else {}))
+                if how == 'command':
+                    box.background(f"sh -c '{script[2]}'")
+                until(lambda: self.events(box, 'runtime'), 20 * SLOWNESS, 'it is told')
+                self.assertIn(' OutOfMemory ', self.events(box, 'runtime')[0])
+                # A command that ends with such a kill has its own word, and its event.
+                self.assertEqual(box.state()['state'], 'Running')
+
     def test_a_killed_child_is_an_event_of_the_sandbox(self):
         """Whatever the command makes of it; and no line of the log."""
         for command in ('(tail /dev/zero); echo went on', 'tail /dev/zero'):

@@ -237,7 +237,7 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
   const std::string accounts =
-      v2 ? "" : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n";
+      v2 ? "" : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n15 anon_inode:[eventfd]\n";
   const std::string tasks = v2 ? "" : "7 memory\n8 pids\n";
   const std::string own = v2 ? "7" : "9";
   EXPECT_EQ(
@@ -250,7 +250,7 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
                   "test ${f##*/} = " +
                   own + " || echo ${f##*/} $t; done"),
       "0 socket\n1 socket\n" + accounts +
-          "15 score\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
+          "16 score\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {

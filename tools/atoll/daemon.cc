@@ -48,7 +48,11 @@ void AddDaemonVerbs(Verb& root, const Settings& settings) {
           "Run it as root: some checks really make namespaces and mounts, in a child process, and\n"
           "leave nothing behind. Exit code 0 if nothing is missing (warnings do not count), else "
           "1.\n"
-          "With --server it looks at that server instead: does it answer, and is it well?")
+          "With --server it looks at that server instead: does it answer, let us in, and is it "
+          "well?\n\n"
+          "Examples:\n"
+          "  sudo atoll doctor\n"
+          "  atoll doctor --server https://sandboxes.example --api-key-file ~/.atoll-key")
       .Does([host, &settings]() -> Result<int> {
         host->options.run_dir = settings.run_dir;
         host->options.port = static_cast<uint16_t>(host->port);

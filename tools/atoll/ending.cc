@@ -131,16 +131,21 @@ void AddEndingVerbs(Verb& root, const Settings& settings) {
   const Argument ids = {"ID", kSandboxes, &options->ids};
   root.Add("wait", "Wait until sandboxes have ended, print their exit codes")
       .Takes(ids)
+      .Says("Examples:\n  code=$(atoll wait $(atoll run -d alpine false))")
       .Does([options, &settings] { return Wait(settings, options->ids); });
   root.Add("stop", "End what sandboxes were started with; their logs and exit codes stay")
       .Takes(ids)
       .Takes(Option{"-t,--timeout,--time", "SECONDS", "Until SIGKILL follows SIGTERM",
                     &options->seconds, Range{0, 3600}})
+      .Says("Examples:\n  atoll stop web\n  atoll stop -t 60 db && atoll logs -n 20 db")
       .Does([options, &settings] { return Stop(settings, options->ids, options->seconds); });
   root.Add("kill", "Send a signal to what sandboxes were started with")
       .Takes(ids)
       .Takes(Option{"-s,--signal", "SIGNAL", "By name or number; else KILL, to all processes",
                     &options->signal})
+      .Says(
+          "Examples:\n  atoll kill web\n  atoll kill -s HUP web      # as its configuration "
+          "changed")
       .Does([options, &settings] { return Kill(settings, options->ids, options->signal); });
 }
 

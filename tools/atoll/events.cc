@@ -130,6 +130,11 @@ void AddEventsVerb(Verb& root, const Settings& settings) {
       .Takes(Argument{"ID", kOnlySandboxes, &options->ids, false})
       .Takes(Option{"-f,--follow", "", "Go on as more happens, until those named are deleted",
                     &options->follow})
+      .Says(
+          "Examples:\n"
+          "  atoll events web              # created, paused, out of memory, ended: each with its "
+          "time\n"
+          "  atoll events -f --json | jq 'select(.type == \"Warning\")'")
       .Does([options, &settings] { return Events(settings, *options); });
 }
 

@@ -174,6 +174,10 @@ void AddRemove(Verb& parent, const char* name, const Settings& settings, bool hi
   if (hidden) rm.Hidden();
   rm.Takes(Argument{"IMAGE", "Images as 'atoll image ls' shows them", &options->names});
   rm.Takes(Option{"-f,--force", "", "The names of used ones, too", &options->force});
+  rm.Says(
+      "Examples:\n"
+      "  atoll image rm python:3.11\n"
+      "  atoll image rm --force python:3.11 && atoll image prune   # when its sandboxes are gone");
   rm.Does([options, &settings] { return RemoveImages(settings, options->names, options->force); });
 }
 

@@ -67,12 +67,16 @@ Status Renew(const Settings& settings, const std::string& given, int seconds) {
 void AddLifecycleVerbs(Verb& root, const Settings& settings) {
   const auto add_many = [&root](const char* names, const char* what, auto act) {
     const auto ids = std::make_shared<Words>();
-    root.Add(names, what).Takes(Argument{"ID", kSandboxes, ids.get()}).Does([ids, act] {
+    return &root.Add(names, what).Takes(Argument{"ID", kSandboxes, ids.get()}).Does([ids, act] {
       return act(*ids);
     });
   };
   add_many("inspect", "All there is to know of sandboxes, as JSON: limits, env, volumes, network",
-           [&settings](const Words& ids) { return Inspect(settings, ids); });
+           [&settings](const Words& ids) { return Inspect(settings, ids); })
+      ->Says(
+          "Examples:\n"
+          "  atoll inspect web\n"
+          "  atoll inspect --json web | jq -r '.[0].resourceLimits.memory'");
   add_many("pause", "Stop all processes of sandboxes where they are",
            [&settings](const Words& ids) { return Post(settings, ids, "/pause"); });
   add_many("resume,unpause", "Let paused sandboxes go on",

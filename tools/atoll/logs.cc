@@ -101,12 +101,16 @@ void AddLogVerbs(Verb& root, const Settings& settings) {
       .Takes(Option{"-n,--tail", "LINES", "Only the last lines", &log->tail, Range{1, 10000}})
       .Takes(Option{"--since", "TIME", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
       .Takes(Option{"-t,--timestamps", "", "With the time of each line", &log->timestamps})
+      .Says("Examples:\n  atoll logs -f web\n  atoll logs --since 10m -n 100 -t web")
       .Does([log, &settings] { return Logs(settings, *log); });
 
   const auto id = std::make_shared<std::string>();
   root.Add("attach", "Show a sandbox's output from now on, and end with its exit code")
       .Takes(Argument{"ID", kOneSandbox, id.get()})
-      .Says("Ctrl-C leaves it running. To type into one: atoll exec -it ID sh")
+      .Says(
+          "Ctrl-C leaves it running. To type into one: atoll exec -it ID sh\n\n"
+          "Examples:\n"
+          "  atoll attach $(atoll run -d alpine sh -c 'sleep 5; echo done')")
       .Does([id, &settings] { return Attach(settings, *id); }, kRunFailed);
 }
 

@@ -204,7 +204,11 @@ void AddPortVerbs(Verb& root, const Settings& settings) {
   };
   add("port,endpoint", "Where a port of a sandbox is reached",
       [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
-        verb.Says("Prints the address, then the headers that a request to it needs, one a line.")
+        verb.Says(
+                "Prints the address, then the headers that a request to it needs, one a line.\n\n"
+                "Examples:\n"
+                "  atoll port web 8000\n"
+                "  curl $(atoll port web 8000)/index.html      # of one that needs no headers")
             .Does([options, &settings] { return Port(settings, *options); });
       });
   add("open", "The URL of a port of a sandbox, for a browser",

@@ -132,11 +132,13 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   rm.Takes(Argument{"ID", kSandboxes, &remove->ids, false});
   rm.Takes(Option{"--all", "", "All sandboxes", &remove->all});
   rm.Takes(Option{"-f,--force", "", "As always", &remove->force});
+  rm.Says("Examples:\n  atoll rm web\n  atoll rm $(atoll ps -q --filter label=job=7)");
   rm.Does([remove, &settings] { return RemoveSandboxes(settings, remove->ids, remove->all); });
 
   const auto force = std::make_shared<bool>(false);
   Verb& prune = root.Add("prune", "Delete the sandboxes that have ended");
   prune.Takes(Option{"-f,--force", "", "As always: nothing is asked", force.get()});
+  prune.Says("Examples:\n  atoll prune        # their logs and exit codes go with them");
   prune.Does([force, &settings] { return Prune(settings); });
 }
 

@@ -133,6 +133,7 @@ void AddStatsVerbs(Verb& root, const Settings& settings) {
   const auto id = std::make_shared<std::string>();
   root.Add("top", "The processes in a sandbox")
       .Takes(Argument{"ID", kOneSandbox, id.get()})
+      .Says("Examples:\n  atoll top web\n  atoll top --json web | jq '.[] | select(.pid != 1)'")
       .Does([id, &settings] { return Top(settings, *id); });
 }
 
