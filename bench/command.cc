@@ -355,6 +355,16 @@ void AddExecd(const LabPtr& lab, const std::string& programs, Phases* phases) {
                        take.Add("execd: own memory", static_cast<double>(most));
                        return {};
                      }});
+  phases->push_back(
+      {.series = {{"atoll: start", "spawn of `atoll version` → its end", "ms", {{.at_most = 5}}}},
+       .samples = kCount,
+       .run = [=](Take& take) -> Status {
+         const int64_t start = NowMicros();
+         ATOLL_ASSIGN(const pid_t pid, Spawn({programs + "/atoll", "--version"}, -1, -1));
+         ATOLL_TRY(Await(pid, "atoll --version"));
+         take.AddMs("atoll: start", MicrosSince(start));
+         return {};
+       }});
   phases->push_back({.series = {{"execd: parked and ended",
                                  "spawned → it has found that nobody can claim it, and ended",
                                  "ms",

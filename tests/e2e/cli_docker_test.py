@@ -220,6 +220,12 @@ class Docker(unittest.TestCase):
                 for wanted, got in zip((out, err), told):
                     self.assertRegex(got, wanted or '^$', told)
 
+    def test_it_needs_few_libraries(self):
+        """Each takes its time at every start; libarchive alone would bring eleven others."""
+        told = subprocess.run(['readelf', '-d', BUILD / 'atoll'], check=True, capture_output=True, text=True).stdout
+        needed = {line.split('[')[1].split('.')[0] for line in told.splitlines() if '(NEEDED)' in line}
+        self.assertLessEqual(needed, {'libssl', 'libcrypto', 'libstdc++', 'libgcc_s', 'libc', 'libm'})
+
     def test_one_of_many_at_once_gets_the_name(self):
         typed = [subprocess.Popen([BUILD / 'atoll', 'run', '-d', '--name', 'wanted', 'busybox',
                                    'sleep', '1000'], env=self.environment, text=True,
