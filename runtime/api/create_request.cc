@@ -2,8 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -307,6 +310,40 @@ std::string ReadNetwork(const Extras& extras, sandbox::Wanted* wanted) {
   return {};
 }
 
+// Upstream's settings of the process that filters beside the sandbox; here that is the server's,
+// and what a client sends for it has no effect. One that has mistyped one is told so, as there.
+constexpr std::string_view kEgressPrefix = "OPENSANDBOX_EGRESS_";
+// Programs in the sandbox are to know that one.
+constexpr std::string_view kTransparent = "MITMPROXY_TRANSPARENT";
+constexpr std::string_view kEgressSettings[] = {kTransparent,
+                                                "LOG_LEVEL",
+                                                "DNS_UPSTREAM_TIMEOUT",
+                                                "MITMPROXY_SSL_INSECURE",
+                                                "MITMPROXY_EXTRA_PORTS",
+                                                "DENY_WEBHOOK",
+                                                "METRICS_EXTRA_ATTRS",
+                                                "CREDENTIAL_VAULT_REQUIRE_TLS",
+                                                "CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH",
+                                                "CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
+                                                "POLICY_FILE"};
+
+// Takes them out of the sandbox's environment. "" if that is fine, else what is wrong.
+std::string TakeEgressSettings(const Extras& extras, std::map<std::string, std::string>* env) {
+  std::string wrong;
+  std::erase_if(*env, [&](const auto& entry) {
+    const std::string_view name = entry.first;
+    if (!name.starts_with(kEgressPrefix)) return false;
+    const std::string_view setting = name.substr(kEgressPrefix.size());
+    if (extras.network_policy && std::find(std::begin(kEgressSettings), std::end(kEgressSettings),
+                                           setting) == std::end(kEgressSettings)) {
+      wrong = "env " + std::string(name.substr(0, 80)) +
+              ": is no setting of the egress filter that a request may name";
+    }
+    return !extras.network_policy || setting != kTransparent;
+  });
+  return wrong;
+}
+
 }  // namespace
 
 Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
@@ -340,6 +377,9 @@ Parsed<CreateRequest> ParseCreateRequest(const std::string& text) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }
   if (std::string wrong = ReadNetwork(extras, &wanted); !wrong.empty()) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
+  }
+  if (std::string wrong = TakeEgressSettings(extras, &spec.env); !wrong.empty()) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER", std::move(wrong));
   }
   spec.snapshot_id = extras.snapshot;

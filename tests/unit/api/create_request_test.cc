@@ -427,6 +427,23 @@ TEST(CreateRequest, Hooks) {
   EXPECT_TRUE(Refusal(Parse(body)).starts_with("422 "));
 }
 
+TEST(CreateRequest, SettingsOfUpstreamsEgressStayOutside) {
+  using Env = std::map<std::string, std::string>;
+  json body = {
+      {"image", {{"uri", "a"}}}, {"entrypoint", {"sh"}}, {"resourceLimits", json::object()}};
+  body["env"] = {{"A", "b"},
+                 {"OPENSANDBOX_EGRESS_LOG_LEVEL", "debug"},
+                 {"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT", "1"}};
+  EXPECT_EQ(Parse(body)->wanted.spec.env, (Env{{"A", "b"}}));
+  body["networkPolicy"] = {{"defaultAction", "deny"}};
+  EXPECT_EQ(Parse(body)->wanted.spec.env,
+            (Env{{"A", "b"}, {"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT", "1"}}));
+  body["env"]["OPENSANDBOX_EGRESS_FOO"] = "x";
+  EXPECT_TRUE(Refusal(Parse(body)).starts_with("400 ")) << Refusal(Parse(body));
+  body.erase("networkPolicy");
+  EXPECT_EQ(Parse(body)->wanted.spec.env, (Env{{"A", "b"}}));
+}
+
 TEST(RenewRequest, Forms) {
   const std::pair<const char*, int64_t> good[] = {
       {R"({"expiresAt":"2025-11-16T14:30:45Z"})", 1763303445000},
