@@ -139,6 +139,8 @@ TABLE = [
     ('run busyboy true', 125, '', "^atoll: there is no image 'busyboy'; did you mean 'busybox:latest'"),
     ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; import it with: [^;]*\n$'),
     ('load -i {archive}', 0, '^imported busybox:latest', ''),
+    ('cat {archive} | atoll load', 0, '^imported busybox:latest', ''),
+    ('echo none | atoll load', 1, '', '.'),
     ('tag busybox mine:2', 0, '^busybox:latest is mine:2, too\n$', ''),
     ('image tag busyboy x', 1, '', "did you mean 'busybox:latest'"),
     ('image tag busybox ../x', 1, '', "image name '../x'"),

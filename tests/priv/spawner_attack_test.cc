@@ -237,7 +237,8 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
   const std::string accounts =
-      v2 ? "" : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n15 anon_inode:[eventfd]\n";
+      v2 ? ""
+         : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n15 anon_inode:[eventfd]\n";
   const std::string tasks = v2 ? "" : "7 memory\n8 pids\n";
   const std::string own = v2 ? "7" : "9";
   EXPECT_EQ(

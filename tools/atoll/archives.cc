@@ -53,7 +53,8 @@ Result<UniqueFd> TakeInput() {
   ATOLL_ASSIGN(UniqueFd file, TemporaryFile());
   std::vector<char> buffer(1 << 20);
   for (;;) {
-    const ssize_t n = TEMP_FAILURE_RETRY(read(STDIN_FILENO, buffer.data(), buffer.size()));
+    const ssize_t n = read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR && CaughtSignal() == 0) continue;
     if (n < 0) return FailSys("read standard input");
     if (n == 0) return file;
     ATOLL_TRY(sys::WriteAll(file.get(), {buffer.data(), static_cast<size_t>(n)}));
