@@ -35,6 +35,8 @@ constexpr std::string_view kOfTheOrigin[] = {"Accept-CH",
                                              "Set-Cookie",
                                              "Set-Cookie2",
                                              "Set-Login",
+                                             // Who answers there is us.
+                                             "Server",
                                              "Use-As-Dictionary"};
 
 template <size_t n>

@@ -61,7 +61,7 @@ class Cli(unittest.TestCase):
     def test_a_kept_sandbox_takes_more_commands(self):
         self.cli('run', '--keep', '--name', 'kept', '-m', '64Mi', 'box:1', '--', 'touch', '/tmp/x')
         (box,) = self.sandboxes()
-        self.assertEqual(self.cli('exec', 'kept', '-w', '/tmp', '--', 'ls'), 'x\n')
+        self.assertEqual(self.cli('exec', '-w', '/tmp', 'kept', '--', 'ls'), 'x\n')
         self.cli('exec', box[:8], '--', 'sh', '-c', 'exit 3', expect=3)
         listed = json.loads(self.cli('ps', '--json'))['items']
         self.assertEqual([item['metadata'] for item in listed], [{'name': 'kept'}])

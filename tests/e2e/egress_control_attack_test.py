@@ -189,16 +189,18 @@ class Hooks(AttackTest):
     """G14: what belongs to the operator, set from a create request."""
     ENVIRONMENT = {
         'OPENSANDBOX_EGRESS_DENY_WEBHOOK': 'http://203.0.113.1/hook',
-        'OPENSANDBOX_EGRESS_RULES': '{"defaultAction":"allow"}',
-        'OPENSANDBOX_EGRESS_POLICY_FILE': '/tmp/policy.json', 'OPENSANDBOX_EGRESS_MODE': 'dns',
-        'OPENSANDBOX_EGRESS_TOKEN': 'mine', 'OPENSANDBOX_EGRESS_HTTP_ADDR': ':19000',
-        'OPENSANDBOX_EGRESS_MAX_RULES': '0', 'OPENSANDBOX_EGRESS_DNS_UPSTREAM': '203.0.113.66',
-        'OPENSANDBOX_EGRESS_NAMESERVER_EXEMPT': '203.0.113.66',
+        'OPENSANDBOX_EGRESS_POLICY_FILE': '/tmp/policy.json',
         'OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT': 'true',
-        'OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT': '/tmp/script.py', 'OPENSANDBOX_EGRESS_SANDBOX_ID': 'x',
         'ATOLL_NETWORK_DENIAL_WEBHOOK': 'http://203.0.113.1/hook',
         'ATOLL_NETWORK_DENY_UNLESS_ASKED': 'false', 'HTTP_PROXY': 'http://203.0.113.66',
         'http_proxy': 'http://203.0.113.66', 'LD_PRELOAD': '/tmp/x.so'}
+    # Those that no request may name.
+    OPERATORS = {
+        'OPENSANDBOX_EGRESS_RULES': '{"defaultAction":"allow"}', 'OPENSANDBOX_EGRESS_MODE': 'dns',
+        'OPENSANDBOX_EGRESS_TOKEN': 'mine', 'OPENSANDBOX_EGRESS_HTTP_ADDR': ':19000',
+        'OPENSANDBOX_EGRESS_MAX_RULES': '0', 'OPENSANDBOX_EGRESS_DNS_UPSTREAM': '203.0.113.66',
+        'OPENSANDBOX_EGRESS_NAMESERVER_EXEMPT': '203.0.113.66',
+        'OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT': '/tmp/script.py', 'OPENSANDBOX_EGRESS_SANDBOX_ID': 'x'}
     EXTENSIONS = {'network.denial_webhook': 'http://203.0.113.1/hook', 'network.policy': 'none',
                   'egress.mode': 'dns', 'opensandbox.io/egress': 'off',
                   'network.dns': '203.0.113.66', 'network.allow_always': '0.0.0.0/0'}
@@ -211,6 +213,9 @@ class Hooks(AttackTest):
                                    ('runtime', {'env': self.ENVIRONMENT})):
                 with self.cell('G14', net, moment):
                     self.play_hooks(net, moment, fields)
+            for name, value in self.OPERATORS.items():
+                with self.cell('G14', net, 'create'):
+                    self.play_hooks(net, 'create', {'env': {name: value}})
 
     def play_hooks(self, net, moment, fields):
         given = policy('good.example', net.at(2))
@@ -219,8 +224,9 @@ class Hooks(AttackTest):
         except Exception as error:  # pylint: disable=broad-except
             # Refused whole is as good, where there is no meaning.
             self.assertEqual(getattr(error, 'status', None), 400, error)
-            self.assertIn('extensions', fields)
+            self.assertTrue('extensions' in fields or fields['env'].keys() <= self.OPERATORS.keys(), fields)
             return
+        self.assertFalse(fields.get('env', {}).keys() & self.OPERATORS.keys())
         try:
             self.internet.clear()
             if moment == 'runtime':

@@ -289,6 +289,55 @@ const cases = {
       await sandbox.kill();
     }
   },
+  "isolated/session": async () => {
+    assert.equal((await box.isolation.capabilities()).available, true);
+    await out(box, "mkdir -p /srv/iso");
+    const workspace = { path: "/srv/iso" };
+    await box.isolation.withSession({ workspace }, async (session) => {
+      const failed = await session.run("echo theirs >new; (exit 3)");
+      assert.equal(failed.error.value, "3");
+      const again = await box.isolation.attach(session.sessionId);
+      assert.equal(await again.files.readFile("/srv/iso/new"), "theirs\n");
+      assert.equal((await session.get()).status, "active");
+      assert.deepEqual((await box.isolation.list()).map((one) => one.session_id), [session.sessionId]);
+      // What it writes it has alone.
+      assert.equal(await out(box, "ls /srv/iso | grep -v execd; true"), "");
+    });
+    const once = await box.isolation.runOnce("echo $PPID; pwd", "/srv/iso");
+    assert.match(once.logs.stdout.map((message) => message.text).join(""), /\/srv\/iso/);
+    assert.deepEqual(await box.isolation.list(), []);
+  },
+  "snapshots/taken_and_restored": async () => {
+    await box.files.writeFiles([{ path: "/snapped.txt", data: "as it was" }]);
+    const all = manager();
+    const taken = await all.createSnapshot(box.id, { name: tag });
+    assert.deepEqual([taken.sandboxId, taken.name], [box.id, tag]);
+    let found = await all.getSnapshot(taken.id);
+    while (found.status.state === "Creating") found = await all.getSnapshot(taken.id);
+    assert.equal(found.status.state, "Ready");
+    await box.files.writeFiles([{ path: "/snapped.txt", data: "later" }]);
+    const copy = await Sandbox.create({ connectionConfig, snapshotId: taken.id, timeoutSeconds: 600 });
+    try {
+      assert.equal(await out(copy, "cat /snapped.txt"), "as it was");
+      const listed = await all.listSnapshots({ sandboxId: box.id, name: tag, states: ["Ready"] });
+      assert.deepEqual(listed.items.map((one) => one.id), [taken.id]);
+      await refusal(all.deleteSnapshot(taken.id), 409);
+    } finally {
+      await copy.kill();
+    }
+    // The copy is on its way out.
+    const deleted = async () => {
+      try {
+        await all.deleteSnapshot(taken.id);
+        return true;
+      } catch (error) {
+        assert.equal(error.statusCode, 409);
+        return false;
+      }
+    };
+    while (!(await deleted()));
+    await refusal(all.getSnapshot(taken.id), 404);
+  },
   "network/no_policy": async () =>
     assert.deepEqual(await reached(box), ["good.example", "evil.example"]),
   "errors/request_id": async () => {

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 import cases
 from cases import IMAGE, case, check, equal
@@ -307,6 +308,27 @@ def _(_world):
             osb('sandbox', 'kill', box)
     finally:
         equal(told('template', 'list', '--metadata', f'suite={TAG}')['items'], [])
+
+
+@case('snapshot/create_to_delete')
+def _(world):
+    shell(world, 'echo as it was >/snapped.txt')
+    taken = told('snapshot', 'create', world.box, '--name', TAG)['id']
+    while (found := told('snapshot', 'get', taken))['status']['state'] == 'Creating':
+        pass
+    equal((found['status']['state'], found['name'], found['sandbox_id']), ('Ready', TAG, world.box))
+    listed = told('snapshot', 'list', '--sandbox-id', world.box, '--name', TAG, '--state', 'Ready')
+    equal([one['id'] for one in listed['items']], [taken])
+    shell(world, 'echo later >/snapped.txt')
+    box = told('sandbox', 'create', '--snapshot-id', taken, '--timeout', '10m')['id']
+    equal(in_shell(box, 'cat /snapped.txt').strip(), 'as it was')
+    osb('snapshot', 'delete', taken, expect=1)  # in use
+    osb('sandbox', 'kill', box)
+    deadline = time.monotonic() + 60
+    while subprocess.run([OSB, '--domain', cases.DOMAIN, '--api-key', cases.KEY, 'snapshot', 'delete', taken],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False).returncode:
+        check(time.monotonic() < deadline, 'it cannot be deleted')  # the sandbox is on its way out
+    equal(told('snapshot', 'list', '--name', TAG)['items'], [])
 
 
 @case('config/init_set_show')

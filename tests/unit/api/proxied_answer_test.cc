@@ -97,6 +97,13 @@ TEST(ProxiedAnswer, ThePortsOwnOriginIsItsOwn) {
             "Set-Cookie: a=b; Path=/; Secure\nSet-Cookie: domain=x\nService-Worker-Allowed: /\n");
 }
 
+TEST(ProxiedAnswer, OfOursOnlyWhatIsForEverybodyPasses) {
+  EXPECT_EQ(Confined(Answer(RouteForm::kProxy),
+                     {{"Server", "nginx"}, {"Set-Cookie", "a=b"}, {"X-Own", "c"}}),
+            std::string("X-Own: c\n") + kSandboxed);
+  EXPECT_EQ(Confined(Answer(RouteForm::kHost), {{"Server", "nginx"}}), "Server: nginx\n");
+}
+
 TEST(ProxiedAnswer, RedirectsStayBelowThePath) {
   ProxiedAnswer answer = Answer(RouteForm::kProxy);
   const std::string below = answer.prefix;
