@@ -26,18 +26,12 @@ constexpr std::string_view kOfTheHost[] = {"Alt-Svc",         "Clear-Site-Data",
                                            "Report-To",       "Strict-Transport-Security"};
 // They hold for an origin, and these forms share ours. Cookies would never come back (proxy.cc),
 // but could push those of the host's other servers out.
-constexpr std::string_view kOfTheOrigin[] = {"Accept-CH",
-                                             "Critical-CH",
-                                             "Origin-Agent-Cluster",
-                                             "Sec-Session-Registration",
-                                             "Secure-Session-Registration",
-                                             "Service-Worker-Allowed",
-                                             "Set-Cookie",
-                                             "Set-Cookie2",
-                                             "Set-Login",
-                                             // Who answers there is us.
-                                             "Server",
-                                             "Use-As-Dictionary"};
+constexpr std::string_view kOfTheOrigin[] = {
+    "Accept-CH", "Critical-CH", "Origin-Agent-Cluster", "Sec-Session-Registration",
+    "Secure-Session-Registration", "Service-Worker-Allowed", "Set-Cookie", "Set-Cookie2",
+    "Set-Login",
+    // Who answers there is us.
+    "Server", "Use-As-Dictionary"};
 
 template <size_t n>
 bool IsOneOf(const std::string_view (&names)[n], std::string_view name) {
