@@ -134,7 +134,8 @@ class Kernels(Contexts, unittest.TestCase):
         until(lambda: self.zygotes() == [], what='it is gone')
         self.assertEqual(self.value(context, '1 + 1'), '2')
         self.assertEqual(self.value(self.create(), '2 + 2'), '4')
-        self.assertEqual(len(self.zygotes()), 1)
+        # That context may have been the spare, and the next one has a rest first.
+        until(lambda: len(self.zygotes()) == 1, what='another one is there')
 
     def test_a_zygote_that_hangs_costs_time(self):
         self.end_spare()
