@@ -174,7 +174,8 @@ int64_t Core::OomKills() const {
   return cgroup_fd < 0 ? 0 : LeafPool::OomKillsIn(cgroup_fd);
 }
 
-void Core::NoteOomKills(int64_t kills) {
+void Core::NoteOomKills() {
+  const int64_t kills = OomKills();
   if (kills <= oom_kills_noted) return;
   oom_kills_noted = kills;
   if (note) note("a process was killed: its command went over the sandbox's memory limit");

@@ -49,7 +49,7 @@ struct Core {
   // How many processes of commands and entrypoint were killed for memory so far.
   int64_t OomKills() const;
   // Tells of those, unless that has been done.
-  void NoteOomKills(int64_t kills);
+  void NoteOomKills();
 
   // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
   // it expects the next command to see it), then `extra`.

@@ -32,10 +32,6 @@ uint64_t FlatKey(int dir, const char* file, std::string_view key) {
   return 0;
 }
 
-uint64_t OomKills(const Leaf& leaf) {
-  return static_cast<uint64_t>(LeafPool::OomKillsIn(leaf.dir.get()));
-}
-
 // Runtimes read the limit of their own group, and no other (JDK 17): that of the subtree, which
 // holds anyhow. Read again afterwards: when limits change, the spawner writes ours, but we may come
 // later.
@@ -114,7 +110,7 @@ void LeafPool::Collect() {
     // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
     // the fork compares the kill count of its parent's group with that of its own.
     if (spares_.size() < kMaxSpares && !leaf->killed) {
-      leaf->oom_kills_before = OomKills(*leaf);
+      leaf->oom_kills_before = LeafPool::OomKillsIn(leaf->dir.get());
       spares_.push_back(std::move(leaf));
     } else if (::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY) {
       returned_.push_back(std::move(leaf));
@@ -146,7 +142,7 @@ void LeafPool::Kill(Leaf* leaf) {
 }
 
 bool LeafPool::OutOfMemory(const Leaf& leaf) {
-  return OomKills(leaf) > leaf.oom_kills_before;
+  return OomKillsIn(leaf.dir.get()) > leaf.oom_kills_before;
 }
 
 }  // namespace atl::execd

@@ -24,7 +24,7 @@ namespace atl::execd {
 struct Leaf {
   std::string name;
   UniqueFd dir;
-  uint64_t oom_kills_before = 0;  // the counter survives from one use to the next
+  int64_t oom_kills_before = 0;  // the counter survives from one use to the next
   bool killed = false;
 };
 

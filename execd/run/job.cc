@@ -158,7 +158,7 @@ void Job::Ended(int wait_status) {
       core_.oom_kills_noted = std::min(core_.OomKills(), known + 1);
     } else if (leaf_killed || kills > known) {
       // Also where the program has gone on without its child, and says nothing of it.
-      core_.NoteOomKills(core_.OomKills());
+      core_.NoteOomKills();
     }
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.

@@ -52,7 +52,7 @@ void OomWatch::Hear() {
 
 void OomWatch::Count() {
   later_ = 0;
-  core_.NoteOomKills(core_.OomKills());
+  core_.NoteOomKills();
 }
 
 }  // namespace atl::execd

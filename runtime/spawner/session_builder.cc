@@ -237,7 +237,6 @@ void RunSession(void* argument) {
 }
 
 struct Inside {
-  const Parts* parts;
   uint64_t flags;
   SessionStart start;
   bool over = false;
@@ -245,7 +244,8 @@ struct Inside {
 
 void RunInside(void* argument) {
   auto* inside = static_cast<Inside*>(argument);
-  const auto pid = Vfork(inside->flags, inside->parts->leaf.get(), RunSession, &inside->start);
+  const auto pid =
+      Vfork(inside->flags, inside->start.parts->leaf.get(), RunSession, &inside->start);
   if (!pid) inside->start.status = Fail(pid.error());
   inside->over = true;
   ::_exit(0);
@@ -285,7 +285,7 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
   if (::setns(sandbox, shared) != 0) return FailSys("setns into the sandbox");
   const uint64_t fresh = CLONE_PARENT | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                          (message.spec.shared_network ? 0 : CLONE_NEWNET);
-  Inside inside{.parts = &parts, .flags = fresh, .start = {.parts = &parts}};
+  Inside inside{.flags = fresh, .start = {.parts = &parts}};
   // A pid namespace is made by somebody in the one above, which setns(2) leads only children into.
   // Both of them are our parent's, as the first must be for the second to be.
   ATOLL_TRY(Vfork(CLONE_PARENT, -1, RunInside, &inside));

@@ -28,8 +28,7 @@ Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
                                      std::optional<std::chrono::seconds> patience, int cancel_fd) {
   const auto deadline = Clock::now() + patience.value_or(std::chrono::seconds(0));
   for (bool seen = false;; seen = true) {
-    auto exit = EndOf(api, id);
-    if (!exit && seen && exit.error().code() == Code::kNotFound) return Fail(WhyGone(api, id));
+    auto exit = seen ? EndOfSeen(api, id) : EndOf(api, id);
     if (!exit || *exit || (patience && Clock::now() >= deadline)) return exit;
     if (WaitForInterrupt(cancel_fd, kPollMilliseconds)) {
       return Fail(Code::kUnavailable, "interrupted; " + id + " goes on");
@@ -119,6 +118,12 @@ Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id) {
     exit.reason = "ended by " + SignalName(exit.code - 128) + ", as its exit code tells";
   }
   return exit;
+}
+
+Result<std::optional<Exit>> EndOfSeen(Api& api, const std::string& sandbox_id) {
+  auto exit = EndOf(api, sandbox_id);
+  if (exit || exit.error().code() != Code::kNotFound) return exit;
+  return Fail(WhyGone(api, sandbox_id));
 }
 
 void AddEndingVerbs(Verb& root, const Settings& settings) {

@@ -65,15 +65,15 @@ Status Renew(const Settings& settings, const std::string& given, int seconds) {
 }  // namespace
 
 void AddLifecycleVerbs(Verb& root, const Settings& settings) {
-  const auto add_many = [&root](const char* names, const char* what, auto act) {
+  const auto add_many = [&root](const char* names, const char* what, auto act) -> Verb& {
     const auto ids = std::make_shared<Words>();
-    return &root.Add(names, what).Takes(Argument{"ID", kSandboxes, ids.get()}).Does([ids, act] {
+    return root.Add(names, what).Takes(Argument{"ID", kSandboxes, ids.get()}).Does([ids, act] {
       return act(*ids);
     });
   };
   add_many("inspect", "All there is to know of sandboxes, as JSON: limits, env, volumes, network",
            [&settings](const Words& ids) { return Inspect(settings, ids); })
-      ->Says(
+      .Says(
           "Examples:\n"
           "  atoll inspect web\n"
           "  atoll inspect --json web | jq -r '.[0].resourceLimits.memory'");

@@ -85,10 +85,8 @@ Result<int> Attach(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
   ATOLL_ASSIGN(const int left, PrintLog(api, id, "since=1s&follow=true", false, cancel_fd));
   if (left != 0) return left;
-  const auto exit = EndOf(api, id);
-  if (!exit && exit.error().code() == Code::kNotFound) return Fail(WhyGone(api, id));
-  if (!exit) return Fail(exit.error());
-  return *exit ? Tell(api, settings, id, **exit) : 0;
+  ATOLL_ASSIGN(const auto exit, EndOfSeen(api, id));
+  return exit ? Tell(api, settings, id, *exit) : 0;
 }
 
 }  // namespace

@@ -69,6 +69,15 @@ class SoleTest : public testing::Test {
     return Peer(std::move(client->a));
   }
 
+  // A server that answers one request of the client's, and has gone.
+  static void AnswerAndEnd(UniqueFd end, Peer& client) {
+    Peer server(std::move(end));
+    client.Send(kAsk);
+    server.ReadUntil("\r\n\r\n");
+    server.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
+    client.ReadResponse();
+  }
+
   ServerConfig config_;
   int served_ = 0;
   std::atomic<int> closed_ = 0;
@@ -125,13 +134,7 @@ TEST_F(SoleTest, TheClientSeesWhatTheServerDoes) {
   // It closes between two requests: the second is not answered, and so may be asked again.
   auto other = sys::UnixPair(SOCK_STREAM);
   Peer again = Serve(std::move(other->a));
-  {
-    Peer server(std::move(other->b));
-    again.Send(kAsk);
-    server.ReadUntil("\r\n\r\n");
-    server.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
-    again.ReadResponse();
-  }
+  AnswerAndEnd(std::move(other->b), again);
   again.TrySend(kAsk);
   EXPECT_EQ(again.ReadToEnd(), "");
 }
@@ -156,13 +159,7 @@ TEST_F(SoleTest, AHalfClosedClientIsAnsweredWhereThatIsWanted) {
 TEST_F(SoleTest, AServerThatEndsEndsAnIdleClient) {
   auto pair = sys::UnixPair(SOCK_STREAM);
   Peer client = Serve(std::move(pair->a));
-  {
-    Peer server(std::move(pair->b));
-    client.Send(kAsk);
-    server.ReadUntil("\r\n\r\n");
-    server.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
-    client.ReadResponse();
-  }
+  AnswerAndEnd(std::move(pair->b), client);
   EXPECT_EQ(client.ReadToEnd(), "") << "without having asked again";
 }
 
