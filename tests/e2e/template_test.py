@@ -158,7 +158,8 @@ class TemplateTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertTrue(sockets < set(told))
-        seeds = {self.daemon.run(box, 'cat /seed').stdout for box in told}
+        seeds = {self.daemon.run(box, 'until test -s /seed; do sleep 0.05; done; cat /seed').stdout
+                 for box in told}
         tokens = {self.daemon.execd_headers(box)['X-EXECD-ACCESS-TOKEN'] for box in told}
         self.assertEqual((len(set(told)), len(seeds), len(tokens)), (5, 5, 5))
 
@@ -197,7 +198,7 @@ class TemplateTest(unittest.TestCase):
         self.assertEqual(self.daemon.request('GET', '/health'), {'status': 'healthy'})
 
     def test_a_daemon_that_dies_finds_its_stock(self):
-        template = self.made(2, stock=2)
+        template = self.made(2, stock=2, readiness={'probe': 'cmd://test -s /up'})
         self.daemon.kill()
         self.daemon.start()
         shown = view(self.daemon, template)
