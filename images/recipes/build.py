@@ -21,6 +21,33 @@ import recipe as recipes
 from layer import make_layer
 
 
+def make_layers(recipe, layers):
+    for step, layer in zip(recipe.steps, layers):
+        make_layer(step, recipe.suite, layer)
+
+
+def add_debian(archive, recipe, layers, work):
+    """Adds its packages and the layers above them: while those are installed these are made, and
+    written but for what the image's Python has to compile first."""
+    base = debian.Base(recipe.suite, work)
+    base_is_there = base.tar.is_file()
+    if not base_is_there:
+        with base.made():
+            make_layers(recipe, layers)
+    with debian.root(base, recipe.packages, recipe.users, layers) as root:
+        if base_is_there:
+            make_layers(recipe, layers)
+        root.layers_are_made()
+        compiled = [debian.python_place(recipe.suite, layer).is_dir() for layer in layers]
+        for place, layer in enumerate(layers, 1):
+            if not compiled[place - 1]:
+                archive.add_layer(layer, place)
+        archive.add_layer(root.tar, 0)
+        for place, layer in enumerate(layers, 1):
+            if compiled[place - 1]:
+                archive.add_layer(layer, place)
+
+
 def build(what, out, name, compress):
     """Writes the archive; the recipe, as it was carried out."""
     recipe = recipes.load(what)
@@ -28,26 +55,23 @@ def build(what, out, name, compress):
         raise recipes.RecipeError(f"suite: '{recipe.suite}' is none of {', '.join(debian.PYTHON)}")
     if name:
         recipe.name, recipe.aliases = name, []
-    with tempfile.TemporaryDirectory(prefix='.atoll-build.', dir=out.parent) as work:
+    config = {'Env': [f'{key}={value}' for key, value in recipe.env.items()],
+              'Cmd': recipe.cmd, 'WorkingDir': recipe.workdir, 'User': recipe.user}
+    if recipe.entrypoint:
+        config['Entrypoint'] = recipe.entrypoint
+    with tempfile.TemporaryDirectory(prefix='.atoll-build.', dir=out.parent) as work, \
+            oci_archive.Archive(out, compress) as archive:
         work = pathlib.Path(work)
-        layers = []
-        # First what is soon done, so that a mistake is soon told.
-        for number, step in enumerate(recipe.steps):
-            layers.append(work / f'layer{number}')
-            make_layer(step, recipe.suite, layers[-1])
+        layers = [work / f'layer{number}' for number in range(1, len(recipe.steps) + 1)]
         if recipe.suite:
-            root = work / 'root.tar'
-            debian.make_root(recipe.suite, recipe.packages, recipe.users, layers, work, root)
-            layers.insert(0, root)
+            add_debian(archive, recipe, layers, work)
         else:
-            layers.insert(0, work / 'root')
-            layers[0].mkdir()
-            busybox.make_root(layers[0])
-        config = {'Env': [f'{key}={value}' for key, value in recipe.env.items()],
-                  'Cmd': recipe.cmd, 'WorkingDir': recipe.workdir, 'User': recipe.user}
-        if recipe.entrypoint:
-            config['Entrypoint'] = recipe.entrypoint
-        oci_archive.write(out, recipe.name, layers, config, compress=compress)
+            make_layers(recipe, layers)
+            (work / 'root').mkdir()
+            busybox.make_root(work / 'root')
+            for place, layer in enumerate([work / 'root', *layers]):
+                archive.add_layer(layer, place)
+        archive.finish(recipe.name, config)
     return recipe
 
 

@@ -175,11 +175,11 @@ class Build(unittest.TestCase):
         self.assertIn("'python3' is missing; install it with: apt-get install", said)
 
     def test_an_interrupt_leaves_nothing(self):
-        """The one who waits for a slow program of the build is told, and the build ends with it."""
+        """The one who waits for a slow program of the build is told, and the build ends, with all that it has started."""
         programs = self.work / 'slow'
         programs.mkdir()
         told = self.work / 'told'
-        (programs / 'mmdebstrap').write_text(f'#!/bin/sh\necho $$ >{told}\nexec sleep 600\n')
+        (programs / 'mmdebstrap').write_text(f'#!/bin/sh\nsleep 600 &\necho $! >{told}\nwait\n')
         (programs / 'mmdebstrap').chmod(0o755)
         client = subprocess.Popen(
             [BUILD / 'atoll', 'image', 'build', self.recipe('from = "base"')],
