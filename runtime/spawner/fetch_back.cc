@@ -20,7 +20,7 @@
 namespace atl::spawner {
 namespace {
 
-constexpr unsigned kPatienceSeconds = 5;
+constexpr unsigned kFetchSeconds = 5;
 // All that is read here a sandbox can make longer, up to these: processes by pids.max, groups by
 // commands, mappings up to the kernel's 65,530 of each process.
 constexpr size_t kMostGroups = 4096;
@@ -157,7 +157,7 @@ class Fetch {
                             int directory) {
   constexpr int kDirectory = 3;
   BecomeWorker("atoll-fetch", 5, {directory});
-  ::alarm(kPatienceSeconds);
+  ::alarm(kFetchSeconds);
   Fetch fetch(cgroups, group);
   fetch.Process(first);
   fetch.Groups(kDirectory, 0);

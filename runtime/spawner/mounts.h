@@ -14,7 +14,8 @@
 
 namespace atl::spawner {
 
-inline constexpr uint64_t kNoSuidDevExec = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+inline constexpr uint64_t kNoSuidDev = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+inline constexpr uint64_t kNoSuidDevExec = kNoSuidDev | MOUNT_ATTR_NOEXEC;
 
 using MountOptions = std::vector<std::pair<const char*, std::string>>;
 

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMountPatienceUs = 30 * 1000 * 1000;
 // What processes that were killed have closed is stored meanwhile.
 constexpr int64_t kFlushPatienceUs = 2 * 1000 * 1000;
-constexpr int64_t kSweepUs = 5 * 1000;
+constexpr int64_t kLookAgainUs = 5 * 1000;
 constexpr int kFinishPatienceMs = 5000;
 constexpr size_t kMaxMaking = 32;
 constexpr size_t kMaxLog = 16 << 10;
@@ -294,7 +294,7 @@ void ObjectMounts::End(Key key) {
   }
   if (TryRemove(key) || sweeping_) return;
   sweeping_ = true;
-  loop_.After(kSweepUs, [this] { Sweep(); });
+  loop_.After(kLookAgainUs, [this] { Sweep(); });
 }
 
 bool ObjectMounts::TryRemove(Key key) {
@@ -316,7 +316,7 @@ void ObjectMounts::Sweep() {
   }
   sweeping_ = false;
   for (const Key& key : ending) sweeping_ = !TryRemove(key) || sweeping_;
-  if (sweeping_) loop_.After(kSweepUs, [this] { Sweep(); });
+  if (sweeping_) loop_.After(kLookAgainUs, [this] { Sweep(); });
 }
 
 void ObjectMounts::Finish() {

@@ -79,7 +79,7 @@ Status ShowPrograms(const Root& root, const Host& host) {
   return root.Link("fusermount", "usr/bin/fusermount3");
 }
 
-Status WriteEtc(const Root& root, const ObjectServerSpec& spec) {
+Status WriteServerEtc(const Root& root, const ObjectServerSpec& spec) {
   for (const char* path : {"etc", "etc/ssl", "etc/ssl/certs"}) ATOLL_TRY(root.Directory(path));
   ATOLL_TRY(root.File(kObjectPasswords + 1,
                       spec.credentials.key + ":" + spec.credentials.secret + "\n", 0600,
@@ -135,7 +135,7 @@ Status MakeObjectRoot(const Host& host, const ObjectServerSpec& spec) {
   ATOLL_ASSIGN(const UniqueFd top, sys::Open(host.staging, O_RDONLY | O_DIRECTORY));
   const Root root(top.get());
   ATOLL_TRY(ShowPrograms(root, host));
-  ATOLL_TRY(WriteEtc(root, spec));
+  ATOLL_TRY(WriteServerEtc(root, spec));
   ATOLL_TRY(MakeDevices(root));
   ATOLL_TRY(MakeScratch(root, spec));
   ATOLL_TRY(SetMountAttributes(top.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, -1, false));

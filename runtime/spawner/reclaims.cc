@@ -13,7 +13,7 @@ namespace {
 
 // Then it stays a dying group like others; a disk that is busy with what the sandbox has written
 // keeps nobody's slot.
-constexpr unsigned kPatienceSeconds = 2;
+constexpr unsigned kReclaimSeconds = 2;
 // A pass has pages that are not on the disk yet written, and waits for that briefly (v1) or not at
 // all (v2); neither tells whether some are left.
 constexpr int kTries = 4;
@@ -22,7 +22,7 @@ constexpr int kWriteMs = 50;
 [[noreturn]] void Child(int file) {
   constexpr int kFile = 3;
   BecomeWorker("atoll-reclaim", 5, {file});
-  ::alarm(kPatienceSeconds);
+  ::alarm(kReclaimSeconds);
   for (int i = 0; i < kTries; ++i) {
     if (i > 0) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);

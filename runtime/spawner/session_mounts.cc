@@ -29,7 +29,6 @@ namespace {
 
 using Kind = wire::SessionMount::Kind;
 
-constexpr uint64_t kNoSuidDev = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 // Where overlays are put together: ours in every sandbox, no image has a say in it.
 constexpr const char* kStaging = "/dev/shm";
 // A scratch overlay's memory is its sandbox's anyhow.

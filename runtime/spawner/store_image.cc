@@ -16,7 +16,6 @@
 namespace atl::spawner {
 namespace {
 
-constexpr uint64_t kNoSuidDev = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 // Others that look for a free device at the same moment; more of them than this are no accident.
 constexpr int kAttempts = 64;
 
