@@ -285,8 +285,8 @@ Status Lifecycle::Record(Entry& entry, State before, Action action) {
 void Lifecycle::Entered(Entry& entry, State before, Action action) {
   const Sandbox& sandbox = entry.sandbox;
   if (Holds(before) != Holds(sandbox.state)) Holds(before) ? Drop(sandbox) : Hold(sandbox);
-  if (IsOfItsPool(before) != IsOfItsPool(sandbox.state)) {
-    IsOfItsPool(before) ? pools_.Drop(sandbox) : pools_.Hold(sandbox);
+  if (CountsForOrigin(before) != CountsForOrigin(sandbox.state)) {
+    CountsForOrigin(before) ? pools_.Drop(sandbox) : pools_.Hold(sandbox);
   }
   if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
   WatchIdle(entry, before);

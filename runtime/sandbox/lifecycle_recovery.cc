@@ -30,7 +30,7 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
       kept.former.emplace();
     }
     if (Holds(kept.sandbox.state)) Hold(kept.sandbox);
-    if (IsOfItsPool(kept.sandbox.state)) pools_.Hold(kept.sandbox);
+    if (CountsForOrigin(kept.sandbox.state)) pools_.Hold(kept.sandbox);
     volumes_.Adopt(kept.sandbox.id, kept.sandbox.spec.volumes);
     if (!IsLeaving(kept.sandbox.state)) SetDeadline(kept);
   }

@@ -32,7 +32,7 @@ void Lifecycle::ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Ch
 
 Status Lifecycle::RemoveSnapshot(const std::string& id) {
   for (const auto& [user, entry] : entries_) {
-    if (entry.sandbox.spec.snapshot_id != id || !Holds(entry.sandbox.state)) continue;
+    if (entry.sandbox.spec.snapshot_id != id || !CountsForOrigin(entry.sandbox.state)) continue;
     return Fail(Code::kFailedPrecondition, "snapshot " + id + " is used by sandbox " + user +
                                                ", which was restored from it: delete that first");
   }

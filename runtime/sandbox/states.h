@@ -63,8 +63,9 @@ constexpr bool Holds(State state) {
          state != State::kFailed;
 }
 
-// A pool counts it: who deletes the last sandbox of a pool may then delete the pool.
-constexpr bool IsOfItsPool(State state) {
+// It counts for its pool, and for the snapshot it is restored from: who deletes the last sandbox of
+// one may then delete that.
+constexpr bool CountsForOrigin(State state) {
   return Holds(state) && !IsLeaving(state);
 }
 

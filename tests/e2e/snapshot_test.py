@@ -161,14 +161,14 @@ class HoldTest(Snapshots):
         child = self.take(middle)
         self.refused(409, 'SNAPSHOT::DELETE_CONFLICT', 'DELETE', f'/v1/snapshots/{parent}')
         self.daemon.delete(middle)
-        atoll.until(lambda: self.try_remove(parent), UNTIL, 'the parent is removed')
+        self.remove(parent)
         self.refused(404, 'SNAPSHOT::NOT_FOUND', 'GET', f'/v1/snapshots/{parent}')
         self.daemon.kill()
         self.daemon.start()
         last = self.restore(child)
         self.assertEqual(self.out(last, 'cat /kept'), 'kept')
         self.daemon.delete(last)
-        atoll.until(lambda: self.try_remove(child), UNTIL, 'the child is removed')
+        self.remove(child)
         atoll.until(lambda: not self.layers(), UNTIL, 'no layer is left')
 
 
@@ -219,7 +219,7 @@ class LifeTest(Snapshots):
                 self.daemon.delete(copy)
             # It goes on, whoever held it.
             self.assertEqual(self.out(box, 'echo on'), 'on')
-            atoll.until(lambda s=snapshot: self.try_remove(s), UNTIL, 'the snapshot is removed')
+            self.remove(snapshot)
         self.assertIn('Failed', states)
         self.nothing_is_left()
 
@@ -273,7 +273,7 @@ class BoundsTest(Snapshots):
         self.assertIn('max_count', message)
         self.assertEqual(self.layers(), layers)
         for item in self.daemon.request('GET', '/v1/snapshots')['items']:
-            atoll.until(lambda i=item['id']: self.try_remove(i), UNTIL, 'it is removed')
+            self.remove(item['id'])
 
 
 class ClientTest(Snapshots):

@@ -111,14 +111,6 @@ class Snapshots(unittest.TestCase):
     def remove(self, snapshot):
         self.daemon.request('DELETE', f'/v1/snapshots/{snapshot}')
 
-    def try_remove(self, snapshot):
-        try:
-            self.remove(snapshot)
-        except atoll.ApiError as error:
-            self.assertEqual((error.status, error.code), (409, 'SNAPSHOT::DELETE_CONFLICT'))
-            return False
-        return True
-
     def layers(self):
         """Directories of layers that the store has."""
         return sorted(os.listdir(self.daemon.data_dir / 'store/fs/layers'))
