@@ -227,14 +227,15 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
             self.box.call('POST', '/code', {'code': 'print(1)', 'context': {'id': context}},
                           connection=connection)
         held = lambda: int(self.box.out("awk '/VmRSS/ {print $2}' /proc/1/status"))
-        descriptors = lambda: self.box.out('grep -c . /proc/net/tcp')
+        descriptors = lambda: int(self.box.out('grep -c . /proc/net/tcp'))
         for _ in range(100):
             run()
         before, open_before = held(), descriptors()
         for _ in range(1000):
             run()
         self.assertLess(held() - before, 256)  # KiB
-        self.assertEqual(descriptors(), open_before)
+        # A spare interpreter that has begun meanwhile has a dozen.
+        self.assertLess(descriptors() - open_before, 100)
         connection.close()
 
     def test_parallel_contexts(self):
