@@ -288,7 +288,10 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
   if (CountsForOrigin(before) != CountsForOrigin(sandbox.state)) {
     CountsForOrigin(before) ? pools_.Drop(sandbox) : pools_.Hold(sandbox);
   }
-  if (IsLeaving(sandbox.state) && !IsLeaving(before)) expiry_.Remove(sandbox.id);
+  if (IsLeaving(sandbox.state) && !IsLeaving(before)) {
+    expiry_.Remove(sandbox.id);
+    volumes_.Leave(sandbox.id);
+  }
   WatchIdle(entry, before);
   if (sandbox.state == State::kPausing && before != State::kPausing) {
     entry.sandbox.reclaimed_bytes = 0;

@@ -32,7 +32,7 @@ Status Lifecycle::Start(const wire::Greeting& hello) {
     if (Holds(kept.sandbox.state)) Hold(kept.sandbox);
     if (CountsForOrigin(kept.sandbox.state)) pools_.Hold(kept.sandbox);
     volumes_.Adopt(kept.sandbox.id, kept.sandbox.spec.volumes);
-    if (!IsLeaving(kept.sandbox.state)) SetDeadline(kept);
+    IsLeaving(kept.sandbox.state) ? volumes_.Leave(kept.sandbox.id) : SetDeadline(kept);
   }
   volumes_.Start();
   StartDiagnostics();

@@ -44,7 +44,9 @@ void Volumes::Start() {
     const std::string& owner = volume.record.owner;
     const bool orphan = !owner.empty() && !names_.contains(owner);
     if (volume.record.state == VolumeStage::kReady && !orphan) continue;
-    if (Usable(volume) && !volume.users.empty()) {
+    // Removed behind those that have not gone yet.
+    if (volume.record.state == VolumeStage::kRemoving && !IsFree(volume)) continue;
+    if (Usable(volume) && !IsFree(volume)) {
       volume.record.state = VolumeStage::kReady;
       volume.record.owner.clear();
       if (auto kept = store_.Write(volume.record); !kept) {
@@ -73,6 +75,10 @@ Volumes::View Volumes::ViewOf(const Volume& volume) {
 
 bool Volumes::Usable(const Volume& volume) {
   return volume.record.state == VolumeStage::kReady || volume.record.state == VolumeStage::kTrial;
+}
+
+bool Volumes::IsFree(const Volume& volume) {
+  return volume.users.empty() && volume.leaving.empty();
 }
 
 std::vector<Volumes::View> Volumes::List() const {
@@ -176,7 +182,7 @@ Status Volumes::Remove(const std::string& name) {
     return Fail(Code::kFailedPrecondition, Named(name) + " is being made; try again");
   }
   ATOLL_TRY(MarkRemoving(*volume));
-  Discard(name);
+  if (IsFree(*volume)) Discard(name);
   return {};
 }
 
@@ -318,6 +324,15 @@ void Volumes::Keep(const std::string& sandbox) {
   }
 }
 
+void Volumes::Leave(const std::string& sandbox) {
+  const auto found = names_.find(sandbox);
+  if (found == names_.end()) return;
+  for (const std::string& name : found->second) {
+    Volume& volume = *Look(name);
+    if (volume.users.erase(sandbox) != 0) volume.leaving.insert(sandbox);
+  }
+}
+
 void Volumes::Release(const std::string& sandbox) {
   const auto found = names_.find(sandbox);
   if (found == names_.end()) return;
@@ -326,8 +341,13 @@ void Volumes::Release(const std::string& sandbox) {
   for (const std::string& name : names) {
     Volume& volume = *Look(name);
     volume.users.erase(sandbox);
+    volume.leaving.erase(sandbox);
+    const bool unused = IsFree(volume);
+    if (volume.record.state == VolumeStage::kRemoving) {
+      if (unused) Discard(name);
+      continue;
+    }
     if (volume.record.owner != sandbox) continue;
-    const bool unused = volume.users.empty();
     Status written;
     if (unused) {
       written = MarkRemoving(volume);

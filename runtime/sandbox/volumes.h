@@ -64,8 +64,8 @@ class Volumes {
   // limit, and no quota to keep it with; else what the spawner or the store says.
   using Made = std::function<void(Result<View>)>;
   void Create(const std::string& name, uint64_t disk_bytes, Made done);
-  // Once it returns, the volume is not found any more and will be gone even if we die.
-  // kFailedPrecondition: a sandbox uses it. kNotFound.
+  // Once it returns, the volume is not found any more and will be gone even if we die, behind the
+  // last sandbox that has left it. kFailedPrecondition: a sandbox uses it. kNotFound.
   Status Remove(const std::string& name);
   // What it takes on disk, counted now.
   void Use(const std::string& name, std::function<void(Result<wire::VolumeUse>)> done);
@@ -78,6 +78,9 @@ class Volumes {
   void Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done);
   // The sandbox has come about, and is recorded: what was made for it stays as its request says.
   void Keep(const std::string& sandbox);
+  // The sandbox is being deleted: it is no user any more that anybody could ask for, but its
+  // processes may still write. An unknown one is not an error.
+  void Leave(const std::string& sandbox);
   // The sandbox is gone, or did not come about. An unknown one is not an error.
   void Release(const std::string& sandbox);
 
@@ -85,6 +88,7 @@ class Volumes {
   struct Volume {
     VolumeRecord record;
     std::set<std::string> users;
+    std::set<std::string> leaving;  // sandboxes that were users, until they are gone
     // To be looked at again when it is made, or gone.
     std::vector<std::function<void()>> waiting;
   };
@@ -103,6 +107,7 @@ class Volumes {
 
   static View ViewOf(const Volume& volume);
   static bool Usable(const Volume& volume);
+  static bool IsFree(const Volume& volume);
   Volume* Look(const std::string& name);
   void Hold(Volume& volume, const std::string& sandbox);
   void Continue(const std::shared_ptr<Acquisition>& acquisition);

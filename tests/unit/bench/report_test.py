@@ -192,7 +192,7 @@ class Launcher(unittest.TestCase):
 
     def test_the_readme_has_a_place_for_every_group(self):
         known = re.findall(r'^<!-- (\S+): begin -->$', (BENCH / 'README.md').read_text(encoding='utf-8'), re.M)
-        groups = self.launcher.NATIVE + self.launcher.DRIVERS + self.launcher.LONG
+        groups = self.launcher.NATIVE + self.launcher.DRIVERS
         self.assertEqual(sorted(known), sorted(groups + ['promises']))
 
 

@@ -169,6 +169,25 @@ TEST_F(VolumesTest, InUseCannotBeRemoved) {
   EXPECT_TRUE(volumes->Remove("data"));
 }
 
+TEST_F(VolumesTest, IsRemovedBehindThoseThatLeave) {
+  Have("a", {Named("data")});
+  Have("b", {Named("data")});
+  volumes->Leave("a");
+  EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{"b"});
+  EXPECT_FALSE(volumes->Remove("data"));
+  volumes->Leave("b");
+  EXPECT_TRUE(volumes->Remove("data"));
+  EXPECT_EQ(Listed(), "");
+  volumes->Release("b");
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  // Neither after a restart is anything taken from under one that still goes.
+  Boot({{"a", {Named("data")}}});
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  volumes->Release("a");
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_TRUE(store->Load()->empty());
+}
+
 TEST_F(VolumesTest, OwnedGoesWithItsSandbox) {
   Have("a", {Named("mine", true), Named("kept")});
   EXPECT_TRUE(volumes->Find("mine")->deleted_with_sandbox);
