@@ -38,14 +38,14 @@ def add_debian(archive, recipe, layers, work):
         if base_is_there:
             make_layers(recipe, layers)
         root.layers_are_made()
-        compiled = [debian.python_place(recipe.suite, layer).is_dir() for layer in layers]
-        for place, layer in enumerate(layers, 1):
-            if not compiled[place - 1]:
-                archive.add_layer(layer, place)
+
+        def add_layers(compiled):
+            for place, layer in enumerate(layers, 1):
+                if debian.python_place(recipe.suite, layer).is_dir() == compiled:
+                    archive.add_layer(layer, place)
+        add_layers(compiled=False)
         archive.add_layer(root.tar, 0)
-        for place, layer in enumerate(layers, 1):
-            if compiled[place - 1]:
-                archive.add_layer(layer, place)
+        add_layers(compiled=True)
 
 
 def build(what, out, name, compress):
