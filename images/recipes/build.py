@@ -34,7 +34,7 @@ def add_debian(archive, recipe, layers, work):
     if not base_is_there:
         with base.made():
             make_layers(recipe, layers)
-    with debian.root(base, recipe.packages, recipe.users, layers) as root:
+    with debian.root(base, recipe, layers, work) as root:
         if base_is_there:
             make_layers(recipe, layers)
         root.layers_are_made()

@@ -27,9 +27,9 @@ def _end(program):
 
 
 @contextlib.contextmanager
-def at_work(*words, within=(), stdout=sys.stderr, **options):
+def at_work(*words, within=(), hint='', stdout=sys.stderr, **options):
     """A Popen that works while the body does, and is awaited behind it; ended if the build ends meanwhile.
-    `within`: a program that becomes it."""
+    `within`: a program that becomes it; `hint`: what else to say if it fails."""
     with subprocess.Popen([*within, *words], stdin=subprocess.DEVNULL, stdout=stdout, process_group=0,
                           **options) as program:
         try:
@@ -39,7 +39,7 @@ def at_work(*words, within=(), stdout=sys.stderr, **options):
             _end(program)
             raise
     if status != 0:
-        sys.exit(f'{words[0]} ended with {status}')
+        sys.exit(f'{words[0]} ended with {status}{hint}')
 
 
 def run(*words):

@@ -13,7 +13,7 @@ _TEXT = (str, 'a string')
 KEYS = {
     'about': _TEXT, 'from': ((str, list), 'a string or a list of strings'), 'name': _TEXT,
     'aliases': _WORDS,
-    'suite': _TEXT, 'packages': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
+    'suite': _TEXT, 'packages': _WORDS, 'unpacked': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
     'npm': _WORDS, 'npm_folders': _WORDS, 'users': _WORDS,
     'files': (dict, 'a table of strings'), 'links': (dict, 'a table of strings'), 'remove': _WORDS,
     'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
@@ -26,6 +26,7 @@ WORD = {
     'npm': r'[A-Za-z0-9@][^\s\0]*',
     'users': r'[a-z][a-z0-9-]{0,31}',
 }
+WORD['unpacked'] = WORD['packages']
 
 
 class RecipeError(Exception):
@@ -53,6 +54,7 @@ class Recipe:
     sources: list  # the files that say so
     suite: str = ''
     packages: list = dataclasses.field(default_factory=list)
+    unpacked: list = dataclasses.field(default_factory=list)  # of these packages the files alone
     users: list = dataclasses.field(default_factory=list)  # from id 1000 on
     steps: list = dataclasses.field(default_factory=list)
     env: dict = dataclasses.field(default_factory=dict)
@@ -136,7 +138,7 @@ def load(what):
                     chain[-1][1].get('aliases', []), [file for file, _ in chain])
     for file, text in chain:
         recipe.suite = text.get('suite', recipe.suite)
-        for key in ('packages', 'users'):
+        for key in ('packages', 'unpacked', 'users'):
             known = getattr(recipe, key)
             known += [one for one in text.get(key, []) if one not in known]
         recipe.env.update(text.get('env', {}))
@@ -150,7 +152,7 @@ def load(what):
                     text.get('links', {}), text.get('remove', []))
         if step.pip or step.npm or step.files or step.links:
             recipe.steps.append(step)
-    for key in ('packages', 'users'):
+    for key in ('packages', 'unpacked', 'users'):
         if getattr(recipe, key) and not recipe.suite:
             raise RecipeError(f"{chain[-1][0]}: {key}: '{chain[0][0].stem}' has no Debian in it; "
                               'say from = "base"')

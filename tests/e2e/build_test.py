@@ -137,6 +137,8 @@ class Build(unittest.TestCase):
                 ('from = "base"\nnpm_folders = ["/srv"]', 'say npm = […], too'),
                 ('from = "busybox"\npackage = ["git"]', 'did you mean packages?'),
                 ('from = "busybox"\npackages = ["git"]', 'say from = "base"'),
+                ('from = "busybox"\nunpacked = ["git"]', 'say from = "base"'),
+                ('from = "base"\nunpacked = ["-o=x"]', "'-o=x' is not the name"),
                 ('from = "busybox"\npip = ["six"]', 'say from = "base"'),
                 ('from = "base"\npackages = ["--hook=reboot"]', "'--hook=reboot' is not the name"),
                 ('from = "base"\nusers = ["me; reboot"]', "'me; reboot' is not the name of one"),

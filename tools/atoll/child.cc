@@ -82,9 +82,9 @@ Status ReadOutput(int from, int cancel_fd, pid_t pid, const Child& child, std::s
 
 }  // namespace
 
-Result<TemporaryDirectory> TemporaryDirectory::Make() {
-  const char* place = getenv("TMPDIR");
-  std::string path = std::string(place != nullptr ? place : "/var/tmp") + "/atoll.XXXXXX";
+Result<TemporaryDirectory> TemporaryDirectory::Make(const std::string& place) {
+  const char* said = getenv("TMPDIR");
+  std::string path = (said != nullptr ? said : place) + "/atoll.XXXXXX";
   if (mkdtemp(path.data()) == nullptr) return FailSys("mkdtemp " + path);
   return TemporaryDirectory(std::move(path));
 }

@@ -12,10 +12,10 @@
 
 namespace atl::cli {
 
-// In TMPDIR (or /var/tmp), for its owner alone; removed with all that is in it.
+// In TMPDIR (or `place`), for its owner alone; removed with all that is in it.
 class TemporaryDirectory {
  public:
-  static Result<TemporaryDirectory> Make();
+  static Result<TemporaryDirectory> Make(const std::string& place = "/var/tmp");
   TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
   TemporaryDirectory& operator=(TemporaryDirectory&&) = delete;
   ~TemporaryDirectory();
