@@ -29,6 +29,13 @@ class Completes(unittest.TestCase):
         self.assertEqual(self.internet.packets(), [])
 
 
+class Claude(Completes):
+    IMAGE = 'claude'
+
+    def test_claude(self):
+        self.completes('claude')
+
+
 class Agents(Completes):
     IMAGE = 'agents'
 

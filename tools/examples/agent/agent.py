@@ -41,7 +41,7 @@ class Agent:
 # ways of confining what they run need what nobody may do in a sandbox.
 AGENTS = {
     'claude': Agent('{model} claude --dangerously-skip-permissions --print "$TASK"', 'ANTHROPIC_API_KEY',
-                    'api.anthropic.com', f'ANTHROPIC_BASE_URL={STAND_IN}'),
+                    'api.anthropic.com', f'ANTHROPIC_BASE_URL={STAND_IN}', image='claude'),
     'codex': Agent('codex exec --dangerously-bypass-approvals-and-sandbox {model} "$TASK"',
                    'CODEX_API_KEY', 'api.openai.com',
                    '-c model=written -c model_provider=stand_in -c model_providers.stand_in.name=written '
