@@ -99,7 +99,7 @@ def _mmdebstrap(work, *words, **options):
         within, hint = ['unshare', '--mount'], ''
         if _is_memory(work):
             # One of its own: /dev/shm has neither devices nor set-uid programs.
-            within += ['sh', '-c', f'mount -t tmpfs -o mode=711 atoll-root {place} && exec "$@"', 'sh']
+            within += ['sh', '-c', f'mount -t tmpfs -o mode=711 atoll-root {shlex.quote(place)} && exec "$@"', 'sh']
             hint = '; the root was made in memory: TMPDIR=/var/tmp takes the disk instead'
         with at_work('mmdebstrap', *_OPTIONS, *_proxy(), *words, within=within, hint=hint,
                      env={**os.environ, 'TMPDIR': place}, **options) as program:
