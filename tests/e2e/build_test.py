@@ -120,6 +120,15 @@ class Build(unittest.TestCase):
         self.assertEqual(made[0], made[1])
         self.assertEqual(self.names(), [])
 
+    def test_memory_that_is_short_is_left_alone(self):
+        """Without a TMPDIR, where /dev/shm has no room for an image."""
+        env = {name: value for name, value in self.daemon.client_env().items() if name != 'TMPDIR'}
+        done = subprocess.run(['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"',
+                               'sh', BUILD / 'atoll', 'image', 'build', self.recipe(RECIPE), '--name', 'short'],
+                              env=env, capture_output=True, text=True, check=True, timeout=60 * SLOWNESS)
+        self.assertRegex(done.stderr, r'(?m)^/var/tmp/atoll\.\w+/image\.tar: ')
+        self.atoll('image', 'rm', 'short')
+
     def test_refusals(self):
         """Each says what is wrong and what to type; nothing is made, nothing is left."""
         out = self.work / 'refused.tar'

@@ -1,5 +1,6 @@
 // atoll image build: by the recipes beside this program, which are Python's.
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -38,21 +39,28 @@ Result<std::string> FindRecipes() {
                   "/../share/atoll/recipes; they are installed with this program (meson install)");
 }
 
-// A disk takes a third of a build's time, half of it for what is removed again. The largest image
-// that is shipped takes 9 GiB while it is made; nobody else is to miss them.
-std::string WhereToBuild() {
-  constexpr uint64_t kKibForMemory = 16ULL << 20;
+// KiB; 0 where it cannot be told.
+uint64_t AvailableMemory() {
+  constexpr std::string_view kKey = "MemAvailable:";
+  const auto meminfo = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 4096);
+  const size_t key = meminfo ? meminfo->find(kKey) : std::string::npos;
+  if (key == std::string::npos) return 0;
+  const size_t number = meminfo->find_first_not_of(' ', key + kKey.size());
   uint64_t available = 0;
-  if (const auto meminfo = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 4096); meminfo) {
-    constexpr std::string_view kKey = "MemAvailable:";
-    const size_t key = meminfo->find(kKey);
-    const size_t number =
-        key == std::string::npos ? key : meminfo->find_first_not_of(' ', key + kKey.size());
-    if (number != std::string::npos) {
-      std::from_chars(&(*meminfo)[number], meminfo->data() + meminfo->size(), available);
-    }
+  if (number != std::string::npos) {
+    std::from_chars(&(*meminfo)[number], meminfo->data() + meminfo->size(), available);
   }
-  return available >= kKibForMemory ? "/dev/shm" : "/var/tmp";
+  return available;
+}
+
+// A disk takes a third of a build's time, half of it for what is removed again. The largest image
+// that is shipped takes 9 GiB while it is made, 6 of them here; nobody else is to miss them.
+std::string WhereToBuild() {
+  constexpr char kMemory[] = "/dev/shm";
+  struct statvfs room = {};
+  const bool enough = AvailableMemory() >= 16ULL << 20 && statvfs(kMemory, &room) == 0 &&
+                      uint64_t{room.f_bavail} * room.f_frsize >= 7ULL << 30;
+  return enough ? kMemory : "/var/tmp";
 }
 
 Status BuildImage(const Settings& settings, const BuildOptions& options) {
