@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/meminfo.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unique_fd.h"
 
@@ -19,17 +20,6 @@ constexpr uint64_t kMiB = 1 << 20;
 // Room for the host's own work: a twentieth of it, but no more than this.
 constexpr uint64_t kMostKeptFree = 256 * kMiB;
 constexpr uint64_t kMostPidsKeptFree = 4096;
-
-// "Name:   123 kB", in bytes; 0 if it is not there.
-uint64_t MeminfoBytes(std::string_view text, std::string_view name) {
-  const size_t at = text.find(name);
-  if (at == std::string_view::npos) return 0;
-  text.remove_prefix(at + name.size());
-  text.remove_prefix(std::min(text.find_first_of("0123456789"), text.size()));
-  uint64_t kib = 0;
-  std::from_chars(text.data(), text.data() + text.size(), kib);
-  return kib * 1024;
-}
 
 // What a file of /proc says in its first bytes, which hold what is looked for; no allocation of a
 // page, it is read for every create.

@@ -3,13 +3,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
+#include "runtime/base/meminfo.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/child.h"
 #include "tools/atoll/image_import.h"
@@ -39,26 +38,14 @@ Result<std::string> FindRecipes() {
                   "/../share/atoll/recipes; they are installed with this program (meson install)");
 }
 
-// KiB; 0 where it cannot be told.
-uint64_t AvailableMemory() {
-  constexpr std::string_view kKey = "MemAvailable:";
-  const auto meminfo = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 4096);
-  const size_t key = meminfo ? meminfo->find(kKey) : std::string::npos;
-  if (key == std::string::npos) return 0;
-  const size_t number = meminfo->find_first_not_of(' ', key + kKey.size());
-  uint64_t available = 0;
-  if (number != std::string::npos) {
-    std::from_chars(&(*meminfo)[number], meminfo->data() + meminfo->size(), available);
-  }
-  return available;
-}
-
 // A disk takes a third of a build's time, half of it for what is removed again. The largest image
 // that is shipped takes 9 GiB while it is made, 6 of them here; nobody else is to miss them.
 std::string WhereToBuild() {
   constexpr char kMemory[] = "/dev/shm";
+  const auto meminfo = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 4096);
   struct statvfs room = {};
-  const bool enough = AvailableMemory() >= 16ULL << 20 && statvfs(kMemory, &room) == 0 &&
+  const bool enough = meminfo && MeminfoBytes(*meminfo, "MemAvailable:") >= 16ULL << 30 &&
+                      statvfs(kMemory, &room) == 0 &&
                       uint64_t{room.f_bavail} * room.f_frsize >= 7ULL << 30;
   return enough ? kMemory : "/var/tmp";
 }
