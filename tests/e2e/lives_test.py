@@ -23,7 +23,6 @@ LIVES = int(os.environ.get('ATOLL_LIVES', '400'))
 SEED = int(os.environ.get('ATOLL_LIVES_SEED', '1'))
 CLIENTS = 4
 PATIENCE = 60 * SLOWNESS
-CUT = (OSError, http.client.HTTPException, ValueError, atoll.ApiError)  # at any place
 # Names that exist and names that do not, memory, datagrams to groups that nobody has joined, a process
 # of a session of its own.
 HOSTILE = '''
@@ -41,6 +40,13 @@ ROOM = {'memory of the daemon': 8 * MIB, 'memory of the spawner': 4 * MIB, 'desc
         # Those that something in a cache holds; each life that leaves one would show a hundred times over.
         'groups of the memory controller': 64 + LIVES // 100, 'files of the store': 16,
         'files of the run directory': 0, 'bytes of records': 4 * MIB}
+
+
+class CutOff(Exception):
+    """What was begun will never be there."""
+
+
+CUT = (OSError, http.client.HTTPException, ValueError, atoll.ApiError, CutOff)  # at any place
 
 
 class Client:
@@ -96,9 +102,13 @@ class Client:
 
     def snapshot(self, box):
         made = self.ask('POST', f'/v1/sandboxes/{box}/snapshots', {})['id']
-        until(lambda: self.ask('GET', f'/v1/snapshots/{made}')['status']['state'] == 'Ready', PATIENCE,
-              f'snapshot {made} is ready')
+        until(lambda: self.state(made) != 'Creating', PATIENCE, f'snapshot {made} is ready, or never will be')
+        if self.state(made) != 'Ready':  # as when a kill has cut it off
+            raise CutOff(f'snapshot {made}: {self.ask("GET", f"/v1/snapshots/{made}")["status"]}')
         return made
+
+    def state(self, snapshot):
+        return self.ask('GET', f'/v1/snapshots/{snapshot}')['status']['state']
 
     # ---- kinds of lives
 
