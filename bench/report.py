@@ -43,8 +43,16 @@ def compared(series):
     other = series.quantile(0.5, numbers.AGAINST)
     if other is None:
         return ['n/a', '']
-    own = series.quantile(0.5)
-    return [numbers.number(other), f'{own / other:.2f}' if own is not None and other > 0 else '']
+    compared_to = numbers.compare(series)
+    return [numbers.number(other),
+            f'{compared_to.ratio:.2f} ({compared_to.low:.2f} to {compared_to.high:.2f})' if compared_to else '']
+
+
+def slower(run):
+    """A line for the end of a comparison."""
+    names = [series.id for series in run.values()
+             if not series.host and (found := numbers.compare(series)) and found.slower]
+    return 'Slower than the other by more than 3 %, surely: ' + (', '.join(names) or 'nothing') + '.'
 
 
 def group_table(rows, against):
@@ -94,6 +102,8 @@ def text_of(machine, run, against=None):
         parts += [f'The other: {against}', '']
     for name, rows in groups(run).items():
         parts += [f'## {name}', '', group_table(rows, against)]
+    if against:
+        parts += [slower(run), '']
     parts += ['## promises', '', promises(run)]
     return '\n'.join(parts)
 

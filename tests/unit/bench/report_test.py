@@ -123,13 +123,34 @@ class ExitStatus(unittest.TestCase):
                       re.sub(' +', ' ', report.group_table(run.values(), None)))
 
 
+class Comparisons(unittest.TestCase):
+    def slower(self, unit, ours, others):
+        run = run_of(declared('a/x', unit=unit), sampled('a/x', *ours), sampled('a/x', *others, side='against'))
+        return 'surely: a/x.' in report.slower(run)
+
+    def test_slower_is_what_stays_so_at_its_kindest(self):
+        even = [100 + i % 3 for i in range(200)]
+        self.assertTrue(self.slower('ms', [value * 1.1 for value in even], even))
+        self.assertFalse(self.slower('ms', [value * 1.02 for value in even], even))
+        self.assertFalse(self.slower('ms', even, [value * 1.1 for value in even]))
+
+    def test_a_difference_within_what_both_scatter_is_none(self):
+        wide = [1 + i * 7 % 10 for i in range(100)]
+        self.assertFalse(self.slower('ms', [value * 1.1 for value in wide], wide))
+
+    def test_more_a_second_is_faster(self):
+        even = [100 + i % 3 for i in range(200)]
+        self.assertFalse(self.slower('1/s', [value * 1.1 for value in even], even))
+        self.assertTrue(self.slower('MiB/s', [value * 0.9 for value in even], even))
+
+
 class Tables(unittest.TestCase):
     def test_a_group(self):
         run = run_of(declared('a/x'), sampled('a/x', *range(1, 101)),
                      sampled('a/x', 25, side='against'), declared('a/floor', host=True),
                      sampled('a/floor', 2))
         self.assertEqual(report.group_table(run.values(), 'DIR').splitlines()[2:], [
-            '| x | ms | 50.0 | 95.0 | 99.0 | 100 | 25.0 | 2.00 | from → to |',
+            '| x | ms | 50.0 | 95.0 | 99.0 | 100 | 25.0 | 2.00 (1.60 to 2.40) | from → to |',
             '| floor | ms | 2.00 | 2.00 | 2.00 | 1 |  |  | from → to |'])
         self.assertNotIn('25.0', report.group_table(run.values(), None))
 
