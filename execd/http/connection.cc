@@ -18,6 +18,10 @@ namespace {
 
 constexpr size_t kRequestRead = 64 << 10;
 constexpr size_t kFilePart = 512 << 10;
+// A file of at most so many bytes is copied behind the head of its answer, and both are sent at
+// once: a reader on this processor would wake for the head, interrupt the rest, and wait for it
+// again.
+constexpr size_t kFileWithHead = 64 << 10;
 // How much of a body that nobody wants is read away so that the peer gets its answer: closing with
 // unread bytes would reset the connection and may destroy the answer on its way.
 constexpr uint64_t kMaxDiscard = 1 << 30;
@@ -96,7 +100,8 @@ void Connection::UpdateInterest() {
   if (state_ == State::kClosing) return;
   uint32_t wanted = WantsInput() ? static_cast<uint32_t>(EPOLLIN) : 0;
   if (state_ == State::kAnswer && wanted == 0) wanted = EPOLLRDHUP;
-  if (out_.size() > out_sent_ || file_left_ > 0) wanted |= EPOLLOUT;
+  // What is not tried yet needs no watching.
+  if (!flush_scheduled_ && (out_.size() > out_sent_ || file_left_ > 0)) wanted |= EPOLLOUT;
   server_.loop_.Modify(watch_, wanted);
 }
 
@@ -334,26 +339,40 @@ bool Connection::SendBuffer() {
   return true;
 }
 
+void Connection::TakeShortFile() {
+  if (file_left_ == 0 || file_left_ > kFileWithHead) return;
+  const size_t end = out_.size();
+  out_.resize(end + file_left_);
+  const ssize_t n =
+      ::pread(file_.get(), out_.data() + end, file_left_, static_cast<off_t>(file_offset_));
+  out_.resize(end + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  AfterFilePart(n);
+}
+
 // One part a turn, so that a large file on a slow disk does not hold up the others.
-bool Connection::SendFilePart() {
+void Connection::SendFilePart() {
   off_t offset = static_cast<off_t>(file_offset_);
   const size_t part = static_cast<size_t>(std::min<uint64_t>(file_left_, kFilePart));
   const ssize_t n = ::sendfile(socket_.get(), file_.get(), &offset, part);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  AfterFilePart(n);
+}
+
+void Connection::AfterFilePart(ssize_t n) {
   if (n <= 0) {
     // The file has become shorter, or its disk fails: the promised length cannot be kept.
     broken_ = true;
-    return false;
+    return;
   }
   file_offset_ += static_cast<uint64_t>(n);
   file_left_ -= static_cast<uint64_t>(n);
   if (file_left_ == 0) file_.reset();
-  return file_left_ == 0;
 }
 
 void Connection::Flush() {
   if (state_ == State::kClosing) return;
   if (out_.size() - out_sent_ > Exchange::kHighWater) was_full_ = true;
+  if (!broken_) TakeShortFile();
   if (!broken_ && SendBuffer() && file_left_ > 0) SendFilePart();
   if (broken_) {
     Close();

@@ -58,7 +58,9 @@ class Connection : private http::Parser::BodySink {
   void ScheduleFlush();
   void Flush();
   bool SendBuffer();
-  bool SendFilePart();
+  void TakeShortFile();
+  void SendFilePart();
+  void AfterFilePart(ssize_t n);
   void AfterFlush();
   void UpdateInterest();
   // 0: no deadline.

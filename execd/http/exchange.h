@@ -68,7 +68,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // it is chunked (HTTP/1.0: ends with the connection).
   void StartStream(int status, const HeaderList& headers, const uint64_t* length = nullptr);
   void Write(std::string_view bytes);
-  // `length` bytes of the file, by sendfile, after everything written so far; once, before Finish.
+  // `length` bytes of the file, after everything written so far; once, before Finish.
   void WriteFile(UniqueFd fd, uint64_t offset, uint64_t length);
   void Finish();
   // Sends this head as it is; from here on the connection is a byte pipe: StreamBody delivers what
