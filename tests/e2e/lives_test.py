@@ -35,9 +35,7 @@ setsid sleep 1000 & echo done
 MIB = 1 << 20
 # What may be held more behind the lives than before, whatever their number. The rest is everybody's on
 # the host, or the kernel's to free when it needs memory: told, and not judged.
-ROOM = {'memory of the daemon': 8 * MIB, 'memory of the spawner': 4 * MIB,
-        # A parked slot has one to three streams open, by how much of it was asked for ahead.
-        'descriptors': 64, 'threads': 0,
+ROOM = {'memory of the daemon': 8 * MIB, 'memory of the spawner': 4 * MIB, 'descriptors': 32, 'threads': 0,
         'mounts': 0, 'links': 0, 'groups': 0, 'dying groups (v2)': 256,
         # Those that something in a cache holds; each life that leaves one would show a hundred times over.
         'groups of the memory controller': 64 + LIVES // 100, 'files of the store': 16,
@@ -248,11 +246,12 @@ class Lives(unittest.TestCase):
 
     def held(self):
         """Once no sandbox is left and the stock is there again."""
-        atoll.settled(lambda: (self.groups(), self.files('store'), dying()), rest=2 * SLOWNESS,
-                      seconds=120 * SLOWNESS)
         daemon, spawner = (pathlib.Path('/proc', str(pid))
                            for pid in (self.daemon.process.pid, self.daemon.spawner_pid()))
         both = lambda folder: sum(len(list((process / folder).iterdir())) for process in (daemon, spawner))
+        # The proxy's idle connections outlive their sandboxes by three seconds.
+        atoll.settled(lambda: (self.groups(), self.files('store'), dying(), both('fd')), rest=4 * SLOWNESS,
+                      seconds=120 * SLOWNESS)
         memory = lambda process: found(process / 'status', r'RssAnon:\s+(\d+)') << 10
         return {'memory of the daemon': memory(daemon), 'memory of the spawner': memory(spawner),
                 'descriptors': both('fd'), 'threads': both('task'),
