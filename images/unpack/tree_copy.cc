@@ -58,15 +58,23 @@ bool TreeCopy::Vanished() const {
   return !still_ && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == ESTALE);
 }
 
+// A page that is mapped and dirty is written to without a word. Written back it is protected, and
+// the next write is a fault that gives the file a new ctime; but the fault sets the time first, may
+// wait for the journal, and only then makes the page dirty (a write(2) sets it once, before its
+// first byte). A write back in between protects nothing, and the file looks old.
+//
+// Now nothing of the kind is under way. What has an older ctime than this moment has made its pages
+// dirty, the pass writes them back, and behind that they cannot change unnoticed: it is settled.
+Status TreeCopy::Mark() {
+  // The clock that times in inodes are taken from.
+  if (::clock_gettime(CLOCK_REALTIME_COARSE, &marked_) != 0) return FailSys("clock_gettime");
+  return {};
+}
+
 Status TreeCopy::Pass(bool still) {
   ++pass_;
   still_ = still;
   entries_ = bytes_ = copied_ = 0;
-  // The clock that times in inodes are taken from.
-  if (::clock_gettime(CLOCK_REALTIME_COARSE, &begun_) != 0) return FailSys("clock_gettime");
-  // A page that is mapped and dirty is written to without a word; written back, it is protected,
-  // and the next write is told as a new ctime. So what was changed last before this moment, and has
-  // been written back since, cannot change unnoticed: it is settled.
   if (!still_ && ::syncfs(to_) != 0) return FailSys("syncfs");
   ATOLL_TRY(Fill({from_, to_, "", 0, false}));
   std::erase_if(seen_, [this](const auto& entry) { return entry.second.pass != pass_; });
@@ -86,7 +94,7 @@ bool TreeCopy::IsCurrent(const Seen* seen, const struct stat& now) const {
 }
 
 void TreeCopy::Remember(const struct stat& now, ino_t made) {
-  timespec least = begun_;
+  timespec least = marked_;
   // Of a file system that keeps whole seconds, one of them is not over.
   if (now.st_ctim.tv_nsec == 0) least.tv_nsec = 0;
   seen_[now.st_ino] = {now.st_ctim, now.st_size, now.st_blocks,

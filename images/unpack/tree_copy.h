@@ -36,6 +36,9 @@ class TreeCopy {
   // bytes (blocks in use, not lengths) and of entries count.
   TreeCopy(int from, int to, const ExtractLimits& limits) : from_(from), to_(to), limits_(limits) {}
 
+  // Ahead of a pass that runs while `from` changes, but called while nothing is at work on it: no
+  // system call, no page fault. Without it the next pass trusts no copy of this one.
+  Status Mark();
   // Makes `to` what `from` is. While `from` changes (`still` is false) the result may be a mixture
   // of before and after, and what vanishes meanwhile is no error.
   Status Pass(bool still);
@@ -96,7 +99,7 @@ class TreeCopy {
   bool still_ = false;
   bool clones_ = true;  // the file system shares blocks between files, as far as we know
   uint32_t pass_ = 0;
-  timespec begun_{};
+  timespec marked_{};
   uint64_t entries_ = 0;
   uint64_t bytes_ = 0;
   uint64_t copied_ = 0;

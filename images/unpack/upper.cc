@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kLittle = 1 << 20;
 constexpr size_t kFew = 256;
 // Who writes faster than we copy is not to be waited for.
-constexpr int kMostPasses = 4;
+constexpr int kMostPasses = wire::kMostCopyStops - 1;
 
 // Takes what is in there from both; false when one of them does not suffice, or what is in there
 // moves.
@@ -40,6 +40,18 @@ bool HoldsLittle(int directory, uint64_t* bytes, size_t* entries) {
   return true;
 }
 
+// A moment of that costs a sandbox a millisecond or two, and the system calls that it waits for.
+template <typename Act>
+Status WhileItStands(int conversation, const Act& act) {
+  ATOLL_TRY(sys::WriteAll(conversation, wire::kCopyStop));
+  char stands = 0;
+  if (TEMP_FAILURE_RETRY(::read(conversation, &stands, 1)) != 1) {
+    return Fail(Code::kUnavailable, "nobody holds the sandbox still");
+  }
+  ATOLL_TRY(act());
+  return sys::WriteAll(conversation, wire::kCopyGoOn);
+}
+
 }  // namespace
 
 Result<UnpackReport> CopyUpper(int from, int to, int conversation, const ExtractLimits& limits,
@@ -51,16 +63,11 @@ Result<UnpackReport> CopyUpper(int from, int to, int conversation, const Extract
   size_t entries = kFew;
   const int passes = HoldsLittle(upper.get(), &bytes, &entries) ? 0 : kMostPasses;
   for (int pass = 0; pass < passes; ++pass) {
+    ATOLL_TRY(WhileItStands(conversation, [&copy] { return copy.Mark(); }));
     ATOLL_TRY(copy.Pass(false));
     if (copy.copied() <= kLittle) break;
   }
-  ATOLL_TRY(sys::WriteAll(conversation, wire::kCopyAhead));
-  char go = 0;
-  if (TEMP_FAILURE_RETRY(::read(conversation, &go, 1)) != 1) {
-    return Fail(Code::kUnavailable, "nobody holds the sandbox still");
-  }
-  ATOLL_TRY(copy.Pass(true));
-  ATOLL_TRY(sys::WriteAll(conversation, wire::kCopyTaken));
+  ATOLL_TRY(WhileItStands(conversation, [&copy] { return copy.Pass(true); }));
   if (lasting && ::syncfs(to) != 0) return FailSys("syncfs");
   UnpackReport report;
   report.entries = copy.entries();

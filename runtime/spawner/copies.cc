@@ -112,9 +112,15 @@ void Copies::OnReadable(pid_t pid) {
 
 void Copies::OnText(pid_t pid, Run& run) {
   if (!run.failed) return;  // nobody waits for it, and nobody stands still for it
-  if (run.stage == Stage::kAhead && run.text.starts_with(wire::kCopyAhead)) {
-    run.text.erase(0, wire::kCopyAhead.size());
+  if (run.stage == Stage::kStands && run.text.starts_with(wire::kCopyGoOn)) {
+    run.text.erase(0, wire::kCopyGoOn.size());
+    if (const Status gone_on = LetGo(run); !gone_on) return GiveUp(pid, run, gone_on);
+  }
+  if (run.stage == Stage::kRuns && run.stops < wire::kMostCopyStops &&
+      run.text.starts_with(wire::kCopyStop)) {
+    run.text.erase(0, wire::kCopyStop.size());
     run.stage = Stage::kHolding;
+    ++run.stops;
     run.held_since_us = SystemClock().BootMicros();
     run.patience = loop_.After(kHoldPatienceUs, [this, pid] {
       const auto found = runs_.find(pid);
@@ -123,11 +129,7 @@ void Copies::OnText(pid_t pid, Run& run) {
              Fail(Code::kDeadlineExceeded, "its last changes could not be copied in 30 seconds"));
       [[maybe_unused]] const Status gone_on = LetGo(found->second);
     });
-    return sandboxes_.Hold(run.id, [this, pid](const Status& held) { OnHeld(pid, held); });
-  }
-  if (run.stage == Stage::kTaking && run.text.starts_with(wire::kCopyTaken)) {
-    run.text.erase(0, wire::kCopyTaken.size());
-    if (const Status gone_on = LetGo(run); !gone_on) GiveUp(pid, run, gone_on);
+    sandboxes_.Hold(run.id, [this, pid](const Status& held) { OnHeld(pid, held); });
   }
 }
 
@@ -139,17 +141,17 @@ void Copies::OnHeld(pid_t pid, const Status& held) {
     [[maybe_unused]] const Status gone_on = LetGo(run);
     return GiveUp(pid, run, held);
   }
-  run.stage = Stage::kTaking;
+  run.stage = Stage::kStands;
   if (::send(run.conversation.get(), "", 1, MSG_NOSIGNAL) != 1) {
     LogLine(LogLevel::kWarning, "a copy has ended early").Add("sandbox", run.id);
   }
 }
 
 Status Copies::LetGo(Run& run) {
-  if (run.stage != Stage::kHolding && run.stage != Stage::kTaking) return {};
+  if (run.stage == Stage::kRuns) return {};
   loop_.Cancel(run.patience);
-  run.stage = Stage::kTaken;
-  run.held_micros = static_cast<uint64_t>(SystemClock().BootMicros() - run.held_since_us);
+  run.stage = Stage::kRuns;
+  run.held_micros += static_cast<uint64_t>(SystemClock().BootMicros() - run.held_since_us);
   return sandboxes_.LetGo(run.id);
 }
 
@@ -172,10 +174,10 @@ bool Copies::OnChildExit(pid_t pid, int wait_status) {
   Run run = std::move(found->second);
   runs_.erase(found);
   if (run.conversation) loop_.Unwatch(run.watch);
-  const bool taken = run.stage == Stage::kTaken;
+  const bool waited = run.stops != 0 && run.stage == Stage::kRuns;
   if (const Status gone_on = LetGo(run); run.failed) run.failed = gone_on;
   auto report = UnpackerResult(wait_status, std::move(run.text));
-  if (run.failed && report && !taken) {
+  if (run.failed && report && !waited) {
     run.failed = Fail(Code::kInternal, "atoll-unpack has copied without waiting");
   }
   if (run.failed && !report) run.failed = Fail(std::move(report).error());

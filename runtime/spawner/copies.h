@@ -1,6 +1,6 @@
 // Makes layers of what sandboxes have written: a process of atoll-unpack for each, which reads the
-// upper directory through a mount that cannot be written to, and the sandbox held still for the end
-// of it (runtime/wire/unpack.h).
+// upper directory through a mount that cannot be written to, and the sandbox held still whenever it
+// asks for that (runtime/wire/unpack.h).
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +37,8 @@ class Copies {
   bool OnChildExit(pid_t pid, int wait_status);
 
  private:
-  enum class Stage : uint8_t { kAhead, kHolding, kTaking, kTaken };
+  // Of the sandbox, as far as the copy wants it.
+  enum class Stage : uint8_t { kRuns, kHolding, kStands };
   struct Run {
     std::string id;
     wire::LayerId layer = 0;
@@ -45,7 +46,8 @@ class Copies {
     EventLoop::Id watch = 0;
     EventLoop::Id patience = 0;
     std::string text;
-    Stage stage = Stage::kAhead;
+    Stage stage = Stage::kRuns;
+    int stops = 0;
     int64_t held_since_us = 0;
     uint64_t held_micros = 0;
     Status failed;  // for a reason that its own words do not tell

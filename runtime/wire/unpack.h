@@ -12,14 +12,16 @@ namespace atl::wire {
 inline constexpr int kUnpackInputFd = 3;
 // The directory to fill; of "pack" the one to read; of a difference that of the topmost layer.
 inline constexpr int kUnpackOutputFd = 4;
-// A pipe: the report, or on failure one line that says why. Of a copy a socket, where these come
-// before it: kCopyAhead, when all that can be done while the source changes is done; any byte is
-// the answer, once it stands still. Then kCopyTaken: it may go on.
+// A pipe: the report, or on failure one line that says why. Of a copy a socket, where kCopyStop
+// comes before it; any byte is the answer, once nothing is at work on the source; then kCopyGoOn.
+// That once to kMostCopyStops times: for a moment ahead of each pass over a source that changes,
+// and for the last one.
 inline constexpr int kUnpackReportFd = 5;
 // And from here on the layers of a difference: those of the one stack, those of the other, and
 // those that both have at the bottom; each topmost first.
 inline constexpr int kUnpackLayersFd = 6;
-inline constexpr std::string_view kCopyAhead = "ahead\n";
-inline constexpr std::string_view kCopyTaken = "taken\n";
+inline constexpr std::string_view kCopyStop = "stop\n";
+inline constexpr std::string_view kCopyGoOn = "go on\n";
+inline constexpr int kMostCopyStops = 5;
 
 }  // namespace atl::wire

@@ -110,6 +110,21 @@ class MomentTest(Snapshots):
             last = int(a)
             self.daemon.delete(copy)
 
+    def test_a_mapped_page_is_taken_as_it_is(self):
+        """The kernel tells the first write to one, and that before the page counts as dirty."""
+        box = self.box()
+        self.out(box, 'mkdir /w; cd /w; dd if=/dev/urandom of=more bs=1M count=8 2>/dev/null')
+        self.daemon.run(box, 'cd /w; attack count-in-pairs 16', background=True)
+        self.out(box, 'for i in $(seq 16); do until [ -s /w/b$i ]; do :; done; done')
+        for _ in range(8):
+            copy = self.restore(self.take(box))
+            counts = self.out(copy, 'cd /w; for i in $(seq 16); do '
+                                    'od -A n -t u4 -N 4 a$i; od -A n -t u4 -N 4 b$i; done').split()
+            self.assertEqual(len(counts), 32)
+            for first, second in zip(counts[::2], counts[1::2]):
+                self.assertIn(int(first) - int(second), (0, 1), counts)
+            self.daemon.delete(copy)
+
     def test_one_at_a_time(self):
         box = self.box()
         self.out(box, 'dd if=/dev/urandom of=/big bs=1M count=64 2>/dev/null')

@@ -7,12 +7,14 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/base/sys.h"
 #include "tests/priv/priv_test.h"
@@ -54,6 +56,7 @@ class Lab {
 void Settle(TreeCopy& copy) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   do {
+    ASSERT_TRUE(copy.Mark());
     ASSERT_TRUE(copy.Pass(false));
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   } while (copy.copied() != 0);
@@ -125,26 +128,41 @@ PRIV_TEST(TreeCopy, AMappedPageIsNotForgotten) {
   }
 }
 
-// One that is dirtied behind the write-back of a pass, and written to behind its copy.
-PRIV_TEST(TreeCopy, AMappedPageThatIsBusyIsCopiedAgain) {
+// Pages that are dirtied behind the write-back of a pass, and written to behind their copy. Many,
+// so that some fault has set its file's time and waits for a processor: with a mark made while they
+// write every second run is red.
+PRIV_TEST(TreeCopy, MappedPagesThatAreBusyAreCopiedAgain) {
+  constexpr size_t kWriters = 16;
   Lab lab;
-  lab.Sh("head -c 8192 /dev/zero >file");
-  const UniqueFd file = std::move(*sys::Open(lab.Path("from/file"), O_RDWR));
-  void* const mapped = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  ASSERT_NE(mapped, MAP_FAILED);
-  auto* const counter = static_cast<volatile uint32_t*>(mapped);
+  std::array<std::string, kWriters> paths;
+  std::array<volatile uint32_t*, kWriters> counters{};
+  for (size_t i = 0; i < kWriters; ++i) {
+    const std::string name = "file" + std::to_string(i);
+    lab.Sh("head -c 8192 /dev/zero >" + name);
+    const UniqueFd file = std::move(*sys::Open(lab.Path("from/" + name), O_RDWR));
+    void* const mapped = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    counters[i] = static_cast<volatile uint32_t*>(mapped);
+    paths[i] = lab.Path("to/" + name);
+  }
   for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(lab.copy.Mark());
     std::atomic<bool> stop = false;
-    std::thread writer([&] {
-      while (!stop) *counter = *counter + 1;
-    });
+    std::vector<std::thread> writers;
+    for (volatile uint32_t* counter : counters) {
+      writers.emplace_back([&stop, counter] {
+        while (!stop) *counter = *counter + 1;
+      });
+    }
     const Status ahead = lab.copy.Pass(false);
     stop = true;
-    writer.join();
+    for (std::thread& writer : writers) writer.join();
     ASSERT_TRUE(ahead && lab.copy.Pass(true));
-    uint32_t copied = 0;
-    std::ifstream(lab.Path("to/file")).read(reinterpret_cast<char*>(&copied), sizeof copied);
-    ASSERT_EQ(copied, *counter) << round;
+    for (size_t i = 0; i < kWriters; ++i) {
+      uint32_t copied = 0;
+      std::ifstream(paths[i]).read(reinterpret_cast<char*>(&copied), sizeof copied);
+      ASSERT_EQ(copied, *counters[i]) << round << " " << i;
+    }
   }
 }
 

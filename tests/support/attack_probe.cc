@@ -500,9 +500,35 @@ int QueueAll(bool tcp) {
   return ::pause();
 }
 
+// As many processes, each of which counts for ever in two files that it has mapped, aN and bN: in
+// the one, then in the other.
+int CountInPairs(std::string_view number) {
+  int pairs = 0;
+  if (std::from_chars(number.data(), number.data() + number.size(), pairs).ec != std::errc())
+    return 1;
+  for (int pair = 1; pair <= pairs; ++pair) {
+    if (pair < pairs && ::fork() != 0) continue;
+    std::array<volatile uint32_t*, 2> counters{};
+    for (size_t i = 0; i < counters.size(); ++i) {
+      const std::string name = (i == 0 ? "a" : "b") + std::to_string(pair);
+      const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+      if (::ftruncate(file, 4096) != 0) return 1;
+      void* const mapped = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      if (mapped == MAP_FAILED) return 1;
+      counters[i] = static_cast<volatile uint32_t*>(mapped);
+    }
+    for (;;) {
+      *counters[0] = *counters[0] + 1;
+      *counters[1] = *counters[1] + 1;
+    }
+  }
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "count-in-pairs") return CountInPairs(argv[2]);
   if (argc == 3 && std::string_view(argv[1]) == "queue") {
     return QueueAll(std::string_view(argv[2]) == "tcp");
   }
