@@ -39,11 +39,11 @@ const char* FamilyName(uint8_t family) {
 // of expression is missing is named by the rule that needs it.
 HostFinding CheckRules(int nfnetlink, uint32_t instance) {
   NftTransaction table(TableName(instance));
-  AddRuleset(table, RulesetConfig{.instance = instance,
-                                  .guarded = DefaultPrivate(),
-                                  .proxy_port = 1,
-                                  .log_group = 1,
-                                  .max_connections = 1});
+  AddRulesetAnew(table, RulesetConfig{.instance = instance,
+                                      .guarded = DefaultPrivate(),
+                                      .proxy_port = 1,
+                                      .log_group = 1,
+                                      .max_connections = 1});
   const Status checked = table.Check(nfnetlink);
   if (checked) return {Level::kOk, "nf_tables: all that our rules need", ""};
   return {

@@ -52,9 +52,7 @@ Fence::~Fence() {
 Status Fence::Install() {
   // Rules before forwarding: there is no moment at which sandboxes are routed without them. And
   // before the barrier: those of an earlier release do not know it.
-  NftTransaction table(TableName(ruleset_.instance));
-  AddRuleset(table, ruleset_);
-  ATOLL_TRY(table.Commit(nfnetlink_));
+  ATOLL_TRY(InstallTable());
   ATOLL_TRY(InstallBarrier());
   NetlinkBatch gateway;
   AddGatewayMessages(gateway, ruleset_.instance, ipv6_);
@@ -62,6 +60,21 @@ Status Fence::Install() {
   ATOLL_TRY(EnableForwarding());
   ATOLL_ASSIGN(const uint32_t own, PortId(nfnetlink_));
   ATOLL_ASSIGN(watch_, FenceWatch::Open(ruleset_.instance, own));
+  return {};
+}
+
+// In place, so that what sandboxes may do and have under way goes on. That fails when an earlier
+// release has left a set or a chain of another kind: then anew, and nothing passes until the
+// sandboxes that live are recovered.
+Status Fence::InstallTable() {
+  NftTransaction in_place(TableName(ruleset_.instance));
+  AddRuleset(in_place, ruleset_);
+  const Status changed = in_place.Commit(nfnetlink_);
+  if (changed) return {};
+  NftTransaction anew(TableName(ruleset_.instance));
+  AddRulesetAnew(anew, ruleset_);
+  ATOLL_TRY(anew.Commit(nfnetlink_));
+  LogLine(LogLevel::kInfo, "network rules of another release are replaced").Add(changed.error());
   return {};
 }
 
@@ -133,9 +146,7 @@ void Fence::OnChange(const FenceChanges& changes) {
 // From nothing, whatever somebody has made of it.
 Status Fence::PutTableBack() {
   auto transaction = std::make_unique<NftTransaction>(TableName(ruleset_.instance));
-  transaction->AddTable();  // or there may be none to delete
-  transaction->DeleteTable();
-  AddRuleset(*transaction, ruleset_);
+  AddRulesetAnew(*transaction, ruleset_);
   for (const auto& [slot, rate] : slots_) {
     if (transaction->full()) {
       ATOLL_TRY(transaction->Commit(nfnetlink_));

@@ -57,6 +57,7 @@ class Fence {
  private:
   void OnChange(const FenceChanges& changes);
   void RestoreTable();
+  Status InstallTable();
   Status InstallBarrier();
   Status PutTableBack();
   void RestoreHost();

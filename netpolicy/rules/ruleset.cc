@@ -368,6 +368,12 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
   AddPostrouting(t, links, config.instance);
 }
 
+void AddRulesetAnew(NftTransaction& t, const RulesetConfig& config) {
+  t.AddTable();  // or there may be none to delete
+  t.DeleteTable();
+  AddRuleset(t, config);
+}
+
 void AddSlotElements(NftTransaction& t, uint32_t instance, uint32_t slot) {
   t.AddElement(kLinkSet4, LinkKey(instance, slot, SlotIpv4(instance, slot)));
   t.AddElement(kLinkSet6, LinkKey(instance, slot, SlotIpv6(instance, slot)));

@@ -26,6 +26,8 @@ struct RulesetConfig {
 // The whole table; what exists already is kept where it is a set of live sandboxes, and replaced
 // where it is a rule or a constant set, all in the same transaction.
 void AddRuleset(NftTransaction& transaction, const RulesetConfig& config);
+// The same instead of whatever table stands there, elements included.
+void AddRulesetAnew(NftTransaction& transaction, const RulesetConfig& config);
 
 // Lets packets of a slot in: from its link, with its addresses and its MAC. Without these elements
 // everything that comes out of the link is dropped.

@@ -26,6 +26,10 @@ TEST(NetHostCheck, PlainHostIsFineAndStaysUntouched) {
     EXPECT_EQ(Nft("list ruleset"), "") << "the rules were only checked";
     lab.OpenNetwork();
     EXPECT_TRUE(Blocked().empty()) << "our own table is no foreign one";
+    Nft("delete table inet atoll7; add table inet atoll7; "
+        "add set inet atoll7 connections { type ipv4_addr; }");
+    EXPECT_TRUE(Blocked().empty()) << "nor is that of another release";
+    EXPECT_NE(Nft("list table inet atoll7"), "") << "it was only checked";
   });
 }
 

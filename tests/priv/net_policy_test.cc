@@ -236,6 +236,28 @@ TEST(NetPolicy, AFlowThatARestartDeniesEnds) {
   });
 }
 
+// A set of another kind cannot be changed in place; with a chain of another the rules do not fit.
+TEST(NetPolicy, ATableOfAnotherReleaseIsReplaced) {
+  for (const char* left :
+       {"add set inet atoll7 connections { type ipv4_addr; }",
+        "add map inet atoll7 addresses4 { type ipv4_addr : mark; }",
+        "add chain inet atoll7 forward { type filter hook input priority 5; }"}) {
+    ForBoth([left](const std::string& address) {
+      const std::string allow = R"({"egress":[{"action":"allow","target":")" + address + R"("}]})";
+      World world(Asks(allow));
+      Datagrams flow(world, address, address);
+      EXPECT_TRUE(flow.Arrive());
+      world.lab.CloseNetwork();
+      Nft(std::string("delete table inet atoll7; add table inet atoll7; ") + left);
+      world.lab.OpenNetwork();
+      EXPECT_FALSE(flow.Arrive(kSilenceMs)) << left;
+      ASSERT_TRUE(world.lab.network().Recover({{1, Asks(allow)}}));
+      EXPECT_TRUE(flow.Arrive()) << left;
+      EXPECT_EQ(world.Try(address == kOutside4 ? kOutside6 : kOutside4), Reach::kRefused) << left;
+    });
+  }
+}
+
 TEST(NetPolicy, PrivateNetworksOnlyWhenNamed) {
   RunInOwnNetns([] {
     World world(Asks(R"({"egress":[{"action":"allow","target":"0.0.0.0/0"}]})"));
