@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tools/atoll/docker_words.h"
