@@ -47,7 +47,7 @@ class Forwarded : public testing::Test {
             };
           }
           if (exchange->request().headers.Has("X-Edit-Body")) {
-            upstream.edit_body = [](std::string body) {
+            upstream.edit_body = [](const std::string& body) {
               return body == "same" ? body : "<" + body + ">";
             };
           }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/wire/plan.h"
 #include "runtime/wire/spawner.h"
 
 namespace atl::wire {
