@@ -266,12 +266,13 @@ class Differences(unittest.TestCase):
     def test_strays_are_said_and_removed(self):
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
-            daemon.delete(daemon.create(image))
+            daemon.create(image)
+            [pid] = until(lambda: groups(daemon), 20 * SLOWNESS, 'its entrypoint runs')
             upper = daemon.data_dir / 'store/fs/uppers/s4000'
             (upper / 'upper').mkdir(parents=True)
-            group = next(line.split(':', 2)[2] for pid in children(daemon.spawner_pid())
+            group = next(line.split(':', 2)[2]
                          for line in pathlib.Path(f'/proc/{pid}/cgroup').read_text('ascii').splitlines()
-                         if line.startswith('0::/') and '/s' in line)
+                         if line.startswith('0::/'))
             unified = next(point for point in ('/sys/fs/cgroup', '/sys/fs/cgroup/unified')
                            if pathlib.Path(point, 'cgroup.procs').exists())
             stray = pathlib.Path(unified + group.split('/s')[0], 's4001')
