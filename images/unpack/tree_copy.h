@@ -37,7 +37,8 @@ class TreeCopy {
   TreeCopy(int from, int to, const ExtractLimits& limits) : from_(from), to_(to), limits_(limits) {}
 
   // Ahead of a pass that runs while `from` changes, but called while nothing is at work on it: no
-  // system call, no page fault. Without it the next pass trusts no copy of this one.
+  // system call, no page fault. Of what has changed since the last mark, a later pass trusts no
+  // copy.
   Status Mark();
   // Makes `to` what `from` is. While `from` changes (`still` is false) the result may be a mixture
   // of before and after, and what vanishes meanwhile is no error.

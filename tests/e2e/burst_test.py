@@ -17,6 +17,7 @@ import uuid
 
 import atoll
 from atoll import SLOWNESS, children, comm, until
+from box import Box
 
 MANY = int(os.environ.get('ATOLL_BURST', '400')) // SLOWNESS
 SMALL = {'memory': '24Mi', 'pids': '16'}
@@ -266,13 +267,9 @@ class Differences(unittest.TestCase):
     def test_strays_are_said_and_removed(self):
         with atoll.Daemon() as daemon:
             image = daemon.import_busybox()
-            daemon.create(image)
-            [pid] = until(lambda: groups(daemon), 20 * SLOWNESS, 'its entrypoint runs')
+            group = Box.of(daemon, daemon.create(image)).group()
             upper = daemon.data_dir / 'store/fs/uppers/s4000'
             (upper / 'upper').mkdir(parents=True)
-            group = next(line.split(':', 2)[2]
-                         for line in pathlib.Path(f'/proc/{pid}/cgroup').read_text('ascii').splitlines()
-                         if line.startswith('0::/'))
             unified = next(point for point in ('/sys/fs/cgroup', '/sys/fs/cgroup/unified')
                            if pathlib.Path(point, 'cgroup.procs').exists())
             stray = pathlib.Path(unified + group.split('/s')[0], 's4001')

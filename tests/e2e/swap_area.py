@@ -80,6 +80,12 @@ def image(daemon):
     return shell_image(daemon, host_programs=['/usr/bin/perl'])
 
 
+def told(daemon, sandbox):
+    """What a client is told of its memory, once there is something to tell: bytes, or why it was kept."""
+    body = daemon.request('GET', f'/v1/sandboxes/{sandbox}')
+    return body.get('reclaimedBytes') or ('kept' in body['status']['message'] and body['status']['message'])
+
+
 class Holder(Box):
     """A box with a program that holds memory."""
 
@@ -100,9 +106,7 @@ class Holder(Box):
         self.daemon.request('POST', f'/v1/sandboxes/{self.id}/resume')
 
     def told(self):
-        """What a client is told of its memory, once there is something to tell."""
-        box = self.daemon.request('GET', f'/v1/sandboxes/{self.id}')
-        return box.get('reclaimedBytes') or ('kept' in box['status']['message'] and box['status']['message'])
+        return told(self.daemon, self.id)
 
     def reclaimed(self):
         return until(self.told, SOON, 'its memory is reclaimed')
