@@ -1,6 +1,7 @@
 // Stand-ins for the parts around runtime/sandbox: a loop that moves only when told, a clock, a
 // spawner, a network and an image store that do what the test says and write down what they were
-// asked.
+// asked. What they do is compiled once, in fakes.cc; a destructor there keeps the virtual functions
+// out of every file that includes this.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +43,8 @@ class FakeClock final : public Clock {
 // Timers fire when the clock is advanced past them with Pass; descriptors are looked at by Run.
 class FakeLoop final : public Loop {
  public:
-  explicit FakeLoop(FakeClock& clock) : clock_(clock) {}
+  explicit FakeLoop(FakeClock& clock);
+  ~FakeLoop() override;
 
   Id Watch(int fd, uint32_t events, FdCallback callback) override {
     watches_[++last_id_] = {fd, events, std::move(callback)};
@@ -126,7 +128,8 @@ class FakeLoop final : public Loop {
 // calls and answers them.
 class FakeSpawner final : public launch::SpawnerClient {
  public:
-  explicit FakeSpawner(FakeLoop& its_loop) : loop(its_loop) {}
+  explicit FakeSpawner(FakeLoop& its_loop);
+  ~FakeSpawner() override;
 
   struct PendingBuild {
     std::string id;
@@ -146,16 +149,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     exit = std::move(on_exit);
     lost = std::move(on_lost);
   }
-  void Send(wire::Message message, Answered answered) override {
-    std::visit(
-        [&]<typename Message>(Message& asked) {
-          using Reply = typename Message::Reply;
-          Do(std::move(asked), Done<Reply>([answered = std::move(answered)](Result<Reply> reply) {
-               answered(wire::AnswerOf(std::move(reply)));
-             }));
-        },
-        message);
-  }
+  void Send(wire::Message message, Answered answered) override;
   void Do(wire::Hello, Done<wire::Greeting> done) { hellos.push_back(std::move(done)); }
   void Do(wire::Ping, const Finished& done) { done({}); }
   void Do(wire::PrepareSlot asked, Done<wire::PreparedSlot> done) {
@@ -215,80 +209,22 @@ class FakeSpawner final : public launch::SpawnerClient {
   template <typename Message, typename Done>
   void Do(const Message&, const Done&) {}
 
-  // What was asked.
-  UniqueFd rules_kept;
-  std::string AnswerVolume(Status status = {}) {
-    auto [what, done] = std::move(volume_calls.front());
-    volume_calls.pop_front();
-    done(std::move(status));
-    return what;
-  }
-
-  wire::MountObjects AnswerMount(Status status = {}) {
-    auto [what, done] = std::move(mounts.front());
-    mounts.pop_front();
-    done(std::move(status));
-    return what;
-  }
-
-  void AnswerPrepare() {
-    if (prepares.empty()) return;
-    auto [slot, done] = std::move(prepares.front());
-    prepares.pop_front();
-    if (prepare_error) return done(Fail(*prepare_error));
-    done(wire::PreparedSlot{{}, UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3))});
-  }
-  PendingBuild AnswerBuild(Result<wire::Built> built = wire::Built{42, {}}) {
-    PendingBuild build = std::move(builds.front());
-    builds.pop_front();
-    build.done(std::move(built));
-    return build;
-  }
+  // Each answers the oldest call of its kind, and tells what was asked.
+  std::string AnswerVolume(Status status = {});
+  wire::MountObjects AnswerMount(Status status = {});
+  void AnswerPrepare();
+  PendingBuild AnswerBuild(Result<wire::Built> built = wire::Built{42, {}});
   // "freeze ID" or "thaw ID".
-  std::string AnswerFreeze(Status status = {}) {
-    auto [what, done] = std::move(freezes.front());
-    freezes.pop_front();
-    done(std::move(status));
-    return what;
-  }
-  std::string AnswerReclaim(Result<wire::Reclaimed> reclaimed) {
-    auto [id, done] = std::move(reclaims.front());
-    reclaims.pop_front();
-    done(std::move(reclaimed));
-    return id;
-  }
-  std::string AnswerDestroy(Status status = {}) {
-    auto [id, done] = std::move(destroys.front());
-    destroys.pop_front();
-    done(std::move(status));
-    return id;
-  }
-
+  std::string AnswerFreeze(Status status = {});
+  std::string AnswerReclaim(Result<wire::Reclaimed> reclaimed);
+  std::string AnswerDestroy(Status status = {});
   // What a copy of so many bytes reports.
-  static wire::Copied Report(uint64_t bytes) {
-    return {"diff_id \ncontent \nentries 3\nbytes " + std::to_string(bytes) +
-                "\nskipped_devices 0\ndropped_xattrs 0\nopaque_root 0\n",
-            700};
-  }
-  wire::CopyUpper AnswerCopy(Result<wire::Copied> copied = Report(4096)) {
-    auto [what, done] = std::move(copies.front());
-    copies.pop_front();
-    done(std::move(copied));
-    return what;
-  }
-  wire::LayerId AnswerPublish(Status status = {}) {
-    auto [layer, done] = std::move(publishes.front());
-    publishes.pop_front();
-    done(std::move(status));
-    return layer;
-  }
+  static wire::Copied Report(uint64_t bytes);
+  wire::CopyUpper AnswerCopy(Result<wire::Copied> copied = Report(4096));
+  wire::LayerId AnswerPublish(Status status = {});
+  void AnswerHello(Result<wire::Greeting> hello);
 
-  void AnswerHello(Result<wire::Greeting> hello) {
-    const auto done = std::move(hellos.front());
-    hellos.pop_front();
-    done(std::move(hello));
-  }
-
+  UniqueFd rules_kept;
   bool answer_prepares = true;
   std::deque<Done<wire::Greeting>> hellos;
   std::optional<Error> prepare_error;
@@ -312,6 +248,8 @@ class FakeSpawner final : public launch::SpawnerClient {
 
 class FakeNetwork final : public netpolicy::Network {
  public:
+  FakeNetwork();
+  ~FakeNetwork() override;
   Status Start(Loop&, Health&) override { return {}; }
   uint64_t repairs() const override { return 0; }
   Status AttachSlot(uint32_t slot, int) override {
@@ -392,6 +330,8 @@ class FakeNetwork final : public netpolicy::Network {
 // Holds the image "busybox:latest" with layers 2 and 1.
 class FakePuller final : public images::Puller {
  public:
+  FakePuller();
+  ~FakePuller() override;
   bool MayPull(const std::string& name) const override { return name == pullable; }
   Status CheckRoom() const override {
     return full ? Fail(Code::kUnavailable, "many images are being pulled") : Status();
@@ -413,15 +353,8 @@ class FakePuller final : public images::Puller {
 
 class FakeImages final : public images::ImageStore {
  public:
-  FakeImages() {
-    image.name = "busybox:latest";
-    image.digest = "sha256:00";
-    image.config.env = {"PATH=/bin", "LANG=C"};
-    image.config.working_dir = "/srv";
-    image.config.user = "1000";
-    image.config.architecture = "amd64";
-    image.layers = {2, 1};
-  }
+  FakeImages();
+  ~FakeImages() override;
   void Import(UniqueFd, std::string, ImportDone) override {}
   Result<images::Image> Find(std::string_view name) const override {
     if (name == "busybox" || name == "busybox:latest") return image;

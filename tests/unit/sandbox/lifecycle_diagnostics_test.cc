@@ -1,5 +1,8 @@
 // What is kept of a sandbox for people who ask why.
 #include "runtime/wire/output.h"
+
+#include <sys/socket.h>
+
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {

@@ -1,5 +1,8 @@
 #include "runtime/sandbox/lifecycle.h"
 
+#include <sys/socket.h>
+
+#include <filesystem>
 #include <set>
 
 #include "runtime/base/sandbox_id.h"
