@@ -5,31 +5,10 @@
 #include <cstdio>
 
 #include "execd/http/json.h"
+#include "runtime/base/utf8.h"
 
 namespace atl::execd {
 namespace {
-
-// Length of the valid UTF-8 sequence at `text`, 0 if there is none (overlong, surrogate, cut off).
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto tail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead < 0xF0) {
-    if (!tail(1) || !tail(2)) return 0;
-    if (lead == 0xE0 && byte(1) < 0xA0) return 0;
-    if (lead == 0xED && byte(1) >= 0xA0) return 0;
-    return 3;
-  }
-  if (lead >= 0xF0 && lead < 0xF5) {
-    if (!tail(1) || !tail(2) || !tail(3)) return 0;
-    if (lead == 0xF0 && byte(1) < 0x90) return 0;
-    if (lead == 0xF4 && byte(1) >= 0x90) return 0;
-    return 4;
-  }
-  return 0;
-}
 
 bool Plain(unsigned char c) {
   return c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
@@ -81,7 +60,7 @@ void AppendJsonText(std::string* out, std::string_view text) {
       AppendEscapedAscii(out, text[at++]);
       continue;
     }
-    const size_t length = Utf8Length(text.substr(at));
+    const size_t length = FirstUtf8(text.substr(at)).length;
     const std::string_view sequence = text.substr(at, length == 0 ? 1 : length);
     if (length == 0) {
       out->append("\\ufffd");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "runtime/base/utf8.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::vault {
@@ -30,26 +31,6 @@ std::string PercentEncoded(std::string_view text, std::string_view blank) {
     }
   }
   return out;
-}
-
-// A character of UTF-8 (RFC 3629): its length, or 0 if `text` begins with none.
-size_t Character(std::string_view text, uint32_t& code) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) {
-    code = first;
-    return 1;
-  }
-  const size_t length = first >= 0xf0 ? 4 : (first >= 0xe0 ? 3 : 2);
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  code = first & (0xffU >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-    code = (code << 6) | (byte(i) & 0x3fU);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  return overlong || surrogate || code > 0x10ffff ? 0 : length;
 }
 
 void AppendUnit(uint32_t unit, std::string& out) {
@@ -110,8 +91,7 @@ std::string FormEncoded(std::string_view text) {
 std::string JsonEscaped(std::string_view text, JsonStyle style) {
   std::string out;
   while (!text.empty()) {
-    uint32_t code = 0;
-    const size_t length = Character(text, code);
+    const auto [code, length] = FirstUtf8(text);
     const char letter = length == 1 ? ShortEscape(code) : '\0';
     if (letter != '\0') {
       out.push_back('\\');
@@ -124,16 +104,6 @@ std::string JsonEscaped(std::string_view text, JsonStyle style) {
     text.remove_prefix(length > 0 ? length : 1);
   }
   return out;
-}
-
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    uint32_t code = 0;
-    const size_t length = Character(text, code);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
 }
 
 }  // namespace atl::vault

@@ -24,6 +24,4 @@ std::string FormEncoded(std::string_view text);
 enum class JsonStyle { kAscii, kHtml };
 std::string JsonEscaped(std::string_view text, JsonStyle style);
 
-bool IsUtf8(std::string_view text);
-
 }  // namespace atl::vault

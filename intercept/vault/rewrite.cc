@@ -7,6 +7,7 @@
 #include "intercept/vault/fields.h"
 #include "intercept/vault/literals.h"
 #include "intercept/vault/path.h"
+#include "runtime/base/utf8.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/head.h"
 

@@ -9,6 +9,8 @@
 #include <deque>
 #include <utility>
 
+#include "runtime/base/utf8.h"
+
 namespace atl::sandbox {
 namespace {
 
@@ -17,23 +19,6 @@ namespace {
 constexpr size_t kStep = 32 << 10;
 static_assert(kStep > wire::kMaxOutputFrame);
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-// The length of the well-formed sequence at the start of `text`, 0 if there is none
-// (RFC 3629 section 4).
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  const bool bad = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-                   (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
-  return bad ? 0 : length;
-}
 
 std::string Line(int64_t time_us, std::string_view text) {
   std::string line = FormatLogTime(time_us);
@@ -57,7 +42,7 @@ std::string FormatLogTime(int64_t unix_us) {
 
 void AppendUtf8(std::string_view text, std::string* out) {
   while (!text.empty()) {
-    const size_t length = Utf8Length(text);
+    const size_t length = FirstUtf8(text).length;
     out->append(length == 0 ? kReplacement : text.substr(0, length));
     text.remove_prefix(std::max<size_t>(length, 1));
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/utf8.h"
 #include "tools/atoll/docker_words.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/nearest.h"

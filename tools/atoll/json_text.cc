@@ -31,14 +31,6 @@ std::string JsonText(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-bool IsUtf8(const std::string& text) {
-  try {
-    return !json(text).dump().empty();
-  } catch (const json::type_error&) {
-    return false;
-  }
-}
-
 std::string PrettyJson(const json& value) {
   return value.dump(2, ' ', true, json::error_handler_t::replace);
 }

@@ -22,7 +22,4 @@ std::string PrettyJson(const nlohmann::json& value);
 // A member that is text, or its JSON; empty if there is none.
 std::string TextOf(const nlohmann::json& object, const char* name);
 
-// Whether JSON can carry it as it is: it is UTF-8.
-bool IsUtf8(const std::string& text);
-
 }  // namespace atl::cli

@@ -76,17 +76,5 @@ TEST(Encoding, OfValues) {
             "b");
 }
 
-TEST(Encoding, TellsUtf8) {
-  for (const char* text : {"", "abc", "\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
-                           "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
-    EXPECT_TRUE(IsUtf8(text)) << text;
-  }
-  for (const char* text : {"\x80", "\xc3", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xed\xa0\x80",
-                           "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "a\xffz",
-                           "\xe2\x82", "\xe2\x82z", "\xf0\x9f\x98"}) {
-    EXPECT_FALSE(IsUtf8(text)) << text;
-  }
-}
-
 }  // namespace
 }  // namespace atl::vault
