@@ -9,8 +9,8 @@ namespace {
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// The six bits that each letter stands for. All output of a command passes here: looking for the
-// letter in the alphabet took half of the client's time.
+// The six bits that each letter stands for. A table, as all output that a client has from a command
+// passes here.
 constexpr uint8_t kNoLetter = 0xff;
 constexpr std::array<uint8_t, 256> kValues = [] {
   std::array<uint8_t, 256> values{};

@@ -26,9 +26,9 @@ std::string OutputOf(const nlohmann::json& event) {
   return text;
 }
 
-// What of a line is output, as execd writes it: {"type":"stdout","base64":"…",". No word in it
-// needs an escape; to read all of a long stream as JSON takes most of the client's time. Nothing:
-// it is something else.
+// The bytes of a line that is output as execd writes it: `beginning`, base64, and the rest. Told
+// without reading it as JSON, which is slow for a long stream; base64 needs no escape. Nothing: it
+// is something else.
 std::optional<std::string> PlainOutput(std::string_view line, std::string_view beginning) {
   if (!line.starts_with(beginning)) return std::nullopt;
   line.remove_prefix(beginning.size());

@@ -1,7 +1,7 @@
 // Stand-ins for the parts around runtime/sandbox: a loop that moves only when told, a clock, a
 // spawner, a network and an image store that do what the test says and write down what they were
-// asked. What they do is compiled once, in fakes.cc; a destructor there keeps the virtual functions
-// out of every file that includes this.
+// asked. Their destructors, in fakes.cc, keep the virtual functions out of every file that includes
+// this.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
