@@ -8,6 +8,7 @@
 #include "images/image_archive.h"
 #include "images/oci_layout.h"
 #include "images/report.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::images {
 namespace {
@@ -92,11 +93,10 @@ Status Export::Finish() {
   if (!image_.facts.empty()) config["Labels"] = {{kFactsLabel, image_.facts}};
   const std::string architecture =
       process.architecture.empty() ? std::string(HostArchitecture()) : process.architecture;
-  const std::string text = Json({{"architecture", architecture},
-                                 {"os", "linux"},
-                                 {"config", std::move(config)},
-                                 {"rootfs", {{"type", "layers"}, {"diff_ids", diff_ids}}}})
-                               .dump();
+  const std::string text = JsonText({{"architecture", architecture},
+                                     {"os", "linux"},
+                                     {"config", std::move(config)},
+                                     {"rootfs", {{"type", "layers"}, {"diff_ids", diff_ids}}}});
   ATOLL_TRY(form_ == ArchiveForm::kOci ? FinishOci(text) : FinishDocker(text));
   return archive_.Finish();
 }
@@ -109,12 +109,11 @@ Status Export::FinishOci(const std::string& config) {
         DescriptorJson("application/vnd.oci.image.layer.v1.tar", layer.content, layer.size));
   }
   const std::string manifest =
-      Json({{"schemaVersion", 2},
-            {"mediaType", kManifestType},
-            {"config", DescriptorJson("application/vnd.oci.image.config.v1+json", config_digest,
-                                      config.size())},
-            {"layers", std::move(layers)}})
-          .dump();
+      JsonText({{"schemaVersion", 2},
+                {"mediaType", kManifestType},
+                {"config", DescriptorJson("application/vnd.oci.image.config.v1+json", config_digest,
+                                          config.size())},
+                {"layers", std::move(layers)}});
   ATOLL_TRY(archive_.AddMember(BlobName(config_digest), config));
   ATOLL_TRY(archive_.AddMember(BlobName(Sha256Of(manifest)), manifest));
   return archive_.AddLayout(image_.name, Sha256Of(manifest), manifest.size());
@@ -127,8 +126,8 @@ Status Export::FinishDocker(const std::string& config) {
   ATOLL_TRY(archive_.AddMember(name, config));
   return archive_.AddMember(
       "manifest.json",
-      Json::array({{{"Config", name}, {"RepoTags", {image_.name}}, {"Layers", std::move(layers)}}})
-          .dump());
+      JsonText(Json::array(
+          {{{"Config", name}, {"RepoTags", {image_.name}}, {"Layers", std::move(layers)}}})));
 }
 
 }  // namespace atl::images

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "images/digest.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 
 namespace atl::images {
@@ -96,10 +97,10 @@ Status ImageArchive::AddLayout(const std::string& name, const std::string& manif
                                uint64_t size) {
   Json entry = DescriptorJson(kManifestType, manifest, size);
   entry["annotations"] = {{"org.opencontainers.image.ref.name", name}};
-  ATOLL_TRY(AddMember("index.json", Json({{"schemaVersion", 2},
-                                          {"mediaType", "application/vnd.oci.image.index.v1+json"},
-                                          {"manifests", Json::array({std::move(entry)})}})
-                                        .dump()));
+  ATOLL_TRY(
+      AddMember("index.json", JsonText({{"schemaVersion", 2},
+                                        {"mediaType", "application/vnd.oci.image.index.v1+json"},
+                                        {"manifests", Json::array({std::move(entry)})}})));
   return AddMember("oci-layout", R"({"imageLayoutVersion":"1.0.0"})");
 }
 

@@ -8,6 +8,7 @@
 #include "images/foreign_json.h"
 #include "images/oci_layout.h"
 #include "images/report.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::images {
 namespace {
@@ -157,7 +158,7 @@ std::string EncodeImageConfig(const ImageConfig& config) {
   const Json json = {{"Env", config.env},   {"Entrypoint", config.entrypoint},
                      {"Cmd", config.cmd},   {"WorkingDir", config.working_dir},
                      {"User", config.user}, {"Architecture", config.architecture}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(json);
 }
 
 Result<ImageConfig> DecodeImageConfig(std::string_view json) {

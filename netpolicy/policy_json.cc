@@ -5,32 +5,21 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/json_depth.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::netpolicy {
 namespace {
 
 using nlohmann::json;
 
-// Deeper is nothing of ours; the parser recurses.
-constexpr size_t kMaxDepth = 16;
-
 Error Wrong(const std::string& where, const std::string& what) {
   return Error(Code::kInvalidArgument, where + ": " + what);
 }
 
-Result<json> ParseJson(std::string_view text) {
-  if (NestsDeeper(text, kMaxDepth)) {
-    return Fail(Code::kInvalidArgument, "policy: nested deeper than any policy is");
-  }
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    // Its own text repeats bytes of the input, which need not be text.
-    return Fail(Code::kInvalidArgument, "policy: not JSON at byte " + std::to_string(error.byte));
-  } catch (const json::exception&) {
-    return Fail(Code::kInvalidArgument, "policy: not JSON");
-  }
+Result<json> ParsePolicyText(std::string_view text) {
+  auto value = ParseJson(text);
+  if (!value) return Fail(std::move(value).error().Wrap("policy"));
+  return value;
 }
 
 Result<Action> ParseAction(const json& value, const std::string& where) {
@@ -137,7 +126,7 @@ void AppendRule(const PolicyRule& rule, std::string* out) {
 }  // namespace
 
 Result<Policy> ParsePolicy(std::string_view text) {
-  ATOLL_ASSIGN(const json value, ParseJson(text));
+  ATOLL_ASSIGN(const json value, ParsePolicyText(text));
   Policy policy;
   if (value.is_null()) return policy;
   if (!value.is_object())
@@ -155,7 +144,7 @@ Result<Policy> ParsePolicy(std::string_view text) {
 }
 
 Result<std::vector<PolicyRule>> ParsePolicyRules(std::string_view text) {
-  ATOLL_ASSIGN(const json value, ParseJson(text));
+  ATOLL_ASSIGN(const json value, ParsePolicyText(text));
   if (!value.is_array() || value.empty()) {
     return Fail(Wrong("rules", "use a list with at least one rule"));
   }
@@ -163,7 +152,7 @@ Result<std::vector<PolicyRule>> ParsePolicyRules(std::string_view text) {
 }
 
 Result<std::vector<std::string>> ParsePolicyTargets(std::string_view text) {
-  ATOLL_ASSIGN(const json value, ParseJson(text));
+  ATOLL_ASSIGN(const json value, ParsePolicyText(text));
   if (!value.is_array() || value.empty() || value.size() > kMaxPolicyRules) {
     return Fail(
         Wrong("targets", "use a list of 1 to " + std::to_string(kMaxPolicyRules) + " targets"));

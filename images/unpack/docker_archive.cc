@@ -13,6 +13,7 @@
 #include "images/docker_manifest.h"
 #include "images/foreign_json.h"
 #include "images/report.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 
 namespace atl::images::unpack {
@@ -101,7 +102,7 @@ Status Conversion::AddImage(const DockerImage& image) {
   for (const std::string& path : image.layers) {
     ATOLL_ASSIGN(manifest["layers"].emplace_back(), Layer(path));
   }
-  const std::string bytes = manifest.dump();
+  const std::string bytes = JsonText(manifest);
   const std::string digest = Sha256Of(bytes);
   ATOLL_TRY(Write(HexOf(digest), bytes));
   const Json entry = {{"mediaType", kManifestType}, {"digest", digest}, {"size", bytes.size()}};
@@ -118,7 +119,7 @@ Status Conversion::Run() {
   ATOLL_ASSIGN(const std::string json, sys::ReadAll(fd.get(), kMaxJsonBytes));
   ATOLL_ASSIGN(const std::vector<DockerImage> images, ParseDockerManifest(json));
   for (const DockerImage& image : images) ATOLL_TRY(AddImage(image));
-  return Write("index.json", Json{{"schemaVersion", 2}, {"manifests", index_}}.dump());
+  return Write("index.json", JsonText({{"schemaVersion", 2}, {"manifests", index_}}));
 }
 
 }  // namespace

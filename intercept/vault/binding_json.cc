@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "intercept/vault/fields.h"
-#include "runtime/base/json_depth.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::vault {
 namespace {
 
 using nlohmann::json;
-
-// Deeper is nothing of ours; the parser recurses.
-constexpr size_t kMaxDepth = 16;
 
 Error At(std::string_view where, Error error) {
   return std::move(error).Wrap(where);
@@ -217,19 +214,13 @@ std::string Element(std::string_view where, size_t index) {
   return std::string(where).append("[").append(std::to_string(index)).append("]");
 }
 
-Result<json> ParseJson(std::string_view text, size_t most) {
+Result<json> ParseBounded(std::string_view text, size_t most) {
   if (text.size() > most) {
     return Fail(WrongAt("", "longer than the " + std::to_string(most) + " bytes of a vault"));
   }
-  if (NestsDeeper(text, kMaxDepth)) return Fail(WrongAt("", "nested deeper than any vault is"));
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    // Its own text repeats bytes of the input, which may be a secret's.
-    return Fail(WrongAt("", "not JSON at byte " + std::to_string(error.byte)));
-  } catch (const json::exception&) {
-    return Fail(WrongAt("", "not JSON"));
-  }
+  auto value = ParseJson(text);
+  if (!value) return Fail(WrongAt("", value.error().message()));
+  return value;
 }
 
 Status CheckMembers(const json& value, std::string_view where,

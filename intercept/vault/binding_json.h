@@ -19,7 +19,7 @@ Error WrongAt(std::string_view where, std::string_view what);
 
 // kInvalidArgument, naming the place and not the text: not JSON, nested too deep, or longer than
 // `most` bytes.
-Result<nlohmann::json> ParseJson(std::string_view text, size_t most);
+Result<nlohmann::json> ParseBounded(std::string_view text, size_t most);
 
 // kInvalidArgument unless `value` is null or an object whose members are all among `names`.
 // `where`, here and below, is the place of `value` in the document; empty: the whole of it.

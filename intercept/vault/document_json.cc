@@ -9,6 +9,7 @@
 
 #include "intercept/vault/binding_json.h"
 #include "intercept/vault/fields.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::vault {
 namespace {
@@ -112,7 +113,7 @@ Status CheckRevision(const json& expected, int64_t revision) {
     return Fail(WrongAt("expectedRevision", "use a whole number"));
   }
   if (expected == revision) return {};
-  return Fail(Code::kFailedPrecondition, "expectedRevision " + expected.dump() +
+  return Fail(Code::kFailedPrecondition, "expectedRevision " + JsonText(expected) +
                                              " does not match current revision " +
                                              std::to_string(revision));
 }
@@ -120,7 +121,7 @@ Status CheckRevision(const json& expected, int64_t revision) {
 }  // namespace
 
 Result<Vault> ParseVault(std::string_view text, const WriteRules& rules) {
-  ATOLL_ASSIGN(const json value, ParseJson(text, kMaxVaultJson));
+  ATOLL_ASSIGN(const json value, ParseBounded(text, kMaxVaultJson));
   ATOLL_TRY(CheckMembers(value, "", {"credentials", "bindings"}));
   Vault vault;
   ATOLL_ASSIGN(vault.credentials, ParseCredentials(Member(value, "credentials"), "credentials"));
@@ -132,7 +133,7 @@ Result<Vault> ParseVault(std::string_view text, const WriteRules& rules) {
 }
 
 Result<Vault> Patch(const Vault& vault, std::string_view text, const WriteRules& rules) {
-  ATOLL_ASSIGN(const json value, ParseJson(text, kMaxVaultJson));
+  ATOLL_ASSIGN(const json value, ParseBounded(text, kMaxVaultJson));
   ATOLL_TRY(CheckMembers(value, "", {"expectedRevision", "credentials", "bindings"}));
   ATOLL_TRY(CheckRevision(Member(value, "expectedRevision"), vault.revision));
   ATOLL_ASSIGN(auto credentials,

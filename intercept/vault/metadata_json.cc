@@ -5,6 +5,7 @@
 
 #include "intercept/vault/binding_json.h"
 #include "intercept/vault/fields.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::vault {
 namespace {
@@ -38,7 +39,7 @@ ordered_json BindingsOf(const Vault& vault) {
 
 // Everything came out of JSON, so that nothing is to be replaced; but a writer must not throw.
 std::string Text(const ordered_json& value) {
-  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return OrderedJsonText(value);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "intercept/vault/binding_json.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::vault {
 namespace {
@@ -71,11 +72,11 @@ std::string Encode(const Vault& vault) {
   const ordered_json value = {{"revision", vault.revision},
                               {"credentials", std::move(credentials)},
                               {"bindings", std::move(bindings)}};
-  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return OrderedJsonText(value);
 }
 
 Result<Vault> Decode(std::string_view bytes) {
-  ATOLL_ASSIGN(const json value, ParseJson(bytes, kMaxEncoded));
+  ATOLL_ASSIGN(const json value, ParseBounded(bytes, kMaxEncoded));
   ATOLL_TRY(CheckMembers(value, "", {"revision", "credentials", "bindings"}));
   Vault vault;
   ATOLL_ASSIGN(vault.revision, ParseRevision(Member(value, "revision"), "revision", INT64_MAX));

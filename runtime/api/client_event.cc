@@ -5,6 +5,7 @@
 
 #include "runtime/api/json.h"
 #include "runtime/api/validation.h"
+#include "runtime/base/json_text.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::api {
@@ -29,13 +30,13 @@ Parsed<ClientEvent> ParseClientEvent(const std::string& text) {
   if (body.At("eventType").String(&kind) && kind != "sandbox.create") {
     body.At("eventType")
         .Complain("literal_error", "Input should be 'sandbox.create'",
-                  Dump({{"expected", "'sandbox.create'"}}));
+                  JsonText({{"expected", "'sandbox.create'"}}));
   }
   ClientEvent event;
   if (body.At("createDurationMs").Integer(&event.duration_ms) && event.duration_ms < 0) {
     body.At("createDurationMs")
         .Complain("greater_than_equal", "Input should be greater than or equal to 0",
-                  Dump({{"ge", 0}}));
+                  JsonText({{"ge", 0}}));
   }
   body.At("success").Bool(&event.success);
   for (const char* name : {"sandboxId", "image"}) body.At(name).String(&ignored);

@@ -17,6 +17,7 @@
 #include "runtime/api/shell_words.h"
 #include "runtime/api/validation.h"
 #include "runtime/api/volume_request.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::api {
 namespace {
@@ -85,7 +86,7 @@ void ReadTimeout(const Field& body, sandbox::Wanted* wanted) {
     timeout.Complain(
         "greater_than_equal",
         "Input should be greater than or equal to " + std::to_string(kMinTimeoutSeconds),
-        Dump({{"ge", kMinTimeoutSeconds}}));
+        JsonText({{"ge", kMinTimeoutSeconds}}));
     return;
   }
   wanted->timeout_seconds = seconds;
@@ -132,7 +133,7 @@ Extras ReadExtras(const Field& body) {
   body.At("snapshotId").String(&extras.snapshot);
   if (Blank(extras.snapshot)) extras.snapshot.clear();
   const Field policy = body.At("networkPolicy");
-  if (policy.IsObject()) extras.network_policy = Dump(policy.value());
+  if (policy.IsObject()) extras.network_policy = JsonText(policy.value());
   extras.volumes = ReadVolumes(body.At("volumes"));
   body.At("extensions").StringMap(false, &extras.extensions);
   return extras;

@@ -7,6 +7,7 @@
 #include "cgroup/limits_text.h"
 #include "runtime/api/json.h"
 #include "runtime/api/validation.h"
+#include "runtime/base/json_text.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
 #include "runtime/sandbox/log_reader.h"
@@ -212,7 +213,7 @@ std::string InspectText(const DiagnosticsSubject& subject) {
   text += Labelled("Digest", s.image_digest);
   if (s.spec.platform)
     text += Labelled("Platform", s.spec.platform->os + "/" + s.spec.platform->arch);
-  text += Labelled("Entrypoint", Dump(s.spec.entrypoint));
+  text += Labelled("Entrypoint", JsonText(s.spec.entrypoint));
   text += Labelled("Status", std::string(sandbox::StateName(s.state)));
   text += Labelled("Reason", s.reason);
   text += Labelled("Message", s.message);

@@ -10,6 +10,7 @@
 #include "runtime/api/plain_answer.h"
 #include "runtime/api/vault_api.h"
 #include "runtime/base/base64.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sha256.h"
 
 namespace atl::api {
@@ -61,7 +62,7 @@ void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std:
   nlohmann::json body{
       {"status", "ok"}, {"mode", netpolicy::ModeOf(policy)}, {"enforcementMode", "dns+nft"}};
   if (!reason.empty()) body["reason"] = reason;
-  std::string text = body.dump();
+  std::string text = JsonText(body);
   // It is JSON already, and may be large.
   text.pop_back();
   RespondJson(call, 200, text + ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}");

@@ -2,44 +2,22 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <iterator>
 
 #include "runtime/api/validation.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::api {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxDepth = 32;
-
-// Brackets outside strings, nested.
-int DepthOf(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
 http::Response NotJson(size_t at, const std::string& why) {
   Problems problems;
-  problems.Add({"json_invalid", {"body", at}, "JSON decode error", "{}", Dump({{"error", why}})});
+  problems.Add(
+      {"json_invalid", {"body", at}, "JSON decode error", "{}", JsonText({{"error", why}})});
   return problems.ToResponse();
 }
 
@@ -80,15 +58,11 @@ bool ParseOffset(std::string_view text, size_t* at, int64_t* seconds) {
 
 }  // namespace
 
-std::string Dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 http::Response JsonResponse(int status, const json& body) {
   http::Response response;
   response.status = status;
   response.headers.Set("Content-Type", "application/json");
-  response.body = Dump(body);
+  response.body = JsonText(body);
   return response;
 }
 
@@ -98,17 +72,10 @@ Parsed<json> ParseBody(const std::string& text) {
     problems.Add({"missing", {"body"}, "Field required", "null", {}});
     return Refuse(problems.ToResponse());
   }
-  if (DepthOf(text) > kMaxDepth) {
-    return Refuse(NotJson(0, "nested deeper than " + std::to_string(kMaxDepth) + " levels"));
-  }
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& e) {
-    return Refuse(NotJson(e.byte == 0 ? 0 : e.byte - 1, "not valid JSON"));
-  } catch (const json::exception&) {
-    // Its text repeats the number, however long.
-    return Refuse(NotJson(0, "a number is out of range"));
-  }
+  size_t at = 0;
+  auto body = ParseJson(text, kMaxJsonLevels, &at);
+  if (!body) return Refuse(NotJson(at, body.error().message()));
+  return *std::move(body);
 }
 
 std::string FormatTime(int64_t unix_ms) {

@@ -11,8 +11,6 @@
 
 namespace atl::api {
 
-// Compact; invalid UTF-8 (a sandbox's words) becomes U+FFFD instead of an exception.
-std::string Dump(const nlohmann::json& value);
 http::Response JsonResponse(int status, const nlohmann::json& body);
 
 // A request body. Not JSON, or nested deeper than any request of ours (the library's writer

@@ -10,6 +10,7 @@
 #include "runtime/api/egress_api.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::api {
 namespace {
@@ -64,7 +65,7 @@ void Api::GetNetwork(const Call& call) {
   netpolicy::Network& network = parts_.network;
   json body{{"policy", nullptr}, {"learned", json::array()}, {"denials", json::array()}};
   if (found->spec.network.policy) {
-    body["policy"] = json::parse(netpolicy::PolicyToJson(*found->spec.network.policy));
+    body["policy"] = JsonOrNull(netpolicy::PolicyToJson(*found->spec.network.policy));
   }
   if (!found->spec.network.network.empty()) {
     body["network"] = {

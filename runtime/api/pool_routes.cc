@@ -14,6 +14,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/validation.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::api {
 namespace {
@@ -37,7 +38,7 @@ void ReadCount(const Field& capacity, const char* name, uint32_t* out) {
   if (!field.Integer(&count)) return;
   if (count < 0) {
     return field.Complain("greater_than_equal", "Input should be greater than or equal to 0",
-                          Dump({{"ge", 0}}));
+                          JsonText({{"ge", 0}}));
   }
   *out = static_cast<uint32_t>(std::min(count, kMostSandboxes));
 }

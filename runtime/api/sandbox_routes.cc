@@ -11,6 +11,7 @@
 #include "runtime/api/metadata_patch.h"
 #include "runtime/api/render.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 
@@ -48,11 +49,11 @@ Parsed<size_t> ParseForkRequest(const std::string& text) {
     constexpr auto kMost = static_cast<int64_t>(sandbox::kMaxChildren);
     if (field.Integer(&count) && count < 1) {
       field.Complain("greater_than_equal", "Input should be greater than or equal to 1",
-                     Dump({{"ge", 1}}));
+                     JsonText({{"ge", 1}}));
     } else if (count > kMost) {
       field.Complain("less_than_equal",
                      "Input should be less than or equal to " + std::to_string(kMost),
-                     Dump({{"le", kMost}}));
+                     JsonText({{"le", kMost}}));
     }
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());

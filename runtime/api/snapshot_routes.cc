@@ -18,6 +18,7 @@
 #include "runtime/api/labels.h"
 #include "runtime/api/render.h"
 #include "runtime/api/validation.h"
+#include "runtime/base/json_text.h"
 #include "runtime/http/query.h"
 #include "runtime/sandbox/snapshot_facts.h"
 
@@ -66,7 +67,7 @@ Parsed<std::string> ParseSnapshotRequest(const std::string& text) {
     const Field field = body.At("name");
     if (field.Word(&name) && name.size() > sandbox::kMaxSnapshotName) {
       field.Complain("string_too_long", "String should have at most 253 characters",
-                     Dump({{"max_length", sandbox::kMaxSnapshotName}}));
+                     JsonText({{"max_length", sandbox::kMaxSnapshotName}}));
     }
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());

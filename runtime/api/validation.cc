@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/api/json.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::api {
 namespace {
@@ -56,11 +57,11 @@ http::Response Problems::ToResponse() const {
   for (const Problem& problem : list_) {
     json item = {{"type", problem.type}, {"loc", LocJson(problem.loc)}, {"msg", problem.msg}};
     if (problem.input.size() <= kMaxInputShown) {
-      item["input"] = json::parse(problem.input, nullptr, /*allow_exceptions=*/false);
+      item["input"] = JsonOrNull(problem.input);
     } else {
       item["input"] = "(" + std::to_string(problem.input.size()) + " bytes)";
     }
-    if (!problem.ctx.empty()) item["ctx"] = json::parse(problem.ctx, nullptr, false);
+    if (!problem.ctx.empty()) item["ctx"] = JsonOrNull(problem.ctx);
     detail.push_back(std::move(item));
   }
   std::string message = "the request is not valid";
@@ -96,14 +97,14 @@ bool Field::present() const {
 
 void Field::Complain(std::string type, std::string msg, std::string ctx) const {
   problems_->Add({std::move(type), loc_, std::move(msg),
-                  value_ != nullptr ? Dump(*value_) : std::string("null"), std::move(ctx)});
+                  value_ != nullptr ? JsonText(*value_) : std::string("null"), std::move(ctx)});
 }
 
 void Field::Missing() const {
   problems_->Add({"missing",
                   loc_,
                   "Field required",
-                  parent_ != nullptr ? Dump(*parent_) : std::string("null"),
+                  parent_ != nullptr ? JsonText(*parent_) : std::string("null"),
                   {}});
 }
 
@@ -138,7 +139,7 @@ bool Field::Word(std::string* out) const {
   if (!String(out)) return false;
   if (!out->empty()) return true;
   Complain("string_too_short", "String should have at least 1 character",
-           Dump({{"min_length", 1}}));
+           JsonText({{"min_length", 1}}));
   return false;
 }
 
@@ -197,7 +198,7 @@ bool Field::Strings(size_t min, std::vector<std::string>* out) const {
         "too_short",
         "List should have at least " + std::to_string(min) + " item after validation, not " +
             std::to_string(value_->size()),
-        Dump({{"field_type", "List"}, {"min_length", min}, {"actual_length", value_->size()}}));
+        JsonText({{"field_type", "List"}, {"min_length", min}, {"actual_length", value_->size()}}));
     return false;
   }
   bool good = true;
@@ -240,20 +241,20 @@ bool ParseInteger(const std::string& text, const Location& loc, int64_t min, int
     problems->Add({"int_parsing",
                    loc,
                    "Input should be a valid integer, unable to parse string as an integer",
-                   Dump(text),
+                   JsonText(text),
                    {}});
     return false;
   }
   if (*number < min) {
     problems->Add({"greater_than_equal", loc,
-                   "Input should be greater than or equal to " + std::to_string(min), Dump(text),
-                   Dump({{"ge", min}})});
+                   "Input should be greater than or equal to " + std::to_string(min),
+                   JsonText(text), JsonText({{"ge", min}})});
     return false;
   }
   if (*number > max) {
     problems->Add({"less_than_equal", loc,
-                   "Input should be less than or equal to " + std::to_string(max), Dump(text),
-                   Dump({{"le", max}})});
+                   "Input should be less than or equal to " + std::to_string(max), JsonText(text),
+                   JsonText({{"le", max}})});
     return false;
   }
   *out = *number;

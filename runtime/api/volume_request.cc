@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/api/json.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::api {
 namespace {
@@ -26,20 +27,20 @@ constexpr uint64_t kMaxStorage = 64ULL << 40;
 void MismatchesPattern(const Field& field, const char* pattern) {
   field.Complain("string_pattern_mismatch",
                  std::string("String should match pattern '") + pattern + "'",
-                 Dump({{"pattern", pattern}}));
+                 JsonText({{"pattern", pattern}}));
 }
 
 bool InLength(const Field& field, const std::string& text, size_t min, size_t max) {
   if (text.size() < min) {
     field.Complain("string_too_short",
                    "String should have at least " + std::to_string(min) + " characters",
-                   Dump({{"min_length", min}}));
+                   JsonText({{"min_length", min}}));
     return false;
   }
   if (text.size() > max) {
     field.Complain("string_too_long",
                    "String should have at most " + std::to_string(max) + " characters",
-                   Dump({{"max_length", max}}));
+                   JsonText({{"max_length", max}}));
     return false;
   }
   return true;
@@ -133,7 +134,7 @@ void ReadOssfs(const Field& ossfs, VolumeRequest* out) {
   const Field version = ossfs.At("version");
   if (version.String(&text) && text != "1.0" && text != "2.0") {
     version.Complain("literal_error", "Input should be '1.0' or '2.0'",
-                     Dump({{"expected", "'1.0' or '2.0'"}}));
+                     JsonText({{"expected", "'1.0' or '2.0'"}}));
   }
   const Field options = ossfs.At("options");
   options.Strings(0, &out->options);

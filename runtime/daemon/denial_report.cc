@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/api/json.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/log.h"
 #include "runtime/daemon/json_post.h"
 
@@ -21,7 +22,7 @@ std::string BodyOf(const std::string& sandbox, const netpolicy::Denial& denial) 
                       {"count", denial.count}};
   if (!denial.address.empty()) body["address"] = denial.address;
   if (denial.port != 0) body["port"] = denial.port;
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return JsonText(body);
 }
 
 // On a pool thread. True if there is no use in another attempt.

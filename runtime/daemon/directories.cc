@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/disk_full.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 #include "runtime/sandbox/access_token.h"
@@ -186,7 +187,7 @@ Status WriteDaemonFile(const Config& config, uint16_t port) {
     file["key_file"] = StateDir(config) + "/" + kKeyFile;
   }
   ATOLL_ASSIGN(const UniqueFd run, sys::Open(config.run_dir, O_RDONLY | O_DIRECTORY));
-  const std::string text = file.dump() + "\n";
+  const std::string text = JsonText(file) + "\n";
   Status written = sys::ReplaceFileAt(run.get(), kDaemonFile, text, 0644);
   if (written || !IsDiskFull(written.error())) return written;
   // The block that the last daemon's text is in takes ours.

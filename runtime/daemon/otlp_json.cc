@@ -4,6 +4,8 @@
 
 #include <variant>
 
+#include "runtime/base/json_text.h"
+
 namespace atl::daemon {
 namespace {
 
@@ -79,7 +81,7 @@ std::string OtlpMetrics(const std::vector<api::Histogram>& histograms, const Otl
   const json document = {
       {"resourceMetrics", json::array({{{"resource", {{"attributes", std::move(attributes)}}},
                                         {"scopeMetrics", json::array({scope})}}})}};
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+  return JsonText(document);
 }
 
 }  // namespace atl::daemon

@@ -2,13 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
+
 namespace atl::sandbox {
 namespace {
 
 Result<std::map<std::string, std::string>> DecodeLimits(const std::string& text,
                                                         const std::string& name) {
   std::map<std::string, std::string> limits;
-  const auto object = nlohmann::json::parse(text, nullptr, false);
+  const auto object = JsonOrNull(text);
   if (!object.is_object()) return Fail(Code::kInternal, "record of pool " + name + ": its limits");
   for (const auto& [key, value] : object.items()) {
     if (!value.is_string()) {
@@ -56,7 +58,7 @@ Status PoolStore::Write(const PoolRecord& record) {
   return table_.Row()
       .Bind(1, record.name)
       .Bind(2, record.image)
-      .Bind(3, nlohmann::json(record.resource_limits).dump())
+      .Bind(3, JsonText(record.resource_limits))
       .Bind(4, static_cast<int64_t>(record.capacity.buffer_min))
       .Bind(5, static_cast<int64_t>(record.capacity.buffer_max))
       .Bind(6, static_cast<int64_t>(record.capacity.pool_min))

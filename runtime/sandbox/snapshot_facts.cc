@@ -5,6 +5,7 @@
 
 #include "images/foreign_json.h"
 #include "images/image_name.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/sandbox/sandbox.h"
 
@@ -38,11 +39,10 @@ images::Image ImageOf(const Snapshot& snapshot) {
   image.name = "snapshot:" + snapshot.id;
   image.config = snapshot.config;
   image.layers = snapshot.layers;
-  image.facts = json{{"image", snapshot.image},
-                     {"metadata", snapshot.metadata},
-                     {"name", snapshot.name},
-                     {"sandbox", snapshot.sandbox_id}}
-                    .dump(-1, ' ', false, json::error_handler_t::replace);
+  image.facts = JsonText({{"image", snapshot.image},
+                          {"metadata", snapshot.metadata},
+                          {"name", snapshot.name},
+                          {"sandbox", snapshot.sandbox_id}});
   return image;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "images/oci_layout.h"
+#include "runtime/base/json_text.h"
 
 namespace atl::sandbox {
 namespace {
@@ -14,17 +15,16 @@ using nlohmann::json;
 constexpr std::string_view kSnapshotStateNames[] = {"Creating", "Ready", "Failed"};
 
 std::string EncodeRestore(const Snapshot& s) {
-  return json{{"image", s.image},
-              {"digest", s.image_digest},
-              {"config", images::EncodeImageConfig(s.config)},
-              {"metadata", s.metadata},
-              {"layers", s.layers}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  return JsonText({{"image", s.image},
+                   {"digest", s.image_digest},
+                   {"config", images::EncodeImageConfig(s.config)},
+                   {"metadata", s.metadata},
+                   {"layers", s.layers}});
 }
 
 Status DecodeRestore(const std::string& text, Snapshot* s) {
   try {
-    const json restore = json::parse(text);
+    ATOLL_ASSIGN(const json restore, ParseJson(text));
     restore.at("image").get_to(s->image);
     restore.at("digest").get_to(s->image_digest);
     restore.at("metadata").get_to(s->metadata);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "netpolicy/policy_json.h"
+#include "runtime/base/json_text.h"
 #include "runtime/sandbox/record_fields.h"
 
 namespace atl::sandbox {
@@ -123,7 +124,7 @@ std::string EncodeSpec(const Sandbox& s) {
   Status written;
   SpecJson io(&spec, &written);
   VisitSpec(s, io);
-  return spec.dump(-1, ' ', false, json::error_handler_t::replace);
+  return JsonText(spec);
 }
 
 Status DecodeSpec(const std::string& text, Sandbox* s) {
@@ -133,8 +134,9 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     if (field.keeper == cgroup::LimitKeeper::kSpawner) s->spec.limits.*field.value = field.usual;
   }
   try {
-    json spec = json::parse(text);
-    SpecJson io(&spec, &read);
+    auto spec = ParseJson(text);
+    if (!spec) return Fail(std::move(spec).error().Wrap("record of sandbox " + s->id));
+    SpecJson io(&*spec, &read);
     VisitSpec(*s, io);
   } catch (const json::exception& e) {
     read = Fail(Code::kInternal, e.what());

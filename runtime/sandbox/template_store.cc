@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
+
 namespace atl::sandbox {
 namespace {
 
@@ -29,14 +31,14 @@ std::string EncodeTemplate(const TemplateRecord& record) {
               {"created", record.created_at_ms},
               {"updated", record.updated_at_ms}};
   if (record.warmup_seconds) out["warmup"] = *record.warmup_seconds;
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+  return JsonText(out);
 }
 
 Result<TemplateRecord> DecodeTemplate(const sqlite::Stmt& row) {
   TemplateRecord record;
   record.id = row.ColumnText(0);
   try {
-    const json in = json::parse(row.ColumnText(1));
+    ATOLL_ASSIGN(const json in, ParseJson(row.ColumnText(1)));
     const auto read = [&in](const char* name, auto& out) { in.at(name).get_to(out); };
     wire::Preparation& preparation = record.preparation;
     read("image", record.image);

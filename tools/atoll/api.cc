@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json_text.h"
 #include "runtime/http/base_url.h"
 #include "tools/atoll/text.h"
 
@@ -18,7 +19,7 @@ Code CodeOf(int status) {
 }  // namespace
 
 std::string ErrorText(int status, const std::string& body) {
-  const auto told = nlohmann::json::parse(body, nullptr, false);
+  const auto told = JsonOrNull(body);
   if (told.is_object() && told.contains("message") && told["message"].is_string()) {
     std::string text = told["message"].get<std::string>();
     if (told.contains("code") && told["code"].is_string()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/base64.h"
+#include "runtime/base/json_text.h"
 #include "tools/atoll/event_lines.h"
 #include "tools/atoll/json_text.h"
 
@@ -39,7 +40,7 @@ bool CodeStream::Feed(std::string_view bytes) {
 }
 
 bool CodeStream::TakeLine(std::string_view line) {
-  const json event = json::parse(line, nullptr, false);
+  const json event = JsonOrNull(line);
   if (!event.is_object()) return true;
   const std::string type = TextOf(event, "type");
   if (type == "stdout" || type == "stderr") {

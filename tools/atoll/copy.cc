@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/api.h"
 #include "tools/atoll/copy_tar.h"
@@ -118,7 +119,7 @@ class Copy {
     const auto response = api_.Send(std::move(call));
     if (!response && response.error().code() == Code::kNotFound) return std::string();
     if (!response) return Fail(response.error());
-    const auto told = nlohmann::json::parse(response->body, nullptr, false);
+    const auto told = JsonOrNull(response->body);
     if (!told.is_object() || told.empty()) {
       return Fail(Code::kInternal, "the sandbox's answer is not JSON");
     }

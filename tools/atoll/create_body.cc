@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cgroup/limits.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/grammar.h"
@@ -100,7 +101,7 @@ Status AddNetwork(const RunOptions& options, json* body) {
     constexpr size_t kMaxPolicy = 1 << 20;
     ATOLL_ASSIGN(text, sys::ReadFileAt(AT_FDCWD, options.policy, kMaxPolicy));
   }
-  json policy = json::parse(text, nullptr, false);
+  json policy = JsonOrNull(text);
   if (!policy.is_object()) return Wrong("--policy " + options.policy + ": is not a JSON object");
   (*body)["networkPolicy"] = std::move(policy);
   return {};

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/api.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/report.h"
@@ -21,7 +22,7 @@ Status ForEachOf(const Settings& settings, const std::string& path, const Words&
       if (!last) Report(settings, last.error());
       last = Fail(std::move(done).error());
     } else if (method == "GET") {
-      const auto told = nlohmann::json::parse(done->body, nullptr, false);
+      const auto told = JsonOrNull(done->body);
       std::puts((settings.json ? JsonText(told) : PrettyJson(told)).c_str());
     } else if (!settings.json) {
       std::puts(Printable(name).c_str());

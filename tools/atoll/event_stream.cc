@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "runtime/base/base64.h"
+#include "runtime/base/json_text.h"
 #include "tools/atoll/event_lines.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
@@ -49,7 +50,7 @@ bool EventStream::Feed(std::string_view bytes) {
   }
   // A failure after the start comes as a bare error object without a line end.
   if (!pending_.empty() && pending_.back() == '}') {
-    const auto object = nlohmann::json::parse(pending_, nullptr, false);
+    const auto object = JsonOrNull(pending_);
     if (object.is_object() && !object.contains("type") && object.contains("message")) {
       failure_ = Printable(TextOf(object, "message"));
       return false;
@@ -64,7 +65,7 @@ bool EventStream::TakeLine(std::string_view line) {
         line, is_error ? R"({"type":"stderr","base64":")" : R"({"type":"stdout","base64":")");
     if (bytes) return on_output_(*bytes, is_error);
   }
-  const auto event = nlohmann::json::parse(line, nullptr, false);
+  const auto event = JsonOrNull(line);
   if (!event.is_object()) return true;
   const std::string type = TextOf(event, "type");
   if (type == "init") {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/api.h"
 #include "tools/atoll/columns.h"
 #include "tools/atoll/image_import.h"
@@ -74,7 +75,7 @@ Status RemoveImage(Api& api, const std::string& given, bool force) {
     const auto snapshots = image.value("snapshots", nlohmann::json::array());
     if (!snapshots.empty()) {
       return Fail(Code::kFailedPrecondition,
-                  "image " + name + " is in use by snapshot " + snapshots.at(0).dump() +
+                  "image " + name + " is in use by snapshot " + JsonText(snapshots.at(0)) +
                       "; delete that first, or take only the name away with --force: what the "
                       "snapshot needs stays as long as it does");
     }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/meminfo.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/child.h"
@@ -63,7 +64,7 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
   if (options.output.empty()) builder.argv.push_back("--no-gzip");
   ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
   if (!options.output.empty()) return {};
-  const auto made = nlohmann::json::parse(told, nullptr, false);
+  const auto made = JsonOrNull(told);
   if (!made.is_object()) return Fail(Code::kInternal, "the builder says no name: " + told);
   ATOLL_ASSIGN(const auto image, ImportImage(settings, {archive, ""}, made.value("name", "")));
   ATOLL_ASSIGN(Api api, Api::Connect(settings));

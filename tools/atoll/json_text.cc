@@ -2,12 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
+
 namespace atl::cli {
 
 using nlohmann::json;
 
 Result<json> ObjectOf(const http::Response& response) {
-  json object = json::parse(response.body, nullptr, false);
+  json object = JsonOrNull(response.body);
   if (!object.is_object()) return Fail(Code::kInternal, "the server's answer is not JSON");
   return object;
 }
@@ -25,14 +27,6 @@ Result<json> FetchPages(Api& api, const std::string& route, const std::string& q
     for (const json& item : list.value("items", json::array())) items.push_back(item);
     if (!list.value("pagination", json::object()).value("hasNextPage", false)) return items;
   }
-}
-
-std::string JsonText(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::string PrettyJson(const json& value) {
-  return value.dump(2, ' ', true, json::error_handler_t::replace);
 }
 
 std::string TextOf(const json& object, const char* name) {

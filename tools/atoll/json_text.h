@@ -15,10 +15,6 @@ Result<nlohmann::json> ObjectOf(const http::Response& response);
 Result<nlohmann::json> Fetch(Api& api, const std::string& target);
 // The items of all pages of a list. `query`: "&" and more of it, or nothing.
 Result<nlohmann::json> FetchPages(Api& api, const std::string& route, const std::string& query);
-// On one line; text that is not UTF-8 does not throw.
-std::string JsonText(const nlohmann::json& value);
-// On several, with nothing that could drive a terminal.
-std::string PrettyJson(const nlohmann::json& value);
 // A member that is text, or its JSON; empty if there is none.
 std::string TextOf(const nlohmann::json& object, const char* name);
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 
@@ -38,7 +39,7 @@ Result<Server> FindLocalDaemon(const Settings& settings) {
                     " does not exist); start atolld, or name a server with --server or "
                     "ATOLL_SERVER");
   }
-  const auto file = nlohmann::json::parse(*text, nullptr, false);
+  const auto file = JsonOrNull(*text);
   if (!file.is_object() || !file.contains("url") || !file["url"].is_string()) {
     return Fail(Code::kInternal, path + " is not what a daemon writes; restart atolld");
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/interrupt.h"
 #include "tools/atoll/json_text.h"
@@ -27,7 +28,7 @@ struct Usage {
 
 Result<Usage> Measure(Api& api, const SandboxEntry& sandbox) {
   ATOLL_ASSIGN(const http::Response response, AskExecd(api, sandbox.id, "/metrics"));
-  const auto told = json::parse(response.body, nullptr, false);
+  const auto told = JsonOrNull(response.body);
   if (!told.is_object()) return Fail(Code::kInternal, "the sandbox's metrics are not JSON");
   // A sandbox tells these of itself.
   const auto number = [&told](const char* name) {
@@ -73,7 +74,7 @@ Status Stats(Api& api, const Settings& settings, const std::vector<std::string>&
                      {"memoryLimitBytes", usage->limit}});
   }
   if (settings.json) {
-    std::puts(json{{"items", items}}.dump().c_str());
+    std::puts(JsonText({{"items", items}}).c_str());
   } else {
     std::fputs(table.Text().c_str(), stdout);
   }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
@@ -102,7 +103,7 @@ class Session {
       return {};
     }
     return socket_.SendText(
-        json{{"type", "resize"}, {"cols", size.ws_col}, {"rows", size.ws_row}}.dump());
+        JsonText({{"type", "resize"}, {"cols", size.ws_col}, {"rows", size.ws_row}}));
   }
 
   Status OnSignal() {
@@ -141,7 +142,7 @@ class Session {
   }
 
   void OnText(std::string_view message) {
-    const auto told = json::parse(message, nullptr, false);
+    const auto told = JsonOrNull(message);
     if (!told.is_object()) return;
     const std::string type = told.value("type", "");
     if (type == "exit") {
@@ -173,7 +174,7 @@ Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Comman
   call.headers.Set("Content-Type", "application/json");
   call.body = JsonText(CommandBody(command));
   ATOLL_ASSIGN(const http::Response created, api.Send(std::move(call)));
-  const auto session = json::parse(created.body, nullptr, false);
+  const auto session = JsonOrNull(created.body);
   const std::string id = session.is_object() ? session.value("session_id", "") : "";
   if (id.empty()) return Fail(Code::kInternal, "the sandbox's answer names no terminal");
   const std::string path = way.base + "/pty/" + PercentEncode(id);

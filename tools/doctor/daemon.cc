@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/api.h"
 #include "tools/doctor/checks.h"
 
@@ -19,7 +20,7 @@ std::vector<Finding> CheckDaemon(const cli::Settings& settings) {
     return {Missing(name, api->server_url() + ": " + let_in.error().message(),
                     "name its key's file with --api-key-file, or set ATOLL_API_KEY")};
   }
-  const auto health = nlohmann::json::parse(answer->body, nullptr, false);
+  const auto health = JsonOrNull(answer->body);
   std::vector<Finding> findings;
   if (health.is_object() && health.contains("troubles") && health["troubles"].is_object()) {
     for (const auto& [subject, trouble] : health["troubles"].items()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/text.h"
 #include "tools/doctor/checks.h"
 
@@ -73,7 +74,7 @@ void PrintJson(const std::vector<Finding>& findings, bool ready) {
     checks.push_back(std::move(check));
   }
   const nlohmann::json report = {{"ready", ready}, {"checks", std::move(checks)}};
-  std::puts(report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::puts(PrettyJson(report).c_str());
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 
 namespace atl::api {
 namespace {
@@ -21,10 +20,6 @@ TEST(Time, RoundTrip) {
     ASSERT_TRUE(ParseTime(FormatTime(ms), &parsed));
     EXPECT_EQ(parsed, ms);
   }
-}
-
-TEST(Json, WhatIsNotUtf8IsReplaced) {
-  EXPECT_EQ(Dump({{"m", "a\xff"}}), "{\"m\":\"a\xef\xbf\xbd\"}");
 }
 
 }  // namespace
