@@ -30,12 +30,6 @@ std::string FromEnvironment(const std::string& name) {
   return value ? value : "";
 }
 
-void Own(const fs::path& path) {
-  if (::lchown(path.c_str(), spawner::kStoreIdBase, spawner::kStoreIdBase) != 0) {
-    ADD_FAILURE() << "lchown " << path;
-  }
-}
-
 // A root file system of one static program.
 void MakeLayer(const std::string& data_dir) {
   const fs::path layer = data_dir + "/store/fs/layers/1";
@@ -64,6 +58,12 @@ Result<UniqueFd> Listener() {
 }
 
 }  // namespace
+
+void Own(const fs::path& path) {
+  if (::lchown(path.c_str(), spawner::kStoreIdBase, spawner::kStoreIdBase) != 0) {
+    ADD_FAILURE() << "lchown " << path;
+  }
+}
 
 SpawnerFixture::SpawnerFixture(const std::string& execd_variable, const Furnish& furnish,
                                std::vector<std::string> flags)

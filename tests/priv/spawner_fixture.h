@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,9 @@
 #include "tests/support/poll_loop.h"
 
 namespace atl::priv {
+
+// Gives a file of a layer to its root, which the store keeps as an id of its own.
+void Own(const std::filesystem::path& path);
 
 class SpawnerFixture {
  public:

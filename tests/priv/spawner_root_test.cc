@@ -18,10 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void Own(const fs::path& path) {
-  ASSERT_EQ(::lchown(path.c_str(), spawner::kStoreIdBase, spawner::kStoreIdBase), 0) << path;
-}
-
 // Layer 2 on top of the busybox layer, filled by `fill`; then what `script` prints, or the build's
 // error.
 std::string RunWithLayer(const std::function<void(const fs::path&)>& fill,
