@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/code_stream.h"
 #include "tools/atoll/create_body.h"

@@ -11,10 +11,10 @@
 #include <sstream>
 #include <utility>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/event_stream.h"
 #include "tools/atoll/interrupt.h"
-#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 

@@ -12,7 +12,6 @@
 #include "runtime/base/sys.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/grammar.h"
-#include "tools/atoll/json_text.h"
 
 namespace atl::cli {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "runtime/base/json_text.h"
 #include "tools/atoll/api.h"
-#include "tools/atoll/json_text.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/text.h"
 

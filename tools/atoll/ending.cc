@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/interrupt.h"
 #include "tools/atoll/json_text.h"

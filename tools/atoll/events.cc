@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/guard.h"
 #include "tools/atoll/interrupt.h"
 #include "tools/atoll/json_text.h"

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/signal_word.h"
 #include "runtime/http/ascii.h"
 #include "tools/atoll/grammar.h"

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 #include "tools/atoll/docker_words.h"
-#include "tools/atoll/json_text.h"
 #include "tools/atoll/nearest.h"
 #include "tools/atoll/option_words.h"
 #include "tools/atoll/text.h"

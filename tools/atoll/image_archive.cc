@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/archives.h"
 #include "tools/atoll/image_list.h"
 #include "tools/atoll/image_verbs.h"

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/guard.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"

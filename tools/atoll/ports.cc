@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/guard.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/port_forward.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tools/atoll/json_text.h"
+#include "runtime/base/json_text.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {

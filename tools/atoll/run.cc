@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cgroup/limits.h"
+#include "runtime/base/json_text.h"
 #include "tools/atoll/accounts.h"
 #include "tools/atoll/code.h"
 #include "tools/atoll/command.h"

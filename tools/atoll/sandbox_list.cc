@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
 #include "tools/atoll/json_text.h"

@@ -6,7 +6,6 @@
 
 #include "tools/atoll/api.h"
 #include "tools/atoll/columns.h"
-#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/verbs.h"
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "tools/atoll/archives.h"
 #include "tools/atoll/image_pull.h"
 #include "tools/atoll/image_push.h"

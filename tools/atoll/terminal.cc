@@ -15,7 +15,6 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
-#include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/text.h"
 #include "tools/atoll/web_socket.h"
