@@ -27,10 +27,6 @@ open(R, "<", "/dev/urandom"); for (1 .. $ARGV[0] / 4096) { read(R, $x, 1024); $y
 open(W, ">", "/tmp/held"); close(W); sleep"""
 
 
-def settings(area):
-    return {'pause_memory': 'reclaim', 'pause_swap_size': area, 'runtime_overcommit': 0}
-
-
 def woken(daemon, box):
     began = time.perf_counter()
     daemon.request('POST', f'/v1/sandboxes/{box}/resume')
@@ -49,7 +45,7 @@ def given_back(daemon, box):
 
 
 def one(take):
-    with atoll.Daemon(**settings('1Gi')) as daemon:
+    with atoll.Daemon(**swap_area.settings('1Gi')) as daemon:
         box = swap_area.Holder(daemon, swap_area.image(daemon), size=LARGE)
         for _ in range(take.samples or ROUNDS):
             take.add('given back, 200 MiB', given_back(daemon, box.id))
@@ -63,7 +59,7 @@ def one(take):
 
 
 def crowd(take):
-    with atoll.Daemon(**settings('56Gi')) as daemon:
+    with atoll.Daemon(**swap_area.settings('56Gi')) as daemon:
         image = swap_area.image(daemon)
         boxes = []
         for _ in range(CROWD):

@@ -62,18 +62,36 @@ def _number(path):
     return int(path.read_text(encoding='ascii'))
 
 
+class Group:
+    """A sandbox's, in the hierarchy that has the memory controller."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def resident(self):
+        """Bytes of memory of the host that are charged to it."""
+        v1 = self.path / 'memory.usage_in_bytes'
+        return _number(v1 if v1.exists() else self.path / 'memory.current')
+
+    def swapped(self):
+        v2 = self.path / 'memory.swap.current'
+        if v2.exists():
+            return _number(v2)
+        stat = dict(line.split() for line in (self.path / 'memory.stat').read_text(encoding='ascii').splitlines())
+        return int(stat['total_swap'])
+
+
 def resident(box):
-    """Bytes of memory of the host that are charged to it."""
-    v1 = group(box) / 'memory.usage_in_bytes'
-    return _number(v1 if v1.exists() else group(box) / 'memory.current')
+    return Group(group(box)).resident()
 
 
 def swapped(box):
-    v2 = group(box) / 'memory.swap.current'
-    if v2.exists():
-        return _number(v2)
-    stat = dict(line.split() for line in (group(box) / 'memory.stat').read_text(encoding='ascii').splitlines())
-    return int(stat['total_swap'])
+    return Group(group(box)).swapped()
+
+
+def settings(area):
+    """Of a daemon whose paused sandboxes give their memory back."""
+    return {'pause_memory': 'reclaim', 'pause_swap_size': area, 'runtime_overcommit': 0}
 
 
 def image(daemon):
