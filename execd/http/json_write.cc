@@ -1,10 +1,8 @@
-#include <time.h>
-
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "execd/http/json.h"
+#include "runtime/base/utc_time.h"
 #include "runtime/base/utf8.h"
 
 namespace atl::execd {
@@ -141,19 +139,11 @@ void AppendJsonDecimal(std::string* out, double value) {
 }
 
 void AppendJsonTime(std::string* out, int64_t unix_seconds, int64_t nanoseconds) {
-  const time_t seconds = static_cast<time_t>(unix_seconds);
-  tm utc{};
-  gmtime_r(&seconds, &utc);
-  char text[80];
-  int size = std::snprintf(text, sizeof text, "\"%04d-%02d-%02dT%02d:%02d:%02d.%09d",
-                           utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
-                           utc.tm_sec, static_cast<int>(nanoseconds));
-  if (size <= 0 || size >= static_cast<int>(sizeof text)) size = 0;
-  std::string_view view(text, static_cast<size_t>(size));
-  while (!view.empty() && view.back() == '0') view.remove_suffix(1);
-  if (!view.empty() && view.back() == '.') view.remove_suffix(1);
-  out->append(view);
-  out->append("Z\"");
+  size_t digits = nanoseconds == 0 ? 0 : 9;
+  for (int64_t left = nanoseconds; digits > 0 && left % 10 == 0; left /= 10) --digits;
+  out->push_back('"');
+  out->append(UtcTime(unix_seconds, nanoseconds, digits).text());
+  out->push_back('"');
 }
 
 }  // namespace atl::execd

@@ -4,10 +4,10 @@
 
 #include <chrono>
 #include <ctime>
-#include <iterator>
 
 #include "runtime/api/validation.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/utc_time.h"
 
 namespace atl::api {
 namespace {
@@ -29,12 +29,6 @@ bool TakeDigits(std::string_view text, size_t* at, size_t count, int* value) {
     *value = *value * 10 + (text[*at] - '0');
   }
   return true;
-}
-
-void AppendDigits(std::string* text, int64_t value, size_t width) {
-  const std::string digits = std::to_string(value);
-  if (digits.size() < width) text->append(width - digits.size(), '0');
-  *text += digits;
 }
 
 bool TakeOne(std::string_view text, size_t* at, std::string_view any_of) {
@@ -79,23 +73,11 @@ Parsed<json> ParseBody(const std::string& text) {
 }
 
 std::string FormatTime(int64_t unix_ms) {
-  // Not gmtime_r and snprintf, which together are a twentieth of a GET of a sandbox.
-  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(unix_ms)};
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::string text;
-  text.reserve(std::size("2025-11-16T14:30:45.007000Z"));
-  AppendDigits(&text, static_cast<int>(date.year()), 4);
-  AppendDigits(&(text += '-'), static_cast<unsigned>(date.month()), 2);
-  AppendDigits(&(text += '-'), static_cast<unsigned>(date.day()), 2);
-  AppendDigits(&(text += 'T'), clock.hours().count(), 2);
-  AppendDigits(&(text += ':'), clock.minutes().count(), 2);
-  AppendDigits(&(text += ':'), clock.seconds().count(), 2);
-  if (clock.subseconds().count() != 0) {
-    AppendDigits(&(text += '.'), clock.subseconds().count() * 1000, 6);
-  }
-  return text += 'Z';
+  const std::chrono::milliseconds time(unix_ms);
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const std::chrono::nanoseconds fraction = time - seconds;
+  return std::string(
+      UtcTime(seconds.count(), fraction.count(), fraction.count() == 0 ? 0 : 6).text());
 }
 
 bool ParseTime(std::string_view text, int64_t* unix_ms) {

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "runtime/base/utc_time.h"
+
 namespace atl {
 namespace {
 
@@ -83,15 +85,10 @@ LogLine::LogLine(LogLevel level, std::string_view message)
   if (!enabled_) return;
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  tm utc{};
-  gmtime_r(&now.tv_sec, &utc);
-  char head[96];
-  const int n = std::snprintf(head, sizeof head,
-                              "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ %s %s: ", utc.tm_year + 1900,
-                              utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                              static_cast<int>(now.tv_nsec / 1000000), LevelName(level), g_process);
-  if (n > 0) Append({head, std::min(static_cast<size_t>(n), sizeof head - 1)});
-  Append(message);
+  const UtcTime time(now.tv_sec, now.tv_nsec, 3);
+  const std::string_view parts[] = {time.text(), " ",  LevelName(level), " ",
+                                    g_process,   ": ", message};
+  for (const std::string_view part : parts) Append(part);
 }
 
 LogLine::~LogLine() {

@@ -1,14 +1,13 @@
 #include "runtime/sandbox/log_reader.h"
 
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <utility>
 
+#include "runtime/base/utc_time.h"
 #include "runtime/base/utf8.h"
 
 namespace atl::sandbox {
@@ -31,13 +30,7 @@ std::string Line(int64_t time_us, std::string_view text) {
 }  // namespace
 
 std::string FormatLogTime(int64_t unix_us) {
-  const auto seconds = static_cast<time_t>(unix_us / 1'000'000);
-  tm utc{};
-  gmtime_r(&seconds, &utc);
-  char text[64];
-  const size_t size = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text + size, sizeof text - size, ".%06dZ", static_cast<int>(unix_us % 1'000'000));
-  return text;
+  return std::string(UtcTime(unix_us / 1'000'000, unix_us % 1'000'000 * 1000, 6).text());
 }
 
 void AppendUtf8(std::string_view text, std::string* out) {

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "runtime/base/sys.h"
+#include "runtime/base/utc_time.h"
 #include "tools/atoll/api.h"
 
 namespace atl::cli {
@@ -90,12 +91,7 @@ void Guard::Release() {
 }
 
 std::string TimeIn(int seconds) {
-  const time_t until = Now() + seconds;
-  std::tm utc{};
-  gmtime_r(&until, &utc);
-  char text[32];
-  const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return std::string(text, size);
+  return std::string(UtcTime(Now() + seconds, 0, 0).text());
 }
 
 }  // namespace atl::cli
