@@ -24,7 +24,10 @@ std::string EncodeRestore(const Snapshot& s) {
 
 Status DecodeRestore(const std::string& text, Snapshot* s) {
   try {
-    ATOLL_ASSIGN(const json restore, ParseJson(text));
+    const auto parsed = ParseJson(text);
+    if (!parsed)
+      return Fail(Code::kInternal, "record of snapshot " + s->id + ": " + parsed.error().message());
+    const json& restore = *parsed;
     restore.at("image").get_to(s->image);
     restore.at("digest").get_to(s->image_digest);
     restore.at("metadata").get_to(s->metadata);

@@ -134,10 +134,12 @@ Status DecodeSpec(const std::string& text, Sandbox* s) {
     if (field.keeper == cgroup::LimitKeeper::kSpawner) s->spec.limits.*field.value = field.usual;
   }
   try {
-    auto spec = ParseJson(text);
-    if (!spec) return Fail(std::move(spec).error().Wrap("record of sandbox " + s->id));
-    SpecJson io(&*spec, &read);
-    VisitSpec(*s, io);
+    if (auto spec = ParseJson(text)) {
+      SpecJson io(&*spec, &read);
+      VisitSpec(*s, io);
+    } else {
+      read = Fail(Code::kInternal, spec.error().message());
+    }
   } catch (const json::exception& e) {
     read = Fail(Code::kInternal, e.what());
   }

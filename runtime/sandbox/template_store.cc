@@ -38,7 +38,11 @@ Result<TemplateRecord> DecodeTemplate(const sqlite::Stmt& row) {
   TemplateRecord record;
   record.id = row.ColumnText(0);
   try {
-    ATOLL_ASSIGN(const json in, ParseJson(row.ColumnText(1)));
+    const auto parsed = ParseJson(row.ColumnText(1));
+    if (!parsed)
+      return Fail(Code::kInternal,
+                  "record of template " + record.id + ": " + parsed.error().message());
+    const json& in = *parsed;
     const auto read = [&in](const char* name, auto& out) { in.at(name).get_to(out); };
     wire::Preparation& preparation = record.preparation;
     read("image", record.image);

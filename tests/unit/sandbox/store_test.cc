@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "runtime/base/sqlite.h"
+#include "runtime/sandbox/snapshot_store.h"
+#include "runtime/sandbox/template_store.h"
 #include "tests/unit/sandbox/fakes.h"
 #include "tests/unit/sandbox/sample.h"
 
@@ -182,14 +185,29 @@ TEST(Store, ADamagedRecordIsAnErrorWithItsId) {
   ASSERT_NE(::mkdtemp(name), nullptr);
   const std::string path = std::string(name) + "/atoll.db";
   auto store = Store::Open(path);
-  ASSERT_TRUE(store);
+  auto snapshots = SnapshotStore::Open(path);
+  auto templates = TemplateStore::Open(path);
+  ASSERT_TRUE(store && snapshots && templates);
   ASSERT_TRUE((*store)->Insert(Sample()));
+  Snapshot snapshot;
+  snapshot.id = "snapshot-1";
+  ASSERT_TRUE((*snapshots)->Insert(snapshot));
+  TemplateRecord record;
+  record.id = "template-1";
+  ASSERT_TRUE((*templates)->Write(record));
   auto db = sqlite::Db::Open(path);
   ASSERT_TRUE(db);
-  ASSERT_TRUE(db->Exec("UPDATE sandboxes SET spec = '{\"image\": 3}'"));
-  const auto loaded = (*store)->Load();
-  ASSERT_FALSE(loaded);
-  EXPECT_NE(loaded.error().message().find(Sample().id), std::string::npos);
+  const auto error = [](const auto& loaded) {
+    return loaded ? std::string() : loaded.error().message();
+  };
+  for (const std::string damaged : {R"({"image": 3})", "{"}) {
+    ASSERT_TRUE(db->Exec("UPDATE sandboxes SET spec = '" + damaged + "'"));
+    EXPECT_NE(error((*store)->Load()).find(Sample().id), std::string::npos) << damaged;
+    ASSERT_TRUE(db->Exec("UPDATE snapshots SET restore = '" + damaged + "'"));
+    EXPECT_NE(error((*snapshots)->Load()).find("snapshot-1"), std::string::npos) << damaged;
+    ASSERT_TRUE(db->Exec("UPDATE templates SET record = '" + damaged + "'"));
+    EXPECT_NE(error((*templates)->Load()).find("template-1"), std::string::npos) << damaged;
+  }
   std::filesystem::remove_all(name);
 }
 
