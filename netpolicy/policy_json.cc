@@ -12,12 +12,15 @@ namespace {
 
 using nlohmann::json;
 
+// Deeper is nothing of ours.
+constexpr size_t kMaxLevels = 16;
+
 Error Wrong(const std::string& where, const std::string& what) {
   return Error(Code::kInvalidArgument, where + ": " + what);
 }
 
 Result<json> ParsePolicyText(std::string_view text) {
-  auto value = ParseJson(text);
+  auto value = ParseJson(text, kMaxLevels);
   if (!value) return Fail(std::move(value).error().Wrap("policy"));
   return value;
 }

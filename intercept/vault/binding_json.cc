@@ -15,6 +15,9 @@ namespace {
 
 using nlohmann::json;
 
+// Deeper is nothing of ours.
+constexpr size_t kMaxLevels = 16;
+
 Error At(std::string_view where, Error error) {
   return std::move(error).Wrap(where);
 }
@@ -218,7 +221,7 @@ Result<json> ParseBounded(std::string_view text, size_t most) {
   if (text.size() > most) {
     return Fail(WrongAt("", "longer than the " + std::to_string(most) + " bytes of a vault"));
   }
-  auto value = ParseJson(text);
+  auto value = ParseJson(text, kMaxLevels);
   if (!value) return Fail(WrongAt("", value.error().message()));
   return value;
 }
