@@ -1,6 +1,5 @@
 """The group "template": what is started ahead, beside the same that is started when it is asked for."""
 import concurrent.futures
-import pathlib
 import time
 
 import driver
@@ -77,9 +76,7 @@ def code(daemon, template, path, body):
 
 def charged(daemon):
     """For each slot whose program has given its memory back: MiB of the host's."""
-    top = pathlib.Path('/sys/fs/cgroup/memory', f'atoll{daemon.instance()}')
-    top = top if top.is_dir() else atoll.groups_named(top.name)[0]
-    slots = [swap_area.Group(path) for path in top.iterdir() if path.is_dir()]
+    slots = [swap_area.Group(path) for path in swap_area.groups(f'atoll{daemon.instance()}').iterdir() if path.is_dir()]
     return [slot.resident() / swap_area.MIB for slot in slots if slot.swapped() > 0]
 
 

@@ -51,11 +51,15 @@ def clean():
             pathlib.Path('/sys/class/zram-control/hot_remove').write_text(name[4:], encoding='ascii')
 
 
+def groups(instance):
+    """Where those of its slots are, in the hierarchy that has the memory controller."""
+    v1 = pathlib.Path('/sys/fs/cgroup/memory', instance)
+    return v1 if v1.is_dir() else groups_named(instance)[0]
+
+
 def group(box):
-    """Its group in the hierarchy that has the memory controller."""
     instance, slot = box.group().split('/')[-2:]
-    v1 = pathlib.Path('/sys/fs/cgroup/memory', instance, slot)
-    return v1 if v1.is_dir() else groups_named(instance)[0] / slot
+    return groups(instance) / slot
 
 
 def _number(path):
