@@ -177,17 +177,19 @@ class HostState:
 
     KINDS = (processes, namespaces, mounts, cgroups, links, routes, nftables, unix_sockets)
 
-    def __init__(self, items, directories, ignore):
+    def __init__(self, items, directories, ignore, foreign):
         self.items = items
         self.directories = directories
         self.ignore = ignore
-        self.foreign = _foreign_instances()
+        self.foreign = foreign
 
     @classmethod
     def capture(cls, directories=(), ignore=None):
+        # Asked twice: a daemon that ends during the look has groups in it and no number behind it.
+        foreign = _foreign_instances()
         items = {kind.__name__: kind() for kind in cls.KINDS}
         items['paths'] = {path for directory in directories for path in paths_below(directory)}
-        return cls(items, tuple(directories), ignore)
+        return cls(items, tuple(directories), ignore, foreign | _foreign_instances())
 
     def difference(self, later):
         """Lines "+ kind: item" for what `later` has more, "- kind: item" for what it lacks."""
