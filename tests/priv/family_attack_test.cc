@@ -1,0 +1,225 @@
+// Why there are no families: a warmed process that is forked into sandboxes of its own, copy on
+// write.
+//
+// The kernel lets a process into namespaces that lie below its own user namespace, and only one
+// that has CAP_SYS_ADMIN there. So the warmed process, its tenant's code and whatever that has
+// loaded, is the one that needs the capability and the descriptors, and it is its fork that gives
+// both up before it goes on. These cases build that out of what sandboxes are made of and play
+// both: the fork that does as it should, and one that does not.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "runtime/spawner/seccomp.h"
+#include "tests/priv/priv_test.h"
+
+namespace atl::priv {
+namespace {
+
+constexpr int kIdsOfASandbox = 65'536;
+constexpr int kMembers = 2;
+constexpr uint64_t kPass = 0x5eed;
+constexpr const char* kSecret = "/mnt/secret";
+
+// One side of a rendezvous between two processes.
+class Signal {
+ public:
+  Signal() { ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_.data()); }
+  void Give() const { EXPECT_EQ(::write(ends_[0], "", 1), 1); }
+  void Await() const {
+    char byte;
+    EXPECT_EQ(::read(ends_[1], &byte, 1), 1);
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+void Write(const std::string& path, const std::string& text) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size())) << path;
+  ::close(fd);
+}
+
+std::string Read(const char* path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text);
+  return text;
+}
+
+void Keep(uint64_t capabilities) {
+  for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if ((capabilities >> capability & 1) == 0) ::prctl(PR_CAPBSET_DROP, capability);
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const auto low = static_cast<uint32_t>(capabilities);
+  const auto high = static_cast<uint32_t>(capabilities >> 32);
+  __user_cap_data_struct data[2] = {{low, low, 0}, {high, high, 0}};
+  EXPECT_EQ(::syscall(SYS_capset, &header, data), 0) << errno;
+}
+
+template <typename Body>
+pid_t Fork(Body body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    body();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  return pid;
+}
+
+template <typename Body>
+void InAFork(Body body) {
+  int status = 0;
+  const pid_t pid = Fork(body);
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// In a user namespace whose ids `map` gives to the process behind `body`, as its root.
+template <typename Body>
+pid_t ForkWithIds(unsigned more, const std::string& map, Body body) {
+  const Signal apart, mapped;
+  const pid_t pid = Fork([&] {
+    EXPECT_EQ(::unshare(static_cast<int>(CLONE_NEWUSER | more)), 0) << errno;
+    apart.Give();
+    mapped.Await();
+    EXPECT_EQ(::setresgid(0, 0, 0) | ::setresuid(0, 0, 0), 0) << errno;
+    ::prctl(PR_SET_DUMPABLE, 1);  // its namespaces are to be opened below /proc
+    body();
+  });
+  apart.Await();
+  Write("/proc/" + std::to_string(pid) + "/uid_map", map);
+  Write("/proc/" + std::to_string(pid) + "/gid_map", map);
+  mapped.Give();
+  return pid;
+}
+
+struct Member {
+  pid_t pid;
+  int user, mounts;
+};
+
+// A sandbox, as far as it matters: ids of its own below the family's, mounts of its own, a file in
+// them.
+Member StartMember(int number) {
+  const Signal ready;
+  const std::string map =
+      "0 " + std::to_string(kIdsOfASandbox * (number + 1)) + " " + std::to_string(kIdsOfASandbox);
+  const pid_t pid = ForkWithIds(CLONE_NEWNS, map, [&] {
+    EXPECT_EQ(::mount("member", "/mnt", "tmpfs", 0, nullptr), 0) << errno;
+    std::ofstream(kSecret) << "of member " << number;
+    ready.Give();
+    ::pause();
+  });
+  ready.Await();
+  const std::string links = "/proc/" + std::to_string(pid) + "/ns/";
+  return {pid, ::open((links + "user").c_str(), O_RDONLY | O_CLOEXEC),
+          ::open((links + "mnt").c_str(), O_RDONLY | O_CLOEXEC)};
+}
+
+// With the pass, because the list of sandboxes has setns for execd alone. A family's list would
+// have it for all.
+bool Enter(int fd, int type) {
+  return ::syscall(SYS_setns, fd, type, 0, 0, 0, kPass) == 0;
+}
+bool Enter(const Member& member) {
+  return Enter(member.user, CLONE_NEWUSER) && Enter(member.mounts, CLONE_NEWNS);
+}
+
+// `warmed` is the family's process: CAP_SYS_ADMIN in the family's namespace and nothing else, a
+// sandbox's list of calls and setns, the namespaces of the members that it has been asked to fork
+// into.
+void InAFamily(void (*warmed)(const std::array<Member, kMembers>&)) {
+  int status = 0;
+  const std::string map = "0 500000000 " + std::to_string(kIdsOfASandbox * (kMembers + 1));
+  const pid_t family = ForkWithIds(0, map, [&] {
+    std::array<Member, kMembers> members{};
+    for (int number = 0; number < kMembers; ++number)
+      members[static_cast<size_t>(number)] = StartMember(number);
+    InAFork([&] {
+      Keep(1ULL << CAP_SYS_ADMIN);
+      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      const Status loaded =
+          spawner::LoadFilter(spawner::WithPass(spawner::BuildSandboxFilter(), kPass));
+      ASSERT_TRUE(loaded) << loaded.error().message();
+      EXPECT_EQ(::unshare(CLONE_NEWNS), -1) << "the filter is on";
+      warmed(members);
+    });
+    for (const Member& member : members) {
+      ::kill(member.pid, SIGKILL);
+      ::waitpid(member.pid, nullptr, 0);
+    }
+  });
+  EXPECT_EQ(::waitpid(family, &status, 0), family);
+  EXPECT_EQ(status, 0);
+}
+
+PRIV_TEST(FamilyAttack, AForkThatIsInOneReachesNoOther) {
+  InAFamily([](const std::array<Member, kMembers>& members) {
+    InAFork([&] {
+      EXPECT_TRUE(Enter(members[0])) << errno;
+      EXPECT_EQ(Read(kSecret), "of member 0");
+      EXPECT_FALSE(Enter(members[1]));
+      EXPECT_EQ(errno, EPERM);
+    });
+  });
+}
+
+// The fork for member 1 runs the tenant's code as well, and nothing outside sees which way it goes.
+PRIV_TEST(FamilyAttack, AForkForOneMemberReadsAnother) {
+  InAFamily([](const std::array<Member, kMembers>& members) {
+    InAFork([&] {
+      EXPECT_TRUE(Enter(members[0])) << errno;
+      EXPECT_EQ(Read(kSecret), "of member 0");
+    });
+  });
+}
+
+// In the right one, but with all that its root could do there; sandboxes have none of
+// CAP_SYS_ADMIN.
+PRIV_TEST(FamilyAttack, AForkKeepsEveryCapabilityInItsSandbox) {
+  InAFamily([](const std::array<Member, kMembers>& members) {
+    InAFork([&] {
+      EXPECT_TRUE(Enter(members[1])) << errno;
+      __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+      __user_cap_data_struct data[2] = {};
+      EXPECT_EQ(::syscall(SYS_capget, &header, data), 0);
+      EXPECT_NE(data[0].effective & (1U << CAP_SYS_ADMIN), 0U);
+      EXPECT_NE(data[0].effective & (1U << CAP_NET_ADMIN), 0U);
+      EXPECT_EQ(::prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN), 1);
+    });
+  });
+}
+
+// Later: what it was once handed it keeps, so members that run already are read as well.
+PRIV_TEST(FamilyAttack, TheWarmedProcessItselfReadsEveryMember) {
+  InAFamily([](const std::array<Member, kMembers>& members) {
+    for (int number = 0; number < kMembers; ++number) {
+      InAFork([&] {
+        EXPECT_TRUE(Enter(members[static_cast<size_t>(number)])) << errno;
+        EXPECT_EQ(Read(kSecret), "of member " + std::to_string(number));
+        std::ofstream(kSecret) << "changed";
+        EXPECT_EQ(Read(kSecret), "changed");
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace atl::priv
