@@ -39,7 +39,9 @@ ROOM = {'memory of the daemon': 8 * MIB, 'memory of the spawner': 4 * MIB, 'desc
         'mounts': 0, 'links': 0, 'groups': 0, 'dying groups (v2)': 256,
         # Those that something in a cache holds; each life that leaves one would show a hundred times over.
         'groups of the memory controller': 64 + LIVES // 100, 'files of the store': 16,
-        'files of the run directory': 0, 'bytes of records': 4 * MIB}
+        'files of the run directory': 0,
+        # In steps of 4 MiB. Of each life its id is kept, for who asks for it later, of the last 100,000.
+        'bytes of records': 4 * MIB + 100 * min(LIVES, 100_000)}
 
 
 class CutOff(Exception):
