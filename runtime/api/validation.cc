@@ -1,9 +1,12 @@
 #include "runtime/api/validation.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "runtime/api/json.h"
 #include "runtime/base/json_text.h"
@@ -26,6 +29,47 @@ std::optional<int64_t> ParseDigits(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (text.empty() || error != std::errc() || rest != end) return std::nullopt;
   return value;
+}
+
+// Who sends a request keeps some of it from others, and a refusal ends up in logs. Told by name and
+// at any depth: what is refused for its form may be anything that holds one, misspelt by half.
+bool IsSecret(std::string_view name) {
+  constexpr std::string_view kWords[] = {"accesskey", "secret", "password", "token"};
+  std::string plain;
+  for (const char c : name) {
+    if (c != '_' && c != '-') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  }
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](std::string_view word) { return plain.find(word) != std::string::npos; });
+}
+
+constexpr char kHidden[] = "***";
+
+void Hide(json* value) {
+  // JSON as text, or NAME=VALUE.
+  if (value->is_string()) {
+    const auto& text = value->get_ref<const std::string&>();
+    if (text.find_first_of("{=:") != std::string::npos && IsSecret(text)) *value = kHidden;
+  }
+  if (value->is_array()) {
+    for (json& element : *value) Hide(&element);
+  }
+  if (!value->is_object()) return;
+  for (auto member = value->begin(); member != value->end(); ++member) {
+    IsSecret(member.key()) ? void(*member = kHidden) : Hide(&*member);
+  }
+}
+
+// What was there, as far as a refusal may show it.
+std::string Shown(const json* value, const Location& loc) {
+  if (value == nullptr) return "null";
+  for (const auto& part : loc) {
+    const auto* name = std::get_if<std::string>(&part);
+    if (name != nullptr && IsSecret(*name)) return JsonText(kHidden);
+  }
+  json shown = *value;
+  Hide(&shown);
+  return JsonText(shown);
 }
 
 json LocJson(const Location& loc) {
@@ -96,16 +140,12 @@ bool Field::present() const {
 }
 
 void Field::Complain(std::string type, std::string msg, std::string ctx) const {
-  problems_->Add({std::move(type), loc_, std::move(msg),
-                  value_ != nullptr ? JsonText(*value_) : std::string("null"), std::move(ctx)});
+  problems_->Add({std::move(type), loc_, std::move(msg), Shown(value_, loc_), std::move(ctx)});
 }
 
 void Field::Missing() const {
-  problems_->Add({"missing",
-                  loc_,
-                  "Field required",
-                  parent_ != nullptr ? JsonText(*parent_) : std::string("null"),
-                  {}});
+  const Location parent(loc_.begin(), loc_.end() - 1);
+  problems_->Add({"missing", loc_, "Field required", Shown(parent_, parent), {}});
 }
 
 void Field::BreaksRule(const std::string& rule) const {

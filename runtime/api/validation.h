@@ -21,7 +21,7 @@ struct Problem {
   std::string type;  // "missing", "string_type", …
   Location loc;
   std::string msg;
-  std::string input;  // what was there, as JSON
+  std::string input;  // what was there, as JSON, without the sender's secrets
   std::string ctx;    // an object as JSON; empty: none
 };
 

@@ -209,10 +209,35 @@ TEST(VolumeRequest, WhatABucketBecomes) {
   }
 }
 
-// Of one whose form is right; who sends no form is shown what he has sent, as with every field.
+// Whatever is wrong with the rest of the request, and wherever in it they stand.
 TEST(VolumeRequest, ASecretIsInNoComplaint) {
-  const json bucket = With(Ossfs(), "/ossfs/accessKeySecret", "hush hush");
-  EXPECT_EQ(ParseVolumes(json::array({bucket})).error().body.find("hush"), std::string::npos);
+  const json full =
+      With(With(Ossfs(), "/ossfs/accessKeyId", "hush"), "/ossfs/accessKeySecret", "hush hush");
+  const json& ossfs = full["ossfs"];
+  const json rows[] = {
+      json::array({full}),
+      json::array({With(full, "/ossfs/bucket", nullptr)}),
+      json::array({With(full, "/ossfs/accessKeySecret", json::array({"hush"}))}),
+      json::array({With(full, "/ossfs/accessKeySecret", json{{"is", "hush"}})}),
+      json::array({With(With(full, "/ossfs/accessKeySecret", nullptr), "/ossfs/access_key_secret",
+                        "hush")}),
+      json::array({With(full, "/ossfs", json::array({ossfs}))}),
+      json::array({With(full, "/name", nullptr)}),
+      json::array({With(full, "/host", json{{"path", "/"}})}),
+      json::array({json::array({full})}),
+      json::array({With(full, "/ossfs", ossfs.dump())}),
+      json::array({With(full, "/ossfs/options", "accessKeySecret=hush")}),
+      full,
+  };
+  for (const json& volumes : rows) {
+    const auto parsed = ParseVolumes(volumes);
+    ASSERT_FALSE(parsed) << volumes;
+    EXPECT_EQ(parsed.error().body.find("hush"), std::string::npos) << parsed.error().body;
+  }
+  // The rest is shown, for who has to find what is wrong.
+  const std::string body =
+      ParseVolumes(json::array({With(full, "/ossfs/bucket", nullptr)})).error().body;
+  EXPECT_NE(body.find("oss.example"), std::string::npos) << body;
 }
 
 // So many like that one, each with a name and a place of its own.
