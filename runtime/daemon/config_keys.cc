@@ -306,8 +306,8 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
        NumberKey("runtime", "build_queue", &Config::build_queue, 1, 100000,
                  "creates that wait for their turn, past which clients are told to come again"),
        {"runtime", "overcommit", Kind::kQuantity,
-        "the limits of all sandboxes together may be this many times the memory and the process "
-        "numbers of the host; 0: only what is really free counts",
+        "the limits of all sandboxes and their buckets together may be this many times the memory "
+        "and the process numbers of the host; 0: only what is really free counts",
         SetOvercommit, GetOvercommit},
        NumberKey(
            "runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,

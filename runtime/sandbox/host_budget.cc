@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <memory>
@@ -50,6 +51,19 @@ std::string Mib(uint64_t bytes) {
 
 Error Exhausted(const std::string& message) {
   return Error(Code::kResourceExhausted, message, ENOMEM);
+}
+
+// The limits of all that runs for it: its own, and those of what serves its buckets outside of it.
+struct Ceiling {
+  uint64_t memory_bytes;
+  uint64_t pids;
+};
+Ceiling CeilingOf(const Spec& spec) {
+  const auto buckets = static_cast<uint64_t>(std::count_if(
+      spec.volumes.begin(), spec.volumes.end(),
+      [](const wire::Volume& volume) { return volume.kind == wire::Volume::Kind::kObjects; }));
+  return {spec.limits.memory_bytes + buckets * wire::kBucketMemory,
+          spec.limits.pids + buckets * wire::kBucketPids};
 }
 
 Status CheckReservation(const HostBudget& budget, const Reservation& held,
@@ -114,8 +128,9 @@ HostBudget BudgetOfHost(double overcommit) {
 
 void Held::Add(const Spec& spec) {
   ++sandboxes;
-  memory_bytes += spec.limits.memory_bytes;
-  pids += spec.limits.pids;
+  const Ceiling ceiling = CeilingOf(spec);
+  memory_bytes += ceiling.memory_bytes;
+  pids += ceiling.pids;
   reserved.memory_bytes += spec.reserved.memory_bytes;
   reserved.cpu_millis += spec.reserved.cpu_millis;
 }
@@ -130,8 +145,9 @@ void Held::Add(const Held& others) {
 
 void Held::Remove(const Spec& spec) {
   --sandboxes;
-  memory_bytes -= spec.limits.memory_bytes;
-  pids -= spec.limits.pids;
+  const Ceiling ceiling = CeilingOf(spec);
+  memory_bytes -= ceiling.memory_bytes;
+  pids -= ceiling.pids;
   reserved.memory_bytes -= spec.reserved.memory_bytes;
   reserved.cpu_millis -= spec.reserved.cpu_millis;
 }
@@ -148,15 +164,17 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec)
     return Fail(Exhausted("there are " + std::to_string(held.sandboxes) +
                           " sandboxes, as many as limits.max_sandboxes allows; delete some"));
   }
-  if (budget.memory_budget != 0 && held.memory_bytes + asked.memory_bytes > budget.memory_budget) {
-    return Fail(Exhausted("the memory limits of all sandboxes would be " +
-                          Mib(held.memory_bytes + asked.memory_bytes) + ", allowed are " +
+  const Ceiling ceiling = CeilingOf(spec);
+  if (budget.memory_budget != 0 &&
+      held.memory_bytes + ceiling.memory_bytes > budget.memory_budget) {
+    return Fail(Exhausted("the memory limits of all sandboxes and their buckets would be " +
+                          Mib(held.memory_bytes + ceiling.memory_bytes) + ", allowed are " +
                           Mib(budget.memory_budget) +
                           " (runtime.overcommit); delete some, or ask for less"));
   }
-  if (budget.pids_budget != 0 && held.pids + asked.pids > budget.pids_budget) {
-    return Fail(Exhausted("the pids limits of all sandboxes would be " +
-                          std::to_string(held.pids + asked.pids) + ", allowed are " +
+  if (budget.pids_budget != 0 && held.pids + ceiling.pids > budget.pids_budget) {
+    return Fail(Exhausted("the pids limits of all sandboxes and their buckets would be " +
+                          std::to_string(held.pids + ceiling.pids) + ", allowed are " +
                           std::to_string(budget.pids_budget) +
                           " (kernel.pid_max and runtime.overcommit); delete some"));
   }

@@ -16,7 +16,7 @@ namespace atl::sandbox {
 struct HostBudget {
   // 0 anywhere: not looked at.
   uint64_t memory_total = 0;   // bytes of the host: more than this no single sandbox can have
-  uint64_t memory_budget = 0;  // bytes for the limits of all sandboxes
+  uint64_t memory_budget = 0;  // bytes for the limits of all sandboxes, with their buckets
   uint64_t pids_budget = 0;
   uint64_t cpu_millis = 0;  // of the host, for reservations
   uint64_t sandboxes = 0;

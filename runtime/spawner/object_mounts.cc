@@ -28,7 +28,8 @@ constexpr size_t kMaxLog = 16 << 10;
 constexpr size_t kMaxSecretFile = 4096;
 
 // What one server may use of the host: s3fs has 16 MB, and what is on its way. Its cache is a file.
-constexpr cgroup::Limits kServerLimits{.memory_bytes = 128 << 20, .pids = 64, .cpu_millis = 1000};
+constexpr cgroup::Limits kServerLimits{
+    .memory_bytes = wire::kBucketMemory, .pids = wire::kBucketPids, .cpu_millis = 1000};
 
 const wire::ObjectStore* FindStore(const Host& host, const std::string& name) {
   const auto& stores = host.config.object_stores;

@@ -33,8 +33,10 @@ struct Volume {
   }
 };
 inline constexpr size_t kMaxVolumes = 64;
-// Of them, buckets: what serves one has memory and processes of the host's.
+// Of them, buckets: what serves one has memory and processes of the host's, at most so many.
 inline constexpr size_t kMaxBuckets = 8;
+inline constexpr uint64_t kBucketMemory = 128 << 20;
+inline constexpr uint64_t kBucketPids = 64;
 // Of all texts of all volumes of a sandbox together: with the rest of the plan it must fit into one
 // message.
 inline constexpr size_t kMaxVolumeText = 48 << 10;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ class ObjectVolumesTest : public LifecycleTest {
     wanted.spec.volumes = {mount.volume};
     wanted.mounts = {mount};
     return wanted;
+  }
+  bool TooMuch(const Wanted& wanted) {
+    const auto answer = Create(wanted);
+    return answer->called && !answer->result && answer->result.error().error_number() == ENOMEM;
   }
   std::string Running(const VolumeMount& mount) {
     const auto answer = Create(WantBucket(mount));
@@ -108,6 +113,39 @@ TEST_F(ObjectVolumesTest, WhatIsNotAllowedIsNotAskedFor) {
             Code::kPermissionDenied);
   EXPECT_TRUE(spawner.mounts.empty());
   EXPECT_EQ(lifecycle->size(), 0U);
+}
+
+// What serves a bucket has memory of this host too.
+TEST_F(ObjectVolumesTest, TheHostsMemoryIsPromisedOnce) {
+  config.budget.memory_budget = 300 << 20;
+  Boot({});
+  Wanted wanted = WantBucket(WithKeys());
+  wanted.resource_limits = {{"memory", "100Mi"}};
+  Wanted plain = Want();
+  plain.resource_limits = {{"memory", "73Mi"}};
+  // 228 MiB.
+  const auto first = Create(wanted);
+  EXPECT_TRUE(TooMuch(plain));
+  plain.resource_limits = {{"memory", "72Mi"}};
+  CreateRunning(plain);
+  EXPECT_TRUE(TooMuch(wanted));
+  // It comes back with the sandbox.
+  spawner.AnswerMount(Fail(Code::kFailedPrecondition, "not these keys"));
+  loop.Run();
+  ASSERT_TRUE(first->called);
+  Create(wanted);
+  EXPECT_EQ(spawner.mounts.size(), 1U);
+}
+
+// Nor more processes.
+TEST_F(ObjectVolumesTest, ItsProcessesArePromisedOnce) {
+  config.budget.pids_budget = 512 + wire::kBucketPids;
+  Boot({});
+  const auto first = Create(WantBucket(WithKeys()));
+  EXPECT_FALSE(first->called);
+  config.budget.pids_budget -= 1;
+  Boot({});
+  EXPECT_TRUE(TooMuch(WantBucket(WithKeys())));
 }
 
 // Neither the record nor a restart keeps what a request has brought.
