@@ -113,6 +113,12 @@ void ObjectMounts::Mount(const wire::MountObjects& wanted, Done done) {
   if (static_cast<size_t>(making) >= kMaxMaking || entries_.contains(key)) {
     return done(Fail(Code::kUnavailable, "too many buckets are being mounted: try again"));
   }
+  size_t of_slot = 0;
+  ForEach(key.first, [&](Key, Entry&) { ++of_slot; });
+  if (of_slot >= wire::kMaxBuckets) {
+    return done(Fail(Code::kInvalidArgument,
+                     "a sandbox may have " + std::to_string(wire::kMaxBuckets) + " buckets"));
+  }
   Entry entry;
   entry.volume = wanted.volume;
   if (Status begun = Begin(wanted, &entry); !begun) {

@@ -1,11 +1,17 @@
 // Buckets: the errors of what serves them, the names of its groups, and what a daemon that has been
 // taken over asks for.
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
-#include <algorithm>
+#include <cstdlib>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "runtime/base/unique_fd.h"
 #include "runtime/spawner/object_error.h"
 #include "runtime/spawner/object_group.h"
 #include "runtime/wire/spawner.h"
@@ -56,22 +62,115 @@ PRIV_TEST(ObjectGroup, Names) {
   }
 }
 
+wire::Volume Bucket(const std::string& source) {
+  wire::Volume volume;
+  volume.kind = wire::Volume::Kind::kObjects;
+  volume.source = source;
+  volume.target = "/data";
+  return volume;
+}
+
+std::string Said(const Status& mounted) {
+  return std::string(mounted ? "mounted" : CodeName(mounted.error().code()));
+}
+
+// What the spawner answers to a wish.
+std::string Asked(SpawnerFixture& spawner, const wire::MountObjects& wish) {
+  std::string said;
+  spawner.client().Ask(wish, [&](const Status& mounted) { said = Said(mounted); });
+  spawner.loop().RunUntil([&] { return !said.empty(); });
+  return said;
+}
+
+// A store that takes connections and says nothing.
+class SilentStore {
+ public:
+  SilentStore() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(fd_.get(), any, size), 0);
+    EXPECT_EQ(::listen(fd_.get(), 256), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), any, &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  // Of a spawner; `line` says what is allowed there.
+  std::vector<std::string> Flags(const std::string& line) const {
+    return {"--objects", std::getenv("ATOLL_OBJECTS"), "--object-store",
+            "main http://127.0.0.1:" + std::to_string(port_) + " " + line};
+  }
+
+ private:
+  const UniqueFd fd_;
+  uint16_t port_ = 0;
+};
+
+// The operator's line names one bucket, and lends no keys.
+PRIV_TEST(HostileDaemon, NoBucketBesideTheOperators) {
+  const SilentStore store;
+  SpawnerFixture spawner("ATOLL_START_AND_EXEC", {}, store.Flags("bucket=data"));
+  ASSERT_TRUE(spawner.Prepare(1));
+  const auto code = [&](const std::function<void(wire::MountObjects&)>& change) {
+    wire::MountObjects wish{1, 0, Bucket("main/data"), {"KEY", "secret"}};
+    wish.volume.own_credentials = true;
+    change(wish);
+    return Asked(spawner, wish);
+  };
+  EXPECT_EQ(code([](auto& wish) { wish.volume.source = "main/other"; }), "permission_denied");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.source = "other/data"; }), "permission_denied");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.source = "main/data:/x"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.source = "main/../data"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.source = "main"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.sub_path = "a:b"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.sub_path = "a\nb"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.sub_path = "/a"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.volume.kind = wire::Volume::Kind::kHost; }),
+            "invalid_argument");
+  // Each a line more of the file with the keys, or none.
+  EXPECT_EQ(code([](auto& wish) { wish.credentials.secret = "a\nother:K:s"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.credentials.key = "other:K"; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.credentials = {}; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) { wish.index = wire::kMaxVolumes; }), "invalid_argument");
+  EXPECT_EQ(code([](auto& wish) {
+              wish.volume.own_credentials = false;
+              wish.credentials = {};
+            }),
+            "failed_precondition");
+  EXPECT_EQ(code([](auto& wish) { wish.slot = 2; }), "unavailable");
+}
+
+// Each is a process of the host's with memory of its own.
+PRIV_TEST(HostileDaemon, NoMoreBucketsThanThereMayBe) {
+  const SilentStore store;
+  SpawnerFixture spawner("ATOLL_START_AND_EXEC", {}, store.Flags("bucket=data"));
+  std::vector<std::string> answers;
+  const auto ask = [&](uint32_t slot, uint32_t index) {
+    wire::MountObjects wish{slot, index, Bucket("main/data"), {"KEY", "secret"}};
+    wish.volume.own_credentials = true;
+    spawner.client().Ask(wish, [&](const Status& mounted) { answers.push_back(Said(mounted)); });
+  };
+  for (uint32_t slot = 1; slot <= 5; ++slot) ASSERT_TRUE(spawner.Prepare(slot));
+  for (uint32_t i = 0; i < wire::kMaxBuckets; ++i) ask(1, i);
+  EXPECT_EQ(Asked(spawner, {1, wire::kMaxBuckets, Bucket("main/data"), {}}), "invalid_argument");
+  // Nor two in one place.
+  EXPECT_EQ(Asked(spawner, {1, 0, Bucket("main/data"), {}}), "unavailable");
+  for (uint32_t slot = 2; slot <= 4; ++slot) {
+    for (uint32_t i = 0; i < wire::kMaxBuckets; ++i) ask(slot, i);
+  }
+  EXPECT_EQ(Asked(spawner, {5, 0, Bucket("main/data"), {}}), "unavailable");
+  EXPECT_EQ(answers, std::vector<std::string>());
+}
+
 PRIV_TEST(HostileDaemon, BucketsAreTheOperators) {
   SpawnerFixture spawner;
   ASSERT_TRUE(spawner.Prepare(1));
   const auto code = [&](uint32_t slot, const wire::Volume& volume,
                         const wire::ObjectCredentials& credentials) {
-    std::string said;
-    spawner.client().Ask(wire::MountObjects{slot, 0, volume, credentials}, [&](Status mounted) {
-      said = mounted ? "mounted" : CodeName(mounted.error().code());
-    });
-    spawner.loop().RunUntil([&] { return !said.empty(); });
-    return said;
+    return Asked(spawner, {slot, 0, volume, credentials});
   };
-  wire::Volume volume;
-  volume.kind = wire::Volume::Kind::kObjects;
-  volume.source = "main/data";
-  volume.target = "/data";
+  wire::Volume volume = Bucket("main/data");
   // No store is allowed here.
   EXPECT_EQ(code(1, volume, {}), "permission_denied");
   EXPECT_EQ(code(1, volume, {"KEY", "secret"}), "invalid_argument");
