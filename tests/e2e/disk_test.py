@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 import atoll
+import s3_store
 from box import Box
 from isolated_test import Session
 from storage_test import init
@@ -42,7 +43,15 @@ def loop_files():
 class Disk:
     """The cases; `daemon` runs, its store has quotas."""
 
-    daemon = image = full = None
+    daemon = image = full = store = None
+
+    @classmethod
+    def make_daemon(cls):
+        cls.store = s3_store.OwnStore(None)
+        cls.store.upload_id = '{}'
+        cls.addClassCleanup(cls.store.close)
+        return atoll.Daemon(storage_volume_default_size='40Mi', storage_object_stores=[
+            f'main {cls.store.endpoint} bucket={s3_store.BUCKET}'])
 
     def create(self, **limits):
         box = self.daemon.create(self.image, resourceLimits=limits)
@@ -131,6 +140,23 @@ class Disk:
         self.assertLessEqual(self.fill_volume(None), 40 * MI)
         self.assertGreater(self.fill_volume(None), 36 * MI)
 
+    def test_what_is_open_of_a_bucket_counts(self):
+        """s3fs keeps it on disk, outside of the sandbox."""
+        box = self.daemon.create(self.image, resourceLimits={'disk': '16Mi'}, volumes=[
+            {'name': 'b', 'mountPath': '/data', 'ossfs': {
+                'bucket': s3_store.BUCKET, 'endpoint': self.store.endpoint,
+                'accessKeyId': self.store.key, 'accessKeySecret': self.store.secret}}])
+        self.addCleanup(self.daemon.delete, box)
+        done = self.daemon.run(box, 'exec 3> /data/open; dd if=/dev/zero bs=1M count=8 >&3; df -k / | tail -n 1; '
+                                    'dd if=/dev/zero bs=1M count=40 >&3; df -k / | tail -n 1; '
+                                    'dd if=/dev/zero of=/big bs=1M count=16; wc -c < /big')
+        after_8, after_48, of_root = done.stdout.splitlines()
+        self.assertGreater(int(after_8.split()[2]), 8 << 10, done.stdout)
+        self.assertLessEqual(int(after_48.split()[2]), 16 << 10, done.stdout)
+        # What it has there it has not here.
+        self.assertIn(self.full, done.stderr)
+        self.assertLess(int(of_root), 16 * MI)
+
     def test_the_doctor_is_content(self):
         report = json.loads(subprocess.run(
             [atoll.BUILD / 'atoll', 'doctor', '--json', '--data-dir', self.daemon.data_dir],
@@ -146,7 +172,7 @@ class OnImage(Disk, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon(storage_volume_default_size='40Mi')
+        cls.daemon = cls.make_daemon()
         done = init(cls.daemon, '--size', '1Gi')
         if done.returncode:
             cls.daemon.__exit__()
@@ -179,7 +205,7 @@ class OnExt4(Disk, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon(storage_volume_default_size='40Mi')
+        cls.daemon = cls.make_daemon()
         store = cls.daemon.data_dir / 'store'
         store.mkdir(parents=True)
         disk = cls.daemon.top / 'disk'
