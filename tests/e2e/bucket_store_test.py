@@ -1,8 +1,9 @@
 """What takes long of bucket_test.py: a store that dies, and more than fits into memory."""
 import threading
+import time
 
 import buckets
-from atoll import until
+from atoll import SLOWNESS, until
 from buckets import PATIENCE
 
 
@@ -28,10 +29,10 @@ class Stores(buckets.Case):
 
         self.odd.odd = silent
         done = threading.Event()
-        codes = []
+        told = []
 
         def read():
-            codes.append(self.daemon.run(box, 'cat /data/never').exit_code)
+            told.append(self.daemon.run(box, 'cat /data/never'))
             done.set()
 
         threading.Thread(target=read, daemon=True).start()
@@ -42,12 +43,29 @@ class Stores(buckets.Case):
         self.assertEqual(self.out(box, 'echo alive'), 'alive')
         other = self.create()
         self.assertEqual(self.out(other, 'echo alive'), 'alive')
-        until(done.is_set, 3 * PATIENCE, 'whoever asked is told')
-        self.assertNotEqual(codes, [0])
+        until(done.is_set, PATIENCE, 'whoever asked is told')
+        self.assertNotEqual(told[0].exit_code, 0)
+        self.assertIn('Input/output error', told[0].stderr)
         # Somebody waits for it now, and cannot be killed while it does.
         self.daemon.run(box, 'cat /data/for-ever & cat /data/again', background=True)
         until(lambda: any('for-ever' in path for _, path, _ in self.odd.heard), PATIENCE,
               'the store is asked again')
+        before = time.monotonic()
         self.daemon.delete(box)
         self.nothing_left()
+        self.assertLess(time.monotonic() - before, 8 * SLOWNESS)
         self.assertTrue(self.daemon.healthy())
+
+    def test_a_create_for_a_store_that_says_nothing(self):
+        released = threading.Event()
+        self.addCleanup(released.set)
+
+        def silent(_handler, _query, _body):
+            released.wait()
+            return True
+
+        self.odd.odd = silent
+        before = time.monotonic()
+        self.refused(500, 'VOLUME::OSSFS_MOUNT_FAILED', self.volume(store=self.odd))
+        self.assertLess(time.monotonic() - before, 35 * SLOWNESS)
+        self.nothing_left()

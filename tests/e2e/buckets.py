@@ -38,6 +38,23 @@ def s3fs_of(daemon):
     return [pid for pid, line in servers(daemon).items() if line.startswith(b'/usr/bin/s3fs')]
 
 
+def mounts():
+    """Of buckets, in any mount namespace of this host: lines of mountinfo."""
+    found = set()
+    for table in pathlib.Path('/proc').glob('[0-9]*/mountinfo'):
+        try:
+            found |= {line for line in table.read_text(encoding='utf-8').splitlines()
+                      if ' - fuse objects ' in line}
+        except OSError:
+            pass  # its process has just ended
+    return found
+
+
+def scratch(daemon):
+    """Directories for what is open of buckets, and what lies in them."""
+    return list((daemon.data_dir / 'store/fs/uppers').glob('s*/o*'))
+
+
 def the_store(authority, top):
     """versitygw if ATOLL_S3 says so."""
     if os.environ.get('ATOLL_S3') == 'versitygw':
@@ -67,6 +84,7 @@ class Case(unittest.TestCase):
         lines = [f'main {cls.store.endpoint} bucket=bucket bucket=missing credentials={cls.file} '
                  f'ca={cls.authority.ca}',
                  f'odd {cls.odd.endpoint} bucket=*',
+                 f'hosted {cls.odd.endpoint} bucket=* style=host',
                  f'nobody http://127.0.0.1:{registry.free_port()} bucket=*']
         text = cls.daemon.config.read_text(encoding='utf-8')
         quoted = ', '.join(f'"{line}"' for line in lines)
@@ -112,5 +130,5 @@ class Case(unittest.TestCase):
         return caught.exception.message
 
     def nothing_left(self):
-        until(lambda: not servers(self.daemon) and not groups(self.daemon), PATIENCE,
-              'nothing of a bucket is left')
+        until(lambda: not (servers(self.daemon) or groups(self.daemon) or mounts()
+                           or scratch(self.daemon)), PATIENCE, 'nothing of a bucket is left')

@@ -178,7 +178,10 @@ class OwnStore:
         if not self.is_ours(handler, body):
             handler.give(403, b'<Error><Code>SignatureDoesNotMatch</Code></Error>')
             return
-        bucket, _, key = urllib.parse.unquote(url.path).lstrip('/').partition('/')
+        path = urllib.parse.unquote(url.path)
+        if handler.headers.get('Host', '').startswith(BUCKET + '.'):
+            path = f'/{BUCKET}{path}'
+        bucket, _, key = path.lstrip('/').partition('/')
         if bucket != BUCKET:
             handler.give(404, b'<Error><Code>NoSuchBucket</Code><Message>There is none</Message></Error>')
             return
