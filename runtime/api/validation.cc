@@ -56,7 +56,11 @@ void Hide(json* value) {
   }
   if (!value->is_object()) return;
   for (auto member = value->begin(); member != value->end(); ++member) {
-    IsSecret(member.key()) ? void(*member = kHidden) : Hide(&*member);
+    if (IsSecret(member.key())) {
+      *member = kHidden;
+    } else {
+      Hide(&*member);
+    }
   }
 }
 
