@@ -34,6 +34,11 @@ class Contract(unittest.TestCase):
         self.assertEqual((answer.status, answer.body, answer.headers['Content-Length']),
                          (200, b'', '0'))
 
+    def at_rest(self):
+        """Names of what runs there: its program has started, what another case has ended is gone."""
+        until(self.s.processes, 30 * SLOWNESS, 'its program has started')
+        return atoll.settled(self.s.processes)
+
 
 class Endpoints(Contract):
     def test_ping(self):
@@ -251,7 +256,7 @@ class Commands(Contract):
         self.assertEqual(self.s.out('pwd', cwd='$HOME/../tmp'), '/tmp')
 
     def test_timeout_leaves_nothing(self):
-        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
+        before = self.at_rest()
         begun = time.monotonic()
         last = self.s.run('setsid sleep 97 & (setsid sh -c "sleep 98 & sleep 96" &); nohup sleep 95 &'
                           'sleep 99', timeout=300)[2]
@@ -260,7 +265,7 @@ class Commands(Contract):
         until(lambda: self.s.processes() == before, 30 * SLOWNESS, 'all of it is gone')
 
     def test_interrupt_is_polite_first(self):
-        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
+        before = self.at_rest()
         command = self.s.background('trap "echo bye; exit 5" TERM; setsid sleep 97 & echo ready; '
                                     'while :; do sleep 0.01; done')
         logs = lambda: self.s.call('GET', f'/command/{command}/logs').body
@@ -325,7 +330,7 @@ class Sessions(Contract):
         self.refused(self.s.call('DELETE', f'/session/{self.id_}'), 404, 'CONTEXT_NOT_FOUND')
 
     def test_a_client_that_leaves_ends_the_run(self):
-        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
+        before = self.at_rest()
         response = self.s.open('POST', f'/session/{self.id_}/run', {'command': 'echo x; sleep 99'})
         response.read1(10)
         response.close()

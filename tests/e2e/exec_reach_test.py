@@ -120,7 +120,7 @@ class Terminals(Contract):
         self.assertEqual(ws.message('exit')['exit_code'], -1)
 
     def test_delete_leaves_nothing(self):
-        before = until(self.s.processes, 30 * SLOWNESS, 'its program has started')
+        before = self.at_rest()
         terminal = self.create(command='setsid sleep 98 & trap "" HUP; echo ready; sleep 99')
         self.attach(terminal).until(holds(b'ready'))
         self.s.call('DELETE', f'/pty/{terminal}')
