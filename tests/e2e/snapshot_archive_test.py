@@ -212,7 +212,7 @@ class RefusalTest(Archives):
         label = lambda **facts: lambda config: config['Labels'].update({'atoll.snapshot': json.dumps(
             {'image': 'a:1', 'name': '', 'sandbox': box, 'metadata': {}, **facts})})
         for what, why, make in (
-                ('cut off', '', lambda: bad.write_bytes(data[:len(data) // 2])),
+                ('cut off', 'Truncated tar', lambda: bad.write_bytes(data[:len(data) // 2])),
                 ('changed', 'digest mismatch',
                  lambda: bad.write_bytes(data.replace(b'mine\n', b'your\n'))),
                 ('an image', 'atoll image import',
