@@ -6,6 +6,7 @@
 
 #include "cgroup/limits_text.h"
 #include "runtime/api/json.h"
+#include "runtime/api/secret_name.h"
 #include "runtime/api/validation.h"
 #include "runtime/base/json_text.h"
 #include "runtime/http/ascii.h"
@@ -72,7 +73,7 @@ std::string Describe(const sandbox::HistoryEvent& event) {
 }
 
 std::string Masked(const std::string& name, const std::string& value) {
-  return IsSecretName(name) ? "***" : value;
+  return IsSecretName(name) ? kHidden : value;
 }
 
 std::string Variables(const std::map<std::string, std::string>& variables) {
@@ -155,17 +156,6 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());
   return asked;
-}
-
-bool IsSecretName(std::string_view name) {
-  std::string upper(name);
-  for (char& c : upper) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
-  for (const char* word : {"SECRET", "TOKEN", "PASSWORD", "KEY"}) {
-    if (upper.find(word) != std::string::npos) return true;
-  }
-  return false;
 }
 
 std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::string_view scope) {

@@ -29,9 +29,6 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
 // "90s", "10m", "2h", "1d"; anything else is ten minutes, as upstream has it.
 int64_t ParseSince(std::string_view text);
 
-// Whether the value of something with that name is shown as "***".
-bool IsSecretName(std::string_view name);
-
 struct DiagnosticsSubject {
   const sandbox::Sandbox& sandbox;
   std::vector<sandbox::HistoryEvent> history;

@@ -1,14 +1,13 @@
 #include "runtime/api/validation.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "runtime/api/json.h"
+#include "runtime/api/secret_name.h"
 #include "runtime/base/json_text.h"
 
 namespace atl::api {
@@ -33,17 +32,10 @@ std::optional<int64_t> ParseDigits(std::string_view text) {
 
 // Who sends a request keeps some of it from others, and a refusal ends up in logs. Told by name and
 // at any depth: what is refused for its form may be anything that holds one, misspelt by half.
-bool IsSecret(std::string_view name) {
-  constexpr std::string_view kWords[] = {"accesskey", "secret", "password", "token"};
-  std::string plain;
-  for (const char c : name) {
-    if (c != '_' && c != '-') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-  }
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](std::string_view word) { return plain.find(word) != std::string::npos; });
+bool IsSecret(std::string name) {
+  std::erase_if(name, [](char c) { return c == '_' || c == '-'; });
+  return IsSecretName(name);
 }
-
-constexpr char kHidden[] = "***";
 
 void Hide(json* value) {
   // JSON as text, or NAME=VALUE.

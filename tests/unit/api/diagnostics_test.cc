@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cgroup/limits_text.h"
+#include "runtime/api/secret_name.h"
 
 namespace atl::api {
 namespace {
