@@ -89,14 +89,7 @@ class Refusals(buckets.Case):
 
     def test_more_than_are_mounted_at_once(self):
         """32 that wait for their store; the next one is told to come again, and leaves nothing."""
-        released = threading.Event()
-        self.addCleanup(released.set)
-
-        def silent(_handler, _query, _body):
-            released.wait()
-            return False
-
-        self.odd.odd = silent
+        released = self.silence(answers_then=True)
         eight = [self.volume(f'/data/{i}', store=self.odd) for i in range(8)]
         boxes = []
         creating = [threading.Thread(target=lambda: boxes.append(self.create(*eight)), daemon=True)
@@ -153,7 +146,6 @@ class Secrets(buckets.Case):
         # Not all of it in a message, which is megabytes.
         for secret in (self.store.secret, self.store.key):
             self.assertEqual(seen.count(secret), 0)
-
 
     def test_no_process_file_or_answer_has_them(self):
         """Of the whole host, whoever has brought them: this request, or the operator's file."""

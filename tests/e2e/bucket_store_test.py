@@ -18,16 +18,10 @@ class Stores(buckets.Case):
         self.out(box, 'rm /data/large')
 
     def test_a_store_that_dies(self):
-        released = threading.Event()
-        self.addCleanup(released.set)
         box = self.create(self.volume(store=self.odd))
         self.out(box, 'echo before > /data/before')
 
-        def silent(_handler, _query, _body):
-            released.wait()
-            return True
-
-        self.odd.odd = silent
+        self.silence()
         done = threading.Event()
         told = []
 
@@ -57,14 +51,7 @@ class Stores(buckets.Case):
         self.assertTrue(self.daemon.healthy())
 
     def test_a_create_for_a_store_that_says_nothing(self):
-        released = threading.Event()
-        self.addCleanup(released.set)
-
-        def silent(_handler, _query, _body):
-            released.wait()
-            return True
-
-        self.odd.odd = silent
+        self.silence()
         before = time.monotonic()
         self.refused(500, 'VOLUME::OSSFS_MOUNT_FAILED', self.volume(store=self.odd))
         self.assertLess(time.monotonic() - before, 35 * SLOWNESS)

@@ -177,16 +177,10 @@ class Ends(buckets.Case):
         self.assertEqual(self.odd.content('late'), b'late\n')
 
     def test_a_store_that_does_not_take_it_holds_nobody_up(self):
-        released = threading.Event()
-        self.addCleanup(released.set)
         box = self.create(self.volume(store=self.odd))
         self.hold_open(box, 'stuck')
 
-        def silent(_handler, _query, _body):
-            released.wait()
-            return True
-
-        self.odd.odd = silent
+        self.silence()
         before = time.monotonic()
         self.daemon.delete(box)
         self.nothing_left()
@@ -247,16 +241,9 @@ class Stores(buckets.Case):
         self.assertEqual(victim.heard, [])
 
     def test_dead_in_the_middle_of_a_create(self):
-        released = threading.Event()
-        self.addCleanup(released.set)
         asked = len(self.odd.heard)
-
-        def silent(_handler, _query, _body):
-            released.wait()
-            return True
-
         for die in (self.daemon.kill, self.daemon.kill_spawner):
-            self.odd.odd = silent
+            self.silence()
 
             def create():
                 try:

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import threading
 import unittest
 
 import atoll
@@ -95,6 +96,18 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.odd.odd = lambda handler, query, body: False
+
+    def silence(self, answers_then=False):
+        """The odd store hears and says nothing until the event is set, at the end of the test at the latest."""
+        released = threading.Event()
+        self.addCleanup(released.set)
+
+        def silent(_handler, _query, _body):
+            released.wait()
+            return not answers_then
+
+        self.odd.odd = silent
+        return released
 
     def volume(self, path='/data', store=None, **fields):
         store = store or self.store
