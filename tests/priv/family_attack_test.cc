@@ -24,6 +24,7 @@
 #include <fstream>
 #include <string>
 
+#include "runtime/base/sys.h"
 #include "runtime/spawner/seccomp.h"
 #include "tests/priv/priv_test.h"
 
@@ -48,12 +49,6 @@ class Signal {
  private:
   std::array<int, 2> ends_{};
 };
-
-void Write(const std::string& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size())) << path;
-  ::close(fd);
-}
 
 std::string Read(const char* path) {
   std::ifstream file(path);
@@ -104,8 +99,10 @@ pid_t ForkWithIds(unsigned more, const std::string& map, Body body) {
     body();
   });
   apart.Await();
-  Write("/proc/" + std::to_string(pid) + "/uid_map", map);
-  Write("/proc/" + std::to_string(pid) + "/gid_map", map);
+  for (const char* ids : {"/uid_map", "/gid_map"}) {
+    const Status written = sys::WriteFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + ids, map);
+    EXPECT_TRUE(written) << written.error().message();
+  }
   mapped.Give();
   return pid;
 }
