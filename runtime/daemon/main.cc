@@ -1,8 +1,6 @@
 // atolld: the daemon of Atoll. Started as root; serves as its own user.
-#include <linux/sched.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -42,29 +40,6 @@ void PrepareProcess() {
   if (auto reserved = ReserveDescriptors(); !reserved) {
     LogLine(LogLevel::kWarning, "no descriptors are kept for answering").Add(reserved.error());
   }
-}
-
-// What the loop does at one go takes microseconds, but who wakes up with a turn of the usual length
-// (3 ms) waits until the one that runs has had its own: beside a sandbox that works in bursts an
-// answer came up to 4 ms late. Who asks for less runs first (since 6.12; older kernels take no
-// notice). Only the loop: threads, and the spawner above all, begin as usual.
-void AskForShortTurns() {
-  constexpr uint64_t kTurnNanos = 100'000;  // the shortest that the kernel takes
-  // sched_setattr(2). Not from <linux/sched/types.h>, which glibc 2.36 cannot be used beside.
-  struct {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime, deadline, period;
-  } attributes{};
-  if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0) {
-    attributes.runtime = kTurnNanos;
-    attributes.flags |= SCHED_FLAG_RESET_ON_FORK;
-    if (::syscall(SYS_sched_setattr, 0, &attributes, 0) == 0) return;
-  }
-  LogLine(LogLevel::kDebug, "the daemon's turns of the processor are of the usual length")
-      .Add("errno", errno);
 }
 
 Result<std::vector<netpolicy::PolicyRule>> RulesFor(const std::vector<std::string>& targets,
@@ -128,7 +103,6 @@ Status Serve(const Config& config, Sources sources) {
   opened.sources = std::move(sources);
   ATOLL_ASSIGN(const std::unique_ptr<Daemon> daemon, Daemon::Create(config, std::move(opened)));
   stop_started.Release();
-  AskForShortTurns();
   ATOLL_TRY(daemon->Run());
   // Not through the destructors: they would wait for what the pool is at, an import or a slow disk,
   // and the next daemon with them. What SIGKILL cannot lose, this does not.
