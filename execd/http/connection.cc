@@ -5,9 +5,11 @@
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "runtime/base/sys.h"
 #include "runtime/http/ascii.h"
@@ -18,9 +20,8 @@ namespace {
 
 constexpr size_t kRequestRead = 64 << 10;
 constexpr size_t kFilePart = 512 << 10;
-// A file of at most so many bytes is copied behind the head of its answer, and both are sent at
-// once: a reader on this processor would wake for the head, interrupt the rest, and wait for it
-// again.
+// A file of at most so many bytes is read and sent along with the head of its answer: a reader on
+// this processor would wake for the head, interrupt the rest, and wait for it again.
 constexpr size_t kFileWithHead = 64 << 10;
 // How much of a body that nobody wants is read away so that the peer gets its answer: closing with
 // unread bytes would reset the connection and may destroy the answer on its way.
@@ -29,8 +30,9 @@ constexpr size_t kKeepCapacity = 16 << 10;
 constexpr uint64_t kTrimAbove = 256 << 10;
 constexpr int kAcceptAtOnce = 16;
 
-// One for all connections: only touched pages cost memory.
-char g_read_buffer[kRequestRead];
+// Of whoever runs, request or file: nothing stays in it. Only touched pages cost memory.
+char g_buffer[kRequestRead];
+static_assert(kFileWithHead <= sizeof g_buffer);
 
 }  // namespace
 
@@ -116,7 +118,7 @@ void Connection::OnEvents(uint32_t events) {
 }
 
 void Connection::OnReadable() {
-  const ssize_t n = ::recv(socket_.get(), g_read_buffer, kRequestRead, MSG_DONTWAIT);
+  const ssize_t n = ::recv(socket_.get(), g_buffer, kRequestRead, MSG_DONTWAIT);
   if (n < 0) {
     if (errno != EAGAIN && errno != EINTR) Close();
     return;
@@ -137,7 +139,7 @@ void Connection::OnReadable() {
   }
   if (state_ == State::kHead && in_.empty()) SetDeadline(kHeadTimeoutUs);
   if (state_ == State::kBody) SetDeadline(kBodyTimeoutUs);
-  char* fresh = g_read_buffer;
+  char* fresh = g_buffer;
   auto left = static_cast<size_t>(n);
   if (state_ == State::kBody && in_.empty() && !processing_ && !exchange_->body_paused_ &&
       !parser_->done()) {
@@ -339,14 +341,23 @@ bool Connection::SendBuffer() {
   return true;
 }
 
-void Connection::TakeShortFile() {
+void Connection::SendShortFile() {
   if (file_left_ == 0 || file_left_ > kFileWithHead) return;
-  const size_t end = out_.size();
-  out_.resize(end + file_left_);
-  const ssize_t n =
-      ::pread(file_.get(), out_.data() + end, file_left_, static_cast<off_t>(file_offset_));
-  out_.resize(end + static_cast<size_t>(std::max<ssize_t>(n, 0)));
-  AfterFilePart(n);
+  const ssize_t read = ::pread(file_.get(), g_buffer, file_left_, static_cast<off_t>(file_offset_));
+  AfterFilePart(read);
+  if (broken_) return;
+  const auto size = static_cast<size_t>(read);
+  const size_t head = out_.size() - out_sent_;
+  iovec parts[] = {{out_.data() + out_sent_, head}, {g_buffer, size}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = std::size(parts);
+  // What is wrong with the socket is found out by who sends the rest.
+  const auto sent = static_cast<size_t>(
+      std::max<ssize_t>(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT), 0));
+  out_sent_ += std::min(sent, head);
+  const size_t of_file = sent - std::min(sent, head);
+  out_.append(g_buffer + of_file, size - of_file);
 }
 
 // One part a turn, so that a large file on a slow disk does not hold up the others.
@@ -372,7 +383,7 @@ void Connection::AfterFilePart(ssize_t n) {
 void Connection::Flush() {
   if (state_ == State::kClosing) return;
   if (out_.size() - out_sent_ > Exchange::kHighWater) was_full_ = true;
-  if (!broken_) TakeShortFile();
+  if (!broken_) SendShortFile();
   if (!broken_ && SendBuffer() && file_left_ > 0) SendFilePart();
   if (broken_) {
     Close();

@@ -58,7 +58,7 @@ class Connection : private http::Parser::BodySink {
   void ScheduleFlush();
   void Flush();
   bool SendBuffer();
-  void TakeShortFile();
+  void SendShortFile();
   void SendFilePart();
   void AfterFilePart(ssize_t n);
   void AfterFlush();

@@ -18,8 +18,9 @@ namespace atl::http {
 namespace {
 
 constexpr size_t kMaxResponseHead = 64 << 10;
-constexpr size_t kFirstReadSize = 8 << 10;
-constexpr size_t kFullReadSize = 64 << 10;
+// A head with 64 KiB behind it comes in one read, and leaves in one write: execd sends a short file
+// so. What no read fills is never touched, and costs no memory.
+constexpr size_t kReadSize = 72 << 10;
 constexpr int64_t kStallCheckUs = 500'000;
 // Who has said that he will not send more may be gone: half a minute.
 constexpr int kHalfClosedChecks = 60;
@@ -174,14 +175,12 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   // ---- the response
 
   void ReadUpstream(void (Forwarding::*then)(int error)) {
-    const Buffer::Space space = in_.Prepare(read_size_);
-    socket_->Read(space.data, space.size,
-                  [self = shared_from_this(), then, room = space.size](int error, size_t n) {
-                    if (self->ended_) return;
-                    self->in_.Commit(n);
-                    if (n == room) self->read_size_ = kFullReadSize;
-                    ((*self).*then)(error);
-                  });
+    const Buffer::Space space = in_.Prepare(kReadSize);
+    socket_->Read(space.data, space.size, [self = shared_from_this(), then](int error, size_t n) {
+      if (self->ended_) return;
+      self->in_.Commit(n);
+      ((*self).*then)(error);
+    });
   }
 
   void ReadHead() { ReadUpstream(&Forwarding::OnHeadRead); }
@@ -440,7 +439,6 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   int patience_ = 0;  // checks that are left; 0: any number
 
   Buffer in_;
-  size_t read_size_ = kFirstReadSize;
   HeadScanner scanner_;
   ResponseHead response_;
   BodyDecoder response_body_;
