@@ -108,7 +108,9 @@ Status Tree::RestoreSwap(const std::string& group) const {
 
 Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
   PagingFiles files;
-  ATOLL_ASSIGN(files.reclaim, OpenReclaim(group));
+  for (UniqueFd& reclaim : files.reclaim) {
+    ATOLL_ASSIGN(reclaim, OpenReclaim(group));
+  }
   const int base = host_.v2 ? unified_.get() : v1_.at("memory").get();
   ATOLL_ASSIGN(files.stat, sys::OpenAt(base, group + "/memory.stat", O_RDONLY));
   if (!host_.v2) return files;

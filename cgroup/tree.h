@@ -21,6 +21,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -55,9 +56,10 @@ struct Paging {
   uint64_t both_bytes = 0;     // of that, what has its place in swap still: fetched, not changed
   uint64_t swapped_bytes = 0;  // and not in memory
 };
-// Open files of one group: that of OpenReclaim, and those that ReadPaging reads.
+// Open files of one group: that of OpenReclaim, for two to write to side by side (who writes to the
+// same open file waits for the other), and those that ReadPaging reads.
 struct PagingFiles {
-  UniqueFd reclaim;
+  std::array<UniqueFd, 2> reclaim;
   UniqueFd stat;
   UniqueFd swap;  // v2 only
 };

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
+#include <thread>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/worker.h"
@@ -29,35 +31,53 @@ constexpr int kLongestRestMs = 200;
 // What is left of a sandbox then is its kernel memory, and pages that cannot go (mlock).
 constexpr uint64_t kFew = 256 << 10;
 
+enum : int { kResult = 3, kReclaim, kReclaimToo, kStat, kSwap };
+
 volatile sig_atomic_t over = 0;
 
-[[noreturn]] void PageOut(int result_pipe, const cgroup::PagingFiles& files) {
-  constexpr int kResult = 3, kReclaim = 4, kStat = 5, kSwap = 6;
-  const bool counted_apart = files.swap.valid();
-  if (counted_apart) {
-    BecomeWorker("atoll-pageout", 5,
-                 {result_pipe, files.reclaim.get(), files.stat.get(), files.swap.get()});
-  } else {
-    BecomeWorker("atoll-pageout", 5, {result_pipe, files.reclaim.get(), files.stat.get()});
-  }
-  const int swap = counted_apart ? kSwap : -1;
-  // Without SA_RESTART: it ends the write.
-  struct sigaction action {};
-  action.sa_handler = [](int) { over = 1; };
-  ::sigaction(SIGALRM, &action, nullptr);
-  ::alarm(kPageOutSeconds);
-  cgroup::Paging paging = cgroup::ReadPaging(kStat, swap);
-  for (int in_vain = 0; in_vain < kPassesInVain && over == 0 && paging.resident_bytes > kFew;) {
-    const uint64_t before = paging.resident_bytes;
-    const ssize_t n = ::write(kReclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) break;
-    paging = cgroup::ReadPaging(kStat, swap);
-    if (paging.resident_bytes + kFew / 4 < before) {
+cgroup::Paging ReadPagingOf(bool counted_apart) {
+  return cgroup::ReadPaging(kStat, counted_apart ? kSwap : -1);
+}
+
+void MakePasses(int reclaim, bool counted_apart) {
+  uint64_t left = ReadPagingOf(counted_apart).resident_bytes;
+  for (int in_vain = 0; in_vain < kPassesInVain && over == 0 && left > kFew;) {
+    const uint64_t before = left;
+    const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return;
+    left = ReadPagingOf(counted_apart).resident_bytes;
+    if (left + kFew / 4 < before) {
       in_vain = 0;
     } else {
       ::poll(nullptr, 0, std::min(kRestMs << in_vain++, kLongestRestMs));
     }
   }
+}
+
+[[noreturn]] void PageOut(int result_pipe, const cgroup::PagingFiles& files) {
+  const bool counted_apart = files.swap.valid();
+  BecomeWorker("atoll-pageout", 5,
+               {result_pipe, files.reclaim[0].get(), files.reclaim[1].get(), files.stat.get(),
+                counted_apart ? files.swap.get() : files.stat.get()});
+  // Without SA_RESTART: it ends the write.
+  struct sigaction action {};
+  action.sa_handler = [](int) { over = 1; };
+  ::sigaction(SIGALRM, &action, nullptr);
+  // The kernel compresses each page on the processor of whoever asks. Nobody waits for this one,
+  // which may be in the middle of a pass when the other has found nothing more. The alarm is not
+  // for it.
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
+  try {
+    std::thread(MakePasses, kReclaimToo, counted_apart).detach();
+  } catch (const std::system_error&) {  // the host has no room for a thread: alone, then
+  }
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  ::alarm(kPageOutSeconds);
+  MakePasses(kReclaim, counted_apart);
+  const cgroup::Paging paging = ReadPagingOf(counted_apart);
   const wire::Reclaimed reclaimed{paging.swapped_bytes, paging.resident_bytes};
   ::_exit(sys::WriteAll(kResult, wire::EncodeFields(reclaimed)) ? 0 : 1);
 }
