@@ -118,6 +118,20 @@ Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
   return files;
 }
 
+Result<ChargeFiles> Tree::OpenCharges(const std::string& group) const {
+  ChargeFiles files;
+  if (host_.v2) return files;
+  const int base = v1_.at("memory").get();
+  ATOLL_ASSIGN(files.all, sys::OpenAt(base, group + "/memory.usage_in_bytes", O_RDONLY));
+  ATOLL_ASSIGN(files.of_kernel, sys::OpenAt(base, group + "/memory.kmem.usage_in_bytes", O_RDONLY));
+  return files;
+}
+
+bool OnlyKernelMemory(int all, int of_kernel) {
+  const uint64_t total = NumberIn(all);
+  return total != 0 && total == NumberIn(of_kernel);
+}
+
 Paging ReadPaging(int stat, int swap) {
   std::array<char, 8192> text{};
   const ssize_t size = ::pread(stat, text.data(), text.size(), 0);

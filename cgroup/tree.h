@@ -66,6 +66,16 @@ struct PagingFiles {
 // `swap`: -1 on hybrid hosts. Of a group that has gone, nothing.
 Paging ReadPaging(int stat, int swap);
 
+// Open files of one group of a hybrid host: what it is charged for, and how much of that is kernel
+// memory. v2 tells the latter only about, and has neither.
+struct ChargeFiles {
+  UniqueFd all;
+  UniqueFd of_kernel;
+};
+// True: no page of a program or a cache is charged to the group. False also where one might be:
+// both are counted ahead for each processor, until a reclaim settles them.
+bool OnlyKernelMemory(int all, int of_kernel);
+
 // The directory of the v2 hierarchy that daemons have their groups in: its root, or the group of a
 // unit that systemd has delegated to us and stays out of (`delegated`, a path in the hierarchy).
 // That unit must hold no process: v2 forbids processes beside child groups with limits, so the
@@ -155,6 +165,7 @@ class Tree {
   // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
   // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
   Result<UniqueFd> OpenReclaim(const std::string& group) const;
+  Result<ChargeFiles> OpenCharges(const std::string& group) const;
   // Lets memory of the group go to swap, as much as it has now, whatever its limits say; hybrid:
   // without a bound. Else none of it does, unless its limits say so. Outlives whoever calls it,
   // until RestoreSwap.

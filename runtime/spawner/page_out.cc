@@ -31,12 +31,13 @@ constexpr int kLongestRestMs = 200;
 // What is left of a sandbox then is its kernel memory, and pages that cannot go (mlock).
 constexpr uint64_t kFew = 256 << 10;
 
-enum : int { kResult = 3, kReclaim, kReclaimToo, kStat, kSwap };
+// In the child, as BecomeWorker places them.
+enum : int { kPagedOut = 3, kPress, kPressToo, kPagingStat, kPagingSwap };
 
 volatile sig_atomic_t over = 0;
 
 cgroup::Paging ReadPagingOf(bool counted_apart) {
-  return cgroup::ReadPaging(kStat, counted_apart ? kSwap : -1);
+  return cgroup::ReadPaging(kPagingStat, counted_apart ? kPagingSwap : -1);
 }
 
 void MakePasses(int reclaim, bool counted_apart) {
@@ -71,15 +72,15 @@ void MakePasses(int reclaim, bool counted_apart) {
   sigaddset(&alarm, SIGALRM);
   ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
   try {
-    std::thread(MakePasses, kReclaimToo, counted_apart).detach();
+    std::thread(MakePasses, kPressToo, counted_apart).detach();
   } catch (const std::system_error&) {  // the host has no room for a thread: alone, then
   }
   ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
   ::alarm(kPageOutSeconds);
-  MakePasses(kReclaim, counted_apart);
+  MakePasses(kPress, counted_apart);
   const cgroup::Paging paging = ReadPagingOf(counted_apart);
   const wire::Reclaimed reclaimed{paging.swapped_bytes, paging.resident_bytes};
-  ::_exit(sys::WriteAll(kResult, wire::EncodeFields(reclaimed)) ? 0 : 1);
+  ::_exit(sys::WriteAll(kPagedOut, wire::EncodeFields(reclaimed)) ? 0 : 1);
 }
 
 }  // namespace

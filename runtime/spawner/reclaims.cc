@@ -19,14 +19,21 @@ constexpr unsigned kReclaimSeconds = 2;
 constexpr int kTries = 4;
 constexpr int kWriteMs = 50;
 
-[[noreturn]] void Child(int file) {
-  constexpr int kFile = 3;
-  BecomeWorker("atoll-reclaim", 5, {file});
+[[noreturn]] void Child(int reclaim, const cgroup::ChargeFiles& charges) {
+  constexpr int kFile = 3, kAll = 4, kOfKernel = 5;
+  const bool counted = charges.all.valid();
+  if (counted) {
+    BecomeWorker("atoll-reclaim", 5, {reclaim, charges.all.get(), charges.of_kernel.get()});
+  } else {
+    BecomeWorker("atoll-reclaim", 5, {reclaim});
+  }
   ::alarm(kReclaimSeconds);
   for (int i = 0; i < kTries; ++i) {
-    if (i > 0) ::poll(nullptr, 0, kWriteMs);
+    // The first pass takes all there is, of most; the second settles what is counted ahead.
+    if (i > (counted ? 1 : 0)) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN) break;
+    if (counted && cgroup::OnlyKernelMemory(kAll, kOfKernel)) break;
   }
   ::_exit(0);
 }
@@ -38,10 +45,11 @@ bool Reclaims::Wanted() const {
 }
 
 bool Reclaims::Start(const std::string& group, const std::string& id) {
-  const auto file = cgroups_.OpenReclaim(group);
-  if (!file) return false;
+  const auto reclaim = cgroups_.OpenReclaim(group);
+  const auto charges = cgroups_.OpenCharges(group);
+  if (!reclaim || !charges) return false;
   const pid_t pid = ::fork();
-  if (pid == 0) Child(file->get());
+  if (pid == 0) Child(reclaim->get(), *charges);
   if (pid > 0) runs_[pid] = id;
   return pid > 0;
 }
