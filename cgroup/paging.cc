@@ -118,13 +118,14 @@ Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
   return files;
 }
 
-Result<ChargeFiles> Tree::OpenCharges(const std::string& group) const {
-  ChargeFiles files;
-  if (host_.v2) return files;
-  const int base = v1_.at("memory").get();
-  ATOLL_ASSIGN(files.all, sys::OpenAt(base, group + "/memory.usage_in_bytes", O_RDONLY));
-  ATOLL_ASSIGN(files.of_kernel, sys::OpenAt(base, group + "/memory.kmem.usage_in_bytes", O_RDONLY));
-  return files;
+ChargeFiles Tree::OpenCharges(const std::string& group) const {
+  const auto memory = v1_.find("memory");
+  if (host_.v2 || memory == v1_.end()) return {};
+  const int base = memory->second.get();
+  auto all = sys::OpenAt(base, group + "/memory.usage_in_bytes", O_RDONLY);
+  auto of_kernel = sys::OpenAt(base, group + "/memory.kmem.usage_in_bytes", O_RDONLY);
+  if (!all || !of_kernel) return {};
+  return {std::move(*all), std::move(*of_kernel)};
 }
 
 bool OnlyKernelMemory(int all, int of_kernel) {

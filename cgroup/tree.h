@@ -67,7 +67,7 @@ struct PagingFiles {
 Paging ReadPaging(int stat, int swap);
 
 // Open files of one group of a hybrid host: what it is charged for, and how much of that is kernel
-// memory. v2 tells the latter only about, and has neither.
+// memory. v2 tells the latter only about.
 struct ChargeFiles {
   UniqueFd all;
   UniqueFd of_kernel;
@@ -165,7 +165,8 @@ class Tree {
   // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
   // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
   Result<UniqueFd> OpenReclaim(const std::string& group) const;
-  Result<ChargeFiles> OpenCharges(const std::string& group) const;
+  // Of a v2 host, and of a kernel that does not count its own part, none.
+  ChargeFiles OpenCharges(const std::string& group) const;
   // Lets memory of the group go to swap, as much as it has now, whatever its limits say; hybrid:
   // without a bound. Else none of it does, unless its limits say so. Outlives whoever calls it,
   // until RestoreSwap.

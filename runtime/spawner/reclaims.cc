@@ -46,10 +46,10 @@ bool Reclaims::Wanted() const {
 
 bool Reclaims::Start(const std::string& group, const std::string& id) {
   const auto reclaim = cgroups_.OpenReclaim(group);
-  const auto charges = cgroups_.OpenCharges(group);
-  if (!reclaim || !charges) return false;
+  if (!reclaim) return false;
+  const cgroup::ChargeFiles charges = cgroups_.OpenCharges(group);
   const pid_t pid = ::fork();
-  if (pid == 0) Child(reclaim->get(), *charges);
+  if (pid == 0) Child(reclaim->get(), charges);
   if (pid > 0) runs_[pid] = id;
   return pid > 0;
 }
