@@ -2,13 +2,12 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <system_error>
-#include <thread>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/worker.h"
@@ -35,16 +34,15 @@ constexpr uint64_t kFew = 256 << 10;
 // In the child, as BecomeWorker places them.
 enum : int { kPagedOut = 3, kPress, kPressToo, kPagingStat, kPagingSwap };
 
-std::atomic<bool> over = false;    // the time is
-std::atomic<bool> enough = false;  // for the second of two
+volatile sig_atomic_t over = 0;
 
 cgroup::Paging ReadPagingOf(bool counted_apart) {
   return cgroup::ReadPaging(kPagingStat, counted_apart ? kPagingSwap : -1);
 }
 
-void MakePasses(int reclaim, bool counted_apart, const std::atomic<bool>& stop) {
+void MakePasses(int reclaim, bool counted_apart) {
   uint64_t left = ReadPagingOf(counted_apart).resident_bytes;
-  for (int in_vain = 0; in_vain < kPassesInVain && !stop && left > kFew;) {
+  for (int in_vain = 0; in_vain < kPassesInVain && over == 0 && left > kFew;) {
     const uint64_t before = left;
     const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN && errno != EINTR) return;
@@ -57,11 +55,6 @@ void MakePasses(int reclaim, bool counted_apart, const std::atomic<bool>& stop) 
   }
 }
 
-void PressToo(int ended, bool counted_apart) {
-  MakePasses(kPressToo, counted_apart, enough);
-  [[maybe_unused]] const ssize_t n = ::write(ended, "", 1);
-}
-
 [[noreturn]] void PageOut(int result_pipe, const cgroup::PagingFiles& files) {
   const bool counted_apart = files.swap.valid();
   BecomeWorker("atoll-pageout", 5,
@@ -69,31 +62,23 @@ void PressToo(int ended, bool counted_apart) {
                 counted_apart ? files.swap.get() : files.stat.get()});
   // Without SA_RESTART: it ends the write.
   struct sigaction action {};
-  action.sa_handler = [](int) { over = enough = true; };
+  action.sa_handler = [](int) { over = 1; };
   ::sigaction(SIGALRM, &action, nullptr);
-  // The kernel compresses each page on the processor of whoever asks, so two do. The alarm is for
-  // the one that answers.
-  const Result<sys::Pipe> ended = sys::MakePipe();
-  sigset_t alarm;
-  sigemptyset(&alarm);
-  sigaddset(&alarm, SIGALRM);
-  ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
-  bool beside = ended.has_value();
-  try {
-    if (beside) std::thread(PressToo, ended->write.get(), counted_apart).detach();
-  } catch (const std::system_error&) {  // the host has no room for a thread: alone, then
-    beside = false;
+  // The kernel compresses each page on the processor of whoever asks, so two do.
+  const pid_t beside = ::fork();
+  if (beside == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    MakePasses(kPressToo, counted_apart);
+    ::_exit(0);
   }
-  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
   ::alarm(kPageOutSeconds);
-  MakePasses(kPress, counted_apart, over);
+  MakePasses(kPress, counted_apart);
   // Beside each other they count wrong: what one has in hand is nowhere, and of 500 groups 13
   // looked empty in the middle. So whoever answers looks again, alone.
-  enough = true;
-  if (beside) {
-    pollfd end{ended->read.get(), POLLIN, 0};
-    if (!over) ::poll(&end, 1, kPageOutSeconds * 1000);
-    MakePasses(kPress, counted_apart, over);
+  if (beside > 0) {
+    ::kill(beside, SIGKILL);
+    ::waitpid(beside, nullptr, 0);
+    MakePasses(kPress, counted_apart);
   }
   const cgroup::Paging paging = ReadPagingOf(counted_apart);
   const wire::Reclaimed reclaimed{paging.swapped_bytes, paging.resident_bytes};
