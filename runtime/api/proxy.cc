@@ -123,9 +123,11 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& li
   };
   // Not the call itself: the exchange is in hand for as long as somebody holds it.
   upstream.on_error = [answering = call.answering()](const Error& error) {
-    return answering.Failure(
-        MapError(Error(Code::kUnavailable, "the sandbox cannot be reached: " + error.message()),
-                 Doing::kProxy));
+    // Ours is what is used up; all else is of the sandbox.
+    const bool exhausted = error.code() == Code::kResourceExhausted;
+    return answering.Failure(MapError(Error(exhausted ? error.code() : Code::kUnavailable,
+                                            "the sandbox cannot be reached: " + error.message()),
+                                      Doing::kProxy));
   };
   call.exchange().Forward(std::move(upstream));
 }

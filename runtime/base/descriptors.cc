@@ -15,7 +15,12 @@ namespace {
 constexpr rlim_t kMostReserved = 64;
 constexpr rlim_t kPart = 8;
 
+std::atomic<int> g_streams_from{INT_MAX};
 std::atomic<int> g_spare_from{INT_MAX};
+
+int AtMostInt(rlim_t number) {
+  return static_cast<int>(std::min<rlim_t>(number, INT_MAX));
+}
 
 }  // namespace
 
@@ -25,7 +30,8 @@ Status ReserveDescriptors() {
   const rlim_t reserve = std::min(kMostReserved, files.rlim_max / kPart);
   files.rlim_cur = files.rlim_max - reserve;
   if (::setrlimit(RLIMIT_NOFILE, &files) != 0) return FailSys("setrlimit RLIMIT_NOFILE");
-  g_spare_from = static_cast<int>(std::min<rlim_t>(files.rlim_cur - reserve, INT_MAX));
+  g_spare_from = AtMostInt(files.rlim_cur - reserve);
+  g_streams_from = AtMostInt(files.rlim_cur - 2 * reserve);
   return {};
 }
 
@@ -33,12 +39,17 @@ bool IsSpare(int fd) {
   return fd >= g_spare_from;
 }
 
-Error NoDescriptors(std::string_view what) {
+bool IsPastSandboxes(int fd) {
+  return fd >= g_streams_from;
+}
+
+Error NoDescriptors(std::string_view what, int fd) {
+  const char* const kept = IsSpare(fd) ? "answering" : "what sandboxes that are there are asked";
   return Error(Code::kResourceExhausted,
-               "no descriptor is left for " + std::string(what) + ": " +
-                   std::to_string(g_spare_from) +
-                   " are in use, and the rest is kept for answering; delete sandboxes, close "
-                   "streams, or raise the limit of open files (LimitNOFILE)",
+               "no descriptor is left for " + std::string(what) + ": " + std::to_string(fd) +
+                   " are in use, and the rest is kept for " + kept +
+                   "; delete sandboxes, close streams, or raise the limit of open files "
+                   "(LimitNOFILE)",
                EMFILE);
 }
 

@@ -2,6 +2,8 @@
 // so the number that somebody is given tells how many are open, and nothing has to be counted:
 //
 //   0 …            anything
+//   streams …      no further sandbox (IsPastSandboxes): those that are there take commands, and
+//                  creates do not starve them
 //   spare …        what is open for a moment: a file, a message of the spawner, one short answer.
 //                  Who was given one of these and would keep it gives it back (IsSpare).
 //   soft limit …   accepting alone (AcceptReserved): whoever asks is told something, whatever
@@ -21,14 +23,17 @@
 namespace atl {
 
 // Raises the soft limit of open files to the hard one, less the reserve: an eighth, at most 64. As
-// many below it are spare.
+// many below it are spare, and as many below these are for streams.
 Status ReserveDescriptors();
 
 // Whether `fd` is one of the last, which nobody keeps. Without ReserveDescriptors none is.
 bool IsSpare(int fd);
 
-// kResourceExhausted with EMFILE, for `what` that would have been kept.
-Error NoDescriptors(std::string_view what);
+// Whether `fd` is one that no sandbox keeps for as long as it lives. All that are spare are.
+bool IsPastSandboxes(int fd);
+
+// kResourceExhausted with EMFILE, for `what` that would have been given `fd` and kept it.
+Error NoDescriptors(std::string_view what, int fd);
 
 // accept4(2), close-on-exec and non-blocking, with the reserve open to it: for when accept4 says
 // EMFILE. Invalid with errno when that is used up, too.

@@ -25,7 +25,7 @@ Result<UniqueFd> ConnectNow(const std::string& path) {
   ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return FailSys("socket");
-  if (IsSpare(fd.get())) return Fail(NoDescriptors("a stream into a sandbox"));
+  if (IsSpare(fd.get())) return Fail(NoDescriptors("a stream into a sandbox", fd.get()));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("connect " + path);
   }

@@ -49,7 +49,9 @@ void Preparations::Begin(const std::string& id, const std::string& execd_socket,
 Status Preparations::Ask(Asked& asked, const std::string& id, const std::string& execd_socket,
                          const std::string& access_token, const wire::Preparation& wanted) {
   ATOLL_ASSIGN(asked.socket, ConnectToExecd(execd_socket));
-  if (IsSpare(asked.socket.get())) return Fail(NoDescriptors("a template's sandbox"));
+  if (IsPastSandboxes(asked.socket.get())) {
+    return Fail(NoDescriptors("a template's sandbox", asked.socket.get()));
+  }
   ATOLL_TRY(SendRequest(asked.socket.get(), "POST " + std::string(wire::kPrepareRoute),
                         access_token, wire::EncodeFields(wanted)));
   asked.watch = loop_.WatchReadable(asked.socket.get(), [this, id] { OnReadable(id); });

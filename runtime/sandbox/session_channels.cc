@@ -28,7 +28,9 @@ void SessionChannels::Open(const std::string& id, const std::string& execd_socke
                            const std::string& access_token) {
   if (channels_.contains(id)) return;
   auto socket = ConnectToExecd(execd_socket);
-  if (socket && IsSpare(socket->get())) socket = Fail(NoDescriptors("a line for sessions"));
+  if (socket && IsPastSandboxes(socket->get())) {
+    socket = Fail(NoDescriptors("a line for sessions", socket->get()));
+  }
   if (!socket) {
     LogLine(LogLevel::kWarning, "no line for sessions").Add("sandbox", id).Add(socket.error());
     return;

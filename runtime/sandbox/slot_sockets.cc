@@ -45,9 +45,9 @@ Result<SlotSockets> OpenSlotSockets(const std::string& directory, uint32_t slot)
   sockets.control = std::move(pair.a);
   sockets.execd_control = std::move(pair.b);
   // It stays for as long as the sandbox does.
-  if (IsSpare(sockets.control.get())) {
+  if (IsPastSandboxes(sockets.control.get())) {
     RemoveSlotSocket(directory, slot);
-    return Fail(NoDescriptors("another sandbox"));
+    return Fail(NoDescriptors("another sandbox", sockets.control.get()));
   }
   return sockets;
 }

@@ -324,12 +324,34 @@ class Descriptors(Full):
         self.assertEqual((refused.status, refused.code), (503, 'SANDBOX::OUT_OF_RESOURCES'), refused)
         self.answers()
         self.assertIn('descriptor', refused.message)
+        # Whoever is there takes commands, and many at once: a create leaves what these need.
+        streams = self.streams_into(made)
+        self.assertGreaterEqual(len(streams), 10)
+        for stream in streams:
+            stream.close()
         self.assertEqual(self.daemon.run(made[-1], 'echo works').stdout, 'works')
         self.daemon.delete(made.pop())
         self.daemon.delete(made.pop())
         atoll.until(lambda: self.creates(image), UNTIL, 'a create with what was freed')
         for box in made:
             self.daemon.delete(box)
+
+    def streams_into(self, boxes):
+        """A command that does not end in each of them, until one is refused."""
+        streams = []
+        for box in boxes:
+            connection = self.daemon.connection()
+            self.addCleanup(connection.close)
+            connection.request('POST', f'/sandboxes/{box}/proxy/44772/command',
+                               json.dumps({'command': 'echo on; sleep 1000'}),
+                               {'OPEN-SANDBOX-API-KEY': self.daemon.key, **self.daemon.execd_headers(box)})
+            response = connection.getresponse()
+            if response.status != 200:
+                self.assertEqual(response.status, 503, response.read())
+                return streams
+            self.assertTrue(response.fp.readline())
+            streams.append(connection)
+        return self.fail('none is refused')
 
     def creates(self, image):
         try:
