@@ -12,15 +12,12 @@ namespace {
 
 using nlohmann::json;
 
-// Deeper is nothing of ours.
-constexpr size_t kMaxLevels = 16;
-
 Error Wrong(const std::string& where, const std::string& what) {
   return Error(Code::kInvalidArgument, where + ": " + what);
 }
 
 Result<json> ParsePolicyText(std::string_view text) {
-  auto value = ParseJson(text, kMaxLevels);
+  auto value = ParseJson(text);
   if (!value) return Fail(std::move(value).error().Wrap("policy"));
   return value;
 }

@@ -15,9 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-// Deeper is nothing of ours.
-constexpr size_t kMaxLevels = 16;
-
 Error At(std::string_view where, Error error) {
   return std::move(error).Wrap(where);
 }
@@ -70,18 +67,7 @@ Status CheckPorts(const json& value, const std::string& where) {
   return {};
 }
 
-Status CheckScope(const json& value, const Match& match, const std::string& where) {
-  if (Member(value, "methods").empty() || Member(value, "paths").empty()) {
-    return Fail(WrongAt(where, "methods and paths have to be named here"));
-  }
-  const auto& paths = match.paths;
-  if (std::find(paths.begin(), paths.end(), "/*") != paths.end()) {
-    return Fail(WrongAt(where + ".paths", "\"/*\" is no path here: name those that are needed"));
-  }
-  return {};
-}
-
-Result<Match> ParseMatch(const json& value, const std::string& where, const WriteRules& rules) {
+Result<Match> ParseMatch(const json& value, const std::string& where) {
   ATOLL_TRY(CheckMembers(value, where, {"schemes", "ports", "hosts", "methods", "paths"}));
   ATOLL_TRY(CheckPorts(Member(value, "ports"), where + ".ports"));
   Match match;
@@ -94,7 +80,6 @@ Result<Match> ParseMatch(const json& value, const std::string& where, const Writ
   ATOLL_ASSIGN(match.paths, ParseList<std::string>(Member(value, "paths"), where + ".paths",
                                                    kMaxBindingPaths, NormalPath));
   if (match.hosts.empty()) return Fail(WrongAt(where + ".hosts", "name at least one"));
-  if (rules.scoped_match) ATOLL_TRY(CheckScope(value, match, where));
   if (match.schemes.empty()) match.schemes = {Scheme::kHttps};
   if (match.methods.empty()) match.methods = {"GET", "POST", "PUT", "PATCH", "DELETE"};
   if (match.paths.empty()) match.paths = {"/*"};
@@ -221,7 +206,7 @@ Result<json> ParseBounded(std::string_view text, size_t most) {
   if (text.size() > most) {
     return Fail(WrongAt("", "longer than the " + std::to_string(most) + " bytes of a vault"));
   }
-  auto value = ParseJson(text, kMaxLevels);
+  auto value = ParseJson(text);
   if (!value) return Fail(WrongAt("", value.error().message()));
   return value;
 }
@@ -278,11 +263,11 @@ Result<Credential> ParseCredential(const json& value, std::string_view where) {
   return credential;
 }
 
-Result<Binding> ParseBinding(const json& value, std::string_view where, const WriteRules& rules) {
+Result<Binding> ParseBinding(const json& value, std::string_view where) {
   ATOLL_TRY(CheckMembers(value, where, {"name", "match", "auth"}));
   Binding binding;
   ATOLL_ASSIGN(binding.name, ParseReference(Member(value, "name"), Below(where, "name")));
-  ATOLL_ASSIGN(binding.match, ParseMatch(Member(value, "match"), Below(where, "match"), rules));
+  ATOLL_ASSIGN(binding.match, ParseMatch(Member(value, "match"), Below(where, "match")));
   ATOLL_ASSIGN(binding.auth, ParseAuth(Member(value, "auth"), Below(where, "auth")));
   return binding;
 }

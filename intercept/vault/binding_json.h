@@ -38,8 +38,7 @@ std::string Element(std::string_view where, size_t index);
 // One credential, with the members "name" and "source". The revision is left as it is by default.
 Result<Credential> ParseCredential(const nlohmann::json& value, std::string_view where);
 // One binding, in its normal form.
-Result<Binding> ParseBinding(const nlohmann::json& value, std::string_view where,
-                             const WriteRules& rules);
+Result<Binding> ParseBinding(const nlohmann::json& value, std::string_view where);
 
 // With "schemes", "hosts", "methods" and "paths", in this order.
 nlohmann::ordered_json MatchToJson(const Match& match);

@@ -48,11 +48,8 @@ Result<std::vector<Credential>> ParseCredentials(const json& value, const std::s
                               });
 }
 
-Result<std::vector<Binding>> ParseBindings(const json& value, const std::string& where,
-                                           const WriteRules& rules) {
-  return ParseAll<Binding>(value, where, kMaxBindings, [&](const json& one, const std::string& at) {
-    return ParseBinding(one, at, rules);
-  });
+Result<std::vector<Binding>> ParseBindings(const json& value, const std::string& where) {
+  return ParseAll<Binding>(value, where, kMaxBindings, ParseBinding);
 }
 
 Result<std::vector<std::string>> ParseNames(const json& value, const std::string& where,
@@ -120,30 +117,27 @@ Status CheckRevision(const json& expected, int64_t revision) {
 
 }  // namespace
 
-Result<Vault> ParseVault(std::string_view text, const WriteRules& rules) {
+Result<Vault> ParseVault(std::string_view text) {
   ATOLL_ASSIGN(const json value, ParseBounded(text, kMaxVaultJson));
   ATOLL_TRY(CheckMembers(value, "", {"credentials", "bindings"}));
   Vault vault;
   ATOLL_ASSIGN(vault.credentials, ParseCredentials(Member(value, "credentials"), "credentials"));
-  ATOLL_ASSIGN(vault.bindings, ParseBindings(Member(value, "bindings"), "bindings", rules));
+  ATOLL_ASSIGN(vault.bindings, ParseBindings(Member(value, "bindings"), "bindings"));
   SortByName(vault.credentials);
   SortByName(vault.bindings);
   ATOLL_TRY(Check(vault));
   return vault;
 }
 
-Result<Vault> Patch(const Vault& vault, std::string_view text, const WriteRules& rules) {
+Result<Vault> Patch(const Vault& vault, std::string_view text) {
   ATOLL_ASSIGN(const json value, ParseBounded(text, kMaxVaultJson));
   ATOLL_TRY(CheckMembers(value, "", {"expectedRevision", "credentials", "bindings"}));
   ATOLL_TRY(CheckRevision(Member(value, "expectedRevision"), vault.revision));
   ATOLL_ASSIGN(auto credentials,
                ParseChanges<Credential>(Member(value, "credentials"), "credentials",
                                         kMaxCredentials, ParseCredentials));
-  ATOLL_ASSIGN(auto bindings,
-               ParseChanges<Binding>(Member(value, "bindings"), "bindings", kMaxBindings,
-                                     [&](const json& list, const std::string& where) {
-                                       return ParseBindings(list, where, rules);
-                                     }));
+  ATOLL_ASSIGN(auto bindings, ParseChanges<Binding>(Member(value, "bindings"), "bindings",
+                                                    kMaxBindings, ParseBindings));
   Vault next = vault;
   ++next.revision;
   for (Credential& one : credentials.replaced) one.revision = next.revision;

@@ -21,15 +21,9 @@ namespace atl::vault {
 // More is refused. Longer texts than any vault's need no reading.
 inline constexpr size_t kMaxVaultJson = 1 << 20;
 
-// What an operator may ask of every vault.
-struct WriteRules {
-  // A binding must name its methods and its paths, and none of these may be "/*".
-  bool scoped_match = false;
-};
-
 // A new vault, of revision 1. kInvalidArgument: what is wrong and where ("bindings[2].match.hosts:
 // …"), or what Check says of the whole.
-Result<Vault> ParseVault(std::string_view json, const WriteRules& rules = {});
+Result<Vault> ParseVault(std::string_view json);
 
 // The vault after a mutation, with the next revision:
 //
@@ -39,6 +33,6 @@ Result<Vault> ParseVault(std::string_view json, const WriteRules& rules = {});
 // Of a section, what is deleted goes first, then what is replaced, then what is added; no name may
 // stand in it twice. All of it happens or, with an error, nothing. kFailedPrecondition: the vault
 // has another revision than the expected one. kInvalidArgument: everything else, as above.
-Result<Vault> Patch(const Vault& vault, std::string_view json, const WriteRules& rules = {});
+Result<Vault> Patch(const Vault& vault, std::string_view json);
 
 }  // namespace atl::vault

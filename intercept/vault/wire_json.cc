@@ -90,7 +90,7 @@ Result<Vault> Decode(std::string_view bytes) {
   const json& bindings = Member(value, "bindings");
   ATOLL_TRY(CheckList(bindings, "bindings", kMaxBindings));
   for (size_t i = 0; i < bindings.size(); ++i) {
-    ATOLL_ASSIGN(Binding one, ParseBinding(bindings[i], Element("bindings", i), {}));
+    ATOLL_ASSIGN(Binding one, ParseBinding(bindings[i], Element("bindings", i)));
     vault.bindings.push_back(std::move(one));
   }
   ATOLL_TRY(Check(vault));
