@@ -15,7 +15,6 @@ namespace {
 // A probe is tried again soon at first, because the daemon builds ahead and others wait behind.
 constexpr int64_t kFirstPauseUs = 20'000;
 constexpr int64_t kLongestPauseUs = 1'000'000;
-constexpr size_t kMaxOutputShown = 1024;
 // The exec API's own port, which upstream's clients probe: it answers, or this would not run.
 constexpr uint32_t kExecApiPort = 44772;
 
@@ -114,17 +113,8 @@ void Preparing::StartKernel() {
 }
 
 void Preparing::Run(std::vector<std::string> argv, Then then) {
-  output_.clear();
-  UniqueFd write_end;
-  auto pipe = OutputPipe::Open(&core_.loop, &write_end, [this](std::string_view bytes) {
-    output_.append(bytes.substr(bytes.size() - std::min(bytes.size(), kMaxOutputShown)));
-    if (output_.size() > kMaxOutputShown) output_.erase(0, output_.size() - kMaxOutputShown);
-  });
-  auto null = OpenNull();
-  auto directory = OpenDirectory(core_.cwd, core_.user);
-  if (!pipe || !null || !directory) {
-    return Answer((!pipe ? pipe.error() : !null ? null.error() : directory.error()).message());
-  }
+  const auto directory = OpenDirectory(core_.cwd, core_.user);
+  if (!directory) return Answer(directory.error().message());
   const Environment env = core_.CommandEnvironment({});
   SpawnSpec spec;
   spec.argv = std::move(argv);
@@ -132,32 +122,11 @@ void Preparing::Run(std::vector<std::string> argv, Then then) {
   spec.env = env.entries();
   spec.identity = &core_.user;
   spec.cwd = directory->get();
-  spec.stdio[0] = null->get();
-  spec.stdio[1] = spec.stdio[2] = write_end.get();
-  auto job =
-      Job::Start(&core_, std::move(spec), 0, [weak = weak_from_this(), then](const JobExit& exit) {
-        if (const auto self = weak.lock()) self->RunEnded(exit, then);
+  const Status started =
+      run_.Start(std::move(spec), 0, [weak = weak_from_this(), then](const Status& status) {
+        if (const auto self = weak.lock()) ((*self).*then)(status ? "" : status.error().message());
       });
-  if (!job) return Answer(job.error().message());
-  job_ = std::move(*job);
-  pipe_ = std::move(*pipe);
-}
-
-void Preparing::RunEnded(const JobExit& exit, Then then) {
-  if (ended_) return;
-  pipe_->Drain();
-  OutputPipe::Abandon(std::move(pipe_));
-  std::string failure;
-  if (exit.code != 0 || exit.signal != 0) {
-    failure = exit.Describe() + (output_.empty() ? "" : ": " + output_);
-  }
-  // Not from within the job that has ended.
-  core_.loop.Post([weak = weak_from_this(), failure = std::move(failure), then] {
-    const auto self = weak.lock();
-    if (!self || self->ended_) return;
-    self->job_.reset();
-    ((*self).*then)(failure);
-  });
+  if (!started) Answer(started.error().message());
 }
 
 void Preparing::Answer(const std::string& failure) {
@@ -173,9 +142,7 @@ void Preparing::End() {
   core_.loop.Cancel(deadline_);
   core_.loop.Cancel(timer_);
   if (watch_ != 0) core_.loop.Unwatch(watch_);
-  // A running one is killed.
-  if (job_) core_.loop.Post([job = std::shared_ptr<Job>(std::move(job_))] {});
-  if (pipe_) OutputPipe::Abandon(std::move(pipe_));
+  run_.End();
 }
 
 }  // namespace atl::execd

@@ -15,8 +15,7 @@
 #include "execd/code/code.h"
 #include "execd/core.h"
 #include "execd/http/exchange.h"
-#include "execd/run/job.h"
-#include "execd/run/output.h"
+#include "execd/run/checked_run.h"
 #include "runtime/wire/preparation.h"
 
 namespace atl::execd {
@@ -27,7 +26,7 @@ class Preparing : public std::enable_shared_from_this<Preparing> {
   static void Serve(Core* core, CodeRoutes* code, const std::shared_ptr<Exchange>& exchange);
 
   Preparing(Core* core, CodeRoutes* code, Exchange* exchange, wire::Preparation wanted)
-      : core_(*core), code_(*code), exchange_(exchange), wanted_(std::move(wanted)) {}
+      : core_(*core), code_(*code), exchange_(exchange), wanted_(std::move(wanted)), run_(core) {}
   Preparing(const Preparing&) = delete;
   Preparing& operator=(const Preparing&) = delete;
   ~Preparing() { End(); }
@@ -45,7 +44,6 @@ class Preparing : public std::enable_shared_from_this<Preparing> {
   void StartKernel();
   // Runs it to its end; `then`, from the loop, with why it was no success, or nothing.
   void Run(std::vector<std::string> argv, Then then);
-  void RunEnded(const JobExit& exit, Then then);
   // Nothing: all is done.
   void Answer(const std::string& failure);
   // Nothing of it goes on.
@@ -60,9 +58,7 @@ class Preparing : public std::enable_shared_from_this<Preparing> {
   int64_t pause_us_ = 0;
   EventLoop::Id deadline_ = 0, timer_ = 0, watch_ = 0;
   UniqueFd socket_;
-  std::unique_ptr<Job> job_;
-  std::unique_ptr<OutputPipe> pipe_;
-  std::string output_;  // its end
+  CheckedRun run_;
   bool ended_ = false;
 };
 

@@ -14,7 +14,6 @@ namespace {
 
 // Of one run. A Java machine needs half a second on a whole processor, and sandboxes have less.
 constexpr int64_t kTimeoutUs = 30'000'000;
-constexpr size_t kMaxComplaint = 1024;
 constexpr const char* kJavaAlias = "opensandbox-mitmproxy";
 constexpr const char* kNssName = "opensandbox-mitmproxy";
 const Identity kRoot;
@@ -123,20 +122,13 @@ void TrustStores::AddToNss() {
   });
 }
 
-void TrustStores::Run(std::vector<std::string> argv, const Identity& identity, Then then) {
+void TrustStores::Run(std::vector<std::string> argv, const Identity& identity,
+                      const CheckedRun::Done& then) {
   if (const Status started = Start(std::move(argv), identity, then); !started) then(started);
 }
 
-Status TrustStores::Start(std::vector<std::string> argv, const Identity& identity, Then then) {
-  output_.clear();
-  UniqueFd write_end;
-  ATOLL_ASSIGN(auto pipe, OutputPipe::Open(&core_.loop, &write_end, [this](std::string_view bytes) {
-                 output_.append(bytes.substr(bytes.size() - std::min(bytes.size(), kMaxComplaint)));
-                 if (output_.size() > kMaxComplaint) {
-                   output_.erase(0, output_.size() - kMaxComplaint);
-                 }
-               }));
-  ATOLL_ASSIGN(const UniqueFd null, OpenNull());
+Status TrustStores::Start(std::vector<std::string> argv, const Identity& identity,
+                          CheckedRun::Done then) {
   ATOLL_ASSIGN(const UniqueFd directory, OpenDirectory("/", kRoot));
   SpawnSpec spec;
   spec.argv = std::move(argv);
@@ -144,33 +136,10 @@ Status TrustStores::Start(std::vector<std::string> argv, const Identity& identit
   spec.env = core_.env.entries();
   spec.identity = &identity;
   spec.cwd = directory.get();
-  spec.stdio[0] = null.get();
-  spec.stdio[1] = spec.stdio[2] = write_end.get();
-  ATOLL_ASSIGN(job_, Job::Start(&core_, std::move(spec), kTimeoutUs,
-                                [this, then = std::move(then)](const JobExit& exit) {
-                                  RunEnded(exit, then);
-                                }));
+  ATOLL_TRY(run_.Start(std::move(spec), kTimeoutUs, std::move(then)));
   // Nothing is there before the sandbox's own programs.
-  job_->EndWhole();
-  pipe_ = std::move(pipe);
+  run_.EndWhole();
   return {};
-}
-
-void TrustStores::RunEnded(const JobExit& exit, Then then) {
-  pipe_->Drain();
-  OutputPipe::Abandon(std::move(pipe_));
-  Status status;
-  if (exit.code != 0 || exit.signal != 0) {
-    const size_t end = output_.find_last_not_of('\n');
-    output_.resize(end == std::string::npos ? 0 : end + 1);
-    status = Fail(exit.timed_out ? Code::kDeadlineExceeded : Code::kInternal,
-                  exit.Describe() + (output_.empty() ? "" : ": " + output_));
-  }
-  // Not from within the job that has ended.
-  core_.loop.Post([this, status = std::move(status), then = std::move(then)] {
-    job_.reset();
-    then(status);
-  });
 }
 
 void TrustStores::Settle(std::string_view what, const Status& status) {

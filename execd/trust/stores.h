@@ -6,14 +6,12 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "execd/core.h"
-#include "execd/run/job.h"
-#include "execd/run/output.h"
+#include "execd/run/checked_run.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {
@@ -22,7 +20,8 @@ class TrustStores {
  public:
   using Complain = std::function<void(std::string_view)>;
   // `core` outlives it.
-  TrustStores(Core* core, Complain complain) : core_(*core), complain_(std::move(complain)) {}
+  TrustStores(Core* core, Complain complain)
+      : core_(*core), complain_(std::move(complain)), run_(core) {}
   TrustStores(const TrustStores&) = delete;
   TrustStores& operator=(const TrustStores&) = delete;
 
@@ -31,15 +30,12 @@ class TrustStores {
   void Fill(std::function<void()> done);
 
  private:
-  using Then = std::function<void(const Status&)>;
-
   void FillJava();
   void FillNss();
   void AddToNss();
   // Runs a program of the image to its end; `then`, from the loop unless it cannot be started.
-  void Run(std::vector<std::string> argv, const Identity& identity, Then then);
-  Status Start(std::vector<std::string> argv, const Identity& identity, Then then);
-  void RunEnded(const JobExit& exit, Then then);
+  void Run(std::vector<std::string> argv, const Identity& identity, const CheckedRun::Done& then);
+  Status Start(std::vector<std::string> argv, const Identity& identity, CheckedRun::Done then);
   void Settle(std::string_view what, const Status& status);
 
   Core& core_;
@@ -47,9 +43,7 @@ class TrustStores {
   std::function<void()> done_;
   std::string program_;
   std::vector<std::string> store_;  // the arguments that name it
-  std::unique_ptr<Job> job_;
-  std::unique_ptr<OutputPipe> pipe_;
-  std::string output_;  // its end
+  CheckedRun run_;
 };
 
 }  // namespace atl::execd
