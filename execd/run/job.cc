@@ -163,12 +163,15 @@ void Job::Ended(int wait_status) {
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.
     if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());
-    core_.leaves.Return(std::move(leaf_));
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);
   }
+  // Whoever waits for the exit is told before the leaf is looked at. The call may end this job.
+  const auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
+  Core* const core = &core_;
   OnExit on_exit = std::move(on_exit_);
   on_exit(exit);
+  core->loop.Post([core, leaf] { core->leaves.Return(std::move(*leaf)); });
 }
 
 }  // namespace atl::execd
