@@ -124,13 +124,19 @@ ChargeFiles Tree::OpenCharges(const std::string& group) const {
   const int base = memory->second.get();
   auto all = sys::OpenAt(base, group + "/memory.usage_in_bytes", O_RDONLY);
   auto of_kernel = sys::OpenAt(base, group + "/memory.kmem.usage_in_bytes", O_RDONLY);
-  if (!all || !of_kernel) return {};
-  return {std::move(*all), std::move(*of_kernel)};
+  auto limit = sys::OpenAt(base, group + "/memory.limit_in_bytes", O_WRONLY);
+  if (!all || !of_kernel || !limit) return {};
+  return {std::move(*all), std::move(*of_kernel), std::move(*limit)};
 }
 
 bool OnlyKernelMemory(int all, int of_kernel) {
   const uint64_t total = NumberIn(all);
   return total != 0 && total == NumberIn(of_kernel);
+}
+
+void LimitToKernelMemory(int of_kernel, int limit) {
+  const std::string bytes = std::to_string(NumberIn(of_kernel));
+  [[maybe_unused]] const ssize_t n = ::write(limit, bytes.data(), bytes.size());
 }
 
 Paging ReadPaging(int stat, int swap) {

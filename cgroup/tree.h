@@ -66,15 +66,20 @@ struct PagingFiles {
 // `swap`: -1 on hybrid hosts. Of a group that has gone, nothing.
 Paging ReadPaging(int stat, int swap);
 
-// Open files of one group of a hybrid host: what it is charged for, and how much of that is kernel
-// memory. v2 tells the latter only about.
+// Open files of one group of a hybrid host: what it is charged for, how much of that is kernel
+// memory, and how much it may be charged for. v2 tells the second only about.
 struct ChargeFiles {
   UniqueFd all;
   UniqueFd of_kernel;
+  UniqueFd limit;
 };
 // True: no page of a program or a cache is charged to the group. False also where one might be:
 // both are counted ahead for each processor, until a reclaim settles them.
 bool OnlyKernelMemory(int all, int of_kernel);
+// Lets a group without processes have its kernel memory and no more: settles what is counted ahead
+// and takes what is clean out of the caches, and tries no longer than it gets anything, where
+// emptying a group tries sixteen times (0.4 ms in place of 3.4 on 6.18, with nothing to take).
+void LimitToKernelMemory(int of_kernel, int limit);
 
 // The directory of the v2 hierarchy that daemons have their groups in: its root, or the group of a
 // unit that systemd has delegated to us and stays out of (`delegated`, a path in the hierarchy).

@@ -18,19 +18,26 @@ constexpr unsigned kReclaimSeconds = 2;
 // all (v2); neither tells whether some are left.
 constexpr int kTries = 4;
 constexpr int kWriteMs = 50;
+// The second one comes when other processors have settled what they had counted ahead.
+constexpr int kLimits = 2;
 
 [[noreturn]] void Child(int reclaim, const cgroup::ChargeFiles& charges) {
-  constexpr int kFile = 3, kAll = 4, kOfKernel = 5;
+  constexpr int kFile = 3, kAll = 4, kOfKernel = 5, kLimit = 6;
   const bool counted = charges.all.valid();
   if (counted) {
-    BecomeWorker("atoll-reclaim", 5, {reclaim, charges.all.get(), charges.of_kernel.get()});
+    BecomeWorker("atoll-reclaim", 5,
+                 {reclaim, charges.all.get(), charges.of_kernel.get(), charges.limit.get()});
   } else {
     BecomeWorker("atoll-reclaim", 5, {reclaim});
   }
   ::alarm(kReclaimSeconds);
+  // Most have left nothing that is charged to them.
+  for (int i = 0; counted && i < kLimits; ++i) {
+    cgroup::LimitToKernelMemory(kOfKernel, kLimit);
+    if (cgroup::OnlyKernelMemory(kAll, kOfKernel)) ::_exit(0);
+  }
   for (int i = 0; i < kTries; ++i) {
-    // The first pass takes all there is, of most; the second settles what is counted ahead.
-    if (i > (counted ? 1 : 0)) ::poll(nullptr, 0, kWriteMs);
+    if (i > 0) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN) break;
     if (counted && cgroup::OnlyKernelMemory(kAll, kOfKernel)) break;
