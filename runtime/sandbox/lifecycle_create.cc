@@ -531,6 +531,7 @@ void Lifecycle::CountCreated(const std::string& id, const std::string& request_i
 }
 
 void Lifecycle::GiveWay() {
+  slots_.GiveWay();
   pools_.GiveWay();
   templates_.GiveWay();
 }

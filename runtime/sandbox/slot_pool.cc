@@ -153,6 +153,10 @@ void SlotPool::Discard(uint32_t slot) {
   });
 }
 
+void SlotPool::GiveWay() {
+  last_used_us_ = clock_.BootMicros();
+}
+
 void SlotPool::SetBusy(bool busy) {
   busy_ = busy;
   if (busy) return;

@@ -10,8 +10,8 @@
 namespace atl::sandbox {
 namespace {
 
-// After a create: its client is about to send the first command. A pool that is short of members
-// waits for less.
+// After a create: its client is about to send the first command, and perhaps the next create. A
+// pool with less than half of its members waits for less.
 constexpr int64_t kQuietUs = 20'000;
 constexpr int64_t kShortQuietUs = 2'000;
 // What ended one member may end the next.
@@ -395,8 +395,8 @@ void WarmPools::Pump() {
     if (next == nullptr || pool.members.size() < next->members.size()) next = &pool;
   }
   if (next == nullptr) return;
-  const bool is_short = next->members.size() < next->record.capacity.buffer_min;
-  const int64_t due = quiet_from_us_ + (is_short ? kShortQuietUs : kQuietUs);
+  const bool is_low = next->members.size() * 2 < next->record.capacity.buffer_min;
+  const int64_t due = quiet_from_us_ + (is_low ? kShortQuietUs : kQuietUs);
   const int64_t now = parts_.clock.BootMicros();
   if (now < due) return PumpLater(due - now);
   if (!parts_.admission.idle()) return PumpLater(kShortQuietUs);
@@ -404,7 +404,10 @@ void WarmPools::Pump() {
 }
 
 void WarmPools::PumpLater(int64_t delay_us) {
-  if (timer_ != 0) return;
+  const int64_t due_us = parts_.clock.BootMicros() + delay_us;
+  if (timer_ != 0 && timer_due_us_ <= due_us) return;
+  parts_.loop.Cancel(timer_);
+  timer_due_us_ = due_us;
   timer_ = parts_.loop.After(delay_us, [this] {
     timer_ = 0;
     Pump();

@@ -174,6 +174,7 @@ class WarmPools {
   uint64_t order_ = 0;  // of the build under way: answers to others are stale
   int64_t quiet_from_us_ = 0;
   Loop::Id timer_ = 0;
+  int64_t timer_due_us_ = 0;
   bool stopped_ = false;
   PoolStats stats_;
   const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);

@@ -96,6 +96,18 @@ TEST_F(SlotPoolTest, RefillWaitsAMomentAfterATake) {
   EXPECT_EQ(pool->ready(), 3U);
 }
 
+TEST_F(SlotPoolTest, RefillGivesWay) {
+  Pool();
+  loop.Pass(100'000);
+  Take();
+  loop.Pass(config.refill_delay_us - 1);
+  pool->GiveWay();
+  loop.Pass(config.refill_delay_us - 1);
+  EXPECT_EQ(pool->ready(), 2U);
+  loop.Pass(2);
+  EXPECT_EQ(pool->ready(), 3U);
+}
+
 TEST_F(SlotPoolTest, WaitersAreServedInOrder) {
   spawner.answer_prepares = false;
   config.ready = 0;

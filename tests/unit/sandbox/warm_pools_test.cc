@@ -48,6 +48,19 @@ TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
   EXPECT_EQ(available(), 2U);
 }
 
+TEST_F(WarmPoolsTest, OneThatIsLowWaitsForLess) {
+  Make(4);
+  Create(OfPool());
+  Create(OfPool());
+  loop.Pass(5'000);
+  EXPECT_TRUE(spawner.builds.empty());
+  Create(OfPool());
+  loop.Pass(5'000);
+  EXPECT_EQ(spawner.builds.size(), 1U);
+  Fill();
+  EXPECT_EQ(available(), 4U);
+}
+
 TEST_F(WarmPoolsTest, WhatHasEndedUnseenIsNotClaimed) {
   Make(2);
   const std::vector<std::string> parked = lifecycle->pools().Parked();
