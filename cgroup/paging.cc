@@ -14,6 +14,7 @@
 
 #include "cgroup/keyed_number.h"
 #include "cgroup/tree.h"
+#include "runtime/base/kernel_version.h"
 #include "runtime/base/sys.h"
 
 namespace atl::cgroup {
@@ -119,6 +120,14 @@ Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
 }
 
 ChargeFiles Tree::OpenCharges(const std::string& group) const {
+  // cgroup_rstat_flush was of a group, and is of one controller in it since then.
+  constexpr KernelVersion kFlushesOneController{6, 16};
+  if (host_.v2 && RunningKernel() < kFlushesOneController) {
+    auto settle = sys::OpenAt(unified_.get(), group + "/cpu.stat", O_RDONLY);
+    auto counts = sys::OpenAt(unified_.get(), group + "/memory.stat", O_RDONLY);
+    if (!settle || !counts) return {};
+    return {.settle = std::move(*settle), .counts = std::move(*counts)};
+  }
   const auto memory = v1_.find("memory");
   if (host_.v2 || memory == v1_.end()) return {};
   const int base = memory->second.get();
@@ -126,7 +135,7 @@ ChargeFiles Tree::OpenCharges(const std::string& group) const {
   auto of_kernel = sys::OpenAt(base, group + "/memory.kmem.usage_in_bytes", O_RDONLY);
   auto limit = sys::OpenAt(base, group + "/memory.limit_in_bytes", O_WRONLY);
   if (!all || !of_kernel || !limit) return {};
-  return {std::move(*all), std::move(*of_kernel), std::move(*limit)};
+  return {.all = std::move(*all), .of_kernel = std::move(*of_kernel), .limit = std::move(*limit)};
 }
 
 bool OnlyKernelMemory(int all, int of_kernel) {
@@ -137,6 +146,14 @@ bool OnlyKernelMemory(int all, int of_kernel) {
 void LimitToKernelMemory(int of_kernel, int limit) {
   const std::string bytes = std::to_string(NumberIn(of_kernel));
   [[maybe_unused]] const ssize_t n = ::write(limit, bytes.data(), bytes.size());
+}
+
+bool NothingInCaches(int settle, int counts) {
+  std::array<char, 8192> text{};
+  if (::pread(settle, text.data(), text.size(), 0) <= 0) return false;
+  const ssize_t size = ::pread(counts, text.data(), text.size(), 0);
+  const std::string_view all(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  return all.starts_with("anon ") && KeyedNumber(all, "anon") == 0 && KeyedNumber(all, "file") == 0;
 }
 
 Paging ReadPaging(int stat, int swap) {

@@ -66,12 +66,18 @@ struct PagingFiles {
 // `swap`: -1 on hybrid hosts. Of a group that has gone, nothing.
 Paging ReadPaging(int stat, int swap);
 
-// Open files of one group of a hybrid host: what it is charged for, how much of that is kernel
-// memory, and how much it may be charged for. v2 tells the second only about.
+// Open files of one group without processes, which tell whether pages in caches are charged to it.
 struct ChargeFiles {
+  // Hybrid: what it is charged for, how much of that is kernel memory, and how much it may be
+  // charged for.
   UniqueFd all;
   UniqueFd of_kernel;
   UniqueFd limit;
+  // v2, where each processor counts ahead: a file that has these counts added up when it is read,
+  // and one that tells them. Up to Linux 6.15; later ones add up those of each controller by
+  // themselves, of memory only when there are many.
+  UniqueFd settle;
+  UniqueFd counts;
 };
 // True: no page of a program or a cache is charged to the group. False also where one might be:
 // both are counted ahead for each processor, until a reclaim settles them.
@@ -80,6 +86,8 @@ bool OnlyKernelMemory(int all, int of_kernel);
 // and takes what is clean out of the caches, and tries no longer than it gets anything, where
 // emptying a group tries sixteen times (0.4 ms in place of 3.4 on 6.18, with nothing to take).
 void LimitToKernelMemory(int of_kernel, int limit);
+// OnlyKernelMemory of a v2 group. Exact.
+bool NothingInCaches(int settle, int counts);
 
 // The directory of the v2 hierarchy that daemons have their groups in: its root, or the group of a
 // unit that systemd has delegated to us and stays out of (`delegated`, a path in the hierarchy).
@@ -170,7 +178,7 @@ class Tree {
   // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
   // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
   Result<UniqueFd> OpenReclaim(const std::string& group) const;
-  // Of a v2 host, and of a kernel that does not count its own part, none.
+  // None where the kernel tells not exactly enough.
   ChargeFiles OpenCharges(const std::string& group) const;
   // Lets memory of the group go to swap, as much as it has now, whatever its limits say; hybrid:
   // without a bound. Else none of it does, unless its limits say so. Outlives whoever calls it,

@@ -15,32 +15,38 @@ namespace {
 // keeps nobody's slot.
 constexpr unsigned kReclaimSeconds = 2;
 // A pass has pages that are not on the disk yet written, and waits for that briefly (v1) or not at
-// all (v2); neither tells whether some are left.
+// all (v2).
 constexpr int kTries = 4;
 constexpr int kWriteMs = 50;
 // The second one comes when other processors have settled what they had counted ahead.
 constexpr int kLimits = 2;
 
 [[noreturn]] void Child(int reclaim, const cgroup::ChargeFiles& charges) {
-  constexpr int kFile = 3, kAll = 4, kOfKernel = 5, kLimit = 6;
-  const bool counted = charges.all.valid();
-  if (counted) {
-    BecomeWorker("atoll-reclaim", 5,
+  constexpr int kFile = 3, kFirst = 4, kSecond = 5, kLimit = 6;
+  constexpr const char* kName = "atoll-reclaim";
+  constexpr int kNice = 5;
+  const bool hybrid = charges.all.valid(), v2 = charges.counts.valid();
+  if (hybrid) {
+    BecomeWorker(kName, kNice,
                  {reclaim, charges.all.get(), charges.of_kernel.get(), charges.limit.get()});
+  } else if (v2) {
+    BecomeWorker(kName, kNice, {reclaim, charges.settle.get(), charges.counts.get()});
   } else {
-    BecomeWorker("atoll-reclaim", 5, {reclaim});
+    BecomeWorker(kName, kNice, {reclaim});
   }
   ::alarm(kReclaimSeconds);
+  const auto is_empty = [&] {
+    return hybrid ? cgroup::OnlyKernelMemory(kFirst, kSecond)
+                  : v2 && cgroup::NothingInCaches(kFirst, kSecond);
+  };
   // Most have left nothing that is charged to them.
-  for (int i = 0; counted && i < kLimits; ++i) {
-    cgroup::LimitToKernelMemory(kOfKernel, kLimit);
-    if (cgroup::OnlyKernelMemory(kAll, kOfKernel)) ::_exit(0);
+  for (int i = 0; hybrid && i < kLimits && !is_empty(); ++i) {
+    cgroup::LimitToKernelMemory(kSecond, kLimit);
   }
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kTries && !is_empty(); ++i) {
     if (i > 0) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN) break;
-    if (counted && cgroup::OnlyKernelMemory(kAll, kOfKernel)) break;
   }
   ::_exit(0);
 }

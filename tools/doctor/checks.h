@@ -16,12 +16,6 @@ Finding CheckKernelVersion();
 Finding CheckUserNamespaces();
 Finding CheckSeccomp();
 Finding CheckMemfdExec();
-// The part of a kernel version that counts: "6.1.0-18-amd64" is {6, 1}; {0, 0} if it is none.
-struct KernelVersion {
-  int major = 0;
-  int minor = 0;
-};
-KernelVersion ParseKernelVersion(const std::string& release);
 
 // budgets.cc
 std::vector<Finding> CheckBudgets();

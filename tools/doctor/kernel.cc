@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "runtime/base/kernel_version.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
 #include "tools/doctor/checks.h"
@@ -24,15 +24,6 @@ std::string ReadSysctl(const std::string& name) {
   return *text;
 }
 
-KernelVersion ParseKernelVersion(const std::string& release) {
-  KernelVersion version;
-  const char* const end = release.data() + release.size();
-  const auto major = std::from_chars(release.data(), end, version.major);
-  if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') return {};
-  const auto minor = std::from_chars(major.ptr + 1, end, version.minor);
-  return minor.ec == std::errc() ? version : KernelVersion{};
-}
-
 Finding CheckRoot() {
   if (geteuid() == 0) return Ok("root", "running as root");
   return Warning("root", "not running as root: what needs it cannot be checked",
@@ -42,11 +33,8 @@ Finding CheckRoot() {
 Finding CheckKernelVersion() {
   utsname name{};
   uname(&name);
-  const KernelVersion version = ParseKernelVersion(name.release);
   const std::string found = std::string("Linux ") + name.release;
-  const bool enough = version.major > kFloor.major ||
-                      (version.major == kFloor.major && version.minor >= kFloor.minor);
-  if (enough) return Ok("kernel", found);
+  if (ParseKernelVersion(name.release) >= kFloor) return Ok("kernel", found);
   return Missing("kernel", found + " is too old: id-mapped mounts on overlayfs need 6.1",
                  "boot Linux 6.1 or later (Debian 12 has it)");
 }

@@ -56,14 +56,5 @@ TEST(ExpandEnvironment, TakesValuesOrOurOwn) {
   EXPECT_FALSE(ExpandEnvironment({""}, {}).has_value());
 }
 
-TEST(ParseKernelVersion, ReadsWhatUnameSays) {
-  const auto debian = doctor::ParseKernelVersion("6.1.0-18-amd64");
-  EXPECT_EQ(debian.major, 6);
-  EXPECT_EQ(debian.minor, 1);
-  EXPECT_EQ(doctor::ParseKernelVersion("5.19+").minor, 19);
-  EXPECT_EQ(doctor::ParseKernelVersion("nonsense").major, 0);
-  EXPECT_EQ(doctor::ParseKernelVersion("6").major, 0);
-}
-
 }  // namespace
 }  // namespace atl::cli
