@@ -67,8 +67,8 @@ std::unique_ptr<Leaf> LeafPool::Make() {
   }
   leaf->dir = std::move(*dir);
   // Absent without the memory controller (hybrid hosts): a greedy process then dies alone.
-  leaf->counts_memory = sys::WriteFileAt(leaf->dir.get(), "memory.oom.group", "1").has_value();
-  if (leaf->counts_memory) CopyLimit(root_, leaf->dir.get());
+  [[maybe_unused]] const auto grouped = sys::WriteFileAt(leaf->dir.get(), "memory.oom.group", "1");
+  CopyLimit(root_, leaf->dir.get());
   return leaf;
 }
 
@@ -110,7 +110,7 @@ void LeafPool::Collect() {
     // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
     // the fork compares the kill count of its parent's group with that of its own.
     if (spares_.size() < kMaxSpares && !leaf->killed) {
-      if (leaf->counts_memory) leaf->oom_kills_before = OomKillsIn(leaf->dir.get());
+      leaf->oom_kills_before = LeafPool::OomKillsIn(leaf->dir.get());
       spares_.push_back(std::move(leaf));
     } else if (::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY) {
       returned_.push_back(std::move(leaf));
@@ -142,7 +142,7 @@ void LeafPool::Kill(Leaf* leaf) {
 }
 
 bool LeafPool::OutOfMemory(const Leaf& leaf) {
-  return leaf.counts_memory && OomKillsIn(leaf.dir.get()) > leaf.oom_kills_before;
+  return OomKillsIn(leaf.dir.get()) > leaf.oom_kills_before;
 }
 
 }  // namespace atl::execd

@@ -24,7 +24,6 @@ namespace atl::execd {
 struct Leaf {
   std::string name;
   UniqueFd dir;
-  bool counts_memory = false;    // it has the v2 memory controller
   int64_t oom_kills_before = 0;  // the counter survives from one use to the next
   bool killed = false;
 };
@@ -49,7 +48,8 @@ class LeafPool {
   static Status Move(const Leaf& leaf, pid_t pid);
   // Kills every process in the leaf, atomically against forks.
   static void Kill(Leaf* leaf);
-  // True if a process of the leaf was killed for memory since Take, and it counts that.
+  // True if a process of the leaf was killed for memory since Take. Only where the v2 memory
+  // controller is on.
   static bool OutOfMemory(const Leaf& leaf);
   // How many were, in a group and those beneath it.
   static int64_t OomKillsIn(int directory);

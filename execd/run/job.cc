@@ -166,7 +166,7 @@ void Job::Ended(int wait_status) {
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);
   }
-  // Whoever waits for the exit is told before the leaf is looked at. The call may end this job.
+  // Whoever waits for the exit is told before the leaf is given back. The call may end this job.
   const auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
   Core* const core = &core_;
   OnExit on_exit = std::move(on_exit_);
