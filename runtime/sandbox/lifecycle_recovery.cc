@@ -133,6 +133,8 @@ void Lifecycle::Reconcile(const wire::Greeting& hello) {
     const Entry* const entry = Look(id);
     if (entry != nullptr && entry->sandbox.state == State::kPaused) AskReclaim(*entry);
   }
+  // Those too that the one before was asked to remove.
+  images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
   FormersGone();
   LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
       .Add("adopted", static_cast<uint64_t>(plan.adopted.size()))

@@ -1,6 +1,7 @@
 """Snapshots as a client sees them: whole, consistent, kept, restored, gone; and what a hostile
 sandbox makes of them."""
 import os
+import signal
 import struct
 import subprocess
 import unittest
@@ -251,6 +252,18 @@ class LifeTest(Snapshots):
             atoll.until(self.daemon.healthy, UNTIL, 'it serves')
             self.assertEqual(self.out(box, 'echo lives on'), 'lives on')
         self.nothing_is_left()
+
+    def test_the_next_spawner_removes_what_the_killed_one_should(self):
+        box, before = self.box(), self.layers()
+        self.out(box, 'echo here > /file')
+        snapshot = self.take(box)
+        spawner = self.daemon.spawner_pid()
+        os.kill(spawner, signal.SIGSTOP)
+        self.remove(snapshot)
+        self.assertNotEqual(self.layers(), before)
+        os.kill(spawner, signal.SIGKILL)
+        self.daemon.another_spawner(spawner)
+        atoll.until(lambda: self.layers() == before, UNTIL, 'its layer is gone')
 
 
 class BoundsTest(Snapshots):
