@@ -43,7 +43,7 @@ void Lifecycle::RollBack(const std::string& id, const WantedRollback& wanted, co
   rollback.done = done;
   HoldLayers(rollback.next);
   rollback.use = Use(id);
-  pools_.GiveWay();
+  GiveWay();
   rollback.launch = std::make_shared<Launch>(
       launch_parts_, Launch::Order{.id = host_id, .request_id = wanted.request_id, .start = false});
   // Which may fail at once.

@@ -38,7 +38,7 @@ void Lifecycle::MakeOfTemplate(const Wanted& wanted, const Created& done) {
   const auto member = MemberOf(**record);
   const auto claimed = member ? ClaimedOf(wanted, *member) : member;
   if (!claimed) return done(RefusedClaim(claimed.error()));
-  pools_.GiveWay();
+  GiveWay();
   templates_.Claim(wanted, done);
 }
 

@@ -80,7 +80,7 @@ class SlotPool {
   // The sandbox in `slot` is gone, or there was none: one that was not used is dropped first.
   void Release(uint32_t slot);
 
-  // A create is on its way that takes none: stock that can wait does so for a while.
+  // A create is on its way, whether or not it takes one: stock that can wait does so for a while.
   void GiveWay();
   // While true, nothing is prepared that nobody waits for.
   void SetBusy(bool busy);

@@ -362,6 +362,7 @@ void WarmPools::Lost(const std::string& id) {
     auto member = std::move(*found);
     pool.members.erase(found);
     Dispose(std::move(member));
+    pool.not_before_us = parts_.clock.BootMicros() + kLostUs;
     return PumpLater(kLostUs);
   }
 }
@@ -387,16 +388,24 @@ bool WarmPools::Wants(Pool& pool) const {
   return pool.filling && total < capacity.pool_max;
 }
 
+// When the next member of it is to be built.
+int64_t WarmPools::DueUs(const Pool& pool) const {
+  const bool is_low = pool.members.size() * 2 < pool.record.capacity.buffer_min;
+  return std::max(quiet_from_us_ + (is_low ? kShortQuietUs : kQuietUs), pool.not_before_us);
+}
+
 void WarmPools::Pump() {
   if (stopped_ || building_) return;
   Pool* next = nullptr;
+  const auto order = [this](const Pool& pool) {
+    return std::pair(DueUs(pool), pool.members.size());
+  };
   for (auto& [name, pool] : pools_) {
     if (!Wants(pool)) continue;
-    if (next == nullptr || pool.members.size() < next->members.size()) next = &pool;
+    if (next == nullptr || order(pool) < order(*next)) next = &pool;
   }
   if (next == nullptr) return;
-  const bool is_low = next->members.size() * 2 < next->record.capacity.buffer_min;
-  const int64_t due = quiet_from_us_ + (is_low ? kShortQuietUs : kQuietUs);
+  const int64_t due = DueUs(*next);
   const int64_t now = parts_.clock.BootMicros();
   if (now < due) return PumpLater(due - now);
   if (!parts_.admission.idle()) return PumpLater(kShortQuietUs);

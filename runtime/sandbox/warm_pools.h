@@ -133,6 +133,7 @@ class WarmPools {
     std::deque<std::unique_ptr<ParkedSandbox>> members;  // oldest first
     uint32_t allocated = 0;
     bool filling = false;
+    int64_t not_before_us = 0;  // nothing is built for it
     std::string trouble;
     std::optional<int64_t> used_us;  // of one that made itself
   };
@@ -153,6 +154,7 @@ class WarmPools {
   void EndAutomatic(Pools::iterator pool);
   void TrimAutomatic();
   bool Wants(Pool& pool) const;
+  int64_t DueUs(const Pool& pool) const;
   void MakeRoom();
   void Pump();
   void PumpLater(int64_t delay_us);

@@ -22,10 +22,10 @@ class WarmPoolsTest : public LifecycleTest {
     }
   }
   uint32_t available() { return lifecycle->pools().Find("warm")->available; }
-  static Wanted OfPool() {
+  static Wanted OfPool(const std::string& name = "warm") {
     Wanted wanted = Want();
     wanted.spec.image.clear();
-    wanted.spec.extensions[kPoolRef] = "warm";
+    wanted.spec.extensions[kPoolRef] = name;
     return wanted;
   }
   std::vector<UniqueFd> execds;  // ends of control sockets of what is parked
@@ -59,6 +59,34 @@ TEST_F(WarmPoolsTest, OneThatIsLowWaitsForLess) {
   EXPECT_EQ(spawner.builds.size(), 1U);
   Fill();
   EXPECT_EQ(available(), 4U);
+}
+
+// However few members another one is to have.
+TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
+  Make(2);
+  PoolRecord large = Pool(8);
+  large.name = "large";
+  ASSERT_TRUE(lifecycle->pools().Create(large));
+  Fill();
+  Create(OfPool());
+  for (int i = 0; i < 5; ++i) Create(OfPool("large"));
+  EXPECT_EQ(available(), 1U);
+  loop.Pass(5'000);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  execds.push_back(spawner.AnswerBuild().control);
+  EXPECT_EQ(lifecycle->pools().Find("large")->available, 4U);
+}
+
+// What ended it may end the next.
+TEST_F(WarmPoolsTest, WhatIsLostIsNotReplacedAtOnce) {
+  Make(1);
+  lifecycle->pools().Lost(lifecycle->pools().Parked().front());
+  EXPECT_EQ(available(), 0U);
+  lifecycle->pools().GiveWay();
+  loop.Pass(900'000);
+  EXPECT_TRUE(spawner.builds.empty());
+  loop.Pass(200'000);
+  EXPECT_EQ(spawner.builds.size(), 1U);
 }
 
 TEST_F(WarmPoolsTest, WhatHasEndedUnseenIsNotClaimed) {
