@@ -1,4 +1,5 @@
-// Whether, and how much of, a group's memory is in swap.
+// Whether, and how much of, a group's memory is in swap; and what one without processes is still
+// charged for.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,10 +75,11 @@ Status EachLimited(int base, const std::string& path, const Each& each) {
   return {};
 }
 
-uint64_t NumberIn(int file) {
+std::optional<uint64_t> NumberIn(int file) {
   std::array<char, 64> text{};
   const ssize_t size = ::pread(file, text.data(), text.size(), 0);
-  return size > 0 ? LeadingNumber({text.data(), static_cast<size_t>(size)}) : 0;
+  if (size <= 0) return std::nullopt;
+  return LeadingNumber({text.data(), static_cast<size_t>(size)});
 }
 
 }  // namespace
@@ -122,7 +125,8 @@ Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
 ChargeFiles Tree::OpenCharges(const std::string& group) const {
   // cgroup_rstat_flush was of a group, and is of one controller in it since then.
   constexpr KernelVersion kFlushesOneController{6, 16};
-  if (host_.v2 && RunningKernel() < kFlushesOneController) {
+  const KernelVersion kernel = RunningKernel();
+  if (host_.v2 && kernel != KernelVersion{} && kernel < kFlushesOneController) {
     auto settle = sys::OpenAt(unified_.get(), group + "/cpu.stat", O_RDONLY);
     auto counts = sys::OpenAt(unified_.get(), group + "/memory.stat", O_RDONLY);
     if (!settle || !counts) return {};
@@ -139,12 +143,12 @@ ChargeFiles Tree::OpenCharges(const std::string& group) const {
 }
 
 bool OnlyKernelMemory(int all, int of_kernel) {
-  const uint64_t total = NumberIn(all);
-  return total != 0 && total == NumberIn(of_kernel);
+  const auto total = NumberIn(all);
+  return total && total == NumberIn(of_kernel);
 }
 
 void LimitToKernelMemory(int of_kernel, int limit) {
-  const std::string bytes = std::to_string(NumberIn(of_kernel));
+  const std::string bytes = std::to_string(NumberIn(of_kernel).value_or(0));
   [[maybe_unused]] const ssize_t n = ::write(limit, bytes.data(), bytes.size());
 }
 
@@ -168,7 +172,7 @@ Paging ReadPaging(int stat, int swap) {
       KeyedNumber(all, of_all + "inactive_anon") + KeyedNumber(all, of_all + "active_anon");
   paging.both_bytes = std::min(KeyedNumber(all, of_all + "swapcached"), paging.resident_bytes);
   // v2 counts what is in both as in swap, v1 as in memory.
-  const uint64_t swapped = swap >= 0 ? NumberIn(swap) : KeyedNumber(all, "total_swap");
+  const uint64_t swapped = swap >= 0 ? NumberIn(swap).value_or(0) : KeyedNumber(all, "total_swap");
   paging.swapped_bytes = swap >= 0 ? swapped - std::min(swapped, paging.both_bytes) : swapped;
   return paging;
 }

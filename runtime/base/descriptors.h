@@ -2,8 +2,8 @@
 // so the number that somebody is given tells how many are open, and nothing has to be counted:
 //
 //   0 …            anything
-//   streams …      no further sandbox (IsPastSandboxes): those that are there take commands, and
-//                  creates do not starve them
+//   streams …      no further sandbox, and nothing that one keeps for as long as it lives
+//                  (IsPastSandboxes): creates do not starve the commands of those that are there
 //   spare …        what is open for a moment: a file, a message of the spawner, one short answer.
 //                  Who was given one of these and would keep it gives it back (IsSpare).
 //   soft limit …   accepting alone (AcceptReserved): whoever asks is told something, whatever

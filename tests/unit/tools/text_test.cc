@@ -4,7 +4,6 @@
 
 #include "tools/atoll/api.h"
 #include "tools/atoll/command.h"
-#include "tools/doctor/checks.h"
 
 namespace atl::cli {
 namespace {
