@@ -32,28 +32,51 @@ struct Source {
   int parked = kParked;
 };
 
-Status Cold(CreateLab& lab, const Source& source, const std::string& name, Take& take) {
-  SandboxApi& api = *lab.api;
+struct ColdMicros {
+  int64_t created, known, first, deleted;  // the last by itself
+};
+
+Result<ColdMicros> LiveCold(SandboxApi& api, const Source& source) {
+  ColdMicros micros{};
   const int64_t start = NowMicros();
   ATOLL_ASSIGN(Sandbox sandbox,
                source.image == nullptr ? api.Claim(kPool) : api.Create(source.image));
-  const int64_t created = MicrosSince(start);
+  micros.created = MicrosSince(start);
   ATOLL_TRY(api.FindExecd(&sandbox));
-  const int64_t known = MicrosSince(start);
+  micros.known = MicrosSince(start);
   ATOLL_ASSIGN(const CommandMicros command, api.Echo(sandbox));
+  micros.first = micros.known + command.first;
   const int64_t end = NowMicros();
   ATOLL_TRY(api.Delete(sandbox));
-  take.AddMs(name + ": delete answered", MicrosSince(end));
-  take.AddMs(name + ": create answered", created);
-  take.AddMs(name + ": endpoint known", known);
-  take.AddMs(name + ": first output", known + command.first);
-  // A claim that finds none is a cold create, which is measured elsewhere. Behind the sample: to
-  // ask wakes the daemon.
-  if (source.image != nullptr || ++lab.claims < source.claims) return {};
+  micros.deleted = MicrosSince(end);
+  return micros;
+}
+
+// A claim that finds none is a cold create, which is measured elsewhere. Behind the samples,
+// because to ask wakes the daemon.
+Status Refill(CreateLab& lab, const Source& source) {
   lab.claims = 0;
-  ATOLL_TRY(api.AwaitParked(kPool, source.parked));
-  // What members were made of is made anew behind them.
-  return source.claims == 1 ? Status() : api.AwaitQuiet();
+  ATOLL_TRY(lab.api->AwaitParked(kPool, source.parked));
+  if (source.claims == 1) return {};
+  // What members were made of is made anew behind them; and a first claim is one after a rest.
+  ATOLL_TRY(lab.api->AwaitQuiet());
+  ++lab.claims;
+  ATOLL_TRY(LiveCold(*lab.api, source));
+  return {};
+}
+
+Status Cold(CreateLab& lab, const Source& source, const std::string& name, Take& take) {
+  const auto life = LiveCold(*lab.api, source);
+  if (life) {
+    take.AddMs(name + ": delete answered", life->deleted);
+    take.AddMs(name + ": create answered", life->created);
+    take.AddMs(name + ": endpoint known", life->known);
+    take.AddMs(name + ": first output", life->first);
+  }
+  const bool refill = source.image == nullptr && (!life || ++lab.claims >= source.claims);
+  if (refill) ATOLL_TRY(Refill(lab, source));
+  if (!life) return Fail(life.error());
+  return {};
 }
 
 // Flat out each runs alone; with rest they take turns.
