@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/own_daemon.h"
 #include "bench/phase.h"
@@ -24,8 +25,8 @@ struct Lab {
   std::optional<SandboxApi> api;
   std::optional<LeanClient> client;  // any route, with the key
 
-  Status Open(const Setting& setting) {
-    ATOLL_ASSIGN(daemon, OwnDaemon::Start(setting.programs + "/atolld"));
+  Status Open(const Setting& setting, const std::vector<std::string>& options = {}) {
+    ATOLL_ASSIGN(daemon, OwnDaemon::Start(setting.programs + "/atolld", options));
     ATOLL_ASSIGN(api, daemon->Connect());
     ATOLL_ASSIGN(client, LeanClient::Connect(daemon->port(),
                                              "OPEN-SANDBOX-API-KEY: " + daemon->key() + "\r\n"));

@@ -21,6 +21,8 @@ namespace atl::bench {
 namespace {
 
 constexpr int kIdle = 50;
+constexpr int kCrowd = 100;
+constexpr char kPoolName[] = "bench";
 constexpr int64_t kRateUs = 2'000'000;
 
 struct Client {
@@ -63,9 +65,13 @@ int64_t RunTogether(const std::vector<std::unique_ptr<Client>>& all,
   return start;
 }
 
-Status CreateAndEcho(Client& client) {
+// Of the pool, or built.
+enum class Source { kImage, kPool };
+
+Status CreateAndEcho(Client& client, Source source) {
   const int64_t start = NowMicros();
-  ATOLL_ASSIGN(client.sandbox, client.api.Create(kBusyboxImage));
+  ATOLL_ASSIGN(client.sandbox, source == Source::kPool ? client.api.Claim(kPoolName)
+                                                       : client.api.Create(kBusyboxImage));
   client.created_us = MicrosSince(start);
   ATOLL_TRY(client.api.FindExecd(&client.sandbox));
   const int64_t before = MicrosSince(start);
@@ -75,18 +81,20 @@ Status CreateAndEcho(Client& client) {
 }
 
 Status LiveAndDie(Client& client) {
-  ATOLL_TRY(CreateAndEcho(client));
+  ATOLL_TRY(CreateAndEcho(client, Source::kImage));
   ATOLL_TRY(client.api.Delete(client.sandbox));
   ++client.done;
   return {};
 }
 
-Status Burst(Lab& lab, int size, const std::string& name, Take& take) {
+Status Burst(Lab& lab, int size, Source source, const std::string& name, Take& take) {
   ATOLL_ASSIGN(const auto clients, Connect(lab, size));
+  if (source == Source::kPool) ATOLL_TRY(lab.api->AwaitParked(kPoolName, size));
   ATOLL_TRY(lab.api->AwaitQuiet());
   // Until the kernel has taken down what the turn before has left.
   Rest(500);
-  const int64_t start = RunTogether(clients, [](Client& c) { c.result = CreateAndEcho(c); });
+  const int64_t start =
+      RunTogether(clients, [source](Client& c) { c.result = CreateAndEcho(c, source); });
   const int64_t wall = MicrosSince(start);
   int failed = 0;
   std::string error;
@@ -107,14 +115,17 @@ Status Burst(Lab& lab, int size, const std::string& name, Take& take) {
   return {};
 }
 
-Phase BurstPhase(const std::shared_ptr<Lab>& lab, int size, int rounds, std::vector<Bound> bounds) {
-  const std::string name = std::to_string(size) + " at once";
+Phase BurstPhase(const std::shared_ptr<Lab>& lab, int size, Source source, int rounds,
+                 std::vector<Bound> bounds) {
+  const bool claimed = source == Source::kPool;
+  const std::string name = std::to_string(size) + " at once" + (claimed ? ", of a pool" : "");
   return {.series = {{name + ": all", "first create sent → last output here; all must succeed",
                       "ms", std::move(bounds)},
                      {name + ": create answered", "each by itself", "ms", {}},
                      {name + ": first output", "each by itself", "ms", {}}},
           .samples = rounds,
-          .run = [=](Take& take) { return Burst(*lab, size, name, take); }};
+          .host = claimed,  // an older release has no pools
+          .run = [=](Take& take) { return Burst(*lab, size, source, name, take); }};
 }
 
 Phase RatePhase(const std::shared_ptr<Lab>& lab, int clients, std::vector<Bound> bounds) {
@@ -273,11 +284,12 @@ Status Idle(Lab& lab, Take& take) {
 
 Phases LoadPhases(const Setting& setting) {
   const auto lab = std::make_shared<Lab>();
+  const auto pooled = std::make_shared<Lab>();
   return {
       {.run = [=](Take&) { return lab->Open(setting); }},
-      BurstPhase(lab, 1, 10, {}),
-      BurstPhase(lab, 8, 10, {}),
-      BurstPhase(lab, 100, 5, {{.at_most = 500}}),
+      BurstPhase(lab, 1, Source::kImage, 10, {}),
+      BurstPhase(lab, 8, Source::kImage, 10, {}),
+      BurstPhase(lab, kCrowd, Source::kImage, 5, {{.at_most = 500}}),
       RatePhase(lab, 1, {}),
       RatePhase(lab, 2, {}),
       RatePhase(lab, 8,
@@ -301,6 +313,14 @@ Phases LoadPhases(const Setting& setting) {
                   {"idle: MemAvailable", "how far it fell, the entrypoint included", "KiB", {}}},
        .samples = 3,
        .run = [=](Take& take) { return Idle(*lab, take); }},
+      // Last: what is parked takes its share of all else.
+      {.host = true,
+       .run = [=](Take&) -> Status {
+         const std::string crowd = std::to_string(kCrowd);
+         ATOLL_TRY(pooled->Open(setting, {"--runtime-parked-sandboxes", crowd}));
+         return pooled->api->MakePool(kPoolName, kBusyboxImage, kCrowd);
+       }},
+      BurstPhase(pooled, kCrowd, Source::kPool, 5, {{.at_most = 300}}),
   };
 }
 

@@ -54,13 +54,14 @@ Result<std::string> MakeRunDirectory() {
 
 }  // namespace
 
-Result<std::unique_ptr<OwnDaemon>> OwnDaemon::Start(const std::string& program) {
+Result<std::unique_ptr<OwnDaemon>> OwnDaemon::Start(const std::string& program,
+                                                    const std::vector<std::string>& options) {
   std::unique_ptr<OwnDaemon> daemon(new OwnDaemon());
-  ATOLL_TRY(daemon->Begin(program));
+  ATOLL_TRY(daemon->Begin(program, options));
   return daemon;
 }
 
-Status OwnDaemon::Begin(const std::string& program) {
+Status OwnDaemon::Begin(const std::string& program, const std::vector<std::string>& options) {
   char name[] = "/var/tmp/atoll-bench.XXXXXX";
   if (!::mkdtemp(name)) return FailSys("mkdtemp /var/tmp");
   top_ = name;
@@ -71,9 +72,16 @@ Status OwnDaemon::Begin(const std::string& program) {
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(top_ + "/atolld.log", O_WRONLY | O_CREAT | O_APPEND, 0644));
   // In a session of its own: ^C is for the measurement, which has it ended in order.
-  ATOLL_ASSIGN(pid_, Spawn({"setsid", program, "--server-port", "0", "--storage-data-dir",
-                            data_dir(), "--runtime-run-dir", run_dir_},
-                           log.get(), log.get()));
+  std::vector<std::string> argv = {"setsid",
+                                   program,
+                                   "--server-port",
+                                   "0",
+                                   "--storage-data-dir",
+                                   data_dir(),
+                                   "--runtime-run-dir",
+                                   run_dir_};
+  argv.insert(argv.end(), options.begin(), options.end());
+  ATOLL_ASSIGN(pid_, Spawn(argv, log.get(), log.get()));
   ATOLL_TRY(AwaitAnswer());
   ATOLL_TRY(FindSpawner());
   return Guard();

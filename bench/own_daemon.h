@@ -17,7 +17,9 @@ namespace atl::bench {
 class OwnDaemon {
  public:
   // Starts `program` as root; it drops to the user that owns the sandboxes' sockets by itself.
-  static Result<std::unique_ptr<OwnDaemon>> Start(const std::string& program);
+  // `options`: beside those of its own directories and port.
+  static Result<std::unique_ptr<OwnDaemon>> Start(const std::string& program,
+                                                  const std::vector<std::string>& options = {});
   OwnDaemon(const OwnDaemon&) = delete;
   OwnDaemon& operator=(const OwnDaemon&) = delete;
   // Ends sandboxes, daemon and spawner, and removes the directories. If this process dies before,
@@ -35,7 +37,7 @@ class OwnDaemon {
 
  private:
   OwnDaemon() = default;
-  Status Begin(const std::string& program);
+  Status Begin(const std::string& program, const std::vector<std::string>& options);
   Status AwaitAnswer();
   Status FindSpawner();
   Status Guard();
