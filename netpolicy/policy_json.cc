@@ -17,7 +17,7 @@ Error Wrong(const std::string& where, const std::string& what) {
 }
 
 Result<json> ParsePolicyText(std::string_view text) {
-  auto value = ParseJson(text);
+  auto value = ParseJson(text, kMaxRuleLevels);
   if (!value) return Fail(std::move(value).error().Wrap("policy"));
   return value;
 }

@@ -206,7 +206,7 @@ Result<json> ParseBounded(std::string_view text, size_t most) {
   if (text.size() > most) {
     return Fail(WrongAt("", "longer than the " + std::to_string(most) + " bytes of a vault"));
   }
-  auto value = ParseJson(text);
+  auto value = ParseJson(text, kMaxRuleLevels);
   if (!value) return Fail(WrongAt("", value.error().message()));
   return value;
 }

@@ -67,7 +67,7 @@ Parsed<json> ParseBody(const std::string& text) {
     return Refuse(problems.ToResponse());
   }
   size_t at = 0;
-  auto body = ParseJson(text, &at);
+  auto body = ParseJson(text, kMaxJsonLevels, &at);
   if (!body) return Refuse(NotJson(at, body.error().message()));
   return *std::move(body);
 }

@@ -32,7 +32,11 @@ std::string OnOneLine(const Value& value) {
   return value.dump(-1, ' ', false, Value::error_handler_t::replace);
 }
 
-Result<json> Parse(std::string_view text, size_t most_levels, size_t& where) {
+}  // namespace
+
+Result<json> ParseJson(std::string_view text, size_t most_levels, size_t* at) {
+  size_t nowhere = 0;
+  size_t& where = at == nullptr ? nowhere : *at;
   where = 0;
   if (NestsDeeper(text, most_levels)) {
     return Fail(Code::kInvalidArgument,
@@ -50,17 +54,9 @@ Result<json> Parse(std::string_view text, size_t most_levels, size_t& where) {
   }
 }
 
-}  // namespace
-
-Result<json> ParseJson(std::string_view text, size_t* at) {
-  size_t nowhere = 0;
-  return Parse(text, kMaxJsonLevels, at == nullptr ? nowhere : *at);
-}
-
 json JsonOrNull(std::string_view text) {
   constexpr size_t kMostLevels = 1000;
-  size_t nowhere = 0;
-  return Parse(text, kMostLevels, nowhere).value_or(json());
+  return ParseJson(text, kMostLevels).value_or(json());
 }
 
 std::string JsonText(const json& value) {

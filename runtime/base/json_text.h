@@ -16,11 +16,14 @@ namespace atl {
 
 // Deeper is nothing of ours, and the library's writer recurses.
 inline constexpr size_t kMaxJsonLevels = 32;
+// Of policies and vaults.
+inline constexpr size_t kMaxRuleLevels = 16;
 
 // kInvalidArgument, without a byte of a text that may be secret: not JSON at which byte, a number
-// out of range, or brackets in more than kMaxJsonLevels. `at`, if there is one, is where, from 0; 0
-// where that is not known.
-Result<nlohmann::json> ParseJson(std::string_view text, size_t* at = nullptr);
+// out of range, or brackets in more than `most_levels` levels. `at`, if there is one, is where,
+// from 0; 0 where that is not known.
+Result<nlohmann::json> ParseJson(std::string_view text, size_t most_levels = kMaxJsonLevels,
+                                 size_t* at = nullptr);
 // Null if it is not JSON, or nests deeper than a thousand levels: for those who only ask what it
 // is.
 nlohmann::json JsonOrNull(std::string_view text);

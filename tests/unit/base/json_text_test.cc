@@ -12,7 +12,7 @@ std::string Nested(size_t levels) {
 }
 
 std::string Refusal(std::string_view text, size_t* at = nullptr) {
-  auto value = ParseJson(text, at);
+  auto value = ParseJson(text, kMaxJsonLevels, at);
   return value ? "taken" : value.error().message();
 }
 

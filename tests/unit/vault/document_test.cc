@@ -101,7 +101,7 @@ TEST(Vault, RefusesWhatIsNoVault) {
     EXPECT_NE(Refusal(Json(text)), "taken") << text;
   }
   EXPECT_REFUSED(std::string(100000, '['), "nested");
-  EXPECT_REFUSED(std::string(33, '[') + std::string(33, ']'), "nested");
+  EXPECT_REFUSED(std::string(17, '[') + std::string(17, ']'), "nested");
   EXPECT_REFUSED(std::string(kMaxVaultJson + 1, ' '), "longer than");
   EXPECT_REFUSED(Json("{'credentials':[{'name':'c','source':{'value':'v'},'revision':1}]}"),
                  "credentials[0]: a member that is not among name, source");
