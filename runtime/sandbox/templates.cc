@@ -169,7 +169,6 @@ size_t Templates::waiting() const {
 
 void Templates::Claim(const Wanted& wanted, const Created& done) {
   Template& of = templates_.at(wanted.spec.template_id);
-  GiveWay();
   if (!of.ready.empty()) {
     const std::string id = of.ready.front().id;
     of.ready.pop_front();
