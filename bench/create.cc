@@ -14,7 +14,6 @@ constexpr int kCount = 200;
 constexpr int kWarmUp = 5;
 constexpr int64_t kGonePatienceUs = 10'000'000;
 
-constexpr char kPool[] = "bench";
 constexpr int kParked = 8;
 
 struct CreateLab : Lab {
@@ -40,7 +39,7 @@ Result<ColdMicros> LiveCold(SandboxApi& api, const Source& source) {
   ColdMicros micros{};
   const int64_t start = NowMicros();
   ATOLL_ASSIGN(Sandbox sandbox,
-               source.image == nullptr ? api.Claim(kPool) : api.Create(source.image));
+               source.image == nullptr ? api.Claim(kPoolName) : api.Create(source.image));
   micros.created = MicrosSince(start);
   ATOLL_TRY(api.FindExecd(&sandbox));
   micros.known = MicrosSince(start);
@@ -56,7 +55,7 @@ Result<ColdMicros> LiveCold(SandboxApi& api, const Source& source) {
 // because to ask wakes the daemon.
 Status Refill(CreateLab& lab, const Source& source) {
   lab.claims = 0;
-  ATOLL_TRY(lab.api->AwaitParked(kPool, source.parked));
+  ATOLL_TRY(lab.api->AwaitParked(kPoolName, source.parked));
   if (source.claims == 1) return {};
   // What members were made of is made anew behind them; and a first claim is one after a rest.
   ATOLL_TRY(lab.api->AwaitQuiet());
@@ -221,7 +220,7 @@ Phases CreatePhases(const Setting& setting) {
                     .run = [=](Take& take) { return Delete(*lab, take); }});
   // Last: what is parked takes its share of all else, and an older release has no pools.
   phases.push_back({.host = true, .run = [=](Take&) {
-                      return lab->api->MakePool(kPool, kBusyboxImage, kParked);
+                      return lab->api->MakePool(kPoolName, kBusyboxImage, kParked);
                     }});
   const auto claim = [&](const Source& source, const std::string& name, bool flat,
                          std::vector<Bound> bounds) {

@@ -19,6 +19,7 @@ namespace atl::bench {
 inline constexpr int kRestMs = 30;
 inline constexpr char kBusyboxImage[] = "bench-busybox:1";
 inline constexpr char kDebianImage[] = "bench-debian:12";
+inline constexpr char kPoolName[] = "bench";
 
 struct Lab {
   std::unique_ptr<OwnDaemon> daemon;

@@ -22,7 +22,6 @@ namespace {
 
 constexpr int kIdle = 50;
 constexpr int kCrowd = 100;
-constexpr char kPoolName[] = "bench";
 constexpr int64_t kRateUs = 2'000'000;
 
 struct Client {
