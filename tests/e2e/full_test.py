@@ -336,15 +336,20 @@ class Descriptors(Full):
         for box in made:
             self.daemon.delete(box)
 
+    def begin_stream(self, box, headers):
+        """The connection of a command that does not end; `headers` are of that box's execd."""
+        connection = self.daemon.connection()
+        self.addCleanup(connection.close)
+        connection.request('POST', f'/sandboxes/{box}/proxy/44772/command',
+                           json.dumps({'command': 'echo on; sleep 1000'}),
+                           {'OPEN-SANDBOX-API-KEY': self.daemon.key, **headers})
+        return connection
+
     def streams_into(self, boxes):
         """A command that does not end in each of them, until one is refused."""
         streams = []
         for box in boxes:
-            connection = self.daemon.connection()
-            self.addCleanup(connection.close)
-            connection.request('POST', f'/sandboxes/{box}/proxy/44772/command',
-                               json.dumps({'command': 'echo on; sleep 1000'}),
-                               {'OPEN-SANDBOX-API-KEY': self.daemon.key, **self.daemon.execd_headers(box)})
+            connection = self.begin_stream(box, self.daemon.execd_headers(box))
             response = connection.getresponse()
             if response.status != 200:
                 self.assertEqual(response.status, 503, response.read())
@@ -363,14 +368,12 @@ class Descriptors(Full):
     def test_streams_and_idle_clients_leave_some(self):
         image = self.start_few(256)
         box = self.daemon.create(image)
-        headers = {'OPEN-SANDBOX-API-KEY': self.daemon.key, **self.daemon.execd_headers(box)}
+        headers = self.daemon.execd_headers(box)
         held = []
         self.addCleanup(lambda: [one.close() for one in held])
         # Commands that do not end, until one is refused; then clients that say nothing.
         for _ in range(200):
-            connection = self.daemon.connection()
-            connection.request('POST', f'/sandboxes/{box}/proxy/44772/command',
-                               json.dumps({'command': 'echo on; sleep 1000'}), headers)
+            connection = self.begin_stream(box, headers)
             held.append(connection)
             try:
                 response = connection.getresponse()
