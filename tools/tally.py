@@ -2,6 +2,7 @@
 """Counts single test cases in meson's JSON logs and prints "N passed, N failed" as the last line.
 
     tools/tally.py LOG.json...
+    tools/tally.py --failed LOG.json     prints the programs that failed, by the names that `meson test` takes
 
 meson counts programs; a program holds dozens of cases. Each line of a log is one program with its
 output, in which GoogleTest and TAP name every case. The rules err towards red:
@@ -9,8 +10,12 @@ output, in which GoogleTest and TAP name every case. The rules err towards red:
   - a program that names no case is one case itself;
   - a skipped case is a failure: here everything that a test needs is installed first;
   - a log that is missing or empty is a failure.
+
+Beside X.json may lie X-again.json: programs of X.json that failed and were run once more, alone. A program
+that passed then is green and named by a line "FLAKY: NAME". Otherwise its second run counts.
 """
 import json
+import pathlib
 import re
 import sys
 
@@ -47,25 +52,60 @@ def tally(program):
     return passed, failed
 
 
+def read(path):
+    """The programs of one log. Raises OSError, ValueError."""
+    with open(path, encoding='utf-8') as log:
+        return [json.loads(line) for line in log if line.strip()]
+
+
+def second_runs(path):
+    """The programs of `path` that were run once more, by name."""
+    again = pathlib.Path(path).with_suffix('').as_posix() + '-again.json'
+    return {program['name']: program for program in read(again)} if pathlib.Path(again).exists() else {}
+
+
+def count(path):
+    """Returns (passed, [failed cases], [flaky cases]) for one log and the second runs beside it."""
+    passed, failed, flaky = 0, [], []
+    try:
+        programs, again = read(path), second_runs(path)
+    except (OSError, ValueError) as error:
+        return 0, [f'{path}: {error}'], []
+    if not programs:
+        failed.append(f'{path}: no test ran')
+    # build-asan/meson-logs/unit.json: the folder tells a sanitizer's finding from the others.
+    build = path.partition('/')[0]
+    for program in programs:
+        ok, bad = tally(program)
+        if bad and program['name'] in again:
+            first = bad
+            ok, bad = tally(again[program['name']])
+            if not bad:
+                flaky += [f'{build}: {name}' for name in first]
+        passed += ok
+        failed += [f'{build}: {name}' for name in bad]
+    return passed, failed, flaky
+
+
 def main(paths):
-    passed, failed = 0, []
-    for path in paths:
+    if paths[:1] == ['--failed']:
         try:
-            with open(path, encoding='utf-8') as log:
-                programs = [json.loads(line) for line in log if line.strip()]
-        except (OSError, ValueError) as error:
-            failed.append(f'{path}: {error}')
-            continue
-        if not programs:
-            failed.append(f'{path}: no test ran')
-        # build-asan/meson-logs/unit.json: the folder tells a sanitizer's finding from the others.
-        build = path.partition('/')[0]
-        for program in programs:
-            ok, bad = tally(program)
-            passed += ok
-            failed += [f'{build}: {name}' for name in bad]
+            for program in read(paths[1]):
+                if tally(program)[1]:
+                    print(program['name'].rpartition(' / ')[2])  # "atoll:e2e / x_test"
+        except (OSError, ValueError):
+            pass  # a log that is missing names nobody; it counts as a failure in the end
+        return 0
+    passed, failed, flaky = 0, [], []
+    for path in paths:
+        green, red, unsteady = count(path)
+        passed += green
+        failed += red
+        flaky += unsteady
     for name in failed:
         print(f'FAILED {name}')
+    for name in flaky:
+        print(f'FLAKY: {name}')
     print(f'{passed} passed, {len(failed)} failed')
     return 1 if failed or not passed else 0
 

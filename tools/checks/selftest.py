@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Shows each check a small tree with one fault, and the tally some logs: all must be noticed."""
+import json
 import pathlib
 import sys
 import tempfile
@@ -127,6 +128,29 @@ def tally_cases(verdict):
         'stderr': '---- m.C.test_b\nTraceback\n  x\nKeyError: 1\n\n---- m.C.test\nTraceback\nm.OddError: 2\n\n(end)\n'})
     want = ['n: C.test_b (7 ms): KeyError: 1', 'n: C.test (7 ms): m.OddError: 2']
     verdict['tally: why'] = [] if failed == want else [f'tally: why: {failed}']
+    second_run_cases(verdict)
+
+
+def second_run_cases(verdict):
+    """A second run that passes makes a program flaky; a second red, or none, is red."""
+    def log(path, *programs):
+        path.write_text(''.join(json.dumps({'name': name, 'result': 'OK' if ok else 'FAIL', 'returncode': not ok,
+                                            'stdout': f'{"ok" if ok else "not ok"} 1 - A.test\n'}) + '\n'
+                                for name, ok in programs), encoding='utf-8')
+    for name, again, want in (
+            ('a second run that passes', [('red', True)], (2, 0, 1)),
+            ('a second red', [('red', False)], (1, 1, 0)),
+            ('no second run', None, (1, 1, 0)),
+            ('a second run of another program', [('other', True)], (1, 1, 0)),
+            ('a second run of what was green', [('red', True), ('green', False)], (2, 0, 1))):
+        with tempfile.TemporaryDirectory() as folder:
+            first = pathlib.Path(folder) / 'x.json'
+            log(first, ('green', True), ('red', False))
+            if again is not None:
+                log(first.with_name('x-again.json'), *again)
+            passed, failed, flaky = tally.count(str(first))
+        got = (passed, len(failed), len(flaky))
+        verdict[f'tally: {name}'] = [] if got == want else [f'tally: {name}: {got}, not {want}']
 
 
 if __name__ == '__main__':
