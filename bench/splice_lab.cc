@@ -34,8 +34,8 @@ constexpr char kServer[] = "203.0.113.2";
 constexpr char kGateway[] = "10.77.0.1";
 constexpr uint16_t kForwardedPort = 443, kSplicedPort = 8443;
 
-// A ClientHello of TLS 1.2 with one cipher suite, for "bench.example". The proxy reads no further,
-// so whatever comes next need not be TLS.
+// A ClientHello of TLS 1.2 with one cipher suite, for "bench.example", and the key exchange. The
+// proxy reads no further, so whatever comes next need not be TLS.
 std::string ClientHello() {
   const std::string name = "bench.example";
   const auto u16 = [](size_t value) {
@@ -46,7 +46,8 @@ std::string ClientHello() {
   const std::string body = "\x03\x03" + std::string(32, 'r') + '\0' + sized("\x13\x01") +
                            std::string("\x01\x00", 2) + sized(server_name);
   const std::string message = std::string("\x01\x00", 2) + sized(body);
-  return "\x16\x03\x01" + sized(message);
+  const std::string key_exchange("\x10\x00\x00\x00", 4);
+  return "\x16\x03\x01" + sized(message) + "\x16\x03\x03" + sized(key_exchange);
 }
 
 // What follows the hello: which direction, how much.

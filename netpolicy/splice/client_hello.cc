@@ -142,13 +142,12 @@ Joined JoinRecords(Bytes bytes) {
     message.insert(message.end(), content.begin(), content.end());
     bytes = bytes.subspan(content.size());
     joined.size += kTlsRecordHeader + size;
-    if (message.size() < kMessageHeader) continue;
-    const size_t whole = kMessageHeader + (static_cast<size_t>(message[1]) << 16 |
-                                           static_cast<size_t>(message[2]) << 8 | message[3]);
-    joined.whole = message.size() >= whole;
+    const auto whole = TlsMessageSize(message);
+    if (!whole) continue;
+    joined.whole = message.size() >= *whole;
     // No client sends another message in the hello's last record, and a server that reads it there
     // may find another hello.
-    if (joined.whole && message.size() + (size - content.size()) != whole) {
+    if (joined.whole && message.size() + (size - content.size()) != *whole) {
       joined.wrong = "more than a TLS client hello in its record";
     }
   }
@@ -157,6 +156,17 @@ Joined JoinRecords(Bytes bytes) {
 
 }  // namespace
 
+std::optional<size_t> TlsMessageSize(Bytes message) {
+  if (message.size() < kMessageHeader) return std::nullopt;
+  Reader header(message.subspan(1));
+  return kMessageHeader + header.Number(3);
+}
+
+ClientHelloRead ReadClientHelloMessage(Bytes message) {
+  if (message.front() != kTlsClientHelloMessage) return Refused("not a TLS client hello");
+  return ReadBody(message.subspan(kMessageHeader));
+}
+
 ClientHelloRead ReadClientHello(Bytes bytes) {
   const Joined joined = JoinRecords(bytes.first(std::min(bytes.size(), kMaxClientHello)));
   const std::vector<uint8_t>& message = joined.message;
@@ -164,12 +174,10 @@ ClientHelloRead ReadClientHello(Bytes bytes) {
   if (!message.empty() && message[0] != kTlsClientHelloMessage) {
     return Refused("not a TLS client hello");
   }
-  if (message.size() >= kMessageHeader) {
-    Reader header(Bytes(message).subspan(1));
-    const size_t size = header.Number(3);
-    if (size > kMaxClientHello) return Refused("TLS client hello is too long");
+  if (const auto size = TlsMessageSize(message)) {
+    if (*size > kMessageHeader + kMaxClientHello) return Refused("TLS client hello is too long");
     if (joined.whole) {
-      ClientHelloRead read = ReadBody(Bytes(message).subspan(kMessageHeader, size));
+      ClientHelloRead read = ReadClientHelloMessage(message);
       read.size = joined.size;
       return read;
     }

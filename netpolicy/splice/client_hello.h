@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -35,5 +36,10 @@ struct ClientHelloRead {
 
 // `bytes`: all that the client has sent so far.
 ClientHelloRead ReadClientHello(std::span<const uint8_t> bytes);
+// `message`: one whole handshake message, taken out of its records. Never kMore; `size` is 0.
+ClientHelloRead ReadClientHelloMessage(std::span<const uint8_t> message);
+// The size of a handshake message with its header, which are the first bytes of `message`; nothing
+// if the header is not there yet.
+std::optional<size_t> TlsMessageSize(std::span<const uint8_t> message);
 
 }  // namespace atl::netpolicy

@@ -7,6 +7,19 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint8_t kChangeCipherSpec = 20, kAlert = 21, kApplicationData = 23;
+// The first messages of a TLS 1.2 client behind its hello (RFC 5246 section 7.4, RFC 4680).
+constexpr uint8_t kCertificate = 11, kClientKeyExchange = 16, kSupplementalData = 23;
+// Stacks that skip application data before a second hello, though the first one announced none,
+// skip 16 KiB of it.
+constexpr size_t kMaxUnannouncedData = 32 * 1024;
+
+bool FollowsAHello(uint8_t message) {
+  return message == kCertificate || message == kClientKeyExchange || message == kSupplementalData;
+}
+
+TlsRecords::Piece Refused(const char* reason) {
+  return {.kind = TlsRecords::Kind::kRefused, .reason = reason};
+}
 
 }  // namespace
 
@@ -18,40 +31,65 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
   }
   if (bytes.empty()) return {};
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
-  switch (byte(0)) {
-    case kTlsHandshakeRecord:
-      return TakeHandshake(bytes);
-    case kChangeCipherSpec:
-    case kAlert:
-      break;
-    case kApplicationData:
-      // Data before the handshake's end, and the server may want a hello all the same. Whether it
-      // does is in its answer, which is not looked at: such connections are read to their end.
-      if (first_.early_data) break;
-      return {.kind = Kind::kOpaque};
-    default:
-      // No TLS: the server will say so.
-      return {.kind = Kind::kOpaque};
+  // TLS before 1.2 says that records of unknown types are to be skipped.
+  if (byte(0) < kChangeCipherSpec || byte(0) > kApplicationData) {
+    return Refused("not TLS behind a client hello");
   }
   if (bytes.size() < kTlsRecordHeader) return {};
-  left_ = kTlsRecordHeader + (static_cast<size_t>(byte(3)) << 8 | byte(4));
+  const size_t size = static_cast<size_t>(byte(3)) << 8 | byte(4);
+  switch (byte(0)) {
+    case kTlsHandshakeRecord:
+      return TakeHandshake(bytes, size);
+    case kChangeCipherSpec:
+      cipher_changed_ = true;
+      break;
+    case kApplicationData:
+      // The server may want a hello all the same. Whether it does is in its answer, which is not
+      // looked at: connections with early data are read to their end.
+      data_ += size;
+      if (!first_.early_data && data_ > kMaxUnannouncedData) return {.kind = Kind::kOpaque};
+      break;
+    default:
+      break;
+  }
+  left_ = kTlsRecordHeader + size;
   return Take(bytes);
 }
 
-TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes) const {
-  if (bytes.size() <= kTlsRecordHeader) return {};
-  // Up to TLS 1.2 the handshake goes on in clear, and no hello is part of that.
-  if (static_cast<uint8_t>(bytes[kTlsRecordHeader]) != kTlsClientHelloMessage)
-    return {.kind = Kind::kOpaque};
-  const auto read = ReadClientHello({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-  if (read.state == ClientHelloRead::State::kMore) return {};
-  if (read.state == ClientHelloRead::State::kRefused) {
-    return {.kind = Kind::kRefused, .reason = read.reason};
+TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes, size_t size) {
+  // RFC 8446 section 5.1 forbids empty ones, and OpenSSL skips them.
+  if (size == 0) return Refused("empty TLS handshake record");
+  if (message_.empty()) {
+    if (bytes.size() == kTlsRecordHeader) return {};
+    const auto kind = static_cast<uint8_t>(bytes[kTlsRecordHeader]);
+    if (kind != kTlsClientHelloMessage) {
+      // Up to TLS 1.2 the handshake goes on in clear, or encrypted if a session is resumed. A hello
+      // is part of neither.
+      if (cipher_changed_ || FollowsAHello(kind)) return {.kind = Kind::kOpaque};
+      return Refused("unexpected TLS handshake message behind a client hello");
+    }
   }
-  if (read.hello.name != first_.name || read.hello.encrypted != first_.encrypted) {
-    return {.kind = Kind::kRefused, .reason = "another name in a second TLS client hello"};
+  if (kTlsRecordHeader + message_.size() + size > kMaxClientHello) {
+    return Refused("TLS client hello is too long");
   }
-  return {.kind = Kind::kOpaque};
+  if (bytes.size() < kTlsRecordHeader + size) return {};
+  const std::string_view content = bytes.substr(kTlsRecordHeader, size);
+  message_.insert(message_.end(), content.begin(), content.end());
+  if (const char* wrong = JudgeHello()) return Refused(wrong);
+  return {.kind = Kind::kPass, .size = kTlsRecordHeader + size};
+}
+
+// Returns nullptr, or what is wrong with the hello in message_. A part of a hello does no harm: no
+// server acts on it. One encrypted message in 256 looks like a part, too.
+const char* TlsRecords::JudgeHello() {
+  const auto whole = TlsMessageSize(message_);
+  if (!whole || message_.size() < *whole) return nullptr;
+  if (message_.size() > *whole) return "more than a TLS client hello in its record";
+  const auto read = ReadClientHelloMessage(message_);
+  message_.clear();
+  if (read.state == ClientHelloRead::State::kRefused) return read.reason;
+  if (read.hello.name == first_.name && read.hello.encrypted == first_.encrypted) return nullptr;
+  return "another name in a second TLS client hello";
 }
 
 }  // namespace atl::netpolicy

@@ -75,9 +75,9 @@ TEST_F(InterceptTest, SplicesWhatIsNotWantedWhole) {
   Serve("b.example", 1, listener);
   OpenWith();
   Peer client = Client();
-  client.Send(TlsHello("b.example") + "and more");
+  client.Send(TlsHello("b.example") + TlsKeyExchange() + "and more");
   Peer server = AcceptAt(listener);
-  ExpectGets(server, TlsHello("b.example") + "and more");
+  ExpectGets(server, TlsHello("b.example") + TlsKeyExchange() + "and more");
   server.Send("answer");
   ExpectGets(client, "answer");
   EXPECT_TRUE(interceptor->taken.empty());

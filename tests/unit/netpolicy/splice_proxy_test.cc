@@ -23,9 +23,10 @@ TEST_F(SpliceTest, PassesTlsBothWays) {
   const std::string hello = TlsHello("A.Example");
   // In pieces, and more than the hello.
   client.Send(hello.substr(0, 10));
-  client.Send(hello.substr(10) + "more");
+  const std::string more = TlsKeyExchange() + "more";
+  client.Send(hello.substr(10) + more);
   Peer server = AcceptAt(listener);
-  ExpectGets(server, hello + "more");
+  ExpectGets(server, hello + more);
   server.Send("answer");
   ExpectGets(client, "answer");
   client.Send("again");
@@ -93,9 +94,9 @@ TEST_F(SpliceTest, LosesNothingOfMuch) {
   Serve("a.example", 1, listener);
   Open();
   Peer client = Client();
-  client.Send(TlsHello("a.example"));
+  client.Send(TlsHello("a.example") + TlsKeyExchange());
   Peer server = AcceptAt(listener);
-  ExpectGets(server, TlsHello("a.example"));
+  ExpectGets(server, TlsHello("a.example") + TlsKeyExchange());
   std::string pattern;  // of a length that no buffer has
   for (uint32_t i = 0; pattern.size() < 1'000'004; ++i) {
     pattern.append(reinterpret_cast<const char*>(&i), sizeof i);
@@ -325,7 +326,7 @@ TEST_F(SpliceTest, ClosesIdleConnections) {
   limits.timeouts.idle_us = 1'000'000;
   Open(limits);
   Peer client = Client();
-  client.Send(TlsHello("a.example"));
+  client.Send(TlsHello("a.example") + TlsKeyExchange());
   Peer server = AcceptAt(listener);
   // Longer than the limit, but never idle, if this process is not kept from running for 0.9 s.
   int sent = 0;
@@ -335,7 +336,7 @@ TEST_F(SpliceTest, ClosesIdleConnections) {
     if (++sent < 12) timer = loop.After(100'000, drip);
   };
   drip();
-  ExpectGets(server, TlsHello("a.example") + "xxxxxxxxxxxx");
+  ExpectGets(server, TlsHello("a.example") + TlsKeyExchange() + "xxxxxxxxxxxx");
   ExpectReset(client);
   ExpectReset(server);
 }
@@ -418,8 +419,8 @@ TEST_F(SpliceTest, CutsWhatPolicyTakesBack) {
   proxy->Rejudge(AddressBytes("127.0.0.5"));
   ExpectReset(a);
   ExpectReset(server_a);
-  b.Send("still");
-  ExpectGets(server_b, TlsHello("b.example") + "still");
+  b.Send(TlsKeyExchange() + "still");
+  ExpectGets(server_b, TlsHello("b.example") + TlsKeyExchange() + "still");
   EXPECT_EQ(proxy->connections(), 2U);
   EXPECT_EQ(proxy->totals().cut, 1U);
   // One that is not connected yet.
@@ -571,9 +572,9 @@ TEST_F(SpliceTest, DoesALimitedAmountInEachTurn) {
   std::vector<Peer> clients, servers_of;
   for (int i = 0; i < 60; ++i) {
     clients.push_back(Client());
-    clients.back().Send(TlsHello("a.example"));
+    clients.back().Send(TlsHello("a.example") + TlsKeyExchange());
     servers_of.push_back(AcceptAt(listener));
-    ExpectGets(servers_of.back(), TlsHello("a.example"));
+    ExpectGets(servers_of.back(), TlsHello("a.example") + TlsKeyExchange());
   }
   const uint64_t before = proxy->totals().bytes_up;
   const std::string much(1 << 20, 'x');

@@ -53,4 +53,9 @@ inline std::string TlsHello(const std::string& name, const std::string& more = "
                                       TlsServerName(TlsHostEntry(name)) + more)));
 }
 
+// What a TLS 1.2 client sends behind its hello: no hello can follow, so the proxy reads no further.
+inline std::string TlsKeyExchange() {
+  return TlsRecord(TlsNumber(16, 1) + TlsSized("key", 3), 22, 0x0303);
+}
+
 }  // namespace atl::testing
