@@ -2,10 +2,12 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/descriptors.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {
@@ -32,143 +34,198 @@ DnsExchange::DnsExchange(Loop& loop, DnsLookup lookup, std::vector<Endpoint> ups
     : loop_(loop),
       lookup_(std::move(lookup)),
       upstreams_(std::move(upstreams)),
+      asked_(upstreams_.size()),
       timeouts_(timeouts),
       on_failure_(std::move(on_failure)),
       done_(std::move(done)) {
   ATOLL_CHECK(!upstreams_.empty());
   total_timer_ = loop_.After(timeouts_.total_us, [this] {
     total_timer_ = 0;
-    on_failure_(upstream());
+    on_failure_(upstreams_[current()]);
     Finish(std::move(refusal_));
   });
-  NextAttempt();
+  Ask();
 }
 
 DnsExchange::~DnsExchange() {
-  CloseAttempt();
+  for (Asked& asked : asked_) Close(asked);
+  loop_.Cancel(attempt_timer_);
   loop_.Cancel(total_timer_);
 }
 
-void DnsExchange::CloseAttempt() {
-  if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
-  loop_.Cancel(std::exchange(attempt_timer_, 0));
-  socket_.reset();
-  received_.clear();
+void DnsExchange::Close(Asked& asked) {
+  if (asked.watch != 0) loop_.Unwatch(std::exchange(asked.watch, 0));
+  asked.socket.reset();
+  asked.received.clear();
 }
 
-void DnsExchange::NextAttempt() {
+void DnsExchange::Ask() {
+  const size_t i = current();
+  Asked& asked = asked_[i];
   // Failures to send are taken like failures to answer, by a timer that is due at once: Done is
   // never called from the constructor.
-  const bool sent = OpenSocket(SOCK_DGRAM) && SendUdp();
-  attempt_timer_ = loop_.After(sent ? timeouts_.attempt_us : 0, [this] { AttemptFailed(); });
+  bool sent = true;
+  if (!asked.socket) {
+    asked.edns = true;
+    sent = AskOverUdp(i);
+  } else if (!asked.tcp) {
+    sent = ::send(asked.socket.get(), asked.query.data(), asked.query.size(), MSG_NOSIGNAL) >= 0;
+  }
+  const size_t round = std::min<size_t>(attempt_ / upstreams_.size(), kMaxAttempts);
+  StartTimer(sent ? timeouts_.attempt_us << round : 0);
 }
 
-void DnsExchange::AttemptFailed() {
-  on_failure_(upstream());
-  CloseAttempt();
-  ++attempt_;
-  edns_ = true;
-  if (attempt_ >= std::max(kMaxAttempts, upstreams_.size())) return Finish(std::move(refusal_));
-  NextAttempt();
+void DnsExchange::StartTimer(int64_t delay_us) {
+  loop_.Cancel(attempt_timer_);
+  attempt_timer_ = loop_.After(delay_us, [this] {
+    attempt_timer_ = 0;
+    OnAttemptOver();
+  });
 }
 
-bool DnsExchange::OpenSocket(int type) {
-  CloseAttempt();
+void DnsExchange::OnAttemptOver() {
+  on_failure_(upstreams_[current()]);
+  AskNext();
+}
+
+void DnsExchange::AskNext() {
+  if (all_had_a_turn() && !refusal_.empty()) return Finish(std::move(refusal_));
+  if (attempt_ + 1 < std::max(kMaxAttempts, upstreams_.size())) {
+    ++attempt_;
+    return Ask();
+  }
+  // Nobody is asked once more; whoever was asked may still answer.
+  const auto open = [](const Asked& asked) { return asked.socket.valid(); };
+  if (std::none_of(asked_.begin(), asked_.end(), open)) Finish(std::move(refusal_));
+}
+
+bool DnsExchange::OpenSocket(size_t i, int type) {
+  Asked& asked = asked_[i];
+  Close(asked);
+  asked.tcp = type == SOCK_STREAM;
   const std::string id = sys::RandomBytes(2);
-  query_ = MakeDnsQuery(
+  asked.query = MakeDnsQuery(
       lookup_,
-      static_cast<uint16_t>(static_cast<uint8_t>(id[0]) << 8 | static_cast<uint8_t>(id[1])), edns_);
-  socket_.reset(::socket(upstream().family(), type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_) return false;
-  return ::connect(socket_.get(), upstream().get(), upstream().size) == 0 || errno == EINPROGRESS;
-}
-
-bool DnsExchange::SendUdp() {
-  if (::send(socket_.get(), query_.data(), query_.size(), MSG_NOSIGNAL) < 0) return false;
-  watch_ = loop_.WatchReadable(socket_.get(), [this] { OnUdpReadable(); });
+      static_cast<uint16_t>(static_cast<uint8_t>(id[0]) << 8 | static_cast<uint8_t>(id[1])),
+      asked.edns);
+  const Endpoint& upstream = upstreams_[i];
+  UniqueFd socket(::socket(upstream.family(), type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket || IsSpare(socket.get())) return false;
+  if (::connect(socket.get(), upstream.get(), upstream.size) != 0 && errno != EINPROGRESS) {
+    return false;
+  }
+  asked.socket = std::move(socket);
   return true;
 }
 
-std::optional<DnsHeader> DnsExchange::Accept(std::span<const uint8_t> message) const {
+bool DnsExchange::AskOverUdp(size_t i) {
+  if (!OpenSocket(i, SOCK_DGRAM)) return false;
+  Asked& asked = asked_[i];
+  if (::send(asked.socket.get(), asked.query.data(), asked.query.size(), MSG_NOSIGNAL) < 0) {
+    Close(asked);
+    return false;
+  }
+  asked.watch = loop_.WatchReadable(asked.socket.get(), [this, i] { OnUdpReadable(i); });
+  return true;
+}
+
+std::optional<DnsHeader> DnsExchange::Accept(const Asked& asked,
+                                             std::span<const uint8_t> message) const {
   const auto response = ParseDnsResponse(message);
-  if (!response || response->header.id != ParseDnsHeader(query_)->id ||
+  if (!response || response->header.id != ParseDnsHeader(asked.query)->id ||
       !IsAnswerTo(*response, lookup_)) {
     return std::nullopt;
   }
   return response->header;
 }
 
-void DnsExchange::OnUdpReadable() {
+void DnsExchange::OnUdpReadable(size_t i) {
   std::array<uint8_t, 8192> buffer;
   // A few at a time: a flood of wrong answers must not hold the loop.
-  for (int i = 0; i < 8; ++i) {
-    const ssize_t n = TEMP_FAILURE_RETRY(::recv(socket_.get(), buffer.data(), buffer.size(), 0));
+  for (int n_read = 0; n_read < 8; ++n_read) {
+    const ssize_t n =
+        TEMP_FAILURE_RETRY(::recv(asked_[i].socket.get(), buffer.data(), buffer.size(), 0));
     if (n < 0) {
       // ECONNREFUSED: nobody listens there, the ICMP error says so.
-      if (errno != EAGAIN) AttemptFailed();
+      if (errno != EAGAIN) OnFailed(i);
       return;
     }
     const std::span<const uint8_t> message(buffer.data(), static_cast<size_t>(n));
-    if (const auto header = Accept(message)) return OnResponse(*header, message);
+    if (const auto header = Accept(asked_[i], message)) return OnResponse(i, *header, message);
   }
 }
 
-void DnsExchange::OnResponse(const DnsHeader& header, std::span<const uint8_t> message) {
+// An upstream that will not answer.
+void DnsExchange::OnFailed(size_t i) {
+  Close(asked_[i]);
+  // The failure of one that was slow is no news: somebody else has been asked since.
+  if (IsAwaited(i)) OnAttemptOver();
+}
+
+void DnsExchange::OnResponse(size_t i, const DnsHeader& header, std::span<const uint8_t> message) {
+  Asked& asked = asked_[i];
   std::vector<uint8_t> answer(message.begin(), message.end());
-  if (edns_ && MayDislikeEdns(header)) {
-    edns_ = false;
-    return NextAttempt();
+  if (asked.edns && MayDislikeEdns(header)) {
+    asked.edns = false;
+    if (!AskOverUdp(i)) return OnFailed(i);
+    if (IsAwaited(i)) StartTimer(timeouts_.attempt_us);
+    return;
   }
-  if (IsRefusal(header) && attempt_ + 1 < upstreams_.size()) {
+  if (IsRefusal(header)) {
+    Close(asked);
     refusal_ = std::move(answer);
-    ++attempt_;
-    edns_ = true;
-    return NextAttempt();
+    if (IsAwaited(i)) AskNext();
+    return;
   }
   if (header.truncated()) {
     refusal_ = std::move(answer);
-    const bool started = StartTcp();
-    attempt_timer_ = loop_.After(started ? timeouts_.attempt_us : 0, [this] { AttemptFailed(); });
+    if (!AskOverTcp(i)) return OnFailed(i);
+    if (IsAwaited(i)) StartTimer(timeouts_.attempt_us);
     return;
   }
   Finish(std::move(answer));
 }
 
-bool DnsExchange::StartTcp() {
-  if (!OpenSocket(SOCK_STREAM)) return false;
-  watch_ = loop_.Watch(socket_.get(), EPOLLOUT, [this](uint32_t) { OnTcpWritable(); });
-  return watch_ != 0;
+bool DnsExchange::AskOverTcp(size_t i) {
+  if (!OpenSocket(i, SOCK_STREAM)) return false;
+  Asked& asked = asked_[i];
+  asked.watch =
+      loop_.Watch(asked.socket.get(), EPOLLOUT, [this, i](uint32_t) { OnTcpWritable(i); });
+  return asked.watch != 0;
 }
 
-void DnsExchange::OnTcpWritable() {
-  loop_.Unwatch(std::exchange(watch_, 0));
-  const std::array<uint8_t, 2> prefix{static_cast<uint8_t>(query_.size() >> 8),
-                                      static_cast<uint8_t>(query_.size() & 0xff)};
+void DnsExchange::OnTcpWritable(size_t i) {
+  Asked& asked = asked_[i];
+  loop_.Unwatch(std::exchange(asked.watch, 0));
+  const std::array<uint8_t, 2> prefix{static_cast<uint8_t>(asked.query.size() >> 8),
+                                      static_cast<uint8_t>(asked.query.size() & 0xff)};
   std::vector<uint8_t> bytes(prefix.begin(), prefix.end());
-  bytes.insert(bytes.end(), query_.begin(), query_.end());
+  bytes.insert(bytes.end(), asked.query.begin(), asked.query.end());
   // The first kilobyte of a new connection always fits; a failed connect shows here.
-  const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (n != static_cast<ssize_t>(bytes.size())) return AttemptFailed();
-  watch_ = loop_.WatchReadable(socket_.get(), [this] { OnTcpReadable(); });
+  const ssize_t n = ::send(asked.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (n != static_cast<ssize_t>(bytes.size())) return OnFailed(i);
+  asked.watch = loop_.WatchReadable(asked.socket.get(), [this, i] { OnTcpReadable(i); });
 }
 
-void DnsExchange::OnTcpReadable() {
+void DnsExchange::OnTcpReadable(size_t i) {
+  Asked& asked = asked_[i];
+  std::vector<uint8_t>& received = asked.received;
   std::array<uint8_t, 16384> buffer;
-  const ssize_t n = TEMP_FAILURE_RETRY(::recv(socket_.get(), buffer.data(), buffer.size(), 0));
+  const ssize_t n = TEMP_FAILURE_RETRY(::recv(asked.socket.get(), buffer.data(), buffer.size(), 0));
   if (n < 0 && errno == EAGAIN) return;
-  if (n <= 0) return AttemptFailed();
-  received_.insert(received_.end(), buffer.begin(), buffer.begin() + n);
-  if (received_.size() < 2) return;
-  const size_t size = static_cast<size_t>(received_[0]) << 8 | received_[1];
-  if (received_.size() < size + 2) return;
-  const std::vector<uint8_t> message(received_.begin() + 2,
-                                     received_.begin() + 2 + static_cast<std::ptrdiff_t>(size));
-  if (!Accept(message)) return AttemptFailed();
+  if (n <= 0) return OnFailed(i);
+  received.insert(received.end(), buffer.begin(), buffer.begin() + n);
+  if (received.size() < 2) return;
+  const size_t size = static_cast<size_t>(received[0]) << 8 | received[1];
+  if (received.size() < size + 2) return;
+  const std::vector<uint8_t> message(received.begin() + 2,
+                                     received.begin() + 2 + static_cast<std::ptrdiff_t>(size));
+  if (!Accept(asked, message)) return OnFailed(i);
   Finish(message);
 }
 
 void DnsExchange::Finish(std::vector<uint8_t> answer) {
-  // Whoever waits comes first: the socket is closed when the call destroys this object, of which
+  // Whoever waits comes first: the sockets are closed when the call destroys this object, of which
   // nothing is touched afterwards.
   const Done done = std::move(done_);
   done(answer);

@@ -35,7 +35,9 @@ namespace atl::netpolicy {
 class DnsForwarder {
  public:
   struct Limits {
-    size_t queries = 1024;  // that wait for an upstream; an exchange holds one or two descriptors
+    // That wait for an upstream. Each holds a descriptor for each upstream that was asked: four
+    // with the timeouts as they are.
+    size_t queries = 1024;
     size_t tcp_clients = 256;
     int64_t tcp_idle_us = 10'000'000;
     DnsSources::Limits source;

@@ -86,6 +86,46 @@ TEST_F(DnsForwarderTest, GoesToTheNextUpstream) {
   EXPECT_EQ(failing.queries.size(), 1U);
 }
 
+// Twice as late as the next question: it was asked once more, from the same port and with the same
+// id, so that a spoofer has no more to hit.
+TEST_F(DnsForwarderTest, TakesTheLateAnswerOfASlowUpstream) {
+  SilentUpstream slow;
+  slow.Serve(loop);
+  DnsForwarder::Limits limits;
+  limits.timeouts = {.attempt_us = 200'000, .total_us = 60'000'000};
+  Open({slow.name()}, limits);
+  const UniqueFd client = Client(SOCK_DGRAM);
+  const std::string query = DnsQueryFor("example.com", 4711);
+  Send(client, query);
+  EXPECT_TRUE(loop.RunUntil([&] { return slow.queries.size() == 3; }));
+  EXPECT_EQ(slow.queries[0], slow.queries[1]);
+  EXPECT_EQ(slow.sources[0], slow.sources[1]);
+  const Endpoint to = *ParseEndpoint(slow.sources[0], 0);
+  const std::string late = DnsAnswerTo(slow.queries[0], kAddress);
+  ::sendto(slow.udp.get(), late.data(), late.size(), 0, to.get(), to.size);
+  EXPECT_EQ(Answer(client), DnsAnswerTo(query, kAddress));
+}
+
+TEST_F(DnsForwarderTest, TakesTheLateAnswerOfWhomItDidNotWaitFor) {
+  SilentUpstream slow, silent;
+  slow.Serve(loop);
+  silent.Serve(loop);
+  DnsForwarder::Limits limits;
+  limits.timeouts = {.attempt_us = 20'000, .total_us = 60'000'000};
+  Open({slow.name(), silent.name()}, limits);
+  const UniqueFd client = Client(SOCK_DGRAM);
+  const std::string query = DnsQueryFor("example.com", 4711);
+  Send(client, query);
+  // Asked in turn, each three times; then only waited for.
+  EXPECT_TRUE(loop.RunUntil([&] { return silent.queries.size() == 3 && loop.timer_count() == 1; }));
+  EXPECT_EQ(slow.queries.size(), 3U);
+  EXPECT_EQ(silent.queries.size(), 3U);
+  const Endpoint to = *ParseEndpoint(slow.sources[0], 0);
+  const std::string late = DnsAnswerTo(slow.queries[0], kAddress);
+  ::sendto(slow.udp.get(), late.data(), late.size(), 0, to.get(), to.size);
+  EXPECT_EQ(Answer(client), DnsAnswerTo(query, kAddress));
+}
+
 TEST_F(DnsForwarderTest, ARefusalIsPassedOnWhenNobodyKnowsBetter) {
   Upstream upstream;
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
