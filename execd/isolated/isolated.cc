@@ -20,6 +20,7 @@
 #include "execd/isolated/diff.h"
 #include "execd/isolated/shell.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/disk_full.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/bytes.h"
@@ -53,8 +54,9 @@ Result<UniqueFd> OpenLower(const std::string& path) {
   return Fail(Code::kInvalidArgument, SysError("open " + path).message());
 }
 
-// How a failed create is told.
+// Answers a create that failed.
 void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error) {
+  if (IsDiskFull(error)) return exchange->RespondError(507, "STORAGE_FULL", error.message());
   switch (error.code()) {
     case Code::kInvalidArgument:
     case Code::kNotFound:
@@ -176,6 +178,7 @@ Result<wire::SessionSpec> Isolated::SpecOf(Session* session) {
     struct stat info;
     const bool missing = ::lstat(overlay.path.c_str(), &info) != 0 && errno == ENOENT;
     auto directory = MakeDirectory(overlay.path, Identity());
+    if (!directory && IsDiskFull(directory.error())) return Fail(directory.error());
     if (!directory) return Fail(Error(Code::kInvalidArgument, directory.error().message()));
     if (missing) {
       if (::fchownat(directory->get(), "", identity.uid, identity.gid, AT_EMPTY_PATH) != 0) {

@@ -74,7 +74,9 @@ void SessionLine::OnReadable() {
   if (frame && !*frame) return;
   wire::SessionReply reply;
   if (!frame || !wire::DecodeFields(**frame, &reply) || !sent_) return Disconnect();
-  Finish(reply.done ? Status() : Fail(reply.code, reply.message));
+  // This code stands for a full store alone (SessionReply).
+  const int number = reply.code == Code::kResourceExhausted ? ENOSPC : 0;
+  Finish(reply.done ? Status() : Fail(Error(reply.code, reply.message, number)));
 }
 
 void SessionLine::Finish(Status status) {

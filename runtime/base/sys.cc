@@ -110,6 +110,8 @@ Status WriteFileAt(int dirfd, const std::string& path, std::string_view bytes) {
   ATOLL_ASSIGN(const UniqueFd fd, OpenAt(dirfd, path, O_WRONLY));
   const ssize_t n = TEMP_FAILURE_RETRY(::write(fd.get(), bytes.data(), bytes.size()));
   if (n < 0) return FailSys("write '" + std::string(bytes) + "' to " + path);
+  // A file system that is full takes a part and says so only to the next call.
+  if (static_cast<size_t>(n) != bytes.size()) return Fail(SysError("write to " + path, ENOSPC));
   return {};
 }
 
@@ -262,7 +264,10 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
     cmsg->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(cmsg), fds.data(), fds.size_bytes());
   }
-  if (TEMP_FAILURE_RETRY(::sendmsg(socket, &header, MSG_NOSIGNAL)) < 0) return FailSys("sendmsg");
+  const ssize_t n = TEMP_FAILURE_RETRY(::sendmsg(socket, &header, MSG_NOSIGNAL));
+  if (n < 0) return FailSys("sendmsg");
+  // A stream that does not wait takes as much as it has room for: half a message is none.
+  if (static_cast<size_t>(n) != bytes.size()) return Fail(SysError("sendmsg", EMSGSIZE));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/descriptors.h"
+#include "runtime/base/disk_full.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/launch/spawner_client.h"
@@ -120,6 +121,9 @@ void SessionChannels::Answer(const ChannelPtr& channel, const Status& status) {
   wire::SessionReply reply{.done = status.has_value(), .message = {}};
   if (!status) {
     reply.code = status.error().code();
+    if (reply.code == Code::kResourceExhausted && !IsDiskFull(status.error())) {
+      reply.code = Code::kUnavailable;
+    }
     reply.message = status.error().message().substr(0, wire::kMaxSessionReply / 2);
   }
   const std::string frame = wire::Frame(wire::EncodeFields(reply));

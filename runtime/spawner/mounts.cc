@@ -1,10 +1,15 @@
 #include "runtime/spawner/mounts.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace atl::spawner {
 
@@ -49,6 +54,19 @@ Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recu
     return FailSys(user_namespace >= 0 ? "mount_setattr idmap" : "mount_setattr");
   }
   return {};
+}
+
+Status CheckWritableOverlay(int overlay) {
+  struct statfs info {};
+  if (::fstatfs(overlay, &info) != 0) return FailSys("fstatfs overlay");
+  if (info.f_type != OVERLAYFS_SUPER_MAGIC) {
+    return Fail(Code::kInternal, "what was mounted is not an overlay");
+  }
+  if ((static_cast<unsigned long>(info.f_flags) & ST_RDONLY) == 0) return {};
+  return Fail(Error(Code::kResourceExhausted,
+                    "the kernel mounted the overlay read-only, as it does when the store has no "
+                    "room for its work directory: make room in <data_dir>",
+                    ENOSPC));
 }
 
 Status Attach(int mount, int target, const char* what) {

@@ -28,6 +28,11 @@ Result<UniqueFd> CloneMount(int dirfd, const char* path, bool recursive);
 // `propagation`: MS_PRIVATE and the like, 0 leaves it.
 Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive,
                           uint64_t propagation = 0);
+// kResourceExhausted with ENOSPC: overlayfs has mounted `overlay` (any descriptor of its root, or
+// of the detached mount) read-only though it was not asked to. It does so, and tells the kernel's
+// log alone, when it cannot make its work directory: on a store that is full for a moment. The
+// mount would stay read-only for life. One call.
+Status CheckWritableOverlay(int overlay);
 // Attaches a detached mount onto `target` (an O_PATH descriptor).
 Status Attach(int mount, int target, const char* what);
 

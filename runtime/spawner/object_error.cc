@@ -1,6 +1,7 @@
 #include "runtime/spawner/object_error.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 
 namespace atl::spawner {
@@ -47,9 +48,15 @@ Error ObjectError(const std::string& log, const wire::ObjectStore& store, const 
   if (says("unable to connect")) {
     return Error(Code::kDeadlineExceeded, what + ": the store does not answer");
   }
+  // Its own words for the directory that its cache is in, and ours for all else.
+  if (says("no enough disk space") || says("No space left on device")) {
+    return Error(Code::kResourceExhausted,
+                 what + ": the file system of <data_dir>/store has no room for its cache", ENOSPC);
+  }
   const std::string line = LastLine(log, hidden);
   return Error(Code::kInternal,
-               what + " cannot be mounted" + (line.empty() ? "" : "; s3fs says: " + line));
+               what + " cannot be mounted" +
+                   (line.empty() ? ": s3fs ended without a word" : "; s3fs says: " + line));
 }
 
 }  // namespace atl::spawner

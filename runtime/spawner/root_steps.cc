@@ -1,13 +1,11 @@
 #include "runtime/spawner/root_steps.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/securebits.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <iterator>
@@ -33,15 +31,6 @@ Result<UniqueFd> OpenTarget(int root, const char* path) {
         target.error().error_number()));
   }
   return target;
-}
-
-// The file system that is mounted must be the one we mean: a name inside a hostile tree is not
-// proof.
-Status CheckMagic(int fd, long magic, const char* what) {
-  struct statfs info {};
-  if (::fstatfs(fd, &info) != 0) return FailSys(std::string("fstatfs ") + what);
-  if (info.f_type != magic) return Fail(Code::kInternal, std::string(what) + ": wrong file system");
-  return {};
 }
 
 // Moves what the slot has ready at `name` onto the same name of the root.
@@ -117,7 +106,8 @@ Status MountOverlay(RootState& state) {
     return FailSys("mount overlay " + options);
   }
   ATOLL_ASSIGN(state.root, sys::Open("/root", O_PATH | O_DIRECTORY));
-  return CheckMagic(state.root.get(), OVERLAYFS_SUPER_MAGIC, "root");
+  // The type, too: a name inside a hostile tree is no proof of what is mounted there.
+  return CheckWritableOverlay(state.root.get());
 }
 
 Status MoveMounts(RootState& state) {

@@ -190,7 +190,9 @@ class Overlays {
                             {"workdir", writes + "/work"}};
     // A tmpfs has no attributes of users before Linux 6.6; what is written there nobody else reads.
     if (!scratch) options.insert(options.begin(), {"userxattr", ""});
-    return NewMount("overlay", options, kNoSuidDev);
+    ATOLL_ASSIGN(UniqueFd overlay, NewMount("overlay", options, kNoSuidDev));
+    ATOLL_TRY(CheckWritableOverlay(overlay.get()));
+    return overlay;
   }
 
   std::vector<UniqueFd> TakeUppers() { return std::move(uppers_); }

@@ -158,7 +158,9 @@ struct SessionRequest {
 
 struct SessionReply {
   bool done = false;
-  Code code = Code::kInternal;  // if not done
+  // If not done. kResourceExhausted says that the store is full, and nothing else: an errno would
+  // be a field that the execd of an earlier release does not expect.
+  Code code = Code::kInternal;
   std::string message;
 
   template <typename Self, typename Io>

@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import http.client
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -164,6 +165,124 @@ class Disk(Full):
     def test_out_of_inodes(self):
         self.mount_disk('-N', '4096')
         self.check_life_on_a_full_disk(TAKE_INODES, 'f_favail')
+
+
+class Moment(Full):
+    """A store that is full for a moment, beside records that have room: what is made meanwhile is
+    refused, and nothing that is made from what stood ready is less than was asked for."""
+
+    def mount_store(self, *flags):
+        disk = self.daemon.top / 'disk'
+        with open(disk, 'wb') as file:
+            file.truncate(64 << 20)
+        subprocess.run(['mkfs.ext4', '-q', '-m', '0', *flags, disk], check=True)
+        self.store, self.numbers = self.daemon.data_dir / 'store', itertools.count()
+        mount(self, self.store, '-o', 'loop', disk)
+
+    def take_bytes(self):
+        with open(self.store / 'filler/all', 'ab', buffering=0) as file:
+            for size in (1 << 20, 1 << 10):
+                with contextlib.suppress(OSError):
+                    while file.write(b'x' * size) == size:
+                        pass
+
+    def take_inodes(self):
+        with contextlib.suppress(OSError):
+            for number in self.numbers:
+                (self.store / f'filler/{number}').touch()
+
+    def fill(self):
+        """Also what the request before has given back, once the janitor is through with that."""
+        atoll.settled(lambda: (os.listdir(self.store / 'trash'), os.listdir(self.store / 'fs/uppers')))
+        self.take()
+
+    def refused(self, path, body):
+        self.fill()
+        with self.assertRaises(atoll.ApiError) as caught:
+            self.daemon.request('POST', path, body)
+        self.assertEqual((caught.exception.status, caught.exception.code),
+                         (507, 'GENERAL::STORAGE_FULL'), caught.exception)
+
+    def session(self, box):
+        """A session whose overlay lies in the store; the status, and what a command of it says."""
+        path = f'/sandboxes/{box}/proxy/44772/v1/isolated/session'
+        headers = self.daemon.execd_headers(box)
+        answer = self.daemon.send('POST', path, {'workspace': {'path': '/w', 'mode': 'overlay'}},
+                                  headers)
+        text = answer.read().decode()
+        if answer.status != 201:
+            return answer.status, text
+        ran = self.daemon.send('POST', f'{path}/{json.loads(text)["session_id"]}/run',
+                               {'code': 'echo new >/w/new && cat /w/new'}, headers)
+        return answer.status, ran.read().decode()
+
+    def leave(self, number):
+        """So many blocks or inodes are free."""
+        self.fill()
+        everything = self.store / 'filler/all'
+        if everything.exists():
+            os.truncate(everything, everything.stat().st_size -
+                        number * os.statvfs(self.store).f_frsize)
+        else:
+            for name in os.listdir(self.store / 'filler')[:number]:
+                (self.store / 'filler' / name).unlink()
+
+    def check_a_moment(self, take):
+        self.take, daemon = take, self.daemon
+        image = self.start()
+        kept, other = daemon.create(image), daemon.create(image)
+        daemon.run(kept, 'echo before >/file; mkdir /w')
+        snapshot = daemon.request('POST', f'/v1/sandboxes/{kept}/snapshots', {})['id']
+        atoll.until(lambda: daemon.request('GET', f'/v1/snapshots/{snapshot}')['status']['state'] ==
+                    'Ready', UNTIL, 'the snapshot is taken')
+        daemon.run(kept, 'echo after >/file')
+        filler = self.store / 'filler'
+        filler.mkdir()
+        # The first of them find slots that were made when there was room.
+        self.refused(f'/v1/sandboxes/{kept}/rollback', {'snapshotId': snapshot})
+        for claim in ('new', 'newer'):
+            self.refused('/v1/sandboxes', {
+                'image': {'uri': image}, 'entrypoint': ['sleep', '1000'], 'resourceLimits': {},
+                'volumes': [{'name': 'v', 'mountPath': '/data', 'pvc': {'claimName': claim}}]})
+        self.fill()
+        made, refused = self.create_until_refused(image)
+        self.assertEqual((refused.status, refused.code), (507, 'GENERAL::STORAGE_FULL'), refused)
+        self.refused('/v1/volumes', {'name': 'large'})
+        self.refused(f'/v1/sandboxes/{kept}/fork', {})
+        # Its four directories find room, or some of them do, and what the kernel makes in them may not.
+        told = set()
+        for number in range(6):
+            self.leave(number)
+            status, said = self.session(kept)
+            told.add(status)
+            self.assertIn('"text":"new"' if status == 201 else 'STORAGE_FULL', said.replace(' ', ''))
+        self.assertLessEqual({507}, told)
+        self.assertLessEqual(told, {201, 507})
+        self.fill()
+        daemon.request('POST', '/v1/pools', {
+            'name': 'warm', 'image': {'uri': image},
+            'capacitySpec': {'bufferMin': 1, 'bufferMax': 1, 'poolMin': 0, 'poolMax': 9}})
+        atoll.until(lambda: 'for a pool' in self.daemon.log.read_text(), UNTIL, 'a member is tried')
+
+        shutil.rmtree(filler)
+        self.assertEqual(daemon.run(kept, 'cat /file').stdout, 'after')
+        atoll.until(lambda: daemon.request('GET', '/v1/pools/warm')['status']['available'] == 1,
+                    3 * UNTIL, 'the pool is filled')
+        claimed = daemon.request('POST', '/v1/sandboxes', {
+            'entrypoint': ['sleep', '1000'], 'extensions': {'poolRef': 'warm'}})['id']
+        for box in (kept, other, claimed, daemon.create(image), *made):
+            self.assertEqual(daemon.run(box, 'echo x >/new && cat /new').stdout, 'x', box)
+        self.assertIn('"text":"new"', self.session(kept)[1].replace(' ', ''))
+        daemon.request('POST', f'/v1/sandboxes/{kept}/rollback', {'snapshotId': snapshot})
+        self.assertEqual(daemon.run(kept, 'cat /file; echo y >/new').stdout, 'before')
+
+    def test_of_bytes(self):
+        self.mount_store()
+        self.check_a_moment(self.take_bytes)
+
+    def test_of_inodes(self):
+        self.mount_store('-N', '1024')
+        self.check_a_moment(self.take_inodes)
 
 
 class Other(Full):

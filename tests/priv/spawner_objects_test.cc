@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -37,7 +38,12 @@ PRIV_TEST(ObjectError, WhatAClientIsTold) {
   const Error other = Says("first\n[CRT] odd\x01 words\n\n");
   EXPECT_EQ(other.code(), Code::kInternal);
   EXPECT_TRUE(other.message().ends_with("s3fs says: [CRT] odd? words")) << other.message();
-  EXPECT_TRUE(Says("").message().ends_with("cannot be mounted"));
+  EXPECT_TRUE(Says("").message().ends_with("s3fs ended without a word"));
+  for (const char* full : {"s3fs: There is no enough disk space for used as cache(or temporary) "
+                           "directory by s3fs.\n",
+                           "mkdir scratch: No space left on device\n"}) {
+    EXPECT_EQ(Says(full).error_number(), ENOSPC);
+  }
   EXPECT_LT(Says(std::string(100000, 'x')).message().size(), 400U);
 }
 

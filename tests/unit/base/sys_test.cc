@@ -2,9 +2,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -27,6 +33,34 @@ TEST(ListSubdirectoriesTest, TellsNeitherFilesNorLinks) {
   std::sort(names->begin(), names->end());
   EXPECT_EQ(*names, (std::vector<std::string>{"one", "two"}));
   fs::remove_all(top);
+}
+
+// As on a file system that is full: the kernel takes a part and calls it a success.
+TEST(WriteFileAtTest, APartIsAnError) {
+  std::string pattern = fs::temp_directory_path() / "part.XXXXXX";
+  const UniqueFd file(::mkstemp(pattern.data()));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit four{4, 4};
+    ::signal(SIGXFSZ, SIG_IGN);
+    const bool limited = ::setrlimit(RLIMIT_FSIZE, &four) == 0;
+    const Status written = sys::WriteFileAt(AT_FDCWD, pattern, "eight...");
+    ::_exit(limited && !written && written.error().error_number() == ENOSPC ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(fs::file_size(pattern), 4U);
+  fs::remove(pattern);
+}
+
+TEST(SendMessageTest, APartIsAnError) {
+  const auto pair = sys::UnixPair(SOCK_STREAM | SOCK_NONBLOCK);
+  ASSERT_TRUE(pair);
+  EXPECT_TRUE(sys::SendMessage(pair->a.get(), "whole"));
+  const Status sent = sys::SendMessage(pair->a.get(), std::string(64 << 20, 'x'));
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().error_number(), EMSGSIZE);
 }
 
 }  // namespace
