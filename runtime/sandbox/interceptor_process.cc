@@ -109,7 +109,7 @@ void InterceptorProcess::OnAnswer() {
       .Add("sandbox", sandbox_id_)
       .Add("error", why);
   Stop();
-  Answered(Fail(Code::kUnavailable, "the interceptor: " + why));
+  Answered(Fail(Code::kUnavailable, "atoll-intercept: " + why));
 }
 
 void InterceptorProcess::Answered(const Status& status) {

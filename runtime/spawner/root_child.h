@@ -22,7 +22,7 @@ struct Plan;
 namespace atl::spawner {
 
 struct RootReport {
-  Status status = Fail(Code::kInternal, "the child died");
+  Status status = Fail(Code::kInternal, "the process that mounts the root died");
   wire::Step step = wire::Step::kCount;  // where it failed
   wire::StepMicros micros{};             // durations of its own steps
 };

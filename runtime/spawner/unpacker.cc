@@ -79,13 +79,15 @@ Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& ar
 }
 
 Result<std::string> UnpackerResult(int wait_status, std::string text) {
-  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return text;
-  if (text.empty()) {
-    text = WIFSIGNALED(wait_status)
-               ? "atoll-unpack was killed by signal " + std::to_string(WTERMSIG(wait_status))
-               : "atoll-unpack ended with status " + std::to_string(WEXITSTATUS(wait_status));
+  if (WIFSIGNALED(wait_status)) {
+    return Fail(Code::kInternal,
+                "atoll-unpack was killed by signal " + std::to_string(WTERMSIG(wait_status)));
   }
-  return Fail(Code::kInvalidArgument, std::move(text));
+  if (WEXITSTATUS(wait_status) == 0) return text;
+  if (text.empty()) {
+    text = "atoll-unpack ended with status " + std::to_string(WEXITSTATUS(wait_status));
+  }
+  return Fail(Code::kInternal, std::move(text));
 }
 
 }  // namespace atl::spawner

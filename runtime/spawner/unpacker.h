@@ -21,8 +21,9 @@ inline constexpr size_t kMaxReport = 64 << 10;
 Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& arguments, int input,
                             int output, int report, std::span<const UniqueFd> layers = {});
 
-// What came of it, `text` being all that it has reported: the report, or its own words as
-// kInvalidArgument.
+// Returns the report. `text` is all that atoll-unpack has written. kInternal: it refused, and the
+// message holds its own words, which carry their code (images/report.h); or it was killed, which is
+// never the fault of whoever sent an archive.
 Result<std::string> UnpackerResult(int wait_status, std::string text);
 
 }  // namespace atl::spawner

@@ -198,7 +198,7 @@ struct Job {
   std::span<const Volume> volumes;
   bool build;
   std::vector<Opened> opened{};
-  Status status = Fail(Code::kInternal, "the child died");
+  Status status = Fail(Code::kInternal, "the process that opens volumes died");
 };
 
 Status OpenAll(Job& job) {

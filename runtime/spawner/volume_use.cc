@@ -100,7 +100,7 @@ bool VolumeUses::OnChildExit(pid_t pid) {
   if (bytes && wire::DecodeFields(*bytes, &use)) {
     run.done(use);
   } else {
-    run.done(Fail(Code::kInternal, "the process that counts died"));
+    run.done(Fail(Code::kInternal, "atoll-volumes, which counts what a volume holds, died"));
   }
   return true;
 }

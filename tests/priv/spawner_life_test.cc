@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -61,6 +62,32 @@ PRIV_TEST(SpawnerLife, TellsHowProcessOneEnded) {
   EXPECT_EQ(WEXITSTATUS(spawner.exits[0].wait_status), 7);
   EXPECT_FALSE(spawner.exits[0].oom_killed);
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
+}
+
+// Whoever sent an archive is not to blame for what happens to the process that reads it.
+PRIV_TEST(SpawnerLife, TheDeathOfAnUnpackerIsOurs) {
+  SpawnerFixture spawner;
+  // Takes minutes to read, and no room.
+  const std::string huge = spawner.data_dir() + "/store/fs/layers/1/huge";
+  const UniqueFd file = std::move(*sys::Open(huge, O_WRONLY | O_CREAT, 0644));
+  ASSERT_EQ(::ftruncate(file.get(), off_t{1} << 38), 0);
+  Own(huge);
+  std::optional<Result<wire::Unpacked>> packed;
+  spawner.client().Ask(wire::PackLayer{1, std::move(*sys::Open("/dev/null", O_WRONLY))},
+                       [&](Result<wire::Unpacked> answer) { packed.emplace(std::move(answer)); });
+  const std::string pid = std::to_string(spawner.pid());
+  const std::string list = "/proc/" + pid + "/task/" + pid + "/children";
+  ASSERT_TRUE(spawner.loop().RunUntil([&] {
+    std::istringstream children(sys::ReadFileAt(AT_FDCWD, list, 65536).value_or(""));
+    for (std::string child; children >> child;) {
+      const auto name = sys::ReadFileAt(AT_FDCWD, "/proc/" + child + "/comm", 64);
+      if (name && *name == "atoll-unpack\n") ::kill(std::stoi(child), SIGKILL);
+    }
+    return packed.has_value();
+  }));
+  ASSERT_FALSE(*packed);
+  EXPECT_EQ(packed->error().code(), Code::kInternal);
+  EXPECT_EQ(packed->error().message(), "atoll-unpack was killed by signal 9");
 }
 
 PRIV_TEST(SpawnerLife, DestroyLeavesNothing) {
