@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/allow_calls.h"
+#include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 
 namespace atl::intercept {
@@ -39,14 +40,6 @@ constexpr rlim_t kMaxMemory = 256 << 20;
 // it again.
 constexpr std::string_view kOomScore = "500";
 
-Status Limit(int resource, rlim_t most) {
-  const rlimit limit{most, most};
-  if (::setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) {
-    return FailSys("setrlimit");
-  }
-  return {};
-}
-
 }  // namespace
 
 Status Confine() {
@@ -56,8 +49,8 @@ Status Confine() {
   // The daemon's user has other processes: none of them may look into this one. Not earlier: our
   // files in /proc are root's from then on.
   if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("prctl PR_SET_DUMPABLE");
-  ATOLL_TRY(Limit(RLIMIT_CORE, 0));
-  ATOLL_TRY(Limit(RLIMIT_AS, kMaxMemory));
+  ATOLL_TRY(LimitResource(RLIMIT_CORE, 0));
+  ATOLL_TRY(LimitResource(RLIMIT_AS, kMaxMemory));
   std::vector<AllowedCall> calls;
   for (const int call : kAllowed) calls.push_back({call});
   for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {

@@ -21,6 +21,8 @@
 
 #include "images/unpack/entry_path.h"
 #include "images/unpack/syscall_filter.h"
+#include "runtime/base/descriptors.h"
+#include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 
 namespace atl::images::unpack {
@@ -32,7 +34,7 @@ constexpr rlim_t kDescriptors = 64;
 // Two for each directory on the way down.
 constexpr rlim_t kTreeDescriptors = 2 * (kMaxDepth + 1) + 64;
 // One for each layer that has the directory: what is deep and has many layers is refused.
-constexpr rlim_t kDiffDescriptors = 4096;
+constexpr rlim_t kDiffDescriptors = kEnoughDescriptors;
 constexpr rlim_t kCpuSeconds = 3600;
 
 constexpr uint32_t Bit(int capability) {
@@ -117,10 +119,7 @@ Status LimitResources(const ExtractLimits& limits, Job job) {
       {RLIMIT_NPROC, 1},
   };
   for (const auto& [resource, value] : wanted) {
-    const rlimit limit{value, value};
-    if (::setrlimit(resource, &limit) != 0) {
-      return FailSys("setrlimit " + std::to_string(static_cast<int>(resource)));
-    }
+    ATOLL_TRY(LimitResource(resource, value));
   }
   // Over RLIMIT_FSIZE: EFBIG with a message, not a signal.
   ::signal(SIGXFSZ, SIG_IGN);

@@ -1,7 +1,5 @@
 #include "runtime/base/descriptors.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -33,6 +31,12 @@ Status ReserveDescriptors() {
   g_spare_from = AtMostInt(files.rlim_cur - reserve);
   g_streams_from = AtMostInt(files.rlim_cur - 2 * reserve);
   return {};
+}
+
+rlim_t LowDescriptorLimit() {
+  rlimit files{};
+  const bool low = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < kEnoughDescriptors;
+  return low ? files.rlim_max : 0;
 }
 
 bool IsSpare(int fd) {

@@ -13,6 +13,7 @@
 // Thread rule: ReserveDescriptors before there are threads, the rest from any.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <string_view>
@@ -25,6 +26,12 @@ namespace atl {
 // Raises the soft limit of open files to the hard one, less the reserve: an eighth, at most 64. As
 // many below it are spare, and as many below these are for streams.
 Status ReserveDescriptors();
+
+// What the daemon and the processes beside it open at once where nothing runs short.
+inline constexpr rlim_t kEnoughDescriptors = 4096;
+
+// This process's hard limit of open files if it is lower than that, or 0.
+rlim_t LowDescriptorLimit();
 
 // Whether `fd` is one of the last, which nobody keeps. Without ReserveDescriptors none is.
 bool IsSpare(int fd);

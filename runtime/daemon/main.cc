@@ -40,6 +40,13 @@ void PrepareProcess() {
   if (auto reserved = ReserveDescriptors(); !reserved) {
     LogLine(LogLevel::kWarning, "no descriptors are kept for answering").Add(reserved.error());
   }
+  if (const rlim_t low = LowDescriptorLimit(); low != 0) {
+    LogLine(LogLevel::kWarning,
+            "few files may be open: sandboxes and streams are refused early, and snapshots, forks "
+            "and differences of deep trees fail; raise LimitNOFILE, or ulimit -Hn of the shell")
+        .Add("limit", low)
+        .Add("enough", kEnoughDescriptors);
+  }
 }
 
 Result<std::vector<netpolicy::PolicyRule>> RulesFor(const std::vector<std::string>& targets,

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/wire/start.h"
@@ -80,10 +81,7 @@ Status LimitUsers() {
     rlim_t limit;
   } kLimits[] = {{RLIMIT_SIGPENDING, 16384}, {RLIMIT_MSGQUEUE, 819200}, {RLIMIT_MEMLOCK, 8 << 20}};
   for (const auto& [resource, limit] : kLimits) {
-    const rlimit both{limit, limit};
-    if (::setrlimit(resource, &both) != 0) {
-      return FailSys("setrlimit " + std::to_string(resource));
-    }
+    ATOLL_TRY(LimitResource(resource, limit));
   }
   return {};
 }

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
 #include "runtime/spawner/object_root.h"
@@ -45,10 +46,8 @@ constexpr int kAbove = 16;
 Status DropPrivileges(uid_t user) {
   // Of a core that holds keys, not even a pipe's program gets to see anything (execd_process.cc).
   const rlimit no_core{1, 1};
-  const rlimit files{1024, 1024};
-  if (::setrlimit(RLIMIT_CORE, &no_core) != 0 || ::setrlimit(RLIMIT_NOFILE, &files) != 0) {
-    return FailSys("setrlimit");
-  }
+  if (::setrlimit(RLIMIT_CORE, &no_core) != 0) return FailSys("setrlimit CORE");
+  ATOLL_TRY(LimitResource(RLIMIT_NOFILE, 1024));
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(user, user, user) != 0) return FailSys("setresgid");
   if (::setresuid(user, user, user) != 0) return FailSys("setresuid");

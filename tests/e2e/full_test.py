@@ -455,6 +455,22 @@ class Descriptors(Full):
         for box in made:
             self.daemon.delete(box)
 
+    def test_what_the_helpers_want_is_not_more_than_there_is(self):
+        """Fewer than each of those limits itself to that copies and compares trees."""
+        box = self.daemon.create(self.start_few(220))
+        self.daemon.run(box, 'mkdir -p /deep/tree; echo here >/deep/tree/file')
+        fork = self.daemon.request('POST', f'/v1/sandboxes/{box}/fork', {})
+        child = fork['items'][0]['id']
+        self.assertEqual(self.daemon.run(child, 'cat /deep/tree/file').stdout, 'here')
+        diff = subprocess.run([atoll.BUILD / 'atoll', 'diff', box], env=self.daemon.client_env(),
+                              capture_output=True, text=True, check=True)
+        self.assertIn('/deep/tree/file', diff.stdout)
+        # Both say so beforehand.
+        self.assertIn('few files may be open', self.daemon.log.read_text())
+        doctor = subprocess.run(['prlimit', '--nofile=220:220', atoll.BUILD / 'atoll', 'doctor'],
+                                capture_output=True, text=True, check=False).stdout
+        self.assertRegex(doctor, r'warn +descriptors +a process may open 220 files')
+
     def begin_stream(self, box, headers):
         """The connection of a command that does not end; `headers` are of that box's execd."""
         connection = self.daemon.connection()

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/descriptors.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/sysctl.h"
 
@@ -38,10 +39,22 @@ Finding CheckOpenFiles() {
                  "better), and keep it in /etc/sysctl.d");
 }
 
+Finding CheckDescriptors() {
+  const rlim_t low = LowDescriptorLimit();
+  if (low == 0) return Ok("descriptors", "a process may open enough files");
+  return Warning("descriptors",
+                 "a process may open " + std::to_string(low) +
+                     " files: sandboxes and streams are refused early, and snapshots, forks and "
+                     "differences of deep trees fail",
+                 "set LimitNOFILE of the service, or ulimit -Hn of the shell that starts atolld, "
+                 "to " +
+                     std::to_string(kEnoughDescriptors) + " or more");
+}
+
 }  // namespace
 
 std::vector<Finding> CheckBudgets() {
-  return {CheckCrashHandler(), CheckOpenFiles()};
+  return {CheckCrashHandler(), CheckOpenFiles(), CheckDescriptors()};
 }
 
 }  // namespace atl::doctor

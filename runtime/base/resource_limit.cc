@@ -1,0 +1,18 @@
+#include "runtime/base/resource_limit.h"
+
+#include <algorithm>
+#include <string>
+
+namespace atl {
+
+Status LimitResource(__rlimit_resource resource, rlim_t most) {
+  const auto call = [&](const char* name) { return name + std::to_string(resource); };
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0) return FailSys(call("getrlimit "));
+  // RLIM_INFINITY is the largest number.
+  limit.rlim_cur = limit.rlim_max = std::min(limit.rlim_max, most);
+  if (::setrlimit(resource, &limit) != 0) return FailSys(call("setrlimit "));
+  return {};
+}
+
+}  // namespace atl
