@@ -7,52 +7,88 @@ The last line on standard output is {"name": …, "aliases": […]}. With SOURCE
 environment no file is younger than that, and the same input gives the same bytes.
 """
 import argparse
+import concurrent.futures
+import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import tempfile
 
+import build_box as boxes
 import busybox
 import debian
 import oci_archive
+import programs
 import recipe as recipes
-from layer import make_layer
+import settings
+import suites
+from layer import LayerError, make_layer
 
 
-def make_layers(recipe, layers):
+def make_in_box(base, step, tar):
+    """A step that strangers' packages are part of."""
+    with tempfile.TemporaryDirectory(prefix='atoll-step.') as work, boxes.Box(base.tools(), network=True) as box:
+        work = pathlib.Path(work)
+        (work / 'files').mkdir()
+        said = dataclasses.asdict(step) | {'directory': '/step/files', 'files': {}}
+        for number, (source, target) in enumerate(step.files.items()):
+            source, copy = step.directory / source, work / f'files/{number}'
+            if source.is_dir() and not source.is_symlink():
+                shutil.copytree(source, copy, symlinks=True)
+            elif os.path.lexists(source):
+                shutil.copy2(source, copy, follow_symlinks=False)
+            else:
+                raise LayerError(f'files: {source}: there is no such file')
+            said['files'][str(number)] = target
+        (work / 'step.json').write_text(json.dumps({'step': said, 'suite': base.suite}), encoding='utf-8')
+        for module in ('layer.py', 'suites.py'):
+            shutil.copy(programs.HERE / module, work)
+        box.copy_in(work, '/step')
+        box.trust()
+        epoch = os.environ.get('SOURCE_DATE_EPOCH')
+        box.run('python3 -B /step/layer.py /step/step.json /layer && '
+                'tar --numeric-owner --owner=0 --group=0 --sort=name -C /layer -cf /layer.tar .',
+                env={'SOURCE_DATE_EPOCH': epoch} if epoch else {})
+        box.copy_out('/layer.tar', tar)
+
+
+def make_layers(recipe, base, layers):
+    """Where each is: the tar or the directory."""
+    made = []
     for step, layer in zip(recipe.steps, layers):
-        make_layer(step, recipe.suite, layer)
+        if step.pip or step.npm:
+            made.append(layer.with_suffix('.tar'))
+            make_in_box(base, step, made[-1])
+        else:
+            made.append(layer)
+            make_layer(step, '', layer)
+    return made
 
 
 def add_debian(archive, recipe, layers, work):
-    """Adds its packages and the layers above them: while those are installed these are made, and
-    written but for what the image's Python has to compile first."""
-    base = debian.Base(recipe.suite, work)
-    base_is_there = base.tar.is_file()
-    if not base_is_there:
-        with base.made():
-            make_layers(recipe, layers)
-    with debian.root(base, recipe, layers, work) as root:
-        if base_is_there:
-            make_layers(recipe, layers)
-        root.layers_are_made()
-
-        def add_layers(compiled):
-            for place, layer in enumerate(layers, 1):
-                if debian.python_place(recipe.suite, layer).is_dir() == compiled:
-                    archive.add_layer(layer, place)
-        add_layers(compiled=False)
-        archive.add_layer(root.tar, 0)
-        add_layers(compiled=True)
+    """Its packages, and the layers above them, which are made meanwhile."""
+    with boxes.daemon(), concurrent.futures.ThreadPoolExecutor(1) as beside:
+        base = debian.Base(recipe.suite, work)
+        base.make()
+        root = beside.submit(debian.make_root, base, recipe, work / 'root.tar')
+        try:
+            layers = make_layers(recipe, base, layers)
+            more = [work / 'root.tar'] if root.result() else []
+        except BaseException:
+            programs.end_all()
+            raise
+        for place, layer in enumerate([base.tar, *more, *layers]):
+            archive.add_layer(layer, place)
 
 
 def build(what, out, name, compress):
     """Writes the archive; the recipe, as it was carried out."""
     recipe = recipes.load(what)
-    if recipe.suite and recipe.suite not in debian.PYTHON:
-        raise recipes.RecipeError(f"suite: '{recipe.suite}' is none of {', '.join(debian.PYTHON)}")
+    if recipe.suite and recipe.suite not in suites.PYTHON:
+        raise recipes.RecipeError(f"suite: '{recipe.suite}' is none of {', '.join(suites.PYTHON)}")
     if name:
         recipe.name, recipe.aliases = name, []
     config = {'Env': [f'{key}={value}' for key, value in recipe.env.items()],
@@ -66,10 +102,9 @@ def build(what, out, name, compress):
         if recipe.suite:
             add_debian(archive, recipe, layers, work)
         else:
-            make_layers(recipe, layers)
             (work / 'root').mkdir()
             busybox.make_root(work / 'root')
-            for place, layer in enumerate([work / 'root', *layers]):
+            for place, layer in enumerate([work / 'root', *make_layers(recipe, None, layers)]):
                 archive.add_layer(layer, place)
         archive.finish(recipe.name, config)
     return recipe
@@ -87,7 +122,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended'))
     try:
         made = build(given.recipe, given.out.absolute(), given.name, not given.no_gzip)
-    except recipes.RecipeError as error:
+    except (recipes.RecipeError, LayerError, settings.SettingsError) as error:
         sys.exit(str(error))
     print(json.dumps({'name': made.name, 'aliases': made.aliases}))
 

@@ -1,17 +1,43 @@
-"""The layer that one recipe adds: files of the host, and packages of the language registries.
+"""The layer that one recipe adds: files of who writes it, and packages of the language registries.
 
-Nothing that a package brings is run here: wheels only, npm without scripts. The build is root's.
+    layer.py STEP.json LAYER
+
+Run in a sandbox by tools.py, where the registries' packages are unpacked; a step that has only files is made
+where the build runs, by make_layer. Of packages nothing is run all the same: wheels only, npm without scripts.
 """
-import importlib.util
+import json
 import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 
-from debian import GLIBC, PYTHON, python_place
-from programs import need, run
-from recipe import RecipeError
+from suites import GLIBC, PYTHON, python_place
+
+# pip's --only-binary does not hold for a requirement that names a URL, in whatever wheel's metadata it stands:
+# what is there could be an sdist, whose build pip would run.
+_PIP = '''
+import runpy, sys
+from pip._vendor.packaging import requirements
+made = requirements.Requirement.__init__
+def make(self, text):
+    made(self, text)
+    if self.url:
+        sys.exit(f"'{text}' is not of an index: wheels from an index are installed, and no URL")
+requirements.Requirement.__init__ = make
+runpy.run_module('pip', run_name='__main__', alter_sys=True)
+'''
+
+
+class LayerError(Exception):
+    """For the author of the recipe."""
+
+
+def _run(*words):
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise LayerError(f'{words[0]} ended with {done.returncode}')
 
 
 def _platforms(suite):
@@ -23,21 +49,18 @@ def _platforms(suite):
 
 
 def _inside(layer, path):
-    """Refuses what a link of the layer leads out of it: here it would be the host's."""
+    """Refuses what a link of the layer leads out of it."""
     if not path.parent.resolve().is_relative_to(layer.resolve()):
-        raise RecipeError(f'/{path.relative_to(layer)}: a link on the way leads out of the image')
+        raise LayerError(f'/{path.relative_to(layer)}: a link on the way leads out of the image')
 
 
 def _add_pip(layer, suite, wanted, dependencies):
-    if importlib.util.find_spec('pip') is None:
-        raise RecipeError("'pip' is missing; install it with: apt-get install "
-                          '--no-install-recommends python3-pip')
     python = python_place(suite, layer)
-    run(sys.executable, '-m', 'pip', 'install', '--quiet', '--no-compile',
-        '--disable-pip-version-check', '--root-user-action=ignore',
-        *([] if dependencies else ['--no-deps']),
-        '--only-binary', ':all:', '--implementation', 'cp', '--python-version', PYTHON[suite],
-        *(f'--platform={tag}' for tag in _platforms(suite)), '--target', python, *wanted)
+    _run('python3', '-c', _PIP, 'install', '--quiet', '--no-compile',
+         '--disable-pip-version-check', '--root-user-action=ignore', '--no-cache-dir',
+         *([] if dependencies else ['--no-deps']),
+         '--only-binary', ':all:', '--implementation', 'cp', '--python-version', PYTHON[suite],
+         *(f'--platform={tag}' for tag in _platforms(suite)), '--target', str(python), '--', *wanted)
     # As an installation into /usr/local has them, and with the image's Python.
     for program in (python / 'bin').glob('*'):
         text = program.read_bytes()
@@ -49,18 +72,34 @@ def _add_pip(layer, suite, wanted, dependencies):
 
 
 def _add_npm(layer, wanted, folders):
-    need('npm')
     install = ['npm', 'install', '--silent', '--no-audit', '--no-fund', '--ignore-scripts', '--omit=dev']
-    run(*install, '--global', '--prefix', layer / 'usr/local', *wanted)
+    _run(*install, '--global', '--prefix', str(layer / 'usr/local'), '--', *wanted)
     for folder in folders:
         place = layer / folder.lstrip('/')
         _inside(layer, place / 'x')
         if not (place / 'package.json').is_file():
-            raise RecipeError(f'npm_folders: {folder}: nothing of npm has brought a package.json there')
+            raise LayerError(f'npm_folders: {folder}: nothing of npm has brought a package.json there')
         # It could name programs, which npm would run.
         if os.path.lexists(place / '.npmrc'):
-            raise RecipeError(f'npm_folders: {folder}: brings settings of npm of its own')
-        run(*install, '--prefix', place)
+            raise LayerError(f'npm_folders: {folder}: brings settings of npm of its own')
+        _run(*install, '--prefix', str(place))
+
+
+def _compile(layer, suite):
+    """As nobody, by the Python that the image has: what is compiled counts as long as its source has the same time
+    and size, so whoever edits that in a sandbox runs what is written there."""
+    python = python_place(suite, layer)
+    beside = pathlib.Path('/compiled')
+    shutil.copytree(python, beside, symlinks=True)
+    _run('chown', '-R', '65534:65534', str(beside))
+    # Some of what packages bring is for another Python, and does not compile.
+    subprocess.run(['python3', '-I', '-m', 'compileall', '-q', '--invalidation-mode', 'timestamp', '-s', str(beside),
+                    '-p', f'/{python.relative_to(layer)}', str(beside)], user=65534, group=65534, extra_groups=[],
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    for made in beside.rglob('__pycache__'):
+        if not made.is_symlink():
+            shutil.copytree(made, python / made.relative_to(beside), dirs_exist_ok=True)
+    shutil.rmtree(beside)
 
 
 def _make_room(place):
@@ -91,7 +130,7 @@ def _add_file(layer, source, target):
         _make_room(place)
         shutil.copy2(source, place, follow_symlinks=False)
     else:
-        raise RecipeError(f'files: {source}: there is no such file')
+        raise LayerError(f'files: {source}: there is no such file')
 
 
 def _add_link(layer, path, says):
@@ -99,7 +138,7 @@ def _add_link(layer, path, says):
     _inside(layer, place)
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_dir() and not place.is_symlink():
-        raise RecipeError(f'links: {path}: is a folder')
+        raise LayerError(f'links: {path}: is a folder')
     place.unlink(missing_ok=True)
     place.symlink_to(says)
 
@@ -107,9 +146,6 @@ def _add_link(layer, path, says):
 def make_layer(step, suite, layer):
     """Fills the directory `layer`. `suite` is empty where the image has no Debian."""
     layer.mkdir(parents=True)
-    for key in ('pip', 'npm'):
-        if getattr(step, key) and not suite:
-            raise RecipeError(f'{key}: the image has no Debian in it; say from = "base"')
     # In this order: npm gives up where a program's name is taken, and pip's own takes its place.
     if step.npm:
         _add_npm(layer, step.npm, step.npm_folders)
@@ -125,10 +161,30 @@ def make_layer(step, suite, layer):
             if now.st_mtime > youngest:
                 os.utime(path, (youngest, youngest))
     for source, target in step.files.items():
-        _add_file(layer, step.directory / source, target)
+        _add_file(layer, pathlib.Path(step.directory) / source, target)
     for path, says in step.links.items():
         _add_link(layer, path, says)
     for pattern in step.remove:
         for path in list(pathlib.Path(layer).glob(pattern.lstrip('/'))):
             _inside(layer, path)
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(True)
+    if suite and python_place(suite, layer).is_dir():
+        _compile(layer, suite)
+
+
+def main(said, layer):
+    class Step:
+        """As recipe.Step has them."""
+
+    step = Step()
+    text = json.loads(pathlib.Path(said).read_text(encoding='utf-8'))
+    step.__dict__ = text['step']
+    os.umask(0o022)
+    try:
+        make_layer(step, text['suite'], pathlib.Path(layer))
+    except LayerError as error:
+        sys.exit(str(error))
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

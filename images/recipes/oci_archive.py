@@ -125,7 +125,7 @@ class Archive:
         media = "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if self._compress else "")
         self._layers[place] = {"mediaType": media, "digest": blob.digest(), "size": blob.size}, plain.digest()
 
-    def finish(self, name, config, arch=ARCH):
+    def finish(self, name, config, arch=ARCH, quiet=False):
         """`config`: what processes of the image get, as the OCI image specification calls it."""
         if not any(one.startswith("PATH=") for one in config.get("Env", [])):
             config = {**config, "Env": [DEFAULT_PATH, *config.get("Env", [])]}
@@ -149,6 +149,8 @@ class Archive:
         self._out.write(bytes(-self._out.tell() % tarfile.RECORDSIZE))
         self._out.close()
         os.rename(self._part, self._output)
+        if quiet:
+            return
         size = os.path.getsize(self._output) / 1e6
         print(f"{self._output}: {name}, {len(layers)} layers, {size:.1f} MB", file=sys.stderr)
 

@@ -22,8 +22,9 @@ KEYS = {
 # What a word may be that becomes an argument of another program: never an option of it.
 WORD = {
     'packages': r'[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?',
-    'pip': r'[A-Za-z0-9][^\0\n]*',
-    'npm': r'[A-Za-z0-9@][^\s\0]*',
+    # Of an index: no URL, no path, nothing that could bring a build to run.
+    'pip': r'[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]*\])?[ ]*([<>=!~][^\0\n@/;]*)?(;[^\0\n@/]*)?',
+    'npm': r'(@[a-z0-9._~-]+/)?[A-Za-z0-9][A-Za-z0-9._~-]*(@[A-Za-z0-9.^~<>=|*+_-]+)?',
     'users': r'[a-z][a-z0-9-]{0,31}',
 }
 WORD['unpacked'] = WORD['packages']
@@ -152,6 +153,9 @@ def load(what):
                     text.get('links', {}), text.get('remove', []))
         if step.pip or step.npm or step.files or step.links:
             recipe.steps.append(step)
+    for key in ('pip', 'npm'):
+        if not recipe.suite and any(getattr(step, key) for step in recipe.steps):
+            raise RecipeError(f'{chain[-1][0]}: {key}: the image has no Debian in it; say from = "base"')
     for key in ('packages', 'unpacked', 'users'):
         if getattr(recipe, key) and not recipe.suite:
             raise RecipeError(f"{chain[-1][0]}: {key}: '{chain[0][0].stem}' has no Debian in it; "

@@ -28,6 +28,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(TOP / 'images/recipes'))
 
+import build_box as boxes  # pylint: disable=wrong-import-position
+import debian  # pylint: disable=wrong-import-position
 import host_state  # pylint: disable=wrong-import-position
 import recipe as recipes  # pylint: disable=wrong-import-position
 from until import until  # pylint: disable=wrong-import-position
@@ -79,6 +81,15 @@ def image_archive(recipe):
                            check=True, stdout=sys.stderr)
             new.rename(archive)
     return archive
+
+
+def build_parts():
+    """What each build of an image with Debian stands on, made where there is a network."""
+    with tempfile.TemporaryDirectory() as work:
+        base = debian.Base('bookworm', pathlib.Path(work))
+        if not base.is_there():
+            with boxes.daemon():
+                base.make_tools()
 
 
 def _changed(recipe):
@@ -362,3 +373,4 @@ def settled(measure, rest=0.5 * SLOWNESS, seconds=10 * SLOWNESS):
 if __name__ == '__main__':
     for wanted in sys.argv[1:]:
         image_archive(wanted)
+    build_parts()

@@ -11,6 +11,7 @@ test sets them), web servers on 80 and 443, an echo of whatever comes on any oth
 UDP. It writes down each packet that arrives, so that "nothing got through" is seen from the far
 side. Everything ends with the process.
 """
+import base64
 import json
 import pathlib
 import subprocess
@@ -103,6 +104,10 @@ class Internet:
     def certificate(self, name):
         """From now on TLS has one for `name`: its text, which clients can verify by."""
         return self.call('certificate', name)
+
+    def page(self, path, kind, data):
+        """What each web server answers there, whatever it is called: bytes of this Content-Type."""
+        self.call('page', path, kind, base64.b64encode(data).decode('ascii'))
 
     # ---- what arrived
 

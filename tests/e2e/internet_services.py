@@ -2,6 +2,7 @@
 """The other side of internet.py: a process in a network namespace of its own, which serves every
 address of the fake internet and writes down whatever arrives. Commands are lines of JSON on
 standard input, [name, arguments]; each is answered with one line."""
+import base64
 import ctypes
 import http.server
 import ipaddress
@@ -258,6 +259,9 @@ def _plain(address):
     return address.partition('%')[0]
 
 
+PAGES = {}  # path → type and content; every server has them
+
+
 class Web(http.server.BaseHTTPRequestHandler):
     """Says who was asked for what; `/bytes/N` are so many bytes, `/mirror` has what
     came in its own header; Upgrade makes an echo of it."""
@@ -295,7 +299,10 @@ class Web(http.server.BaseHTTPRequestHandler):
         data = json.dumps(entry).encode()
         if self.path.startswith('/bytes/'):
             data = bytes(int(self.path[7:]))
+        kind, data = PAGES.get(self.path, (None, data))
         self.send_response(200)
+        if kind:
+            self.send_header('Content-Type', kind)
         if self.path.startswith('/mirror'):
             for name, value in self.headers.items():
                 self.send_header(f'X-Mirrored-{name}', value)
@@ -418,6 +425,9 @@ class Commands:
         if name not in self.certificates.contexts:
             self.certificates.make(name)
         return (self.certificates.directory / f'{name}.pem').read_text(encoding='ascii')
+
+    def page(self, path, kind, data):
+        PAGES[path] = kind, base64.b64decode(data)
 
     def read(self, name, since):
         self.watcher.drain()

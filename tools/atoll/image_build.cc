@@ -15,6 +15,7 @@
 #include "tools/atoll/image_import.h"
 #include "tools/atoll/image_verbs.h"
 #include "tools/atoll/interrupt.h"
+#include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
@@ -51,13 +52,30 @@ std::string WhereToBuild() {
   return enough ? kMemory : "/var/tmp";
 }
 
+// How the recipes' sandboxes are asked for: as ours would be.
+Words ServerVariables(const Settings& settings) {
+  Words env = {"PYTHONDONTWRITEBYTECODE=1", "ATOLL_RUN_DIR=" + settings.run_dir};
+  for (const auto& [name, value] :
+       {std::pair("ATOLL_SERVER", settings.server), std::pair("ATOLL_API_KEY", settings.api_key),
+        std::pair("ATOLL_API_KEY_FILE", settings.api_key_file),
+        std::pair("ATOLL_CACERT", settings.cacert)}) {
+    if (!value.empty()) env.push_back(name + ("=" + value));
+  }
+  return env;
+}
+
 Status BuildImage(const Settings& settings, const BuildOptions& options) {
+  if (options.output.empty()) {
+    // Before minutes have passed.
+    ATOLL_ASSIGN(Api api, Api::Connect(settings));
+    ATOLL_TRY(Fetch(api, "/images"));
+  }
   ATOLL_ASSIGN(const std::string recipes, FindRecipes());
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(const TemporaryDirectory work, TemporaryDirectory::Make(WhereToBuild()));
   const std::string archive = options.output.empty() ? work.path() + "/image.tar" : options.output;
   Child builder{.argv = {"python3", recipes + "/build.py", options.what, archive},
-                .env = {"PYTHONDONTWRITEBYTECODE=1"},
+                .env = ServerVariables(settings),
                 .apt = "python3"};
   if (!options.name.empty()) builder.argv.insert(builder.argv.end(), {"--name", options.name});
   // What is unpacked in the next moment need not be small.

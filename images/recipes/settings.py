@@ -1,0 +1,64 @@
+"""The operator's word for all builds: mirrors, proxies and certificates.
+
+/etc/atoll/build.toml, or the file that ATOLL_BUILD_SETTINGS names:
+
+    certificates = ["/etc/ssl/corp.pem"]     # beside those of the machine
+    [env]                                    # while an image is made; nothing of it is in the image
+    PIP_INDEX_URL = "https://mirror.example/pypi/simple"
+    NPM_CONFIG_REGISTRY = "https://mirror.example/npm"
+"""
+import os
+import pathlib
+import tomllib
+
+FILE = '/etc/atoll/build.toml'
+# Of this machine; what the machine trusts, a build does.
+BUNDLE = pathlib.Path('/etc/ssl/certs/ca-certificates.crt')
+# In a sandbox: in memory there, so never in an image.
+CERTIFICATES = '/dev/shm/atoll-certificates.pem'
+# By what programs find their authorities.
+_BY_WHICH = ('SSL_CERT_FILE', 'PIP_CERT', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'GIT_SSL_CAINFO',
+             'NODE_EXTRA_CA_CERTS', 'NPM_CONFIG_CAFILE', 'CARGO_HTTP_CAINFO')
+# Passed on from the environment of who builds.
+_PASSED = ('HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy', 'PIP_INDEX_URL',
+           'PIP_EXTRA_INDEX_URL', 'NPM_CONFIG_REGISTRY')
+
+
+class SettingsError(Exception):
+    """For the operator."""
+
+
+def _read():
+    file = pathlib.Path(os.environ.get('ATOLL_BUILD_SETTINGS', FILE))
+    if not file.exists() and 'ATOLL_BUILD_SETTINGS' not in os.environ:
+        return {}
+    try:
+        said = tomllib.loads(file.read_text(encoding='utf-8'))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f'{file}: {error}') from error
+    for key, value in said.items():
+        if key == 'certificates':
+            fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        elif key == 'env':
+            fits = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+        else:
+            raise SettingsError(f'{file}: {key}: no such key; there are certificates and env')
+        if not fits:
+            raise SettingsError(f'{file}: {key}: must be ' + ('a list of files' if key == 'certificates' else
+                                                              'a table of strings'))
+    return said
+
+
+def environment():
+    """For what is fetched inside, where certificates() lie at CERTIFICATES."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {**dict.fromkeys(_BY_WHICH, CERTIFICATES), **passed, **_read().get('env', {})}
+
+
+def certificates():
+    """All of them, PEM."""
+    files = [*([BUNDLE] if BUNDLE.is_file() else []), *map(pathlib.Path, _read().get('certificates', []))]
+    try:
+        return b'\n'.join(file.read_bytes() for file in files)
+    except OSError as error:
+        raise SettingsError(f'certificates: {error}') from error
