@@ -283,11 +283,14 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
                      (message.spec.shared_network ? static_cast<int>(CLONE_NEWNET) : 0);
   // By the pidfd, which says what the number may no longer.
   if (::setns(sandbox, shared) != 0) return FailSys("setns into the sandbox");
-  const uint64_t fresh = CLONE_PARENT | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+  const uint64_t fresh = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                          (message.spec.shared_network ? 0 : CLONE_NEWNET);
   Inside inside{.flags = fresh, .start = {.parts = &parts}};
   // A pid namespace is made by somebody in the one above, which setns(2) leads only children into.
-  // Both of them are our parent's, as the first must be for the second to be.
+  // That one is our parent's, who reaps it at once. The session's first process is left to the
+  // sandbox's process 1: whoever has a parent outside of a pid namespace keeps that from ending
+  // until the parent has waited, and a spawner that has died leaves its children to the host's
+  // process 1, which in a container may wait for nobody.
   ATOLL_TRY(Vfork(CLONE_PARENT, -1, RunInside, &inside));
   // Killed, with its sandbox: the other one dies a moment later, and uses our memory until then.
   if (!inside.over) ::_exit(1);

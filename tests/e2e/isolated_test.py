@@ -1,4 +1,6 @@
 """Isolated sessions: what clients are promised, and what one session must not get at."""
+import contextlib
+import ctypes
 import os
 import pathlib
 import re
@@ -13,6 +15,8 @@ from box import Box
 from exec_contract_test import TIME
 from host_state import namespaces
 from isolated import SESSION, Isolated, Session, text_of
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 class Contract(Isolated):
@@ -459,6 +463,41 @@ class Attacks(Isolated):
     def test_a_client_cannot_speak_for_the_daemon(self):
         answer = self.box.call('GET', '/.atoll/sessions', headers={'X-Atoll-Internal': '1'})
         self.assertEqual(answer.status, 404)
+
+
+class Orphans(Isolated):
+    """A host whose process 1 reaps nothing, as that of a container may: all that a dead spawner
+    leaves is this process's."""
+
+    @classmethod
+    def setUpClass(cls):
+        # Comes last, behind the end of the daemon.
+        cls.addClassCleanup(cls.reap)
+        super().setUpClass()
+        cls.be_reaper(1)
+
+    @staticmethod
+    def be_reaper(on):
+        if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) != 0:
+            raise OSError('PR_SET_CHILD_SUBREAPER')
+
+    @classmethod
+    def reap(cls):
+        cls.be_reaper(0)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
+
+    def test_they_hold_no_sandbox(self):
+        """Its process 1 ends only when all in its pid namespace have been waited for."""
+        box = Box(self.daemon, self.image)
+        Session(box).out('sleep 1000 & sleep 1001 &')
+        self.daemon.kill_spawner()
+        until(self.daemon.healthy, 20 * SLOWNESS, 'the daemon has the next spawner')
+        records = self.daemon.run_dir / 'spawner/records'
+        self.assertIn(box.id, os.listdir(records))
+        self.daemon.delete(box.id)
+        until(lambda: box.id not in os.listdir(records), 20 * SLOWNESS, 'nothing of it is left')
 
 
 class Life(Isolated):
