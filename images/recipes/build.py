@@ -8,6 +8,7 @@ environment no file is younger than that, and the same input gives the same byte
 """
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
@@ -68,9 +69,9 @@ def make_layers(recipe, base, layers):
     return made
 
 
-def add_debian(archive, recipe, layers, work):
-    """Its packages, and the layers above them, which are made meanwhile."""
-    with boxes.daemon(), concurrent.futures.ThreadPoolExecutor(1) as beside:
+def debian_layers(recipe, layers, work):
+    """Its packages, and the layers above them, which are made meanwhile; the lowest first."""
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
         base = debian.Base(recipe.suite, work)
         base.make()
         root = beside.submit(debian.make_root, base, recipe, work / 'root.tar')
@@ -80,8 +81,22 @@ def add_debian(archive, recipe, layers, work):
         except BaseException:
             programs.end_all()
             raise
-        for place, layer in enumerate([base.tar, *more, *layers]):
-            archive.add_layer(layer, place)
+        return [base.tar, *more, *layers]
+
+
+def busybox_layers(recipe, layers, work):
+    (work / 'root').mkdir()
+    busybox.make_root(work / 'root')
+    return [work / 'root', *make_layers(recipe, None, layers)]
+
+
+def run_on(layers, recipe, tar):
+    """What its scripts write, which run in a sandbox of all that is below."""
+    with boxes.image_of(layers) as image, boxes.Box(image, network=True) as box:
+        box.trust()
+        for script in recipe.run:
+            box.run(f'set -e\n{script}', env=recipe.env)
+        box.diff(tar)
 
 
 def build(what, out, name, compress):
@@ -99,13 +114,14 @@ def build(what, out, name, compress):
             oci_archive.Archive(out, compress) as archive:
         work = pathlib.Path(work)
         layers = [work / f'layer{number}' for number in range(1, len(recipe.steps) + 1)]
-        if recipe.suite:
-            add_debian(archive, recipe, layers, work)
-        else:
-            (work / 'root').mkdir()
-            busybox.make_root(work / 'root')
-            for place, layer in enumerate([work / 'root', *make_layers(recipe, None, layers)]):
-                archive.add_layer(layer, place)
+        # What has only files needs no sandbox.
+        with boxes.daemon() if recipe.suite or recipe.run else contextlib.nullcontext():
+            layers = (debian_layers if recipe.suite else busybox_layers)(recipe, layers, work)
+            if recipe.run:
+                run_on(layers, recipe, work / 'run.tar')
+                layers.append(work / 'run.tar')
+        for place, layer in enumerate(layers):
+            archive.add_layer(layer, place)
         archive.finish(recipe.name, config)
     return recipe
 

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import oci_archive
 import settings
 from programs import HERE, run
 
@@ -82,6 +84,28 @@ class Box:
     def diff(self, target):
         """What was written, as a layer."""
         self.client('diff', '-o', target, self._id)
+
+
+def import_image(name, layers):
+    """As the client's user would, of directories and tars, the lowest first."""
+    with tempfile.TemporaryDirectory(prefix='atoll-import.') as work:
+        archive = pathlib.Path(work, 'image.tar')
+        with oci_archive.Archive(archive, compress=False) as written:
+            for place, layer in enumerate(layers):
+                written.add_layer(layer, place)
+            written.finish(name, {'Cmd': ['sh']}, quiet=True)
+        Box.client('image', 'import', archive, '--name', name)
+
+
+@contextlib.contextmanager
+def image_of(layers):
+    """The name of an image of these; it is gone behind the body."""
+    name = f'atoll/build:{os.getpid()}-{secrets.token_hex(4)}'
+    import_image(name, layers)
+    try:
+        yield name
+    finally:
+        Box.client('image', 'rm', '--force', name)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,8 @@ import sys
 import tempfile
 import time
 
-import oci_archive
 import unpack_debs
-from build_box import Box
+from build_box import Box, import_image
 from programs import NOBODY, run
 
 # The lowest packages, installed, are kept for a while: most of what a first build takes.
@@ -161,7 +160,7 @@ def _make_base(suite, out):
             (debs / 'sources' / name).write_text(text, encoding='utf-8')
         (debs / 'dpkg.cfg').write_text(_DPKG, encoding='utf-8')
         name = f'atoll/build:{suite}-unpacked'
-        _import(name, [unpacked])
+        import_image(name, [unpacked])
         try:
             with Box(name, network=False) as box:
                 shutil.rmtree(debs / 'partial')
@@ -188,16 +187,6 @@ def _make_tools(base, out):
                 'printf \'#!/bin/sh\\nexec node %s/lib/node_modules/npm/bin/npm-cli.js "$@"\\n\' "$place" '
                 '>/usr/local/bin/npm && chmod 755 /usr/local/bin/npm && npm --version >/dev/null')
         box.diff(out)
-
-
-def _import(name, tars):
-    with tempfile.TemporaryDirectory(prefix='atoll-import.') as work:
-        archive = pathlib.Path(work, 'image.tar')
-        with oci_archive.Archive(archive, compress=False) as written:
-            for place, tar in enumerate(tars):
-                written.add_layer(tar, place)
-            written.finish(name, {'Cmd': ['bash']}, quiet=True)
-        Box.client('image', 'import', archive, '--name', name)
 
 
 def make_root(base, recipe, out):
@@ -281,7 +270,7 @@ class Base:
         if name not in known:
             for old in known:
                 Box.client('image', 'rm', '--force', old)
-            _import(name, tars)
+            import_image(name, tars)
         return name
 
     def image(self):

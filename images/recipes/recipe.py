@@ -14,7 +14,7 @@ KEYS = {
     'about': _TEXT, 'from': ((str, list), 'a string or a list of strings'), 'name': _TEXT,
     'aliases': _WORDS,
     'suite': _TEXT, 'packages': _WORDS, 'unpacked': _WORDS, 'pip': _WORDS, 'pip_dependencies': (bool, 'true or false'),
-    'npm': _WORDS, 'npm_folders': _WORDS, 'users': _WORDS,
+    'npm': _WORDS, 'npm_folders': _WORDS, 'users': _WORDS, 'run': _WORDS,
     'files': (dict, 'a table of strings'), 'links': (dict, 'a table of strings'), 'remove': _WORDS,
     'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
     'workdir': _TEXT, 'user': _TEXT,
@@ -58,6 +58,7 @@ class Recipe:
     unpacked: list = dataclasses.field(default_factory=list)  # of these packages the files alone
     users: list = dataclasses.field(default_factory=list)  # from id 1000 on
     steps: list = dataclasses.field(default_factory=list)
+    run: list = dataclasses.field(default_factory=list)  # scripts, at last
     env: dict = dataclasses.field(default_factory=dict)
     entrypoint: list = dataclasses.field(default_factory=list)
     cmd: list = dataclasses.field(default_factory=list)
@@ -142,6 +143,7 @@ def load(what):
         for key in ('packages', 'unpacked', 'users'):
             known = getattr(recipe, key)
             known += [one for one in text.get(key, []) if one not in known]
+        recipe.run += text.get('run', [])
         recipe.env.update(text.get('env', {}))
         # Words for the entrypoint of before are none for this one.
         if 'entrypoint' in text:

@@ -107,6 +107,21 @@ class Build(unittest.TestCase):
         self.assertEqual(len(self.daemon.request('GET', '/v1/images/both')['rootfs']), 4)
         self.atoll('image', 'rm', 'both')
 
+    def test_what_a_recipe_runs(self):
+        """In a sandbox of the image so far; a failure leaves nothing."""
+        self.recipe('from = "busybox"\nrun = ["echo $COLOUR >/proof; id -u >>/proof", "cat /proc/1/comm >>/proof"]\n'
+                    '[env]\nCOLOUR = "red"\n', 'lower.toml')
+        top = self.recipe('from = "lower.toml"\nrun = ["cat /srv/data.txt >>/proof; echo $SSL_CERT_FILE >/dev/null"]\n'
+                          '[files]\n"data.txt" = "/srv/data.txt"\n', 'top.toml')
+        self.atoll('image', 'build', top, '--name', 'ran')
+        self.assertEqual(self.atoll('run', 'ran', 'cat', '/proof'), 'red\n0\nexecd\ndata')
+        self.assertEqual(self.atoll('run', 'ran', 'sh', '-c', 'echo $COLOUR$SSL_CERT_FILE; ls /dev/shm'), 'red\n')
+        self.assertEqual(len(self.daemon.request('GET', '/v1/images/ran')['rootfs']), 3)
+        self.atoll('image', 'rm', 'ran')
+        failing = self.recipe('from = "busybox"\nrun = ["false; true"]\n', 'failing.toml')
+        self.atoll('image', 'build', failing, expect=1)
+        self.assertEqual(self.names(), [])
+
     def test_the_same_input_gives_the_same_bytes(self):
         made = []
         for number, epoch in ((1, '1700000000'), (2, '1700000000')):
