@@ -5,6 +5,8 @@
 #include <iterator>
 #include <optional>
 
+#include "runtime/base/project_quota.h"
+
 namespace atl::cgroup {
 namespace {
 
@@ -232,8 +234,9 @@ Result<Limits> ParseLimits(const std::map<std::string, std::string>& requested,
     if (!enforceable(key) && FieldsOf(key).front()->keeper == LimitKeeper::kQuota) {
       return Fail(Code::kUnimplemented,
                   "resourceLimits." + key + " " + Quote(value) +
-                      ": this host's store has no project quotas to enforce it with; have the "
-                      "operator run 'atolld storage init', or leave the key out");
+                      ": this host's store has no project quotas to enforce it with; leave the "
+                      "key out (" +
+                      quota::Remedy() + ")");
     }
     // "No swap" needs nothing from a host that has no way to allow any.
     if (!enforceable(key) && !(key == "swap" && limits.swap_bytes == 0)) {

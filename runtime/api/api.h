@@ -90,6 +90,7 @@ class Api {
   void ForkSandbox(const Call& call);
   void RollBackSandbox(const Call& call);
   void DiffSandbox(const Call& call);
+  void MeasureSandbox(const Call& call);
   void TakeSnapshot(const Call& call);
   void ExportSnapshot(const Call& call, const std::string& form);
   void ImportSnapshot(const Call& call);

@@ -102,6 +102,10 @@ json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging) 
   return PageJson(std::move(items), page, paging);
 }
 
+json DiskUseJson(const wire::DiskUse& use) {
+  return {{"bytes", use.bytes}, {"entries", use.entries}, {"complete", use.complete}};
+}
+
 json LayersJson(const std::vector<images::Layer>& layers) {
   json out = json::array();
   for (const images::Layer& layer : layers) {

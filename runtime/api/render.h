@@ -9,6 +9,7 @@
 #include "runtime/api/list_query.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/snapshot_store.h"
+#include "runtime/sandbox/volumes.h"
 
 namespace atl::api {
 
@@ -21,10 +22,12 @@ nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
 nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
 nlohmann::json RollbackJson(const sandbox::Sandbox& sandbox);
 nlohmann::json ListJson(const Page& page, const ListQuery& query);
-// No size and no digest: clients' models allow no field that the spec does not name.
+// Holds no size and no digest: clients' models allow no field that the spec does not name.
 nlohmann::json SnapshotJson(const sandbox::Snapshot& snapshot);
 nlohmann::json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging);
 nlohmann::json ImageJson(const images::Image& image);
+// Answers to `…/disk`, and a volume's size.
+nlohmann::json DiskUseJson(const wire::DiskUse& use);
 nlohmann::json LayersJson(const std::vector<images::Layer>& layers);
 
 }  // namespace atl::api

@@ -98,6 +98,8 @@ void Api::AddSandboxRoutes() {
               [this](const Call& call) { RollBackSandbox(call); });
   router_.Add("GET", "/sandboxes/{sandbox_id}/diff",
               [this](const Call& call) { DiffSandbox(call); });
+  router_.Add("GET", "/sandboxes/{sandbox_id}/disk",
+              [this](const Call& call) { MeasureSandbox(call); });
   router_.Add("GET", "/sandboxes/{sandbox_id}/endpoints/{port}",
               [this](const Call& call) { GetEndpoint(call); });
 }
@@ -230,6 +232,19 @@ void Api::GetEndpoint(const Call& call) {
   auto response =
       EndpointResponse(call.request(), *found, *wanted, config_.endpoint, config_.ingress);
   call.Respond(response ? std::move(*response) : std::move(response).error());
+}
+
+void Api::MeasureSandbox(const Call& call) {
+  const std::string& id = call.args[0];
+  const sandbox::Sandbox* sandbox = parts_.lifecycle.Find(id);
+  if (sandbox == nullptr) return call.Respond(NoSuchSandbox(id));
+  parts_.lifecycle.MeasureDisk(
+      id, [call, limit = sandbox->spec.limits.disk_bytes](const Result<wire::DiskUse>& use) {
+        if (!use) return call.Respond(MapError(use.error(), Doing::kFind));
+        nlohmann::json body = DiskUseJson(*use);
+        if (limit != 0) body["limitBytes"] = limit;
+        call.Respond(JsonResponse(200, body));
+      });
 }
 
 }  // namespace atl::api

@@ -89,6 +89,11 @@ void Api::AddSnapshotRoutes() {
     const std::string form = call.Parameter("archive");
     form.empty() ? GetSnapshot(call) : ExportSnapshot(call, form);
   });
+  router_.Add("GET", "/snapshots/{snapshot_id}/disk", [this](const Call& call) {
+    const sandbox::Snapshot* found = parts_.snapshots.Find(call.args[0]);
+    if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
+    call.Respond(JsonResponse(200, {{"bytes", found->size_bytes}}));
+  });
   router_.Add("DELETE", "/snapshots/{snapshot_id}",
               [this](const Call& call) { DeleteSnapshot(call); });
 }

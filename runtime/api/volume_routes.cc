@@ -12,6 +12,7 @@
 #include "runtime/api/create_request.h"
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
+#include "runtime/api/render.h"
 #include "runtime/api/volume_request.h"
 #include "runtime/base/sandbox_id.h"
 
@@ -70,13 +71,13 @@ void Api::GetVolume(const Call& call) {
   sandbox::Volumes& volumes = parts_.volumes;
   const std::string& name = call.args[0];
   if (!volumes.Find(name)) return call.Respond(NoSuchVolume(name));
-  volumes.Use(name, [call, &volumes](const Result<wire::VolumeUse>& use) {
+  volumes.Use(name, [call, &volumes](const Result<wire::DiskUse>& use) {
     if (!use) return call.Respond(MapError(use.error(), Doing::kVolume));
     // It may have gone while it was counted.
     const auto volume = volumes.Find(call.args[0]);
     if (!volume) return call.Respond(NoSuchVolume(call.args[0]));
     nlohmann::json body = VolumeJson(*volume);
-    body["size"] = {{"bytes", use->bytes}, {"entries", use->entries}, {"complete", use->complete}};
+    body["size"] = DiskUseJson(*use);
     call.Respond(JsonResponse(200, body));
   });
 }

@@ -29,6 +29,19 @@ bool Enforced(int fd) {
   return Control(fd, Q_XGETQSTATV, 0, &state) == 0 && (state.qs_flags & FS_QUOTA_PDQ_ENFD) != 0;
 }
 
+std::string Remedy() {
+  if (Control(-1, Q_XGETQSTATV, 0, nullptr) != 0 && errno == ENOSYS) {
+    return "this kernel has no quotas (CONFIG_QUOTACTL), so no store on it can have them";
+  }
+  // XFS lists its quotas there if it was built with them. An XFS that is not loaded tells nothing.
+  if (::access("/proc/fs/xfs", F_OK) == 0 && ::access("/proc/fs/xfs/xqmstat", F_OK) != 0) {
+    return "this kernel's XFS has no quotas (CONFIG_XFS_QUOTA), so 'atolld storage init' cannot "
+           "help; the operator can mount an ext4 with the feature 'project' and the option "
+           "'prjquota' as the store";
+  }
+  return "the operator can run 'atolld storage init', which makes a store that has them";
+}
+
 Status SetProject(int directory, uint32_t project) {
   fsxattr attributes{};
   if (::ioctl(directory, FS_IOC_FSGETXATTR, &attributes) != 0) return FailSys("FS_IOC_FSGETXATTR");

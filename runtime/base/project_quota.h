@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/base/result.h"
 
@@ -26,6 +27,10 @@ struct Usage {
 // Whether the file system of `fd` (O_PATH will do, for anybody) refuses what goes beyond a
 // project's limit.
 bool Enforced(int fd);
+
+// What the operator of a store without project quotas can do about it, as a clause of a message. It
+// names `atolld storage init` only if this kernel's XFS can enforce what that command sets up.
+std::string Remedy();
 
 // From here on, `directory` and all that is created beneath it belongs to the project. What is in
 // it already does not change.

@@ -13,6 +13,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
+#include "runtime/base/project_quota.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/reload.h"
@@ -273,7 +274,8 @@ void Daemon::WarnAboutLimits() const {
   if (std::find(available.begin(), available.end(), "disk") == available.end()) {
     LogLine(LogLevel::kWarning,
             "the store has no project quotas: sandboxes may fill the disk, requests for a disk "
-            "limit are refused ('atolld storage init' makes a store that has them)")
+            "limit are refused")
+        .Add("remedy", quota::Remedy())
         .Add("data_dir", config_.data_dir);
   }
 }

@@ -103,6 +103,19 @@ Result<Lifecycle::Entry*> Lifecycle::Visible(const std::string& id) {
   return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
 }
 
+void Lifecycle::MeasureDisk(const std::string& id,
+                            std::function<void(Result<wire::DiskUse>)> done) {
+  const auto entry = Visible(id);
+  if (!entry) return done(Fail(entry.error()));
+  const Sandbox& sandbox = (*entry)->sandbox;
+  if (!IsLive(sandbox.state)) {
+    return done(Fail(Code::kFailedPrecondition,
+                     "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
+                         ": only a sandbox that runs or is paused has files"));
+  }
+  spawner_.Ask(wire::MeasureSandbox{HostId(sandbox)}, std::move(done));
+}
+
 const Sandbox* Lifecycle::Find(const std::string& id) const {
   const auto found = entries_.find(id);
   return found == entries_.end() || !IsVisible(found->second) ? nullptr : &found->second.sandbox;

@@ -252,6 +252,10 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void Diff(const std::string& id, const std::string& snapshot, bool archive, UniqueFd out,
             std::function<void(Status)> done);
 
+  // Measures what a sandbox has written to disk. kNotFound; kFailedPrecondition: it has ended, and
+  // its files with it; kResourceExhausted: too many are being measured.
+  void MeasureDisk(const std::string& id, std::function<void(Result<wire::DiskUse>)> done);
+
   // Ends every sandbox, the spawner, and what the network holds. Nothing can be created afterwards.
   void Shutdown(std::function<void(Status)> done);
 

@@ -19,6 +19,10 @@ constexpr int kLooksPerTrial = 5;
 constexpr uint64_t kLeastBytes = 16 << 20;
 constexpr uint64_t kLeastInodes = 256;
 constexpr uint64_t kLeastPart = 20;
+// Below that the operator is warned: sandboxes still start, and there is time to find who writes.
+constexpr uint64_t kLittleBytes = uint64_t{4} << 30;
+constexpr uint64_t kLittleInodes = 65'536;
+constexpr uint64_t kLittlePart = 10;
 
 }  // namespace
 
@@ -37,18 +41,22 @@ std::string TroubleOf(const StoreWatch::Place& place) {
   if ((info.f_flag & ST_RDONLY) != 0) return where + " is read-only; see the kernel's log for why";
   const uint64_t bytes = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t all_bytes = uint64_t{info.f_blocks} * info.f_frsize;
-  const bool few_bytes = bytes < std::min(kLeastBytes, all_bytes / kLeastPart);
-  // Without a fixed number of inodes it says 0 of 0.
-  const bool few_inodes =
-      info.f_files != 0 &&
-      info.f_favail < std::min<uint64_t>(kLeastInodes, info.f_files / kLeastPart);
-  if (!few_bytes && !few_inodes) return {};
-  return "no room: " + where + " has " + std::to_string(bytes >> 20) + " of " +
-         std::to_string(all_bytes >> 20) + " MiB" +
-         (info.f_files == 0 ? std::string()
-                            : " and " + std::to_string(info.f_favail) + " of " +
-                                  std::to_string(info.f_files) + " inodes") +
-         " free; sandboxes can be deleted, new ones may be refused until there is more";
+  // A file system without a fixed number of inodes says 0 of 0.
+  const bool counts_inodes = info.f_files != 0;
+  const auto below = [&](uint64_t least_bytes, uint64_t least_inodes, uint64_t part) {
+    return bytes < std::min(least_bytes, all_bytes / part) ||
+           (counts_inodes && info.f_favail < std::min(least_inodes, info.f_files / part));
+  };
+  if (!below(kLittleBytes, kLittleInodes, kLittlePart)) return {};
+  const bool none = below(kLeastBytes, kLeastInodes, kLeastPart);
+  return std::string(none ? "no room: " : "little room: ") + where + " has " +
+         std::to_string(bytes >> 20) + " of " + std::to_string(all_bytes >> 20) + " MiB" +
+         (counts_inodes ? " and " + std::to_string(info.f_favail) + " of " +
+                              std::to_string(info.f_files) + " inodes"
+                        : std::string()) +
+         " free" +
+         (none ? "; sandboxes can be deleted, new ones may be refused until there is more" : "") +
+         "; 'atoll du' shows what takes the room";
 }
 
 StoreWatch::StoreWatch(Loop& loop, Health& health, Store& store, std::vector<Place> places)

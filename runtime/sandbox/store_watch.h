@@ -1,6 +1,7 @@
-// Says under `store` in /health what keeps sandboxes' records and files from being written: a file
-// system that is full, read-only or taken away, or a store that fails for any other reason. Nobody
-// has to create a sandbox to find out.
+// Reports under `store` in /health what keeps sandboxes' records and files from being written: a
+// file system that is full, read-only or taken away, or a store that fails for any other reason. A
+// file system that will soon be full is reported as well, so that nobody has to create a sandbox to
+// find out.
 //
 // Thread rule: on the loop; file systems are asked on the pool, where one that hangs holds up
 // nobody.
@@ -49,8 +50,8 @@ class StoreWatch {
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
-// What is wrong with the file system of `place`: nothing (empty), it is another one, read-only, or
-// has next to no room or inodes left. Blocks.
+// Returns what is wrong with the file system of `place`: it is another one, read-only, nearly full
+// ("little room": an early warning), or full ("no room"). Empty: nothing. Blocks.
 std::string TroubleOf(const StoreWatch::Place& place);
 
 }  // namespace atl::sandbox

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/project_quota.h"
 #include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
@@ -123,8 +124,9 @@ void Volumes::Create(const std::string& name, uint64_t disk_bytes, Made done) {
 Status Volumes::CheckLimit(uint64_t disk_bytes) const {
   if (disk_bytes == 0 || config_.has_quota) return {};
   return Fail(Code::kUnimplemented,
-              "a size of a volume cannot be kept here: the store has no project quotas "
-              "('atolld storage init' makes one that has); leave it out");
+              "a size of a volume cannot be kept here: the store has no project quotas; leave it "
+              "out (" +
+                  quota::Remedy() + ")");
 }
 
 void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done) {
@@ -212,7 +214,7 @@ void Volumes::Forget(const std::string& name) {
   for (const auto& look : waiting) look();
 }
 
-void Volumes::Use(const std::string& name, std::function<void(Result<wire::VolumeUse>)> done) {
+void Volumes::Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done) {
   if (!Find(name)) return done(Fail(Code::kNotFound, Named(name) + " does not exist"));
   spawner_.Ask(wire::MeasureVolume{name}, std::move(done));
 }

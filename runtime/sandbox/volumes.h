@@ -68,7 +68,7 @@ class Volumes {
   // last sandbox that has left it. kFailedPrecondition: a sandbox uses it. kNotFound.
   Status Remove(const std::string& name);
   // What it takes on disk, counted now.
-  void Use(const std::string& name, std::function<void(Result<wire::VolumeUse>)> done);
+  void Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done);
 
   // Makes what the sandbox-to-be asks for, once it is known that all of it can be had, and keeps it
   // from being removed until Release. If it fails nothing is held: `failed` is the kind of the one

@@ -52,6 +52,12 @@ Status LimitProject(int directory, uint64_t disk_bytes) {
   return quota::SetLimit(directory, project, {disk_bytes, InodesFor(disk_bytes)});
 }
 
+Result<quota::Usage> ChargedTo(int directory) {
+  ATOLL_ASSIGN(const uint32_t project, quota::ProjectOf(directory));
+  if (!IsOurs(project)) return Fail(Code::kNotFound, "no project of ours");
+  return quota::ReadUsage(directory, project);
+}
+
 void ForgetProject(int directory) {
   const auto project = quota::ProjectOf(directory);
   if (!project || !IsOurs(*project)) return;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/project_quota.h"
 #include "runtime/base/result.h"
 #include "runtime/spawner/config.h"
 
@@ -40,6 +41,10 @@ constexpr uint32_t FirstProject(uint32_t instance, uint32_t slot) {
 constexpr uint64_t InodesFor(uint64_t disk_bytes) {
   return disk_bytes == 0 ? 0 : std::max<uint64_t>(disk_bytes >> 14, 1024);
 }
+
+// What is charged to the project of an upper's or a volume's directory. kNotFound: it has none of
+// ours.
+Result<quota::Usage> ChargedTo(int directory);
 
 // For an empty directory: gives it a project of the slot's to which nothing is charged, and that
 // the limit; 0 is no limit. kUnavailable: all of them still have files in the trash.

@@ -65,7 +65,7 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
       copies_(host, loop, sandboxes_, janitor_),
       sessions_(host, loop, sandboxes_, janitor_, [this] { LetGo(); }),
       paused_memory_(host, loop, sandboxes_),
-      volume_uses_(host),
+      disk_uses_(host),
       successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
   sandboxes_.SetObjects(&objects_);
@@ -215,7 +215,7 @@ void Server::OnSignal() {
     }
     if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
         copies_.OnChildExit(pid, status) || slots_.OnChildExit(pid) ||
-        volume_uses_.OnChildExit(pid) || paused_memory_.OnChildExit(pid)) {
+        disk_uses_.OnChildExit(pid) || paused_memory_.OnChildExit(pid)) {
       continue;
     }
     if (pid == trial_.pid) OnTrial(status);

@@ -9,6 +9,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/copies.h"
+#include "runtime/spawner/disk_use.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/janitor.h"
 #include "runtime/spawner/object_mounts.h"
@@ -19,7 +20,6 @@
 #include "runtime/spawner/successor.h"
 #include "runtime/spawner/trial.h"
 #include "runtime/spawner/unpacks.h"
-#include "runtime/spawner/volume_use.h"
 #include "runtime/wire/spawner.h"
 
 namespace atl::spawner {
@@ -78,6 +78,7 @@ class Server {
   void Do(wire::MakeVolume message, const Answer<wire::MakeVolume>& answer);
   void Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer);
   void Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer);
+  void Do(wire::MeasureSandbox message, Answer<wire::MeasureSandbox> answer);
   void Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer);
   void Do(wire::MountObjects message, Answer<wire::MountObjects> answer);
   void Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer);
@@ -95,7 +96,7 @@ class Server {
   Copies copies_;
   Sessions sessions_;
   PausedMemory paused_memory_;
-  VolumeUses volume_uses_;
+  DiskUses disk_uses_;
   UniqueFd listener_;
   UniqueFd signals_;
   UniqueFd connection_;

@@ -181,7 +181,15 @@ void Server::Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& an
 }
 
 void Server::Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer) {
-  volume_uses_.Count(message.name, std::move(answer));
+  disk_uses_.Count(Store::VolumeDirectory(message.name), std::move(answer));
+}
+
+void Server::Do(wire::MeasureSandbox message, Answer<wire::MeasureSandbox> answer) {
+  const uint32_t slot = sandboxes_.LiveSlot(message.id);
+  if (slot == 0) {
+    return answer(Fail(Code::kFailedPrecondition, "sandbox " + message.id + " has ended"));
+  }
+  disk_uses_.Count(Store::UpperPath(slot), std::move(answer));
 }
 
 void Server::Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer) {

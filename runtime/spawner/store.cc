@@ -51,8 +51,7 @@ Status SpreadDirectories(int dir, const char* name) {
 
 Error NoQuota(const std::string& path) {
   return Error(Code::kFailedPrecondition, "disk limit: the file system of " + path +
-                                              " enforces no project quotas; run 'atolld storage "
-                                              "init', or mount XFS or ext4 there with prjquota");
+                                              " enforces no project quotas; " + quota::Remedy());
 }
 
 Status CreateSkeleton(int tree) {

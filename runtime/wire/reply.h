@@ -18,7 +18,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 14;
+inline constexpr uint32_t kSpawnerProtocol = 15;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
@@ -140,7 +140,7 @@ struct Unpacked {
 };
 
 // What a named volume takes on disk.
-struct VolumeUse {
+struct DiskUse {
   static constexpr uint8_t kType = 8;
   uint64_t bytes = 0;    // blocks in use, metadata of the file system aside
   uint64_t entries = 0;  // files, directories, links
@@ -188,8 +188,8 @@ struct VolumeLost {
   }
 };
 
-using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked,
-                            VolumeUse, Copied, Reclaimed, VolumeLost>;
+using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, DiskUse,
+                            Copied, Reclaimed, VolumeLost>;
 
 // Of a request whose answer is a T; of void it is Done.
 template <typename T>

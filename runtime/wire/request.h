@@ -243,12 +243,25 @@ struct RemoveVolume {
 
 struct MeasureVolume {
   static constexpr uint8_t kType = 14;
-  using Reply = VolumeUse;
+  using Reply = DiskUse;
   std::string name;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
     io(self.name);
+  }
+};
+
+// What a sandbox has written, its sessions and what its buckets keep locally included.
+// kFailedPrecondition: it has ended.
+struct MeasureSandbox {
+  static constexpr uint8_t kType = 27;
+  using Reply = DiskUse;
+  std::string id;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id);
   }
 };
 
@@ -343,7 +356,7 @@ using Message =
     std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive, ExtractLayer,
                  PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
                  RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
-                 Reclaim, MountObjects>;
+                 Reclaim, MountObjects, MeasureSandbox>;
 
 // What can be told about a message's content without knowing the spawner. Decoding does not ask for
 // it: whoever sends such a message is told so, and not hung up on.

@@ -149,6 +149,34 @@ class More(unittest.TestCase):
             self.assertTrue(pathlib.Path('/dev/null').is_char_device())
             self.assertEqual(os.listdir(folder), ['file'])
 
+    def test_who_fills_the_disk(self):
+        full = self.daemon.create(self.image, metadata={'name': 'full'})
+        self.addCleanup(self.daemon.delete, full)
+        self.cli('exec', 'full', '--', 'sh', '-c', 'dd if=/dev/zero of=/srv/f bs=1M count=9; mkdir /srv/d')
+        self.daemon.request('POST', '/v1/volumes', {'name': 'empty'})
+        snapshot = self.cli('snapshot', 'create', 'full').decode().strip()
+        items = json.loads(self.cli('du', '--json'))['items']
+        sizes = [item['bytes'] for item in items]
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+        found = {(item['kind'], item['id']): item for item in items}
+        for item in (found['sandbox', full], found['snapshot', snapshot]):
+            self.assertTrue(9 << 20 <= item['bytes'] < 10 << 20, item)
+        self.assertEqual((found['sandbox', full]['name'], found['sandbox', full]['complete']), ('full', True))
+        self.assertLess(found['sandbox', self.sandbox]['bytes'], 9 << 20)
+        self.assertLess(found['volume', 'empty']['bytes'], 1 << 20)
+        self.assertGreater(found['image', self.image]['bytes'], 0)
+        self.assertRegex(self.cli('du').decode(), rf'(?m)^9\.\d MiB +sandbox +{full} +full$')
+        self.assertRegex(self.cli('ps', '-s').decode(), rf'(?m)^{full} .* 9\.\d MiB')
+        self.assertRegex(self.cli('ps', '--format', '{{.Name}} {{.Size}}').decode(), r'(?m)^full 9\.\d MiB$')
+        self.assertGreater(json.loads(self.cli('inspect', 'full'))[0]['disk']['bytes'], 9 << 20)
+        (usage,) = json.loads(self.cli('stats', '--no-stream', '--json', 'full'))['items']
+        self.assertGreater(usage['diskBytes'], 9 << 20)
+        self.cli('stop', 'full')
+        with self.assertRaises(atoll.ApiError) as refused:
+            self.daemon.request('GET', f'/v1/sandboxes/{full}/disk')
+        self.assertEqual(refused.exception.status, 409)
+        self.cli('du')
+
     def test_inspect_renew_endpoint_stats(self):
         (told,) = json.loads(self.cli('inspect', 'box'))
         self.assertEqual(told['id'], self.sandbox)

@@ -320,6 +320,22 @@ class Other(Full):
         self.assertEqual(self.daemon.run(self.daemon.create('again'), 'echo new').stdout, 'new')
         self.assertEqual(len(self.daemon.request('GET', '/v1/images')['items']), 2, image)
 
+    def test_health_warns_before_the_end(self):
+        self.mount_disk()
+        image = self.start()
+        self.assertEqual(self.trouble(), '')
+        filler = self.daemon.data_dir / 'filler'
+        free = os.statvfs(self.daemon.data_dir)
+        # A twentieth is left to sandboxes, a tenth is where the warning begins.
+        leave = free.f_blocks * free.f_frsize * 7 // 100
+        with open(filler, 'wb') as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - leave)
+        atoll.until(lambda: 'little room' in self.trouble(), UNTIL, 'health warns')
+        self.assertIn("'atoll du'", self.trouble())
+        self.assertEqual(self.daemon.run(self.daemon.create(image), 'echo new').stdout, 'new')
+        filler.unlink()
+        atoll.until(lambda: self.health()['status'] == 'healthy', UNTIL, 'the warning ends')
+
     def test_a_snapshot_finds_no_room(self):
         """To be taken in, to be written out: nothing is left of it, and both go as soon as there is."""
         self.mount_disk()

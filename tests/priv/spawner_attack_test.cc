@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/base/project_quota.h"
 #include "runtime/spawner/config.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
@@ -183,7 +184,7 @@ PRIV_TEST(SpawnerAttack, ADiskLimitWithoutQuotasIsRefused) {
   const Status refused = spawner.Prepare(1, limits);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
-  EXPECT_NE(refused.error().message().find("atolld storage init"), std::string::npos);
+  EXPECT_NE(refused.error().message().find(quota::Remedy()), std::string::npos);
   ASSERT_TRUE(spawner.Prepare(1));
   wire::Plan plan = SpawnerFixture::PlanFor(1);
   plan.limits = limits;

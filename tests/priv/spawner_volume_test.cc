@@ -429,9 +429,9 @@ PRIV_TEST(Volume, UseIsCounted) {
                     "$B ln d/f d/g; $B ln -s / root; echo done"),
             "done\n");
   const auto count = [&](const std::string& name) {
-    Result<wire::VolumeUse> use = Fail(Code::kDeadlineExceeded, "no answer");
+    Result<wire::DiskUse> use = Fail(Code::kDeadlineExceeded, "no answer");
     bool answered = false;
-    lab.spawner().client().Ask(wire::MeasureVolume{name}, [&](Result<wire::VolumeUse> result) {
+    lab.spawner().client().Ask(wire::MeasureVolume{name}, [&](Result<wire::DiskUse> result) {
       answered = true;
       use = std::move(result);
     });

@@ -24,9 +24,11 @@ Result<json> Everything(Api& api, const std::string& id) {
   ATOLL_ASSIGN(json sandbox, Fetch(api, PathOf(id)));
   ATOLL_ASSIGN(const json details, Fetch(api, PathOf(id) + "/diagnostics/inspect?format=json"));
   sandbox.update(details);
-  // One that has ended reaches nothing.
+  // A sandbox that has ended has no network and no files.
   const auto network = Fetch(api, PathOf(id) + "/network");
   if (network) sandbox["network"] = *network;
+  const auto disk = Fetch(api, PathOf(id) + "/disk");
+  if (disk) sandbox["disk"] = *disk;
   return sandbox;
 }
 

@@ -58,6 +58,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddSandboxVerbs(root, settings);
   AddLogVerbs(root, settings);
   AddStatsVerbs(root, settings);
+  AddDiskVerb(root, settings);
   AddEventsVerb(root, settings);
   AddEndingVerbs(root, settings);
   AddLifecycleVerbs(root, settings);

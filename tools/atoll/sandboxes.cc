@@ -6,6 +6,7 @@
 
 #include "tools/atoll/api.h"
 #include "tools/atoll/columns.h"
+#include "tools/atoll/disk_use.h"
 #include "tools/atoll/sandbox_list.h"
 #include "tools/atoll/verbs.h"
 
@@ -15,7 +16,7 @@ namespace {
 struct SandboxFilter {
   Words states, filters;
   std::string format;
-  bool quiet = false, all = false, whole = false;
+  bool quiet = false, all = false, whole = false, size = false;
 };
 
 // KEY=VALUE of --filter.
@@ -63,12 +64,20 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
     std::printf("{\"items\":[%s]}\n", items.c_str());
     return {};
   }
+  // Docker's --format measures, too, if it names the size.
+  const bool sized = options.size || options.format.find(".Size") != std::string::npos;
+  std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
+  std::vector<std::string> others = {"Command", "Labels"};
+  (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
   Columns columns(
-      {"ID", "Name", "Image", "State", "Created", "Expires"},
+      std::move(shown),
       {{"Names", "Name"}, {"Status", "State"}, {"CreatedAt", "Created"}, {"RunningFor", "Created"}},
-      {"Command", "Labels"});
+      std::move(others));
   for (const SandboxEntry& s : list) {
-    columns.Add({s.id, s.name, s.image, s.state, s.created, s.expires, s.command, s.LabelText()});
+    Result<DiskUse> use = DiskUse();
+    if (sized) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
+    columns.Add({s.id, s.name, s.image, s.state, s.created, s.expires,
+                 sized && use ? use->Text() : "", s.command, s.LabelText()});
   }
   return columns.Print(options.quiet ? "{{.ID}}" : options.format);
 }
@@ -113,9 +122,11 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   ps.Takes(Option{"--format", "TEMPLATE",
                   "Lines such as '{{.ID}} {{.Name}}', 'table {{.Image}}', or json", &list->format});
   ps.Takes(Option{"--state", "STATE", "Only those in this state (Running, …)", &list->states});
+  ps.Takes(
+      Option{"-s,--size", "", "What each has written to disk, too, measured now", &list->size});
   ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
   ps.Says(
-      "Fields of --format: ID, Name, Image, State, Created, Expires, Command, Labels.\n\n"
+      "Fields of --format: ID, Name, Image, State, Created, Expires, Size, Command, Labels.\n\n"
       "Examples:\n"
       "  atoll ps -a --filter status=exited\n"
       "  atoll rm $(atoll ps -q --filter label=job=7)\n"

@@ -15,6 +15,7 @@ void AddPortVerbs(Verb& root, const Settings& settings);       // port, open, fo
 void AddEndingVerbs(Verb& root, const Settings& settings);     // wait, stop, kill
 void AddLogVerbs(Verb& root, const Settings& settings);        // logs, attach
 void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top
+void AddDiskVerb(Verb& root, const Settings& settings);        // du
 void AddEventsVerb(Verb& root, const Settings& settings);
 void AddCopyVerb(Verb& root, const Settings& settings);
 void AddImageVerbs(Verb& root, const Settings& settings);

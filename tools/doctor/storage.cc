@@ -37,12 +37,6 @@ std::string FileSystemName(uint64_t magic) {
   }
 }
 
-// Whether XFS is there and was built without quotas: with them it lists them here. One that is not
-// loaded yet tells nothing.
-bool XfsHasNoQuota() {
-  return access("/proc/fs/xfs", F_OK) == 0 && access("/proc/fs/xfs/xqmstat", F_OK) != 0;
-}
-
 }  // namespace
 
 std::string ExistingParent(std::string path) {
@@ -102,14 +96,7 @@ Finding CheckDiskLimits(const HostOptions& options) {
   }
   const std::string text =
       "the file system of " + place + " enforces no project quotas: sandboxes can fill it";
-  if (XfsHasNoQuota()) {
-    return Warning(name, text + ", and this kernel's XFS has none (CONFIG_XFS_QUOTA)",
-                   "use a kernel with CONFIG_XFS_QUOTA, then 'atolld storage init'");
-  }
-  return Warning(name, text,
-                 "run 'atolld storage init' (needs xfsprogs), or mount XFS or ext4 with prjquota "
-                 "on " +
-                     store);
+  return Warning(name, text, quota::Remedy());
 }
 
 }  // namespace atl::doctor

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/base/project_quota.h"
+
 namespace atl::cgroup {
 namespace {
 
@@ -147,7 +149,7 @@ TEST(Limits, ADiskLimitThatCannotBeKeptIsRefused) {
   const auto asked = Parse({{"disk", "10Gi"}}, without);
   ASSERT_FALSE(asked);
   EXPECT_EQ(asked.error().code(), Code::kUnimplemented);
-  EXPECT_NE(asked.error().message().find("atolld storage init"), std::string::npos);
+  EXPECT_NE(asked.error().message().find(quota::Remedy()), std::string::npos);
   const auto silent = Parse({}, without);
   ASSERT_TRUE(silent);
   EXPECT_EQ(silent->disk_bytes, 0U);

@@ -189,7 +189,7 @@ TEST_F(ClientTest, ASpawnerOfAnotherProtocolIsRefused) {
 TEST_F(ClientTest, WhatAnswersSomethingElseIsAnError) {
   Error error(Code::kUnavailable, "");
   client->Ask(wire::Build(), [&](const Result<wire::Built>& r) { error = r.error(); });
-  Answer(Read().at(0).number, wire::VolumeUse());
+  Answer(Read().at(0).number, wire::DiskUse());
   EXPECT_EQ(error.code(), Code::kInternal);
 }
 

@@ -188,8 +188,11 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::RemoveVolume asked, Finished done) {
     volume_calls.push_back({"remove " + asked.name, std::move(done)});
   }
-  void Do(const wire::MeasureVolume&, const Done<wire::VolumeUse>& done) {
-    done(wire::VolumeUse{.bytes = 4096, .entries = 1});
+  void Do(const wire::MeasureVolume&, const Done<wire::DiskUse>& done) {
+    done(wire::DiskUse{.bytes = 4096, .entries = 1});
+  }
+  void Do(const wire::MeasureSandbox&, const Done<wire::DiskUse>& done) {
+    done(wire::DiskUse{.bytes = 8192, .entries = 2});
   }
   void Do(wire::CheckVolume asked, Finished done) {
     volume_calls.push_back({"check " + asked.volume.source, std::move(done)});

@@ -146,18 +146,19 @@ struct Row {
   size_t descriptors;
 };
 constexpr Row kRequests[] = {
-    {"Hello", 1, 0},         {"PrepareSlot", 2, 2},    {"DropSlot", 3, 0},
-    {"Build", 4, 0},         {"Freeze", 5, 0},         {"Destroy", 6, 0},
-    {"SplitArchive", 18, 2}, {"ExtractLayer", 19, 1},  {"PackLayer", 22, 1},
-    {"CopyUpper", 20, 0},    {"DiffUpper", 21, 1},     {"PublishLayer", 8, 0},
-    {"RemoveLayer", 9, 0},   {"Stop", 11, 0},          {"MakeVolume", 12, 0},
-    {"RemoveVolume", 13, 0}, {"MeasureVolume", 14, 0}, {"CheckVolume", 15, 0},
-    {"Ping", 16, 0},         {"KeepRules", 17, 1},     {"MakeSession", 23, 2},
-    {"EndSession", 24, 0},   {"Reclaim", 25, 0},       {"MountObjects", 26, 0},
+    {"Hello", 1, 0},           {"PrepareSlot", 2, 2},    {"DropSlot", 3, 0},
+    {"Build", 4, 0},           {"Freeze", 5, 0},         {"Destroy", 6, 0},
+    {"SplitArchive", 18, 2},   {"ExtractLayer", 19, 1},  {"PackLayer", 22, 1},
+    {"CopyUpper", 20, 0},      {"DiffUpper", 21, 1},     {"PublishLayer", 8, 0},
+    {"RemoveLayer", 9, 0},     {"Stop", 11, 0},          {"MakeVolume", 12, 0},
+    {"RemoveVolume", 13, 0},   {"MeasureVolume", 14, 0}, {"CheckVolume", 15, 0},
+    {"Ping", 16, 0},           {"KeepRules", 17, 1},     {"MakeSession", 23, 2},
+    {"EndSession", 24, 0},     {"Reclaim", 25, 0},       {"MountObjects", 26, 0},
+    {"MeasureSandbox", 27, 0},
 };
 constexpr Row kAnswers[] = {
     {"Done", 1, 0},         {"Failed", 2, 0},     {"Exited", 3, 0},      {"Greeting", 4, 0},
-    {"PreparedSlot", 5, 1}, {"Built", 6, 0},      {"Unpacked", 7, 0},    {"VolumeUse", 8, 0},
+    {"PreparedSlot", 5, 1}, {"Built", 6, 0},      {"Unpacked", 7, 0},    {"DiskUse", 8, 0},
     {"Copied", 9, 0},       {"Reclaimed", 10, 0}, {"VolumeLost", 11, 0},
 };
 static_assert(std::size(kRequests) == std::variant_size_v<Message>, "a message without its line");

@@ -1,4 +1,4 @@
-#include "runtime/spawner/volume_use.h"
+#include "runtime/spawner/disk_use.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,6 +12,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/projects.h"
 #include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
@@ -25,13 +26,13 @@ constexpr int64_t kMaxMicros = 3'000'000;
 class Walk {
  public:
   // One component at a time, without following a link: whatever a sandbox moves about meanwhile,
-  // the walk stays in directories that were beneath the volume. Each level holds two descriptors.
+  // the walk stays in directories that were beneath the first. Each level holds two descriptors.
   void Visit(int directory, size_t depth) {
     const Status read =
         sys::EachName(directory, [&](const char* name) { return Entry(directory, name, depth); });
     if (!read) use_.complete = false;
   }
-  const wire::VolumeUse& use() const { return use_; }
+  const wire::DiskUse& use() const { return use_; }
 
  private:
   // False: a bound was met.
@@ -55,32 +56,39 @@ class Walk {
   }
 
   const int64_t deadline_us_ = SystemClock().BootMicros() + kMaxMicros;
-  wire::VolumeUse use_;
+  wire::DiskUse use_;
   bool over_ = false;
 };
 
 [[noreturn]] void Child(int directory, int result) {
   constexpr int kResult = 3, kDirectory = 4;
-  BecomeWorker("atoll-volumes", 10, {result, directory});  // never ahead of a build
-  const wire::VolumeUse use = CountTree(kDirectory);
+  BecomeWorker("atoll-disk-use", 10, {result, directory});  // never ahead of a build
+  const wire::DiskUse use = CountTree(kDirectory);
   ::_exit(sys::WriteAll(kResult, wire::EncodeFields(use)) ? 0 : 1);
 }
 
 }  // namespace
 
-wire::VolumeUse CountTree(int directory) {
+wire::DiskUse CountTree(int directory) {
   Walk walk;
   walk.Visit(directory, 0);
   return walk.use();
 }
 
-void VolumeUses::Count(const std::string& name, Done done) {
-  if (runs_.size() >= kMaxWalks) {
-    return done(Fail(Code::kResourceExhausted, "too many volumes are being counted, try again"));
-  }
-  const auto directory = sys::OpenAt(host_.store.root(), Store::VolumeDirectory(name),
-                                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+void DiskUses::Count(const std::string& path, Done done) {
+  const auto directory = sys::OpenAt(host_.store.root(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!directory) return done(Fail(directory.error()));
+  if (host_.store.HasQuota()) {
+    // A volume without a limit may have no project.
+    if (const auto charged = ChargedTo(directory->get())) {
+      return done(wire::DiskUse{charged->bytes, charged->inodes, true});
+    }
+  }
+  if (runs_.size() >= kMaxWalks) {
+    return done(
+        Fail(Code::kResourceExhausted,
+             std::to_string(kMaxWalks) + " directories are being counted; try again later"));
+  }
   auto pipe = sys::MakePipe();
   if (!pipe) return done(Fail(std::move(pipe).error()));
   const pid_t pid = ::fork();
@@ -89,14 +97,14 @@ void VolumeUses::Count(const std::string& name, Done done) {
   runs_[pid] = Run{std::move(pipe->read), std::move(done)};
 }
 
-bool VolumeUses::OnChildExit(pid_t pid) {
+bool DiskUses::OnChildExit(pid_t pid) {
   const auto found = runs_.find(pid);
   if (found == runs_.end()) return false;
   const Run run = std::move(found->second);
   runs_.erase(found);
   // It has ended, and with it the other end of the pipe: this does not block.
   const auto bytes = sys::ReadAll(run.result.get(), 64);
-  wire::VolumeUse use;
+  wire::DiskUse use;
   if (bytes && wire::DecodeFields(*bytes, &use)) {
     run.done(use);
   } else {

@@ -1,5 +1,5 @@
-// Counts what named volumes take on disk, each time in a process of its own: a tree of a million
-// files must not hold up a build.
+// Counts what sandboxes and named volumes take on disk. A store with project quotas knows the sums.
+// Without them a process of its own walks the tree: a million files must not hold up a build.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,17 @@ namespace atl::spawner {
 
 // Bounded in entries, depth and time; `complete` tells whether a bound was met. A file with several
 // links counts once, if they are all in the tree. Follows no link.
-wire::VolumeUse CountTree(int directory);
+wire::DiskUse CountTree(int directory);
 
-class VolumeUses {
+class DiskUses {
  public:
-  using Done = std::function<void(Result<wire::VolumeUse>)>;
+  using Done = std::function<void(Result<wire::DiskUse>)>;
 
-  explicit VolumeUses(const Host& host) : host_(host) {}
+  explicit DiskUses(const Host& host) : host_(host) {}
 
-  // kNotFound: no such volume. kResourceExhausted: too many at once.
-  void Count(const std::string& name, Done done);
+  // `directory` is relative to the store's root: an upper's or a named volume's. kNotFound: there
+  // is none. kResourceExhausted: too many walks at once.
+  void Count(const std::string& directory, Done done);
   // True if `pid` was one of ours.
   bool OnChildExit(pid_t pid);
 
