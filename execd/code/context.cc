@@ -132,7 +132,7 @@ void Context::Begin(OutputForm form) {
     if (kernel_) kernel_->ResumeOutput();
     if (busy()) Interrupt();
   });
-  if (exchange_->closed() || interrupted_) Interrupt();
+  if (interrupted_) Interrupt();
 }
 
 void Context::Ping() {

@@ -242,7 +242,7 @@ void Connection::Dispatch() {
   keep_alive_ = parser_->head().keep_alive;
   discarded_ = 0;
   SetDeadline(parser_->done() ? 0 : kBodyTimeoutUs);
-  exchange_ = std::make_shared<Exchange>(this, parser_->head());
+  exchange_ = std::make_shared<Exchange>(&server_.loop_, this, parser_->head());
   state_ = State::kBody;
   server_.handler_(exchange_);
   const std::string* expect = exchange_->head().Find("expect");
@@ -292,9 +292,7 @@ void Connection::EndExchange() {
   const auto exchange = std::move(exchange_);
   exchange_.reset();
   exchange->connection_ = nullptr;
-  auto closed = exchange->finished() ? nullptr : std::move(exchange->on_closed_);
-  exchange->DropCallbacks();
-  if (closed) closed();
+  exchange->TellClosed();
 }
 
 void Connection::NextRequest() {

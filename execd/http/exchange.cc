@@ -7,8 +7,8 @@
 #include "runtime/http/serialize.h"
 
 namespace atl::execd {
-Exchange::Exchange(Connection* connection, http::Head head)
-    : connection_(connection), head_(std::move(head)) {
+Exchange::Exchange(EventLoop* loop, Connection* connection, http::Head head)
+    : loop_(*loop), connection_(connection), head_(std::move(head)) {
   if (!http::PercentDecode(raw_path(), &path_)) path_.clear();
   query_ = http::ParseQuery(raw_query());
 }
@@ -190,6 +190,18 @@ void Exchange::Abort() {
 
 size_t Exchange::backlog() const {
   return closed() ? 0 : connection_->out_.size() - connection_->out_sent_;
+}
+
+void Exchange::OnClosed(std::function<void()> callback) {
+  on_closed_ = std::move(callback);
+  // Nobody else would tell, and what holds this exchange from its callbacks would never be dropped.
+  if (on_closed_ && closed()) loop_.Post([self = shared_from_this()] { self->TellClosed(); });
+}
+
+void Exchange::TellClosed() {
+  auto closed = finished() ? nullptr : std::move(on_closed_);
+  DropCallbacks();
+  if (closed) closed();
 }
 
 void Exchange::DropCallbacks() {

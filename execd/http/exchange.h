@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/parser.h"
 
@@ -27,7 +28,7 @@ using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(Connection* connection, http::Head head);
+  Exchange(EventLoop* loop, Connection* connection, http::Head head);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
@@ -85,8 +86,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   static constexpr size_t kHighWater = 256 << 10;
   // Called when the backlog has fallen to half of kHighWater, each time after it was above.
   void OnWritable(std::function<void()> callback) { on_writable_ = std::move(callback); }
-  // Called once if the connection ends before the answer does.
-  void OnClosed(std::function<void()> callback) { on_closed_ = std::move(callback); }
+  // Called once if the connection ends before the answer does; from the loop soon if it has ended
+  // already.
+  void OnClosed(std::function<void()> callback);
 
   bool started() const { return started_; }
   bool finished() const { return finished_; }
@@ -95,8 +97,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
  private:
   friend class Connection;
   void DropCallbacks();
+  void TellClosed();
   void AppendHead(int status, const HeaderList& headers);
 
+  EventLoop& loop_;
   Connection* connection_;  // null once closed or finished
   http::Head head_;
   std::string path_;

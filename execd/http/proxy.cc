@@ -131,6 +131,8 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
   }
 
   void Begin() {
+    // Nothing is asked of the server for a client that has gone.
+    if (exchange_->closed()) return;
     const auto self = shared_from_this();
     exchange_->StreamBody([self](std::string_view bytes) { self->FromClient(bytes); },
                           [self] { self->ClientDone(); });

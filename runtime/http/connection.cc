@@ -317,6 +317,11 @@ void Connection::Abort(bool reset) {
   Close(!reset);
 }
 
+void Connection::SetOnAbort(std::function<void()> on_abort) {
+  if (closed_ && on_abort) return core_->loop.Post(std::move(on_abort));
+  on_abort_ = std::move(on_abort);
+}
+
 void Connection::Close(bool properly) {
   if (std::exchange(closed_, true)) return;
   ClearDeadline();

@@ -79,8 +79,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   ServerCore& core() { return *core_; }
   // From now on the body of this request may come as slowly as it likes.
   void AllowSlowBody() { slow_body_ = true; }
-  // Called once when the connection is closed under the proxy; nullptr takes it back.
-  void SetOnAbort(std::function<void()> on_abort) { on_abort_ = std::move(on_abort); }
+  // Called once when the connection is closed under the proxy, or from the loop soon if it is
+  // closed already; nullptr takes it back, unless it is on its way.
+  void SetOnAbort(std::function<void()> on_abort);
   bool is_head() const { return is_head_; }
 
  private:

@@ -40,6 +40,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
         replayable_(replayable) {}
 
   void Start(const Request& request) {
+    // Nothing is asked of the upstream for a client that has gone.
+    if (connection_->closed()) return;
     const RequestHead& head = connection_->head();
     // As from the server itself, which closes between two requests: the client asks again.
     if (upstream_.sole && upstream_.sole->ended()) return ClientGone();

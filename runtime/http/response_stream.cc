@@ -65,7 +65,11 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
   size_t backlog() const { return ended_ ? 0 : unsent_.size() + sending_.size(); }
   bool ended() const { return ended_; }
   void SetOnEvents(std::function<void()> drained, std::function<void()> closed) {
-    if (ended_) return;
+    if (ended_) {
+      // The client had gone before the producer asked to be told.
+      if (closed && !finished_) connection_->core().loop.Post(std::move(closed));
+      return;
+    }
     drained_ = std::move(drained);
     closed_ = std::move(closed);
   }
@@ -107,6 +111,7 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
   }
 
   void Gone() {
+    if (ended_) return;
     const auto closed = closed_;
     End();
     if (closed) closed();

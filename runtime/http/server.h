@@ -66,8 +66,9 @@ class ResponseStream {
   // Bytes that the client has not taken: a producer waits while this is large.
   virtual size_t backlog() const = 0;
   virtual bool closed() const = 0;
-  // Called each time the backlog has become empty, and once if the client goes away before Finish.
-  // Whatever they hold is released at the end.
+  // `drained` is called each time the backlog has become empty, `closed` once if the client goes
+  // away before Finish, or had gone before the stream began. Neither is called from within this
+  // call. Whatever they hold is released at the end.
   virtual void OnEvents(std::function<void()> drained, std::function<void()> closed) = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 
 #include "tests/unit/http/socket_peer.h"
@@ -474,6 +475,59 @@ TEST(Server, StopEndsWhatDoesNotFinish) {
   stopped.get_future().wait();
   EXPECT_EQ(busy.ReadToEnd(), "");
   server.OnLoop([&] { std::exchange(exchange, nullptr)->Respond({200, {}, "late"}); });
+}
+
+TEST(Server, AStreamThatBeginsOnAClosedConnectionEnds) {
+  std::promise<std::shared_ptr<Exchange>> arrived;
+  RunningServer server(
+      [&](std::shared_ptr<Exchange> exchange) { arrived.set_value(std::move(exchange)); });
+  Peer client = server.Connect();
+  client.Send(Get("/"));
+  std::shared_ptr<Exchange> exchange = arrived.get_future().get();
+  std::promise<void> stopped;
+  server.OnLoop([&] { server.server().Stop(1, [&] { stopped.set_value(); }); });
+  stopped.get_future().wait();
+  std::shared_ptr<ResponseStream> stream;
+  std::promise<void> told_at_once, told_late;
+  server.OnLoop([&] {
+    stream = exchange->Stream({200, {}, ""});
+    stream->OnEvents([] {}, [&] { told_at_once.set_value(); });
+    stream->Write("nobody takes this");
+  });
+  ASSERT_EQ(told_at_once.get_future().wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
+  server.OnLoop([&] {
+    stream->Write("nor this");
+    EXPECT_TRUE(stream->closed());
+    EXPECT_EQ(stream->backlog(), 0U);
+    stream->OnEvents([] {}, [&] { told_late.set_value(); });
+  });
+  EXPECT_EQ(told_late.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  server.OnLoop([&] { stream.reset(), exchange.reset(); });
+}
+
+// Nothing of it reaches an upstream: whoever asked has gone.
+TEST(Server, ForwardingFromAClosedConnectionAsksNobody) {
+  std::promise<std::shared_ptr<Exchange>> arrived;
+  RunningServer server(
+      [&](std::shared_ptr<Exchange> exchange) { arrived.set_value(std::move(exchange)); });
+  Peer client = server.Connect();
+  client.Send(Get("/"));
+  std::shared_ptr<Exchange> exchange = arrived.get_future().get();
+  std::promise<void> stopped;
+  server.OnLoop([&] { server.server().Stop(1, [&] { stopped.set_value(); }); });
+  stopped.get_future().wait();
+  const UnixListener upstream;
+  std::promise<void> let_go;
+  server.OnLoop([&] {
+    Upstream to;
+    to.socket_path = upstream.path();
+    to.target = "/";
+    to.held = std::shared_ptr<const void>(&let_go, [&](const void*) { let_go.set_value(); });
+    std::exchange(exchange, nullptr)->Forward(std::move(to));
+  });
+  EXPECT_EQ(let_go.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_FALSE(upstream.HasWaiting());
 }
 
 TEST(Server, ReportsAPortInUse) {
