@@ -175,6 +175,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
   EventLoop::Id watch_ = 0, timer_ = 0;
   bool connected_ = false, tunnel_ = false, client_done_ = false, shut_ = false;
   http::Parser parser_{http::Parser::Kind::kResponse, kMaxHead};
+  int interim_heads_ = 0;
   std::string in_, out_;
 };
 
@@ -210,23 +211,25 @@ std::string Forward::RequestHead(const std::string& target) const {
 }
 
 void Forward::Connect() {
-  if (next_address_ == addresses_.size() && !own_added_) {
-    own_added_ = true;
-    AddOwnAddresses(port_, &addresses_);
-  }
-  if (next_address_ == addresses_.size()) {
-    Refuse(kNoConnection, "no server on port " + std::to_string(port_) + ": " +
-                              SysError("connect", last_error_).message());
-    return;
-  }
-  const Address& address = addresses_[next_address_++];
-  socket_.reset(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_ || (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address.storage),
-                             address.size) != 0 &&
-                   errno != EINPROGRESS)) {
+  while (true) {
+    if (next_address_ == addresses_.size() && !own_added_) {
+      own_added_ = true;
+      AddOwnAddresses(port_, &addresses_);
+    }
+    if (next_address_ == addresses_.size()) {
+      Refuse(kNoConnection, "no server on port " + std::to_string(port_) + ": " +
+                                SysError("connect", last_error_).message());
+      return;
+    }
+    const Address& address = addresses_[next_address_++];
+    socket_.reset(
+        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (socket_ && (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address.storage),
+                              address.size) == 0 ||
+                    errno == EINPROGRESS)) {
+      break;
+    }
     last_error_ = errno;
-    Connect();
-    return;
   }
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -347,6 +350,11 @@ void Forward::FromServer(std::string_view bytes) {
       const int status = parser_.head().status;
       // Interim answers (100, 103) precede the real one.
       if (status >= 100 && status < 200 && status != 101) {
+        if (++interim_heads_ > http::kMaxInterimHeads) {
+          Refuse(kNoAnswer, "the server on port " + std::to_string(port_) +
+                                " sent too many interim responses");
+          return;
+        }
         ResetParser();
         continue;
       }

@@ -105,6 +105,7 @@ class SocketClient final : public Client {
 
   Result<ResponseHead> ReadHead(bool to_head) {
     HeadScanner scanner;
+    int interim_heads = 0;
     while (true) {
       const auto found = scanner.Scan(input_.view());
       if (found == HeadScanner::State::kBad) {
@@ -116,6 +117,9 @@ class SocketClient final : public Client {
         input_.Consume(scanner.size());
         scanner.Reset();
         if (head->status >= 200) return head;
+        if (++interim_heads > kMaxInterimHeads) {
+          return Fail(Code::kUnavailable, url_.authority + " sent too many interim responses");
+        }
         continue;
       }
       if (input_.size() > kMaxHead) {

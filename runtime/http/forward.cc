@@ -199,39 +199,40 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     ScanHead();
   }
 
+  // Takes one head after the other, in a loop: the upstream decides how many there are.
   void ScanHead() {
-    const auto found = scanner_.Scan(in_.view());
-    if (found == HeadScanner::State::kMore && in_.size() < kMaxResponseHead) return ReadHead();
-    if (found != HeadScanner::State::kComplete) {
-      return Fail(UpstreamError(found == HeadScanner::State::kBad ? "sent no HTTP response"
-                                                                  : "sent a head over 64 KiB"));
+    for (;; ++interim_heads_) {
+      if (interim_heads_ > kMaxInterimHeads) {
+        return Fail(UpstreamError("sent too many interim responses"));
+      }
+      const auto found = scanner_.Scan(in_.view());
+      if (found == HeadScanner::State::kMore && in_.size() < kMaxResponseHead) return ReadHead();
+      if (found != HeadScanner::State::kComplete) {
+        return Fail(UpstreamError(found == HeadScanner::State::kBad ? "sent no HTTP response"
+                                                                    : "sent a head over 64 KiB"));
+      }
+      auto head = ParseResponseHead(in_.view().substr(0, scanner_.size()), connection_->is_head());
+      if (!head) return Fail(UpstreamError(head.error().message()));
+      in_.Consume(scanner_.size());
+      scanner_.Reset();
+      response_ = std::move(*head);
+      if (response_.status == 101) return SwitchProtocols();
+      if (response_.status >= 200) return StartResponse();
+      // 100 was between the upstream and us; others (103 Early Hints) are for the client.
+      if (response_.status != 100 && !connection_->head().http_1_0) return ForwardInterim();
     }
-    auto head = ParseResponseHead(in_.view().substr(0, scanner_.size()), connection_->is_head());
-    if (!head) return Fail(UpstreamError(head.error().message()));
-    in_.Consume(scanner_.size());
-    scanner_.Reset();
-    response_ = std::move(*head);
-    if (response_.status == 101) return SwitchProtocols();
-    if (response_.status < 200) return ForwardInterim();
-    StartResponse();
   }
 
-  // 100 was between the upstream and us; others (103 Early Hints) are for the client.
   void ForwardInterim() {
-    if (response_.status == 100 || connection_->head().http_1_0) return ContinueScan();
     AppendResponseHead();
     out_.append("\r\n");
     connection_->stream().Write({out_}, [self = shared_from_this()](int error, size_t) {
       if (self->ended_) return;
       if (error != 0) return self->ClientGone();
       self->out_.clear();
-      self->ContinueScan();
+      ++self->interim_heads_;
+      self->ScanHead();
     });
-  }
-
-  void ContinueScan() {
-    if (in_.empty()) return ReadHead();
-    ScanHead();
   }
 
   void AppendResponseHead() {
@@ -442,6 +443,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   Buffer in_;
   HeadScanner scanner_;
+  int interim_heads_ = 0;
   ResponseHead response_;
   BodyDecoder response_body_;
   std::string whole_;  // see Upstream::edit_body

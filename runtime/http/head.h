@@ -39,6 +39,10 @@ struct RequestHead {
   Framing body;
 };
 
+// Interim responses (1xx) of a server to one request. A server that works for an hour says
+// "102 Processing" every 20 s or so.
+inline constexpr int kMaxInterimHeads = 256;
+
 struct ResponseHead {
   int status = 0;
   std::string reason;

@@ -80,17 +80,25 @@ TEST(Client, KeepsItsConnection) {
   }
 }
 
-TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
-  // The server is played by hand: it promises to keep the connection, and closes it.
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// For a server that is played by hand.
+UniqueFd ListenOnLoopback(uint16_t* port) {
+  UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), generic, size), 0);
-  ASSERT_EQ(listen(listener.get(), 4), 0);
-  ASSERT_EQ(getsockname(listener.get(), generic, &size), 0);
+  EXPECT_EQ(bind(listener.get(), generic, size), 0);
+  EXPECT_EQ(listen(listener.get(), 4), 0);
+  EXPECT_EQ(getsockname(listener.get(), generic, &size), 0);
+  *port = ntohs(address.sin_port);
+  return listener;
+}
+
+// It promises to keep the connection, and closes it.
+TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
+  uint16_t port = 0;
+  const UniqueFd listener = ListenOnLoopback(&port);
   std::promise<void> first_closed;
   std::thread player([&] {
     for (int i = 0; i < 2; ++i) {
@@ -101,13 +109,31 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
       if (i == 0) first_closed.set_value();
     }
   });
-  const auto client = ClientOf(ntohs(address.sin_port), false);
+  const auto client = ClientOf(port, false);
   Client::Call post;
   post.method = "POST";  // never repeated once it may have been heard
   EXPECT_TRUE(client->Send(post).has_value());
   first_closed.get_future().wait();
   const auto again = client->Send(post);
   EXPECT_TRUE(again.has_value()) << again.error().message();
+  player.join();
+}
+
+TEST(Client, InterimAnswersHaveAnEnd) {
+  uint16_t port = 0;
+  const UniqueFd listener = ListenOnLoopback(&port);
+  std::thread player([&] {
+    for (const int number : {256, 257}) {
+      Peer peer(UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      peer.ReadUntil("\r\n\r\n");
+      std::string heads;
+      for (int i = 0; i < number; ++i) heads += "HTTP/1.1 102 \r\n\r\n";
+      peer.Send(heads + "HTTP/1.1 204 \r\nConnection: close\r\n\r\n");
+    }
+  });
+  const auto client = ClientOf(port, false);
+  EXPECT_TRUE(client->Send({}).has_value());
+  EXPECT_FALSE(client->Send({}).has_value());
   player.join();
 }
 

@@ -381,6 +381,30 @@ TEST_F(Forwarded, AnUpstreamThatEndsOrBabblesBeforeItsHeadIsAnError) {
   }
 }
 
+// As many as come in one read: none of them costs stack, and their number has an end.
+TEST_F(Forwarded, InterimAnswersHaveAnEnd) {
+  const auto interim = [](int number) {
+    std::string heads;
+    for (int i = 0; i < number; ++i) heads += "HTTP/1.1 100 \r\n\r\n";
+    return heads;
+  };
+  for (const auto& [number, status] : {std::pair(256, "200"), std::pair(4000, "502")}) {
+    Peer client = server_.Connect();
+    client.Send(Get("/"));
+    Peer upstream = upstream_.Accept();
+    upstream.ReadUntil("\r\n\r\n");
+    upstream.Send(interim(number) + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    upstream.Close();
+    EXPECT_EQ(client.ReadResponse().substr(9, 3), status) << number;
+  }
+  Peer client = server_.Connect();
+  client.Send(Get("/"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  for (int i = 0; i < 257; ++i) upstream.Send("HTTP/1.1 103 Early Hints\r\n\r\n");
+  EXPECT_NE(client.ReadUntil("HTTP/1.1 502").find("103 Early Hints"), std::string::npos);
+}
+
 TEST_F(Forwarded, ABodyThatIsCutOffNeverLooksComplete) {
   for (const std::string answer :
        {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
