@@ -441,10 +441,13 @@ HttpServer::HttpServer(EventLoop* loop, RequestHandler handler)
 Status HttpServer::Listen(UniqueFd listener, std::function<bool(int)> accept_peer) {
   listener_ = std::move(listener);
   accept_peer_ = std::move(accept_peer);
-  ATOLL_ASSIGN(watch_, loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) {
-    for (int i = 0; i < kAcceptAtOnce && accepting_ && Accept(); ++i) {
-    }
-  }));
+  ATOLL_ASSIGN(acceptor_,
+               Acceptor::Start(loop_, listener_.get(), {.name = "execd", .at_once = kAcceptAtOnce},
+                               [this](Acceptor::Connection& connection) {
+                                 if (!accept_peer_ || accept_peer_(connection.socket.get())) {
+                                   Begin(std::move(connection.socket));
+                                 }
+                               }));
   return {};
 }
 
@@ -452,6 +455,8 @@ Status HttpServer::Receive(UniqueFd connections) {
   listener_ = std::move(connections);
   ATOLL_ASSIGN(watch_, loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) {
     auto piece = sys::ReceivePiece(listener_.get(), 1);
+    // One for which no descriptor was free is lost; the next need not be.
+    if (!piece && piece.error().code() == Code::kResourceExhausted) return;
     // Whoever gave it out is gone, and us with it.
     if (!piece || piece->bytes.empty()) return loop_.Modify(watch_, 0);
     for (UniqueFd& socket : piece->fds) {
@@ -461,38 +466,22 @@ Status HttpServer::Receive(UniqueFd connections) {
   return {};
 }
 
-// False when there is nothing more to accept now.
-bool HttpServer::Accept() {
-  UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) {
-    // Out of descriptors: leave them in the queue, or this would spin until one is free.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      loop_.Modify(watch_, 0);
-      loop_.After(100'000, [this] {
-        if (accepting_) loop_.Modify(watch_, EPOLLIN);
-      });
-    }
-    return false;
-  }
-  if (accept_peer_ && !accept_peer_(socket.get())) return true;
-  return Begin(std::move(socket));
-}
-
-bool HttpServer::Begin(UniqueFd socket) {
+void HttpServer::Begin(UniqueFd socket) {
   auto connection = std::make_unique<Connection>(this, std::move(socket));
   Connection* raw = connection.get();
   connections_.emplace(raw, std::move(connection));
   if (!raw->Start()) {
     connections_.erase(raw);
-    return true;
+    return;
   }
   // The peer usually writes before we accept: saves a turn of the loop.
   raw->OnReadable();
-  if (connections_.size() >= kMaxConnections) {
-    accepting_ = false;
-    loop_.Modify(watch_, 0);
-  }
-  return true;
+  if (connections_.size() >= kMaxConnections) SetOpen(false);
+}
+
+void HttpServer::SetOpen(bool open) {
+  if (acceptor_) acceptor_->SetOpen(open);
+  if (watch_ != 0) loop_.Modify(watch_, open ? EPOLLIN : 0U);
 }
 
 // What a large body was turned into lies scattered over the heap, where free() gives nothing back
@@ -514,10 +503,7 @@ void HttpServer::Remove(Connection* connection) {
   const std::shared_ptr<Connection> last(std::move(found->second));
   connections_.erase(found);
   loop_.Post([last] {});
-  if (!accepting_ && connections_.size() < kMaxConnections) {
-    accepting_ = true;
-    loop_.Modify(watch_, EPOLLIN);
-  }
+  if (connections_.size() + 1 == kMaxConnections) SetOpen(true);
 }
 
 }  // namespace atl::execd

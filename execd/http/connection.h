@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "execd/http/exchange.h"
+#include "runtime/base/acceptor.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/parser.h"
@@ -112,8 +113,8 @@ class HttpServer {
 
  private:
   friend class Connection;
-  bool Accept();
-  bool Begin(UniqueFd socket);
+  void Begin(UniqueFd socket);
+  void SetOpen(bool open);
   void Remove(Connection* connection);
   // A large body was here.
   void TrimSoon();
@@ -122,10 +123,10 @@ class HttpServer {
   RequestHandler handler_;
   UniqueFd listener_;
   std::function<bool(int)> accept_peer_;
-  EventLoop::Id watch_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;  // of Listen
+  EventLoop::Id watch_ = 0;             // of Receive
   EventLoop::Id trim_ = 0;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
-  bool accepting_ = true;
 };
 
 }  // namespace atl::execd

@@ -25,8 +25,6 @@ constexpr uint32_t kGatedTtl = 300;
 constexpr int kTcpBacklog = 64;
 // Of a client's connection: the kernel would let it grow to megabytes for one that does not read.
 constexpr int kTcpSendBuffer = 64 * 1024;
-// Connections taken in one go, so that other work gets its turn.
-constexpr int kAcceptAtOnce = 32;
 
 Result<UniqueFd> BindSocket(const Endpoint& endpoint, int type) {
   const std::string what =
@@ -113,7 +111,10 @@ Status DnsForwarder::Start(Loop& loop, DnsGate* gate) {
   for (size_t i = 0; i < listeners_.size(); ++i) {
     watches_.push_back(
         loop.WatchReadable(listeners_[i].udp.get(), [this, i] { OnUdpReadable(i); }));
-    watches_.push_back(loop.WatchReadable(listeners_[i].tcp.get(), [this, i] { OnConnection(i); }));
+    ATOLL_ASSIGN(acceptors_.emplace_back(),
+                 Acceptor::Start(loop, listeners_[i].tcp.get(),
+                                 {.name = "DNS over TCP, " + endpoints_[i].ToString()},
+                                 [this](auto& connection) { OnConnection(connection); }));
   }
   return {};
 }
@@ -129,32 +130,26 @@ void DnsForwarder::OnUdpReadable(size_t listener) {
                      });
 }
 
-void DnsForwarder::OnConnection(size_t listener) {
-  for (int i = 0; i < kAcceptAtOnce; ++i) {
-    Endpoint from;
-    UniqueFd socket(::accept4(listeners_[listener].tcp.get(), from.get(), &from.size,
-                              SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
-    if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kTcpSendBuffer, sizeof kTcpSendBuffer) !=
-        0) {
-      continue;
-    }
-    std::string source = source_of_(from);
-    // Over a limit the connection closes here: the client sees a reset and tries again or not.
-    const size_t share = FairShare(limits_.tcp_clients, connections_.size());
-    if (!sources_.AddConnection(source, share, clock_.BootMicros())) continue;
-    const uint64_t id = next_id_++;
-    Client origin;
-    origin.source = source;
-    origin.tcp_id = id;
-    auto on_query = [this, origin = std::move(origin)](std::span<const uint8_t> message) {
-      OnQuery(message, origin);
-    };
-    auto client =
-        std::make_unique<DnsTcpClient>(*loop_, std::move(socket), limits_.tcp_idle_us,
-                                       std::move(on_query), [this, id] { CloseConnection(id); });
-    connections_.emplace(id, Connection{std::move(source), std::move(client)});
+void DnsForwarder::OnConnection(Acceptor::Connection& connection) {
+  if (::setsockopt(connection.socket.get(), SOL_SOCKET, SO_SNDBUF, &kTcpSendBuffer,
+                   sizeof kTcpSendBuffer) != 0) {
+    return;
   }
+  std::string source = source_of_({connection.peer, connection.peer_size});
+  // Over a limit the connection closes here: the client sees a reset and tries again or not.
+  const size_t share = FairShare(limits_.tcp_clients, connections_.size());
+  if (!sources_.AddConnection(source, share, clock_.BootMicros())) return;
+  const uint64_t id = next_id_++;
+  Client origin;
+  origin.source = source;
+  origin.tcp_id = id;
+  auto on_query = [this, origin = std::move(origin)](std::span<const uint8_t> message) {
+    OnQuery(message, origin);
+  };
+  auto client =
+      std::make_unique<DnsTcpClient>(*loop_, std::move(connection.socket), limits_.tcp_idle_us,
+                                     std::move(on_query), [this, id] { CloseConnection(id); });
+  connections_.emplace(id, Connection{std::move(source), std::move(client)});
 }
 
 void DnsForwarder::CloseConnection(uint64_t id) {

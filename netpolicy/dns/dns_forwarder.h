@@ -25,6 +25,7 @@
 #include "netpolicy/dns/dns_sources.h"
 #include "netpolicy/dns/dns_tcp_client.h"
 #include "netpolicy/endpoint.h"
+#include "runtime/base/acceptor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
@@ -114,7 +115,7 @@ class DnsForwarder {
 
   DnsForwarder(const Config& config, DnsUpstreams upstreams);
   void OnUdpReadable(size_t listener);
-  void OnConnection(size_t listener);
+  void OnConnection(Acceptor::Connection& connection);
   void OnQuery(std::span<const uint8_t> message, const Client& client);
   std::optional<DnsAnswer> OwnAnswer(const DnsLookup& lookup,
                                      const DnsGate::Judgement& judgement) const;
@@ -136,6 +137,7 @@ class DnsForwarder {
   std::vector<Endpoint> endpoints_;
   std::vector<Listener> listeners_;
   std::vector<Loop::Id> watches_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
   DnsDatagrams datagrams_;
   DnsResolver resolver_;
   DnsSources sources_;

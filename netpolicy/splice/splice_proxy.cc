@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "netpolicy/fair_share.h"
-#include "runtime/base/descriptors.h"
 
 namespace atl::netpolicy {
 namespace {
@@ -22,19 +21,14 @@ namespace {
 // <netinet/in.h>. Both have the same number.
 constexpr int kOriginalDestination = 80;
 constexpr int kBacklog = 512;
-// Connections taken in one go from one address.
-constexpr int kAcceptBatch = 32;
 constexpr int kEventBatch = 128;
 // What is done in one turn before the loop serves others: bytes of one connection in each
 // direction, bytes of all, connections. At two gigabytes a second a turn takes half a millisecond.
 constexpr size_t kTurnBytes = 256 * 1024;
 constexpr uint64_t kTurnBytesOfAll = 1024 * 1024;
 constexpr size_t kTurnConnections = 64;
-// How long nobody is taken in after descriptors ran out.
-constexpr int64_t kPauseUs = 100'000;
 
-// Tags of what is in the epoll set: those of connections end in 0 and 1.
-constexpr uint64_t kListenerTag = 2;
+// Its tag in the epoll set: those of connections end in 0 and 1.
 constexpr uint64_t kWakeTag = 3;
 
 Result<UniqueFd> ListenOn(Endpoint& endpoint) {
@@ -84,19 +78,14 @@ Result<std::unique_ptr<SpliceProxy>> SpliceProxy::Open(Config config) {
   if (!proxy->epoll_) return FailSys("epoll_create1 for the splice proxy");
   proxy->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!proxy->wake_) return FailSys("eventfd for the splice proxy");
-  ATOLL_TRY(proxy->AddToEpoll(proxy->wake_.get(), kWakeTag));
-  ATOLL_TRY(proxy->Listen());
-  return proxy;
-}
-
-Status SpliceProxy::AddToEpoll(int fd, uint64_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = tag;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+  event.data.u64 = kWakeTag;
+  if (::epoll_ctl(proxy->epoll_.get(), EPOLL_CTL_ADD, proxy->wake_.get(), &event) != 0) {
     return FailSys("epoll_ctl of the splice proxy");
   }
-  return {};
+  ATOLL_TRY(proxy->Listen());
+  return proxy;
 }
 
 Status SpliceProxy::Listen() {
@@ -104,7 +93,6 @@ Status SpliceProxy::Listen() {
     ATOLL_ASSIGN(Endpoint endpoint, ParseEndpoint(address, config_.port));
     if (config_.port == 0 && !endpoints_.empty()) SetPort(endpoint, endpoints_[0]);
     ATOLL_ASSIGN(UniqueFd socket, ListenOn(endpoint));
-    ATOLL_TRY(AddToEpoll(socket.get(), listeners_.size() << 2 | kListenerTag));
     endpoints_.push_back(endpoint);
     listeners_.push_back(std::move(socket));
   }
@@ -115,7 +103,6 @@ SpliceProxy::~SpliceProxy() {
   connections_.clear();
   if (!loop_) return;
   loop_->Unwatch(watch_);
-  loop_->Cancel(resume_);
 }
 
 Status SpliceProxy::Start(Loop& loop, ProxyGate& gate) {
@@ -124,6 +111,15 @@ Status SpliceProxy::Start(Loop& loop, ProxyGate& gate) {
   if (watch_ == 0) return Fail(Code::kInternal, "splice proxy: its epoll set cannot be watched");
   loop_ = &loop;
   gate_ = &gate;
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    ATOLL_ASSIGN(
+        acceptors_.emplace_back(),
+        Acceptor::Start(
+            loop, listeners_[i].get(), {.name = "splice proxy, " + endpoints_[i].ToString()},
+            [this](Acceptor::Connection& connection) {
+              Admit(std::move(connection.socket), {connection.peer, connection.peer_size});
+            }));
+  }
   return {};
 }
 
@@ -148,7 +144,6 @@ void SpliceProxy::OnReady() {
 
 void SpliceProxy::OnEvent(uint64_t tag, uint32_t events) {
   if (tag == kWakeTag) return;
-  if ((tag & 3) == kListenerTag) return Accept(static_cast<size_t>(tag >> 2));
   const auto found = connections_.find(tag >> 2);
   if (found == connections_.end()) return;
   if (tag == SpliceConnection::ClientTag(tag >> 2)) {
@@ -177,48 +172,13 @@ void SpliceProxy::Wake(bool on) {
   if (n == sizeof count) awake_ = on;
 }
 
-void SpliceProxy::Accept(size_t listener) {
-  for (int i = 0; i < kAcceptBatch; ++i) {
-    Endpoint from;
-    UniqueFd socket(::accept4(listeners_[listener].get(), from.get(), &from.size,
-                              SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) {
-      Admit(std::move(socket), from);
-      continue;
-    }
-    // The connection stays in the queue and would be reported for ever.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseListening();
-    // ECONNABORTED and the like are of that one connection.
-    if (errno == EAGAIN || resume_ != 0) return;
-  }
-}
-
-void SpliceProxy::PauseListening() {
-  if (resume_ != 0) return;
-  WatchListeners(false);
-  resume_ = loop_->After(kPauseUs, [this] {
-    resume_ = 0;
-    WatchListeners(true);
-  });
-}
-
-void SpliceProxy::WatchListeners(bool on) {
-  for (size_t i = 0; i < listeners_.size(); ++i) {
-    epoll_event event{};
-    event.events = on ? uint32_t{EPOLLIN} : 0;
-    event.data.u64 = i << 2 | kListenerTag;
-    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listeners_[i].get(), &event);
-  }
-}
-
 void SpliceProxy::Admit(UniqueFd socket, const Endpoint& from) {
   std::string source = config_.source_of(from);
   const auto known = sources_.find(source);
   const size_t held = known == sources_.end() ? 0 : known->second.connections.size();
   const size_t undialled = known == sources_.end() ? 0 : known->second.undialled;
   const Limits& limits = config_.limits;
-  if (IsSpare(socket.get()) ||
-      held >=
+  if (held >=
           std::min(limits.connections_per_source, FairShare(limits.connections, connections())) ||
       undialled >= limits.undialled_per_source) {
     ++stats_.over_limit;

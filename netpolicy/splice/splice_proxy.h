@@ -27,6 +27,7 @@
 #include "netpolicy/splice/pipe_pool.h"
 #include "netpolicy/splice/proxy_gate.h"
 #include "netpolicy/splice/splice_connection.h"
+#include "runtime/base/acceptor.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -93,7 +94,6 @@ class SpliceProxy final : private SpliceConnections {
   explicit SpliceProxy(Config config)
       : config_(std::move(config)), pipes_(config_.limits.pipe_bytes, config_.limits.idle_pipes) {}
   Status Listen();
-  Status AddToEpoll(int fd, uint64_t tag);
 
   Loop& loop() override { return *loop_; }
   ProxyGate& gate() override { return *gate_; }
@@ -110,10 +110,7 @@ class SpliceProxy final : private SpliceConnections {
 
   void OnReady();
   void OnEvent(uint64_t tag, uint32_t events);
-  void Accept(size_t listener);
   void Admit(UniqueFd socket, const Endpoint& from);
-  void PauseListening();
-  void WatchListeners(bool on);
   void RunScheduled();
   void Wake(bool on);
 
@@ -123,7 +120,6 @@ class SpliceProxy final : private SpliceConnections {
   Loop* loop_ = nullptr;
   ProxyGate* gate_ = nullptr;
   Loop::Id watch_ = 0;
-  Loop::Id resume_ = 0;  // listening is paused
   UniqueFd epoll_;
   // Readable while something is scheduled or dead: the loop comes back, after others had their
   // turn.
@@ -132,6 +128,7 @@ class SpliceProxy final : private SpliceConnections {
   bool in_turn_ = false;
   std::vector<Endpoint> endpoints_;
   std::vector<UniqueFd> listeners_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
   uint64_t next_id_ = 1;
   std::unordered_map<std::string, Source> sources_;  // only of those that have connections
   std::unordered_map<std::string, std::shared_ptr<Interceptor>> interceptors_;

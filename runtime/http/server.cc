@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/acceptor.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/unique_fd.h"
@@ -28,9 +29,6 @@ constexpr int kBacklog = 1024;
 constexpr size_t kMaxRefusing = 64;
 // Of a connection with one of the last descriptors, all in all.
 constexpr int64_t kBriefUs = 3 * 1000 * 1000;
-constexpr int64_t kAcceptPauseUs = 100 * 1000;
-// Taken from the queue in one go; then others have their turn.
-constexpr int kAcceptBatch = 32;
 
 // An IPv4 or IPv6 address with a port.
 struct Address {
@@ -139,9 +137,13 @@ class ServerImpl final : public Server {
     }
     port_ = ntohs(bound.storage.ss_family == AF_INET6 ? bound.v6().sin6_port : bound.v4().sin_port);
     state_->listener = std::move(listener);
-    ATOLL_ASSIGN(state_->watch, state_->core->loop.events().Watch(
-                                    state_->listener.get(), EPOLLIN,
-                                    [state = state_.get()](uint32_t) { Accept(*state); }));
+    ATOLL_ASSIGN(state_->acceptor,
+                 Acceptor::Start(state_->core->loop.events(), state_->listener.get(),
+                                 {.name = where, .may_take_reserve = true},
+                                 [state = state_.get()](Acceptor::Connection& connection) {
+                                   Welcome(*state, std::move(connection.socket),
+                                           {connection.peer, connection.peer_size});
+                                 }));
     return {};
   }
 
@@ -173,45 +175,9 @@ class ServerImpl final : public Server {
         : core(std::make_shared<ServerCore>(loop, config, std::move(handler))) {}
     std::shared_ptr<ServerCore> core;
     UniqueFd listener;
-    EventLoop::Id watch = 0;
-    Loop::Id pause = 0;
+    std::unique_ptr<Acceptor> acceptor;
     Loop::Id grace = 0;
   };
-
-  static void Accept(State& state) {
-    const int failure = AcceptBatch(state);
-    if (failure == 0) return;
-    // Out of descriptors or memory: the waiting connection stays in the queue, so accepting again
-    // at once would spin.
-    LogLine(LogLevel::kWarning, "cannot accept").Add(SysError("accept4", failure));
-    EventLoop& loop = state.core->loop.events();
-    loop.Modify(state.watch, 0);
-    state.pause =
-        loop.After(kAcceptPauseUs, [&loop, watch = state.watch] { loop.Modify(watch, EPOLLIN); });
-  }
-
-  // 0, or the errno that makes it useless to go on now.
-  static int AcceptBatch(State& state) {
-    for (int i = 0; i < kAcceptBatch; ++i) {
-      Address peer;
-      const int listener = state.listener.get();
-      UniqueFd fd(accept4(listener, peer.get(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!fd && errno == EMFILE) {
-        peer.size = sizeof peer.storage;
-        fd = AcceptReserved(listener, peer.get(), &peer.size);
-      }
-      if (fd) {
-        Welcome(state, std::move(fd), peer);
-        continue;
-      }
-      if (errno == EAGAIN) return 0;
-      // Errors of one connection that has broken already (accept(2), "Error handling").
-      const bool of_this_one = errno == ECONNABORTED || errno == EINTR || errno == EPROTO ||
-                               errno == ENETDOWN || errno == EHOSTUNREACH || errno == ENETUNREACH;
-      if (!of_this_one) return errno;
-    }
-    return 0;
-  }
 
   static void Welcome(State& state, UniqueFd fd, const Address& peer) {
     const std::shared_ptr<ServerCore>& core = state.core;
@@ -253,9 +219,7 @@ class ServerImpl final : public Server {
   }
 
   void CloseListener() {
-    PooledLoop& loop = state_->core->loop;
-    loop.Cancel(state_->pause);
-    loop.Unwatch(state_->watch);
+    state_->acceptor.reset();
     state_->listener.reset();
   }
 

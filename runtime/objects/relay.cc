@@ -1,8 +1,8 @@
 #include "runtime/objects/relay.h"
 
 #include <netdb.h>
-#include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <list>
 #include <memory>
-#include <vector>
+#include <utility>
 
+#include "runtime/base/acceptor.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::objects {
@@ -84,8 +86,30 @@ class Endpoint {
   int64_t known_until_us_ = 0;
 };
 
+// Watches one socket for what is wanted of it now. A socket of which nothing is wanted is not
+// watched: its end would be told again and again.
+class Watched {
+ public:
+  UniqueFd fd;
+
+  Status Want(EventLoop& loop, uint32_t events, const EventLoop::FdCallback& callback) {
+    if (events == 0) {
+      Forget(loop);
+    } else if (watch_ != 0) {
+      loop.Modify(watch_, events);
+    } else {
+      ATOLL_ASSIGN(watch_, loop.Watch(fd.get(), events, callback));
+    }
+    return {};
+  }
+  void Forget(EventLoop& loop) { loop.Unwatch(std::exchange(watch_, 0)); }
+
+ private:
+  EventLoop::Id watch_ = 0;
+};
+
 struct Connection {
-  UniqueFd client, store;
+  Watched client, store;
   Addresses addresses;             // while it is being connected
   const addrinfo* next = nullptr;  // of them
   Flow up, down;
@@ -96,11 +120,13 @@ struct Connection {
   bool over() const { return up.over(); }
 
   // To the next address that lets itself be tried. False: there is none left.
-  bool TryNext() {
+  bool TryNext(EventLoop& loop) {
+    store.Forget(loop);
     for (; next != nullptr; next = next->ai_next) {
-      store.reset(::socket(next->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (store &&
-          (::connect(store.get(), next->ai_addr, next->ai_addrlen) == 0 || errno == EINPROGRESS)) {
+      UniqueFd& fd = store.fd;
+      fd.reset(::socket(next->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (fd &&
+          (::connect(fd.get(), next->ai_addr, next->ai_addrlen) == 0 || errno == EINPROGRESS)) {
         next = next->ai_next;
         return true;
       }
@@ -109,59 +135,65 @@ struct Connection {
   }
 };
 
-// -1: nothing is wanted of it, not even that it is broken.
-pollfd Wanted(const UniqueFd& fd, const Flow& reads, const Flow& writes) {
-  const int events = (reads.wants_read() ? POLLIN : 0) | (writes.wants_write() ? POLLOUT : 0);
-  return {events == 0 ? -1 : fd.get(), static_cast<short>(events), 0};
+uint32_t Wanted(const Flow& reads, const Flow& writes) {
+  return (reads.wants_read() ? EPOLLIN : 0U) | (writes.wants_write() ? EPOLLOUT : 0U);
 }
 
-class Loop {
+class Relaying {
  public:
-  Loop(int listener, Endpoint endpoint) : listener_(listener), endpoint_(std::move(endpoint)) {}
+  Relaying(EventLoop& loop, Endpoint endpoint) : loop_(loop), endpoint_(std::move(endpoint)) {}
 
-  void Turn(int signals) {
-    std::vector<pollfd> polled = {
-        {signals, POLLIN, 0}, {connections_.size() < kMaxConnections ? listener_ : -1, POLLIN, 0}};
-    for (const Connection& each : connections_) {
-      if (each.connecting()) {
-        polled.push_back({-1, 0, 0});
-        polled.push_back({each.store.get(), POLLOUT, 0});
-      } else {
-        polled.push_back(Wanted(each.client, each.up, each.down));
-        polled.push_back(Wanted(each.store, each.down, each.up));
-      }
-    }
-    if (::poll(polled.data(), polled.size(), -1) < 0) return;
-    size_t i = 2;
-    for (auto each = connections_.begin(); each != connections_.end(); i += 2) {
-      const bool goes_on = Serve(*each, polled[i].revents, polled[i + 1].revents);
-      each = goes_on && !each->over() ? std::next(each) : connections_.erase(each);
-    }
-    if (polled[1].revents != 0) Accept();
+  Status Listen(int listener) {
+    ATOLL_ASSIGN(acceptor_,
+                 Acceptor::Start(loop_, listener, {.name = "relay"}, [this](auto& connection) {
+                   Begin(std::move(connection.socket));
+                 }));
+    return {};
   }
 
  private:
-  void Accept() {
-    UniqueFd client(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!client) return;
-    Connection& made = connections_.emplace_back();
-    made.client = std::move(client);
-    made.addresses = endpoint_.Look();
-    made.next = made.addresses.get();
-    if (!TryNext(made)) connections_.pop_back();  // the client hears that nobody is there
+  using Place = std::list<Connection>::iterator;
+
+  void Begin(UniqueFd client) {
+    const Place made = connections_.emplace(connections_.end());
+    made->client.fd = std::move(client);
+    made->addresses = endpoint_.Look();
+    made->next = made->addresses.get();
+    if (connections_.size() == kMaxConnections) acceptor_->SetOpen(false);
+    // If it fails, the client hears that nobody is there.
+    GoOn(made, TryNext(*made));
   }
 
   bool TryNext(Connection& each) {
-    if (each.TryNext()) return true;
+    if (each.TryNext(loop_)) return true;
     endpoint_.Forget();
     return false;
   }
 
-  bool Serve(Connection& each, short client, short store) {
-    if (each.connecting()) return store == 0 || Connected(each);
-    constexpr short kReadable = POLLIN | POLLHUP | POLLERR;
-    constexpr short kWritable = POLLOUT | POLLHUP | POLLERR;
-    const int from = each.client.get(), to = each.store.get();
+  // Waits for what comes next, or ends it.
+  void GoOn(Place each, bool goes_on) {
+    if (goes_on && !each->over() && Watch(each)) return;
+    each->client.Forget(loop_);
+    each->store.Forget(loop_);
+    connections_.erase(each);
+    acceptor_->SetOpen(true);
+  }
+
+  bool Watch(Place each) {
+    const auto on_client = [this, each](uint32_t events) { GoOn(each, Serve(*each, events, 0)); };
+    const auto on_store = [this, each](uint32_t events) { GoOn(each, Serve(*each, 0, events)); };
+    const bool connecting = each->connecting();
+    const uint32_t of_client = connecting ? 0 : Wanted(each->up, each->down);
+    const uint32_t of_store = connecting ? EPOLLOUT : Wanted(each->down, each->up);
+    return each->client.Want(loop_, of_client, on_client).has_value() &&
+           each->store.Want(loop_, of_store, on_store).has_value();
+  }
+
+  bool Serve(Connection& each, uint32_t client, uint32_t store) {
+    if (each.connecting()) return Connected(each);
+    constexpr uint32_t kReadable = EPOLLIN | EPOLLHUP | EPOLLERR;
+    constexpr uint32_t kWritable = EPOLLOUT | EPOLLHUP | EPOLLERR;
+    const int from = each.client.fd.get(), to = each.store.fd.get();
     // In this order: what was read is passed on at once, so that a flow has one of both to do.
     if ((client & kWritable) != 0 && each.down.wants_write() && !each.down.Write(from))
       return false;
@@ -173,14 +205,15 @@ class Loop {
   bool Connected(Connection& each) {
     int error = 0;
     socklen_t size = sizeof error;
-    ::getsockopt(each.store.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    ::getsockopt(each.store.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return TryNext(each);
     each.addresses.reset();
     return true;
   }
 
-  const int listener_;
+  EventLoop& loop_;
   Endpoint endpoint_;
+  std::unique_ptr<Acceptor> acceptor_;
   std::list<Connection> connections_;
 };
 
@@ -193,7 +226,14 @@ Status Relay(int listener, const std::string& host, const std::string& port, pid
   if (::sigprocmask(SIG_BLOCK, &children, nullptr) != 0) return FailSys("sigprocmask");
   const UniqueFd signals(::signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) return FailSys("signalfd");
-  Loop loop(listener, Endpoint(host, port));
+  ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  ATOLL_TRY(loop->Watch(signals.get(), EPOLLIN, [&](uint32_t) {
+    signalfd_siginfo told;
+    while (::read(signals.get(), &told, sizeof told) > 0) {
+    }
+  }));
+  Relaying relaying(*loop, Endpoint(host, port));
+  ATOLL_TRY(relaying.Listen(listener));
   for (;;) {
     // As process 1 we are also told of those whose parents have ended. The first look is before any
     // signal: one that came before it was blocked is told by nobody.
@@ -202,10 +242,7 @@ Status Relay(int listener, const std::string& host, const std::string& port, pid
       if (ended == server || (ended < 0 && errno == ECHILD)) return {};
       if (ended <= 0) break;
     }
-    loop.Turn(signals.get());
-    signalfd_siginfo told;
-    while (::read(signals.get(), &told, sizeof told) > 0) {
-    }
+    loop->Turn(-1);
   }
 }
 

@@ -91,7 +91,10 @@ Status Server::Start() {
   // Whose processes Adopt has ended.
   ATOLL_TRY(slots_.RemoveStrays());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
-  ATOLL_TRY(loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnAccept(); }));
+  ATOLL_ASSIGN(acceptor_, Acceptor::Start(loop_, listener_.get(), {.name = "spawner"},
+                                          [this](Acceptor::Connection& connection) {
+                                            OnAccept(std::move(connection.socket));
+                                          }));
   if (!host_.config.respawn || successor_) return {};
   ATOLL_ASSIGN(successor_, Successor::Start(host_.config, host_.host_mounts));
   return {};
@@ -122,9 +125,7 @@ Result<Server::End> Server::Run() {
   return *end_;
 }
 
-void Server::OnAccept() {
-  UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection) return;
+void Server::OnAccept(UniqueFd connection) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||

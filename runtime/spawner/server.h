@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "runtime/base/acceptor.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -36,7 +38,7 @@ class Server {
   Result<End> Run();
 
  private:
-  void OnAccept();
+  void OnAccept(UniqueFd connection);
   void OnConnection();
   void OnMessage();
   void OnSignal();
@@ -98,6 +100,7 @@ class Server {
   PausedMemory paused_memory_;
   DiskUses disk_uses_;
   UniqueFd listener_;
+  std::unique_ptr<Acceptor> acceptor_;
   UniqueFd signals_;
   UniqueFd connection_;
   EventLoop::Id connection_watch_ = 0;

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "runtime/base/acceptor.h"
+#include "runtime/base/event_loop.h"
 #include "runtime/base/json_text.h"
 #include "tools/atoll/guard.h"
 #include "tools/atoll/json_text.h"
@@ -137,7 +139,7 @@ Status Open(const Settings& settings, const PortOptions& options) {
 
 // On 127.0.0.1 only: who may reach it may reach the sandbox.
 Result<UniqueFd> Listen(const PortOptions& options, int* bound) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return FailSys("socket");
   const int on = 1;
   (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -173,22 +175,24 @@ Status Forward(const Settings& settings, const PortOptions& options) {
     std::printf("127.0.0.1:%d -> %s port %d; Ctrl-C ends it\n", bound, id.c_str(), options.port);
   }
   std::fflush(stdout);
-  while (true) {
-    UniqueFd local(static_cast<int>(
-        TEMP_FAILURE_RETRY(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC))));
-    if (!local) return FailSys("accept");
-    if (*open >= kMaxForwarded) continue;  // closed, as by a server that is full
+  ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  const auto forward = [&, api, open](Acceptor::Connection& connection) {
+    if (*open >= kMaxForwarded) return;  // closed, as by a server that is full
     ++*open;
     // A thread each: to connect may take its time, and what is slow holds up nobody else.
     std::thread([api, open, way, &settings, port = options.port,
-                 local = std::move(local)]() mutable {
+                 local = std::move(connection.socket)]() mutable {
       auto remote = ConnectTo(*api, way, port);
       const Status done =
           remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
       if (!done) Report(settings, done.error());
       --*open;
     }).detach();
-  }
+  };
+  ATOLL_ASSIGN(const auto acceptor,
+               Acceptor::Start(*loop, listening.get(), {.name = "forward"}, forward));
+  loop->Run();
+  return {};
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "netpolicy/dns/dns_forwarder.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -376,6 +379,29 @@ TEST_F(DnsForwarderTest, LimitsConnectionsOfOneSource) {
   const std::string query = DnsQueryFor("example.com", 1);
   Send(b, DnsFramed(query));
   EXPECT_EQ(Answer(b), DnsFramed(DnsAnswerTo(query, kAddress)));
+}
+
+// Descriptors are a limit too: who waits is served when there are some again, and until then the
+// loop has nothing to do.
+TEST_F(DnsForwarderTest, ConnectionsWaitForDescriptors) {
+  Upstream upstream;
+  upstream.Serve(loop);
+  Open({upstream.name()});
+  const UniqueFd client = Client(SOCK_STREAM);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  rlimit none = usual;
+  none.rlim_cur = static_cast<rlim_t>(UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 0)).get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  int turns = 0;
+  bool over = false;
+  loop.After(300'000, [&] { over = true; });
+  EXPECT_TRUE(loop.RunUntil([&] { return ++turns > 1000 || over; }));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_LT(turns, 20);
+  const std::string query = DnsQueryFor("example.com", 4711);
+  Send(client, DnsFramed(query));
+  EXPECT_EQ(Answer(client), DnsFramed(DnsAnswerTo(query, kAddress)));
 }
 
 TEST_F(DnsForwarderTest, ClosesIdleAndDrippingConnections) {
