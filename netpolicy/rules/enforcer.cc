@@ -356,18 +356,18 @@ std::vector<LearnedName> Enforcer::LearnedBy(uint32_t number) const {
 std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   const auto found = slots_.find(number);
   if (found == slots_.end() || !found->second.egress) return JudgeOfOldFlows(number);
-  std::set<LearnedKey> learned;
-  for (const auto& [key, entry] : found->second.learned.entries()) learned.insert(key);
-  return [egress = found->second.egress, learned = std::move(learned),
+  // What is learned until a flow is looked at counts: the look may come late, and a flow that began
+  // by a name in the meantime must not be cut.
+  return [egress = found->second.egress, learned = found->second.learned.keys(),
           guarded = config_.guarded](const Flow& flow) {
     if (IsOthersMatter(flow)) return false;
     const PortKey port = PortOf(flow);
     if (const auto ends = EndsByAddress(egress.get(), guarded, flow, port)) return *ends;
-    if (learned.contains({flow.destination, port})) return false;
+    if (learned->Has({flow.destination, port})) return false;
     if (flow.port == kDnsOverTlsPort) return true;
     if (egress->has_names() && IsWebPort(flow.port)) return true;
-    if (learned.contains({flow.destination, PortKey{port.transport, 0}})) return false;
-    if (learned.contains({flow.destination, std::nullopt})) return false;
+    if (learned->Has({flow.destination, PortKey{port.transport, 0}})) return false;
+    if (learned->Has({flow.destination, std::nullopt})) return false;
     return egress->default_action() == Action::kDeny;
   };
 }

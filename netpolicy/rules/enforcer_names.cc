@@ -184,6 +184,7 @@ bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
     }
     return Commit(transaction);
   };
+  for (const LearnedKey& key : due) slot.learned.Expect(key);
   Status told = commit(true);
   if (!told && told.error().error_number() == ENOENT) {
     ForgetLearned(number, due);  // those that expired meanwhile are gone already

@@ -15,13 +15,19 @@ std::optional<LearnedKey> Learned::Add(const LearnedKey& key, Entry entry) {
     gone = by_expiry_.begin()->second;
     Remove(*gone);
   }
-  Remove(key);
+  Drop(key);
   by_expiry_.emplace(entry.expires_us, key);
   entries_.emplace(key, std::move(entry));
+  keys_->Insert(key);
   return gone;
 }
 
 void Learned::Remove(const LearnedKey& key) {
+  Drop(key);
+  keys_->Erase(key);
+}
+
+void Learned::Drop(const LearnedKey& key) {
   const auto entry = entries_.extract(key);
   if (!entry.empty()) by_expiry_.erase({entry.mapped().expires_us, key});
 }

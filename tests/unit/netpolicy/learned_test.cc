@@ -31,6 +31,23 @@ TEST(Learned, LosesWhatExpiresFirst) {
   EXPECT_EQ(learned.entries().size(), Learned::kMost);
 }
 
+// Another thread may judge a flow that began between the two words to the kernel and to us.
+TEST(Learned, TellsOthersWhatIsThereNow) {
+  Learned learned;
+  const auto keys = learned.keys();
+  learned.Expect(Key(1));
+  EXPECT_TRUE(keys->Has(Key(1)));
+  EXPECT_FALSE(learned.Has(Key(1)));
+  learned.Add(Key(1), {"a", 10});
+  learned.Add(Key(1), {"a", 20});
+  EXPECT_TRUE(keys->Has(Key(1)));
+  learned.Remove(Key(1));
+  EXPECT_FALSE(keys->Has(Key(1)));
+  learned.Expect(Key(2));
+  learned.Remove(Key(2));
+  EXPECT_FALSE(keys->Has(Key(2)));
+}
+
 TEST(Learned, KnowsTheNameOfAnAddress) {
   Learned learned;
   learned.Add(Key(1), {"any.example", 1});
