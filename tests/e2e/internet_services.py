@@ -175,13 +175,9 @@ def reply_to(data, transport, server):
     return whole
 
 
-def serve_dns_udp(family):
-    level, receive, info = PKTINFO[family]
-    server = socket.socket(family, socket.SOCK_DGRAM)
-    if family == socket.AF_INET6:
-        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    server.setsockopt(level, receive, 1)
-    server.bind(('', 53))
+def serve_dns_udp(server):
+    family = server.family
+    level, _, info = PKTINFO[family]
     while True:
         data, ancillary, _, peer = server.recvmsg(4096, 128)
         own = next(value for at, kind, value in ancillary if (at, kind) == (level, info))
@@ -217,11 +213,7 @@ def serve_dns_tcp(peer):
 
 # ---- everything else
 
-def serve_echo_udp(family):
-    server = socket.socket(family, socket.SOCK_DGRAM)
-    if family == socket.AF_INET6:
-        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    server.bind(('', ECHO_PORT))
+def serve_echo_udp(server):
     while True:
         data, peer = server.recvfrom(65536)
         server.sendto(data, peer)
@@ -232,15 +224,8 @@ def serve_echo_tcp(peer):
         peer.sendall(data)
 
 
-def serve_tcp(family, port, serve):
+def serve_tcp(server, serve):
     """One thread for each connection."""
-    server = socket.socket(family, socket.SOCK_STREAM)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
-        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    server.bind(('', port))
-    server.listen(4096)
-
     def one(peer):
         with peer:
             try:
@@ -361,6 +346,21 @@ def ip(*arguments):
     subprocess.run(['ip', *arguments], check=True)
 
 
+def bound(family, kind, port):
+    """A socket that listens: whoever comes before its thread runs waits there."""
+    server = socket.socket(family, kind)
+    if family == socket.AF_INET6:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if kind == socket.SOCK_STREAM:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    else:
+        server.setsockopt(*PKTINFO[family][:2], 1)
+    server.bind(('', port))
+    if kind == socket.SOCK_STREAM:
+        server.listen(4096)
+    return server
+
+
 def set_up(options):
     """After the link has been moved here."""
     ip('link', 'set', 'lo', 'up')
@@ -375,10 +375,11 @@ def set_up(options):
     watcher = Watcher()
     starts = [(watcher.run,)]
     for family in (socket.AF_INET, socket.AF_INET6):
-        starts += [(serve_dns_udp, family), (serve_echo_udp, family),
-                   (serve_tcp, family, 53, serve_dns_tcp), (serve_tcp, family, 80, serve_http),
-                   (serve_tcp, family, 443, certificates.serve),
-                   (serve_tcp, family, ECHO_PORT, serve_echo_tcp)]
+        starts += [(serve, bound(family, socket.SOCK_DGRAM, port))
+                   for serve, port in ((serve_dns_udp, 53), (serve_echo_udp, ECHO_PORT))]
+        starts += [(serve_tcp, bound(family, socket.SOCK_STREAM, port), serve)
+                   for port, serve in ((53, serve_dns_tcp), (80, serve_http),
+                                       (443, certificates.serve), (ECHO_PORT, serve_echo_tcp))]
     for function, *arguments in starts:
         threading.Thread(target=function, args=arguments, daemon=True).start()
     return certificates, watcher
