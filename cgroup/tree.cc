@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "cgroup/keyed_number.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
 namespace atl::cgroup {
@@ -386,6 +387,12 @@ Result<bool> Tree::Frozen(const std::string& group) const {
   return events.find("frozen 1") != std::string::npos;
 }
 
+std::vector<int> Tree::Descriptors() const {
+  std::vector<int> fds = {unified_.get()};
+  for (const auto& [controller, directory] : v1_) fds.push_back(directory.get());
+  return fds;
+}
+
 Result<bool> Tree::Holds(const std::string& group, pid_t pid) const {
   const std::string process = "/proc/" + std::to_string(pid);
   ATOLL_ASSIGN(const std::string places,
@@ -411,6 +418,7 @@ Status Tree::Kill(const std::string& group) const {
 Status Tree::AwaitEmpty(const std::string& group, int timeout_ms) const {
   ATOLL_ASSIGN(const UniqueFd events,
                sys::OpenAt(unified_.get(), group + "/cgroup.events", O_RDONLY));
+  const int64_t by_us = SystemClock().BootMicros() + int64_t{timeout_ms} * 1000;
   for (;;) {
     char text[256];
     const ssize_t n = ::pread(events.get(), text, sizeof text, 0);
@@ -421,7 +429,8 @@ Status Tree::AwaitEmpty(const std::string& group, int timeout_ms) const {
     }
     // A change after the read is an event (cgroup-v2.rst, "Interface files").
     pollfd changed{events.get(), POLLPRI, 0};
-    const auto ready = TEMP_FAILURE_RETRY(::poll(&changed, 1, timeout_ms));
+    const int64_t left_us = std::max<int64_t>(by_us - SystemClock().BootMicros(), 0);
+    const auto ready = TEMP_FAILURE_RETRY(::poll(&changed, 1, static_cast<int>(left_us / 1000)));
     if (ready < 0) return FailSys("poll cgroup.events of " + group);
     if (ready == 0) {
       return Fail(Code::kDeadlineExceeded,

@@ -119,6 +119,9 @@ class Tree {
   // Of the daemon's group in the v2 hierarchy.
   const std::string& path() const { return path_; }
 
+  // All that a copy of it in a forked process works with; borrowed.
+  std::vector<int> Descriptors() const;
+
   // mkdir in every hierarchy; no controllers, no leaves yet, so that a process may still enter.
   Status CreateGroup(const std::string& group) const;
   // Leaves, controllers, and ownership of run/ for `owner`. The group must hold no process.

@@ -19,6 +19,7 @@ namespace atl::spawner {
 namespace {
 
 constexpr size_t kMaxWalks = 4;
+constexpr int kNice = 10;  // never ahead of a build
 constexpr uint64_t kMaxEntries = 1'000'000;
 constexpr size_t kMaxDepth = 200;
 constexpr int64_t kMaxMicros = 3'000'000;
@@ -60,13 +61,6 @@ class Walk {
   bool over_ = false;
 };
 
-[[noreturn]] void Child(int directory, int result) {
-  constexpr int kResult = 3, kDirectory = 4;
-  BecomeWorker("atoll-disk-use", 10, {result, directory});  // never ahead of a build
-  const wire::DiskUse use = CountTree(kDirectory);
-  ::_exit(sys::WriteAll(kResult, wire::EncodeFields(use)) ? 0 : 1);
-}
-
 }  // namespace
 
 wire::DiskUse CountTree(int directory) {
@@ -91,10 +85,15 @@ void DiskUses::Count(const std::string& path, Done done) {
   }
   auto pipe = sys::MakePipe();
   if (!pipe) return done(Fail(std::move(pipe).error()));
-  const pid_t pid = ::fork();
-  if (pid < 0) return done(FailSys("fork"));
-  if (pid == 0) Child(directory->get(), pipe->write.get());
-  runs_[pid] = Run{std::move(pipe->read), std::move(done)};
+  const int result = pipe->write.get();
+  const auto pid =
+      StartWorker({.name = "atoll-disk-use", .nice = kNice}, {directory->get(), result}, [&] {
+        [[maybe_unused]] const Status told =
+            sys::WriteAll(result, wire::EncodeFields(CountTree(directory->get())));
+      });
+  if (!pid) return done(Fail(pid.error()));
+  ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
+  runs_[*pid] = Run{std::move(pipe->read), std::move(done)};
 }
 
 bool DiskUses::OnChildExit(pid_t pid) {
@@ -102,7 +101,6 @@ bool DiskUses::OnChildExit(pid_t pid) {
   if (found == runs_.end()) return false;
   const Run run = std::move(found->second);
   runs_.erase(found);
-  // It has ended, and with it the other end of the pipe: this does not block.
   const auto bytes = sys::ReadAll(run.result.get(), 64);
   wire::DiskUse use;
   if (bytes && wire::DecodeFields(*bytes, &use)) {

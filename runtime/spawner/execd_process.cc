@@ -18,6 +18,7 @@
 #include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/start.h"
 
 namespace atl::spawner {
@@ -58,13 +59,15 @@ Result<UniqueFd> EnterUserNamespace(int user_namespace, uint64_t pass, int sysct
   ATOLL_TRY(sys::WriteAll(score.get(), "0"));
   // Not readable from inside while it turns into the sandbox's root (CVE-2016-9962); execve of a
   // program that the caller may not read keeps it so.
-  if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("PR_SET_DUMPABLE");
+  StayUndumpable();
   if (::syscall(SYS_setns, user_namespace, CLONE_NEWUSER, 0, 0, 0, pass) != 0) {
     return FailSys("setns user");
   }
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(0, 0, 0) != 0) return FailSys("setresgid 0");
   if (::setresuid(0, 0, 0) != 0) return FailSys("setresuid 0");
+  // Each of these calls has undone it.
+  StayUndumpable();
   // Entering the namespace has filled every set, the bounding set too (user_namespaces(7)).
   if (sysctls >= 0) ATOLL_TRY(SealNamespaceLimits(sysctls));
   ATOLL_TRY(SetCapabilities(capabilities, more));

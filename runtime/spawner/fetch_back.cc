@@ -153,25 +153,19 @@ class Fetch {
   std::vector<iovec> ranges_;
 };
 
-[[noreturn]] void FetchBack(const cgroup::Tree& cgroups, const std::string& group, pid_t first,
-                            int directory) {
-  constexpr int kDirectory = 3;
-  BecomeWorker("atoll-fetch", 5, {directory});
+void FetchBack(const cgroup::Tree& cgroups, const std::string& group, pid_t first, int directory) {
   ::alarm(kFetchSeconds);
   Fetch fetch(cgroups, group);
   fetch.Process(first);
-  fetch.Groups(kDirectory, 0);
-  ::_exit(0);
+  fetch.Groups(directory, 0);
 }
 
 }  // namespace
 
 Result<pid_t> StartFetchBack(const cgroup::Tree& cgroups, const std::string& group, pid_t first) {
   ATOLL_ASSIGN(const UniqueFd directory, cgroups.OpenDir(group, ""));
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork");
-  if (pid == 0) FetchBack(cgroups, group, first, directory.get());
-  return pid;
+  return StartWorker({.name = "atoll-fetch", .nice = 5}, {directory.get()},
+                     [&] { FetchBack(cgroups, group, first, directory.get()); });
 }
 
 }  // namespace atl::spawner

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cgroup/tree.h"
 #include "runtime/base/unique_fd.h"
@@ -26,6 +27,13 @@ struct Host {
   BpfProgram session_filter;
   std::string
       staging;  // an empty directory: each slot mounts on it in a mount namespace of its own
+
+  // What a worker that makes slots or sessions needs of it; borrowed.
+  std::vector<int> Descriptors() const {
+    std::vector<int> fds = cgroups.Descriptors();
+    fds.insert(fds.end(), {store.root(), store.tree(), execd.get(), unpack.get(), host_mounts});
+    return fds;
+  }
 
   uid_t IdBase(uint32_t slot) const { return SandboxIdBase(instance, slot); }
 };

@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/trash.h"
 #include "runtime/spawner/worker.h"
@@ -19,23 +19,23 @@ namespace {
 // Deleting is work of the kernel, under the lock of one directory for the most part: more threads
 // than this only help where each waits for a disk.
 constexpr size_t kThreads = 4;
+// A daemon that is started meanwhile waits for our end (30 s, spawner_process.cc).
+constexpr int kFinishPatienceMs = 20 * 1000;
 
-[[noreturn]] void Run(int trash_directory, int wake_pipe) {
-  constexpr int kWake = 3, kDirectory = 4;
-  // The next spawner's janitor goes on: two of them in one directory would trip over each other.
-  // Behind a build, but not far: at 10, and with one thread, it had a tenth of a core beside two
-  // busy sandboxes, and they made files faster than it could delete them.
-  BecomeWorker("atoll-janitor", 5, {wake_pipe, trash_directory});
-  Trash trash(kDirectory, kThreads);
+// Behind a build, but not far: at 10, and with one thread, it had a tenth of a core beside two busy
+// sandboxes, and they made files faster than it could delete them.
+constexpr int kNice = 5;
+
+void Run(int directory, int wake) {
+  Trash trash(directory, kThreads);
   for (;;) {
     trash.Look();
     char bytes[256];
-    const ssize_t n = TEMP_FAILURE_RETRY(::read(kWake, bytes, sizeof bytes));
+    const ssize_t n = TEMP_FAILURE_RETRY(::read(wake, bytes, sizeof bytes));
     if (n <= 0) break;
   }
   trash.Look();
   trash.Finish();
-  ::_exit(0);
 }
 
 }  // namespace
@@ -44,9 +44,11 @@ Result<Janitor> Janitor::Start(int store) {
   ATOLL_TRY(sys::EnsureDirAt(store, "trash", 0700));
   ATOLL_ASSIGN(UniqueFd trash, sys::OpenAt(store, "trash", O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(sys::Pipe wake, sys::MakePipe());
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork janitor");
-  if (pid == 0) Run(trash.get(), wake.read.get());
+  // It ends with us, as the next spawner's janitor goes on: two of them in one directory would trip
+  // over each other.
+  ATOLL_ASSIGN(const pid_t pid,
+               StartWorker({.name = "atoll-janitor", .nice = kNice}, {trash.get(), wake.read.get()},
+                           [&] { Run(trash.get(), wake.read.get()); }));
   // A full pipe means that the janitor has enough to do and will look again anyway.
   ::fcntl(wake.write.get(), F_SETFL, O_NONBLOCK);
   return Janitor(pid, std::move(wake.write));
@@ -54,8 +56,9 @@ Result<Janitor> Janitor::Start(int store) {
 
 void Janitor::Finish() {
   wake_.reset();
-  int status;
-  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid_, &status, 0));
+  if (!AwaitEnd(pid_, kFinishPatienceMs)) {
+    LogLine(LogLevel::kWarning, "not everything is deleted yet; the next start goes on with it");
+  }
 }
 
 Status Janitor::Discard(int store, const std::string& path, const std::string& as) {

@@ -25,7 +25,7 @@ class Janitor {
   // Whether anything of what was discarded under that name is still there.
   static bool Holds(int store, const std::string& as);
 
-  // Lets it finish, and waits for that.
+  // Lets it finish, and waits for that, for 20 seconds at most.
   void Finish();
 
   pid_t pid() const { return pid_; }

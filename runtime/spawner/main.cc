@@ -30,6 +30,7 @@
 #include "runtime/spawner/successor.h"
 #include "runtime/spawner/swap_device.h"
 #include "runtime/spawner/trial.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/session.h"
 
 namespace atl::spawner {
@@ -208,6 +209,7 @@ int main(int argc, char** argv) {
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(022);
+  spawner::StayUndumpable();
   if (argc == 2 && std::string_view(argv[1]) == "hold") {
     const Status held = spawner::HoldCgroup();
     LogLine(LogLevel::kError, "cannot hold the cgroup").Add(held.error());

@@ -6,8 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +15,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
 #include "runtime/spawner/vfork_clone.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
 namespace {
@@ -40,9 +39,10 @@ Status WriteIdMaps(pid_t pid, const std::string& uid_map, const std::string& gid
   return sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "gid_map"), gid_map);
 }
 
+// Of a child that is at its end. Should that take longer, nothing is lost: it never comes back from
+// the kernel to the memory that it shares with us.
 void Reap(pid_t pid) {
-  int status;
-  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
+  [[maybe_unused]] const bool ended = AwaitEnd(pid, 1000);
 }
 
 // With the rights of root all the time: some hosts let nobody else make a user namespace, and what
@@ -53,7 +53,11 @@ Result<pid_t> StartIdleOwnedBy(uid_t owner) {
   if (::prctl(PR_SET_SECUREBITS, before | SECBIT_NO_SETUID_FIXUP) != 0) {
     return FailSys("PR_SET_SECUREBITS");
   }
-  const auto restore = Cleanup([before] { ::prctl(PR_SET_SECUREBITS, before); });
+  const auto restore = Cleanup([before] {
+    ::prctl(PR_SET_SECUREBITS, before);
+    StayUndumpable();
+    EndWithParent();
+  });
   constexpr uid_t kSame = static_cast<uid_t>(-1);
   const uid_t self = ::geteuid();
   if (::setresuid(kSame, owner, kSame) != 0) {
@@ -85,15 +89,6 @@ void RunCgroupChild(void* argument) {
 }
 
 }  // namespace
-
-Result<pid_t> Clone(uint64_t flags) {
-  clone_args args{};
-  args.flags = flags;
-  args.exit_signal = SIGCHLD;
-  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
-  if (pid < 0) return FailSys("clone3");
-  return static_cast<pid_t>(pid);
-}
 
 Status WriteIdMaps(pid_t pid, IdMap map) {
   const std::string line = LineOf(map);

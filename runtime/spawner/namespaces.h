@@ -37,9 +37,6 @@ Status SealNamespaceLimits(int sysctls);
 // v1 groups of `tasks` (their tasks files). The groups are left empty again.
 Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>& tasks);
 
-// clone3(2) with a null stack: like fork, with namespaces. 0 in the child.
-Result<pid_t> Clone(uint64_t flags);
-
 // Writes /proc/PID/uid_map and gid_map of a child that was born in a new user namespace.
 Status WriteIdMaps(pid_t pid, IdMap map);
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/limit_policy.h"
@@ -22,7 +23,7 @@ constexpr int64_t kMountPatienceUs = 30 * 1000 * 1000;
 // What processes that were killed have closed is stored meanwhile.
 constexpr int64_t kFlushPatienceUs = 2 * 1000 * 1000;
 constexpr int64_t kLookAgainUs = 5 * 1000;
-constexpr int kFinishPatienceMs = 5000;
+constexpr int64_t kFinishPatienceMs = 5000;  // all together
 constexpr size_t kMaxMaking = 32;
 constexpr size_t kMaxLog = 16 << 10;
 constexpr size_t kMaxSecretFile = 4096;
@@ -330,9 +331,12 @@ void ObjectMounts::Finish() {
   std::vector<Key> keys;
   for (const auto& [key, entry] : entries_) keys.push_back(key);
   for (const Key& key : keys) End(key);
+  const int64_t by_us = SystemClock().BootMicros() + kFinishPatienceMs * 1000;
   for (const Key& key : keys) {
     if (!entries_.contains(key)) continue;
-    const Status empty = host_.cgroups.AwaitEmpty(ObjectGroup(key), kFinishPatienceMs);
+    const int64_t left_us = std::max<int64_t>(by_us - SystemClock().BootMicros(), 0);
+    const Status empty =
+        host_.cgroups.AwaitEmpty(ObjectGroup(key), static_cast<int>(left_us / 1000));
     if (!empty || !TryRemove(key)) {
       LogLine(LogLevel::kError, "what served a bucket is still there")
           .Add("group", ObjectGroup(key));

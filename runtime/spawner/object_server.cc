@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
-#include <linux/sched.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -15,7 +14,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,10 +36,13 @@ namespace {
 
 constexpr uid_t kFirstUser = 0x71000000;
 
-// In the child, as BecomeWorker places them.
-enum : int { kFuse = 3, kMount, kSaid, kLog, kHostMounts };
-// Above them.
+// Above what Place puts descriptors on.
 constexpr int kAbove = 16;
+
+// What the processes of one server have of the spawner's.
+struct Ends {
+  int fuse, mount, said, log, host_mounts;
+};
 
 Status DropPrivileges(uid_t user) {
   // Of a core that holds keys, not even a pipe's program gets to see anything (execd_process.cc).
@@ -96,9 +97,9 @@ Status Place(std::initializer_list<int> kept, int output) {
 }
 
 // To the log that the mount's own error is made of.
-[[noreturn]] void GiveUp(const Status& failed) {
+[[noreturn]] void GiveUp(int log, const Status& failed) {
   const std::string text = failed.error().message() + "\n";
-  [[maybe_unused]] const ssize_t n = ::write(kLog, text.data(), text.size());
+  [[maybe_unused]] const ssize_t n = ::write(log, text.data(), text.size());
   ::_exit(1);
 }
 
@@ -170,40 +171,38 @@ std::vector<std::string> Arguments(const ObjectServerSpec& spec) {
   return words;
 }
 
-[[noreturn]] void Serve(const Host& host, const ObjectServerSpec& spec) {
+[[noreturn]] void Serve(const Host& host, const ObjectServerSpec& spec, const Ends& ends) {
   Status ready = MakeObjectRoot(host, spec);
   if (ready) ready = DropPrivileges(spec.user);
-  if (ready) ready = Place({kFuse}, kLog);
+  if (ready) ready = Place({ends.fuse}, ends.log);
   if (ready) ready = FilterCalls(host);
-  if (!ready) GiveUp(ready);
+  if (!ready) GiveUp(ends.log, ready);
   Execute(kObjectServer, Arguments(spec), {"PATH=/usr/bin", "HOME=/", "LANG=C"});
 }
 
 // Somebody has to ask the store first, and may have to wait for it.
-[[noreturn]] void Probe(uid_t user) {
-  ::close(kFuse);  // or it would outlive s3fs, and we would wait for ever
-  if (const Status dropped = DropPrivileges(user); !dropped) GiveUp(dropped);
-  const auto directory = sys::OpenAt(kMount, ".", O_RDONLY | O_DIRECTORY);
+[[noreturn]] void Probe(uid_t user, const Ends& ends) {
+  ::close(ends.fuse);  // or it would outlive s3fs, and we would wait for ever
+  if (const Status dropped = DropPrivileges(user); !dropped) GiveUp(ends.log, dropped);
+  const auto directory = sys::OpenAt(ends.mount, ".", O_RDONLY | O_DIRECTORY);
   const Status shown = directory
                            ? sys::EachName(directory->get(), [](const char*) { return false; })
                            : Status(Fail(directory.error()));
   if (!shown) ::_exit(1);
-  [[maybe_unused]] const ssize_t n = ::write(kSaid, "+", 1);
+  [[maybe_unused]] const ssize_t n = ::write(ends.said, "+", 1);
   ::_exit(0);
 }
 
-Status Begin(const Host& host, const ObjectServerSpec& spec) {
-  // It outlives the spawner (BecomeWorker says otherwise).
-  if (::prctl(PR_SET_PDEATHSIG, 0) != 0) return FailSys("PR_SET_PDEATHSIG");
+Status Begin(const Host& host, const ObjectServerSpec& spec, const Ends& ends) {
   ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/self/oom_score_adj", wire::kOomScore));
-  if (::setns(kHostMounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
+  if (::setns(ends.host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
   ATOLL_ASSIGN(const UniqueFd outside, sys::Open("/proc/self/ns/net", O_RDONLY));
   if (::unshare(CLONE_NEWNET) != 0) return FailSys("unshare CLONE_NEWNET");
   ATOLL_ASSIGN(const UniqueFd listener, Listen(spec.store));
   const pid_t server = ::fork();
-  if (server == 0) Serve(host, spec);
+  if (server == 0) Serve(host, spec, ends);
   const pid_t probe = server < 0 ? -1 : ::fork();
-  if (probe == 0) Probe(spec.user);
+  if (probe == 0) Probe(spec.user, ends);
   if (probe < 0) return FailSys("fork");
   if (::setns(outside.get(), CLONE_NEWNET) != 0) return FailSys("setns net");
   ATOLL_TRY(DropPrivileges(spec.user));
@@ -217,12 +216,17 @@ Status Begin(const Host& host, const ObjectServerSpec& spec) {
 }
 
 [[noreturn]] void Child(const Host& host, const ObjectServerSpec& spec,
-                        const std::vector<UniqueFd>& tasks, std::initializer_list<int> kept) {
+                        const std::vector<UniqueFd>& tasks, Ends ends) {
   for (const UniqueFd& each : tasks) {
     if (::write(each.get(), "0", 1) != 1) ::_exit(125);
+    ::close(each.get());
   }
-  BecomeWorker("atoll-objects", 0, kept);
-  GiveUp(Begin(host, spec));
+  for (int* const end : {&ends.fuse, &ends.mount, &ends.said, &ends.log, &ends.host_mounts}) {
+    const int lifted = ::fcntl(*end, F_DUPFD_CLOEXEC, kAbove);
+    if (lifted < 0) ::_exit(125);
+    ::close(std::exchange(*end, lifted));
+  }
+  GiveUp(ends.log, Begin(host, spec, ends));
 }
 
 Result<UniqueFd> MountFuse(int device, bool read_only) {
@@ -258,17 +262,15 @@ Result<ObjectServer> StartObjectServer(const Host& host, const ObjectServerSpec&
   ATOLL_ASSIGN(sys::Pipe log, sys::MakePipe());
   ATOLL_ASSIGN(const UniqueFd group, host.cgroups.OpenDir(spec.group, "execd"));
   ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(spec.group));
-  clone_args args{};
-  args.flags = CLONE_NEWPID | CLONE_INTO_CGROUP;
-  args.exit_signal = SIGCHLD;
-  args.cgroup = static_cast<uint64_t>(group.get());
-  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
-  if (pid < 0) return FailSys("clone3 for s3fs");
-  if (pid == 0) {
-    Child(host, spec, tasks,
-          {device->get(), server.mount.get(), said.write.get(), log.write.get(), host.host_mounts});
-  }
-  server.pid = static_cast<pid_t>(pid);
+  const Ends ends{device->get(), server.mount.get(), said.write.get(), log.write.get(),
+                  host.host_mounts};
+  std::vector<int> keep = {ends.fuse, ends.mount, ends.said, ends.log, ends.host_mounts};
+  for (const UniqueFd& each : tasks) keep.push_back(each.get());
+  ATOLL_ASSIGN(server.pid, StartWorker({.name = "atoll-objects",
+                                        .namespaces = CLONE_NEWPID,
+                                        .cgroup = group.get(),
+                                        .outlives = true},
+                                       keep, [&] { Child(host, spec, tasks, ends); }));
   server.said = std::move(said.read);
   server.log = std::move(log.read);
   for (const int fd : {server.said.get(), server.log.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,22 +30,20 @@ constexpr int kLongestRestMs = 200;
 // What is left of a sandbox then is its kernel memory, and pages that cannot go (mlock).
 constexpr uint64_t kFew = 256 << 10;
 
-// In the child, as BecomeWorker places them.
-enum : int { kPagedOut = 3, kPress, kPressToo, kPagingStat, kPagingSwap };
-
 volatile sig_atomic_t over = 0;
 
-cgroup::Paging ReadPagingOf(bool counted_apart) {
-  return cgroup::ReadPaging(kPagingStat, counted_apart ? kPagingSwap : -1);
+cgroup::Paging ReadPagingOf(const cgroup::PagingFiles& files) {
+  return cgroup::ReadPaging(files.stat.get(), files.swap.get());
 }
 
-void MakePasses(int reclaim, bool counted_apart) {
-  uint64_t left = ReadPagingOf(counted_apart).resident_bytes;
+void MakePasses(const cgroup::PagingFiles& files, size_t which) {
+  const int reclaim = files.reclaim[which].get();
+  uint64_t left = ReadPagingOf(files).resident_bytes;
   for (int in_vain = 0; in_vain < kPassesInVain && over == 0 && left > kFew;) {
     const uint64_t before = left;
     const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN && errno != EINTR) return;
-    left = ReadPagingOf(counted_apart).resident_bytes;
+    left = ReadPagingOf(files).resident_bytes;
     if (left + kFew / 4 < before) {
       in_vain = 0;
     } else {
@@ -55,43 +52,38 @@ void MakePasses(int reclaim, bool counted_apart) {
   }
 }
 
-[[noreturn]] void PageOut(int result_pipe, const cgroup::PagingFiles& files) {
-  const bool counted_apart = files.swap.valid();
-  BecomeWorker("atoll-pageout", 5,
-               {result_pipe, files.reclaim[0].get(), files.reclaim[1].get(), files.stat.get(),
-                counted_apart ? files.swap.get() : files.stat.get()});
+constexpr Worker kWorker = {.name = "atoll-pageout", .nice = 5};
+
+void PageOut(int result, const cgroup::PagingFiles& files) {
   // Without SA_RESTART: it ends the write.
   struct sigaction action {};
   action.sa_handler = [](int) { over = 1; };
   ::sigaction(SIGALRM, &action, nullptr);
   // The kernel compresses each page on the processor of whoever asks, so two do.
-  const pid_t beside = ::fork();
-  if (beside == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    MakePasses(kPressToo, counted_apart);
-    ::_exit(0);
-  }
+  const auto beside =
+      StartWorker(kWorker, {files.reclaim[1].get(), files.stat.get(), files.swap.get()},
+                  [&] { MakePasses(files, 1); });
   ::alarm(kPageOutSeconds);
-  MakePasses(kPress, counted_apart);
+  MakePasses(files, 0);
   // Beside each other they count wrong: what one has in hand is nowhere, and of 500 groups 13
   // looked empty in the middle. So whoever answers looks again, alone.
-  if (beside > 0) {
-    ::kill(beside, SIGKILL);
-    ::waitpid(beside, nullptr, 0);
-    MakePasses(kPress, counted_apart);
+  if (beside) {
+    ::kill(*beside, SIGKILL);
+    ::waitpid(*beside, nullptr, 0);
+    MakePasses(files, 0);
   }
-  const cgroup::Paging paging = ReadPagingOf(counted_apart);
+  const cgroup::Paging paging = ReadPagingOf(files);
   const wire::Reclaimed reclaimed{paging.swapped_bytes, paging.resident_bytes};
-  ::_exit(sys::WriteAll(kPagedOut, wire::EncodeFields(reclaimed)) ? 0 : 1);
+  [[maybe_unused]] const Status told = sys::WriteAll(result, wire::EncodeFields(reclaimed));
 }
 
 }  // namespace
 
 Result<pid_t> StartPageOut(const cgroup::PagingFiles& files, int result) {
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork");
-  if (pid == 0) PageOut(result, files);
-  return pid;
+  return StartWorker(
+      kWorker,
+      {result, files.reclaim[0].get(), files.reclaim[1].get(), files.stat.get(), files.swap.get()},
+      [&] { PageOut(result, files); });
 }
 
 }  // namespace atl::spawner

@@ -1,7 +1,7 @@
 #include "runtime/spawner/paused_memory.h"
 
+#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,23 +22,19 @@ namespace {
 constexpr size_t kMostAtOnce = 2;
 constexpr size_t kMostWaiting = 4096;  // as many as there can be sandboxes
 constexpr int64_t kTryLaterUs = 5 * 1000 * 1000;
+constexpr int64_t kTurnOffPatienceUs = 10 * 1000 * 1000;
 constexpr size_t kResultLimit = 4096;
 
 std::string MiB(uint64_t bytes) {
   return std::to_string(bytes >> 20) + " MiB";
 }
 
-[[noreturn]] void Turn(const SwapPlace& place, bool on, int result, int host_mounts) {
-  constexpr int kResult = 3, kHostMounts = 4;
-  BecomeWorker("atoll-swap", 0, {result, host_mounts});
-  // It outlives a spawner that is killed, and the next one waits for our lock: a device that the
-  // kernel is about to make would be there behind the look for what is left.
-  if (on) ::prctl(PR_SET_PDEATHSIG, 0);
+void Turn(const SwapPlace& place, bool on, int result, int host_mounts) {
   // Else /proc/swaps would tell the host a path in our own mount namespace.
-  Status turned = ToHostMounts(kHostMounts);
+  Status turned = ToHostMounts(host_mounts);
   if (turned) turned = on ? TurnSwapOn(place) : TurnSwapOff(place);
   const wire::Reply reply{0, wire::AnswerOf<void>(turned)};
-  ::_exit(sys::WriteAll(kResult, wire::EncodePacket(reply).bytes) ? 0 : 1);
+  [[maybe_unused]] const Status told = sys::WriteAll(result, wire::EncodePacket(reply).bytes);
 }
 
 // What the process that turns the area has said.
@@ -179,6 +175,7 @@ Result<pid_t> PausedMemory::TryBegin(const std::string& id, Run* run) {
     [[maybe_unused]] const Status restored = host_.cgroups.RestoreSwap(group);
     return Fail(std::move(allowed).error());
   }
+  ::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
   auto pid = StartPageOut(files, pipe.write.get());
   if (!pid) [[maybe_unused]]
     const Status restored = host_.cgroups.RestoreSwap(group);
@@ -244,16 +241,20 @@ void PausedMemory::TurnLater(Area to) {
   area_ = to;
   auto pipe = sys::MakePipe();
   if (!pipe) return AreaTurned(Fail(pipe.error()));
-  const pid_t pid = ::fork();
-  if (pid < 0) return AreaTurned(FailSys("fork"));
-  if (pid == 0) {
-    Turn(Place(), to == Area::kTurningOn, pipe->write.get(), host_.host_mounts);
-  }
-  runs_[pid].result = std::move(pipe->read);
+  const bool on = to == Area::kTurningOn;
+  const int result = pipe->write.get();
+  // Whoever makes the area outlives a spawner that is killed, and the next one waits for our lock:
+  // a device that the kernel is about to make would be there behind the look for what is left.
+  const auto pid = StartWorker({.name = "atoll-swap", .outlives = on}, {result, host_.host_mounts},
+                               [&] { Turn(Place(), on, result, host_.host_mounts); });
+  if (!pid) return AreaTurned(Fail(pid.error()));
+  ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
+  runs_[*pid].result = std::move(pipe->read);
 }
 
 void PausedMemory::AreaTurned(const Status& status) {
   const bool wanted_on = area_ == Area::kTurningOn;
+  if (off_) return wanted_on ? TurnLater(Area::kTurningOff) : std::exchange(off_, nullptr)(status);
   if (status) {
     area_ = wanted_on ? Area::kOn : Area::kOff;
     return Advance();
@@ -295,15 +296,20 @@ void PausedMemory::Abandon() {
   }
 }
 
-Status PausedMemory::TurnOff() {
-  return TurnSwapOff(Place());
+void PausedMemory::TurnOff(std::function<void(Status)> done) {
+  off_ = std::move(done);
+  loop_.After(kTurnOffPatienceUs, [this] {
+    if (!off_) return;
+    std::exchange(off_, nullptr)(
+        Fail(Code::kDeadlineExceeded, "the swap area could not be taken down within 10 seconds"));
+  });
+  if (area_ != Area::kTurningOn && area_ != Area::kTurningOff) TurnLater(Area::kTurningOff);
 }
 
 bool PausedMemory::OnChildExit(pid_t pid) {
   auto found = runs_.extract(pid);
   if (!found) return false;
   const Run run = std::move(found.mapped());
-  // It has ended, and with it the other end of the pipe: this does not block.
   const auto bytes = run.result ? sys::ReadAll(run.result.get(), kResultLimit)
                                 : Result<std::string>(std::string());
   if (run.id.empty()) {

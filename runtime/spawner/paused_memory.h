@@ -52,8 +52,8 @@ class PausedMemory {
 
   // Ends what is under way. What is in swap stays there.
   void Abandon();
-  // The host is left. Waits for it.
-  Status TurnOff();
+  // The host is left: takes the area down. `done` within ten seconds.
+  void TurnOff(std::function<void(Status)> done);
 
   // True if `pid` was one of ours.
   bool OnChildExit(pid_t pid);
@@ -89,6 +89,7 @@ class PausedMemory {
   Sandboxes& sandboxes_;
   Area area_ = Area::kOff;
   bool try_later_ = false;  // it could not be turned off
+  std::function<void(Status)> off_;
   std::deque<Waiting> waiting_;
   std::deque<std::string> to_fetch_;
   std::set<std::string> out_;  // of whom something is in swap, or may be

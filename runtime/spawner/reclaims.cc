@@ -21,35 +21,23 @@ constexpr int kWriteMs = 50;
 // The first may go before other processors have settled what they have counted ahead.
 constexpr int kLimits = 2;
 
-[[noreturn]] void Child(int reclaim, const cgroup::ChargeFiles& charges) {
-  constexpr int kFile = 3, kFirst = 4, kSecond = 5, kLimit = 6;
-  constexpr const char* kName = "atoll-reclaim";
-  constexpr int kNice = 5;
+void Empty(int reclaim, const cgroup::ChargeFiles& charges) {
   const bool hybrid = charges.all.valid(), v2 = charges.counts.valid();
-  if (hybrid) {
-    BecomeWorker(kName, kNice,
-                 {reclaim, charges.all.get(), charges.of_kernel.get(), charges.limit.get()});
-  } else if (v2) {
-    BecomeWorker(kName, kNice, {reclaim, charges.settle.get(), charges.counts.get()});
-  } else {
-    BecomeWorker(kName, kNice, {reclaim});
-  }
   ::alarm(kReclaimSeconds);
   const auto is_empty = [&] {
-    return hybrid ? cgroup::OnlyKernelMemory(kFirst, kSecond)
-                  : v2 && cgroup::NothingInCaches(kFirst, kSecond);
+    return hybrid ? cgroup::OnlyKernelMemory(charges.all.get(), charges.of_kernel.get())
+                  : v2 && cgroup::NothingInCaches(charges.settle.get(), charges.counts.get());
   };
   // Most have left nothing that is charged to them.
   for (int i = 0; hybrid && i < kLimits && !is_empty(); ++i) {
-    cgroup::LimitToKernelMemory(kSecond, kLimit);
+    cgroup::LimitToKernelMemory(charges.of_kernel.get(), charges.limit.get());
   }
   for (int i = 0; i < kTries && !is_empty(); ++i) {
     // On hybrid hosts the second pass settles what has been counted ahead.
     if (i > (hybrid ? 1 : 0)) ::poll(nullptr, 0, kWriteMs);
-    const ssize_t n = ::write(kFile, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
+    const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN) break;
   }
-  ::_exit(0);
 }
 
 }  // namespace
@@ -62,10 +50,12 @@ bool Reclaims::Start(const std::string& group, const std::string& id) {
   const auto reclaim = cgroups_.OpenReclaim(group);
   if (!reclaim) return false;
   const cgroup::ChargeFiles charges = cgroups_.OpenCharges(group);
-  const pid_t pid = ::fork();
-  if (pid == 0) Child(reclaim->get(), charges);
-  if (pid > 0) runs_[pid] = id;
-  return pid > 0;
+  const auto pid = StartWorker({.name = "atoll-reclaim", .nice = 5},
+                               {reclaim->get(), charges.all.get(), charges.of_kernel.get(),
+                                charges.limit.get(), charges.settle.get(), charges.counts.get()},
+                               [&] { Empty(reclaim->get(), charges); });
+  if (pid) runs_[*pid] = id;
+  return pid.has_value();
 }
 
 std::optional<std::string> Reclaims::OnChildExit(pid_t pid) {

@@ -63,6 +63,7 @@ Status RunSteps(const RootInput& start) {
 
 void RunRootChild(void* argument) {
   const auto* start = static_cast<const RootInput*>(argument);
+  ::alarm(kVforkSeconds);
   start->report->status = RunSteps(*start);
   ::_exit(0);
 }

@@ -25,6 +25,8 @@ using wire::Step;
 
 // A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
+// Before that, what is being made in it gets this long: longer than Sessions lets it take.
+constexpr int64_t kBirthPatienceUs = 12 * 1000 * 1000;
 // The freezer is done within microseconds as a rule.
 constexpr int64_t kFirstLookUs = 200;
 // Nor does one such sandbox keep the daemon from having others destroyed.
@@ -167,7 +169,7 @@ void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {
   if (!frozen) {
     // Its holder lets go in a moment.
     if (sandbox.has_holder) return done({});
-    return done(host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), false));
+    return done(Thaw(sandbox));
   }
   if (Status asked = AskToStand(sandbox); !asked) return done(std::move(asked));
   sandbox.frozen = std::move(done);
@@ -175,8 +177,25 @@ void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {
 }
 
 Status Sandboxes::AskToStand(Sandbox& sandbox) {
+  const uint32_t slot = sandbox.record.sandbox.slot;
   sandbox.frozen_by_us = SystemClock().BootMicros() + kFreezePatienceUs;
-  return host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), true);
+  sandbox.to_freeze = giving_birth_(slot);
+  if (!sandbox.to_freeze) return host_.cgroups.Freeze(SlotGroup(slot), true);
+  sandbox.frozen_by_us += kBirthPatienceUs;
+  return {};
+}
+
+Status Sandboxes::Thaw(Sandbox& sandbox) {
+  sandbox.to_freeze = false;
+  return host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), false);
+}
+
+bool Sandboxes::StandsStill(const std::string& id) const {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) return true;
+  const Sandbox& sandbox = found->second;
+  return sandbox.to_freeze ||
+         host_.cgroups.FreezeAsked(SlotGroup(sandbox.record.sandbox.slot)).value_or(true);
 }
 
 void Sandboxes::Hold(const std::string& id, Gone done) {
@@ -185,10 +204,10 @@ void Sandboxes::Hold(const std::string& id, Gone done) {
     return done(Fail(Code::kFailedPrecondition, "sandbox " + id + " cannot be held"));
   }
   Sandbox& sandbox = found->second;
-  const auto paused = host_.cgroups.FreezeAsked(SlotGroup(sandbox.record.sandbox.slot));
-  if (!paused) return done(Fail(paused.error()));
+  const auto frozen = host_.cgroups.FreezeAsked(SlotGroup(sandbox.record.sandbox.slot));
+  if (!frozen) return done(Fail(frozen.error()));
+  sandbox.paused = *frozen || sandbox.to_freeze;
   if (Status asked = AskToStand(sandbox); !asked) return done(std::move(asked));
-  sandbox.paused = *paused;
   sandbox.has_holder = true;
   sandbox.held = std::move(done);
   AwaitFreeze(id, kFirstLookUs);
@@ -211,7 +230,7 @@ Status Sandboxes::LetGo(const std::string& id) {
   sandbox.held = nullptr;
   Status gone_on;
   if (!sandbox.paused) {
-    gone_on = host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), false);
+    gone_on = Thaw(sandbox);
   }
   if (sandbox.doomed) {
     return Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
@@ -248,15 +267,18 @@ Result<Sandboxes::Alive> Sandboxes::Living(const std::string& id) const {
 bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
   if (!sandbox.frozen && !sandbox.held) return false;
   Status status;
+  if (sandbox.to_freeze && !giving_birth_(sandbox.record.sandbox.slot))
+    status = AskToStand(sandbox);
   const auto frozen = host_.cgroups.Frozen(SlotGroup(sandbox.record.sandbox.slot));
-  if (!frozen) {
-    status = Fail(frozen.error());
+  if (!status || !frozen) {
+    if (status) status = Fail(frozen.error());
   } else if (sandbox.record.sandbox.exited) {
     status = Fail(Code::kFailedPrecondition, "it has ended");
   } else if (!*frozen) {
     if (SystemClock().BootMicros() < sandbox.frozen_by_us) return true;
     status =
         Fail(Code::kDeadlineExceeded, "some process of it did not stand still within 10 seconds");
+    sandbox.to_freeze = false;
   }
   // Each may ask for something else at once.
   for (const Gone& waiting :

@@ -73,6 +73,13 @@ class Sandboxes {
   Result<Alive> Living(const std::string& id) const;
   // While it says so, a slot's group is not removed.
   void SetInUse(std::function<bool(uint32_t slot)> in_use) { in_use_ = std::move(in_use); }
+  // While it says so, a slot's group is not frozen: what is being made in it waits for processes
+  // that are born there.
+  void SetGivingBirth(std::function<bool(uint32_t slot)> giving_birth) {
+    giving_birth_ = std::move(giving_birth);
+  }
+  // Whether it stands still, or is to as soon as nothing is being made in it.
+  bool StandsStill(const std::string& id) const;
   // Kills and removes; `done` when nothing is left. An unknown id is done at once. One whose
   // processes do not end within ten seconds is kDeadlineExceeded, and removed when they do.
   void Destroy(const std::string& id, Gone done);
@@ -110,6 +117,7 @@ class Sandboxes {
     // Who waits until it stands still, and since when that may take too long.
     Gone frozen, held;
     int64_t frozen_by_us = 0;
+    bool to_freeze = false;  // as soon as nothing is being made in it
     bool has_holder = false;
     bool paused = false;  // while there is a holder: it is to stand still without one, too
   };
@@ -135,6 +143,7 @@ class Sandboxes {
   // Answers who waits for the freeze, if there is something to say. True: not yet.
   bool LookAtFreeze(Sandbox& sandbox);
   Status AskToStand(Sandbox& sandbox);
+  Status Thaw(Sandbox& sandbox);
   // Looks until it stands still, or will not: after `again_us`, then more and more rarely.
   void AwaitFreeze(const std::string& id, int64_t again_us);
 
@@ -145,6 +154,7 @@ class Sandboxes {
   Slots* slots_ = nullptr;
   ObjectMounts* objects_ = nullptr;
   std::function<bool(uint32_t)> in_use_;
+  std::function<bool(uint32_t)> giving_birth_;
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;
   size_t adopted_ = 0;               // with a pidfd

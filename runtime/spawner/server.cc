@@ -58,12 +58,11 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
                  [this](const wire::SandboxRecord& record) {
                    Send(connection_number_, {0, wire::Exited{record}});
                  }),
-      slots_(
-          host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }, [this] { LetGo(); }),
+      slots_(host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }),
       objects_(host, loop, [this](uint32_t slot, uint32_t index) { OnObjectsLost(slot, index); }),
       unpacks_(host, loop),
       copies_(host, loop, sandboxes_, janitor_),
-      sessions_(host, loop, sandboxes_, janitor_, [this] { LetGo(); }),
+      sessions_(host, loop, sandboxes_, janitor_),
       paused_memory_(host, loop, sandboxes_),
       disk_uses_(host),
       successor_(Successor::HandedOver()) {
@@ -72,6 +71,7 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
   slots_.OnDismantle([this](uint32_t slot) { objects_.Release(slot); });
   sandboxes_.SetInUse(
       [this](uint32_t slot) { return sessions_.Building(slot) || paused_memory_.Busy(slot); });
+  sandboxes_.SetGivingBirth([this](uint32_t slot) { return sessions_.Building(slot); });
 }
 
 Status Server::Start() {
@@ -112,7 +112,8 @@ Result<Server::End> Server::Run() {
   // The last answer is waited for.
   while (!end_ || (*end_ == End::kStopped && !outgoing_.empty())) loop_.Turn(-1);
   if (*end_ != End::kUpgrade) slots_.DropAll();
-  // Or it would go on making the slot it is at, beside the next one's.
+  // Or they would go on with what they are at, beside the next one's.
+  sessions_.Abandon();
   slots_.StopBuilder();
   copies_.Abandon();
   paused_memory_.Abandon();
@@ -140,12 +141,6 @@ void Server::OnAccept(UniqueFd connection) {
   auto watch = loop_.Watch(connection_.get(), EPOLLIN, [this](uint32_t) { OnConnection(); });
   if (!watch) return connection_.reset();
   connection_watch_ = *watch;
-}
-
-void Server::LetGo() {
-  connection_.reset();
-  listener_.reset();
-  rules_.reset();
 }
 
 void Server::CloseConnection() {

@@ -47,9 +47,6 @@ class Server {
   void BeginTrial();
   void OnTrial(int status);
   void CloseConnection();
-  // In the child of a fork: a copy of one would keep the daemon from seeing that we have closed
-  // ours.
-  void LetGo();
   void OnObjectsLost(uint32_t slot, uint32_t index);
   // To the connection that asked: a reply to an earlier daemon's request is dropped. One that does
   // not fit into the socket now is sent later.

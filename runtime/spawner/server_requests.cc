@@ -74,7 +74,7 @@ void Server::Do(wire::Ping, const Answer<wire::Ping>& answer) {
 }
 
 void Server::Do(wire::PrepareSlot message, Answer<wire::PrepareSlot> answer) {
-  slots_.Prepare(message, std::move(answer));
+  slots_.Prepare(std::move(message), std::move(answer));
 }
 
 void Server::Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer) {
@@ -231,14 +231,15 @@ void Server::Do(wire::Stop, Answer<wire::Stop> answer) {
   copies_.Abandon();
   paused_memory_.Abandon();
   sandboxes_.DestroyAll([this, answer = std::move(answer)](const Status& status) {
-    const Status off = paused_memory_.TurnOff();
-    if (!off) LogLine(LogLevel::kError, "the swap area stays").Add(off.error());
-    slots_.DropAll();
-    objects_.Finish();
-    auto strays = slots_.RemoveStrays();
-    if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
-    answer(status);
-    end_ = End::kStopped;
+    paused_memory_.TurnOff([this, answer, status](const Status& off) {
+      if (!off) LogLine(LogLevel::kError, "the swap area stays").Add(off.error());
+      slots_.DropAll();
+      objects_.Finish();
+      auto strays = slots_.RemoveStrays();
+      if (!strays) LogLine(LogLevel::kError, "cannot look for strays").Add(strays.error());
+      answer(status);
+      end_ = End::kStopped;
+    });
   });
 }
 

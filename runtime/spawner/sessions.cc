@@ -1,12 +1,14 @@
 #include "runtime/spawner/sessions.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/clock.h"
@@ -14,6 +16,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/session_builder.h"
 #include "runtime/spawner/slots.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::spawner {
@@ -22,7 +25,7 @@ namespace {
 // All sandboxes together: each takes a process of ours while it lasts, and as long as its sandbox
 // stands still. Of one sandbox there is one at a time.
 constexpr size_t kBuildsAtOnce = 16;
-constexpr size_t kMaxBuildReport = 4096;
+constexpr size_t kMaxBuildReport = PIPE_BUF;
 constexpr char kBuilt[] = "+";
 // Killed processes leave their group within microseconds as a rule.
 constexpr int64_t kFirstEndLookUs = 200;
@@ -38,25 +41,19 @@ void Sessions::Make(wire::MakeSession message, Done done) {
   if (Building(living->slot) || builds_.size() >= kBuildsAtOnce) {
     return done(Fail(Code::kUnavailable, "session: too many are being made"));
   }
-  // Its first process would be born standing still.
-  const auto frozen = host_.cgroups.FreezeAsked(SlotGroup(living->slot));
-  if (!frozen || *frozen) {
-    return done(Fail(Code::kFailedPrecondition, "session: the sandbox stands still"));
+  // Its first process would be born standing still, and whoever waits for it would, too.
+  if (sandboxes_.StandsStill(message.id)) {
+    return done(Fail(Code::kFailedPrecondition, "session: the sandbox is paused"));
   }
   Status right = CheckSocket(message.control.get(), false);
   if (right) right = CheckSocket(message.connections.get(), false);
   if (!right) return done(std::move(right));
   auto report = sys::MakePipe();
   if (!report) return done(Fail(std::move(report).error()));
-  const pid_t pid = ::fork();
-  if (pid < 0) return done(FailSys("fork session builder"));
-  if (pid == 0) {
-    ::prctl(PR_SET_NAME, "atoll-session");
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sigset_t none;
-    sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    in_child_();
+  std::vector<int> keep = host_.Descriptors();
+  keep.insert(keep.end(), {living->pidfd.get(), message.control.get(), message.connections.get(),
+                           report->write.get()});
+  const auto pid = StartWorker({.name = "atoll-session"}, keep, [&] {
     const Status built =
         BuildSession(host_, living->slot, living->pidfd.get(), living->pid, message);
     std::string text = kBuilt;
@@ -66,23 +63,35 @@ void Sessions::Make(wire::MakeSession message, Done done) {
       text = wire::EncodeFields(wire::Failed::Of(error));
     }
     [[maybe_unused]] const Status told = sys::WriteAll(report->write.get(), text);
-    ::_exit(0);
-  }
-  report->write.reset();
+  });
+  if (!pid) return done(Fail(pid.error()));
+  ::fcntl(report->read.get(), F_SETFL, O_NONBLOCK);
   const uint64_t build = ++last_build_;
   const auto watch =
       loop_.Watch(report->read.get(), EPOLLIN, [this, build](uint32_t) { OnReport(build); });
   ATOLL_CHECK(watch.has_value());
-  builds_[build] = Build{living->slot, std::move(report->read), *watch, std::move(done)};
-  // One that stands still, with its sandbox or by what its sandbox does, would keep a place for
+  const std::string group = SessionGroup(living->slot, message.spec.number);
+  builds_[build] =
+      Build{living->slot, *pid, group, std::move(report->read), *watch, std::move(done)};
+  // One that stands still, by what its sandbox does or somebody on the host, would keep a place for
   // ever.
-  loop_.After(
-      kBuildPatienceUs, [this, build, group = SessionGroup(living->slot, message.spec.number)] {
-        if (!builds_.contains(build)) return;
-        if (const Status killed = host_.cgroups.Kill(group); !killed) {
-          LogLine(LogLevel::kWarning, "cannot end the making of a session").Add(killed.error());
-        }
-      });
+  loop_.After(kBuildPatienceUs, [this, build, group] {
+    if (builds_.contains(build)) Kill(group);
+  });
+}
+
+void Sessions::Kill(const std::string& group) {
+  const Status killed = host_.cgroups.Kill(group);
+  if (killed || killed.error().error_number() == ENOENT) return;
+  LogLine(LogLevel::kWarning, "cannot end the making of a session").Add(killed.error());
+}
+
+void Sessions::Abandon() {
+  for (const auto& [number, build] : builds_) {
+    // First: it is not to make what comes next.
+    ::kill(build.pid, SIGKILL);
+    Kill(build.group);
+  }
 }
 
 bool Sessions::Building(uint32_t slot) const {
@@ -95,12 +104,13 @@ void Sessions::OnReport(uint64_t number) {
   const Build build = std::move(found->second);
   builds_.erase(found);
   loop_.Unwatch(build.watch);
-  // What is said is said at once, and then its end comes; without a word something killed it.
-  const auto text = sys::ReadAll(build.report.get(), kMaxBuildReport);
+  // What is said comes in one piece; without a word something has killed it.
+  char piece[kMaxBuildReport];
+  const ssize_t n = TEMP_FAILURE_RETRY(::read(build.report.get(), piece, sizeof piece));
+  const std::string_view text(piece, static_cast<size_t>(std::max<ssize_t>(n, 0)));
   wire::Failed failed{.code = Code::kInternal, .message = "the session's builder died"};
-  if (text && *text == kBuilt) return build.done({});
-  if (text) [[maybe_unused]]
-    const bool told = wire::DecodeFields(*text, &failed);
+  if (text == kBuilt) return build.done({});
+  [[maybe_unused]] const bool told = wire::DecodeFields(std::string(text), &failed);
   build.done(Fail(failed.error()));
 }
 

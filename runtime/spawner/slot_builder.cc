@@ -1,8 +1,7 @@
 #include "runtime/spawner/slot_builder.h"
 
+#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "runtime/spawner/execd_process.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/slot_child.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/start.h"
 
 namespace atl::spawner {
@@ -154,12 +154,6 @@ class Build {
 };
 
 [[noreturn]] void Serve(const Host& host, int channel) {
-  ::prctl(PR_SET_NAME, "atoll-slots");
-  // Slots belong to the spawner that asked for them.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (const Status entered = host.cgroups.EnterShared(); !entered) {
     LogLine(LogLevel::kError, "slots cannot be built").Add(entered.error());
     ::_exit(1);
@@ -179,15 +173,14 @@ class Build {
 
 }  // namespace
 
-Result<SlotBuilder> SlotBuilder::Start(const Host& host, const std::function<void()>& in_child) {
+Result<SlotBuilder> SlotBuilder::Start(const Host& host) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork slot builder");
-  if (pid == 0) {
-    pair.a.reset();
-    in_child();
-    Serve(host, pair.b.get());
-  }
+  std::vector<int> keep = host.Descriptors();
+  keep.push_back(pair.b.get());
+  // Slots belong to the spawner that asked for them: the builder ends with it.
+  ATOLL_ASSIGN(const pid_t pid,
+               StartWorker({.name = "atoll-slots"}, keep, [&] { Serve(host, pair.b.get()); }));
+  ::fcntl(pair.a.get(), F_SETFL, O_NONBLOCK);
   return SlotBuilder(pid, std::move(pair.a));
 }
 

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <variant>
 
 #include "runtime/base/result.h"
@@ -41,14 +40,15 @@ struct BuiltSlot {
 
 class SlotBuilder {
  public:
-  // Forks. `host` is borrowed, and copied by that. `in_child` closes what is not the builder's.
-  static Result<SlotBuilder> Start(const Host& host, const std::function<void()>& in_child);
+  // Forks. `host` is borrowed, and copied by that.
+  static Result<SlotBuilder> Start(const Host& host);
 
+  // Neither blocks. What is asked comes in that order; an error with EAGAIN: nothing has come yet;
+  // any other: the process has ended.
   Status Ask(const wire::PrepareSlot& message) const;
-  // Blocks until a slot is done, in the order of asking. An error: the process has ended.
   Result<BuiltSlot> Receive() const;
 
-  int channel() const { return channel_.get(); }  // readable: Receive does not block
+  int channel() const { return channel_.get(); }  // readable: something has come
   pid_t pid() const { return pid_; }
 
  private:

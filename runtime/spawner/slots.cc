@@ -1,5 +1,6 @@
 #include "runtime/spawner/slots.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,26 +11,40 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/limit_policy.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
 namespace {
 
 constexpr int kStraySlotPatienceMs = 1000;
+constexpr int64_t kEndPatienceUs = 1000 * 1000;
+// The builder may be waiting for a disk; killed, it ends when that answers.
+constexpr int kBuilderPatienceMs = 3000;
+constexpr int kKilledPatienceMs = 1000;
+constexpr size_t kAskedAtOnce = 16;
+constexpr size_t kMostWaiting = 256;  // each holds two descriptors
 
 std::string TrashName(uint32_t slot) {
   return "s" + std::to_string(slot);
 }
 
-// Process 1 alone is in the group: once it is reaped the group is empty.
-void End(const Slot& slot) {
+// Process 1 alone is in the group: once it is reaped the group is empty. One that does not end in
+// time is found by whoever dismantles the slot.
+void End(const Slot& slot, int64_t by_us) {
   int status;
   // One that has ended and been reaped has lost its number: it may be another process's by now.
   if (::waitpid(slot.execd, &status, WNOHANG) != 0) return;
   ::kill(slot.execd, SIGKILL);
-  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(slot.execd, &status, 0));
+  const int64_t left_us = std::max<int64_t>(by_us - SystemClock().BootMicros(), 0);
+  [[maybe_unused]] const bool ended = AwaitEnd(slot.execd, static_cast<int>(left_us / 1000));
+}
+
+int64_t EndBy() {
+  return SystemClock().BootMicros() + kEndPatienceUs;
 }
 
 }  // namespace
@@ -49,16 +64,13 @@ Status CheckSocket(int fd, bool listening) {
 }
 
 Status Slots::Start() {
-  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_, [this] {
-                 prepared_.clear();
-                 in_child_();
-               }));
+  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_));
   ATOLL_ASSIGN(builder_watch_,
                loop_.Watch(builder_->channel(), EPOLLIN, [this](uint32_t) { Receive(); }));
   return {};
 }
 
-void Slots::Prepare(const wire::PrepareSlot& message, Done done) {
+void Slots::Prepare(wire::PrepareSlot message, Done done) {
   const uint32_t slot = message.slot;
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
@@ -82,32 +94,50 @@ void Slots::Prepare(const wire::PrepareSlot& message, Done done) {
   if (right) right = CheckSocket(message.control.get(), false);
   if (right) right = CheckSocket(message.listener.get(), true);
   if (!right) return done(Fail(right.error()));
-  if (!builder_) {
-    const Status started = Start();
-    if (!started) return done(Fail(started.error()));
-  }
   // What a spawner that died left behind must not be inherited.
   if (!clean_[slot]) {
     const Status clean = ClearStray(slot);
     if (!clean) return done(Fail(clean.error()));
   }
-  Status asked = builder_->Ask(message);
-  if (!asked) {
-    // It has died, and its channel has not told us yet.
-    BuilderDied(asked.error());
-    asked = Start();
-    if (asked) asked = builder_->Ask(message);
+  if (waiting_.size() >= kMostWaiting) {
+    return done(Fail(Code::kUnavailable, "too many slots are being made"));
   }
-  if (!asked) return done(Fail(asked.error()));
   clean_[slot] = false;
   pending_[slot] = Pending{message.limits, std::move(done)};
+  waiting_.push_back(std::move(message));
+  AskBuilder();
+}
+
+void Slots::AskBuilder() {
+  for (bool again = true; !waiting_.empty() && asked_ < kAskedAtOnce;) {
+    Status asked = builder_ ? Status() : Start();
+    if (asked) asked = builder_->Ask(waiting_.front());
+    if (!asked && builder_ && std::exchange(again, false)) {
+      // It has died, and its channel has not told us yet. Another one is started.
+      BuilderDied(asked.error());
+      continue;
+    }
+    const uint32_t slot = waiting_.front().slot;
+    waiting_.pop_front();
+    if (asked) {
+      pending_.at(slot).asked = true;
+      ++asked_;
+      continue;
+    }
+    const Pending refused = std::move(pending_.extract(slot).mapped());
+    refused.done(Fail(asked.error()));
+  }
 }
 
 void Slots::Receive() {
-  // DropAll may have taken what epoll has just told of.
-  if (pending_.empty()) return;
   auto built = builder_->Receive();
-  if (!built) return BuilderDied(built.error());
+  // DropAll may have taken what epoll has just told of.
+  if (!built && built.error().error_number() == EAGAIN) return;
+  if (!built) {
+    BuilderDied(built.error());
+    return AskBuilder();
+  }
+  --asked_;
   const auto found = pending_.find(built->slot);
   ATOLL_CHECK(found != pending_.end());
   const Pending pending = std::move(found->second);
@@ -119,17 +149,18 @@ void Slots::Receive() {
   const auto* failed = std::get_if<wire::Failed>(&built->outcome);
   const auto started = failed ? Fail(failed->error()) : sys::ProcessStartTime(slot.execd);
   if (!started || !pending.done) {
-    if (slot.execd > 0) End(slot);
+    if (slot.execd > 0) End(slot, EndBy());
     const Status cleaned = Dismantle(built->slot);
     if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
     if (pending.done) pending.done(Fail(started.error()));
-    return;
+    return AskBuilder();
   }
   auto& parts = std::get<BuiltSlot::Parts>(built->outcome);
   slot.start_time = *started;
   slot.gate = std::move(parts.gate);
   prepared_[built->slot] = std::move(slot);
   pending.done(std::move(parts.prepared));
+  AskBuilder();
 }
 
 void Slots::BuilderDied(const Error& error) {
@@ -138,11 +169,14 @@ void Slots::BuilderDied(const Error& error) {
   loop_.Unwatch(builder_watch_);
   // With it went the gates of what it was building: those execds end.
   builder_.reset();
-  const auto pending = std::move(pending_);
-  pending_.clear();
-  for (const auto& [slot, waiting] : pending) {
-    if (waiting.done) waiting.done(Fail(error));
-  }
+  asked_ = 0;
+  std::vector<Done> failed;
+  std::erase_if(pending_, [&](auto& entry) {
+    if (!entry.second.asked) return false;
+    if (entry.second.done) failed.push_back(std::move(entry.second.done));
+    return true;
+  });
+  for (const Done& done : failed) done(Fail(error));
 }
 
 Result<Slot> Slots::Take(uint32_t slot) {
@@ -157,18 +191,21 @@ Result<Slot> Slots::Take(uint32_t slot) {
 
 Status Slots::Drop(uint32_t slot) {
   ATOLL_ASSIGN(const Slot dropped, Take(slot));
-  End(dropped);
+  End(dropped, EndBy());
   return Dismantle(slot);
 }
 
 void Slots::Abandon() {
+  waiting_.clear();
+  std::erase_if(pending_, [](const auto& entry) { return !entry.second.asked; });
   for (auto& [number, pending] : pending_) pending.done = nullptr;
   // All at once, then each is waited for.
   for (const auto& [number, slot] : prepared_) ::kill(slot.execd, SIGKILL);
   const auto prepared = std::move(prepared_);
   prepared_.clear();
+  const int64_t by_us = EndBy();
   for (const auto& [number, slot] : prepared) {
-    End(slot);
+    End(slot, by_us);
     const Status dropped = Dismantle(number);
     if (!dropped) {
       LogLine(LogLevel::kError, "cannot drop slot").Add("slot", number).Add(dropped.error());
@@ -178,7 +215,13 @@ void Slots::Abandon() {
 
 void Slots::DropAll() {
   Abandon();
-  while (!pending_.empty()) Receive();
+  const int64_t by_us = SystemClock().BootMicros() + int64_t{kBuilderPatienceMs} * 1000;
+  while (!pending_.empty()) {
+    const int64_t left_us = std::max<int64_t>(by_us - SystemClock().BootMicros(), 0);
+    pollfd built{builder_->channel(), POLLIN, 0};
+    if (TEMP_FAILURE_RETRY(::poll(&built, 1, static_cast<int>(left_us / 1000))) <= 0) return;
+    Receive();
+  }
 }
 
 void Slots::StopBuilder() {
@@ -186,8 +229,10 @@ void Slots::StopBuilder() {
   const pid_t pid = builder_->pid();
   loop_.Unwatch(builder_watch_);
   builder_.reset();
-  int status;
-  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
+  if (AwaitEnd(pid, kBuilderPatienceMs)) return;
+  LogLine(LogLevel::kError, "the builder of slots hangs; killing it").Add("pid", pid);
+  ::kill(pid, SIGKILL);
+  [[maybe_unused]] const bool ended = AwaitEnd(pid, kKilledPatienceMs);
 }
 
 std::vector<uint32_t> Slots::Stock() const {
@@ -241,6 +286,7 @@ Status Slots::ClearStray(uint32_t slot) {
 bool Slots::OnChildExit(pid_t pid) {
   if (builder_ && builder_->pid() == pid) {
     BuilderDied(Error(Code::kInternal, "the builder of slots died"));
+    AskBuilder();
     return true;
   }
   const auto found = std::find_if(prepared_.begin(), prepared_.end(),

@@ -5,6 +5,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -39,33 +40,28 @@ class Slots {
  public:
   using Done = std::function<void(Result<wire::PreparedSlot>)>;
 
-  // All borrowed, and outlive it. `in_use` tells the slots that sandboxes have; `in_child` closes
-  // what a fork has no business with.
-  Slots(const Host& host, EventLoop& loop, Janitor& janitor, std::function<SlotSet()> in_use,
-        std::function<void()> in_child)
-      : host_(host),
-        loop_(loop),
-        janitor_(janitor),
-        in_use_(std::move(in_use)),
-        in_child_(std::move(in_child)) {}
+  // All borrowed, and outlive it. `in_use` tells the slots that sandboxes have.
+  Slots(const Host& host, EventLoop& loop, Janitor& janitor, std::function<SlotSet()> in_use)
+      : host_(host), loop_(loop), janitor_(janitor), in_use_(std::move(in_use)) {}
 
   Status Start();
   // Called with each slot before it is dismantled.
   void OnDismantle(std::function<void(uint32_t slot)> leaving) { leaving_ = std::move(leaving); }
 
   // kPermissionDenied: what is to become execd's are not the sockets that they should be.
-  void Prepare(const wire::PrepareSlot& message, Done done);
+  void Prepare(wire::PrepareSlot message, Done done);
   // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
   Result<Slot> Take(uint32_t slot);
   bool InStock(uint32_t slot) const { return prepared_.contains(slot); }
-  // Ends its execd and waits for that: a millisecond.
+  // Ends its execd and waits for that: a millisecond, and not longer than a second.
   Status Drop(uint32_t slot);
   // The daemon has gone: what it had in stock is dismantled, and what is being built for it when
   // that is done. Does not wait for the builder, which may itself wait for a disk.
   void Abandon();
-  // The same, and waits.
+  // The same, and waits for the builder, but not for more than some seconds.
   void DropAll();
-  // Ends the builder and waits for that: its copies of our descriptors are closed then.
+  // Ends the builder when it has made the slot that it is at, or after some seconds. Waits for
+  // that.
   void StopBuilder();
   // In stock.
   std::vector<uint32_t> Stock() const;
@@ -84,22 +80,26 @@ class Slots {
  private:
   struct Pending {
     cgroup::Limits limits;
-    Done done;  // null: abandoned
+    Done done;           // null: abandoned
+    bool asked = false;  // the builder has it
   };
   // What an earlier spawner or builder has left of a slot.
   Status ClearStray(uint32_t slot);
   void Receive();
+  // Passes on what waits, a few at a time: a builder that does not read must not hold us up.
+  void AskBuilder();
   void BuilderDied(const Error& error);
 
   const Host& host_;
   EventLoop& loop_;
   Janitor& janitor_;
   std::function<SlotSet()> in_use_;
-  std::function<void()> in_child_;
   std::function<void(uint32_t)> leaving_;
   std::optional<SlotBuilder> builder_;
   EventLoop::Id builder_watch_ = 0;
   std::map<uint32_t, Pending> pending_;
+  std::deque<wire::PrepareSlot> waiting_;  // of these, what the builder has not been asked for
+  size_t asked_ = 0;
   std::map<uint32_t, Slot> prepared_;
   // By number: we have dismantled it ourselves, so there is nothing of an earlier spawner's.
   SlotSet clean_;

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,12 +15,14 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/execute.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
 namespace {
 
 constexpr const char* kSuccessorVariable = "ATOLL_SPAWNER_SUCCESSOR";
 constexpr int kReadyFd = 3;
+constexpr int kDismissPatienceMs = 5000;
 constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 10 * 1000;
 // One that has lived shorter than this is not started again without a pause.
@@ -30,41 +31,35 @@ constexpr int64_t kShortLifeUs = 1000 * 1000;
 // True if nothing is left to do: it serves, or another one does.
 bool StartSpawner(const Config& config) {
   auto ready = sys::MakePipe();
-  const pid_t pid = ready ? ::fork() : -1;
-  if (pid < 0) {
-    LogLine(LogLevel::kError, "cannot start the spawner again").Add(SysError("fork"));
+  auto pid = ready ? StartWorker({.name = "atoll-spawner", .outlives = true}, {ready->write.get()},
+                                 [&] {
+                                   std::vector<std::string> arguments = config.arguments;
+                                   arguments.insert(arguments.end(),
+                                                    {"--ready-fd", std::to_string(kReadyFd),
+                                                     "--successor", "yes"});
+                                   Execute(config.program, arguments, ready->write.get());
+                                 })
+                   : Result<pid_t>(Fail(ready.error()));
+  if (!pid) {
+    LogLine(LogLevel::kError, "cannot start the spawner again").Add(pid.error());
     return false;
-  }
-  if (pid == 0) {
-    std::vector<std::string> arguments = config.arguments;
-    arguments.insert(arguments.end(),
-                     {"--ready-fd", std::to_string(kReadyFd), "--successor", "yes"});
-    Execute(config.program, arguments, ready->write.get());
   }
   ready->write.reset();
   char byte;
   if (TEMP_FAILURE_RETRY(::read(ready->read.get(), &byte, 1)) == 1) return true;
   int status = 0;
-  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0));
+  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(*pid, &status, 0));
   return WIFEXITED(status) && WEXITSTATUS(status) == kServedByAnother;
 }
 
 [[noreturn]] void Wait(const Config& config, int host_mounts, int spawner) {
-  ::prctl(PR_SET_NAME, "atoll-successor");
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (const Status outside = ToHostMounts(host_mounts); !outside) {
     LogLine(LogLevel::kError, "no successor of the spawner").Add(outside.error());
     ::_exit(1);
   }
-  // Among what is open here are the spawner's listener, connection and gates.
-  ::dup2(spawner, kReadyFd);
-  ::close_range(kReadyFd + 1, ~0u, 0);
   const int64_t began_us = SystemClock().BootMicros();
-  pollfd dead{kReadyFd, POLLIN, 0};
+  pollfd dead{spawner, POLLIN, 0};
   [[maybe_unused]] const auto died = TEMP_FAILURE_RETRY(::poll(&dead, 1, -1));
-  ::close(kReadyFd);
   LogLine(LogLevel::kError, "the spawner has died, starting it again");
   int pause_ms = SystemClock().BootMicros() - began_us < kShortLifeUs ? kFirstPauseMs : 0;
   for (;;) {
@@ -79,9 +74,9 @@ bool StartSpawner(const Config& config) {
 Result<Successor> Successor::Start(const Config& config, int host_mounts) {
   // Ours, opened before the fork: the number of a spawner that dies meanwhile may be another's.
   ATOLL_ASSIGN(const UniqueFd spawner, sys::PidfdOpen(::getpid()));
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork successor");
-  if (pid == 0) Wait(config, host_mounts, spawner.get());
+  ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-successor", .outlives = true},
+                                            {host_mounts, spawner.get()},
+                                            [&] { Wait(config, host_mounts, spawner.get()); }));
   return Successor(pid);
 }
 
@@ -105,8 +100,9 @@ Status Successor::HandOver() const {
 
 void Successor::Dismiss() const {
   ::kill(pid_, SIGKILL);
-  int status;
-  [[maybe_unused]] const auto reaped = TEMP_FAILURE_RETRY(::waitpid(pid_, &status, 0));
+  if (!AwaitEnd(pid_, kDismissPatienceMs)) {
+    LogLine(LogLevel::kWarning, "the successor was killed and has not ended").Add("pid", pid_);
+  }
 }
 
 }  // namespace atl::spawner

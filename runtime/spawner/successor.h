@@ -25,7 +25,7 @@ class Successor {
   // For the program that this process is about to execute; through the environment, which an older
   // program ignores.
   Status HandOver() const;
-  // The spawner ends on purpose: nobody is to follow. Blocks until it is gone.
+  // The spawner ends on purpose: nobody is to follow. Blocks until it is gone, for seconds at most.
   void Dismiss() const;
   pid_t pid() const { return pid_; }
 

@@ -12,6 +12,7 @@
 #include "cgroup/tree.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/execute.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::spawner {
 namespace {
@@ -27,14 +28,12 @@ std::string Ending(int status) {
 // Each of our programs refuses a flag that it does not know, with the exit status `expected`. A
 // file that is cut off, of another machine, or not the program at all does something else.
 Status TryProgram(const std::string& path, int expected) {
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork");
-  if (pid == 0) {
-    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int standard = 0; standard <= 2; ++standard) ::dup2(null, standard);
-    ::alarm(kProgramSeconds);  // execve(2) leaves it running
-    Execute(path, {"--trial"}, -1);
-  }
+  ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-trial"}, {}, [&] {
+                 const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+                 for (int standard = 0; standard <= 2; ++standard) ::dup2(null, standard);
+                 ::alarm(kProgramSeconds);  // execve(2) leaves it running
+                 Execute(path, {"--trial"}, -1);
+               }));
   int status = 0;
   if (TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0)) < 0) return FailSys("waitpid");
   if (WIFEXITED(status) && WEXITSTATUS(status) == expected) return {};
@@ -49,15 +48,14 @@ Result<Trial> StartTrial(const Config& config, int host_mounts) {
   ATOLL_ASSIGN(sys::Pipe said, sys::MakePipe());
   // Whatever it leaves behind that could still write.
   ::fcntl(said.read.get(), F_SETFL, O_NONBLOCK);
-  const pid_t pid = ::fork();
-  if (pid < 0) return FailSys("fork");
-  if (pid == 0) {
-    if (!ToHostMounts(host_mounts)) ::_exit(1);
-    std::vector<std::string> arguments = config.arguments;
-    arguments.insert(arguments.end(), {"--trial", "yes", "--ready-fd", "3"});
-    ::alarm(kTrialSeconds);
-    Execute(config.program, arguments, said.write.get());
-  }
+  ATOLL_ASSIGN(const pid_t pid,
+               StartWorker({.name = "atoll-trial"}, {host_mounts, said.write.get()}, [&] {
+                 if (!ToHostMounts(host_mounts)) ::_exit(1);
+                 std::vector<std::string> arguments = config.arguments;
+                 arguments.insert(arguments.end(), {"--trial", "yes", "--ready-fd", "3"});
+                 ::alarm(kTrialSeconds);
+                 Execute(config.program, arguments, said.write.get());
+               }));
   return Trial{pid, std::move(said.read)};
 }
 

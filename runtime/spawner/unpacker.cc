@@ -3,9 +3,8 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
-#include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/start.h"
 #include "runtime/wire/unpack.h"
 
@@ -24,16 +24,19 @@ namespace {
 
 [[noreturn]] void Child(const Host& host, const std::vector<std::string>& arguments, int go,
                         const std::vector<int>& sources) {
+  const int report = sources[2];
   // The maps come from the parent; end of file means that it could not write them.
   char byte;
   if (TEMP_FAILURE_RETRY(::read(go, &byte, 1)) != 1) ::_exit(125);
   if (::setgroups(0, nullptr) != 0 || ::setresgid(0, 0, 0) != 0 || ::setresuid(0, 0, 0) != 0 ||
-      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+      ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     ::_exit(125);
   }
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  EndWithParent();
+  // Out of another pid namespace the parent cannot be seen. But it has the other end of this one
+  // open for as long as it lives.
+  pollfd other_end{report, 0, 0};
+  if (::poll(&other_end, 1, 0) != 0) ::_exit(125);
   // Above all that they are moved to, and no more: the host may allow few.
   const int above = wire::kUnpackInputFd + static_cast<int>(sources.size());
   std::vector<int> lifted;
@@ -62,12 +65,14 @@ Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& ar
   std::vector<int> sources = {input, output, report};
   for (const UniqueFd& layer : layers) sources.push_back(layer.get());
   ATOLL_ASSIGN(const sys::Pipe go, sys::MakePipe());
-  ATOLL_ASSIGN(const pid_t pid, Clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP));
-  if (pid == 0) {
-    ::close(go.write.get());
-    Child(host, arguments, go.read.get(), sources);
-  }
+  std::vector<int> keep = sources;
+  keep.insert(keep.end(), {go.read.get(), host.unpack.get()});
+  ATOLL_ASSIGN(
+      const pid_t pid,
+      StartWorker({.name = "atoll-unpack",
+                   .namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+                                 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP},
+                  keep, [&] { Child(host, arguments, go.read.get(), sources); }));
   // What fails here ends the child: it reads the end of file.
   ATOLL_TRY(WriteIdMaps(pid, {0, kStoreIdBase}));
   // As its unit's servant this process may be the host's last to be killed for memory: not so what

@@ -10,6 +10,8 @@
 
 #include <array>
 
+#include "runtime/spawner/worker.h"
+
 namespace atl::spawner {
 namespace {
 
@@ -85,6 +87,7 @@ Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argume
   auto pid = CloneOnStack(args, stacks[level], kStackSize, run, argument);
   // Not one less than it is: a child that was killed has left it as it was in there.
   nested = level;
+  StayUndumpable();
   return pid;
 }
 

@@ -221,6 +221,7 @@ Status OpenAll(Job& job) {
 // Shares the table of descriptors: what it leaves open is the parent's.
 void RunJob(void* argument) {
   auto* job = static_cast<Job*>(argument);
+  ::alarm(kVforkSeconds);
   job->status = OpenAll(*job);
   ::_exit(0);
 }

@@ -108,13 +108,13 @@ void SpawnerFixture::StartProcess() {
   ASSERT_EQ(::read(ready->read.get(), &byte, 1), 1) << "the spawner did not start";
 }
 
-std::vector<pid_t> SpawnerFixture::Builders() const {
+std::vector<pid_t> SpawnerFixture::Workers(const std::string& worker) const {
   std::vector<pid_t> pids;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     const auto comm = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/comm", 64);
     const auto line = sys::ReadFileAt(AT_FDCWD, "/proc/" + name + "/cmdline", 4096);
-    if (comm && *comm == "atoll-slots\n" && line && line->find(run_dir()) != std::string::npos) {
+    if (comm && *comm == worker + "\n" && line && line->find(run_dir()) != std::string::npos) {
       pids.push_back(std::stoi(name));
     }
   }

@@ -36,7 +36,9 @@ class SpawnerFixture {
   const wire::Greeting& hello() const { return hello_; }
   pid_t pid() const { return pid_; }
   // The builders of slots that it has, or has left.
-  std::vector<pid_t> Builders() const;
+  std::vector<pid_t> Builders() const { return Workers("atoll-slots"); }
+  // Forks of it, without a program of their own, that go by this name.
+  std::vector<pid_t> Workers(const std::string& name) const;
   std::string data_dir() const { return scratch_ / "data"; }
   std::string run_dir() const { return scratch_ / "run"; }
 

@@ -11,6 +11,8 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -358,6 +360,208 @@ PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
   };
   const std::set<std::string> own = sockets(spawner.pid());
   for (const std::string& link : sockets(spawner.Builders()[0])) EXPECT_EQ(own.count(link), 0u);
+}
+
+// A sandbox in which the first process of an isolated session stands still from its birth, because
+// the group that it is born in does, and with it whoever has cloned it.
+struct StuckSession {
+  SpawnerFixture::Sandbox sandbox;
+  std::string run;  // the group
+  UniqueFd control, connections;
+  std::optional<Status> made;
+
+  StuckSession(SpawnerFixture& spawner, uint32_t slot)
+      : sandbox(std::move(*spawner.Build(slot))),
+        run(spawner.hello().cgroup_path + "/s" + std::to_string(slot) + "/run") {
+    Stand(true);
+    Make(spawner, 1, [this](const Status& status) { made = status; });
+    EXPECT_TRUE(spawner.loop().RunUntil([this] {
+      const auto events = sys::ReadFileAt(AT_FDCWD, run + "/x1/cgroup.events", 256);
+      return events && events->find("populated 1") != std::string::npos;
+    }));
+  }
+
+  void Stand(bool still) const {
+    EXPECT_TRUE(sys::WriteFileAt(AT_FDCWD, run + "/cgroup.freeze", still ? "1" : "0"));
+  }
+
+  void Make(SpawnerFixture& spawner, uint32_t number, std::function<void(const Status&)> done) {
+    auto first = sys::UnixPair(SOCK_STREAM), second = sys::UnixPair(SOCK_STREAM);
+    ASSERT_TRUE(first && second);
+    // A user namespace of its own is made by a change of ids.
+    wire::MakeSession message{.id = sandbox.plan.id, .mapped = true, .user = {}};
+    message.spec.number = number;
+    control = std::move(first->a);
+    connections = std::move(second->a);
+    message.control = std::move(first->b);
+    message.connections = std::move(second->b);
+    spawner.client().Ask(std::move(message), std::move(done));
+  }
+};
+
+// Everything that it has asked so far has been read.
+void AwaitPing(SpawnerFixture& spawner) {
+  bool answered = false;
+  spawner.client().Ask(wire::Ping(), [&](const Status&) { answered = true; });
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return answered; }));
+}
+
+PRIV_TEST(SpawnerLife, AnUpgradeWaitsForNoSessionThatStandsStill) {
+  SpawnerFixture spawner;
+  const StuckSession session(spawner, 1);
+  ASSERT_EQ(::kill(spawner.pid(), SIGHUP), 0);
+  spawner.AwaitLost();
+  spawner.Connect();
+  EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+  // Nothing of it comes to life later.
+  const auto events = [&] {
+    return sys::ReadFileAt(AT_FDCWD, session.run + "/x1/cgroup.events", 256);
+  };
+  EXPECT_TRUE(
+      spawner.loop().RunUntil([&] { return events()->find("populated 0") != std::string::npos; }));
+  EXPECT_TRUE(spawner.Workers("atoll-session").empty());
+  EXPECT_TRUE(spawner.Destroy(session.sandbox.plan.id));
+}
+
+// The other way round its first process would be born standing still.
+PRIV_TEST(SpawnerLife, APauseWaitsForASessionThatIsBeingMade) {
+  SpawnerFixture spawner;
+  StuckSession session(spawner, 1);
+  std::optional<Status> paused;
+  bool made_first = false;
+  spawner.client().Ask(wire::Freeze{session.sandbox.plan.id, true}, [&](const Status& status) {
+    paused = status;
+    made_first = session.made.has_value();
+  });
+  AwaitPing(spawner);
+  session.Stand(false);
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return paused.has_value(); }));
+  EXPECT_TRUE(made_first);
+  EXPECT_TRUE(*paused) << paused->error().message();
+  EXPECT_TRUE(*session.made) << session.made->error().message();
+  std::optional<Status> another;
+  session.Make(spawner, 2, [&](const Status& status) { another = status; });
+  ASSERT_TRUE(spawner.loop().RunUntil([&] { return another.has_value(); }));
+  EXPECT_EQ(another->error().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(spawner.Destroy(session.sandbox.plan.id));
+}
+
+// A group of the host's, in which processes of ours can be made to stand still.
+class Freezer {
+ public:
+  explicit Freezer(const SpawnerFixture& spawner)
+      : path_(fs::path(spawner.hello().cgroup_path).parent_path() / "atoll-test-freezer") {
+    fs::create_directory(path_);
+  }
+  ~Freezer() {
+    const auto events = sys::ReadFileAt(AT_FDCWD, path_ / "cgroup.events", 256);
+    EXPECT_NE(events->find("populated 0"), std::string::npos);
+    EXPECT_EQ(::rmdir(path_.c_str()), 0);
+  }
+  void Take(pid_t pid) const {
+    ASSERT_TRUE(sys::WriteFileAt(AT_FDCWD, path_ / "cgroup.procs", std::to_string(pid)));
+    ASSERT_TRUE(sys::WriteFileAt(AT_FDCWD, path_ / "cgroup.freeze", "1"));
+  }
+
+ private:
+  const fs::path path_;
+};
+
+PRIV_TEST(SpawnerLife, ABuilderThatHangsHoldsUpNoUpgrade) {
+  SpawnerFixture spawner;
+  const Freezer freezer(spawner);
+  ASSERT_EQ(spawner.Builders().size(), 1u);
+  freezer.Take(spawner.Builders()[0]);
+  // More than its socket takes.
+  auto control = sys::UnixPair(SOCK_STREAM);
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr address{AF_UNIX, {}};
+  ASSERT_EQ(::bind(listener.get(), &address, sizeof address.sa_family), 0);
+  ASSERT_TRUE(control && ::listen(listener.get(), 8) == 0);
+  int refused = 0;
+  for (uint32_t slot = 1; slot <= 600; ++slot) {
+    wire::PrepareSlot asked{slot, SpawnerFixture::UsualLimits(),
+                            std::move(*launch::Copy(control->a.get())),
+                            std::move(*launch::Copy(listener.get()))};
+    spawner.client().Ask(std::move(asked), [&](const Result<wire::PreparedSlot>& prepared) {
+      refused += !prepared && prepared.error().message().find("too many") != std::string::npos;
+    });
+  }
+  AwaitPing(spawner);
+  EXPECT_GT(refused, 0);
+  ASSERT_EQ(::kill(spawner.pid(), SIGHUP), 0);
+  spawner.AwaitLost();
+  spawner.Connect();
+  EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
+}
+
+// By what each is called: by its program, or else by its fork.
+std::multimap<std::string, pid_t> ChildrenOf(pid_t parent) {
+  std::multimap<std::string, pid_t> children;
+  const std::string pid = std::to_string(parent);
+  const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/" + pid + "/task/" + pid + "/children", 4096);
+  std::istringstream numbers(text.value_or(""));
+  for (pid_t child; numbers >> child;) {
+    const std::string proc = "/proc/" + std::to_string(child);
+    const std::string line = sys::ReadFileAt(AT_FDCWD, proc + "/cmdline", 4096).value_or("");
+    std::string name = line.substr(0, line.find('\0'));
+    if (name.find("atoll-spawner") != std::string::npos) {
+      name = sys::ReadFileAt(AT_FDCWD, proc + "/comm", 64).value_or("\n");
+      name.pop_back();
+    }
+    children.emplace(name, child);
+  }
+  return children;
+}
+
+// Of a spawner that is killed nothing works on beside the next one: also what cannot see that its
+// pipes have closed, and whose ids have changed, with which the kernel forgets that it is to end.
+PRIV_TEST(SpawnerLife, NoWorkerOutlivesAKilledSpawner) {
+  SpawnerFixture spawner;
+  const StuckSession session(spawner, 1);
+  // The difference, which nobody reads.
+  const fs::path file = spawner.data_dir() + "/store/fs/uppers/s1/upper/file";
+  ASSERT_TRUE(sys::Open(file, O_WRONLY | O_CREAT, 0644));
+  Own(file);
+  sys::Pipe pipe = std::move(*sys::MakePipe());
+  ::fcntl(pipe.write.get(), F_SETFL, O_NONBLOCK);
+  const std::string filling(1 << 16, 'x');
+  while (::write(pipe.write.get(), filling.data(), filling.size()) > 0) continue;
+  ::fcntl(pipe.write.get(), F_SETFL, 0);
+  spawner.client().Ask(wire::DiffUpper{session.sandbox.plan.id, session.sandbox.plan.layers, false,
+                                       std::move(pipe.write)},
+                       [](const Result<wire::Unpacked>&) {});
+  // Its program says that all its changes of ids are done.
+  ASSERT_TRUE(spawner.loop().RunUntil([&] {
+    const auto children = ChildrenOf(spawner.pid());
+    const auto unpack = children.find("atoll-unpack");
+    return unpack != children.end() &&
+           fs::read_symlink("/proc/" + std::to_string(unpack->second) + "/exe").filename() ==
+               "atoll-unpack";
+  }));
+  std::map<std::string, std::vector<UniqueFd>> workers;
+  ASSERT_EQ(::kill(spawner.pid(), SIGSTOP), 0);
+  for (const auto& [name, pid] : ChildrenOf(spawner.pid())) {
+    if (pid == static_cast<pid_t>(session.sandbox.built.pid)) continue;
+    auto pidfd = sys::PidfdOpen(pid);
+    ASSERT_TRUE(pidfd);
+    EXPECT_EQ(::kill(pid, SIGSTOP), 0);
+    workers[name].push_back(std::move(*pidfd));
+  }
+  for (const char* name : {"atoll-session", "atoll-slots", "atoll-janitor", "atoll-unpack"}) {
+    EXPECT_EQ(workers[name].size(), 1u) << name;
+  }
+  EXPECT_EQ(workers.size(), 4u);
+  spawner.KillProcess();
+  for (const auto& [name, pidfds] : workers) {
+    for (const UniqueFd& pidfd : pidfds) {
+      pollfd ended{pidfd.get(), POLLIN, 0};
+      EXPECT_EQ(::poll(&ended, 1, 10'000), 1) << name;
+    }
+  }
+  spawner.StartProcess();
+  spawner.Connect();
+  EXPECT_TRUE(spawner.Destroy(session.sandbox.plan.id));
 }
 
 }  // namespace

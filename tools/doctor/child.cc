@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "runtime/base/sys.h"
-#include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/worker.h"
 
 namespace atl::doctor {
 namespace {
@@ -17,15 +17,15 @@ constexpr size_t kMaxMessage = 4096;
 
 Status RunInNamespaces(uint64_t flags, const std::function<Status()>& probe) {
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
-  ATOLL_ASSIGN(const pid_t pid, spawner::Clone(flags));
-  if (pid == 0) {
-    const Status found = probe();
-    if (!found) {
-      [[maybe_unused]] const Status told =
-          sys::WriteAll(pipe.write.get(), found.error().message().substr(0, kMaxMessage));
-    }
-    _exit(found ? 0 : 1);
-  }
+  ATOLL_ASSIGN(
+      const pid_t pid,
+      spawner::StartWorker({.name = "atoll-doctor", .namespaces = flags}, {pipe.write.get()}, [&] {
+        const Status found = probe();
+        if (found) return;
+        [[maybe_unused]] const Status told =
+            sys::WriteAll(pipe.write.get(), found.error().message().substr(0, kMaxMessage));
+        _exit(1);
+      }));
   pipe.write.reset();
   const auto message = sys::ReadAll(pipe.read.get(), kMaxMessage);
   int status = 0;
