@@ -106,17 +106,36 @@ void SetForwarded(const http::Request& request, http::Upstream* upstream) {
   set("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
 }
 
+// As execd says it, which clients know.
+http::Response WrongToken() {
+  http::Response response;
+  response.status = 401;
+  response.headers.Set("Content-Type", "application/json; charset=utf-8");
+  response.body = std::string(R"({"error":"Unauthorized: invalid or missing header )") +
+                  kExecdTokenHeader + "\"}";
+  return response;
+}
+
+// A refusal is no use of the sandbox: strangers must not keep it alive or awake by asking.
+bool IsGood(int status) {
+  return status == 101 || (status >= 200 && status < 400);
+}
+
 // Into a sandbox that runs.
 void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& lifecycle,
-                 http::Upstream upstream) {
-  if (!http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip")) {
-    lifecycle.Touch(id);
-  }
+                 std::shared_ptr<sandbox::IdleWatch::Request> use, http::Upstream upstream) {
+  const bool renews = !http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip");
+  upstream.held = use;
   if (DecodedPath(upstream.target).starts_with(sandbox::kSessionPaths)) {
     lifecycle.OpenSessions(id);
   }
   upstream.edit_response = [confine = std::move(upstream.edit_response),
-                            ours = call.answering().headers](int status, http::Headers* fields) {
+                            ours = call.answering().headers, use = std::move(use), renews, id,
+                            &lifecycle](int status, http::Headers* fields) {
+    if (IsGood(status)) {
+      if (use) use->Count();
+      if (renews) lifecycle.Touch(id);
+    }
     confine(status, fields);
     if (status < 200 && status != 101) return;
     for (const http::Header& header : ours) fields->Set(header.name, header.value);
@@ -171,10 +190,14 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   upstream.socket_path = socket_path;
   const std::string port_text = std::to_string(*port);
   if (*port != kExecdPort) upstream.target = "/proxy/" + port_text;
-  const bool add_token = *port != kExecdPort || (!request.headers.Has(kExecdTokenHeader) &&
-                                                 HoldsKey(request, rules.api_key));
-  if (add_token && !sandbox->access_token.empty()) {
-    upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
+  if (!sandbox->access_token.empty()) {
+    if (*port != kExecdPort ||
+        (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.api_key))) {
+      upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
+    } else if (!SameSecret(request.headers.Get(kExecdTokenHeader), sandbox->access_token)) {
+      // execd would say the same, but only once the sandbox was resumed for it.
+      return Refuse(WrongToken());
+    }
   }
   if (*port == kExecdPort && IsForDaemonOnly(rest)) {
     return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");
@@ -235,15 +258,14 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
     return ServeEgress(call, lifecycle, network, rules.ingress.egress_secret, id, rest);
   }
-  // It must not fall idle while the request is on its way.
-  upstream->held = lifecycle.Use(id);
+  auto use = lifecycle.OpenRequest(id);
   if (sandbox->state == sandbox::State::kRunning) {
-    return ForwardInto(call, id, lifecycle, std::move(*upstream));
+    return ForwardInto(call, id, lifecycle, std::move(use), std::move(*upstream));
   }
   const auto waiting = std::make_shared<http::Upstream>(std::move(*upstream));
-  lifecycle.Wake(id, [call, id, &lifecycle, waiting](const Status& awake) {
+  lifecycle.Wake(id, [call, id, &lifecycle, use = std::move(use), waiting](const Status& awake) {
     if (!awake) return call.Respond(MapError(awake.error(), Doing::kResume));
-    ForwardInto(call, id, lifecycle, std::move(*waiting));
+    ForwardInto(call, id, lifecycle, use, std::move(*waiting));
   });
 }
 

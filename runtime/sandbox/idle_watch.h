@@ -1,10 +1,15 @@
-// Tells which sandboxes nobody uses.
+// Tells which sandboxes are idle.
 //
-// In use is one that a request is under way to (a stream or a terminal that is open is a request
-// for as long as it is), or that computes: whose processes have taken more than a hundredth of one
-// processor between two looks. A look is one small file of the kernel's, read each quarter of its
-// time to idle, at most each 15 seconds. What only waits, nobody waiting for it, is idle: a server
-// between two requests, a command in the background that sleeps, an open connection to elsewhere.
+// A sandbox is in use while a request that it has answered well is open (a stream or a terminal
+// counts for as long as it is open), or while its processes use more than 1 % of one CPU between
+// two looks. A look reads one small file of the kernel's each quarter of the time to idle, at most
+// each 15 seconds. Everything else is idle: a server between two requests, a sleeping background
+// command, an open outgoing connection.
+//
+// A request that is still unanswered delays the pause, because its answer would stall, but it is no
+// use. If the sandbox refuses the request, the time to idle goes on as if the request had not come,
+// and a sandbox that was resumed for that request alone is idle again at once, whatever it computed
+// meanwhile.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -33,21 +38,26 @@ class IdleWatch {
   IdleWatch& operator=(const IdleWatch&) = delete;
   ~IdleWatch();
 
-  // It runs, and counts as used at this moment. `idle` is told once, when it has not been for so
-  // long; then it is to be watched again.
+  // The sandbox runs from now on. It counts as used at this moment, unless it was resumed for
+  // requests that are still unanswered. Calls `idle` once, after `after_seconds` without use; call
+  // Watch again then.
   void Watch(const std::string& id, uint32_t slot, int64_t after_seconds);
   // It does not run (any more).
   void Rest(const std::string& id);
   // There is no such sandbox any more.
-  void Forget(const std::string& id) { Rest(id), watched_.erase(id); }
+  void Forget(const std::string& id);
 
-  // In use until the last copy is gone, whether or not it is watched.
-  std::shared_ptr<const void> Use(const std::string& id);
+  class Request;
+  // A request to the sandbox, watched or not, until the last copy is gone.
+  std::shared_ptr<Request> Open(const std::string& id);
 
  private:
   struct Uses {
-    size_t open = 0;
-    int64_t last_us = 0;
+    size_t open = 0;                // requests
+    size_t answered = 0;            // those of them that count as use
+    bool unused = false;            // since it runs
+    int64_t last_us = 0;            // the last use
+    std::function<void()> refused;  // null: the watch or the sandbox is gone
   };
   struct Watched {
     uint32_t slot = 0;
@@ -58,12 +68,28 @@ class IdleWatch {
     Loop::Id timer = 0;
   };
   void Look(const std::string& id);
+  void OnRefused(const std::string& id);
 
   Loop& loop_;
   const Clock& clock_;
   const CpuMicros cpu_micros_;
   const Idle idle_;
   std::unordered_map<std::string, Watched> watched_;
+};
+
+class IdleWatch::Request {
+ public:
+  Request(std::shared_ptr<Uses> uses, const Clock& clock);
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request();
+  // The sandbox has answered well: the request is use from now on until it ends.
+  void Count();
+
+ private:
+  const std::shared_ptr<Uses> uses_;
+  const Clock& clock_;
+  bool counted_ = false;
 };
 
 }  // namespace atl::sandbox

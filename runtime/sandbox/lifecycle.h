@@ -201,8 +201,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   Status Delete(const std::string& id);
   // Moves the deadline. kFailedPrecondition: it has none. kInvalidArgument: not in the future.
   Status Renew(const std::string& id, int64_t expires_at_ms);
-  // Somebody uses the sandbox: moves the deadline of one that asked for it. Cheap, and never fails
-  // visibly.
+  // Somebody has used the sandbox: moves the deadline of one that asked for it. Cheap, and never
+  // fails visibly.
   void Touch(const std::string& id);
   // A request of a client's is on its way that its execd may need us for.
   void OpenSessions(const std::string& id);
@@ -229,8 +229,11 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void Pause(const std::string& id, Settled done);
   void Resume(const std::string& id, Settled done);
 
-  // A request is on its way to it, and as long as somebody holds this, it is not idle. Null: it may
-  // be.
+  // A stranger's request to the sandbox, until the last copy is gone: the idle policy does not
+  // pause the sandbox meanwhile. The request counts as use once the caller says that the sandbox
+  // has answered it well. Null: there is no such sandbox, or it has no idle policy.
+  std::shared_ptr<IdleWatch::Request> OpenRequest(const std::string& id);
+  // The same for work of ours, which counts as use from now on.
   std::shared_ptr<const void> Use(const std::string& id);
   // `done` when it runs, at once if it does. Lets it go on if it Wakes; kFailedPrecondition: it is
   // in another state.

@@ -30,7 +30,11 @@ void Lifecycle::Pause(const std::string& id, Settled done) {
 }
 
 void Lifecycle::Resume(const std::string& id, Settled done) {
-  Switch(id, Event::kResume, "CONTAINER_RESUMING", kResumingText, std::move(done));
+  Switch(id, Event::kResume, "CONTAINER_RESUMING", kResumingText, [this, id, done](Status resumed) {
+    // Whatever becomes of the requests that were open when it was paused.
+    if (resumed) Use(id);
+    done(std::move(resumed));
+  });
 }
 
 void Lifecycle::TakeOver(Entry& entry, Settled done) {
@@ -81,9 +85,15 @@ void Lifecycle::Wake(const std::string& id, Settled done) {
   });
 }
 
-std::shared_ptr<const void> Lifecycle::Use(const std::string& id) {
+std::shared_ptr<IdleWatch::Request> Lifecycle::OpenRequest(const std::string& id) {
   const Entry* entry = Look(id);
-  return entry != nullptr && entry->sandbox.spec.idle ? idle_.Use(id) : nullptr;
+  return entry != nullptr && entry->sandbox.spec.idle ? idle_.Open(id) : nullptr;
+}
+
+std::shared_ptr<const void> Lifecycle::Use(const std::string& id) {
+  const auto request = OpenRequest(id);
+  if (request) request->Count();
+  return request;
 }
 
 void Lifecycle::WatchIdle(const Entry& entry, State before) {

@@ -14,7 +14,10 @@ Result<Snapshot> Lifecycle::TakeSnapshot(const std::string& id, const std::strin
                 "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
                     ": a snapshot is taken of one that runs or is paused");
   }
-  return snapshots_.Take(sandbox, name, Use(id));
+  const auto use = OpenRequest(id);
+  auto taken = snapshots_.Take(sandbox, name, use);
+  if (taken && use) use->Count();
+  return taken;
 }
 
 void Lifecycle::ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,

@@ -297,6 +297,14 @@ class Api(unittest.TestCase):
             before = expires()
             daemon.send('GET', ping, headers={'OpenSandbox-Access-Renew': 'Skip'}).read()
             self.assertEqual(expires(), before)
+            # Nor does a request that is refused, whoever refuses it.
+            for path, headers, status in (
+                    (ping, {'X-EXECD-ACCESS-TOKEN': 'wrong'}, 401),
+                    (ping, {'OPEN-SANDBOX-API-KEY': 'wrong'}, 401),
+                    (ping.replace('ping', 'nope'), {}, 404),
+                    (f'/sandboxes/{box}/proxy/9/', {}, 502)):
+                self.assertEqual(daemon.send('GET', path, headers=headers).status, status)
+                self.assertEqual(expires(), before, path)
             daemon.send('GET', ping).read()
             self.assertNotEqual(expires(), before)
 

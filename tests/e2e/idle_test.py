@@ -1,5 +1,6 @@
 """Sandboxes that nobody uses: paused until the next request, or ended; and what use is."""
 import concurrent.futures
+import json
 import os
 import signal
 import subprocess
@@ -39,6 +40,18 @@ class Idle(unittest.TestCase):
         """It falls idle. Asking about it is no use of it."""
         until(lambda: box.state()['reason'] == 'IDLE_PAUSED', SOON, 'it falls idle')
         self.assertEqual(box.state()['state'], 'Paused')
+
+    def falls_idle_beside(self, box, path, status):
+        """Requests of that path go on meanwhile, seldom enough to be no computing."""
+        asked = 0
+
+        def paused():
+            nonlocal asked
+            if time.monotonic() > asked + AFTER / 2:
+                self.assertEqual(box.daemon.send('GET', path).status, status)
+                asked = time.monotonic()
+            return box.state()['reason'] == 'IDLE_PAUSED'
+        until(paused, SOON, 'it falls idle')
 
     def stays(self, box):
         began = time.monotonic()
@@ -94,6 +107,43 @@ class Idle(unittest.TestCase):
             response = box.daemon.send('GET', path, headers={'OPEN-SANDBOX-API-KEY': ''})
             self.assertGreaterEqual(response.status, 400, path)
             self.assertEqual(box.state()['reason'], 'IDLE_PAUSED', path)
+
+    def test_nor_does_a_wrong_token_by_any_way_in(self):
+        box = self.box()
+        self.paused(box)
+        woken = self.daemon.metric('wakes_total')
+        upgrade = {'Connection': 'Upgrade', 'Upgrade': 'websocket', 'Sec-WebSocket-Version': '13',
+                   'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ=='}
+        ways = [(box.base, {}), ('/v1' + box.base, {}), (f'/{box.id}/44772', {}),
+                ('', {'OpenSandbox-Ingress-To': f'{box.id}-44772'}),
+                ('', {'Host': f'{box.id}-44772.localhost'})]
+        for prefix, headers in ways:
+            for token in ({}, {'X-EXECD-ACCESS-TOKEN': 'wrong'}):
+                for method, rest, more in (('GET', '/ping', {}), ('POST', '/pty', {}),
+                                           ('GET', '/pty/x/ws', upgrade),
+                                           ('GET', '/proxy/8000/', {}), ('GET', '/forward/8000', {
+                                               'Connection': 'Upgrade', 'Upgrade': 'tcp'})):
+                    sent = {'OPEN-SANDBOX-API-KEY': '', **headers, **token, **more}
+                    response = box.daemon.send(method, prefix + rest, headers=sent)
+                    self.assertEqual(response.status, 401, (prefix, rest, token))
+                    self.assertEqual(json.loads(response.read()), {
+                        'error': 'Unauthorized: invalid or missing header X-EXECD-ACCESS-TOKEN'})
+        self.assertEqual(box.state()['reason'], 'IDLE_PAUSED')
+        self.assertEqual(self.daemon.metric('wakes_total'), woken)
+
+    def test_what_the_sandbox_refuses_keeps_it_awake_no_longer(self):
+        box = self.box()
+        box.background('httpd -f -p 8000 -h /etc')
+        until(lambda: box.daemon.send('GET', box.port(8000) + '/passwd').status == 200,
+              20 * SLOWNESS)
+        for path, status in ((box.port(9) + '/', 502), (box.port(8000) + '/nope', 404)):
+            self.falls_idle_beside(box, path, status)
+            # And it is woken for the answer alone.
+            woken = self.daemon.metric('wakes_total')
+            self.assertEqual(box.daemon.send('GET', path).status, status)
+            self.assertGreater(self.daemon.metric('wakes_total'), woken)
+            self.paused(box)
+            self.assertEqual(box.out('echo awake'), 'awake')
 
     def test_who_computes_is_not_idle(self):
         box = self.box()

@@ -1,6 +1,7 @@
 // The ways into a sandbox, and what clients are told of them.
 #include <algorithm>
 
+#include "runtime/api/proxy.h"
 #include "tests/unit/api/api_fixture.h"
 
 namespace atl::api {
@@ -21,8 +22,10 @@ TEST_F(ApiTest, CorsOfAServerInASandboxIsItsOwn) {
   EXPECT_FALSE(
       Send("GET", "/sandboxes/" + id + "/proxy/x/", "", {{"Origin", "https://evil.example"}})
           ->response->headers.Has("Access-Control-Allow-Origin"));
+  std::vector<http::Header> allowed = preflight;
+  allowed.push_back({kExecdTokenHeader, lifecycle->Find(id)->access_token});
   for (const char* path : {"/proxy/44772/proxy/8000/", "/proxy/44772/%70roxy/8000/"}) {
-    EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", preflight)->upstream) << path;
+    EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", allowed)->upstream) << path;
   }
   // execd's own API is ours.
   EXPECT_EQ(Send("OPTIONS", "/sandboxes/" + id + "/proxy/44772/command", "", preflight)
@@ -150,7 +153,8 @@ TEST_F(ApiTest, ARouteIntoWhatIsGoneIs410) {
 TEST_F(ApiTest, ProxyNeedsNoKeyAndCarriesTheRequestId) {
   const std::string id = Create();
   const auto exchange =
-      Send("POST", "/sandboxes/" + id + "/proxy/44772/command?x=%2F", "", {{"X-Request-ID", "r1"}});
+      Send("POST", "/sandboxes/" + id + "/proxy/44772/command?x=%2F", "",
+           {{"X-Request-ID", "r1"}, {kExecdTokenHeader, lifecycle->Find(id)->access_token}});
   ASSERT_TRUE(exchange->upstream);
   EXPECT_EQ(exchange->upstream->target, "/command?x=%2F");
   EXPECT_EQ(exchange->upstream->socket_path, lifecycle->SocketPathOf(id));

@@ -22,6 +22,13 @@ class IdleWatchTest : public testing::Test {
                     return cpu_micros[slot];
                   },
                   [this](const std::string& id) { idle.push_back(id); }};
+
+  // A request that was answered well.
+  std::shared_ptr<IdleWatch::Request> Use(const std::string& id) {
+    auto request = watch.Open(id);
+    request->Count();
+    return request;
+  }
 };
 
 TEST_F(IdleWatchTest, TellsOnceWhenTheTimeIsOver) {
@@ -50,7 +57,7 @@ TEST_F(IdleWatchTest, WhoComputesIsNotIdle) {
 
 TEST_F(IdleWatchTest, WhatIsOpenIsUse) {
   watch.Watch("a", 1, 20);
-  auto stream = watch.Use("a");
+  auto stream = Use("a");
   auto copy = stream;
   loop.Pass(100 * kSecondUs);
   stream.reset();
@@ -67,7 +74,7 @@ TEST_F(IdleWatchTest, WhatIsOpenIsUse) {
 TEST_F(IdleWatchTest, ARequestBetweenTwoLooksIsUse) {
   watch.Watch("a", 1, 20);
   loop.Pass(18 * kSecondUs);
-  watch.Use("a").reset();
+  Use("a").reset();
   loop.Pass(19 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   loop.Pass(2 * kSecondUs);
@@ -75,9 +82,63 @@ TEST_F(IdleWatchTest, ARequestBetweenTwoLooksIsUse) {
 }
 
 TEST_F(IdleWatchTest, AUseThatBeganBeforeCounts) {
-  const auto waking = watch.Use("a");
+  const auto waking = Use("a");
   watch.Watch("a", 1, 20);
   loop.Pass(100 * kSecondUs);
+  EXPECT_TRUE(idle.empty());
+}
+
+TEST_F(IdleWatchTest, ARefusedRequestIsNoUse) {
+  watch.Watch("a", 1, 20);
+  loop.Pass(18 * kSecondUs);
+  watch.Open("a").reset();
+  EXPECT_TRUE(idle.empty());
+  loop.Pass(3 * kSecondUs);
+  EXPECT_EQ(idle.size(), 1U);
+}
+
+TEST_F(IdleWatchTest, AnUnansweredRequestDelaysThePauseAndNoMore) {
+  watch.Watch("a", 1, 20);
+  auto slow = watch.Open("a");
+  auto other = watch.Open("a");
+  loop.Pass(100 * kSecondUs);
+  slow.reset();
+  loop.Run();
+  EXPECT_TRUE(idle.empty());
+  other.reset();
+  EXPECT_TRUE(idle.empty()) << "not while a request ends";
+  loop.Run();
+  EXPECT_EQ(idle.size(), 1U);
+}
+
+TEST_F(IdleWatchTest, WhatWasResumedForRefusedRequestsIsIdleAtOnce) {
+  auto waking = watch.Open("a");
+  watch.Watch("a", 1, 20);
+  cpu_micros[1] += 50'000;  // what the refusal took
+  loop.Pass(6 * kSecondUs);
+  EXPECT_TRUE(idle.empty());
+  waking.reset();
+  loop.Run();
+  EXPECT_EQ(idle.size(), 1U);
+  // One of them was answered well: the whole time begins again.
+  waking = watch.Open("a");
+  watch.Watch("a", 1, 20);
+  Use("a").reset();
+  waking.reset();
+  loop.Pass(19 * kSecondUs);
+  EXPECT_EQ(idle.size(), 1U);
+  loop.Pass(2 * kSecondUs);
+  EXPECT_EQ(idle.size(), 2U);
+}
+
+TEST_F(IdleWatchTest, ARequestMayOutliveTheSandboxAndThePause) {
+  auto request = watch.Open("a");
+  watch.Watch("a", 1, 20);
+  auto other = watch.Open("b");
+  watch.Forget("a");
+  request.reset();
+  other.reset();
+  loop.Run();
   EXPECT_TRUE(idle.empty());
 }
 
@@ -85,7 +146,7 @@ TEST_F(IdleWatchTest, WhatRestsOrIsGoneIsNotLookedAt) {
   watch.Watch("a", 1, 20);
   watch.Watch("b", 2, 20);
   watch.Rest("a");
-  const auto open = watch.Use("b");
+  const auto open = Use("b");
   watch.Forget("b");
   watch.Rest("nope");
   loop.Pass(100 * kSecondUs);

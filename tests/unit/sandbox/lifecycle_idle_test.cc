@@ -51,6 +51,33 @@ TEST_F(IdleTest, IsPausedAndWakesWithTheNextRequest) {
   EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
 }
 
+TEST_F(IdleTest, IsPausedAgainBehindARefusal) {
+  const std::string id = CreatePaused();
+  auto request = lifecycle->OpenRequest(id);
+  lifecycle->Wake(id, Into("one"));
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
+  request.reset();
+  loop.Run();
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+  EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
+}
+
+TEST_F(IdleTest, AClientsResumeIsUse) {
+  const std::string id = CreateIdle();
+  // It stood still in the middle of its answer.
+  auto request = lifecycle->OpenRequest(id);
+  lifecycle->Pause(id, Into("pause"));
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+  lifecycle->Resume(id, Into("resume"));
+  EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
+  request.reset();
+  loop.Pass(19 * kSecond);
+  EXPECT_TRUE(spawner.freezes.empty());
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
+}
+
 TEST_F(IdleTest, ARequestOnTheWayIntoThePauseWaitsForItsEnd) {
   const std::string id = CreateIdle();
   loop.Pass(21 * kSecond);
