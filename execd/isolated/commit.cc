@@ -17,6 +17,7 @@
 #include "execd/http/json.h"
 #include "execd/http/request_json.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/own_directory.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
@@ -189,12 +190,14 @@ class Commit : public std::enable_shared_from_this<Commit> {
   }
 
   Status Directory(bool stays) {
-    const char* name = change_.name.c_str();
-    if (!stays && ::mkdirat(change_.lower, name, 0700) != 0) return FailSys("mkdir");
     ATOLL_ASSIGN(const UniqueFd made,
-                 sys::OpenBeneath(change_.lower, change_.name, O_RDONLY | O_DIRECTORY));
+                 stays ? sys::OpenBeneath(change_.lower, change_.name, O_RDONLY | O_DIRECTORY)
+                       : MakeOwnDirectory(change_.lower, change_.name, 0700));
     struct stat info;
     if (::fstat(made.get(), &info) != 0) return FailSys("fstat");
+    if (stays && (info.st_ino != change_.was.st_ino || info.st_dev != change_.was.st_dev)) {
+      return Fail(Code::kFailedPrecondition, "was replaced meanwhile");
+    }
     if ((info.st_uid != change_.now.st_uid || info.st_gid != change_.now.st_gid) &&
         ::fchown(made.get(), change_.now.st_uid, change_.now.st_gid) != 0) {
       return FailSys("chown");

@@ -22,6 +22,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/disk_full.h"
 #include "runtime/base/log.h"
+#include "runtime/base/own_directory.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/bytes.h"
 #include "runtime/wire/output.h"
@@ -45,13 +46,39 @@ void AppendTime(std::string* out, std::string_view name, int64_t unix_us) {
 
 // A directory without a link anywhere in its path, as whoever makes the session takes it: what is
 // committed goes there and nowhere else.
-Result<UniqueFd> OpenLower(const std::string& path) {
+Result<UniqueFd> OpenLower(int base, const std::string& path) {
   open_how how{};
   how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
   how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how)));
+  UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, base, path.c_str(), &how, sizeof how)));
   if (fd) return fd;
-  return Fail(Code::kInvalidArgument, SysError("open " + path).message());
+  return FailSys("open " + path);
+}
+
+// Opens an absolute path without '.' and '..' as root. What is missing is made: its parents for
+// root, the last directory for `owner`. Nothing that was there gets another owner, and no link
+// leads elsewhere: the path is a client's, and processes of the sandbox may change all of it.
+Status MakeForSession(const std::string& path, const Identity& owner) {
+  ATOLL_ASSIGN(UniqueFd directory, sys::Open("/", O_PATH | O_DIRECTORY));
+  for (size_t at = 1; at < path.size();) {
+    const size_t end = std::min(path.find('/', at), path.size());
+    const std::string name = path.substr(at, end - at);
+    const std::string so_far = path.substr(0, end);
+    at = end + 1;
+    auto next = OpenLower(directory.get(), name);
+    if (!next && next.error().error_number() == ENOENT) {
+      next = MakeOwnDirectory(directory.get(), name, 0755);
+      if (next && end == path.size() && ::fchown(next->get(), owner.uid, owner.gid) != 0) {
+        return FailSys("chown " + path);
+      }
+    }
+    if (!next && next.error().error_number() == ELOOP) {
+      return Fail(Code::kInvalidArgument, so_far + " is a link; name what it leads to");
+    }
+    if (!next) return Fail(std::move(next).error().Wrap(so_far));
+    directory = std::move(*next);
+  }
+  return {};
 }
 
 // Answers a create that failed.
@@ -175,15 +202,9 @@ Result<wire::SessionSpec> Isolated::SpecOf(Session* session) {
   spec.shared_network = request.share_net;
   spec.shared_tmp = !request.strict;
   for (const IsolatedOverlay& overlay : request.overlays) {
-    struct stat info;
-    const bool missing = ::lstat(overlay.path.c_str(), &info) != 0 && errno == ENOENT;
-    auto directory = MakeDirectory(overlay.path, Identity());
-    if (!directory && IsDiskFull(directory.error())) return Fail(directory.error());
-    if (!directory) return Fail(Error(Code::kInvalidArgument, directory.error().message()));
-    if (missing) {
-      if (::fchownat(directory->get(), "", identity.uid, identity.gid, AT_EMPTY_PATH) != 0) {
-        return Fail(SysError("chown " + overlay.path, errno));
-      }
+    if (const Status made = MakeForSession(overlay.path, identity); !made) {
+      if (IsDiskFull(made.error())) return Fail(made.error());
+      return Fail(Error(Code::kInvalidArgument, made.error().message()));
     }
     const Kind kind = overlay.mode == IsolatedOverlay::Mode::kRw   ? Kind::kWritable
                       : overlay.mode == IsolatedOverlay::Mode::kRo ? Kind::kReadOnly
@@ -192,8 +213,9 @@ Result<wire::SessionSpec> Isolated::SpecOf(Session* session) {
     spec.mounts.push_back({kind, overlay.path, overlay.path});
     if (kind != Kind::kOverlay) continue;
     if (!session->kept) session->kept = std::make_shared<KeptOverlays>();
-    ATOLL_ASSIGN(UniqueFd lower, OpenLower(overlay.path));
-    session->kept->list.push_back({overlay.path, std::move(lower), {}});
+    auto lower = OpenLower(AT_FDCWD, overlay.path);
+    if (!lower) return Fail(Error(Code::kInvalidArgument, lower.error().message()));
+    session->kept->list.push_back({overlay.path, std::move(*lower), {}});
   }
   for (const std::string& path : request.extra_writable) {
     ATOLL_ASSIGN(std::string real, Resolve(path));

@@ -410,6 +410,15 @@ class Attacks(Isolated):
         session.delete()
         self.box.out('rm -r /l')
 
+    def test_no_link_chooses_what_is_made_or_given_away(self):
+        self.box.out('mkdir /l; ln -s /etc /l/etc')
+        self.refused(self.box.call('POST', SESSION, {'workspace': {'path': '/l/etc/made'}, 'uid': 1000}),
+                     400, 'RUNTIME_ERROR')
+        self.assertEqual(self.box.out('ls -d /etc/made 2>/dev/null; rm -r /l'), '')
+        session = self.session(workspace={'path': '/srv/new/deep', 'mode': 'rw'}, uid=1000, gid=1001)
+        self.assertEqual(self.box.out('stat -c "%u %g %a" /srv/new /srv/new/deep'), '0 0 755\n1000 1001 755')
+        session.delete()
+
     def test_its_mounts_stay_its_own_and_go(self):
         """As the host sees the sandbox's namespace, and which namespaces anything is in."""
         self.box.out('mkdir -p /m/rw /m/over /m/ro /m/scratch')
