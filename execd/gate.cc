@@ -69,7 +69,7 @@ Result<uint64_t> PassGate(bool has_pass, bool enter_root) {
   if (has_pass) ATOLL_TRY(Read(&pass, sizeof pass));
   char byte;
   ATOLL_TRY(Read(&byte, 1));
-  // Left open, though nothing else ever comes through it: its number stays taken, see FillStdio.
+  // Left open, though nothing else ever comes through it: its number stays taken, see FillGate.
   if (enter_root) ATOLL_TRY(EnterRoot());
   ATOLL_TRY(DropChroot());
   return pass;

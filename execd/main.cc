@@ -22,6 +22,7 @@
 #include "execd/http/connection.h"
 #include "execd/options.h"
 #include "runtime/base/log.h"
+#include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/session.h"
 #include "runtime/wire/start.h"
@@ -45,13 +46,11 @@ void CloseOnExecAll() {
 }
 
 // Children put their own descriptors on 0 to 3 with dup2, which needs these numbers never to be
-// given to a descriptor of ours that a child is meant to use.
-void FillStdio() {
-  for (int fd = 0; fd < 4; ++fd) {
-    if (::fcntl(fd, F_GETFD) >= 0) continue;
-    auto null = OpenNull();
-    if (null && null->get() == fd) (void)null->release();
-  }
+// given to a descriptor of ours that a child is meant to use. Without a gate 3 is free.
+void FillGate() {
+  if (::fcntl(wire::kExecdGateFd, F_GETFD) >= 0) return;
+  auto null = OpenNull();
+  if (null && null->get() == wire::kExecdGateFd) (void)null->release();
 }
 
 // Nothing of ours may be inherited by a command that changes its uid, or read by one that shares
@@ -276,10 +275,11 @@ int Run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace atl::execd;
+  atl::OpenStandardStreams();
   CloseOnExecAll();
   Protect();
   LeanAllocator();
-  FillStdio();
+  FillGate();
   ::umask(022);
   atl::InitLog("execd", atl::LogLevel::kInfo);
   const auto options = ParseOptions(argc, argv);

@@ -7,9 +7,11 @@
 
 #include "intercept/program.h"
 #include "runtime/base/log.h"
+#include "runtime/base/standard_streams.h"
 
 int main(int argc, char** argv) {
   using namespace atl;
+  OpenStandardStreams();
   if (argc != 2) {
     std::fputs("atoll-intercept: started by atolld, for a sandbox with a credential vault\n",
                stderr);

@@ -24,6 +24,7 @@
 #include "images/unpack/stream.h"
 #include "images/unpack/upper.h"
 #include "runtime/base/disk_full.h"
+#include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/layer.h"
 #include "runtime/wire/unpack.h"
@@ -136,6 +137,7 @@ Error NoRoom(Error error, std::string_view mode) {
 
 int main(int argc, char** argv) {
   using namespace atl;
+  OpenStandardStreams();
   std::set_new_handler(images::unpack::OutOfMemory);
   auto report = images::unpack::Run(argc, argv);
   if (!report)

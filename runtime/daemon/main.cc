@@ -12,6 +12,7 @@
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
+#include "runtime/base/standard_streams.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
 #include "runtime/daemon/config.h"
@@ -162,5 +163,6 @@ int Main(int argc, char** argv) {
 }  // namespace atl::daemon
 
 int main(int argc, char** argv) {
+  atl::OpenStandardStreams();
   return atl::daemon::Main(argc, argv);
 }

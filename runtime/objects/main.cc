@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <string_view>
 
+#include "runtime/base/standard_streams.h"
 #include "runtime/objects/hand_over.h"
 #include "runtime/objects/relay.h"
 
 int main(int argc, char** argv) {
   using namespace atl;
+  OpenStandardStreams();
   const std::string_view name = argv[0];
   if (name.substr(name.rfind('/') + 1).starts_with("fusermount")) return objects::HandOver();
   constexpr int kListener = 3;

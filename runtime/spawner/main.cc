@@ -17,6 +17,7 @@
 #include "cgroup/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
+#include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/cgroup_holder.h"
 #include "runtime/spawner/config.h"
@@ -206,6 +207,7 @@ int Serve(const Config& config) {
 
 int main(int argc, char** argv) {
   using namespace atl;
+  OpenStandardStreams();
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(022);

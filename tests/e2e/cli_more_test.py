@@ -52,6 +52,25 @@ class More(unittest.TestCase):
         self.assertEqual(out.strip(), str(len(data)).encode())
         self.assertEqual(self.stderr, "it's\n")
 
+    def closed(self, streams, *arguments):
+        """The client without these of its standard streams, as a shell closes them."""
+        return subprocess.run(['sh', '-c', f'exec "$0" "$@" {streams}', BUILD / 'atoll', *arguments],
+                              env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=60 * SLOWNESS, check=False)
+
+    def test_closed_streams_are_no_connections(self):
+        """Else its first socket is what it takes for its input, or writes its output into."""
+        for words in (('exec', '-i', 'box'), ('run', '-i', '--rm', self.image)):
+            done = self.closed('<&-', *words, '--', 'sh', '-c', 'cat; echo end')
+            self.assertEqual((done.returncode, done.stdout), (0, b'end\n'), done.stderr)
+        done = self.closed('<&-', 'cp', '-', 'box:/tmp')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.closed('<&- >&-', 'cp', 'box:/etc/passwd', '-')
+        self.assertNotEqual(done.returncode, 0, 'nothing could be written')
+        done = self.closed('<&- >&- 2>&-', 'exec', '-i', 'box', '--', 'sh', '-c', 'exit 7')
+        self.assertEqual(done.returncode, 7)
+        self.assertEqual(self.cli('exec', 'box', '--', 'echo', 'well'), b'well\n')
+
     def test_bytes_pass_as_they_are(self):
         """Not text, over a line's bound, with and without an end; both ways."""
         data = random.Random(7).randbytes(5_000_000) + b'\r\n\n\xff'

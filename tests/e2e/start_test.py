@@ -84,6 +84,22 @@ class Start(unittest.TestCase):
                     self.assertEqual(int(status[name], 16), wanted, name)
                 self.assertEqual(status['NoNewPrivs'], '1')
 
+    def test_closed_streams_are_no_files_of_the_daemon(self):
+        """Else what is meant for standard error is written into the first file that is opened."""
+        started = self.top / 'atolld'
+        started.write_text(f'#!/bin/sh\nexec {atoll.BUILD}/atolld "$@" <&- >&- 2>&-\n', encoding='utf-8')
+        started.chmod(0o755)
+        daemon = atoll.Daemon()
+        daemon.programs = self.top
+        with daemon:
+            box = daemon.create(daemon.import_busybox())
+            self.assertEqual(daemon.run(box, 'echo up').stdout, 'up')
+            for pid in (daemon.process.pid, daemon.spawner_pid()):
+                for fd in range(3):
+                    self.assertIn(os.readlink(f'/proc/{pid}/fd/{fd}'),
+                                  ('/dev/null', str(daemon.run_dir / 'spawner.log')), (pid, fd))
+            self.assertEqual((daemon.run_dir / 'lock').read_bytes(), b'')
+
     def test_the_key_is_for_root_and_the_daemon(self):
         with atoll.Daemon() as daemon:
             told = json.loads((daemon.run_dir / 'daemon.json').read_text(encoding='utf-8'))

@@ -6,6 +6,7 @@
 #include <exception>
 #include <string_view>
 
+#include "runtime/base/standard_streams.h"
 #include "tools/atoll/code.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/verbs.h"
@@ -126,5 +127,6 @@ int Main(int argc, char** argv) {
 }  // namespace atl::cli
 
 int main(int argc, char** argv) {
+  atl::OpenStandardStreams();
   return atl::cli::Main(argc, argv);
 }
