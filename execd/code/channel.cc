@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "execd/code/kernel_ports.h"
-
 namespace atl::execd {
 namespace {
 
@@ -17,12 +15,16 @@ constexpr size_t kKernelRead = 64 << 10;
 // In one round of the loop, and when the kernel has ended.
 constexpr int kReadsPerRound = 8, kReadsAtEnd = 16;
 
+bool ListensLater(int error) {
+  return error == ECONNREFUSED || error == ENOENT || error == EAGAIN;
+}
+
 }  // namespace
 
-Channel::Channel(EventLoop* loop, uint16_t port, std::string_view type, std::string_view peer_type,
-                 Callbacks callbacks)
+Channel::Channel(EventLoop* loop, Connector connect, std::string_view type,
+                 std::string_view peer_type, Callbacks callbacks)
     : loop_(*loop),
-      port_(port),
+      connect_(std::move(connect)),
       callbacks_(std::move(callbacks)),
       reader_(peer_type),
       out_(ZmtpHello(type)) {
@@ -35,14 +37,14 @@ Channel::~Channel() {
 
 void Channel::Connect() {
   retry_ = 0;
-  auto socket = ConnectLoopback(port_);
+  auto socket = connect_();
   if (socket) {
     socket_ = std::move(*socket);
     auto watch =
         loop_.Watch(socket_.get(), EPOLLIN | EPOLLOUT, [this](uint32_t seen) { OnEvents(seen); });
     if (!watch) return Broken(watch.error());
     watch_ = *watch;
-  } else if (socket.error().error_number() == ECONNREFUSED) {
+  } else if (ListensLater(socket.error().error_number())) {
     retry_ = loop_.After(kRetryUs, [this] { Connect(); });
   } else {
     Broken(socket.error());
@@ -54,7 +56,7 @@ void Channel::OnEvents(uint32_t events) {
     int error = 0;
     socklen_t size = sizeof error;
     if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-    if (error == ECONNREFUSED) {
+    if (ListensLater(error)) {
       Close();
       retry_ = loop_.After(kRetryUs, [this] { Connect(); });
       return;

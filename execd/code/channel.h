@@ -24,9 +24,13 @@ class Channel {
     std::function<void(const Error&)> on_broken;
   };
 
+  // A socket that is connecting, or connected; not blocking. Errors of kernels that do not listen
+  // yet are ECONNREFUSED, ENOENT and EAGAIN.
+  using Connector = std::function<Result<UniqueFd>()>;
+
   // `type` is ours ("DEALER", "SUB"), `peer_type` the kernel's. A callback must not destroy the
   // channel.
-  Channel(EventLoop* loop, uint16_t port, std::string_view type, std::string_view peer_type,
+  Channel(EventLoop* loop, Connector connect, std::string_view type, std::string_view peer_type,
           Callbacks callbacks);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -55,7 +59,7 @@ class Channel {
   void Broken(const Error& error);
 
   EventLoop& loop_;
-  const uint16_t port_;
+  const Connector connect_;
   Callbacks callbacks_;
   ZmtpReader reader_;
   UniqueFd socket_;

@@ -25,23 +25,6 @@ constexpr int64_t kSettleUs = 5'000'000;
 constexpr size_t kTail = 2 << 10;
 constexpr const char* kParentVariable = "JPY_PARENT_PID";
 
-// A file that only `user` can read.
-Result<std::string> WritePrivateFile(const Environment& env, const Identity& user,
-                                     const std::string& content) {
-  const FileIdentity as(user);
-  const char* tmpdir = env.Get("TMPDIR");
-  Error problem(Code::kNotFound, "");
-  for (const char* directory : {tmpdir && tmpdir[0] == '/' ? tmpdir : "/tmp", "/tmp", "/dev/shm"}) {
-    std::string path = std::string(directory) + "/.execd-kernel-" + NewUuid(false) + ".json";
-    const auto file = sys::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    const Status written = file ? sys::WriteAll(file->get(), content) : Fail(file.error());
-    if (written) return path;
-    if (file) ::unlink(path.c_str());
-    problem = written.error();
-  }
-  return Fail(std::move(problem).Wrap("a kernel's connection file, in TMPDIR, /tmp or /dev/shm"));
-}
-
 void Replace(std::string* text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text->find(from, at)) != std::string::npos; at += to.size()) {
     text->replace(at, from.size(), to);
@@ -50,19 +33,25 @@ void Replace(std::string* text, std::string_view from, std::string_view to) {
 
 }  // namespace
 
-Kernel::Kernel(Core* core, Zygote* zygote, KernelPorts ports, std::string key, Callbacks callbacks)
+Kernel::Kernel(Core* core, Zygote* zygote, KernelHome home, std::optional<KernelPorts> ports,
+               std::string key, Callbacks callbacks)
     : core_(*core),
       zygote_(*zygote),
+      home_(std::move(home)),
       ports_(std::move(ports)),
       codec_(std::move(key), NewUuid(false)),
       callbacks_(std::move(callbacks)) {}
 
 Result<std::unique_ptr<Kernel>> Kernel::Start(Core* core, Zygote* zygote, const Kernelspec& spec,
                                               const std::string& cwd, Callbacks callbacks) {
-  ATOLL_ASSIGN(KernelPorts ports, KernelPorts::Reserve());
+  ATOLL_ASSIGN(KernelHome home, KernelHome::Make(core->user));
+  std::optional<KernelPorts> ports;
+  if (!spec.knows_ipc) {
+    ATOLL_ASSIGN(ports, KernelPorts::Reserve());
+  }
   const std::string key = HexEncode(sys::RandomBytes(32));
   std::unique_ptr<Kernel> kernel(
-      new Kernel(core, zygote, std::move(ports), key, std::move(callbacks)));
+      new Kernel(core, zygote, std::move(home), std::move(ports), key, std::move(callbacks)));
   ATOLL_TRY(kernel->WriteConnectionFile(key));
   if (!kernel->Fork(spec, cwd)) ATOLL_TRY(kernel->Spawn(spec, cwd));
   return kernel;
@@ -73,16 +62,19 @@ Kernel::~Kernel() {
   core_.loop.Cancel(deadline_);
   core_.loop.Cancel(probe_again_);
   if (output_) OutputPipe::Abandon(std::move(output_));
-  if (connection_file_.empty()) return;
-  const FileIdentity as(core_.user);
-  ::unlink(connection_file_.c_str());
+}
+
+int Kernel::NumberOf(KernelPorts::Port port) const {
+  return ports_ ? (*ports_)[port] : port + 1;
 }
 
 Status Kernel::WriteConnectionFile(const std::string& key) {
-  std::string text = R"({"transport":"tcp","ip":"127.0.0.1","signature_scheme":"hmac-sha256")";
+  std::string text = ports_ ? R"({"transport":"tcp","ip":)" : R"({"transport":"ipc","ip":)";
+  AppendJsonString(&text, ports_ ? "127.0.0.1" : home_.socket_base());
+  text.append(R"(,"signature_scheme":"hmac-sha256")");
   const auto add = [this, &text](const char* name, KernelPorts::Port port) {
     text.append(",\"").append(name).append("\":");
-    AppendJsonInteger(&text, ports_[port]);
+    AppendJsonInteger(&text, NumberOf(port));
   };
   add("shell_port", KernelPorts::kShell);
   add("iopub_port", KernelPorts::kIopub);
@@ -92,8 +84,7 @@ Status Kernel::WriteConnectionFile(const std::string& key) {
   text.append(",\"key\":");
   AppendJsonString(&text, key);
   text.append("}\n");
-  ATOLL_ASSIGN(connection_file_, WritePrivateFile(core_.env, core_.user, text));
-  return {};
+  return home_.Write(text);
 }
 
 Environment Kernel::EnvironmentFor(const Core& core, const Kernelspec& spec) {
@@ -118,7 +109,7 @@ Status Kernel::Fork(const Kernelspec& spec, const std::string& cwd) {
   by_message_ = spec.interrupt_by_message;
   ATOLL_ASSIGN(const Place place, MakePlace(spec, cwd));
   Zygote::Order order;
-  order.connection_file = connection_file_;
+  order.connection_file = home_.connection_file();
   order.null = place.null.get();
   order.output = place.output.get();
   order.cwd = place.directory.get();
@@ -138,7 +129,7 @@ Status Kernel::Spawn(const Kernelspec& spec, const std::string& cwd) {
   SpawnSpec process;
   process.argv = spec.argv;
   for (std::string& word : process.argv) {
-    Replace(&word, "{connection_file}", connection_file_);
+    Replace(&word, "{connection_file}", home_.connection_file());
     Replace(&word, "{resource_dir}", spec.directory);
   }
   process.programs = PathCandidates(process.argv[0], place.env);
@@ -171,7 +162,10 @@ std::unique_ptr<Channel> Kernel::Open(KernelPorts::Port port, std::string_view t
     (this->*on_message)(std::move(message));
   };
   callbacks.on_broken = [this](const Error& error) { KillAfter(kExitUs, error.message()); };
-  return std::make_unique<Channel>(&core_.loop, ports_[port], type, peer_type,
+  Channel::Connector connect = [this, number = NumberOf(port)] {
+    return ports_ ? ConnectLoopback(static_cast<uint16_t>(number)) : home_.Connect(number);
+  };
+  return std::make_unique<Channel>(&core_.loop, std::move(connect), type, peer_type,
                                    std::move(callbacks));
 }
 
@@ -195,7 +189,7 @@ std::string Kernel::Request(Channel* channel, std::string_view type, std::string
 
 void Kernel::Probe() {
   if (ready_) return;
-  ports_.Release();
+  if (ports_) ports_->Release();
   Request(shell_.get(), "kernel_info_request", "{}");
   ProbeAfter(answered_ ? kListenAgainUs : kProbeAgainUs);
 }

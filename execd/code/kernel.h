@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "execd/code/channel.h"
+#include "execd/code/kernel_home.h"
 #include "execd/code/kernel_message.h"
 #include "execd/code/kernel_ports.h"
 #include "execd/code/kernelspec.h"
@@ -67,8 +69,12 @@ class Kernel {
     UniqueFd null, directory, output;
   };
 
-  Kernel(Core* core, Zygote* zygote, KernelPorts ports, std::string key, Callbacks callbacks);
+  // `ports`: none if it knows "ipc".
+  Kernel(Core* core, Zygote* zygote, KernelHome home, std::optional<KernelPorts> ports,
+         std::string key, Callbacks callbacks);
   Status WriteConnectionFile(const std::string& key);
+  // What the connection file calls a port: with "ipc" the number of a socket, from 1.
+  int NumberOf(KernelPorts::Port port) const;
   Result<Place> MakePlace(const Kernelspec& spec, const std::string& cwd);
   Status Fork(const Kernelspec& spec, const std::string& cwd);
   Status Spawn(const Kernelspec& spec, const std::string& cwd);
@@ -93,10 +99,10 @@ class Kernel {
 
   Core& core_;
   Zygote& zygote_;
-  KernelPorts ports_;
+  const KernelHome home_;
+  std::optional<KernelPorts> ports_;
   MessageCodec codec_;
   Callbacks callbacks_;
-  std::string connection_file_;
   std::unique_ptr<OutputPipe> output_;
   std::string tail_;          // the last of what the process itself has written
   Zygote::Id birth_ = 0;      // 0: not from a zygote, or born

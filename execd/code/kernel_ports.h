@@ -1,5 +1,5 @@
-// TCP ports on loopback for a kernel that is about to start. All kernels know TCP; "ipc" is known
-// to some only, and means other paths to each.
+// TCP ports on loopback for a kernel that is about to start and does not know "ipc". Whoever sees
+// the loopback can connect to them: what the kernel sends on iopub is everybody's there.
 //
 // They are bound here first, not listening, with SO_REUSEADDR. Linux lets a second socket that has
 // it too bind the same port and listen: the kernel's, as ZeroMQ's sockets all do. But nobody is

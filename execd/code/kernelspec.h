@@ -21,6 +21,7 @@ struct Kernelspec {
   std::vector<std::string> argv;
   Variables env;
   bool interrupt_by_message = false;  // interrupt_mode is "message"; else SIGINT
+  bool knows_ipc = false;             // its kernel knows Unix sockets; else TCP
 };
 
 // A kernel.json. kInvalidArgument: no JSON object, or one without argv and language.

@@ -1,7 +1,24 @@
+#include <algorithm>
+#include <iterator>
+
 #include "execd/code/kernelspec.h"
 #include "execd/http/request_json.h"
 
 namespace atl::execd {
+namespace {
+
+// Kernels that are known for it, by the module of Python that they are started as: every release
+// of ipykernel, and what is made with it.
+constexpr std::string_view kIpcModules[] = {"ipykernel_launcher", "ipykernel", "bash_kernel"};
+
+bool IsIpcModule(const std::vector<std::string>& argv) {
+  const auto option = std::find(argv.begin(), argv.end(), "-m");
+  return option != argv.end() && option + 1 != argv.end() &&
+         std::find(std::begin(kIpcModules), std::end(kIpcModules), option[1]) !=
+             std::end(kIpcModules);
+}
+
+}  // namespace
 
 Result<Kernelspec> ParseKernelspec(std::string text) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(text), false));
@@ -30,6 +47,8 @@ Result<Kernelspec> ParseKernelspec(std::string text) {
     spec.env.emplace_back(name, value);
   }
   spec.interrupt_by_message = root.Find("interrupt_mode").text() == "message";
+  spec.knows_ipc =
+      root.Find("metadata").Find("transport").text() == "ipc" || IsIpcModule(spec.argv);
   return spec;
 }
 

@@ -13,6 +13,7 @@ import atoll
 from box import Box
 from contexts import Contexts, error, texts
 from harness import until
+from isolated import Session
 
 # In place of the image's Python: an ordinary one, but what it does as a zygote is odd.
 ODD_PYTHON = """#!/usr/bin/python3
@@ -24,6 +25,27 @@ if HOW == 'names itself':
     message, descriptors, _, _ = socket.recv_fds(socket.socket(fileno=3), 8192, 4)
     os.write(descriptors[3], b'+')
     os.read(descriptors[3], 1)
+"""
+# What stands on the ports of loopback, as far as it speaks ZMTP; but for ipykernel's socket for what
+# a kernel's own children print, which says nothing and asks for a secret.
+SOCKET_TYPES = r"""
+import re, socket
+ready = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
+for line in list(open("/proc/net/tcp"))[1:]:
+    words = line.split()
+    if words[3] != "0A":
+        continue
+    with socket.create_connection(("127.0.0.1", int(words[1].split(":")[1], 16)), 30) as peer:
+        peer.sendall((b"\xff" + bytes(8) + b"\x7f\x03\0NULL").ljust(64, b"\0") + ready)
+        said, found = b"", None
+        while not found:
+            part = peer.recv(4096)
+            if not part:
+                break
+            said += part
+            found = re.search(rb"Socket-Type\0\0\0.([A-Z]+)", said)
+        if found and found[1] != b"PULL":
+            print(found[1].decode())
 """
 PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=='
 
@@ -50,6 +72,19 @@ class Kernels(Contexts, unittest.TestCase):
         self.assertTrue(any('Traceback' in line for line in failed['traceback']))
         # Nobody can be asked.
         self.assertEqual(error(self.run_in(context, 'input()'))['ename'], 'StdinNotImplementedError')
+
+    def test_no_isolated_session_reaches_a_kernel(self):
+        """Neither by its key nor by its sockets, where its kernel knows those of Unix."""
+        contexts = {language: self.create(language) for language in ('python', 'bash', 'javascript')}
+        for request in ({'profile': 'balanced', 'uid': 0}, {'profile': 'strict', 'uid': 0}):
+            session = Session(self.box, **request)
+            self.addCleanup(session.delete)
+            self.assertEqual(session.out('ls -A /dev/shm; grep -rls hmac-sha256 /tmp /run /var/tmp /root; true'),
+                             '', request)
+            self.assertEqual(session.out(f"python3 -c '{SOCKET_TYPES}'"), '', request)
+        for language, code in (('python', 'print(6 * 7)'), ('bash', 'echo 42'),
+                               ('javascript', 'console.log(42)')):
+            self.assertEqual(texts(self.run_in(contexts[language], code)).strip(), '42', language)
 
     def zygotes(self, box=None):
         return (box or self.box).out('grep -lx kernel-zygote /proc/[0-9]*/comm; true').split()

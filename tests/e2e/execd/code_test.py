@@ -15,11 +15,13 @@ KERNELS = '/opt/share/jupyter/kernels'
 
 def install():
     pathlib.Path('/opt/fake_kernel.py').write_text(KERNEL, encoding='utf-8')
-    for how in ('fake', 'message', 'exit', 'silent', 'stranger', 'broken', 'forgetful', 'late'):
+    for how in ('fake', 'message', 'exit', 'silent', 'stranger', 'broken', 'forgetful', 'late', 'ipc', 'colon',
+                'link'):
         os.makedirs(f'{KERNELS}/{how}')
         spec = {'argv': ['python3', '/opt/fake_kernel.py', '{connection_file}', how],
                 'language': how.capitalize(), 'env': {'FROM_SPEC': 'set'},
-                'interrupt_mode': 'message' if how == 'message' else 'signal'}
+                'interrupt_mode': 'message' if how in ('message', 'colon') else 'signal',
+                'metadata': {'transport': 'ipc'} if how in ('ipc', 'colon', 'link') else {}}
         text = '{"argv": 3}' if how == 'broken' else json.dumps(spec)
         pathlib.Path(KERNELS, how, 'kernel.json').write_text(text, encoding='utf-8')
 
@@ -155,11 +157,11 @@ class Code(unittest.TestCase):
         self.before = len(self.s.processes())
 
     def tearDown(self):
-        for language in ('fake', 'message', 'forgetful', 'late'):
+        for language in ('fake', 'message', 'forgetful', 'late', 'ipc', 'colon'):
             self.assertEqual(self.s.call('DELETE', f'/code/contexts?language={language}').status, 200)
         # Whole leaves: whatever a kernel has started goes with it.
         until(lambda: len(self.s.processes()) <= self.before, what='kernels are gone')
-        self.assertEqual(self.s.out('ls -A /tmp | grep execd-kernel; true'), '')
+        self.assertEqual(self.s.out('ls -A /tmp /dev/shm | grep execd-kernel; true'), '')
 
     def create(self, language='fake', **members):
         answer = self.s.call('POST', '/code/context', {'language': language, **members})
@@ -231,11 +233,31 @@ class Code(unittest.TestCase):
         """As the image's user, with its environment and its kernelspec's, without the token."""
         self.create(cwd='/srv/dev')
         self.assertEqual(self.s.out(
-            "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '[f]ake_kernel.py /tmp' "
+            "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '[f]ake_kernel.py /dev/shm' "
             "&& stat -c %U $p && readlink $p/cwd && tr '\\0' '\\n' <$p/environ | sort"
             " | grep -iE 'from_spec|parent|token'; done; true"),
             'dev\n/srv/dev\nFROM_SPEC=set\nJPY_PARENT_PID=')
-        self.assertEqual(self.s.out('stat -c "%U %a" /tmp/.execd-kernel-*'), 'dev 600')
+        self.assertEqual(self.s.out('stat -c "%U %a" /dev/shm/.execd-kernel-* /dev/shm/.execd-kernel-*/*',
+                                    uid=0), 'dev 700\ndev 600')
+
+    def test_kernels_that_know_unix_sockets(self):
+        for how in ('ipc', 'colon'):
+            with self.subTest(how=how):
+                context = self.create(how)
+                self.assertEqual(texts(self.run_in(context, 'echo by a file')), ['by a file'])
+                connection, response, _ = self.start(context, 'wait', 'waiting')
+                self.assertEqual(self.s.call('DELETE', f'/code?id={context}').status, 200)
+                self.assertIn(b'execution_complete', response.read())
+                connection.close()
+                # Of another user nobody comes as far as the sockets, and no port is open.
+                self.assertEqual(self.s.out('ls -A /dev/shm/.execd-kernel-*/ 2>&1 | grep -c denied; true',
+                                            uid=1001), '1')
+                self.assertEqual(self.s.out("cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A '; true"), '0')
+                self.s.call('DELETE', f'/code/contexts/{context}')
+
+    def test_a_kernels_socket_is_no_link(self):
+        """Through a link execd would speak to whom it leads to."""
+        self.refused(self.s.call('POST', '/code/context', {'language': 'link'}), 'no socket of the kernel')
 
     def test_busy(self):
         context = self.create()
@@ -276,8 +298,8 @@ class Code(unittest.TestCase):
                          ('KernelDied', 'exit status 3'))
         self.assertEqual(texts(self.run_in(context, 'echo new')), ['new'])
         # Between two runs: the next one is told.
-        self.s.out("kill -9 $(pgrep -f '[f]ake_kernel.py /tmp')")
-        until(lambda: self.s.out("pgrep -f '[f]ake_kernel.py /tmp'; true") == '')
+        self.s.out("kill -9 $(pgrep -f '[f]ake_kernel.py /dev/shm')")
+        until(lambda: self.s.out("pgrep -f '[f]ake_kernel.py /dev/shm'; true") == '')
         events = self.run_in(context, 'echo again')
         self.assertIn('signal: killed', texts(events, 'stderr')[0])
         self.assertEqual(texts(events), ['again'])
@@ -378,7 +400,7 @@ class Code(unittest.TestCase):
         self.refused(self.s.call('POST', '/code/context', {'language': 'stranger'}), 'no greeting')
         for language in ('cobol', 'broken'):
             answer = self.s.call('POST', '/code/context', {'language': language})
-            self.refused(answer, 'Exit, Fake, Forgetful, Late, Message, Silent, Stranger')
+            self.refused(answer, 'Colon, Exit, Fake, Forgetful, Ipc, Late, Link, Message, Silent, Stranger')
         self.refused(self.s.call('POST', '/code', {'code': 'x', 'context': {'language': 'exit'}}),
                      'exit status 1')
         self.s.call('DELETE', '/code/contexts?language=exit')

@@ -36,9 +36,14 @@ class Peer:
     """One connection, greeted."""
 
     def __init__(self, port, kind):
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind(('127.0.0.1', INFO[port]))
+        if INFO['transport'] == 'ipc':
+            self.listener = socket.socket(socket.AF_UNIX)
+            # Jupyter's own kernels write "-", some others what they write for TCP.
+            self.listener.bind(f'{INFO["ip"]}{":" if HOW == "colon" else "-"}{INFO[port]}')
+        else:
+            self.listener = socket.socket()
+            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.listener.bind(('127.0.0.1', INFO[port]))
         self.listener.listen()
         self.kind = kind.encode()
         self.lock = threading.Lock()
@@ -171,6 +176,9 @@ if HOW == 'exit':
     sys.exit('no such module')
 if HOW == 'silent':
     threading.Event().wait()
+if HOW == 'link':
+    os.symlink('/tmp', f'{INFO["ip"]}-{INFO["shell_port"]}')
+    threading.Event().wait()
 shell, iopub, control = Peer('shell_port', 'ROUTER'), Peer('iopub_port', 'PUB'), Peer('control_port', 'ROUTER')
 if HOW == 'stranger':
     connection = shell.listener.accept()[0]
@@ -179,7 +187,7 @@ if HOW == 'stranger':
 for peer in (shell, iopub):
     peer.accept()
 threading.Thread(target=serve, daemon=True).start()
-if HOW == 'message':
+if HOW in ('message', 'colon'):
     control.accept()
     while True:
         asked = control.frames()

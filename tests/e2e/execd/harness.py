@@ -104,6 +104,8 @@ def build_root(root, tmp_size):
     for name in ('null', 'zero', 'full', 'random', 'urandom', 'tty'):
         open(f'{root}/dev/{name}', 'wb').close()
         mount(f'/dev/{name}', f'{root}/dev/{name}', None, MS_BIND)
+    os.mkdir(f'{root}/dev/shm')
+    mount('tmpfs', f'{root}/dev/shm', 'tmpfs', MS_NOSUID | MS_NODEV, 'mode=1777,size=64m')
     os.mkdir(f'{root}/dev/pts')
     mount('devpts', f'{root}/dev/pts', 'devpts', 0, 'newinstance,ptmxmode=0666,mode=620')
     os.symlink('pts/ptmx', f'{root}/dev/ptmx')

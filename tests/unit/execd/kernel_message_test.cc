@@ -144,5 +144,20 @@ TEST(Kernelspec, Parses) {
   }
 }
 
+TEST(Kernelspec, KnowsWhichKernelsKnowUnixSockets) {
+  const auto knows = [](const std::string& argv, const std::string& more = "") {
+    const auto spec = ParseKernelspec("{\"argv\":[" + argv + R"(],"language":"x")" + more + "}");
+    return spec && spec->knows_ipc;
+  };
+  EXPECT_TRUE(knows(R"("python3","-m","ipykernel_launcher","-f","{connection_file}")"));
+  EXPECT_TRUE(knows(R"("/opt/bin/python","-I","-m","bash_kernel","-f","{connection_file}")"));
+  EXPECT_TRUE(knows(R"("k")", R"(,"metadata":{"transport":"ipc"})"));
+  EXPECT_FALSE(knows(R"("java","-jar","k.jar","{connection_file}")"));
+  EXPECT_FALSE(knows(R"("python3","-m")"));
+  EXPECT_FALSE(knows(R"("python3","-m","other","ipykernel_launcher")"));
+  EXPECT_FALSE(knows(R"("k")", R"(,"metadata":{"transport":"tcp"})"));
+  EXPECT_FALSE(knows(R"("k")", R"(,"metadata":"ipc")"));
+}
+
 }  // namespace
 }  // namespace atl::execd
