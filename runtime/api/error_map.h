@@ -5,7 +5,7 @@
 
 #include "runtime/api/api_error.h"
 #include "runtime/base/result.h"
-#include "runtime/sandbox/launch.h"
+#include "runtime/sandbox/attempt.h"
 
 namespace atl::api {
 

@@ -149,10 +149,15 @@ void Api::ForkSandbox(const Call& call) {
 void Api::RollBackSandbox(const Call& call) {
   call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    const std::string& id = call.args[0];
     const auto snapshot = ParseRollbackRequest(*body);
     if (!snapshot) return call.Respond(snapshot.error());
+    const auto key = IdempotencyKeyOf(call.request());
+    if (!key) return call.Respond(key.error());
+    sandbox::WantedRollback wanted{*snapshot, *key, "", call.request_id()};
+    if (!key->empty()) wanted.fingerprint = HexEncode(Sha256("rollback " + id + "\n" + *body));
     parts_.lifecycle.RollBack(
-        call.args[0], {*snapshot, call.request_id()},
+        id, wanted,
         [call](const tl::expected<sandbox::Sandbox, sandbox::CreateError>& rolled_back) {
           if (!rolled_back) return call.Respond(MapError(rolled_back.error(), Doing::kRollBack));
           call.Respond(JsonResponse(200, RollbackJson(*rolled_back)));

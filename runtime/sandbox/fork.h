@@ -1,18 +1,16 @@
 // One fork on its way: sandboxes with the files and the spec of another, which come about together
-// or not at all.
+// or not at all. They are those of its attempt (attempt.h).
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
-#include "runtime/sandbox/idempotency.h"
-#include "runtime/sandbox/launch.h"
+#include "runtime/sandbox/attempt.h"
 #include "runtime/sandbox/sandbox.h"
 
 namespace atl::sandbox {
@@ -31,13 +29,9 @@ using Forked = std::function<void(const tl::expected<std::vector<Sandbox>, Creat
 
 struct Fork {
   std::string parent;
-  std::optional<KeyRecord> key;  // names the first child
-  std::vector<std::string> children;
-  std::set<std::string> built;  // of them; their records wait for the others'
-  std::vector<Sandbox> made;
+  std::shared_ptr<Attempt> attempt;
+  std::set<std::string> built;      // children whose records wait for the others'
   std::shared_ptr<const void> use;  // of its parent, which does not fall idle meanwhile
-  bool over = false;                // nothing is waited for any more
-  std::vector<Forked> waiters;
 };
 
 }  // namespace atl::sandbox

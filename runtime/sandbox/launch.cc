@@ -28,10 +28,6 @@ Error AsBuildError(Error error) {
 Launch::Launch(const Parts& parts, Order order)
     : parts_(parts), order_(std::move(order)), asked_us_(parts.clock.BootMicros()) {}
 
-void Launch::Answer(const tl::expected<Sandbox, CreateError>& answer) {
-  for (const Created& done : std::exchange(waiters_, {})) done(answer);
-}
-
 void Launch::WaitForImage() {
   parts_.imports.Wait(order_.awaited_image, order_.id,
                       {[weak = weak_from_this()](const std::string& text) {
@@ -84,6 +80,7 @@ void Launch::GotSlot(Result<SlotPool::Ready> slot) {
     return EndTurn();
   }
   const auto begun = parts_.owner.Begin(order_.id, slot->number);
+  in_flight_ = begun.has_value();
   if (begun && ObjectVolumes::Wanted(**begun)) {
     slot_ = std::move(*slot);
     return MountBuckets(**begun);
@@ -112,6 +109,7 @@ void Launch::Mounted(Status mounted) {
     if (Status entered = parts_.admission.Enter(take_turn); !entered) mounted = std::move(entered);
   }
   if (mounted) return;
+  in_flight_ = false;
   parts_.owner.SlotLost(order_.id);
   parts_.slots.Release(slot_.number);
   slot_ = {};
@@ -133,6 +131,7 @@ void Launch::Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot) {
     if (!asked) parts_.owner.SlotLost(order_.id);
   }
   if (asked) return;
+  in_flight_ = false;
   parts_.slots.Release(number);
   parts_.owner.Failed(order_.id, AsBuildError(std::move(asked).error()));
   EndTurn();
@@ -151,6 +150,7 @@ void Launch::Built(uint32_t slot, Result<BuiltSandbox> result) {
     parts_.slots.Release(slot);
     return TakeTurn();
   }
+  in_flight_ = false;
   if (result) {
     parts_.slots.MarkUsed(slot);
     control_ = std::move(result->control);

@@ -1,11 +1,12 @@
 // One launch: from the admitted create of a sandbox until its process 1 has said that it runs, or
 // until it is known why there will be none. Whatever matters only meanwhile is here and goes with
 // it: the image that is waited for, the turn, the slot and those that were lost, the control
-// socket, and who waits for the answer of the create.
+// socket.
 //
 // What comes of it, the owner is told, by host id: it may have forgotten the sandbox meanwhile. A
 // launch that is under way then gives back what it has, by itself; it lives as long as an answer
-// may come.
+// may come. Who waits for the answer of the create, and what a failure takes back, is the attempt's
+// (attempt.h).
 //
 // Thread rule: on the loop.
 #pragma once
@@ -20,25 +21,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/builder.h"
-#include "runtime/sandbox/idempotency.h"
 #include "runtime/sandbox/object_volumes.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/slot_pool.h"
 
 namespace atl::sandbox {
-
-// Why a create was refused.
-struct CreateError : Error {
-  explicit CreateError(Error error, std::optional<wire::Volume::Kind> kind = std::nullopt)
-      : Error(std::move(error)), volume(kind) {}
-  std::optional<wire::Volume::Kind> volume;  // because one of this kind cannot be had
-  bool snapshot = false;                     // because it cannot be restored from
-  bool image = false;                        // because the operator does not allow its image
-  bool pool = false;                         // because its pool is not there, or gives no more
-  bool from_template = false;                // the same of its template
-};
-using Created = std::function<void(const tl::expected<Sandbox, CreateError>&)>;
 
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
@@ -77,7 +65,6 @@ class Launch : public std::enable_shared_from_this<Launch> {
   struct Order {
     std::string id;                        // its host id
     std::string request_id = {};           // for the log
-    std::optional<KeyRecord> key = {};     // of the request, if it had one
     std::string awaited_image = {};        // its name; empty: it is there
     images::Credentials registry_as = {};  // who asks for it, should it be pulled
     // To be claimed, its id being that above; null: it is to be built.
@@ -88,11 +75,6 @@ class Launch : public std::enable_shared_from_this<Launch> {
   Launch(const Parts& parts, Order order);
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
-
-  // For the answer of the create.
-  void Join(Created done) { waiters_.push_back(std::move(done)); }
-  void Answer(const tl::expected<Sandbox, CreateError>& answer);
-  bool has_waiters() const { return !waiters_.empty(); }
 
   // Imported comes, unless StopWaiting is called before.
   void WaitForImage();
@@ -109,10 +91,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // See ControlChannel.
   UniqueFd TakeSocket(std::string* received) { return control_->TakeSocket(received); }
 
-  // Its record is in the store, and a client has been told of it or will be at once: what fails
-  // from now on is a sandbox that failed, and not a create.
-  bool recorded() const { return recorded_; }
-  void Recorded() { recorded_ = true; }
+  // It has begun, and Built, NotMounted or Failed is still to come.
+  bool in_flight() const { return in_flight_; }
 
   const Order& order() const { return order_; }
   // No secret is kept longer than it is needed.
@@ -136,8 +116,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   const Parts parts_;
   Order order_;
   const int64_t asked_us_;
-  std::vector<Created> waiters_;
-  bool recorded_ = false;  // see recorded()
+  bool in_flight_ = false;
   int lost_slots_ = 0;
   SlotPool::Ready slot_;                     // while its buckets are mounted
   std::unique_ptr<ControlChannel> control_;  // once it is built

@@ -34,8 +34,8 @@ std::string ExitText(const wire::SandboxRecord& record) {
   return text;
 }
 
-tl::unexpected<CreateError> Deleted(const std::string& text) {
-  return tl::unexpected(CreateError(Error(Code::kFailedPrecondition, text)));
+CreateError Deleted(const std::string& text) {
+  return CreateError(Error(Code::kFailedPrecondition, text));
 }
 
 }  // namespace
@@ -285,9 +285,7 @@ Status Lifecycle::Record(Entry& entry, State before, Action action) {
   const Sandbox& sandbox = entry.sandbox;
   if (!IsRecorded(entry)) {
     if (action != Action::kPublish && action != Action::kWait) return {};
-    ATOLL_TRY(store_.Insert(sandbox, entry.launch->order().key));
-    entry.launch->Recorded();
-    return {};
+    return store_.Insert(sandbox, entry.attempt->key());
   }
   // What waited for its image has layers only now.
   if (action == Action::kPublish) ATOLL_TRY(store_.UpdateSpec(sandbox));
@@ -349,10 +347,9 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
 
 void Lifecycle::Release(Entry& entry) {
   const std::string id = entry.sandbox.id;
-  if (const auto launch = std::exchange(entry.launch, nullptr)) {
-    // Deleted between its build and its answer.
-    launch->Answer(Deleted("sandbox " + id + " was deleted while it was created"));
-    logs_.Abandon(HostId(entry.sandbox));
+  if (std::exchange(entry.launch, nullptr)) logs_.Abandon(HostId(entry.sandbox));
+  if (const SharedAttempt attempt = std::exchange(entry.attempt, nullptr)) {
+    attempt->Fail(Deleted("sandbox " + id + " was deleted while it was created"));
   }
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
   vaults_.Remove(id);
@@ -389,11 +386,9 @@ void Lifecycle::Destroyed(const std::string& id, uint64_t order, Status status) 
 void Lifecycle::Forget(Entry& entry) {
   const std::string id = entry.sandbox.id;
   const bool recorded = IsRecorded(entry);
-  if (const auto launch = std::exchange(entry.launch, nullptr)) {
-    launch->StopWaiting();
-    if (launch->has_waiters()) ++stats_.create_failed;
-    launch->Answer(Deleted("deleted before it was built"));
-  }
+  if (const auto launch = std::exchange(entry.launch, nullptr)) launch->StopWaiting();
+  const SharedAttempt attempt = std::exchange(entry.attempt, nullptr);
+  Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted meanwhile"));
   logs_.Remove(HostId(entry.sandbox), id);
   idle_.Forget(id);
   if (recorded) {
@@ -411,6 +406,7 @@ void Lifecycle::Forget(Entry& entry) {
   // Behind the record: until that is gone a restart would still find the user of the volumes.
   volumes_.Release(id);
   objects_.Forget(id);
+  if (attempt) attempt->Fail(Deleted("sandbox " + id + " was deleted before it was built"));
 }
 
 void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {

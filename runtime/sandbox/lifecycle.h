@@ -29,6 +29,7 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/attempt.h"
 #include "runtime/sandbox/builder.h"
 #include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/expiry.h"
@@ -107,12 +108,16 @@ inline constexpr int kDifferences = 10;
 std::string_view DifferenceName(int difference);
 
 struct LifecycleStats {
+  // Sandboxes, children of forks among them. Refused: for what the request says or for want of
+  // room; failed: for a fault of ours or of the host's.
   uint64_t created = 0;
+  uint64_t create_refused = 0;
   uint64_t create_failed = 0;
   uint64_t deleted = 0;
   uint64_t expired = 0;
   uint64_t exited = 0;
   uint64_t rolled_back = 0;
+  uint64_t rollback_refused = 0;
   uint64_t rollback_failed = 0;
   uint64_t paused = 0;  // because somebody asked
   uint64_t idle_paused = 0;
@@ -127,7 +132,10 @@ struct LifecycleStats {
   std::array<uint64_t, kDifferences> differences{};
 };
 
-class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private Templates::Owner {
+class Lifecycle final : private Attempt::Owner,
+                        private Launch::Owner,
+                        private WarmPools::Owner,
+                        private Templates::Owner {
  public:
   // All parts outlive it.
   struct Parts {
@@ -183,8 +191,9 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   // Gives it the files of the snapshot, which is of the same image. It keeps its id, tokens, spec,
   // labels, policy, volumes and deadline; its processes, their log and its addresses are new, and
   // its entrypoint has started, though it was paused. `done` is called when its record is safe and
-  // it runs, or with why not: then it is as it was, unless it has ended meanwhile. kNotFound;
-  // kFailedPrecondition: it does not live, or is being rolled back; else as Create.
+  // it runs, or with why not: then it is as it was, unless it has ended meanwhile. A request
+  // without a key joins a rollback to the same snapshot that is under way. kNotFound;
+  // kFailedPrecondition: it does not live, or is being rolled back to another; else as Create.
   void RollBack(const std::string& id, const WantedRollback& wanted, const Created& done);
 
   // For creates from now on.
@@ -297,7 +306,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
     std::optional<Former> former;
     // From its acquisition until its entrypoint is known to run, or what was built is released.
     std::shared_ptr<Launch> launch;
-    std::shared_ptr<Fork> fork;  // of which it is a child, until all of them run
+    std::shared_ptr<Attempt> attempt;  // that makes it; null: the store has its record
+    std::shared_ptr<Fork> fork;        // of which it is a child, until all of them run
     // Wait for the end of a pause's, resume's or rollback's way.
     std::vector<Settled> settled;
     std::optional<std::string> start_failure;  // as execd reports it; its output is still coming
@@ -333,10 +343,20 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void CountCreated(const std::string& id, const std::string& request_id, int64_t took_us);
   // Of what is built ahead, for a create.
   void GiveWay();
+  // Null: we are stopping, or a request of that key was made before; it is answered, or will be.
+  std::shared_ptr<Attempt> NewAttempt(Attempt::Request request, const Attempt::Answered& answered);
+  Attempt::Parts AttemptParts() { return {*this, idempotency_, store_, alive_}; }
+  // Shows the sandbox that has come of an attempt.
+  Attempt::Answered AnswerOf(const Created& done);
+  // Counts and logs what has failed.
+  void TakeBack(const Attempt& attempt, const CreateError& why) override;
+  // Of a sandbox that nobody was told of.
+  void Abandon(Entry& entry, const Cause& cause);
   // Behind keys and pools, which say what is wanted.
-  void Make(const Wanted& wanted, const Created& done);
-  void MakeOfPool(const Wanted& wanted, const Created& done);
-  void MakeOfTemplate(const Wanted& wanted, const Created& done);
+  using SharedAttempt = std::shared_ptr<Attempt>;
+  void Make(const Wanted& wanted, const SharedAttempt& attempt);
+  void MakeOfPool(const Wanted& wanted, const SharedAttempt& attempt);
+  void MakeOfTemplate(const Wanted& wanted, const SharedAttempt& attempt);
   Result<Checked> CheckMember(const TemplateRecord& record) const;
   // A member, as that create's.
   Result<Sandbox> ClaimedOf(const Wanted& wanted, Sandbox member) const;
@@ -348,29 +368,27 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   Result<Wanted> FillFromPool(const Wanted& wanted) const;
   // Null: it is to be built.
   std::unique_ptr<ParkedSandbox> Claim(Checked& checked, const Wanted& wanted);
-  void Acquire(Checked checked, const Wanted& wanted, const Created& done);
+  void Acquire(Checked checked, const Wanted& wanted, const SharedAttempt& attempt);
   void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
   void Acquired(const std::string& id);
-  // The request was made before: answers what came of it, or will.
-  void Repeat(const KeyRecord& first, const Wanted& wanted, const Created& done);
-  // kAlreadyExists: it was another request, or what came of it is gone.
-  Status CheckRepeat(const KeyRecord& first, const std::string& fingerprint);
   Result<std::vector<Sandbox>> CheckFork(const std::string& id, size_t count);
-  void AddChild(const std::shared_ptr<Fork>& fork, Sandbox child, const std::string& request_id);
-  void RepeatFork(const KeyRecord& first, const WantedFork& wanted, const Forked& done);
+  void AddChild(const std::shared_ptr<Fork>& fork, Sandbox child);
+  std::vector<Sandbox> ChildrenOf(const std::vector<std::string>& ids);
   // Its layer is there, or why not.
   void LaunchChildren(const std::shared_ptr<Fork>& fork, const Result<uint64_t>& bytes);
   void ChildBuilt(Entry& child);
-  // `failed`: the child that tells of it, which is removed by whoever calls; empty: none.
-  void FailFork(Fork& fork, const std::string& failed, const CreateError& error);
   // What it is to be, in no slot yet.
   tl::expected<Sandbox, CreateError> CheckRollback(const std::string& id,
                                                    const std::string& snapshot_id);
+  // The same without a key: true if it waits for one to that snapshot.
+  bool JoinRollback(const std::string& id, const WantedRollback& wanted,
+                    const Attempt::Answered& answered);
   // Null: that is none's next.
   Rollback* FindRollback(const std::string& host_id);
   Result<const Sandbox*> BeginRollback(Rollback& rollback, uint32_t slot);
   void RollbackBuilt(const std::string& host_id);
-  void FailRollback(const std::string& host_id, const CreateError& error);
+  // Gives back what was built for it, or was to be.
+  void DropRollback(const Attempt& attempt);
   void DestroyFormer(const Entry& entry);
   // Looks whose has, since orphans_ has changed.
   void FormersGone();
@@ -387,6 +405,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   Status TakeImage(Entry& entry);
   // Nothing comes of it, and whoever waits is told why.
   void Refuse(Entry& entry, const CreateError& error);
+  // Its record is in the store: nothing of it is taken back any more, and its create is answered.
+  void Acknowledge(Entry& entry);
   void Published(Entry& entry);
 
   // What its launch tells, by its host id.
@@ -415,7 +435,7 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
                      std::function<void(Status)> done) override;
   void RestMember(const std::string& id, std::function<void(Status)> done) override;
   void DisposeMember(const std::string& id) override;
-  void GiveMember(const std::string& id, const Wanted& wanted, const Created& done) override;
+  void GiveMember(const std::string& id, const Wanted& wanted, SharedAttempt attempt) override;
   const Sandbox* FindMember(const std::string& id) const override;
   uint32_t KeptByPools() const override { return pools_.Kept(); }
   uint32_t KeptByTemplates() const override { return templates_.Kept(); }
@@ -441,10 +461,8 @@ class Lifecycle final : private Launch::Owner, private WarmPools::Owner, private
   void Enter(Sandbox& sandbox, State next, const Cause& cause) const;
   Status Record(Entry& entry, State before, Action action);
   void Entered(Entry& entry, State before, Action action);
-  // Of one that was never acknowledged nothing is in the store.
-  static bool IsRecorded(const Entry& entry) {
-    return entry.launch == nullptr || entry.launch->recorded();
-  }
+  // The store holds no row for a sandbox whose create has not been acknowledged.
+  static bool IsRecorded(const Entry& entry) { return entry.attempt == nullptr; }
 
   void Switch(const std::string& id, Event event, const char* reason, const char* message,
               Settled done);

@@ -7,6 +7,7 @@
 
 #include "cgroup/limits_text.h"
 #include "images/allowed.h"
+#include "runtime/base/disk_full.h"
 #include "runtime/base/log.h"
 #include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
@@ -139,29 +140,124 @@ Result<int64_t> DeadlineOf(int64_t timeout_seconds, int64_t now_ms, std::optiona
   return now_ms + timeout_seconds * 1000;
 }
 
-tl::unexpected<CreateError> Refusal(Error error) {
-  return tl::unexpected(CreateError(std::move(error)));
+// The client's request, or the host's want of room: not a fault.
+bool IsRefusal(const Error& error) {
+  switch (error.code()) {
+    case Code::kUnavailable:
+    case Code::kDeadlineExceeded:
+    case Code::kInternal:
+      return false;
+    case Code::kResourceExhausted:
+      return !IsDiskFull(error);
+    default:
+      return true;
+  }
 }
 
 }  // namespace
 
 void Lifecycle::Create(const Wanted& wanted, const Created& done) {
-  if (stopping_) return done(Refusal(Error(Code::kUnavailable, "atolld is shutting down")));
-  if (const KeyRecord* first = idempotency_.Find(wanted.idempotency_key)) {
-    return Repeat(*first, wanted, done);
-  }
-  if (!wanted.spec.template_id.empty()) return MakeOfTemplate(wanted, done);
-  wanted.spec.extensions.contains(kPoolRef) ? MakeOfPool(wanted, done) : Make(wanted, done);
+  const SharedAttempt attempt = NewAttempt({.key = wanted.idempotency_key,
+                                            .fingerprint = wanted.fingerprint,
+                                            .request_id = wanted.request_id},
+                                           AnswerOf(done));
+  if (attempt == nullptr) return;
+  if (!wanted.spec.template_id.empty()) return MakeOfTemplate(wanted, attempt);
+  wanted.spec.extensions.contains(kPoolRef) ? MakeOfPool(wanted, attempt) : Make(wanted, attempt);
 }
 
-void Lifecycle::Make(const Wanted& wanted, const Created& done) {
+std::shared_ptr<Attempt> Lifecycle::NewAttempt(Attempt::Request request,
+                                               const Attempt::Answered& answered) {
+  const auto refuse = [&](Error why) {
+    answered(tl::unexpected(CreateError(std::move(why))));
+    return nullptr;
+  };
+  if (stopping_) return refuse(Error(Code::kUnavailable, "atolld is shutting down"));
+  const auto refuse_other = [&] {
+    return refuse(Error(Code::kAlreadyExists,
+                        "Idempotency-Key '" + request.key +
+                            "' was used with another request before; choose a new one"));
+  };
+  if (Attempt* const first = idempotency_.UnderWay(request.key)) {
+    if (first->request().fingerprint != request.fingerprint) return refuse_other();
+    first->Join(answered);
+    return nullptr;
+  }
+  if (const KeyRecord* const first = idempotency_.Find(request.key)) {
+    if (first->fingerprint != request.fingerprint) return refuse_other();
+    std::vector<std::string> there;
+    for (const std::string& id : first->sandboxes) {
+      const Entry* const entry = Look(id);
+      if (entry != nullptr && !IsLeaving(entry->sandbox.state)) there.push_back(id);
+    }
+    if (there.empty()) {
+      return refuse(Error(Code::kAlreadyExists, "what the first request with Idempotency-Key '" +
+                                                    request.key +
+                                                    "' made has been deleted or has expired; "
+                                                    "choose a new key"));
+    }
+    answered(std::move(there));
+    return nullptr;
+  }
+  request.made_ms = clock_.UnixMillis();
+  const auto attempt = std::make_shared<Attempt>(AttemptParts(), std::move(request));
+  attempt->Join(answered);
+  return attempt;
+}
+
+Attempt::Answered Lifecycle::AnswerOf(const Created& done) {
+  return [this, done](const Attempt::Outcome& outcome) {
+    if (!outcome) return done(tl::unexpected(outcome.error()));
+    const Entry* const entry = Look(outcome->front());
+    if (entry != nullptr) return done(entry->sandbox);
+    done(tl::unexpected(CreateError(
+        Error(Code::kFailedPrecondition, "sandbox " + outcome->front() + " has been deleted"))));
+  };
+}
+
+void Lifecycle::TakeBack(const Attempt& attempt, const CreateError& why) {
+  using Kind = Attempt::Kind;
+  const Attempt::Request& request = attempt.request();
+  const bool rollback = request.kind == Kind::kRollback;
+  const bool refused = IsRefusal(why);
+  const size_t sandboxes = std::max<size_t>(1, attempt.sandboxes().size());
+  if (rollback) {
+    ++(refused ? stats_.rollback_refused : stats_.rollback_failed);
+  } else if (request.kind != Kind::kStock) {
+    (refused ? stats_.create_refused : stats_.create_failed) += sandboxes;
+  }
+  // That the spawner is away has been logged once, and each client is told: one that tries again
+  // at once must not fill the log.
+  LogLine line(refused || why.code() == Code::kUnavailable ? LogLevel::kDebug : LogLevel::kWarning,
+               rollback                      ? "cannot roll a sandbox back"
+               : request.kind == Kind::kFork ? "cannot fork a sandbox"
+                                             : "cannot create a sandbox");
+  const std::string& id =
+      request.of.empty() && !attempt.sandboxes().empty() ? attempt.sandboxes().front() : request.of;
+  line.Add("sandbox", id).Add("request", request.request_id).Add(why);
+  if (rollback) return DropRollback(attempt);
+  const Cause cause{"PROVISIONING_ERROR", WithoutPaths(why.message(), config_.private_directories)};
+  for (const std::string& each : attempt.sandboxes()) {
+    if (Entry* const entry = Look(each)) Abandon(*entry, cause);
+  }
+}
+
+void Lifecycle::Abandon(Entry& entry, const Cause& cause) {
+  const State state = entry.sandbox.state;
+  const bool begun = state == State::kBuilding || state == State::kCancelled;
+  // A build whose answer is still to come ends behind that.
+  const bool answered = begun && entry.launch != nullptr && !entry.launch->in_flight();
+  ApplyAnyway(entry, answered ? Event::kNotBuilt : Event::kDelete, cause);
+}
+
+void Lifecycle::Make(const Wanted& wanted, const SharedAttempt& attempt) {
   std::optional<Snapshot> snapshot;
   if (!wanted.spec.snapshot_id.empty()) {
     auto usable = snapshots_.Usable(wanted.spec.snapshot_id);
     if (!usable) {
       CreateError refused(std::move(usable).error());
       refused.snapshot = true;
-      return done(tl::unexpected(std::move(refused)));
+      return attempt->Fail(refused);
     }
     snapshot = std::move(*usable);
   }
@@ -169,40 +265,16 @@ void Lifecycle::Make(const Wanted& wanted, const Created& done) {
   if (Status allowed = CheckImage(wanted.spec, restored); !allowed) {
     CreateError refused(std::move(allowed).error());
     refused.image = true;
-    return done(tl::unexpected(std::move(refused)));
+    return attempt->Fail(refused);
   }
   auto volumes = objects_.Resolve(wanted.mounts);
   if (!volumes) {
-    return done(
-        tl::unexpected(CreateError(std::move(volumes).error(), wire::Volume::Kind::kObjects)));
+    return attempt->Fail(CreateError(std::move(volumes).error(), wire::Volume::Kind::kObjects));
   }
   auto checked = Check(wanted, restored);
-  if (!checked) return done(Refusal(std::move(checked).error()));
+  if (!checked) return attempt->Fail(CreateError(std::move(checked).error()));
   if (!volumes->empty()) checked->sandbox.spec.volumes = std::move(*volumes);
-  Acquire(std::move(*checked), wanted, done);
-}
-
-void Lifecycle::Repeat(const KeyRecord& first, const Wanted& wanted, const Created& done) {
-  if (Status same = CheckRepeat(first, wanted.fingerprint); !same) {
-    return done(Refusal(std::move(same).error()));
-  }
-  const Entry& entry = *Look(first.sandbox_id);
-  if (!IsRecorded(entry)) {
-    entry.launch->Join(done);
-  } else {
-    done(entry.sandbox);
-  }
-}
-
-Status Lifecycle::CheckRepeat(const KeyRecord& first, const std::string& fingerprint) {
-  if (first.fingerprint != fingerprint) {
-    return Fail(OtherRequest(first.key));
-  }
-  const Entry* entry = Look(first.sandbox_id);
-  if (entry != nullptr && !IsLeaving(entry->sandbox.state)) return {};
-  return Fail(Code::kAlreadyExists, "sandbox " + first.sandbox_id +
-                                        ", made by the first request with this Idempotency-Key, "
-                                        "has been deleted or has expired");
+  Acquire(std::move(*checked), wanted, attempt);
 }
 
 Status Lifecycle::CheckImage(const Spec& spec, const Snapshot* snapshot) const {
@@ -322,7 +394,7 @@ Result<std::string> Lifecycle::AwaitedImage(const std::string& name, const Error
   return image;
 }
 
-void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& done) {
+void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const SharedAttempt& attempt) {
   // From here to its claim nothing waits, so that nobody but us has to give it back.
   std::unique_ptr<ParkedSandbox> parked = Claim(checked, wanted);
   const std::string id = checked.sandbox.id;
@@ -331,16 +403,11 @@ void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const Created& do
   names_.Add(entry.sandbox);
   Hold(entry.sandbox);
   pools_.Hold(entry.sandbox);
-  std::optional<KeyRecord> key;
-  if (!wanted.idempotency_key.empty()) {
-    key = {wanted.idempotency_key, wanted.fingerprint, id, entry.sandbox.created_at_ms};
-    idempotency_.Add(*key);
-  }
-  entry.launch =
-      std::make_shared<Launch>(launch_parts_, Launch::Order{id, wanted.request_id, std::move(key),
-                                                            std::move(checked.awaited_image),
-                                                            wanted.registry_as, std::move(parked)});
-  entry.launch->Join(done);
+  attempt->Take(id);
+  entry.attempt = attempt;
+  entry.launch = std::make_shared<Launch>(
+      launch_parts_, Launch::Order{id, wanted.request_id, std::move(checked.awaited_image),
+                                   wanted.registry_as, std::move(parked)});
   if (!entry.sandbox.stocked) GiveWay();
   objects_.Keep(id, wanted.mounts);
   HaveVolumes(id, wanted.mounts);
@@ -391,7 +458,7 @@ void Lifecycle::AwaitImage(Entry& entry) {
   Note(entry.sandbox, std::string(StateName(entry.sandbox.state)));
   SetDeadline(entry);
   entry.launch->WaitForImage();
-  entry.launch->Answer(entry.sandbox);
+  Acknowledge(entry);
 }
 
 void Lifecycle::Progress(const std::string& id, const std::string& text) {
@@ -465,7 +532,7 @@ void Lifecycle::Built(const std::string& host_id, const wire::Built& built) {
     stats_.step_micros[i] += built.micros[i];
     stats_.build_micros += built.micros[i];
   }
-  if (entry->fork && !entry->fork->over) return ChildBuilt(*entry);
+  if (entry->fork && !entry->fork->attempt->over()) return ChildBuilt(*entry);
   if (Status recorded = Apply(*entry, Event::kBuilt, {"CONTAINER_RUNNING", "Sandbox is running"});
       !recorded) {
     Failed(host_id, std::move(recorded).error().Wrap("record the new sandbox"));
@@ -481,27 +548,35 @@ void Lifecycle::NotMounted(const std::string& host_id, Error error) {
 }
 
 void Lifecycle::NotCreated(const std::string& host_id, const CreateError& error) {
-  if (FindRollback(host_id) != nullptr) return FailRollback(host_id, error);
-  Entry* entry = LookHost(host_id);
-  if (entry == nullptr) return;
-  ++stats_.create_failed;
-  // That the spawner is away has been logged once, and each client is told: one that tries again
-  // at once must not fill the log.
-  const bool away = error.code() == Code::kUnavailable;
-  LogLine(away ? LogLevel::kDebug : LogLevel::kWarning, "cannot create a sandbox")
-      .Add("sandbox", entry->sandbox.id)
-      .Add("request", entry->launch->order().request_id)
-      .Add(error);
-  Refuse(*entry, error);
+  if (const Rollback* const rollback = FindRollback(host_id)) {
+    const SharedAttempt attempt = rollback->attempt;
+    return attempt->Fail(error);
+  }
+  if (Entry* entry = LookHost(host_id)) Refuse(*entry, error);
 }
 
 void Lifecycle::Refuse(Entry& entry, const CreateError& error) {
-  const bool recorded = IsRecorded(entry);
-  const auto& key = entry.launch->order().key;
-  if (!recorded && key) idempotency_.Remove(key->key);
-  entry.launch->Answer(tl::unexpected(error));
-  ApplyAnyway(entry, recorded ? Event::kGivenUp : Event::kNotBuilt,
-              {"PROVISIONING_ERROR", WithoutPaths(error.message(), config_.private_directories)});
+  const Cause cause{"PROVISIONING_ERROR",
+                    WithoutPaths(error.message(), config_.private_directories)};
+  if (IsRecorded(entry)) {
+    LogLine(LogLevel::kWarning, "cannot create a sandbox")
+        .Add("sandbox", entry.sandbox.id)
+        .Add("request", entry.launch->order().request_id)
+        .Add(error);
+    ++stats_.create_failed;
+    Settle(entry, Fail(error));
+    return ApplyAnyway(entry, Event::kGivenUp, cause);
+  }
+  const SharedAttempt attempt = entry.attempt;
+  // Another child of its fork has failed before, or a client has deleted it.
+  attempt->over() ? Abandon(entry, cause) : attempt->Fail(error);
+}
+
+void Lifecycle::Acknowledge(Entry& entry) {
+  const SharedAttempt attempt = std::exchange(entry.attempt, nullptr);
+  if (attempt == nullptr) return;
+  attempt->Commit();
+  attempt->Answer();
 }
 
 void Lifecycle::Published(Entry& entry) {
@@ -509,7 +584,8 @@ void Lifecycle::Published(Entry& entry) {
   const std::shared_ptr<Launch> launch = entry.launch;
   volumes_.Keep(id);
   // The answer first: whatever comes is news about a sandbox that the client knows.
-  launch->Answer(entry.sandbox);
+  Acknowledge(entry);
+  Settle(entry, {});
   SetDeadline(entry);
   launch->Watch();
   if (entry.sandbox.stocked) {

@@ -13,53 +13,60 @@
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
-namespace {
-
-CreateError Refusal(Code code, const std::string& text) {
-  return CreateError(Error(code, text));
-}
-
-}  // namespace
 
 void Lifecycle::ForkSandbox(const std::string& id, const WantedFork& wanted, const Forked& done) {
-  if (stopping_) {
-    return done(tl::unexpected(Refusal(Code::kUnavailable, "atolld is shutting down")));
-  }
-  if (const KeyRecord* first = idempotency_.Find(wanted.idempotency_key)) {
-    return RepeatFork(*first, wanted, done);
-  }
+  const SharedAttempt attempt = NewAttempt({.kind = Attempt::Kind::kFork,
+                                            .key = wanted.idempotency_key,
+                                            .fingerprint = wanted.fingerprint,
+                                            .request_id = wanted.request_id,
+                                            .of = id},
+                                           [this, done](const Attempt::Outcome& outcome) {
+                                             if (!outcome)
+                                               return done(tl::unexpected(outcome.error()));
+                                             done(ChildrenOf(*outcome));
+                                           });
+  if (attempt == nullptr) return;
   auto children = CheckFork(id, wanted.count);
   if (!children) {
     CreateError refused(std::move(children).error());
     refused.image = refused.code() == Code::kPermissionDenied;
-    return done(tl::unexpected(std::move(refused)));
+    return attempt->Fail(refused);
   }
   const auto layer = images_.ReserveLayer();
-  if (!layer) return done(tl::unexpected(CreateError(layer.error())));
+  if (!layer) return attempt->Fail(CreateError(layer.error()));
   const auto fork = std::make_shared<Fork>();
   fork->parent = id;
+  fork->attempt = attempt;
   fork->use = Use(id);
-  fork->waiters.push_back(done);
   for (Sandbox& child : *children) {
     child.layers.insert(child.layers.begin(), *layer);
     child.fork_layer = *layer;
-    AddChild(fork, std::move(child), wanted.request_id);
-  }
-  if (!wanted.idempotency_key.empty()) {
-    fork->key = {wanted.idempotency_key, wanted.fingerprint, fork->children.front(),
-                 clock_.UnixMillis()};
-    idempotency_.Add(*fork->key);
+    AddChild(fork, std::move(child));
   }
   GiveWay();
   // Nothing of it outlives the host, as no sandbox does.
   snapshots_.Start(
       {.sandbox = HostIdOf(id),
        .layer = *layer,
-       .name = "fork:" + fork->children.front(),
+       .name = "fork:" + attempt->sandboxes().front(),
        .lasting = false,
        .done = [this, fork, alive = std::weak_ptr(alive_)](const Result<uint64_t>& bytes) {
          if (!alive.expired()) LaunchChildren(fork, bytes);
        }});
+}
+
+std::vector<Sandbox> Lifecycle::ChildrenOf(const std::vector<std::string>& ids) {
+  std::vector<Sandbox> children;
+  for (const std::string& id : ids) {
+    if (const Entry* const entry = Look(id)) children.push_back(entry->sandbox);
+  }
+  if (children.size() != 1) return children;
+  // Earlier releases have recorded the first child alone with a key.
+  for (const Sandbox* const other : All()) {
+    const Sandbox& first = children.front();
+    if (other->fork_layer == first.fork_layer && other->id != first.id) children.push_back(*other);
+  }
+  return children;
 }
 
 Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t count) {
@@ -109,41 +116,25 @@ Result<std::vector<Sandbox>> Lifecycle::CheckFork(const std::string& id, size_t 
   return children;
 }
 
-void Lifecycle::AddChild(const std::shared_ptr<Fork>& fork, Sandbox child,
-                         const std::string& request_id) {
+void Lifecycle::AddChild(const std::shared_ptr<Fork>& fork, Sandbox child) {
   const std::string id = child.id;
-  fork->children.push_back(id);
+  fork->attempt->Take(id);
   Entry& entry = entries_[id];
   entry.sandbox = std::move(child);
   names_.Add(entry.sandbox);
+  entry.attempt = fork->attempt;
   entry.fork = fork;
   objects_.Share(fork->parent, id);
   Hold(entry.sandbox);
-  entry.launch =
-      std::make_shared<Launch>(launch_parts_, Launch::Order{id, request_id, std::nullopt, ""});
-  entry.launch->Join([this, fork, id](const tl::expected<Sandbox, CreateError>& answer) {
-    if (!answer) return FailFork(*fork, id, answer.error());
-    fork->made.push_back(*answer);
-  });
-}
-
-void Lifecycle::RepeatFork(const KeyRecord& first, const WantedFork& wanted, const Forked& done) {
-  if (Status same = CheckRepeat(first, wanted.fingerprint); !same) {
-    return done(tl::unexpected(CreateError(std::move(same).error())));
-  }
-  const Entry* entry = Look(first.sandbox_id);
-  if (entry->fork) return entry->fork->waiters.push_back(done);
-  std::vector<Sandbox> made;
-  for (const Sandbox* sandbox : All()) {
-    if (sandbox->fork_layer == entry->sandbox.fork_layer) made.push_back(*sandbox);
-  }
-  done(std::move(made));
+  entry.launch = std::make_shared<Launch>(
+      launch_parts_, Launch::Order{.id = id, .request_id = fork->attempt->request().request_id});
 }
 
 void Lifecycle::LaunchChildren(const std::shared_ptr<Fork>& fork, const Result<uint64_t>& bytes) {
-  if (!bytes) return FailFork(*fork, "", CreateError(bytes.error()));
-  for (const std::string& id : fork->children) {
-    const Entry* child = fork->over ? nullptr : Look(id);
+  Attempt& attempt = *fork->attempt;
+  if (!bytes) return attempt.Fail(CreateError(bytes.error()));
+  for (const std::string& id : attempt.sandboxes()) {
+    const Entry* child = attempt.over() ? nullptr : Look(id);
     if (child == nullptr) return;
     // Its parent's volumes are there, and not its own to make or to delete.
     std::vector<VolumeMount> mounts;
@@ -156,51 +147,34 @@ void Lifecycle::LaunchChildren(const std::shared_ptr<Fork>& fork, const Result<u
 
 void Lifecycle::ChildBuilt(Entry& child) {
   const std::shared_ptr<Fork> fork = child.fork;
+  Attempt& attempt = *fork->attempt;
+  const std::vector<std::string>& children = attempt.sandboxes();
   fork->built.insert(child.sandbox.id);
-  if (fork->built.size() < fork->children.size()) return;
+  if (fork->built.size() < children.size()) return;
   const Cause running{"CONTAINER_RUNNING", "Sandbox is running"};
   std::vector<Sandbox> records;
-  for (const std::string& id : fork->children) {
+  for (const std::string& id : children) {
     const Entry* entry = Look(id);
     if (entry == nullptr || entry->sandbox.state != State::kBuilding) {
-      return FailFork(*fork, "",
-                      Refusal(Code::kFailedPrecondition,
-                              "sandbox " + id + " was deleted while it was created"));
+      return attempt.Fail(CreateError(
+          Error(Code::kFailedPrecondition, "sandbox " + id + " was deleted while it was created")));
     }
     Enter(records.emplace_back(entry->sandbox), State::kRunning, running);
   }
-  if (Status recorded = store_.Insert(records, fork->key); !recorded) {
-    return FailFork(*fork, "",
-                    CreateError(std::move(recorded).error().Wrap("record the new sandboxes")));
+  if (Status recorded = store_.Insert(records, attempt.key()); !recorded) {
+    return attempt.Fail(CreateError(std::move(recorded).error().Wrap("record the new sandboxes")));
   }
-  fork->over = true;
-  for (const std::string& id : fork->children) {
+  attempt.Commit();
+  for (const std::string& id : children) {
     Entry& entry = *Look(id);
     entry.fork.reset();
-    entry.launch->Recorded();
+    entry.attempt.reset();
     ApplyAnyway(entry, Event::kBuilt, running);
   }
   LogLine(LogLevel::kInfo, "sandbox forked")
       .Add("sandbox", fork->parent)
-      .Add("children", static_cast<uint64_t>(fork->children.size()));
-  for (const Forked& done : std::exchange(fork->waiters, {})) done(fork->made);
-}
-
-void Lifecycle::FailFork(Fork& fork, const std::string& failed, const CreateError& error) {
-  if (std::exchange(fork.over, true)) return;
-  if (fork.key) idempotency_.Remove(fork.key->key);
-  LogLine(LogLevel::kWarning, "cannot fork a sandbox").Add("sandbox", fork.parent).Add(error);
-  for (const std::string& id : fork.children) {
-    // Whoever tells of the one that failed removes it.
-    Entry* const entry = id == failed ? nullptr : Look(id);
-    if (entry == nullptr) continue;
-    // Of one whose build is under way the answer is to come.
-    const bool building = entry->sandbox.state == State::kBuilding && !fork.built.contains(id);
-    if (entry->sandbox.state == State::kCancelled && !fork.built.contains(id)) continue;
-    ApplyAnyway(*entry, building ? Event::kDelete : Event::kNotBuilt,
-                {"PROVISIONING_ERROR", "another child of its fork could not be built"});
-  }
-  for (const Forked& done : std::exchange(fork.waiters, {})) done(tl::unexpected(error));
+      .Add("children", static_cast<uint64_t>(children.size()));
+  attempt.Answer();
 }
 
 }  // namespace atl::sandbox

@@ -9,14 +9,14 @@
 
 namespace atl::sandbox {
 
-void Lifecycle::MakeOfPool(const Wanted& wanted, const Created& done) {
+void Lifecycle::MakeOfPool(const Wanted& wanted, const SharedAttempt& attempt) {
   auto filled = FillFromPool(wanted);
   if (!filled) {
     CreateError refused(std::move(filled).error());
     refused.pool = true;
-    return done(tl::unexpected(std::move(refused)));
+    return attempt->Fail(refused);
   }
-  Make(*filled, done);
+  Make(*filled, attempt);
 }
 
 Result<Wanted> Lifecycle::FillFromPool(const Wanted& wanted) const {

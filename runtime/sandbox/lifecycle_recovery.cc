@@ -247,9 +247,13 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     logs_.RemoveAll();
     history_.RemoveAll();
     const Error over(Code::kUnavailable, "atolld is shutting down");
-    for (auto& [id, entry] : entries_) Settle(entry, Fail(over));
+    std::vector<SharedAttempt> attempts;
+    for (auto& [id, entry] : entries_) {
+      Settle(entry, Fail(over));
+      if (entry.attempt) attempts.push_back(std::move(entry.attempt));
+    }
     for (const auto& [host_id, rollback] : std::exchange(rollbacks_, {})) {
-      rollback.done(tl::unexpected(CreateError(over)));
+      attempts.push_back(rollback.attempt);
     }
     entries_.clear();
     names_.Clear();
@@ -258,6 +262,8 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     layer_users_.clear();
     held_ = {};
     RemoveStaleSockets();
+    // Of their sandboxes nothing is left to take back.
+    for (const SharedAttempt& attempt : attempts) attempt->Fail(CreateError(over));
     if (!stopped) return done(Fail(std::move(stopped).error().Wrap("stop the spawner")));
     if (!removed) return done(Fail(std::move(removed).error().Wrap("remove the network")));
     if (!forgotten) return done(Fail(std::move(forgotten).error().Wrap("empty the store")));

@@ -31,16 +31,41 @@ Error Ended(const std::string& id) {
   return Error(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
 }
 
+// Its rollback is recorded, and its entrypoint has not started yet.
+bool IsRolledBackLater(const Sandbox& sandbox) {
+  using enum State;
+  return !sandbox.host_id.empty() &&
+         (sandbox.state == kReplacing || sandbox.state == kQueued || sandbox.state == kBuilding);
+}
+
 }  // namespace
 
 void Lifecycle::RollBack(const std::string& id, const WantedRollback& wanted, const Created& done) {
+  // A rollback that is recorded may still have to start.
+  const Attempt::Answered answered = [this, done](const Attempt::Outcome& outcome) {
+    Entry* const entry = outcome ? Look(outcome->front()) : nullptr;
+    if (entry == nullptr || !IsRolledBackLater(entry->sandbox)) return AnswerOf(done)(outcome);
+    entry->settled.push_back([this, done, ids = *outcome](const Status& runs) {
+      if (runs) return AnswerOf(done)(ids);
+      done(tl::unexpected(CreateError(runs.error())));
+    });
+  };
+  if (JoinRollback(id, wanted, answered)) return;
+  const SharedAttempt attempt = NewAttempt({.kind = Attempt::Kind::kRollback,
+                                            .key = wanted.idempotency_key,
+                                            .fingerprint = wanted.fingerprint,
+                                            .request_id = wanted.request_id,
+                                            .of = id},
+                                           answered);
+  if (attempt == nullptr) return;
   auto next = CheckRollback(id, wanted.snapshot_id);
-  if (!next) return done(tl::unexpected(std::move(next).error()));
+  if (!next) return attempt->Fail(next.error());
   const std::string host_id = next->host_id;
+  attempt->Take(id);
   Rollback& rollback = rollbacks_[host_id];
   rollback.snapshot_id = wanted.snapshot_id;
   rollback.next = std::move(*next);
-  rollback.done = done;
+  rollback.attempt = attempt;
   HoldLayers(rollback.next);
   rollback.use = Use(id);
   GiveWay();
@@ -51,10 +76,26 @@ void Lifecycle::RollBack(const std::string& id, const WantedRollback& wanted, co
   launch->Enqueue();
 }
 
+bool Lifecycle::JoinRollback(const std::string& id, const WantedRollback& wanted,
+                             const Attempt::Answered& answered) {
+  // A key that nobody has recorded is that of another request.
+  if (stopping_ || !wanted.idempotency_key.empty()) return false;
+  for (const auto& [host_id, rollback] : rollbacks_) {
+    if (rollback.next.id != id || rollback.snapshot_id != wanted.snapshot_id) continue;
+    rollback.attempt->Join(answered);
+    return true;
+  }
+  const Entry* const entry = Look(id);
+  if (entry == nullptr || !IsRolledBackLater(entry->sandbox)) return false;
+  const auto snapshot = snapshots_.Usable(wanted.snapshot_id);
+  if (!snapshot || snapshot->layers != entry->sandbox.layers) return false;
+  answered(std::vector{id});
+  return true;
+}
+
 tl::expected<Sandbox, CreateError> Lifecycle::CheckRollback(const std::string& id,
                                                             const std::string& snapshot_id) {
   const auto refuse = [](Error error) { return tl::unexpected(CreateError(std::move(error))); };
-  if (stopping_) return refuse(Error(Code::kUnavailable, "atolld is shutting down"));
   const auto entry = Visible(id);
   if (!entry) return refuse(entry.error());
   const Sandbox& now = (*entry)->sandbox;
@@ -66,7 +107,8 @@ tl::expected<Sandbox, CreateError> Lifecycle::CheckRollback(const std::string& i
   const bool under_way = std::any_of(rollbacks_.begin(), rollbacks_.end(),
                                      [&](const auto& one) { return one.second.next.id == id; });
   if (under_way) {
-    return refuse(Error(Code::kFailedPrecondition, "sandbox " + id + " is being rolled back"));
+    return refuse(Error(Code::kFailedPrecondition,
+                        "sandbox " + id + " is being rolled back by another request"));
   }
   if (Status known = objects_.Check(now); !known) return refuse(std::move(known).error());
   auto usable = snapshots_.Usable(snapshot_id);
@@ -112,31 +154,29 @@ Result<const Sandbox*> Lifecycle::BeginRollback(Rollback& rollback, uint32_t slo
   return &rollback.next;
 }
 
-void Lifecycle::FailRollback(const std::string& host_id, const CreateError& error) {
-  auto node = rollbacks_.extract(host_id);
-  const Rollback& rollback = node.mapped();
-  LogLine(LogLevel::kWarning, "cannot roll a sandbox back")
-      .Add("sandbox", rollback.next.id)
-      .Add("snapshot", rollback.snapshot_id)
-      .Add("request", rollback.launch->order().request_id)
-      .Add(error);
-  ++stats_.rollback_failed;
-  DropLayers(rollback.next);
-  if (const uint32_t slot = rollback.next.slot; slot != 0) {
+void Lifecycle::DropRollback(const Attempt& attempt) {
+  const auto found = std::find_if(rollbacks_.begin(), rollbacks_.end(), [&](const auto& one) {
+    return one.second.attempt.get() == &attempt;
+  });
+  if (found == rollbacks_.end()) return;
+  const auto node = rollbacks_.extract(found);
+  const std::string& host_id = node.key();
+  const Sandbox& next = node.mapped().next;
+  DropLayers(next);
+  if (next.slot != 0) {
     wire::SandboxRecord record;
     record.id = host_id;
-    record.slot = slot;
+    record.slot = next.slot;
     DestroyOrphan(record);
   } else {
     ::unlink(SocketPath(config_.socket_directory, host_id).c_str());
-    images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
   }
-  rollback.done(tl::unexpected(error));
 }
 
 void Lifecycle::RollbackBuilt(const std::string& host_id) {
   const auto found = rollbacks_.find(host_id);
-  const auto fail = [&](Error error) { FailRollback(host_id, CreateError(std::move(error))); };
+  const SharedAttempt attempt = found->second.attempt;
+  const auto fail = [&](Error error) { attempt->Fail(CreateError(std::move(error))); };
   const std::string id = found->second.next.id;
   if (stopping_) return fail(Error(Code::kUnavailable, "atolld is shutting down"));
   Entry* const entry = Look(id);
@@ -155,14 +195,15 @@ void Lifecycle::RollbackBuilt(const std::string& host_id) {
         egress ? network_.SetPolicy(next.slot, std::move(*egress)) : Fail(egress.error());
     if (!set) return fail(set.error());
   }
-  // As the policy: whatever has been set or taken away meanwhile. Nothing of it runs yet.
-  vaults_.Attach(id, next.slot);
   Enter(next, State::kReplacing,
         {"CONTAINER_STARTING",
          "Sandbox is being rolled back to snapshot " + found->second.snapshot_id});
-  if (Status recorded = store_.Replace(next); !recorded) {
+  if (Status recorded = store_.Replace(next, attempt->key()); !recorded) {
     return fail(std::move(recorded).error().Wrap("record the rollback"));
   }
+  attempt->Commit();
+  // Behind the record: a rollback that fails leaves the vault where it is. Nothing of it runs yet.
+  vaults_.Attach(id, next.slot);
   const Rollback rollback = std::move(rollbacks_.extract(found).mapped());
   ++stats_.rolled_back;
   LogLine(LogLevel::kInfo, "sandbox rolled back")
@@ -179,12 +220,9 @@ void Lifecycle::RollbackBuilt(const std::string& host_id) {
   entry->freezing = ++orders_;
   entry->start_failure.reset();
   entry->launch = rollback.launch;
-  entry->launch->Recorded();
   entry->former = {HostId(former), former.slot};
-  entry->settled.push_back([this, id, done = rollback.done](const Status& settled) {
-    const Entry* now = Look(id);
-    if (settled && now != nullptr) return done(now->sandbox);
-    done(tl::unexpected(CreateError(settled ? Ended(id) : settled.error())));
+  entry->settled.push_back([attempt](const Status& settled) {
+    settled ? attempt->Answer() : attempt->Fail(CreateError(settled.error()));
   });
   Entered(*entry, former.state, Action::kReplace);
 }
@@ -215,7 +253,6 @@ void Lifecycle::FormersGone() {
     if (again) {
       entry.launch =
           std::make_shared<Launch>(launch_parts_, Launch::Order{.id = HostId(entry.sandbox)});
-      entry.launch->Recorded();
     }
     const Cause running{"CONTAINER_RUNNING", "Sandbox is running"};
     if (again || entry.sandbox.state == State::kCancelled) {

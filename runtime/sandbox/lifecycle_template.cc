@@ -22,24 +22,23 @@ Wanted WantedOf(const TemplateRecord& record) {
   return wanted;
 }
 
-tl::unexpected<CreateError> RefusedClaim(Error why) {
+CreateError RefusedClaim(Error why) {
   CreateError refused(std::move(why));
   refused.from_template = true;
-  return tl::unexpected(std::move(refused));
+  return refused;
 }
 
 }  // namespace
 
-void Lifecycle::MakeOfTemplate(const Wanted& wanted, const Created& done) {
-  if (templates_.Join(wanted.idempotency_key, wanted.fingerprint, done)) return;
+void Lifecycle::MakeOfTemplate(const Wanted& wanted, const SharedAttempt& attempt) {
   const auto record = templates_.Usable(wanted.spec.template_id);
-  if (!record) return done(RefusedClaim(record.error()));
+  if (!record) return attempt->Fail(RefusedClaim(record.error()));
   // All that the request says is checked before anything is taken.
   const auto member = MemberOf(**record);
   const auto claimed = member ? ClaimedOf(wanted, *member) : member;
-  if (!claimed) return done(RefusedClaim(claimed.error()));
+  if (!claimed) return attempt->Fail(RefusedClaim(claimed.error()));
   GiveWay();
-  templates_.Claim(wanted, done);
+  templates_.Claim(wanted, attempt);
 }
 
 Result<Sandbox> Lifecycle::ClaimedOf(const Wanted& wanted, Sandbox member) const {
@@ -80,7 +79,9 @@ void Lifecycle::BuildMember(const TemplateRecord& record, const std::string& id)
   auto checked = CheckMember(record);
   if (!checked) return MemberLost(id, checked.error().message());
   checked->sandbox.id = checked->sandbox.spec.network.sandbox = id;
-  Acquire(std::move(*checked), {}, [](const tl::expected<Sandbox, CreateError>&) {});
+  Acquire(
+      std::move(*checked), {},
+      std::make_shared<Attempt>(AttemptParts(), Attempt::Request{.kind = Attempt::Kind::kStock}));
 }
 
 void Lifecycle::PrepareMember(const std::string& id, const wire::Preparation& wanted,
@@ -141,22 +142,16 @@ void Lifecycle::AdoptMembers() {
   for (const std::string& id : unready) DisposeMember(id);
 }
 
-void Lifecycle::GiveMember(const std::string& id, const Wanted& wanted, const Created& done) {
+void Lifecycle::GiveMember(const std::string& id, const Wanted& wanted, SharedAttempt attempt) {
   const int64_t asked_us = clock_.BootMicros();
-  const auto refuse = [&](Error why) {
-    DisposeMember(id);
-    done(RefusedClaim(std::move(why)));
-  };
+  attempt->Take(id);
+  const auto refuse = [&](Error why) { attempt->Fail(RefusedClaim(std::move(why))); };
   Entry* const entry = Look(id);
   if (entry == nullptr || !IsLive(entry->sandbox.state)) {
     return refuse(Error(Code::kUnavailable, "what was to be claimed has ended; try again"));
   }
   auto claimed = ClaimedOf(wanted, entry->sandbox);
   if (!claimed) return refuse(std::move(claimed).error());
-  std::optional<KeyRecord> key;
-  if (!wanted.idempotency_key.empty()) {
-    key = {wanted.idempotency_key, wanted.fingerprint, id, claimed->created_at_ms};
-  }
   // It stands still, or nobody knows it: no program of its client's has run without the policy.
   if (claimed->spec.network.policy) {
     auto egress = network_.MakeReady(claimed->spec.network.policy);
@@ -165,25 +160,23 @@ void Lifecycle::GiveMember(const std::string& id, const Wanted& wanted, const Cr
     if (!set) return refuse(std::move(set).error());
   }
   // From here on it is its client's also for a daemon that starts.
-  if (Status recorded = store_.Reinsert(*claimed, key); !recorded) {
+  if (Status recorded = store_.Reinsert(*claimed, attempt->key()); !recorded) {
     return refuse(std::move(recorded).error().Wrap("record the new sandbox"));
   }
-  if (key) idempotency_.Add(*key);
+  attempt->KeyStored();
   entry->sandbox = std::move(*claimed);
   held_.Add(entry->sandbox.spec);
   names_.Add(entry->sandbox);
   SetDeadline(*entry);
-  const auto answer = [this, id, done, asked_us, request = wanted.request_id,
-                       alive = std::weak_ptr(alive_)](const Status& runs) {
+  const auto answer = [this, id, attempt, asked_us](const Status& runs) {
     if (!runs) {
       // Not from within what tells of it.
-      loop_.Post([this, id, alive] {
-        if (!alive.expired()) DisposeMember(id);
-      });
-      return done(RefusedClaim(runs.error()));
+      return loop_.Post(
+          [attempt, refused = RefusedClaim(runs.error())] { attempt->Fail(refused); });
     }
-    CountCreated(id, request, clock_.BootMicros() - asked_us);
-    done(Look(id)->sandbox);
+    CountCreated(id, attempt->request().request_id, clock_.BootMicros() - asked_us);
+    attempt->Commit();
+    attempt->Answer();
   };
   if (entry->sandbox.state == State::kPaused) {
     return SwitchEntry(*entry, Event::kResume, kIdleResuming, "A create has claimed it", answer);

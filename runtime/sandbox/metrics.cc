@@ -20,11 +20,13 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   std::string out;
   const LifecycleStats& stats = lifecycle.stats();
   Line("creates_total", "result=\"ok\"", stats.created, &out);
+  Line("creates_total", "result=\"refused\"", stats.create_refused, &out);
   Line("creates_total", "result=\"failed\"", stats.create_failed, &out);
   Line("deletes_total", "", stats.deleted, &out);
   Line("expirations_total", "", stats.expired, &out);
   Line("exits_total", "", stats.exited, &out);
   Line("rollbacks_total", "result=\"ok\"", stats.rolled_back, &out);
+  Line("rollbacks_total", "result=\"refused\"", stats.rollback_refused, &out);
   Line("rollbacks_total", "result=\"failed\"", stats.rollback_failed, &out);
   Line("pauses_total", "by=\"request\"", stats.paused, &out);
   Line("pauses_total", "by=\"idle\"", stats.idle_paused, &out);

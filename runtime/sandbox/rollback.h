@@ -6,6 +6,7 @@
 #include <string>
 
 #include "netpolicy/policy.h"
+#include "runtime/sandbox/attempt.h"
 #include "runtime/sandbox/launch.h"
 #include "runtime/sandbox/sandbox.h"
 
@@ -13,7 +14,9 @@ namespace atl::sandbox {
 
 struct WantedRollback {
   std::string snapshot_id;
-  std::string request_id;  // for the log
+  std::string idempotency_key;  // of the request; empty: none
+  std::string fingerprint;      // of what it asks for; with a key
+  std::string request_id;       // for the log
 };
 
 struct Rollback {
@@ -22,7 +25,7 @@ struct Rollback {
   netpolicy::SharedPolicy claimed;  // by next's slot
   std::shared_ptr<const void> use;  // of the sandbox, which does not fall idle meanwhile
   std::shared_ptr<Launch> launch;
-  Created done;
+  std::shared_ptr<Attempt> attempt;
 };
 
 }  // namespace atl::sandbox

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <type_traits>
 
 #include "netpolicy/policy_json.h"
@@ -289,7 +290,10 @@ Status Store::InsertKey(const KeyRecord& key) {
   ATOLL_ASSIGN(sqlite::Stmt insert,
                db_.Prepare("INSERT INTO idempotency_keys (key, fingerprint, sandbox, made_ms) "
                            "VALUES (?1,?2,?3,?4)"));
-  insert.Bind(1, key.key).Bind(2, key.fingerprint).Bind(3, key.sandbox_id).Bind(4, key.made_ms);
+  // Ids have no spaces.
+  std::string sandboxes;
+  for (const std::string& id : key.sandboxes) sandboxes += (sandboxes.empty() ? "" : " ") + id;
+  insert.Bind(1, key.key).Bind(2, key.fingerprint).Bind(3, sandboxes).Bind(4, key.made_ms);
   ATOLL_TRY(insert.Run());
   ATOLL_ASSIGN(sqlite::Stmt prune,
                db_.Prepare("DELETE FROM idempotency_keys WHERE number <= ?1 OR made_ms < ?2"));
@@ -306,9 +310,18 @@ Result<std::vector<KeyRecord>> Store::LoadKeys() {
   for (;;) {
     ATOLL_ASSIGN(const bool row, select.Step());
     if (!row) return keys;
-    keys.push_back(
-        {select.ColumnText(0), select.ColumnText(1), select.ColumnText(2), select.ColumnInt(3)});
+    KeyRecord& key = keys.emplace_back();
+    key.key = select.ColumnText(0);
+    key.fingerprint = select.ColumnText(1);
+    std::istringstream ids(select.ColumnText(2));
+    for (std::string id; ids >> id;) key.sandboxes.push_back(id);
+    key.made_ms = select.ColumnInt(3);
   }
+}
+
+Status Store::RemoveKey(const std::string& key) {
+  ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM idempotency_keys WHERE key=?1"));
+  return remove.Bind(1, key).Run();
 }
 
 Status Store::UpdateSpec(const Sandbox& s) {
@@ -337,9 +350,10 @@ Status Store::Update(const Sandbox& s) {
   return {};
 }
 
-Status Store::Replace(const Sandbox& s) {
+Status Store::Replace(const Sandbox& s, const std::optional<KeyRecord>& key) {
   ATOLL_TRY(KeepRoom(kRoomForEnds));
   ATOLL_ASSIGN(sqlite::Transaction together, sqlite::Transaction::Begin(db_));
+  if (key) ATOLL_TRY(InsertKey(*key));
   ATOLL_TRY(WriteSpec(s));
   ATOLL_TRY(Update(s));
   return together.Commit();

@@ -57,10 +57,12 @@ class Store {
   Status Update(const Sandbox& sandbox);
   // Writes the labels and the policy, which Update does not. An unknown id is kNotFound; as Insert.
   Status UpdateSpec(const Sandbox& sandbox);
-  // Both at once.
-  Status Replace(const Sandbox& sandbox);
+  // Both at once, with the key of the request that asked for it.
+  Status Replace(const Sandbox& sandbox, const std::optional<KeyRecord>& key);
   // Oldest first.
   Result<std::vector<KeyRecord>> LoadKeys();
+  // An unknown one is not an error.
+  Status RemoveKey(const std::string& key);
   // An unknown id is not an error.
   Status Remove(const std::string& id);
   Status RemoveAll();

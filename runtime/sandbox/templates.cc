@@ -116,7 +116,7 @@ Status Templates::Remove(const std::string& id) {
   Template gone = std::move(found->second);
   templates_.erase(found);
   DisposeAll(gone);
-  for (Waiter& waiter : gone.waiters) {
+  for (const Waiter& waiter : gone.waiters) {
     Refuse(waiter, Error(Code::kNotFound, "template '" + id + "' was deleted"));
   }
   return {};
@@ -167,17 +167,17 @@ size_t Templates::waiting() const {
   return all;
 }
 
-void Templates::Claim(const Wanted& wanted, const Created& done) {
+void Templates::Claim(const Wanted& wanted, std::shared_ptr<Attempt> attempt) {
   Template& of = templates_.at(wanted.spec.template_id);
   if (!of.ready.empty()) {
     const std::string id = of.ready.front().id;
     of.ready.pop_front();
     ++stats_.claimed;
     of.failures = 0;
-    return parts_.owner.GiveMember(id, wanted, done);
+    return parts_.owner.GiveMember(id, wanted, std::move(attempt));
   }
   const int64_t now = parts_.clock.BootMicros();
-  Waiter waiter{wanted, {done}, now + kWaitUs};
+  Waiter waiter{wanted, std::move(attempt), now + kWaitUs};
   if (stopped_) return Refuse(waiter, Error(Code::kUnavailable, "atolld is shutting down"));
   if (now < of.retry_us && of.coming.empty()) {
     return Refuse(waiter, NoneToBeHad(of.record.id, of.trouble));
@@ -192,27 +192,10 @@ void Templates::Claim(const Wanted& wanted, const Created& done) {
   Pump();
 }
 
-bool Templates::Join(const std::string& idempotency_key, const std::string& fingerprint,
-                     const Created& done) {
-  if (idempotency_key.empty()) return false;
-  for (auto& [id, of] : templates_) {
-    for (Waiter& waiter : of.waiters) {
-      if (waiter.wanted.idempotency_key != idempotency_key) continue;
-      if (waiter.wanted.fingerprint == fingerprint) {
-        waiter.answers.push_back(done);
-      } else {
-        done(tl::unexpected(CreateError(OtherRequest(idempotency_key))));
-      }
-      return true;
-    }
-  }
-  return false;
-}
-
-void Templates::Refuse(Waiter& waiter, const Error& why) {
+void Templates::Refuse(const Waiter& waiter, const Error& why) {
   CreateError refused(why);
   refused.from_template = true;
-  for (const Created& done : std::exchange(waiter.answers, {})) done(tl::unexpected(refused));
+  waiter.attempt->Fail(refused);
 }
 
 void Templates::GiveWay() {
@@ -242,7 +225,7 @@ void Templates::Look() {
       late.push_back(std::move(of.waiters.front()));
       of.waiters.pop_front();
     }
-    for (Waiter& waiter : late) {
+    for (const Waiter& waiter : late) {
       Refuse(waiter, Error(Code::kUnavailable,
                            "no sandbox of template '" + id + "' was ready in time; try again"));
     }
@@ -314,11 +297,7 @@ bool Templates::GiveToWaiter(Template& of, const std::string& id) {
   of.waiters.pop_front();
   of.coming.erase(id);
   ++stats_.waited;
-  parts_.owner.GiveMember(
-      id, waiter.wanted,
-      [answers = std::move(waiter.answers)](const tl::expected<Sandbox, CreateError>& created) {
-        for (const Created& done : answers) done(created);
-      });
+  parts_.owner.GiveMember(id, waiter.wanted, std::move(waiter.attempt));
   return true;
 }
 
@@ -344,7 +323,7 @@ void Templates::Failed(Template& of, const std::string& why) {
   Write(of);
   // Others that are coming may yet be good.
   if (of.coming.empty()) {
-    for (Waiter& waiter : std::exchange(of.waiters, {})) {
+    for (const Waiter& waiter : std::exchange(of.waiters, {})) {
       Refuse(waiter, NoneToBeHad(of.record.id, why));
     }
   }
@@ -421,7 +400,7 @@ void Templates::Build(Template& of) {
   if (!room) {
     // It passes by itself, and is no fault of the template's; Look tries again.
     of.trouble = room.error().message();
-    for (Waiter& waiter : std::exchange(of.waiters, {})) Refuse(waiter, room.error());
+    for (const Waiter& waiter : std::exchange(of.waiters, {})) Refuse(waiter, room.error());
     return;
   }
   of.trouble.clear();
@@ -446,7 +425,7 @@ void Templates::Stop() {
   for (auto& [id, of] : templates_) {
     of.ready.clear();
     of.coming.clear();
-    for (Waiter& waiter : std::exchange(of.waiters, {})) {
+    for (const Waiter& waiter : std::exchange(of.waiters, {})) {
       Refuse(waiter, Error(Code::kUnavailable, "atolld is shutting down"));
     }
   }

@@ -27,8 +27,8 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/attempt.h"
 #include "runtime/sandbox/host_budget.h"
-#include "runtime/sandbox/launch.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/sandbox/template_store.h"
 
@@ -59,7 +59,8 @@ class Templates {
     virtual void RestMember(const std::string& id, std::function<void(Status)> done) = 0;
     virtual void DisposeMember(const std::string& id) = 0;
     // It is that create's from now on, which is answered.
-    virtual void GiveMember(const std::string& id, const Wanted& wanted, const Created& done) = 0;
+    virtual void GiveMember(const std::string& id, const Wanted& wanted,
+                            std::shared_ptr<Attempt> attempt) = 0;
     // What it is; null: there is none.
     virtual const Sandbox* FindMember(const std::string& id) const = 0;
     // Members that pools may keep: all are bounded together.
@@ -110,10 +111,7 @@ class Templates {
   // That a create names. kNotFound: it is none, or none of it has been ready.
   Result<const TemplateRecord*> Usable(const std::string& id) const;
   // Answers the create: at once, or when there is a member for it, or will be none.
-  void Claim(const Wanted& wanted, const Created& done);
-  // The same request once more, while it waits. False: it does not.
-  bool Join(const std::string& idempotency_key, const std::string& fingerprint,
-            const Created& done);
+  void Claim(const Wanted& wanted, std::shared_ptr<Attempt> attempt);
 
   // A create is on its way: nothing is built for a while, and members go if it needs their room.
   void GiveWay();
@@ -130,7 +128,7 @@ class Templates {
  private:
   struct Waiter {
     Wanted wanted;
-    std::vector<Created> answers;
+    std::shared_ptr<Attempt> attempt;
     int64_t until_us = 0;
   };
   struct Ready {
@@ -163,7 +161,7 @@ class Templates {
   void Build(Template& of);
   void Dispose(Template& of, const std::string& id);
   void DisposeAll(Template& of);
-  static void Refuse(Waiter& waiter, const Error& why);
+  static void Refuse(const Waiter& waiter, const Error& why);
 
   const Parts parts_;
   const uint32_t most_members_;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "intercept/vault/document_json.h"
+#include "netpolicy/policy_json.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {
@@ -16,9 +18,11 @@ class RollbackTest : public LifecycleTest {
     int called = 0;
     tl::expected<Sandbox, CreateError> made;
   };
-  std::shared_ptr<Outcome> Begin(const std::string& id, const std::string& snapshot) {
+  std::shared_ptr<Outcome> Begin(const std::string& id, const std::string& snapshot,
+                                 const std::string& key = "",
+                                 const std::string& fingerprint = "f") {
     auto outcome = std::make_shared<Outcome>();
-    lifecycle->RollBack(id, {snapshot, "r"},
+    lifecycle->RollBack(id, {snapshot, key, fingerprint, "r"},
                         [outcome](const tl::expected<Sandbox, CreateError>& made) {
                           ++outcome->called;
                           outcome->made = made;
@@ -188,14 +192,138 @@ TEST_F(RollbackTest, RefusalsHaveNoEffect) {
 
 TEST_F(RollbackTest, OneAtATime) {
   const std::string id = CreateRunning();
-  const std::string snapshot = Take(id);
+  const std::string snapshot = Take(id), another = Take(id);
   const auto first = Begin(id, snapshot);
-  EXPECT_EQ(Begin(id, snapshot)->made.error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Begin(id, another)->made.error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Begin(id, snapshot, "of another request")->made.error().code(),
+            Code::kFailedPrecondition);
   BuildNext();
-  EXPECT_EQ(Refused(id, snapshot), Code::kFailedPrecondition);
+  EXPECT_EQ(Refused(id, another), Code::kFailedPrecondition);
   spawner.AnswerDestroy();
   loop.Run();
   EXPECT_TRUE(first->made);
+}
+
+TEST_F(RollbackTest, OneThatIsRepeatedMeanwhileGetsTheSameAnswer) {
+  for (const std::string key : {"", "k"}) {
+    const std::string id = CreateRunning();
+    const std::string snapshot = Take(id);
+    const auto first = Begin(id, snapshot, key), building = Begin(id, snapshot, key);
+    const std::string host_id = BuildNext();
+    const auto recorded = Begin(id, snapshot, key);
+    EXPECT_EQ(first->called + building->called + recorded->called, 0);
+    spawner.AnswerDestroy();
+    loop.Run();
+    for (const auto& outcome : {first, building, recorded}) {
+      ASSERT_EQ(outcome->called, 1);
+      ASSERT_TRUE(outcome->made);
+      EXPECT_EQ(outcome->made->state, State::kRunning);
+      EXPECT_EQ(HostId(*outcome->made), host_id);
+    }
+    EXPECT_EQ(lifecycle->stats().rolled_back, key.empty() ? 1U : 2U);
+    EXPECT_TRUE(spawner.builds.empty());
+    ASSERT_TRUE(lifecycle->Delete(id));
+    spawner.AnswerDestroy();
+  }
+}
+
+// Its client has seen no answer, and repeats it to the next daemon.
+TEST_F(RollbackTest, OneThatWasCutOffIsNotCarriedOutTwice) {
+  for (const std::string key : {"", "k"}) {
+    for (const bool deleted : {false, true}) {
+      const std::string id = CreateRunning();
+      const std::string snapshot = Take(id);
+      const uint32_t slot = lifecycle->Find(id)->slot;
+      Begin(id, snapshot, key);
+      const std::string lost = BuildNext();
+      spawner.destroys.clear();
+      wire::Greeting hello;
+      hello.sandboxes = {Host(id, slot), Host(lost, lifecycle->Find(id)->slot, true)};
+      Boot(hello);
+      const auto waiting = Begin(id, snapshot, key);
+      EXPECT_EQ(waiting->called, 0);
+      spawner.AnswerDestroy();
+      spawner.AnswerDestroy();
+      loop.Run();
+      const auto building = Begin(id, snapshot, key);
+      EXPECT_EQ(building->called, 0);
+      if (deleted) {
+        ASSERT_TRUE(lifecycle->Delete(id));
+      }
+      const std::string host_id = BuildNext();
+      for (const auto& outcome : {waiting, building}) {
+        ASSERT_EQ(outcome->called, 1);
+        ASSERT_EQ(outcome->made.has_value(), !deleted);
+        if (!deleted) {
+          EXPECT_EQ(HostId(*outcome->made), host_id);
+        }
+      }
+      if (!deleted) {
+        ASSERT_TRUE(lifecycle->Delete(id));
+      }
+      spawner.AnswerDestroy();
+      loop.Run();
+      EXPECT_EQ(lifecycle->size(), 0U);
+      store->RemoveKey(key);
+      Boot({});
+    }
+  }
+}
+
+TEST_F(RollbackTest, AKeyIsCarriedOutOnce) {
+  const std::string id = CreateRunning();
+  const std::string snapshot = Take(id);
+  Begin(id, snapshot, "k");
+  const std::string host_id = BuildNext();
+  spawner.AnswerDestroy();
+  loop.Run();
+  for (const bool restarted : {false, true}) {
+    if (restarted) {
+      wire::Greeting hello;
+      hello.sandboxes = {Host(host_id, lifecycle->Find(id)->slot)};
+      Boot(hello);
+    }
+    const auto again = Begin(id, snapshot, "k");
+    ASSERT_EQ(again->called, 1);
+    ASSERT_TRUE(again->made);
+    EXPECT_EQ(HostId(*again->made), host_id);
+    EXPECT_EQ(Begin(id, snapshot, "k", "other")->made.error().code(), Code::kAlreadyExists);
+  }
+  EXPECT_TRUE(spawner.builds.empty());
+  // Without a key it is another request.
+  Begin(id, snapshot);
+  EXPECT_EQ(spawner.builds.size(), 1U);
+}
+
+TEST_F(RollbackTest, OneThatFailsLeavesTheVaultToItsSandbox) {
+  // Stays, and never says that it is ready.
+  config.interceptor = {"/bin/sleep", "1000"};
+  Boot({});
+  Wanted wanted = Want();
+  wanted.credential_proxy = true;
+  wanted.spec.network.policy = netpolicy::Share(*netpolicy::ParsePolicy(
+      R"({"defaultAction": "deny", "egress": [{"action": "allow", "target": "a.example"}]})"));
+  const std::string id = CreateRunning(wanted);
+  const std::string snapshot = Take(id);
+  const uint32_t slot = lifecycle->Find(id)->slot;
+  lifecycle->SetVault(
+      id,
+      *vault::ParseVault(
+          R"({"credentials": [{"name": "k", "source": {"value": "v"}}], "bindings": [{"name": "b",)"
+          R"("match": {"hosts": ["a.example"]}, "auth": {"type": "bearer", "credential": "k"}}]})"),
+      [](const Status&) {});
+  ASSERT_NE(network.interceptors[slot], nullptr);
+  ASSERT_TRUE(
+      store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF slot ON sandboxes "
+                       "BEGIN SELECT RAISE(ABORT, 'full'); END"));
+  const auto outcome = Begin(id, snapshot);
+  const uint32_t next = spawner.builds.front().slot;
+  BuildNext();
+  EXPECT_FALSE(outcome->made);
+  EXPECT_EQ(network.interceptors[next], nullptr);
+  EXPECT_NE(network.interceptors[slot], nullptr);
+  lifecycle->RemoveVault(id);
+  EXPECT_EQ(network.interceptors[slot], nullptr);
 }
 
 TEST_F(RollbackTest, ABuildThatFailsLeavesItAsItWas) {
