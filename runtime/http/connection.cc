@@ -216,6 +216,13 @@ void Connection::Respond(Response response) {
     response = ErrorResponse(500, "GENERAL::INTERNAL_ERROR", "internal error");
     break;
   }
+  // Small ones always pass: they are bounded by the number of connections.
+  constexpr size_t kSmall = 64 << 10;
+  if (response.body.size() > kSmall &&
+      core_->untaken + response.body.size() > core_->config.max_untaken_bytes) {
+    response = ErrorResponse(503, "GENERAL::UNAVAILABLE",
+                             "too many clients do not read their answers; try again later");
+  }
   WriteResponse(std::move(response), PrepareKeepAlive());
 }
 
@@ -244,20 +251,26 @@ void Connection::WriteResponse(Response response, bool keep_alive) {
   if (!keep_alive) AppendField("Connection", "close", &output_);
   if (keep_alive && head_.http_1_0) AppendField("Connection", "keep-alive", &output_);
   output_.append("\r\n");
-  output_body_.clear();
   if (!bodiless && !is_head_) output_body_ = std::move(response.body);
+  core_->untaken += output_body_.size();
 
   state_ = State::kWriting;
-  const int64_t limit = core_->config.keep_alive_seconds * kSecond;
+  const int64_t limit = core_->config.answer_timeout_seconds * kSecond;
   SetDeadline(limit);
   stream_->Write(
       {output_, output_body_},
       [self = shared_from_this(), keep_alive](int error, size_t) {
+        self->ForgetAnswer();
         if (error != 0) return self->Close();
         self->ResponseWritten(keep_alive);
       },
       // Progress extends the time that a slow reader has.
       [this, limit] { SetDeadline(limit); });
+}
+
+void Connection::ForgetAnswer() {
+  core_->untaken -= output_body_.size();
+  output_body_ = {};
 }
 
 void Connection::ResponseWritten(bool keep_alive) {
@@ -363,7 +376,9 @@ void Connection::OnDeadline() {
   if (state_ == State::kReadingHead) {
     return RespondToBadHead({408, "the request head did not arrive in time"});
   }
-  Abort(false);
+  // With a reset the kernel, too, drops what it holds of an answer that nobody reads; and HTTP/1.0
+  // could not tell an end from a cut.
+  Abort(state_ == State::kWriting || on_abort_ != nullptr);
 }
 
 }  // namespace atl::http

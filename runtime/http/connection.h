@@ -77,6 +77,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void ResponseWritten(bool keep_alive);
   bool stopping() const { return core_->stopping; }
   ServerCore& core() { return *core_; }
+  // The connection is aborted if this much time passes before the next call. For a stream, while a
+  // write to the client is under way.
+  void SetDeadline(int64_t from_now_us);
+  void ClearDeadline() { deadline_us_ = kNever; }
   // From now on the body of this request may come as slowly as it likes.
   void AllowSlowBody() { slow_body_ = true; }
   // Called once when the connection is closed under the proxy, or from the loop soon if it is
@@ -95,14 +99,14 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void ReadPiece(OnPiece on_piece);
   bool PrepareKeepAlive();
   void WriteResponse(Response response, bool keep_alive);
+  // Frees the answer that is being written, and takes it out of ServerCore::untaken.
+  void ForgetAnswer();
   void DrainBody();
   void LingeringClose();
   void Linger(size_t budget);
   // `properly`: as an end that the client can tell from a cut.
   void Close(bool properly = true);
 
-  void SetDeadline(int64_t from_now_us);
-  void ClearDeadline() { deadline_us_ = kNever; }
   void ArmTimer();
   void OnDeadline();
 

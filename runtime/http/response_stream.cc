@@ -9,6 +9,8 @@
 namespace atl::http {
 namespace {
 
+constexpr int64_t kSecond = 1'000'000;
+
 // What runs on the connection. It lives on its own operations: the read that waits for the client's
 // end, and the write that is under way.
 class Streaming : public std::enable_shared_from_this<Streaming> {
@@ -92,16 +94,23 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
       return;
     }
     sending_ = std::exchange(unsent_, {});
-    connection_->stream().Write({sending_}, [self = shared_from_this()](int error, size_t) {
-      if (self->ended_) return;
-      if (error != 0) return self->connection_->Abort(false);
-      self->sending_ = {};
-      self->Flush();
-      if (self->backlog() == 0 && !self->ended_ && self->drained_) {
-        const auto call = self->drained_;
-        call();
-      }
-    });
+    // Its producer waits for this client, with all that it holds.
+    const int64_t limit = connection_->core().config.answer_timeout_seconds * kSecond;
+    connection_->SetDeadline(limit);
+    connection_->stream().Write(
+        {sending_},
+        [self = shared_from_this()](int error, size_t) {
+          if (self->ended_) return;
+          self->connection_->ClearDeadline();
+          if (error != 0) return self->connection_->Abort(false);
+          self->sending_ = {};
+          self->Flush();
+          if (self->backlog() == 0 && !self->ended_ && self->drained_) {
+            const auto call = self->drained_;
+            call();
+          }
+        },
+        [this, limit] { connection_->SetDeadline(limit); });
   }
 
   void Complete() {

@@ -113,6 +113,13 @@ struct ServerConfig {
   size_t max_connections = 4096;
   int keep_alive_seconds = 75;
   int header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
+  // A client that takes no byte of its answer for this long is disconnected, so that what the
+  // answer holds (memory, files, processes) is free again. Forwarded answers may wait: those hold
+  // nothing but a buffer, and a terminal may be stopped for hours.
+  int answer_timeout_seconds = 60;
+  // Answers that clients have not taken yet may hold this much memory together; while they do, a
+  // request whose answer is large is answered 503.
+  size_t max_untaken_bytes = 256 << 20;
   // If set: every connection is TLS, but one from this host may do without, because what it says
   // leaves no wire: health checks, and tools that know no name that the certificate is for.
   std::shared_ptr<const TlsContext> tls;

@@ -26,6 +26,7 @@ struct ServerCore {
   std::shared_ptr<const TlsContext> tls;  // null: none
   UpstreamPool upstreams;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
+  size_t untaken = 0;                           // bytes of all answers that are being written
   bool stopping = false;
   std::function<void()> on_idle;  // called when the last connection has closed
 };

@@ -253,6 +253,36 @@ TEST(Server, ClosesAnIdleConnection) {
   EXPECT_EQ(peer.ReadToEnd(), "");
 }
 
+TEST(Server, BoundsWhatClientsDoNotTake) {
+  constexpr size_t kLarge = 16 << 20;
+  ServerConfig config;
+  config.max_untaken_bytes = kLarge + kLarge / 2;
+  RunningServer server(
+      [](const std::shared_ptr<Exchange>& exchange) {
+        const bool large = exchange->request().target == "/large";
+        exchange->Respond({200, {}, std::string(large ? kLarge : 5, 'x')});
+      },
+      config);
+  Peer reads_nothing = server.Connect();
+  reads_nothing.Send(Get("/large"));
+  EXPECT_TRUE(reads_nothing.ReadUntil("\r\n\r\n").starts_with("HTTP/1.1 200"));
+  Peer other = server.Connect();
+  other.Send(Get("/large"));
+  EXPECT_TRUE(other.ReadResponse().starts_with("HTTP/1.1 503"));
+  other.Send(Get("/small"));
+  EXPECT_EQ(BodyOf(other.ReadResponse()), "xxxxx");
+  // Whoever has gone, and whoever has read, holds nothing.
+  reads_nothing.Close();
+  std::string answer;
+  do {  // until the server has noticed
+    other.Send(Get("/large"));
+    answer = other.ReadResponse();
+  } while (answer.starts_with("HTTP/1.1 503"));
+  EXPECT_EQ(BodyOf(answer).size(), kLarge);
+  other.Send(Get("/large"));
+  EXPECT_EQ(BodyOf(other.ReadResponse()).size(), kLarge);
+}
+
 TEST(Server, RefusesConnectionsOverTheLimit) {
   ServerConfig config;
   config.max_connections = 1;

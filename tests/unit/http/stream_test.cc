@@ -14,15 +14,17 @@ constexpr char kGet[] = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 // A server whose handler hands over the stream.
 class StreamTest : public testing::Test {
  protected:
-  StreamTest()
-      : server([this](const std::shared_ptr<Exchange>& exchange) {
-          Response head;
-          head.headers.Set("Content-Type", "text/plain");
-          // Before the head leaves, which the test may see at once.
-          ++opened;
-          stream = exchange->Stream(std::move(head));
-          stream->OnEvents([this] { ++drained; }, [this] { closed.set_value(); });
-        }) {}
+  explicit StreamTest(const ServerConfig& config = {})
+      : server(
+            [this](const std::shared_ptr<Exchange>& exchange) {
+              Response head;
+              head.headers.Set("Content-Type", "text/plain");
+              // Before the head leaves, which the test may see at once.
+              ++opened;
+              stream = exchange->Stream(std::move(head));
+              stream->OnEvents([this] { ++drained; }, [this] { closed.set_value(); });
+            },
+            config) {}
   ~StreamTest() override {
     server.OnLoop([this] { stream.reset(); });
   }
@@ -93,6 +95,57 @@ TEST_F(StreamTest, ASlowClientIsSeen) {
   EXPECT_EQ(peer.ReadExactly(6), "1\r\ny\r\n");
   server.OnLoop([] {});
   EXPECT_GT(drained, before);
+}
+
+ServerConfig Impatient() {
+  ServerConfig config;
+  config.answer_timeout_seconds = 1;
+  return config;
+}
+
+class ImpatientStreamTest : public StreamTest {
+ protected:
+  ImpatientStreamTest() : StreamTest(Impatient()) {}
+};
+
+TEST_F(ImpatientStreamTest, AClientThatTakesNothingIsDisconnected) {
+  for (const char* version : {"HTTP/1.1", "HTTP/1.0"}) {
+    closed = {};
+    Peer peer = server.Connect();
+    peer.Send("GET /x " + std::string(version) + "\r\nHost: h\r\n\r\n");
+    peer.ReadUntil("\r\n\r\n");
+    Write(std::string(32 << 20, 'x'));
+    closed.get_future().wait();
+    server.OnLoop([&] {
+      EXPECT_TRUE(stream->closed());
+      EXPECT_EQ(stream->backlog(), 0U);
+    });
+    bool reset = false;
+    peer.ReadToEnd(&reset);
+    EXPECT_TRUE(reset) << "what has come does not look complete";
+  }
+}
+
+TEST_F(ImpatientStreamTest, AStreamThatHasNothingToSayMayWait) {
+  Peer peer = server.Connect();
+  peer.Send(kGet);
+  peer.ReadUntil("\r\n\r\n");
+  Write("x");
+  EXPECT_EQ(peer.ReadExactly(6), "1\r\nx\r\n");
+  // Another client's deadline passes, which began later.
+  Peer slow = server.Connect();
+  std::shared_ptr<ResponseStream> first;
+  server.OnLoop([&] { first = std::exchange(stream, nullptr); });
+  slow.Send(kGet);
+  slow.ReadUntil("\r\n\r\n");
+  Write(std::string(32 << 20, 'x'));
+  closed.get_future().wait();
+  server.OnLoop([&] {
+    EXPECT_FALSE(first->closed());
+    first->Write("y");
+    first.reset();
+  });
+  EXPECT_EQ(peer.ReadExactly(6), "1\r\ny\r\n");
 }
 
 TEST_F(StreamTest, AnOldClientGetsTheEndOfTheConnection) {
