@@ -546,9 +546,9 @@ class Lifecycle final : private Attempt::Owner,
   std::unordered_map<std::string, std::string> host_ids_;  // to ids, of those that differ
   std::map<std::string, Rollback> rollbacks_;              // by the host ids of what they build
   std::unordered_map<wire::LayerId, uint32_t> layer_users_;
-  std::multiset<wire::LayerId> compared_;  // by differences on their way, which read them
-  size_t diffs_ = 0;
-  Held held_;  // by all that hold, but for those in stock
+  std::set<std::string> diffs_;            // sandboxes whose difference is under way
+  std::multiset<wire::LayerId> compared_;  // layers that those differences read
+  Held held_;                              // by all that hold, but for those in stock
   Idempotency idempotency_;
   LifecycleStats stats_;
   uint64_t orders_ = 0;                      // the number of the latest

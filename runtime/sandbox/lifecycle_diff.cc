@@ -10,8 +10,9 @@
 namespace atl::sandbox {
 namespace {
 
-// A client that does not read holds one up. Fewer than the spawner unpacks at once: imports go on.
-constexpr size_t kMaxDiffs = 4;
+// A difference lasts as long as its client reads, so that one sandbox gets one of them and no more.
+// Fewer than the spawner has processes for (kMaxUnpacks): imports go on.
+constexpr size_t kMaxDiffs = 8;
 
 }  // namespace
 
@@ -25,7 +26,12 @@ void Lifecycle::Diff(const std::string& id, const std::string& snapshot, bool ar
                      "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
                          ": one that runs or is paused can be compared"));
   }
-  if (diffs_ == kMaxDiffs) {
+  if (diffs_.contains(id)) {
+    return done(Fail(Code::kUnavailable, "sandbox " + id +
+                                             " is being compared for another client; try again "
+                                             "when that has ended"));
+  }
+  if (diffs_.size() >= kMaxDiffs) {
     return done(Fail(Code::kUnavailable,
                      std::to_string(kMaxDiffs) + " sandboxes are being compared; try again later"));
   }
@@ -48,14 +54,14 @@ void Lifecycle::Diff(const std::string& id, const std::string& snapshot, bool ar
     asked.against = std::move(usable->layers);
   }
   // A snapshot may be deleted meanwhile; what is read of it stays until then.
-  ++diffs_;
+  diffs_.insert(id);
   compared_.insert(asked.against.begin(), asked.against.end());
   std::vector<wire::LayerId> held = asked.against;
-  spawner_.Ask(std::move(asked), [this, held = std::move(held), done = std::move(done),
+  spawner_.Ask(std::move(asked), [this, id, held = std::move(held), done = std::move(done),
                                   use = Use(id), alive = std::weak_ptr(alive_)](
                                      const Result<wire::Unpacked>& told) {
     if (!alive.expired()) {
-      --diffs_;
+      diffs_.erase(id);
       for (const wire::LayerId layer : held) compared_.erase(compared_.find(layer));
       images_.CollectLayers([this](wire::LayerId layer) { return LayerInUse(layer); });
     }

@@ -14,7 +14,8 @@
 namespace atl::spawner {
 namespace {
 
-constexpr size_t kMaxUnpacks = 8;  // two of an import, two readings of images, four differences
+// Two for an import, two that read images, eight differences.
+constexpr size_t kMaxUnpacks = 12;
 
 Status CheckDescriptors(bool pack, int input, int output) {
   struct stat info {};

@@ -2,6 +2,7 @@
 import hashlib
 import io
 import json
+import pathlib
 import subprocess
 import tarfile
 import unittest
@@ -86,16 +87,45 @@ class DiffTest(Snapshots):
             self.assertEqual(hashlib.md5(content).hexdigest(), random.split()[0])
 
     def test_a_client_that_goes_away_leaves_nobody_waiting(self):
+        box = self.big_box()
+        for _ in range(3):
+            connection = self.stalled(box)
+            connection.close()
+            atoll.until(lambda: self.settles(box), UNTIL, 'it is told again')
+
+    def test_a_client_that_does_not_read_holds_up_its_sandbox_alone(self):
+        box, other = self.big_box(), self.big_box()
+        connection = self.stalled(box)
+        self.addCleanup(connection.close)
+        for form in ('list', 'tar'):
+            self.refused(503, 'GENERAL::UNAVAILABLE', 'GET', f'/v1/sandboxes/{box}/diff?format={form}')
+        self.assertIn(('added', '/big'), self.diff(other))
+        # What tells the difference is charged to a group that has a limit.
+        teller, = [child for child in atoll.children(self.daemon.spawner_pid())
+                   if atoll.comm(child) == 'atoll-unpack']
+        groups = pathlib.Path(f'/proc/{teller}/cgroup').read_text(encoding='ascii').splitlines()
+        memory = next(line.split(':', 2)[2] for line in groups
+                      if 'memory' in line.split(':')[1].split(',') or line.startswith('0::'))
+        self.assertIn('/unpack', memory)
+        limits = [int(text) for group in atoll.groups_named('unpack')
+                  for name in ('memory.max', 'memory.limit_in_bytes')
+                  if str(group).endswith(memory.removesuffix('/execd')) and (group / name).exists()
+                  and (text := (group / name).read_text(encoding='ascii').strip()) != 'max']
+        self.assertTrue(limits and max(limits) < 3 << 30, limits)
+
+    def big_box(self):
         box = self.box()
         self.out(box, 'dd if=/dev/urandom of=/big bs=1M count=64 2>/dev/null')
-        for _ in range(6):  # more than there may be at once
-            connection = self.daemon.connection()
-            response = self.daemon.send('GET', f'/v1/sandboxes/{box}/diff?format=tar',
-                                        connection=connection)
-            self.assertEqual(len(response.read(1000)), 1000)
-            response.close()
-            connection.close()
-        atoll.until(lambda: self.settles(box), UNTIL, 'it is told again')
+        return box
+
+    def stalled(self, box):
+        """A connection whose client has read the beginning of a difference, and reads no more."""
+        connection = self.daemon.connection()
+        response = self.daemon.send('GET', f'/v1/sandboxes/{box}/diff?format=tar',
+                                    connection=connection)
+        self.assertEqual(len(response.read(1000)), 1000)
+        response.close()
+        return connection
 
     def settles(self, box):
         try:
