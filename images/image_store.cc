@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,8 +29,28 @@ constexpr int64_t kTryAgainUs = 1'000'000;
 constexpr int kMoreTries = 60;
 // An archive waits with its file on disk: a client must not be able to queue without end.
 constexpr size_t kMaxQueued = 16;
-// Exports and verifications at once: the spawner runs eight unpackers, and an import wants two.
+// Exports and verifications at once, of the processes that the spawner has for all (kMaxUnpacks).
 constexpr size_t kMaxReadings = 2;
+// An exported archive is a file without a name until its client has taken it.
+constexpr size_t kMaxArchives = 8;
+constexpr size_t kMaxArchivesOfAnImage = 2;
+
+// Fails unless `image` fits into the file system of `archive` and leaves room for our databases.
+Status CheckRoom(const Image& image, int archive) {
+  constexpr uint64_t kMostKept = 1 << 30;
+  struct statvfs info {};
+  if (::fstatvfs(archive, &info) != 0) return FailSys("fstatvfs the archive");
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
+  const uint64_t kept = std::min<uint64_t>(kMostKept, info.f_blocks / 20 * info.f_frsize);
+  if (free > kept && free - kept > image.size_bytes) return {};
+  return Fail(Error(Code::kResourceExhausted,
+                    "no room for an archive of " + image.name +
+                        " on the file system of <data_dir>/state: it takes " +
+                        std::to_string(image.size_bytes >> 20) + " MiB, " +
+                        std::to_string(free >> 20) + " MiB are free and " +
+                        std::to_string(kept >> 20) + " MiB of them are kept for the daemon",
+                    ENOSPC));
+}
 
 std::string RandomName() {
   std::string name;
@@ -42,13 +63,16 @@ std::string RandomName() {
 
 class ArchiveFile : public StoredArchive, public std::enable_shared_from_this<ArchiveFile> {
  public:
-  static Result<std::shared_ptr<StoredArchive>> Of(UniqueFd file, Loop& loop) {
+  // `counted` is held for as long as the file is there.
+  static Result<std::shared_ptr<StoredArchive>> Of(UniqueFd file,
+                                                   std::shared_ptr<const void> counted,
+                                                   Loop& loop) {
     struct stat info {};
     if (::fstat(file.get(), &info) != 0) return FailSys("fstat the archive");
-    return std::make_shared<ArchiveFile>(std::move(file), info.st_size, loop);
+    return std::make_shared<ArchiveFile>(std::move(file), std::move(counted), info.st_size, loop);
   }
-  ArchiveFile(UniqueFd file, off_t size, Loop& loop)
-      : file_(std::move(file)), size_(size), loop_(loop) {}
+  ArchiveFile(UniqueFd file, std::shared_ptr<const void> counted, off_t size, Loop& loop)
+      : file_(std::move(file)), counted_(std::move(counted)), size_(size), loop_(loop) {}
 
   uint64_t size() const override { return static_cast<uint64_t>(size_); }
   void Read(std::function<void(Result<std::string>)> done) override {
@@ -70,6 +94,7 @@ class ArchiveFile : public StoredArchive, public std::enable_shared_from_this<Ar
 
  private:
   const UniqueFd file_;
+  const std::shared_ptr<const void> counted_;
   const off_t size_;
   off_t at_ = 0;
   Loop& loop_;
@@ -147,7 +172,11 @@ class Store : public ImageStore {
   Result<std::shared_ptr<void>> Hold(const Image& image);
   std::multiset<wire::LayerId> held_;
   size_t holds_ = 0;
-  std::vector<std::function<void()>> prunes_;  // that wait for the running import
+  // Counts an archive of `image` until the last copy of what this gives has gone. kUnavailable: its
+  // clients have not taken others yet.
+  Result<std::shared_ptr<const void>> CountArchive(const Image& image);
+  std::vector<std::weak_ptr<const std::string>> archives_;  // the digests of their images
+  std::vector<std::function<void()>> prunes_;               // that wait for the running import
   std::shared_ptr<images::Import> running_;
   // Outlived by callbacks of the runner.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -445,21 +474,44 @@ void Store::Verify(std::string_view name, VerifyDone done) {
       ->Start();
 }
 
+Result<std::shared_ptr<const void>> Store::CountArchive(const Image& image) {
+  std::erase_if(archives_, [](const auto& archive) { return archive.expired(); });
+  const auto of_image = std::ranges::count_if(archives_, [&](const auto& archive) {
+    const auto digest = archive.lock();
+    return digest && *digest == image.digest;
+  });
+  if (archives_.size() >= kMaxArchives || static_cast<size_t>(of_image) >= kMaxArchivesOfAnImage) {
+    return Fail(Code::kUnavailable, "clients have not taken the archives of " + image.name +
+                                        " or of others yet; try again when they have: " +
+                                        std::to_string(kMaxArchivesOfAnImage) +
+                                        " of an image and " + std::to_string(kMaxArchives) +
+                                        " of all may be under way");
+  }
+  auto digest = std::make_shared<const std::string>(image.digest);
+  archives_.push_back(digest);
+  return digest;
+}
+
 void Store::Export(const Image& image, ArchiveForm form, ExportDone done) {
+  const auto refuse = [&](Error error) {
+    loop_.Post([done = std::move(done), error = std::move(error)] { done(Fail(error)); });
+  };
   auto file = TemporaryFile();
-  if (!file)
-    return loop_.Post([done = std::move(done), error = file.error()] { done(Fail(error)); });
+  if (!file) return refuse(file.error());
+  if (Status room = CheckRoom(image, file->get()); !room) return refuse(room.error());
   auto hold = Hold(image);
-  if (!hold)
-    return loop_.Post([done = std::move(done), error = hold.error()] { done(Fail(error)); });
+  if (!hold) return refuse(hold.error());
+  auto counted = CountArchive(image);
+  if (!counted) return refuse(counted.error());
   std::vector<Layer> layers = LayersOf(image);
   std::reverse(layers.begin(), layers.end());
   std::make_shared<images::Export>(
       alive_, loop_, runner_, image, std::move(layers), form, std::move(*file),
-      [this, done = std::move(done), hold = *hold](Result<UniqueFd> archive) mutable {
+      [this, done = std::move(done), hold = *hold,
+       counted = *counted](Result<UniqueFd> archive) mutable {
         hold.reset();
         if (!archive) return done(Fail(std::move(archive).error()));
-        done(ArchiveFile::Of(*std::move(archive), loop_));
+        done(ArchiveFile::Of(*std::move(archive), std::move(counted), loop_));
       })
       ->Start();
 }

@@ -30,6 +30,8 @@ namespace {
 
 // zstd wants 128 MiB for its largest window, names and times of directories 64 MiB.
 constexpr rlim_t kAddressSpace = rlim_t{1} << 30;
+// Two million names of one directory. There may be more of these than of the others.
+constexpr rlim_t kDiffAddressSpace = rlim_t{512} << 20;
 constexpr rlim_t kDescriptors = 64;
 // Two for each directory on the way down.
 constexpr rlim_t kTreeDescriptors = 2 * (kMaxDepth + 1) + 64;
@@ -114,8 +116,9 @@ Status LimitResources(const ExtractLimits& limits, Job job) {
     __rlimit_resource resource;
     rlim_t value;
   } const wanted[] = {
-      {RLIMIT_CORE, 0},           {RLIMIT_NOFILE, descriptors}, {RLIMIT_FSIZE, file_size},
-      {RLIMIT_AS, kAddressSpace}, {RLIMIT_CPU, kCpuSeconds},    {RLIMIT_MEMLOCK, 0},
+      {RLIMIT_CORE, 0},          {RLIMIT_NOFILE, descriptors},
+      {RLIMIT_FSIZE, file_size}, {RLIMIT_AS, job == Job::kDiff ? kDiffAddressSpace : kAddressSpace},
+      {RLIMIT_CPU, kCpuSeconds}, {RLIMIT_MEMLOCK, 0},
       {RLIMIT_NPROC, 1},
   };
   for (const auto& [resource, value] : wanted) {

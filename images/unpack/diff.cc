@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "images/unpack/archive_writer.h"
 #include "images/unpack/entry_path.h"
+#include "images/unpack/hard_links.h"
 #include "images/unpack/tree_diff.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/diff.h"
@@ -155,11 +155,10 @@ class Archive {
     Describe(change.path, now);
     const bool regular = S_ISREG(now.st_mode);
     if (regular && now.st_nlink > 1) {
-      const auto [first, added] =
-          linked_.emplace(std::pair(now.st_dev, now.st_ino), std::string(change.path));
-      if (!added) {
+      ATOLL_ASSIGN(const std::string first, links_.NameOf(now, change.path));
+      if (!first.empty()) {
         archive_entry_set_size(entry_.get(), 0);
-        archive_entry_copy_hardlink(entry_.get(), first->second.c_str());
+        archive_entry_copy_hardlink(entry_.get(), first.c_str());
         return Check(archive_write_header(writer_.get(), entry_.get()));
       }
     }
@@ -192,7 +191,7 @@ class Archive {
   int out_;
   ArchiveWriter writer_;
   ArchiveEntry entry_;
-  std::map<std::pair<dev_t, ino_t>, std::string> linked_;  // of several names: where it stands
+  HardLinks links_;
   std::string buffer_;
   uint64_t bytes_ = 0;
 };

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "images/digest.h"
 #include "images/unpack/archive_writer.h"
 #include "images/unpack/entry_path.h"
+#include "images/unpack/hard_links.h"
 #include "images/unpack/stream.h"
 #include "images/unpack/tar_reader.h"
 #include "images/unpack/tree_copy.h"
@@ -101,7 +101,7 @@ class Packing {
   TarSink sink_;
   ArchiveWriter writer_;
   ArchiveEntry entry_;
-  std::map<ino_t, std::string> linked_;  // of several names: the first
+  HardLinks links_;
   std::string buffer_ = std::string(kBuffer, '\0');
   std::string names_ = std::string(64 << 10, '\0');  // XATTR_LIST_MAX
   std::string value_ = std::string(64 << 10, '\0');  // XATTR_SIZE_MAX
@@ -167,9 +167,9 @@ Status Packing::AddName(int parent, const std::string& path, const std::string& 
   if (S_ISSOCK(now.st_mode)) return {};
   Begin();
   if (now.st_nlink > 1) {
-    const auto [first, is_first] = linked_.try_emplace(now.st_ino, path);
-    if (!is_first) {
-      archive_entry_copy_hardlink(entry_.get(), first->second.c_str());
+    ATOLL_ASSIGN(const std::string first, links_.NameOf(now, path));
+    if (!first.empty()) {
+      archive_entry_copy_hardlink(entry_.get(), first.c_str());
       now.st_size = 0;
       return AddHeader(path, now);
     }

@@ -244,6 +244,49 @@ TEST_F(ImageStoreTest, AFewReadingsAtOnce) {
             (std::vector<Code>{Code::kUnavailable, Code::kUnavailable, Code::kUnavailable}));
 }
 
+TEST_F(ImageStoreTest, ArchivesThatNobodyTakesAreCounted) {
+  std::vector<std::shared_ptr<StoredArchive>> kept;
+  std::vector<Code> refused;
+  const auto take = [&](const Image& image) {
+    runner_.packed[image.layers[0]] = FakeImage::Packed(image.name.substr(0, 1));
+    store_->Export(image, ArchiveForm::kOci, [&](Result<std::shared_ptr<StoredArchive>> archive) {
+      archive ? kept.push_back(*archive) : refused.push_back(archive.error().code());
+    });
+    loop_.Run();
+  };
+  const std::vector<Code> unavailable = {Code::kUnavailable};
+  for (const char* name : {"a", "b", "c", "d"}) {
+    const auto image = Import({{name}, ""}, name);
+    ASSERT_TRUE(image);
+    refused.clear();
+    for (int i = 0; i < 3; ++i) take(*image);
+    EXPECT_EQ(refused, unavailable) << "two of an image";
+  }
+  ASSERT_EQ(kept.size(), 8U);
+  const auto other = Import({{"e"}, ""}, "e");
+  ASSERT_TRUE(other);
+  refused.clear();
+  take(*other);
+  EXPECT_EQ(refused, unavailable) << "eight of all";
+  // Whoever is done with one makes room for another.
+  kept.pop_back();
+  take(*other);
+  EXPECT_EQ(kept.size(), 8U);
+}
+
+TEST_F(ImageStoreTest, AnArchiveThatDoesNotFitIsNotBegun) {
+  auto image = Import({{"base"}, ""}, "huge");
+  ASSERT_TRUE(image);
+  image->size_bytes = uint64_t{1} << 60;
+  std::optional<Error> refused;
+  store_->Export(*image, ArchiveForm::kOci, [&](const auto& archive) {
+    if (!archive) refused = archive.error();
+  });
+  loop_.Run();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->error_number(), ENOSPC);
+}
+
 TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {
   ASSERT_TRUE(Import({{"base"}, ""}, "good"));
   const auto present = runner_.present;

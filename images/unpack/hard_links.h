@@ -1,0 +1,50 @@
+// Remembers under which name an archive holds a file that has several.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "images/report.h"
+#include "runtime/base/result.h"
+
+namespace atl::images::unpack {
+
+class HardLinks {
+ public:
+  // A tree may have as many files whose other names are still to come: 250,000 names of the usual
+  // length take some 50 MiB. A file is forgotten when all of its names have come.
+  static constexpr size_t kMaxOpen = 250'000;
+
+  // Returns the name that the archive has `file` under, or "" if this is the first one, which is
+  // remembered then. kInvalidArgument: kMaxOpen are open already.
+  Result<std::string> NameOf(const struct stat& file, std::string_view path) {
+    const std::pair key(file.st_dev, file.st_ino);
+    const auto found = open_.find(key);
+    if (found == open_.end()) {
+      if (open_.size() >= kMaxOpen) {
+        return Fail(Code::kInvalidArgument,
+                    "more than " + std::to_string(kMaxOpen) +
+                        " files have names in several places: " + Printable(path, 80));
+      }
+      open_.try_emplace(key, std::string(path), file.st_nlink - 1);
+      return std::string();
+    }
+    if (--found->second.left > 0) return found->second.name;
+    return std::move(open_.extract(found).mapped().name);
+  }
+
+ private:
+  struct Open {
+    Open(std::string first, nlink_t names) : name(std::move(first)), left(names) {}
+    std::string name;
+    nlink_t left;
+  };
+  std::map<std::pair<dev_t, ino_t>, Open> open_;
+};
+
+}  // namespace atl::images::unpack
