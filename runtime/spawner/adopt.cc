@@ -7,6 +7,7 @@
 #include "runtime/spawner/object_group.h"
 #include "runtime/spawner/object_mounts.h"
 #include "runtime/spawner/sandboxes.h"
+#include "runtime/spawner/unpacker.h"
 
 namespace atl::spawner {
 namespace {
@@ -77,7 +78,7 @@ Status Sandboxes::Adopt() {
   ATOLL_TRY(objects_->Adopt(known));
   std::vector<std::string> strays;
   for (const std::string& group : groups) {
-    if (known.test(SlotOf(group)) || ParseObjectGroup(group)) continue;
+    if (known.test(SlotOf(group)) || ParseObjectGroup(group) || group == kUnpackGroup) continue;
     // Died between clone and record, or a slot in stock. Prepare removes the group before it makes
     // it anew.
     LogLine(LogLevel::kWarning, "stray group killed").Add("group", group);

@@ -31,6 +31,7 @@
 #include "runtime/spawner/successor.h"
 #include "runtime/spawner/swap_device.h"
 #include "runtime/spawner/trial.h"
+#include "runtime/spawner/unpacker.h"
 #include "runtime/spawner/worker.h"
 #include "runtime/wire/session.h"
 
@@ -125,6 +126,7 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .filter = BuildSandboxFilter(),
             .session_filter = BuildSessionFilter(),
             .staging = config.run_dir + "/spawner/staging"};
+  ATOLL_TRY(MakeUnpackGroup(host));
   ATOLL_TRY(MakeDeviceTemplate(host.devices.c_str()));
   ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
@@ -151,7 +153,10 @@ Status LeaveHost(const Config& config, const cgroup::Host& cgroups, const std::s
                  const Instance& instance) {
   const std::string records = config.run_dir + "/spawner/records";
   if (::rmdir(records.c_str()) != 0 && errno != ENOENT) return FailSys("rmdir " + records);
-  ATOLL_TRY(cgroup::Tree::Remove(cgroups, base, GroupName(instance.number)));
+  const std::string group = GroupName(instance.number);
+  ATOLL_ASSIGN(const cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, group, ""));
+  ATOLL_TRY(RemoveUnpackGroup(tree));
+  ATOLL_TRY(cgroup::Tree::Remove(cgroups, base, group));
   ATOLL_ASSIGN(const UniqueFd run, sys::Open(config.run_dir, O_RDONLY | O_DIRECTORY));
   for (const char* name : {"spawner.sock", "daemon.json"}) {
     if (::unlinkat(run.get(), name, 0) != 0 && errno != ENOENT) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/sys.h"
+#include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/worker.h"
 #include "runtime/wire/start.h"
@@ -22,9 +23,17 @@
 namespace atl::spawner {
 namespace {
 
+// Each process has a limit of its own too (images/unpack/confine.cc), so that none takes the room
+// of the others.
+constexpr cgroup::Limits kUnpackLimits{.memory_bytes = uint64_t{2} << 30, .pids = 64};
+constexpr int kKillPatienceMs = 5000;
+
 [[noreturn]] void Child(const Host& host, const std::vector<std::string>& arguments, int go,
-                        const std::vector<int>& sources) {
+                        const std::vector<int>& sources, const std::vector<UniqueFd>& tasks) {
   const int report = sources[2];
+  for (const UniqueFd& group : tasks) {
+    if (::write(group.get(), "0", 1) != 1) ::_exit(125);
+  }
   // The maps come from the parent; end of file means that it could not write them.
   char byte;
   if (TEMP_FAILURE_RETRY(::read(go, &byte, 1)) != 1) ::_exit(125);
@@ -59,20 +68,37 @@ namespace {
 
 }  // namespace
 
+Status MakeUnpackGroup(const Host& host) {
+  ATOLL_TRY(host.cgroups.CreateGroup(kUnpackGroup));
+  ATOLL_TRY(host.cgroups.DelegateGroup(kUnpackGroup, 0));
+  return host.cgroups.SetLimits(kUnpackGroup, {}, OnlyKept(host, kUnpackLimits));
+}
+
+Status RemoveUnpackGroup(const cgroup::Tree& cgroups) {
+  const Status killed = cgroups.Kill(kUnpackGroup);
+  if (!killed) return killed.error().error_number() == ENOENT ? Status() : killed;
+  ATOLL_TRY(cgroups.AwaitEmpty(kUnpackGroup, kKillPatienceMs));
+  return cgroups.RemoveGroup(kUnpackGroup);
+}
+
 Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& arguments, int input,
                             int output, int report, std::span<const UniqueFd> layers) {
   // In the order of their numbers there.
   std::vector<int> sources = {input, output, report};
   for (const UniqueFd& layer : layers) sources.push_back(layer.get());
   ATOLL_ASSIGN(const sys::Pipe go, sys::MakePipe());
+  ATOLL_ASSIGN(const UniqueFd group, host.cgroups.OpenDir(kUnpackGroup, "execd"));
+  ATOLL_ASSIGN(const std::vector<UniqueFd> tasks, host.cgroups.OpenTasks(kUnpackGroup));
   std::vector<int> keep = sources;
   keep.insert(keep.end(), {go.read.get(), host.unpack.get()});
+  for (const UniqueFd& file : tasks) keep.push_back(file.get());
   ATOLL_ASSIGN(
       const pid_t pid,
       StartWorker({.name = "atoll-unpack",
                    .namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP},
-                  keep, [&] { Child(host, arguments, go.read.get(), sources); }));
+                                 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+                   .cgroup = group.get()},
+                  keep, [&] { Child(host, arguments, go.read.get(), sources, tasks); }));
   // What fails here ends the child: it reads the end of file.
   ATOLL_TRY(WriteIdMaps(pid, {0, kStoreIdBase}));
   // As its unit's servant this process may be the host's last to be killed for memory: not so what

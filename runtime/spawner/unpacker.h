@@ -14,6 +14,16 @@
 
 namespace atl::spawner {
 
+// All processes of atoll-unpack are in this group, because what they take is no sandbox's: a
+// stranger's files decide how much memory they need, and fill the caches of the host.
+inline constexpr char kUnpackGroup[] = "unpack";
+// One that is there stays, with the processes that are in it.
+Status MakeUnpackGroup(const Host& host);
+// Ends all processes in it first. An absent group is not an error. Nothing can be started in a
+// group again once it was killed: Linux 6.18 kills each process that is born into it (CLONE_INTO_
+// CGROUP), because it compares the kills of the group with those of the parent's.
+Status RemoveUnpackGroup(const cgroup::Tree& cgroups);
+
 // What is read of a report.
 inline constexpr size_t kMaxReport = 64 << 10;
 
