@@ -202,7 +202,8 @@ void Lifecycle::RollbackBuilt(const std::string& host_id) {
     return fail(std::move(recorded).error().Wrap("record the rollback"));
   }
   attempt->Commit();
-  // Behind the record: a rollback that fails leaves the vault where it is. Nothing of it runs yet.
+  // Not before the record: a rollback that fails gives this slot to somebody else. Like the policy
+  // this is whatever has been set meanwhile, and nothing runs in the slot yet.
   vaults_.Attach(id, next.slot);
   const Rollback rollback = std::move(rollbacks_.extract(found).mapped());
   ++stats_.rolled_back;

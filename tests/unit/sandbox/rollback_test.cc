@@ -351,11 +351,15 @@ TEST_F(RollbackTest, AStoreThatIsFullLeavesItAsItWas) {
       store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF slot ON sandboxes "
                        "BEGIN SELECT RAISE(ABORT, 'full'); END"));
   const auto outcome = Begin(id, snapshot);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  const uint32_t slot = spawner.builds.front().slot;
   const std::string host_id = BuildNext();
   ASSERT_EQ(outcome->called, 1);
   EXPECT_FALSE(outcome->made);
   EXPECT_EQ(spawner.AnswerDestroy(), host_id);
   ExpectAsItWas(before);
+  // Its vault stays where it is: the other slot is about to be somebody else's.
+  EXPECT_FALSE(network.interceptors.contains(slot));
 }
 
 TEST_F(RollbackTest, OneThatEndsMeanwhileHasEnded) {
