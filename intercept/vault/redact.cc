@@ -25,11 +25,13 @@ View AsItStands(std::string_view text) {
   return view;
 }
 
-View Decoded(std::string_view text, bool plus_is_blank) {
+// Takes one layer of escapes off.
+View Decoded(const View& from, bool plus_is_blank) {
+  const std::string& text = from.text;
   View view;
   size_t at = 0;
   while (at < text.size()) {
-    view.begins.push_back(static_cast<uint32_t>(at));
+    view.begins.push_back(from.begins[at]);
     const int byte = EscapedByte(text, at);
     if (byte >= 0) {
       view.text.push_back(static_cast<char>(byte));
@@ -39,14 +41,18 @@ View Decoded(std::string_view text, bool plus_is_blank) {
       ++at;
     }
   }
-  view.begins.push_back(static_cast<uint32_t>(text.size()));
+  view.begins.push_back(from.begins.back());
   return view;
 }
 
 void AddValue(std::string_view value, std::vector<std::string>& texts) {
   texts.emplace_back(value);
-  texts.push_back(JsonEscaped(value, JsonStyle::kAscii));
-  texts.push_back(JsonEscaped(value, JsonStyle::kHtml));
+  for (const JsonStyle style : {JsonStyle::kAscii, JsonStyle::kHtml}) {
+    std::string once = JsonEscaped(value, style);
+    // JSON in a string of JSON.
+    texts.push_back(JsonEscaped(once, style));
+    texts.push_back(std::move(once));
+  }
 }
 
 // The value of basic is what is sent, but what a server shows is what it means.
@@ -97,9 +103,18 @@ std::optional<std::string> Redactor::Redact(std::string_view text) const {
       }
     }
   };
-  search(AsItStands(text));
-  if (text.find('%') != std::string_view::npos) search(Decoded(text, false));
-  if (text.find('+') != std::string_view::npos) search(Decoded(text, true));
+  View view = AsItStands(text);
+  search(view);
+  // A blank is '+' in the innermost layer at most: what lies around it escapes the '+'.
+  for (size_t layers = 0;; ++layers) {
+    if (view.text.find('+') != std::string::npos) search(Decoded(view, true));
+    View inner = Decoded(view, false);
+    if (inner.text.size() == view.text.size()) break;
+    // Each layer is another pass, and a server may nest as many as a header has bytes.
+    if (layers == kMaxLayers) return std::string(kRedacted);
+    search(inner);
+    view = std::move(inner);
+  }
   if (ends.empty()) return std::nullopt;
 
   std::string out;

@@ -17,15 +17,17 @@ namespace atl::vault {
 inline constexpr std::string_view kRedacted = "[REDACTED]";
 
 // The texts that belong to the bindings of one revision of a vault: placeholders; values, also as
-// in JSON strings and in the headers that are set ("Bearer …"); of basic, the user and the password
-// that the value means, and the password alone if it has kMinPassword bytes. Each is found
-// percent-encoded as well, completely or in part, in either case, blanks as '+' or not. All
-// bindings count, not only that of the request: the server may have the others' secrets from other
-// requests.
+// in JSON strings (and in JSON that is in one) and in the headers that are set ("Bearer …"); of
+// basic, the user and the password that the value means, and the password alone if it has
+// kMinPassword bytes. Each is found percent-encoded as well, up to kMaxLayers times, completely or
+// in part, in either case, blanks as '+' or not. All bindings count, not only that of the request:
+// the server may have the others' secrets from other requests.
 class Redactor {
  public:
   // Shorter ones are part of too much else.
   static constexpr size_t kMinPassword = 6;
+  // A text that is percent-encoded more often is taken out as a whole.
+  static constexpr size_t kMaxLayers = 16;
 
   explicit Redactor(const Vault& vault);
 

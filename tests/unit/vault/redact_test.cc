@@ -41,6 +41,28 @@ TEST(VaultRedact, KnowsEveryRendering) {
   EXPECT_EQ(Redacted(vault, "100%25+%zz%"), "as it is");
 }
 
+TEST(VaultRedact, KnowsWhatIsEncodedRepeatedly) {
+  const std::string value = "user:p w+\"1%";
+  const Vault vault =
+      WithAuth("'type':'apiKey','name':'X-A','credential':'one'", "user:p w+\\\"1%");
+  std::string url = value, form = value;
+  for (size_t layers = 1; layers <= Redactor::kMaxLayers; ++layers) {
+    url = UrlEncoded(url);
+    form = FormEncoded(form);
+    EXPECT_EQ(Redacted(vault, "x=" + url + ";"), "x=[REDACTED];") << layers;
+    EXPECT_EQ(Redacted(vault, "x=" + form + ";"), "x=[REDACTED];") << layers;
+  }
+  EXPECT_EQ(Redacted(vault, "/login?next=%2Fa%3Fk%3Duser%253Ap%2520w%252B%25221%2525"),
+            "/login?next=%2Fa%3Fk%3D[REDACTED]");
+  const std::string json = JsonEscaped(JsonEscaped(value, JsonStyle::kHtml), JsonStyle::kHtml);
+  EXPECT_EQ(Redacted(vault, json), "[REDACTED]");
+  // Nobody knows what is below, and looking for its end would take as long as a server wants.
+  EXPECT_EQ(Redacted(vault, "x=" + UrlEncoded(url)), "[REDACTED]");
+  std::string deep = "%";
+  for (int i = 0; i < 20'000; ++i) deep += "25";
+  EXPECT_EQ(Redacted(vault, deep), "[REDACTED]");
+}
+
 TEST(VaultRedact, KnowsPlaceholdersAndSubstitutedValues) {
   const Vault vault = WithAuth(
       "'type':'passthrough','substitutions':[{'credential':'two','placeholder':'{{two}}',"
