@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/allow_calls.h"
+#include "runtime/base/core_dump.h"
 #include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 
@@ -48,8 +49,7 @@ Status Confine() {
   ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/self/oom_score_adj", kOomScore));
   // The daemon's user has other processes: none of them may look into this one. Not earlier: our
   // files in /proc are root's from then on.
-  if (::prctl(PR_SET_DUMPABLE, 0) != 0) return FailSys("prctl PR_SET_DUMPABLE");
-  ATOLL_TRY(LimitResource(RLIMIT_CORE, 0));
+  ATOLL_TRY(ForbidCoreDumps());
   ATOLL_TRY(LimitResource(RLIMIT_AS, kMaxMemory));
   std::vector<AllowedCall> calls;
   for (const int call : kAllowed) calls.push_back({call});

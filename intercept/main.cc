@@ -8,6 +8,7 @@
 #include "intercept/program.h"
 #include "runtime/base/log.h"
 #include "runtime/base/standard_streams.h"
+#include "runtime/http/tls_memory.h"
 
 int main(int argc, char** argv) {
   using namespace atl;
@@ -19,7 +20,9 @@ int main(int argc, char** argv) {
   }
   InitLog("atoll-intercept", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
-  if (auto run = intercept::Run(UniqueFd(intercept::kLineFd), argv[1]); !run) {
+  Status run = http::WipeTlsMemory();
+  if (run) run = intercept::Run(UniqueFd(intercept::kLineFd), argv[1]);
+  if (!run) {
     LogLine(LogLevel::kError, "cannot intercept").Add(run.error());
     return 1;
   }

@@ -9,6 +9,7 @@
 #include "intercept/vault/wire_json.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/wiping_memory.h"
 
 namespace atl::intercept {
 namespace {
@@ -62,6 +63,12 @@ class Line {
 
  private:
   void OnReadable() {
+    ReadMessage();
+    // A vault was read and decoded there.
+    WipeStack();
+  }
+
+  void ReadMessage() {
     auto message = Receive(fd_.get());
     if (!message) {
       if (message.error().error_number() == EAGAIN) return;

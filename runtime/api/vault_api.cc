@@ -6,6 +6,7 @@
 #include "intercept/vault/document_json.h"
 #include "intercept/vault/metadata_json.h"
 #include "runtime/api/plain_answer.h"
+#include "runtime/base/wiping_memory.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
@@ -112,6 +113,7 @@ void ServeVault(const Call& call, Lifecycle& lifecycle, const std::string& id,
       vault::kMaxVaultJson, [call, &lifecycle, id, method](Result<std::string> body) {
         if (!body) return RespondError(call, body.error());
         method == "POST" ? Create(call, lifecycle, id, *body) : Change(call, lifecycle, id, *body);
+        WipeStack();
       });
 }
 

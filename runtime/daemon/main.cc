@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/core_dump.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
@@ -23,6 +24,7 @@
 #include "runtime/daemon/privileges.h"
 #include "runtime/daemon/spawner_process.h"
 #include "runtime/daemon/storage_init.h"
+#include "runtime/http/tls_memory.h"
 
 namespace atl::daemon {
 namespace {
@@ -136,6 +138,10 @@ int Main(int argc, char** argv) {
   auto line = ParseCommandLine(argc, argv, &exit_code);
   if (!line) return exit_code;
   InitLog("atolld", LogLevel::kInfo);
+  // The configuration may hold the API key already.
+  Status prepared = ForbidCoreDumps();
+  if (prepared) prepared = http::WipeTlsMemory();
+  if (!prepared) return Report("cannot start", prepared);
   if (line->action == CommandLine::Action::kInitConfig) {
     return Report("cannot write", WriteExampleConfig(line->example_path, line->force));
   }

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <memory>
 
+#include "runtime/base/core_dump.h"
+
 namespace atl::daemon {
 namespace {
 
@@ -75,6 +77,7 @@ Status Verify(const User& user) {
     if (in_set != 0) return fail("the bounding set is not empty");
   }
   if (::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) return fail("no_new_privs is off");
+  if (::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0) return fail("the memory can be dumped");
   return {};
 }
 
@@ -122,6 +125,8 @@ Status DropPrivileges(const User& user) {
   ATOLL_TRY(SetCapabilities());
   ATOLL_TRY(Prctl("PR_SET_KEEPCAPS", PR_SET_KEEPCAPS, 0));
   ATOLL_TRY(Prctl("PR_SET_NO_NEW_PRIVS", PR_SET_NO_NEW_PRIVS, 1));
+  // Behind the last change of ids and capabilities, which takes it back.
+  ATOLL_TRY(ForbidCoreDumps());
   return Verify(user);
 }
 

@@ -42,6 +42,8 @@ class Buffer {
     const size_t used = size();
     if (capacity_ - used >= n) {
       std::memmove(bytes_.get(), bytes_.get() + begin_, used);
+      // No second copy stays behind: it may be a secret's, and only the first is wiped.
+      ::explicit_bzero(bytes_.get() + used, begin_);
     } else {
       size_t capacity = capacity_ * 2;
       if (capacity < used + n) capacity = used + n;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -163,6 +164,10 @@ void Connection::ReadMore(OnRead on_read) {
 
 void Connection::ReleasePiece() {
   input_.Consume(std::exchange(piece_consumed_, 0));
+}
+
+void Connection::WipePiece() {
+  if (piece_consumed_ != 0) ::explicit_bzero(input_.data(), piece_consumed_);
 }
 
 Result<Connection::Piece> Connection::TakeBufferedPiece() {

@@ -57,6 +57,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Result<Piece> TakeBufferedPiece();
   // Ends the life of the piece delivered last.
   void ReleasePiece();
+  // Overwrites the piece delivered last: its bytes may hold secrets, and this buffer is kept for as
+  // long as the connection.
+  void WipePiece();
   const BodyDecoder& body() const { return body_; }
   // The next response ends the connection: the rest of the body is not worth reading.
   void DropAfterResponse() { drop_after_response_ = true; }

@@ -37,6 +37,7 @@ struct BodyReader : std::enable_shared_from_this<BodyReader> {
         return self->done(Fail(TooLarge(self->limit)));
       }
       self->body.append(piece->bytes);
+      self->connection->WipePiece();
       if (piece->last) return self->done(std::move(self->body));
       self->Next();
     });

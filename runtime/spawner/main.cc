@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cgroup/host.h"
+#include "runtime/base/core_dump.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
 #include "runtime/base/standard_streams.h"
@@ -216,7 +217,11 @@ int main(int argc, char** argv) {
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(022);
-  spawner::StayUndumpable();
+  // It hands keys of buckets and of the swap area on.
+  if (const Status safe = ForbidCoreDumps(); !safe) {
+    LogLine(LogLevel::kError, "cannot start").Add(safe.error());
+    return 1;
+  }
   if (argc == 2 && std::string_view(argv[1]) == "hold") {
     const Status held = spawner::HoldCgroup();
     LogLine(LogLevel::kError, "cannot hold the cgroup").Add(held.error());

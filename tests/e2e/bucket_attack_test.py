@@ -6,6 +6,7 @@ import threading
 
 import atoll
 import buckets
+import process_memory
 from atoll import until
 from buckets import PATIENCE
 
@@ -173,6 +174,21 @@ class Secrets(buckets.Case):
             answer = self.daemon.send('GET', f'/v1/sandboxes{path}').read()
             for secret in (self.odd.secret, self.odd.key, self.store.secret):
                 self.assertNotIn(secret.encode(), answer, path)
+
+    def test_no_memory_has_them_once_the_sandbox_is_gone(self):
+        secret = self.odd.secret
+        box = self.create(self.volume(store=self.odd))
+        self.out(box, 'echo 1 > /data/1')
+        ours = {'atolld': self.daemon.process.pid, 'atoll-spawner': self.daemon.spawner_pid()}
+        self.assertEqual(process_memory.found_in(ours['atolld'], [secret]), {secret})
+        self.daemon.delete(box)
+        # And those that the store has refused.
+        secrets = [f'no-secret-{os.urandom(20).hex()}' for _ in range(6)]
+        for wrong in secrets:
+            with self.assertRaises(atoll.ApiError):
+                self.create(self.volume(accessKeySecret=wrong))
+        ours.update((atoll.comm(pid), pid) for pid in atoll.children(ours['atoll-spawner']))
+        process_memory.await_wiped(ours, [secret, *secrets])
 
     def test_a_refusal_does_not_repeat_them(self):
         ossfs = self.volume(accessKeyId='hush-id', accessKeySecret='hush-hush')['ossfs']

@@ -100,6 +100,17 @@ class Start(unittest.TestCase):
                                   ('/dev/null', str(daemon.run_dir / 'spawner.log')), (pid, fd))
             self.assertEqual((daemon.run_dir / 'lock').read_bytes(), b'')
 
+    def test_no_core_has_their_memory(self):
+        with atoll.Daemon() as daemon:
+            spawner = daemon.spawner_pid()
+            for pid in (daemon.process.pid, spawner, *atoll.children(spawner)):
+                limits = pathlib.Path(f'/proc/{pid}/limits').read_text(encoding='ascii')
+                row = next(line for line in limits.splitlines() if 'core file size' in line)
+                # Not 0, which the kernel ignores where a program takes cores from a pipe.
+                self.assertEqual(row.split()[4:6], ['1', '1'], atoll.comm(pid))
+            # And its user may not look into it: what it has in /proc is root's.
+            self.assertEqual(os.stat(f'/proc/{daemon.process.pid}/mem').st_uid, 0)
+
     def test_the_key_is_for_root_and_the_daemon(self):
         with atoll.Daemon() as daemon:
             told = json.loads((daemon.run_dir / 'daemon.json').read_text(encoding='utf-8'))

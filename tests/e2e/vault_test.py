@@ -10,6 +10,7 @@ import threading
 import unittest
 
 import atoll
+import process_memory
 from atoll import SLOWNESS
 from box import parse_events, shell_image
 from egress import V4, EgressBox, EgressTest, policy
@@ -63,6 +64,18 @@ class VaultTest(EgressTest):
         answer = box.egress_call(method, '/credential-vault', document)
         self.assertEqual(answer.status, status or {'POST': 201, 'PATCH': 200}[method], answer.text)
         return json.loads(answer.text) if answer.text.startswith('{') else answer.text
+
+    def interceptors(self):
+        found = []
+        for process in pathlib.Path('/proc').glob('[0-9]*'):
+            try:
+                if (process / 'comm').read_text(encoding='ascii') == 'atoll-intercept\n' and (
+                        int((process / 'stat').read_text(encoding='ascii').rsplit(')')[-1].split()[
+                            1]) == self.daemon.process.pid):
+                    found.append(process)
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return found
 
     def curl(self, box, *words):
         """What it printed: the answer's head and body. It finds whom to trust by itself."""
@@ -291,18 +304,6 @@ class Attacks(VaultTest):
         return [link for link in links if not link.startswith(
             ('socket:', 'anon_inode:', '/dev/null', str(self.daemon.log)))]
 
-    def interceptors(self):
-        found = []
-        for process in pathlib.Path('/proc').glob('[0-9]*'):
-            try:
-                if (process / 'comm').read_text(encoding='ascii') == 'atoll-intercept\n' and (
-                        int((process / 'stat').read_text(encoding='ascii').rsplit(')')[-1].split()[
-                            1]) == self.daemon.process.pid):
-                    found.append(process)
-            except (FileNotFoundError, ProcessLookupError):
-                pass
-        return found
-
     def test_one_that_is_killed_is_started_again_and_one_that_is_deleted_ends(self):
         box = self.safe_box()
         self.put(box, vault(binding('api', 'good.example')))
@@ -319,6 +320,54 @@ class Attacks(VaultTest):
         self.internet.clear()
         self.curl(box, '-k', 'https://good.example/')
         self.assertNotIn('authorization', self.arrived()[1])
+
+
+class Memory(VaultTest):
+    def test_no_secret_outlives_its_vault(self):
+        box = self.safe_box()
+        gone = []
+        request = b'GET /held HTTP/1.1\r\nHost: good.example\r\n\r\n'
+        for life in range(6):
+            secrets = [f'sk-{life}-{os.urandom(size).hex()}' for size in (4, 24, 24, 300)]
+            short, first, second, long = secrets
+            document = vault(
+                binding('api', 'good.example', schemes=['https', 'http'], paths=['/v1/*', '/held']),
+                binding('put', 'good.example', paths=['/put/*'], methods=['POST'],
+                        auth={'type': 'passthrough', 'substitutions': [
+                            {'credential': name, 'placeholder': f'@@{name}@@',
+                             'in': ['path', 'query', 'header', 'body']} for name in ('short', 'long')]}),
+                token=first, short=short, long=long)
+            # A client that keeps its connection.
+            connection = self.daemon.connection()
+            self.addCleanup(connection.close)
+            endpoint = box.find_endpoint()
+            connection.request('POST', '/' + endpoint['endpoint'].split('/', 1)[1]
+                               + '/credential-vault', json.dumps(document), endpoint['headers'])
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, 201, answer.read())
+            answer.read()
+            self.curl(box, 'https://good.example/v1/x')
+            self.curl(box, 'https://good.example/put/@@short@@?q=@@long@@', '-H', 'X-A: @@short@@',
+                      '-d', 'b=@@long@@')
+            # This connection goes on, and its interceptor with it.
+            flow = box.flow(f'kept{life}', V4.at(10), 80)
+            self.assertIn(b' 200 ', box.poke(flow, request, want=12).data)
+            holders = {'atolld': self.daemon.process.pid}
+            holders.update((f'atoll-intercept {process.name}', int(process.name))
+                           for process in self.interceptors())
+            # So this test can see them.
+            for pid in holders.values():
+                seen = process_memory.found_in(pid, [first, short, long])
+                self.assertTrue(seen or len(holders) > 2, pid)
+            self.assertEqual(process_memory.found_in(self.daemon.process.pid, [first, short, long]),
+                             {first, short, long})
+            self.put(box, {'credentials': {'replace': [credential('token', second)]}}, 'PATCH')
+            self.assertIn(b' 200 ', box.poke(flow, request, want=12).data)
+            self.assertEqual(box.egress_call('DELETE', '/credential-vault').status, 204)
+            gone += secrets
+        self.assertTrue(self.interceptors())
+        holders['atoll-spawner'] = self.daemon.spawner_pid()
+        process_memory.await_wiped(holders, gone)
 
 
 class Routes(VaultTest):

@@ -1,0 +1,11 @@
+// What OpenSSL frees, overwritten (runtime/base/wiping_memory.h).
+#pragma once
+
+#include "runtime/base/result.h"
+
+namespace atl::http {
+
+// Before the program's first call of OpenSSL.
+Status WipeTlsMemory();
+
+}  // namespace atl::http
