@@ -5,7 +5,10 @@
 #include <spawn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+
+#include "runtime/base/move_descriptors.h"
 
 namespace atl {
 namespace {
@@ -55,8 +58,15 @@ Result<pid_t> Spawn(const SpawnedProgram& program) {
   sigemptyset(&none);
   sigfillset(&all);
   int error = ::posix_spawn_file_actions_addopen(&actions.files, 0, "/dev/null", O_RDONLY, 0);
+  // Ours may be on the number that is another's there.
+  int above = STDERR_FILENO + 1;
+  for (const auto& [ours, theirs] : program.descriptors) above = std::max(above, theirs + 1);
+  std::vector<UniqueFd> lifted;
   for (const auto& [ours, theirs] : program.descriptors) {
-    if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions.files, ours, theirs);
+    ATOLL_ASSIGN(lifted.emplace_back(), LiftDescriptor(ours, above));
+    if (error == 0) {
+      error = ::posix_spawn_file_actions_adddup2(&actions.files, lifted.back().get(), theirs);
+    }
   }
   if (error == 0) error = ::posix_spawnattr_setsigmask(&actions.attributes, &none);
   if (error == 0) error = ::posix_spawnattr_setsigdefault(&actions.attributes, &all);

@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unique_fd.h"
 
@@ -37,12 +39,11 @@ void Execute(const Child& child, char* const* argv, int output, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0 || dup2(null, STDIN_FILENO) < 0 ||
-      dup2(child.told ? STDERR_FILENO : output, STDOUT_FILENO) < 0 ||
-      // It says by its end that the child has ended.
-      fcntl(output, F_SETFD, 0) != 0) {
-    return;
-  }
+  // The end of `output` says that the child has ended.
+  std::array<DescriptorMove, 3> moves{{{null, STDIN_FILENO},
+                                       {child.told ? STDERR_FILENO : output, STDOUT_FILENO},
+                                       {output, output}}};
+  if (!MoveDescriptors(moves)) return;
   if (child.user != 0 &&
       (setgroups(0, nullptr) != 0 || setresgid(child.user, child.user, child.user) != 0 ||
        setresuid(child.user, child.user, child.user) != 0 ||

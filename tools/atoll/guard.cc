@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 
+#include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/utc_time.h"
 #include "tools/atoll/api.h"
@@ -62,12 +64,11 @@ void Watch(const Settings& settings, const std::string& sandbox_id, int seconds,
 // In the child: none of what our caller waits for the end of, and none of its terminal's signals.
 void Detach(int* pipe) {
   constexpr int kPipe = STDERR_FILENO + 1;
-  *pipe = fcntl(*pipe, F_DUPFD_CLOEXEC, kPipe + 1);
   setsid();
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_IGN);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) dup2(null, fd);
-  dup3(*pipe, kPipe, O_CLOEXEC);
+  std::array<DescriptorMove, 4> moves{{{null, 0}, {null, 1}, {null, 2}, {*pipe, kPipe}}};
+  if (!MoveDescriptors(moves)) _exit(1);
   *pipe = kPipe;
   close_range(kPipe + 1, ~0U, 0);
   prctl(PR_SET_NAME, "atoll-guard");
