@@ -9,15 +9,21 @@
 #include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
+#include "runtime/base/log_format.h"
 #include "runtime/base/utc_time.h"
+#include "runtime/base/utf8.h"
 
 namespace atl {
 namespace {
 
 char g_process[32] = "atoll";
 std::atomic<LogLevel> g_lowest = LogLevel::kInfo;
+std::atomic<bool> g_json = false;
+bool g_journal = false;  // standard error is the journal
 
 const char* LevelName(LogLevel level) {
   switch (level) {
@@ -31,6 +37,66 @@ const char* LevelName(LogLevel level) {
       return "error";
   }
   return "?";
+}
+
+// Of syslog(3), as sd-daemon(3) writes them.
+const char* PriorityPrefix(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "<7>";
+    case LogLevel::kInfo:
+      return "<6>";
+    case LogLevel::kWarning:
+      return "<4>";
+    case LogLevel::kError:
+      break;
+  }
+  return "<3>";
+}
+
+// A line is of the form that was in force when it began.
+bool IsJsonLine(std::string_view line) {
+  if (line.starts_with('<')) line.remove_prefix(3);
+  return line.starts_with('{');
+}
+
+// Writes the character that `text` begins with into `piece`, of at least 13 bytes, and takes it off
+// the front. JSON text is UTF-8; what is not becomes U+FFFD, and nothing is left that a terminal
+// or an editor would act on.
+size_t EscapeJson(std::string_view* text, char* piece) {
+  const char c = text->front();
+  if (c >= ' ' && c <= '~') {
+    text->remove_prefix(1);
+    if (c != '"' && c != '\\') {
+      *piece = c;
+      return 1;
+    }
+    piece[0] = '\\';
+    piece[1] = c;
+    return 2;
+  }
+  const Utf8Character character = FirstUtf8(*text);
+  text->remove_prefix(std::max<size_t>(character.length, 1));
+  const uint32_t code = character.length == 0 ? 0xfffd : character.code;
+  constexpr uint32_t kFirstPair = 0x10000;
+  const int size = code < kFirstPair ? std::snprintf(piece, 13, "\\u%04x", code)
+                                     : std::snprintf(piece, 13, "\\u%04x\\u%04x",
+                                                     0xd800 + ((code - kFirstPair) >> 10),
+                                                     0xdc00 + ((code - kFirstPair) & 0x3ff));
+  return static_cast<size_t>(size);
+}
+
+size_t EscapeText(char c, char* piece) {
+  int size = 1;
+  *piece = c;
+  if (c == '"' || c == '\\') {
+    size = std::snprintf(piece, 8, "\\%c", c);
+  } else if (c == '\n') {
+    size = std::snprintf(piece, 8, "\\n");
+  } else if (c < ' ' || c > '~') {
+    size = std::snprintf(piece, 8, "\\x%02x", static_cast<unsigned char>(c));
+  }
+  return static_cast<size_t>(size);
 }
 
 bool NeedsQuotes(std::string_view text) {
@@ -65,7 +131,31 @@ void InitLog(std::string_view process, LogLevel lowest) {
   const size_t n = std::min(process.size(), sizeof g_process - 1);
   std::memcpy(g_process, process.data(), n);
   g_process[n] = '\0';
+  g_journal = IsJournal(STDERR_FILENO);
   SetLogLevel(lowest);
+}
+
+void SetLogFormat(LogFormat format) {
+  g_json.store(format == LogFormat::kJson, std::memory_order_relaxed);
+}
+
+Result<LogFormat> ParseLogFormat(std::string_view text) {
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    if (text == LogFormatName(format)) return format;
+  }
+  return Fail(Code::kInvalidArgument, "log format '" + std::string(text) + "': use text or json");
+}
+
+std::string_view LogFormatName(LogFormat format) {
+  return format == LogFormat::kJson ? "json" : "text";
+}
+
+bool IsJournal(int fd) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours changes the environment.
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat info {};
+  if (stream == nullptr || ::fstat(fd, &info) != 0) return false;
+  return stream == std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
 }
 
 void SetLogLevel(LogLevel lowest) {
@@ -85,23 +175,40 @@ LogLine::LogLine(LogLevel level, std::string_view message)
   if (!enabled_) return;
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
+  if (g_journal) Append(PriorityPrefix(level));
   const UtcTime time(now.tv_sec, now.tv_nsec, 3);
-  const std::string_view parts[] = {time.text(), " ",  LevelName(level), " ",
-                                    g_process,   ": ", message};
-  for (const std::string_view part : parts) Append(part);
+  if (g_json.load(std::memory_order_relaxed)) {
+    for (const std::string_view part :
+         {std::string_view("{\"time\":\""), std::string_view(time.text()),
+          std::string_view("\",\"level\":\""), std::string_view(LevelName(level)),
+          std::string_view("\"")}) {
+      Append(part);
+    }
+    Add("process", g_process).Add("msg", message);
+    return;
+  }
+  if (!g_journal) {
+    for (const std::string_view part :
+         {std::string_view(time.text()), std::string_view(" "), std::string_view(LevelName(level)),
+          std::string_view(" "), std::string_view(g_process), std::string_view(": ")}) {
+      Append(part);
+    }
+  }
+  Append(message);
 }
 
 LogLine::~LogLine() {
   if (!enabled_) return;
+  if (IsJsonLine({buffer_, size_})) buffer_[size_++] = '}';
   buffer_[size_++] = '\n';
   // A full pipe or a closed stderr must not stop the daemon: the line is then lost.
   const ssize_t n = ::write(STDERR_FILENO, buffer_, size_);
   BoundLogFile(n);
 }
 
-// Leaves room for the closing quote and the newline.
+// Leaves room for the closing quote, the closing brace and the newline.
 void LogLine::Append(std::string_view text) {
-  constexpr size_t kLimit = sizeof buffer_ - 2;
+  constexpr size_t kLimit = sizeof buffer_ - 3;
   const size_t n = std::min(size_ < kLimit ? kLimit - size_ : 0, text.size());
   std::memcpy(buffer_ + size_, text.data(), n);
   size_ += n;
@@ -111,19 +218,19 @@ void LogLine::AppendQuoted(std::string_view text) {
   const size_t before = size_;
   Append("\"");
   if (size_ == before) return;
-  for (char c : text) {
-    char piece[8] = {c};
-    int size = 1;
-    if (c == '"' || c == '\\') {
-      size = std::snprintf(piece, sizeof piece, "\\%c", c);
-    } else if (c == '\n') {
-      size = std::snprintf(piece, sizeof piece, "\\n");
-    } else if (c < ' ' || c > '~') {
-      size = std::snprintf(piece, sizeof piece, "\\x%02x", static_cast<unsigned char>(c));
+  const bool json = IsJsonLine({buffer_, size_});
+  while (!text.empty()) {
+    char piece[16] = {text.front()};
+    size_t size = 1;
+    if (json) {
+      size = EscapeJson(&text, piece);
+    } else {
+      size = EscapeText(text.front(), piece);
+      text.remove_prefix(1);
     }
     // Half an escape would take the closing quote with it.
-    if (sizeof buffer_ - 2 - size_ < static_cast<size_t>(size)) break;
-    Append({piece, static_cast<size_t>(size)});
+    if (sizeof buffer_ - 3 - size_ < size) break;
+    Append({piece, size});
   }
   // However much of the text there was room for: Append has left it for this.
   buffer_[size_++] = '"';
@@ -131,6 +238,15 @@ void LogLine::AppendQuoted(std::string_view text) {
 
 LogLine& LogLine::Add(std::string_view key, std::string_view value) {
   if (!enabled_) return *this;
+  if (IsJsonLine({buffer_, size_})) {
+    // All of `,"key":""` or nothing.
+    if (sizeof buffer_ - 3 - size_ < key.size() + 6) return *this;
+    Append(",\"");
+    Append(key);
+    Append("\":");
+    AppendQuoted(value);
+    return *this;
+  }
   Append(" ");
   Append(key);
   Append("=");
@@ -145,10 +261,18 @@ LogLine& LogLine::Add(std::string_view key, std::string_view value) {
 LogLine& LogLine::Add(std::string_view key, int64_t value) {
   char digits[24];
   const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  return Add(key, std::string_view(digits, static_cast<size_t>(end - digits)));
+  const std::string_view number(digits, static_cast<size_t>(end - digits));
+  if (!enabled_ || !IsJsonLine({buffer_, size_})) return Add(key, number);
+  if (sizeof buffer_ - 3 - size_ < key.size() + number.size() + 4) return *this;
+  for (const std::string_view part :
+       {std::string_view(",\""), key, std::string_view("\":"), number}) {
+    Append(part);
+  }
+  return *this;
 }
 
 LogLine& LogLine::Add(std::string_view key, uint64_t value) {
+  if (value <= INT64_MAX) return Add(key, static_cast<int64_t>(value));
   char digits[24];
   const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
   return Add(key, std::string_view(digits, static_cast<size_t>(end - digits)));

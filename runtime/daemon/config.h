@@ -10,6 +10,7 @@
 
 #include "cgroup/limits.h"
 #include "runtime/base/log.h"
+#include "runtime/base/log_format.h"
 #include "runtime/base/result.h"
 
 namespace atl::daemon {
@@ -115,6 +116,7 @@ struct Config {
   uint32_t otel_interval_ms = 60000;
   // [log]
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
 };
 
 inline constexpr char kDefaultConfigPath[] = "/etc/atoll/atoll.toml";

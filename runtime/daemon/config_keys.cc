@@ -160,6 +160,11 @@ Status SetLevel(const Values& v, Config* c) {
   return {};
 }
 
+Status SetFormat(const Values& v, Config* c) {
+  ATOLL_ASSIGN(c->log_format, ParseLogFormat(v[0]));
+  return {};
+}
+
 Values GetLevel(const Config& c) {
   static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
   return {kNames[static_cast<size_t>(c.log_level)]};
@@ -449,7 +454,12 @@ void AddFeatureKeys(std::vector<Key>* keys) {
                "what this daemon is called there"),
        NumberKey("otel", "export_interval_millis", &Config::otel_interval_ms, 1000, 86'400'000,
                  "milliseconds from one time to the next"),
-       Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel})});
+       Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel}),
+       Live({"log", "format", Kind::kText,
+             "text, or json: an object for each line. Where the journal takes the log, both carry "
+             "its priorities",
+             SetFormat,
+             [](const Config& c) { return Values{std::string(LogFormatName(c.log_format))}; }})});
 }
 
 std::string Spelled(std::string text, char separator, bool upper) {

@@ -328,6 +328,7 @@ void Daemon::ReloadConfig() {
 void Daemon::Apply(const Config& config) {
   config_ = config;
   SetLogLevel(config_.log_level);
+  SetLogFormat(config_.log_format);
   lifecycle_->SetDefaultLimits(config_.limits);
   concurrency_->SetLimit(config_.limit_concurrency);
   if (!config_.api_key.empty()) api_->SetApiKey(config_.api_key);

@@ -151,13 +151,15 @@ int Main(int argc, char** argv) {
   const Config& config = loaded->config;
   if (line->action == CommandLine::Action::kCheckConfig) {
     if (auto checked = CheckCertificate(config); !checked) return Report("configuration", checked);
-    std::fputs(EffectiveConfig(config).c_str(), stdout);
+    // In the journal each reload would leave all of it.
+    if (!IsJournal(STDOUT_FILENO)) std::fputs(EffectiveConfig(config).c_str(), stdout);
     return 0;
   }
   if (line->action == CommandLine::Action::kStorageInit) {
     return Report("storage init", InitStorage(config, line->store_size));
   }
   SetLogLevel(config.log_level);
+  SetLogFormat(config.log_format);
   if (line->action == CommandLine::Action::kSpawner) {
     return Report("cannot become the spawner", BecomeSpawner(config, *line));
   }

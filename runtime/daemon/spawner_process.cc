@@ -39,6 +39,9 @@ std::vector<std::string> SpawnerArguments(const Config& config) {
     arguments.insert(arguments.end(), {"--swap-size", std::to_string(config.swap_bytes),
                                        "--swap-kind", config.swap_kind});
   }
+  if (config.log_format == LogFormat::kJson) {
+    arguments.insert(arguments.end(), {"--log-format", "json"});
+  }
   for (const std::string& store : config.object_stores) {
     arguments.insert(arguments.end(), {"--object-store", store});
   }

@@ -8,6 +8,7 @@
 #include <climits>
 #include <string_view>
 
+#include "runtime/base/log_format.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/swap.h"
 #include "runtime/wire/volume.h"
@@ -161,6 +162,9 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       auto kind = ParseSwapKind(value);
       if (!kind) return Fail(std::move(kind).error().Wrap("--swap-kind"));
       config.swap_kind = *kind;
+    } else if (flag == "--log-format") {
+      ATOLL_ASSIGN(const LogFormat format, ParseLogFormat(value));
+      SetLogFormat(format);
     } else if (flag == "--capabilities") {
       ATOLL_ASSIGN(config.capabilities, ParseCapabilities(value));
     } else if (flag == "--host-path") {
@@ -179,7 +183,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
                 "[--unpack PATH] [--objects PATH] [--capabilities LIST] [--host-path /DIR]… "
-                "[--object-store LINE]… [--swap-size BYTES] [--swap-kind KIND] [--cgroup /PATH] "
+                "[--object-store LINE]… [--log-format FORMAT] [--swap-size BYTES] [--swap-kind "
+                "KIND] [--cgroup /PATH] "
                 "[--respawn yes] [--successor yes] [--trial yes] "
                 "[--ready-fd N]");
   }

@@ -68,7 +68,7 @@ struct Config {
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--ready-fd N]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--cgroup /PATH]
 //        [--respawn yes] [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes]
-//        [--trial yes]
+//        [--trial yes] [--log-format text|json], which is in force at once
 // An error of this is the exit status 2, one of a check at the start 1; 3 is "another one serves".
 Result<Config> ParseCommandLine(int argc, char** argv);
 

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
+#include <string>
 
+#include "runtime/base/log_format.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unique_fd.h"
 
@@ -63,6 +66,69 @@ TEST(Log, ALineHasAnEndHoweverLongItIs) {
   const std::string two = Written(
       [] { LogLine(LogLevel::kInfo, "said").Add("a", std::string(1 << 20, ' ')).Add("b", "c d"); });
   EXPECT_EQ(two.size(), line.size());
+}
+
+class JsonLog : public testing::Test {
+ protected:
+  JsonLog() { SetLogFormat(LogFormat::kJson); }
+  ~JsonLog() override { SetLogFormat(LogFormat::kText); }
+};
+
+TEST_F(JsonLog, EachLineIsAnObject) {
+  const std::string text = Written([] {
+    LogLine(LogLevel::kWarning, "two \"words\"")
+        .Add("key", "a\n\x01\xe2\x80\xae\xf0\x9f\x98\x80\xff\\")
+        .Add("number", -7)
+        .Add("large", UINT64_MAX)
+        .Add(Error(Code::kInternal, "bad"));
+  });
+  EXPECT_EQ(text.substr(text.find(",\"level\"")),
+            ",\"level\":\"warning\",\"process\":\"atoll\",\"msg\":\"two \\\"words\\\"\","
+            "\"key\":\"a\\u000a\\u0001\\u202e\\ud83d\\ude00\\ufffd\\\\\",\"number\":-7,"
+            "\"large\":\"18446744073709551615\",\"error\":\"bad\",\"code\":\"INTERNAL\"}\n");
+  EXPECT_TRUE(text.starts_with("{\"time\":\"20")) << text;
+}
+
+TEST_F(JsonLog, IsAnObjectHoweverLongItIs) {
+  for (size_t room = 0; room < 8; ++room) {
+    for (const char* filler : {"\"", "x", "\x01", "\xf0\x9f\x98\x80"}) {
+      std::string value(room, 'x');
+      for (int i = 0; i < 5000; ++i) value.append(filler);
+      const std::string text = Written([&value] {
+        LogLine(LogLevel::kInfo, "said").Add("a", value).Add("b", value).Add("c", 7);
+      });
+      ASSERT_TRUE(text.ends_with("\"}\n")) << text.substr(text.size() - 20);
+      ASSERT_LT(text.size(), 4097U);
+      // Whole escapes only.
+      ASSERT_EQ(text.find("\\\"}\n") != std::string::npos && filler[0] != '"', false);
+    }
+  }
+}
+
+TEST(Log, TheJournalGetsPrioritiesInPlaceOfStamps) {
+  const UniqueFd file(memfd_create("log", MFD_CLOEXEC));
+  struct stat info {};
+  ASSERT_EQ(fstat(file.get(), &info), 0);
+  const std::string stream = std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
+  ASSERT_EQ(setenv("JOURNAL_STREAM", stream.c_str(), 1), 0);
+  EXPECT_TRUE(IsJournal(file.get()));
+  EXPECT_FALSE(IsJournal(STDERR_FILENO));
+  const UniqueFd stderr_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_EQ(dup2(file.get(), STDERR_FILENO), STDERR_FILENO);
+  InitLog("atoll", LogLevel::kDebug);
+  LogLine(LogLevel::kDebug, "d").Add("a", 1);
+  LogLine(LogLevel::kInfo, "i");
+  LogLine(LogLevel::kWarning, "w");
+  LogLine(LogLevel::kError, "e");
+  SetLogFormat(LogFormat::kJson);
+  LogLine(LogLevel::kError, "j");
+  SetLogFormat(LogFormat::kText);
+  ASSERT_EQ(dup2(stderr_fd.get(), STDERR_FILENO), STDERR_FILENO);
+  ASSERT_EQ(unsetenv("JOURNAL_STREAM"), 0);
+  InitLog("atoll", LogLevel::kInfo);
+  ASSERT_EQ(lseek(file.get(), 0, SEEK_SET), 0);
+  const std::string text = sys::ReadAll(file.get(), 1 << 20).value();
+  EXPECT_TRUE(text.starts_with("<7>d a=1\n<6>i\n<4>w\n<3>e\n<3>{\"time\":")) << text;
 }
 
 TEST(Log, AFileOfNobodyElseIsBounded) {
