@@ -17,7 +17,7 @@ bool FollowsAHello(uint8_t message) {
   return message == kCertificate || message == kClientKeyExchange || message == kSupplementalData;
 }
 
-TlsRecords::Piece Refused(const char* reason) {
+TlsRecords::Piece RefusedPiece(const char* reason) {
   return {.kind = TlsRecords::Kind::kRefused, .reason = reason};
 }
 
@@ -33,7 +33,7 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   // TLS before 1.2 says that records of unknown types are to be skipped.
   if (byte(0) < kChangeCipherSpec || byte(0) > kApplicationData) {
-    return Refused("not TLS behind a client hello");
+    return RefusedPiece("not TLS behind a client hello");
   }
   if (bytes.size() < kTlsRecordHeader) return {};
   const size_t size = static_cast<size_t>(byte(3)) << 8 | byte(4);
@@ -58,7 +58,7 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
 
 TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes, size_t size) {
   // RFC 8446 section 5.1 forbids empty ones, and OpenSSL skips them.
-  if (size == 0) return Refused("empty TLS handshake record");
+  if (size == 0) return RefusedPiece("empty TLS handshake record");
   if (message_.empty()) {
     if (bytes.size() == kTlsRecordHeader) return {};
     const auto kind = static_cast<uint8_t>(bytes[kTlsRecordHeader]);
@@ -66,16 +66,16 @@ TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes, size_t size)
       // Up to TLS 1.2 the handshake goes on in clear, or encrypted if a session is resumed. A hello
       // is part of neither.
       if (cipher_changed_ || FollowsAHello(kind)) return {.kind = Kind::kOpaque};
-      return Refused("unexpected TLS handshake message behind a client hello");
+      return RefusedPiece("unexpected TLS handshake message behind a client hello");
     }
   }
   if (kTlsRecordHeader + message_.size() + size > kMaxClientHello) {
-    return Refused("TLS client hello is too long");
+    return RefusedPiece("TLS client hello is too long");
   }
   if (bytes.size() < kTlsRecordHeader + size) return {};
   const std::string_view content = bytes.substr(kTlsRecordHeader, size);
   message_.insert(message_.end(), content.begin(), content.end());
-  if (const char* wrong = JudgeHello()) return Refused(wrong);
+  if (const char* wrong = JudgeHello()) return RefusedPiece(wrong);
   return {.kind = Kind::kPass, .size = kTlsRecordHeader + size};
 }
 

@@ -9,8 +9,6 @@
 namespace atl::http {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000;
-
 // What runs on the connection. It lives on its own operations: the read that waits for the client's
 // end, and the write that is under way.
 class Streaming : public std::enable_shared_from_this<Streaming> {
@@ -95,7 +93,7 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
     }
     sending_ = std::exchange(unsent_, {});
     // Its producer waits for this client, with all that it holds.
-    const int64_t limit = connection_->core().config.answer_timeout_seconds * kSecond;
+    const int64_t limit = connection_->core().config.answer_timeout_seconds * int64_t{1'000'000};
     connection_->SetDeadline(limit);
     connection_->stream().Write(
         {sending_},

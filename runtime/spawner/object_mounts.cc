@@ -23,7 +23,7 @@ constexpr int64_t kMountPatienceUs = 30 * 1000 * 1000;
 // What processes that were killed have closed is stored meanwhile.
 constexpr int64_t kFlushPatienceUs = 2 * 1000 * 1000;
 constexpr int64_t kLookAgainUs = 5 * 1000;
-constexpr int64_t kFinishPatienceMs = 5000;  // all together
+constexpr int64_t kServersPatienceMs = 5000;  // all together
 constexpr size_t kMaxMaking = 32;
 constexpr size_t kMaxLog = 16 << 10;
 constexpr size_t kMaxSecretFile = 4096;
@@ -331,7 +331,7 @@ void ObjectMounts::Finish() {
   std::vector<Key> keys;
   for (const auto& [key, entry] : entries_) keys.push_back(key);
   for (const Key& key : keys) End(key);
-  const int64_t by_us = SystemClock().BootMicros() + kFinishPatienceMs * 1000;
+  const int64_t by_us = SystemClock().BootMicros() + kServersPatienceMs * 1000;
   for (const Key& key : keys) {
     if (!entries_.contains(key)) continue;
     const int64_t left_us = std::max<int64_t>(by_us - SystemClock().BootMicros(), 0);

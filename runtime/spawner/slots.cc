@@ -21,7 +21,7 @@ namespace atl::spawner {
 namespace {
 
 constexpr int kStraySlotPatienceMs = 1000;
-constexpr int64_t kEndPatienceUs = 1000 * 1000;
+constexpr int64_t kSlotEndPatienceUs = 1000 * 1000;
 // The builder may be waiting for a disk; killed, it ends when that answers.
 constexpr int kBuilderPatienceMs = 3000;
 constexpr int kKilledPatienceMs = 1000;
@@ -44,7 +44,7 @@ void End(const Slot& slot, int64_t by_us) {
 }
 
 int64_t EndBy() {
-  return SystemClock().BootMicros() + kEndPatienceUs;
+  return SystemClock().BootMicros() + kSlotEndPatienceUs;
 }
 
 }  // namespace
