@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -15,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "runtime/base/move_descriptors.h"
 #include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/namespaces.h"
@@ -113,39 +113,25 @@ Status LimitProcess(uint64_t nofile) {
 }
 
 Result<int> PlaceDescriptors(const Host& host, const ExecdDescriptors& from) {
-  constexpr int kAbove = 64;
-  std::vector<std::pair<int, int>> moves;
-  const auto lift = [&](int source, int to) -> Status {
-    const int lifted = ::fcntl(source, F_DUPFD_CLOEXEC, kAbove);
-    if (lifted < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
-    moves.emplace_back(lifted, to);
-    return {};
-  };
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return FailSys("open /dev/null");
-  for (int standard = 0; standard <= 2; ++standard) ATOLL_TRY(lift(null.get(), standard));
-  ATOLL_TRY(lift(from.gate, wire::kExecdGateFd));
-  ATOLL_TRY(lift(from.control, wire::kExecdControlFd));
-  ATOLL_TRY(lift(from.listener, wire::kExecdListenFd));
-  ATOLL_TRY(lift(from.commands, wire::kExecdCgroupFd));
+  std::vector<DescriptorMove> moves = {
+      {host.execd.get(), kKeptAbove},
+      {null.get(), 0},
+      {null.get(), 1},
+      {null.get(), 2},
+      {from.gate, wire::kExecdGateFd},
+      {from.control, wire::kExecdControlFd},
+      {from.listener, wire::kExecdListenFd},
+      {from.commands, wire::kExecdCgroupFd},
+      {from.score, wire::kExecdScoreFd},
+  };
   int next = wire::kExecdFirstTasksFd;
-  for (int tasks : from.command_tasks) ATOLL_TRY(lift(tasks, next++));
+  for (int tasks : from.command_tasks) moves.push_back({tasks, next++});
   int account = wire::kExecdAccountsFd;
-  for (int file : from.accounts) ATOLL_TRY(lift(file, account++));
-  ATOLL_TRY(lift(from.score, wire::kExecdScoreFd));
-  const int execd = ::fcntl(host.execd.get(), F_DUPFD_CLOEXEC, kAbove);
-  if (execd < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
-  for (const auto& [source, to] : moves) {
-    if (::dup3(source, to, 0) < 0) return FailSys("dup3");
-  }
-  for (const auto& [first, last] :
-       {std::pair{static_cast<unsigned>(next), unsigned{wire::kExecdAccountsFd} - 1},
-        {static_cast<unsigned>(account), unsigned{wire::kExecdScoreFd} - 1},
-        {unsigned{wire::kExecdScoreFd} + 1, ~0u}}) {
-    if (first > last) continue;
-    if (::close_range(first, last, CLOSE_RANGE_CLOEXEC) != 0) return FailSys("close_range");
-  }
-  return execd;
+  for (int file : from.accounts) moves.push_back({file, account++});
+  ATOLL_TRY(MoveDescriptors(moves));
+  return moves.front().from;
 }
 
 void ExecuteExecd(int program, const char* option) {

@@ -1,11 +1,13 @@
 #include "runtime/spawner/execute.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "runtime/base/log.h"
+#include "runtime/base/move_descriptors.h"
 
 namespace atl::spawner {
 
@@ -19,11 +21,11 @@ void Execute(const std::string& program, const std::vector<std::string>& argumen
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
-  // What is above is close-on-exec.
-  if (kept == 3) {
-    ::fcntl(kept, F_SETFD, 0);
-  } else if (kept >= 0) {
-    ::dup2(kept, 3);
+  std::array<DescriptorMove, 1> moves{{{kept, 3}}};
+  const Status moved = kept < 0 ? Status() : MoveDescriptors(moves);
+  if (!moved) {
+    LogLine(LogLevel::kError, "cannot execute").Add(moved.error());
+    ::_exit(127);
   }
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

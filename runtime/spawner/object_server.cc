@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/close_range.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -22,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/move_descriptors.h"
 #include "runtime/base/resource_limit.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
@@ -65,23 +65,12 @@ Status FilterCalls(const Host& host) {
 
 // Nothing of ours stays open but `kept`, which become 3 and so on, open for the program.
 Status Place(std::initializer_list<int> kept, int output) {
-  std::vector<int> lifted;
-  for (const int fd : kept) {
-    lifted.push_back(::fcntl(fd, F_DUPFD_CLOEXEC, kAbove));
-    if (lifted.back() < 0) return FailSys("fcntl F_DUPFD_CLOEXEC");
-  }
-  const UniqueFd words(::fcntl(output, F_DUPFD_CLOEXEC, kAbove));
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!words || !null) return FailSys("open /dev/null");
-  ::dup3(null.get(), STDIN_FILENO, 0);
-  ::dup3(words.get(), STDOUT_FILENO, 0);
-  ::dup3(words.get(), STDERR_FILENO, 0);
-  int next = STDERR_FILENO + 1;
-  for (const int fd : lifted) {
-    if (::dup3(fd, next++, 0) < 0) return FailSys("dup3");
-  }
-  ::close_range(static_cast<unsigned>(next), ~0u, CLOSE_RANGE_CLOEXEC);
-  return {};
+  if (!null) return FailSys("open /dev/null");
+  std::vector<DescriptorMove> moves = {
+      {null.get(), STDIN_FILENO}, {output, STDOUT_FILENO}, {output, STDERR_FILENO}};
+  for (const int fd : kept) moves.push_back({fd, static_cast<int>(moves.size())});
+  return MoveDescriptors(moves);
 }
 
 [[noreturn]] void Execute(const char* program, std::vector<std::string> words,

@@ -4,12 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <string>
 #include <vector>
 
 #include "cgroup/host.h"
 #include "cgroup/tree.h"
+#include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/execute.h"
 #include "runtime/spawner/worker.h"
@@ -30,7 +32,8 @@ std::string Ending(int status) {
 Status TryProgram(const std::string& path, int expected) {
   ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-trial"}, {}, [&] {
                  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-                 for (int standard = 0; standard <= 2; ++standard) ::dup2(null, standard);
+                 std::array<DescriptorMove, 3> moves{{{null, 0}, {null, 1}, {null, 2}}};
+                 if (!MoveDescriptors(moves)) ::_exit(125);
                  ::alarm(kProgramSeconds);  // execve(2) leaves it running
                  Execute(path, {"--trial"}, -1);
                }));

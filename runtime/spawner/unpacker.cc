@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/namespaces.h"
@@ -46,17 +46,13 @@ constexpr int kKillPatienceMs = 5000;
   // open for as long as it lives.
   pollfd other_end{report, 0, 0};
   if (::poll(&other_end, 1, 0) != 0) ::_exit(125);
-  // Above all that they are moved to, and no more: the host may allow few.
-  const int above = wire::kUnpackInputFd + static_cast<int>(sources.size());
-  std::vector<int> lifted;
-  for (const int source : sources) lifted.push_back(::fcntl(source, F_DUPFD_CLOEXEC, above));
-  const int program = ::fcntl(host.unpack.get(), F_DUPFD_CLOEXEC, above);
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0 || program < 0) ::_exit(125);
-  for (int standard = 0; standard <= 2; ++standard) ::dup3(null, standard, 0);
+  std::vector<DescriptorMove> moves = {
+      {host.unpack.get(), kKeptAbove}, {null, 0}, {null, 1}, {null, 2}};
   int number = wire::kUnpackInputFd;
-  for (const int each : lifted) ::dup3(each, number++, 0);
-  ::close_range(static_cast<unsigned>(number), ~0u, CLOSE_RANGE_CLOEXEC);
+  for (const int source : sources) moves.push_back({source, number++});
+  if (!MoveDescriptors(moves)) ::_exit(125);
+  const int program = moves.front().from;
   char name[] = "atoll-unpack";
   std::vector<char*> argv = {name};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
