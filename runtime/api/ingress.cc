@@ -104,6 +104,12 @@ std::optional<Route> HostForm(const http::Request& request, std::string_view dom
   return NamedForm(RouteForm::kHost, label, request.target);
 }
 
+constexpr char kExpired[] = "the signed route has expired";
+
+bool HasExpired(uint64_t expires, int64_t unix_ms) {
+  return expires <= static_cast<uint64_t>(unix_ms) / 1000;
+}
+
 tl::unexpected<http::Response> Unauthorised(const std::string& why) {
   return Refuse(401, "MISSING_OR_INVALID_SECURE_ACCESS",
                 why +
@@ -156,7 +162,12 @@ Parsed<std::string_view> Admit(const http::Request& request, const Route& route,
   const bool verified = !route.signature.empty() && (!is_short || config.short_signatures) &&
                         VerifyRoute(config.keys, route.id, port, route.expires36, route.signature);
   const std::string_view rest = verified ? route.rest_if_signed : route.rest;
-  if (sandbox.secure_token.empty()) return rest;
+  if (sandbox.secure_token.empty()) {
+    // Whoever has the link can leave its signature out; but the link itself ends when it says.
+    const auto ends = verified ? FromBase36(route.expires36) : std::nullopt;
+    if (ends && HasExpired(*ends, unix_ms)) return Unauthorised(kExpired);
+    return rest;
+  }
   if (const std::string_view given = request.headers.Get(kSecureAccessHeader); !given.empty()) {
     if (SameSecret(given, sandbox.secure_token)) return rest;
     return Unauthorised(std::string("the token in ") + kSecureAccessHeader +
@@ -182,9 +193,7 @@ Parsed<std::string_view> Admit(const http::Request& request, const Route& route,
                             ? "this server signs routes with more than 32 bits"
                             : "the signature of the route is wrong");
   }
-  if (*expires <= static_cast<uint64_t>(unix_ms) / 1000) {
-    return Unauthorised("the signed route has expired");
-  }
+  if (HasExpired(*expires, unix_ms)) return Unauthorised(kExpired);
   return rest;
 }
 

@@ -126,7 +126,15 @@ class Ports(unittest.TestCase):
         self.assertEqual(parts.hostname, f'{self.sandbox}-8000.localhost')
         self.assertEqual(self.get(parts), (200, b'page\n'))
         self.assertEqual(json.loads(self.cli('open', 'box', '8000', '--json').stdout), {'url': url})
-        secure = self.daemon.create(self.image, secureAccess=True)
+        self.assertIn('without a key', self.cli('open', 'box', '8000').stderr)
+        # Nothing would end with such a link.
+        said = self.cli('open', 'box', '8000', '--expires', '60', expect=1)
+        self.assertEqual(said.stdout, '')
+        self.assertIn('run --secure', said.stderr)
+        secure = self.cli('run', '-d', '--secure', '-p', '8000', self.image, 'sleep', '1000')
+        self.assertIn("'atoll port'", secure.stderr)
+        secure = secure.stdout.strip()
+        self.addCleanup(self.daemon.delete, secure)
         said = self.cli('open', secure, '8000', expect=1).stderr
         self.assertIn('--expires', said)
         self.assertIn('atoll forward', said)
@@ -138,6 +146,11 @@ class Ports(unittest.TestCase):
         self.assertEqual(self.get(signed._replace(path=signed.path[:-2] + '0/'))[0], 401)
         brief = urllib.parse.urlsplit(self.cli('open', secure, '8000', '--expires', '2').stdout.strip())
         until(lambda: self.get(brief)[0] == 401, 20 * SLOWNESS, 'the link has ended')
+        # Nor is there another way in: the same address without the signature.
+        bare = brief._replace(netloc=f'{secure}-8000.localhost:{brief.port}', path='/')
+        self.assertEqual(self.get(bare)[0], 401)
+        path = urllib.parse.urlsplit(self.cli('port', secure, '8000').stdout.split()[0])
+        self.assertEqual(self.get(path)[0], 401)
         self.assertEqual(self.get(signed), (200, b'shared\n'))
 
     def test_open_in_the_browser(self):
@@ -158,7 +171,8 @@ class Ports(unittest.TestCase):
         self.daemon.run(self.sandbox, 'sleep 1; exec httpd -f -p 8200 -h /www', background=True)
         seen, client = at_a_terminal(b'', 'open', 'box', '8200', env=self.environment)
         self.assertEqual(client.wait(), 0)
-        url, told = seen.decode().splitlines()
+        url, who, told = seen.decode().splitlines()
+        self.assertTrue(who.startswith('atoll: whoever reaches the server opens this port'), who)
         self.assertEqual(told, 'atoll: nobody listens on port 8200 yet; waiting')
         self.assertEqual(self.get(urllib.parse.urlsplit(url)), (200, b'page\n'))
 

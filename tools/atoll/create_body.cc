@@ -151,6 +151,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
     body["volumes"].push_back(std::move(volume));
   }
   if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
+  if (options.secure) body["secureAccess"] = true;
   if (!options.pool.empty()) body["extensions"]["poolRef"] = options.pool;
   AddIdle(options.idle, &body);
   if (!options.pause_memory.empty()) body["extensions"]["pause.memory"] = options.pause_memory;

@@ -23,6 +23,7 @@ struct RunOptions {
   int timeout_seconds = 86400;
   bool interactive = false, terminal = false, detach = false, keep = false, remove = false;
   bool readonly = false;
+  bool secure = false;                           // its ports ask for a token or a signed link
   bool snapshot = false, from_template = false;  // `image` is the id of such a one
 };
 

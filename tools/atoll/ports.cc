@@ -44,10 +44,19 @@ struct PortOptions {
 
 Result<json> EndpointOf(Api& api, const PortOptions& options) {
   ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
-  std::string path =
+  const std::string path =
       "/sandboxes/" + PercentEncode(id) + "/endpoints/" + std::to_string(options.port);
-  if (options.expires > 0) path += "?expires=" + std::to_string(time(nullptr) + options.expires);
-  return Fetch(api, path);
+  ATOLL_ASSIGN(json endpoint, Fetch(api, path));
+  if (options.expires == 0) return endpoint;
+  // Without secure access the port answers to everybody, with a link or without one.
+  if (!endpoint.value("headers", json::object()).contains("OpenSandbox-Secure-Access")) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + Printable(options.id) +
+                    " has no secure access: whoever reaches the server opens its ports without a "
+                    "link, and would after the link has ended; make one with 'atoll run --secure' "
+                    "to share, or leave out --expires");
+  }
+  return Fetch(api, path + "?expires=" + std::to_string(time(nullptr) + options.expires));
 }
 
 std::string UrlOf(const Api& api, const json& endpoint) {
@@ -127,6 +136,14 @@ Status Open(const Settings& settings, const PortOptions& options) {
     std::puts(JsonText({{"url", url}}).c_str());
   } else {
     std::puts(url.c_str());
+    if (options.expires > 0) {
+      std::fprintf(stderr, "atoll: whoever has this link opens the port, for %d seconds\n",
+                   options.expires);
+    } else {
+      std::fprintf(stderr,
+                   "atoll: whoever reaches the server opens this port, without a key; 'atoll run "
+                   "--secure' makes a sandbox whose ports ask for a token or a signed link\n");
+    }
   }
   std::fflush(stdout);
   // Who reads it at a terminal goes there; a script may be what is about to start the server.
@@ -218,11 +235,15 @@ void AddPortVerbs(Verb& root, const Settings& settings) {
       });
   add("open", "The URL of a port of a sandbox, for a browser",
       [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
-        verb.Takes(Option{"--expires", "SECONDS", "A signed link that ends then, for sharing",
+        verb.Takes(Option{"--expires", "SECONDS",
+                          "A signed link that ends then, for sharing a port of a sandbox made "
+                          "with 'run --secure'",
                           &options->expires, Range{1, 365 * 86400}})
             .Takes(
                 Option{"--browser", "", "Open it, too, once somebody listens", &options->browser})
             .Says(
+                "Without --expires the URL is that of a port which whoever reaches the server "
+                "opens, without a key; a sandbox made with 'run --secure' has none such. "
                 "At a terminal it ends once somebody listens. "
                 "What needs cookies or a service worker needs an origin of its own. A server on "
                 "this "

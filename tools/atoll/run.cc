@@ -83,8 +83,10 @@ Status TellPorts(Api& api, const std::string& id, const Words& ports) {
     ATOLL_ASSIGN(const int port, PortOf(given));
     ATOLL_ASSIGN(const json endpoint, Fetch(api, "/sandboxes/" + PercentEncode(id) + "/endpoints/" +
                                                      std::to_string(port)));
-    std::fprintf(stderr, "atoll: port %d is reached at http://%s\n", port,
-                 Printable(TextOf(endpoint, "endpoint")).c_str());
+    const bool secured = !endpoint.value("headers", json::object()).empty();
+    std::fprintf(stderr, "atoll: port %d is reached at http://%s%s\n", port,
+                 Printable(TextOf(endpoint, "endpoint")).c_str(),
+                 secured ? ", with the headers that 'atoll port' tells" : "");
   }
   return {};
 }
@@ -224,6 +226,10 @@ void AddRunVerb(Verb& root, const Settings& settings) {
                    "What it may reach: a networkPolicy as JSON, in a file or as it is",
                    &o->policy});
   run.Takes(Option{"--read-only", "", "Nothing in the image's files can be changed", &o->readonly});
+  run.Takes(Option{"--secure", "",
+                   "Its ports ask for a token (atoll port) or a signed link (atoll open "
+                   "--expires); else whoever reaches the server opens them",
+                   &o->secure});
   AddLimitOptions(run, o);
   run.Takes(Option{"--name", "NAME", "Name, which no other may have; kept as the metadata 'name'",
                    &o->name});

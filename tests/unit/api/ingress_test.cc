@@ -107,6 +107,8 @@ TEST_F(IngressTest, UriFormIsOpenWithoutSecureAccess) {
   // What only looks signed is a path.
   EXPECT_EQ(Uri("/8080/abc/0123abcda/x"), "/abc/0123abcda/x");
   EXPECT_EQ(Uri("/8080/" + Signed(later) + "/x"), "/x");
+  // A link ends when it says.
+  EXPECT_EQ(Uri("/8080/" + Signed(kNowMs / 1000) + "/x"), "401");
   EXPECT_EQ(Uri("/0/x"), "no port");
   EXPECT_EQ(Try(RequestFor("/3f2504e0-4f89-41d3-9a0c-0305e82c330/80")), "no route");
 }
