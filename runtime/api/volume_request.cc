@@ -79,14 +79,13 @@ void ReadHost(const Field& host, VolumeRequest* out) {
 // Of "10Gi", "1.5Ti", "1024" the bytes; nothing if it has another form. What is beyond all disks
 // counts as that.
 std::optional<uint64_t> StorageSize(std::string_view text) {
+  // from_chars reads "inf" and "nan" too, and a sign.
+  if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   const std::string_view written(text.data(), static_cast<size_t>(rest - text.data()));
-  if (error != std::errc() || written.front() == '-' || written.front() == '.' ||
-      written.back() == '.') {
-    return std::nullopt;
-  }
+  if (error != std::errc() || written.back() == '.') return std::nullopt;
   const std::string_view unit(rest, static_cast<size_t>(end - rest));
   if (!unit.empty()) {
     const size_t power = std::string_view("KMGTPE").find(unit[0]);

@@ -353,6 +353,7 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[runtime]\nbuild_queue = 0", "runtime.build_queue '0'"},
       {"[runtime]\novercommit = -0.5", "runtime.overcommit '-0.5'"},
       {"[runtime]\novercommit = nan", "runtime.overcommit"},
+      {"[runtime]\novercommit = inf", "runtime.overcommit"},
       {"[runtime]\novercommit = true", "must be a number, or a string"},
       {"[runtime]\nkeep_ended_seconds = -1", "runtime.keep_ended_seconds"},
       {"[images]\npull = [\"*.example/x\"]", "spell out the registry"},
