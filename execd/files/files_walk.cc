@@ -12,6 +12,7 @@
 #include "execd/files/tree_walk.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/tree_removal.h"
 
 namespace atl::execd {
 namespace {
@@ -205,16 +206,16 @@ class Removal : public std::enable_shared_from_this<Removal> {
   // False when finished and answered.
   bool Step() {
     const FileIdentity as(*actor_);
-    const int64_t end = MonotonicMicros() + 3000;
-    while (MonotonicMicros() < end) {
+    const int64_t end = SystemClock().BootMicros() + 3000;
+    while (SystemClock().BootMicros() < end) {
       if (!removal_ && !NextPath()) {
         exchange_->RespondEmpty();
         return false;
       }
       if (!removal_) continue;
-      const auto more = removal_->Step();
-      if (!more) return Failed(more.error());
-      if (!*more) removal_.reset();
+      const auto done = removal_->Continue(end);
+      if (!done) return Failed(done.error());
+      if (*done) removal_.reset();
     }
     return true;
   }
@@ -228,7 +229,10 @@ class Removal : public std::enable_shared_from_this<Removal> {
     if (at_ == paths_.size()) return false;
     const auto path = core_.Path(paths_[at_++]);
     auto place = path ? FindPlace(AbsolutePath(core_, *path)) : Fail(path.error());
-    if (place) removal_.emplace(std::move(place->dir), std::move(place->name));
+    if (place) {
+      directory_ = std::move(place->dir);
+      removal_.emplace(directory_.get(), std::move(place->name));
+    }
     return true;
   }
 
@@ -237,6 +241,7 @@ class Removal : public std::enable_shared_from_this<Removal> {
   const Actor actor_;
   std::vector<std::string> paths_;
   size_t at_ = 0;
+  UniqueFd directory_;
   std::optional<TreeRemoval> removal_;
 };
 

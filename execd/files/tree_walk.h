@@ -57,27 +57,4 @@ class TreeWalk {
   bool whole_ = true;
 };
 
-// Deletes a directory with everything in it, a bit at a time, on the same terms.
-class TreeRemoval {
- public:
-  TreeRemoval(UniqueFd parent, std::string name);
-  // One entry; false when done. An error is final.
-  Result<bool> Step();
-
- private:
-  struct Level {
-    dev_t device;
-    ino_t inode;
-    std::string name;
-    std::vector<std::string> names;
-  };
-  Status Enter(const std::string& name);
-
-  UniqueFd parent_;
-  std::string name_;
-  UniqueFd dir_;
-  std::vector<Level> levels_;
-  bool started_ = false;
-};
-
 }  // namespace atl::execd

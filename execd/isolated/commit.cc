@@ -19,6 +19,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/own_directory.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/tree_removal.h"
 
 namespace atl::execd {
 namespace {
@@ -130,8 +131,8 @@ class Commit : public std::enable_shared_from_this<Commit> {
   Result<bool> Step() {
     if (overlays_->gone) return Fail(Code::kFailedPrecondition, "the session has ended");
     if (removal_) {
-      ATOLL_ASSIGN(const bool more, removal_->Step());
-      if (more) return true;
+      ATOLL_ASSIGN(const bool done, removal_->Continue(0));
+      if (!done) return true;
       removal_.reset();
       if (change_.kind == Kind::kDeleted) return true;
       // What stood in its place is gone.
@@ -183,9 +184,9 @@ class Commit : public std::enable_shared_from_this<Commit> {
     const int flags = S_ISDIR(change_.was.st_mode) ? AT_REMOVEDIR : 0;
     if (::unlinkat(change_.lower, change_.name.c_str(), flags) == 0 || errno == ENOENT) return {};
     if (flags == 0 || (errno != ENOTEMPTY && errno != EEXIST)) return FailSys("delete");
-    UniqueFd parent(::fcntl(change_.lower, F_DUPFD_CLOEXEC, 3));
-    if (!parent) return FailSys("dup");
-    removal_.emplace(std::move(parent), change_.name);
+    removal_in_.reset(::fcntl(change_.lower, F_DUPFD_CLOEXEC, 3));
+    if (!removal_in_) return FailSys("dup");
+    removal_.emplace(removal_in_.get(), change_.name);
     return {};
   }
 
@@ -288,6 +289,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
   size_t at_ = 0;
   std::optional<SessionChanges> changes_;
   SessionChange change_;
+  UniqueFd removal_in_;
   std::optional<TreeRemoval> removal_;
   std::optional<FileCopy> copy_;
   std::vector<Sealed> sealed_;

@@ -21,8 +21,8 @@ constexpr int kAllowed[] = {
     // the tree
     SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(newfstatat), SCMP_SYS(fstat), SCMP_SYS(fstatfs),
     SCMP_SYS(getdents64), SCMP_SYS(mkdirat), SCMP_SYS(mknodat), SCMP_SYS(linkat),
-    SCMP_SYS(symlinkat), SCMP_SYS(unlinkat), SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(fchmod),
-    SCMP_SYS(utimensat), SCMP_SYS(fsetxattr),
+    SCMP_SYS(symlinkat), SCMP_SYS(unlinkat), SCMP_SYS(renameat2), SCMP_SYS(fchown),
+    SCMP_SYS(fchownat), SCMP_SYS(fchmod), SCMP_SYS(utimensat), SCMP_SYS(fsetxattr),
     // and to read it again
     SCMP_SYS(readlinkat), SCMP_SYS(flistxattr), SCMP_SYS(fgetxattr),
     // the C library: memory, its clock without a vDSO, its end

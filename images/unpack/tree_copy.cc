@@ -148,27 +148,12 @@ Result<bool> TreeCopy::Fill(Place place) {
   return changed || !place.same;
 }
 
-// Nobody else is in the copy, and it is kMaxDepth deep at most: sys::RemoveTree, for trees that are
-// not so, moves things aside, for which a name of the copy's own may be in the way.
-Status TreeCopy::Remove(int directory, const std::string& name) {
-  if (::unlinkat(directory, name.c_str(), 0) == 0) return {};
-  if (errno != EISDIR) return FailSys("unlink the copy of " + Printable(name, 80));
-  {
-    ATOLL_ASSIGN(const UniqueFd inside,
-                 sys::OpenAt(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(inside.get()));
-    for (const std::string& entry : entries) ATOLL_TRY(Remove(inside.get(), entry));
-  }
-  if (::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0) return {};
-  return FailSys("rmdir the copy of " + Printable(name, 80));
-}
-
 Result<bool> TreeCopy::RemoveOthers(const Place& place, const std::vector<std::string>& names) {
   ATOLL_ASSIGN(const std::vector<std::string> copies, sys::ListDir(place.to));
   bool removed = false;
   for (const std::string& name : copies) {
     if (std::binary_search(names.begin(), names.end(), name)) continue;
-    ATOLL_TRY(Remove(place.to, name));
+    ATOLL_TRY(sys::RemoveTree(place.to, name));
     removed = true;
   }
   return removed;
@@ -197,7 +182,7 @@ Result<bool> TreeCopy::Entry(const Place& place, const std::string& name) {
     return false;
   }
   if (exists && !(kept && S_ISDIR(now.st_mode) && S_ISDIR(there.st_mode))) {
-    ATOLL_TRY(Remove(place.to, name));
+    ATOLL_TRY(sys::RemoveTree(place.to, name));
     exists = false;
     if (!kept) return true;
   }

@@ -72,7 +72,6 @@ class TreeCopy {
   Result<bool> Fill(Place place);
   Result<bool> Entry(const Place& place, const std::string& name);
   Result<bool> Directory(const Place& place, const std::string& name, bool exists);
-  Status Remove(int directory, const std::string& name);
   Result<bool> RemoveOthers(const Place& place, const std::vector<std::string>& names);
   // The inode of the copy; none: the source has vanished. `now` is read again where that can be
   // done without a race.

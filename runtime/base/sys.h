@@ -50,10 +50,10 @@ Status EachName(int dirfd, const std::function<bool(const char* name)>& each);
 // Of those the directories. No other is looked up: a cgroup has twenty files, and to look them up
 // takes longer than to remove the group.
 Result<std::vector<std::string>> ListSubdirectories(int dirfd);
-// Deletes `name` beneath dirfd with everything in it. Follows no link, crosses no mount.
-// Directories move to dirfd itself as "NAME.<n>" on the way, so nothing else there may have such
-// names; time is linear in the number of entries, whatever the shape. An absent name is not an
-// error.
+// Deletes `name` beneath dirfd with everything in it, and touches nothing beside it. Follows no
+// link, crosses no mount. Time is linear in the number of entries, whatever the shape; descriptors
+// and memory do not grow with the tree (tree_removal.h).
+// An absent name is not an error.
 Status RemoveTree(int dirfd, const std::string& name);
 
 // A memfd holding `bytes`, sealed against every change; executable if asked.

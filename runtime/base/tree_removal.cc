@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +17,8 @@ namespace {
 
 // Descriptors that one removal holds at most. Trees of real images are a dozen levels deep.
 constexpr size_t kMaxOpen = 32;
+// readdir(3) would take 32 KiB for each level.
+constexpr size_t kEntries = 4096;
 
 }  // namespace
 
@@ -36,40 +39,49 @@ Status TreeRemoval::Step() {
     if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + next);
     return Enter(top_, next);
   }
-  errno = 0;
-  // Names go as they are read, so a directory of ten million needs no list of them. readdir(3)
-  // leaves open whether entries that were not there at the start are seen; here none are added.
-  const dirent* entry = ::readdir(open_.back().entries.get());  // NOLINT(concurrency-mt-unsafe)
-  if (entry != nullptr) return RemoveEntry(*entry);
-  if (errno != 0) return FailSys("readdir in " + name_);
-  return Leave();
+  Level& level = open_.back();
+  if (level.at == level.end) {
+    // Names go as they are read, so a directory of ten million needs no list of them. The kernel
+    // leaves open whether entries that were not there at the start are seen.
+    const long n = ::syscall(SYS_getdents64, level.directory.get(), level.entries.get(), kEntries);
+    if (n < 0) return FailSys("read directory " + level.name);
+    if (n == 0) return Leave();
+    level.at = 0;
+    level.end = static_cast<size_t>(n);
+  }
+  const auto* entry = reinterpret_cast<const dirent64*>(level.entries.get() + level.at);
+  level.at += entry->d_reclen;
+  return RemoveEntry(*entry);
 }
 
 Status TreeRemoval::Enter(int parent, const std::string& name) {
   auto directory = sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!directory && directory.error().error_number() == ENOENT) return {};
   if (!directory) return Fail(std::move(directory).error());
-  Level level{name, std::unique_ptr<DIR, CloseDirectory>(::fdopendir(directory->get()))};
-  if (!level.entries) return FailSys("fdopendir " + name);
-  [[maybe_unused]] const int owned_by_entries = directory->release();
-  open_.push_back(std::move(level));
+  open_.push_back({.name = name,
+                   .directory = std::move(*directory),
+                   .entries = std::make_unique_for_overwrite<char[]>(kEntries)});
   return {};
 }
 
 Status TreeRemoval::Leave() {
-  const std::string name = std::move(open_.back().name);
-  open_.pop_back();
-  const int parent = open_.empty() ? top_ : ::dirfd(open_.back().entries.get());
-  if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-    return FailSys("rmdir " + name);
+  Level& level = open_.back();
+  const int parent = open_.size() == 1 ? top_ : open_[open_.size() - 2].directory.get();
+  if (::unlinkat(parent, level.name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    const bool moved = open_.size() == 1 && std::exchange(again_, false);
+    if (!moved || (errno != ENOTEMPTY && errno != EEXIST)) return FailSys("rmdir " + level.name);
+    if (::lseek(level.directory.get(), 0, SEEK_SET) != 0) return FailSys("lseek " + level.name);
+    level.at = level.end = 0;
+    return {};
   }
+  open_.pop_back();
   return {};
 }
 
-Status TreeRemoval::RemoveEntry(const dirent& entry) {
+Status TreeRemoval::RemoveEntry(const dirent64& entry) {
   const std::string_view name(entry.d_name);
   if (name == "." || name == "..") return {};
-  const int directory = ::dirfd(open_.back().entries.get());
+  const int directory = open_.back().directory.get();
   if (entry.d_type != DT_DIR) {
     if (::unlinkat(directory, entry.d_name, 0) == 0 || errno == ENOENT) return {};
     if (errno != EISDIR && (errno != EPERM || entry.d_type != DT_UNKNOWN)) {
@@ -78,17 +90,30 @@ Status TreeRemoval::RemoveEntry(const dirent& entry) {
   }
   if (::unlinkat(directory, entry.d_name, AT_REMOVEDIR) == 0 || errno == ENOENT) return {};
   if (errno != ENOTEMPTY && errno != EEXIST) return FailSys("rmdir " + std::string(name));
-  if (open_.size() < kMaxOpen) return Enter(directory, std::string(name));
-  for (;;) {
-    const std::string aside = name_ + "." + std::to_string(moved_++);
-    if (::renameat2(directory, entry.d_name, top_, aside.c_str(), RENAME_NOREPLACE) == 0) {
-      left_.insert(aside);
-      return {};
-    }
-    // One of an earlier removal that did not come to its end.
-    if (errno != EEXIST) return FailSys("rename " + std::string(name) + " to " + aside);
-    left_.insert(aside);
+  if (open_.size() >= kMaxOpen) {
+    ATOLL_ASSIGN(const bool moved, MoveUp(directory, entry.d_name));
+    if (moved) return {};
   }
+  return Enter(directory, std::string(name));
+}
+
+// False: it stays where it is.
+Result<bool> TreeRemoval::MoveUp(int directory, const char* name) {
+  if (prefix_.empty()) {
+    prefix_ = ".atoll-removal";
+    for (const char c : sys::RandomBytes(8)) {
+      prefix_.append("-").append(std::to_string(static_cast<unsigned char>(c)));
+    }
+  }
+  const std::string up = prefix_ + "." + std::to_string(moved_++);
+  if (::renameat2(directory, name, open_.front().directory.get(), up.c_str(), RENAME_NOREPLACE) ==
+      0) {
+    again_ = true;
+    return true;
+  }
+  // Through an overlay a directory of a lower layer cannot be moved. No layer is deeper than 256.
+  if (errno == ENOENT || errno == EXDEV) return false;
+  return Fail(SysError("rename " + std::string(name) + " to " + up));
 }
 
 Status sys::RemoveTree(int dirfd, const std::string& name) {

@@ -109,6 +109,20 @@ TEST_F(ImagesUnpack, LaterEntriesReplaceEarlierOnes) {
   EXPECT_EQ(Read(Path("l1/linked")), "two");
 }
 
+// Deeper than its removal keeps directories open; what lies beside it stays.
+TEST_F(ImagesUnpack, ADeepDirectoryIsReplaced) {
+  std::string deep = "d";
+  TarBuilder tar;
+  tar.Dir(deep).File("d.0", "beside");
+  for (int i = 0; i < 45; ++i) {
+    deep += "/a";
+    tar.Dir(deep).File(deep + "/file", "x");
+  }
+  Extract(tar.File("d", "now a file").Finish(), "l1");
+  EXPECT_EQ(Read(Path("l1/d")), "now a file");
+  EXPECT_EQ(Read(Path("l1/d.0")), "beside");
+}
+
 TEST_F(ImagesUnpack, NamesAreBytes) {
   const std::string latin = "caf\xe9";
   const std::string utf8 = "caf\xc3\xa9";

@@ -71,18 +71,27 @@ TEST_F(TreeRemovalTest, InPiecesUntilNothingIsLeft) {
   EXPECT_TRUE(fs::is_empty(top_));
 }
 
+// What was moved up is a part of the tree, and nothing beside the tree is touched.
 TEST_F(TreeRemovalTest, ResumesWhatAnotherLeft) {
   MakeDeep("tree", 500);
+  MakeDeep("tree.0", 2);
   {
     TreeRemoval interrupted(fd_.get(), "tree");
-    while (!fs::exists(top_ + "/tree.0")) ASSERT_TRUE(interrupted.Continue(0));
+    const auto moved = [&] {
+      for (const auto& entry : fs::directory_iterator(top_ + "/tree")) {
+        if (entry.path().filename().string().starts_with(".atoll-removal")) return true;
+      }
+      return false;
+    };
+    while (!moved()) ASSERT_TRUE(interrupted.Continue(0));
   }
-  MakeDeep("tree.1", 100);
-  TreeRemoval removal(fd_.get(), "tree");
-  removal.Add("tree.0");
-  removal.Add("tree.1");
-  removal.Add("tree.9");
-  const auto done = removal.Continue(INT64_MAX);
+  EXPECT_TRUE(sys::RemoveTree(fd_.get(), "tree"));
+  EXPECT_FALSE(fs::exists(top_ + "/tree"));
+  EXPECT_TRUE(fs::exists(top_ + "/tree.0/a/a"));
+  TreeRemoval more(fd_.get(), "absent");
+  more.Add("tree.0");
+  more.Add("tree.9");
+  const auto done = more.Continue(INT64_MAX);
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_TRUE(*done);
   EXPECT_TRUE(fs::is_empty(top_));
