@@ -1,6 +1,7 @@
 // atoll-spawner: the only process of Atoll that is root. See README.md in this folder.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -100,11 +101,39 @@ Status EnterOwnMountNamespace() {
   return {};
 }
 
+// In a process beside this one, because an allowed directory may lie on a file system whose server
+// answers nobody. Such a one is judged when it is asked for, as each is.
+Status CheckHostPathsInTime(const Config& config) {
+  constexpr int kPatienceMs = 5000;
+  if (config.host_paths.empty()) return {};
+  ATOLL_ASSIGN(sys::Pipe told, sys::MakePipe());
+  const int report = told.write.get();
+  ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-volume"}, {report}, [&] {
+                 const Status right = CheckHostPaths(config);
+                 const std::string why = right ? "" : right.error().message();
+                 [[maybe_unused]] const Status written = sys::WriteAll(report, "+" + why);
+               }));
+  told.write.reset();
+  pollfd answer{told.read.get(), POLLIN, 0};
+  if (TEMP_FAILURE_RETRY(::poll(&answer, 1, kPatienceMs)) <= 0) {
+    ::kill(pid, SIGKILL);
+    LogLine(LogLevel::kWarning,
+            "a directory that is allowed for volumes does not answer; it is looked at when a "
+            "sandbox asks for it");
+    return {};
+  }
+  ATOLL_ASSIGN(const std::string text, sys::ReadAll(told.read.get(), 64 << 10));
+  [[maybe_unused]] const bool ended = AwaitEnd(pid, kPatienceMs);
+  if (text.empty()) return Fail(Code::kInternal, "atoll-volume, which looks at --host-path, died");
+  if (text == "+") return {};
+  return Fail(Code::kInvalidArgument, text.substr(1));
+}
+
 // Everything that it has open is closed when it returns.
 Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
                                const std::string& base, uint32_t instance, int host_mounts) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
-  ATOLL_TRY(CheckHostPaths(config));
+  ATOLL_TRY(CheckHostPathsInTime(config));
   // On the host's side: it outlives this process, as sandboxes do.
   ATOLL_TRY(MountStore(config.data_dir));
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));

@@ -9,6 +9,7 @@
 #include "runtime/spawner/slot_mounts.h"
 #include "runtime/spawner/vfork_clone.h"
 #include "runtime/spawner/volume_mounts.h"
+#include "runtime/spawner/worker.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::spawner {
@@ -70,19 +71,32 @@ void RunRootChild(void* argument) {
 
 }  // namespace
 
-RootReport MountRoot(const Host& host, const wire::Plan& plan,
-                     const std::vector<VolumeSource>& volumes, const Slot& slot) {
+RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd) {
   RootReport report;
   report.step = Step::kLimits;
-  const int64_t began_us = SystemClock().BootMicros();
-  const auto pidfd = sys::PidfdOpen(slot.execd);
-  if (!pidfd) {
-    report.status = Fail(pidfd.error());
-    return report;
-  }
-  RootInput start{&host, &plan, &slot, &volumes, pidfd->get(), &report, began_us};
+  const std::vector<VolumeSource> none;
+  RootInput start{&host, &plan, &slot, &none, execd, &report, SystemClock().BootMicros()};
   const auto child = Vfork(0, -1, RunRootChild, &start);
   if (!child) report.status = Fail(child.error());
+  return report;
+}
+
+RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::vector<int>& buckets,
+                         const Slot& slot, int execd) {
+  RootReport report;
+  report.step = Step::kVolumes;
+  const int64_t began_us = SystemClock().BootMicros();
+  auto volumes = OpenVolumeSources(host, plan.volumes, host.IdBase(plan.slot));
+  if (!volumes) {
+    report.status = Fail(std::move(volumes).error());
+    return report;
+  }
+  // Ids have changed on the way.
+  EndWithParent();
+  for (size_t i = 0; i < volumes->size(); ++i) (*volumes)[i].bucket = buckets[i];
+  const int64_t opened_us = SystemClock().BootMicros();
+  report.status = RunSteps({&host, &plan, &slot, &*volumes, execd, &report, opened_us});
+  report.micros[static_cast<size_t>(Step::kVolumes)] += static_cast<uint32_t>(opened_us - began_us);
   return report;
 }
 

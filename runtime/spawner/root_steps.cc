@@ -52,6 +52,8 @@ Status LimitFiles(RootState& state) {
   // CAP_SYS_RESOURCE can do it too, to as many as execd has now. No uid would do: execd's saved one
   // is another than its real one, so that nobody inside can do the same. Capabilities stay.
   constexpr uid_t kSame = static_cast<uid_t>(-1);
+  // prlimit(2) takes a number, which may be another process's by now.
+  if (Status there = sys::PidfdSignal(state.execd, 0); !there) return there;
   const rlimit files{nofile, nofile};
   if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
   const uid_t owner = state.host->IdBase(state.plan->slot);

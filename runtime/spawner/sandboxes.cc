@@ -16,6 +16,7 @@
 #include "runtime/spawner/limit_policy.h"
 #include "runtime/spawner/object_mounts.h"
 #include "runtime/spawner/root_child.h"
+#include "runtime/spawner/volume_work.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::spawner {
@@ -100,54 +101,85 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.record.sandbox.layers = plan.layers;
   sandbox.record.start_time = slot->start_time;
   by_pid_[slot->execd] = plan.id;
-  const auto fail = [&](Error error, Step step) {
-    // The slot's execd was killed, and we have not been told yet: as if it were not prepared.
-    const bool lost = error.error_number() == ESRCH ||  // setns
-                      error.error_number() == EPIPE;    // its gate
-    if (lost) error = Error(Code::kFailedPrecondition, "the slot's execd has ended");
-    sandbox.build_failed = true;
-    // Answered only when nothing of it is left.
-    Destroy(plan.id, [done, failed = wire::FailedAt(step, std::move(error))](const Status&) {
-      done(Fail(failed));
-    });
-  };
   const Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
-  if (!limited) return fail(limited.error(), Step::kLimits);
-
-  std::vector<VolumeSource> volumes;
-  if (!plan.volumes.empty()) {
-    auto opened = OpenVolumes(plan);
-    lap(Step::kVolumes);
-    if (!opened) return fail(opened.error(), Step::kVolumes);
-    volumes = std::move(*opened);
+  if (!limited) return FailBuild(plan.id, limited.error(), Step::kLimits, done);
+  auto execd = sys::PidfdOpen(slot->execd);
+  if (!execd) return FailBuild(plan.id, execd.error(), Step::kLimits, done);
+  if (plan.volumes.empty()) {
+    return Mounted(plan.id, slot->gate.get(), MountRoot(host_, plan, *slot, execd->get()),
+                   std::move(built), done);
   }
-  const RootReport report = MountRoot(host_, plan, volumes, *slot);
-  if (report.status) objects_->Built(plan.slot);
+  auto buckets = Buckets(plan);
+  if (!buckets) return FailBuild(plan.id, buckets.error(), Step::kVolumes, done);
+  sandbox.mounting = true;
+  std::vector<int> keep = {execd->get()};
+  for (const int bucket : *buckets) {
+    if (bucket >= 0) keep.push_back(bucket);
+  }
+  auto gate = std::make_shared<UniqueFd>(std::move(slot->gate));
+  volume_work_->Start(
+      plan.id, plan.volumes, std::move(keep),
+      [&] { return MountRootHere(host_, plan, *buckets, *slot, execd->get()); },
+      [this, id = plan.id, gate, built, done = std::move(done)](const RootReport& report) {
+        const auto found = sandboxes_.find(id);
+        if (found == sandboxes_.end() || found->second.doomed) {
+          return done(Fail(Code::kUnavailable, "sandbox " + id + " was ended while it was built"));
+        }
+        found->second.mounting = false;
+        Mounted(id, gate->get(), report, built, done);
+      });
+}
+
+void Sandboxes::FailBuild(const std::string& id, Error error, Step step, const Built& done) {
+  Sandbox& sandbox = sandboxes_.at(id);
+  // The slot's execd was killed: as if it were not prepared.
+  const bool lost = sandbox.record.sandbox.exited || error.error_number() == ESRCH ||  // setns
+                    error.error_number() == EPIPE;                                     // its gate
+  if (lost) error = Error(Code::kFailedPrecondition, "the slot's execd has ended");
+  sandbox.build_failed = true;
+  // Answered only when nothing of it is left.
+  Destroy(id, [done, failed = wire::FailedAt(step, std::move(error))](const Status&) {
+    done(Fail(failed));
+  });
+}
+
+void Sandboxes::Mounted(const std::string& id, int gate, const RootReport& report,
+                        wire::Built built, const Built& done) {
+  const Sandbox& sandbox = sandboxes_.at(id);
   for (size_t i = 0; i < report.micros.size(); ++i) built.micros[i] += report.micros[i];
-  if (!report.status) return fail(report.status.error(), report.step);
-  then = clock.BootMicros();
-  const Status opened = sys::WriteAll(slot->gate.get(), "+");
+  if (!report.status) return FailBuild(id, report.status.error(), report.step, done);
+  objects_->Built(sandbox.record.sandbox.slot);
+  const Clock& clock = SystemClock();
+  int64_t then = clock.BootMicros();
+  const auto lap = [&](Step step) {
+    const int64_t now = clock.BootMicros();
+    At(built.micros, step) = static_cast<uint32_t>(now - then);
+    then = now;
+  };
+  const Status opened = sys::WriteAll(gate, "+");
   lap(Step::kGate);
-  if (!opened) return fail(opened.error(), Step::kGate);
+  if (!opened) return FailBuild(id, opened.error(), Step::kGate, done);
 
   // Without its record the next spawner would take the sandbox for a stray and kill it, after it
   // was acknowledged.
   Status recorded = CreateRecord(records_.get(), sandbox.record);
   lap(Step::kState);
-  if (!recorded) return fail(std::move(recorded).error().Wrap("run directory"), Step::kState);
+  if (!recorded) {
+    return FailBuild(id, std::move(recorded).error().Wrap("run directory"), Step::kState, done);
+  }
   built.pid = sandbox.record.sandbox.pid;
   done(built);
 }
 
-Result<std::vector<VolumeSource>> Sandboxes::OpenVolumes(const wire::Plan& plan) const {
-  ATOLL_ASSIGN(std::vector<VolumeSource> sources,
-               OpenVolumeSources(host_, plan.volumes, host_.IdBase(plan.slot)));
-  for (uint32_t i = 0; i < sources.size(); ++i) {
+Result<std::vector<int>> Sandboxes::Buckets(const wire::Plan& plan) const {
+  std::vector<int> buckets;
+  for (uint32_t i = 0; i < plan.volumes.size(); ++i) {
+    buckets.push_back(-1);
     if (plan.volumes[i].kind != wire::Volume::Kind::kObjects) continue;
-    ATOLL_ASSIGN(sources[i].bucket, objects_->Find(plan.slot, i, plan.volumes[i]));
+    ATOLL_ASSIGN(buckets.back(), objects_->Find(plan.slot, i, plan.volumes[i]));
   }
-  return sources;
+  return buckets;
 }
 
 Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
@@ -310,6 +342,7 @@ void Sandboxes::Leave(const std::string& id) {
 }
 
 void Sandboxes::Kill(const std::string& id, const Sandbox& sandbox) {
+  if (sandbox.mounting) volume_work_->Cancel(id);
   objects_->Dismiss(sandbox.record.sandbox.slot);
   // One write kills every process of the group, forks in flight included, frozen, stopped or not
   // (Linux 5.14).
@@ -413,7 +446,8 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
   record.oom_killed = killed && sandbox.stopped_status == 0 && usage && usage->oom_kills > 0;
-  if (sandbox.build_failed || sandbox.doomed) return;
+  // Whoever builds it is told that.
+  if (sandbox.build_failed || sandbox.doomed || sandbox.mounting) return;
   const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded)
     LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());

@@ -17,8 +17,8 @@
 #include "runtime/spawner/reclaims.h"
 #include "runtime/spawner/record.h"
 #include "runtime/spawner/slots.h"
-#include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/reply.h"
+#include "runtime/wire/step.h"
 
 namespace atl::wire {
 struct Plan;
@@ -27,6 +27,8 @@ struct Plan;
 namespace atl::spawner {
 
 class ObjectMounts;
+class VolumeWork;
+struct RootReport;
 
 class Sandboxes {
  public:
@@ -44,6 +46,7 @@ class Sandboxes {
 
   void SetSlots(Slots* slots) { slots_ = slots; }
   void SetObjects(ObjectMounts* objects) { objects_ = objects; }
+  void SetVolumeWork(VolumeWork* work) { volume_work_ = work; }
 
   // At start: takes over what an earlier spawner left. Sandboxes whose process 1 is alive are
   // adopted; cgroups that no record explains are killed and removed.
@@ -108,6 +111,7 @@ class Sandboxes {
     Record record;
     UniqueFd pidfd;  // adopted ones only: their exit is no SIGCHLD of ours
     EventLoop::Id exit_watch = 0;
+    bool mounting = false;  // its root, in a process beside us
     bool build_failed = false;
     int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
     bool doomed = false;     // it is to be destroyed
@@ -123,7 +127,12 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
-  Result<std::vector<VolumeSource>> OpenVolumes(const wire::Plan& plan) const;
+  // What of a build is left when its root has been mounted, or could not be.
+  void Mounted(const std::string& id, int gate, const RootReport& report, wire::Built built,
+               const Built& done);
+  void FailBuild(const std::string& id, Error error, wire::Step step, const Built& done);
+  // For each volume its mount, or -1 if it is no bucket.
+  Result<std::vector<int>> Buckets(const wire::Plan& plan) const;
   Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
@@ -153,6 +162,7 @@ class Sandboxes {
   Exited exited_;
   Slots* slots_ = nullptr;
   ObjectMounts* objects_ = nullptr;
+  VolumeWork* volume_work_ = nullptr;
   std::function<bool(uint32_t)> in_use_;
   std::function<bool(uint32_t)> giving_birth_;
   std::map<std::string, Sandbox> sandboxes_;

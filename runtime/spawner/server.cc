@@ -60,6 +60,7 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
                  }),
       slots_(host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }),
       objects_(host, loop, [this](uint32_t slot, uint32_t index) { OnObjectsLost(slot, index); }),
+      volume_work_(host, loop),
       unpacks_(host, loop),
       copies_(host, loop, sandboxes_, janitor_),
       sessions_(host, loop, sandboxes_, janitor_),
@@ -68,6 +69,7 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
       successor_(Successor::HandedOver()) {
   sandboxes_.SetSlots(&slots_);
   sandboxes_.SetObjects(&objects_);
+  sandboxes_.SetVolumeWork(&volume_work_);
   slots_.OnDismantle([this](uint32_t slot) { objects_.Release(slot); });
   sandboxes_.SetInUse(
       [this](uint32_t slot) { return sessions_.Building(slot) || paused_memory_.Busy(slot); });
@@ -116,6 +118,7 @@ Result<Server::End> Server::Run() {
   sessions_.Abandon();
   slots_.StopBuilder();
   copies_.Abandon();
+  volume_work_.Abandon();
   paused_memory_.Abandon();
   if (*end_ == End::kUpgrade) {
     if (successor_) ATOLL_TRY(successor_->HandOver());
@@ -210,8 +213,8 @@ void Server::OnSignal() {
       continue;
     }
     if (sandboxes_.OnChildExit(pid, status) || unpacks_.OnChildExit(pid, status) ||
-        copies_.OnChildExit(pid, status) || slots_.OnChildExit(pid) ||
-        disk_uses_.OnChildExit(pid) || paused_memory_.OnChildExit(pid)) {
+        copies_.OnChildExit(pid, status) || volume_work_.OnChildExit(pid) ||
+        slots_.OnChildExit(pid) || disk_uses_.OnChildExit(pid) || paused_memory_.OnChildExit(pid)) {
       continue;
     }
     if (pid == trial_.pid) OnTrial(status);

@@ -22,6 +22,7 @@
 #include "runtime/spawner/successor.h"
 #include "runtime/spawner/trial.h"
 #include "runtime/spawner/unpacks.h"
+#include "runtime/spawner/volume_work.h"
 #include "runtime/wire/spawner.h"
 
 namespace atl::spawner {
@@ -78,7 +79,7 @@ class Server {
   void Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer);
   void Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer);
   void Do(wire::MeasureSandbox message, Answer<wire::MeasureSandbox> answer);
-  void Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer);
+  void Do(wire::CheckVolume message, Answer<wire::CheckVolume> answer);
   void Do(wire::MountObjects message, Answer<wire::MountObjects> answer);
   void Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer);
   void Do(wire::MakeSession message, Answer<wire::MakeSession> answer);
@@ -91,6 +92,7 @@ class Server {
   Sandboxes sandboxes_;
   Slots slots_;
   ObjectMounts objects_;
+  VolumeWork volume_work_;
   Unpacks unpacks_;
   Copies copies_;
   Sessions sessions_;

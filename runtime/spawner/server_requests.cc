@@ -192,8 +192,15 @@ void Server::Do(wire::MeasureSandbox message, Answer<wire::MeasureSandbox> answe
   disk_uses_.Count(Store::UpperPath(slot), std::move(answer));
 }
 
-void Server::Do(wire::CheckVolume message, const Answer<wire::CheckVolume>& answer) {
-  answer(CheckVolumeSource(host_, message.volume));
+void Server::Do(wire::CheckVolume message, Answer<wire::CheckVolume> answer) {
+  volume_work_.Start(
+      "", {message.volume}, {},
+      [&] {
+        RootReport report;
+        report.status = CheckVolumeSource(host_, message.volume);
+        return report;
+      },
+      [answer = std::move(answer)](const RootReport& report) { answer(report.status); });
 }
 
 void Server::Do(wire::MountObjects message, Answer<wire::MountObjects> answer) {

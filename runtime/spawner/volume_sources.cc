@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
 #include "runtime/spawner/namespaces.h"
 #include "runtime/spawner/own_paths.h"
 #include "runtime/spawner/slot_mounts.h"
-#include "runtime/spawner/vfork_clone.h"
 
 namespace atl::spawner {
 namespace {
@@ -46,6 +46,22 @@ Error AsOurs(const std::string& what, const Error& error) {
   const Code code =
       error.code() == Code::kResourceExhausted ? Code::kResourceExhausted : Code::kInternal;
   return Error(code, what + ": " + error.message(), error.error_number());
+}
+
+// As mountinfo writes names: "\\040" is a space.
+std::string Unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\' && at + 3 < text.size()) {
+      unsigned byte = 0;
+      for (const char digit : text.substr(at + 1, 3)) byte = byte * 8 + (digit - '0');
+      plain.push_back(static_cast<char>(byte));
+      at += 3;
+    } else {
+      plain.push_back(text[at]);
+    }
+  }
+  return plain;
 }
 
 // What is missing is made only by a build: a request that is refused leaves nothing behind.
@@ -173,6 +189,34 @@ Status CheckFile(const Volume& volume, const struct stat& info) {
   return {};
 }
 
+// A recursive copy leaves out what is mounted as unbindable, and says nothing.
+Status CheckBindable(int file, const Volume& volume) {
+  constexpr size_t kMostMounts = 16 << 20;
+  ATOLL_ASSIGN(const std::string path, RealPath(file));
+  ATOLL_ASSIGN(const std::string mounts,
+               sys::ReadFileAt(AT_FDCWD, "/proc/self/mountinfo", kMostMounts));
+  std::string_view rest = mounts;
+  const auto cut = [](std::string_view* from, char end) {
+    const std::string_view word = from->substr(0, from->find(end));
+    from->remove_prefix(std::min(word.size() + 1, from->size()));
+    return word;
+  };
+  while (!rest.empty()) {
+    // proc(5): id, parent, device, root, mount point, options, optional fields, "-".
+    std::string_view line = cut(&rest, '\n');
+    std::string_view field;
+    for (int i = 0; i < 5; ++i) field = cut(&line, ' ');
+    const std::string place = Unescaped(field);
+    while (!line.empty() && field != "-" && field != "unbindable") field = cut(&line, ' ');
+    if (field != "unbindable" || !Within(place, path)) continue;
+    return Fail(Code::kPermissionDenied,
+                Name(volume) + ": what is mounted on " + place +
+                    " is unbindable, so a sandbox would see what that mount hides: mount "
+                    "--make-private it");
+  }
+  return {};
+}
+
 // Runs in the host's mount namespace. Looks only, or opens for a build.
 Result<Opened> OpenSource(const Host& host, const Volume& volume, bool build) {
   const Missing missing = build ? Missing::kMake : Missing::kLeave;
@@ -188,52 +232,31 @@ Result<Opened> OpenSource(const Host& host, const Volume& volume, bool build) {
   ATOLL_TRY(CheckFile(volume, opened.info));
   // With what is mounted beneath: a copy without it would show what the mounts hide.
   if (build) {
+    if (!Named(volume)) ATOLL_TRY(CheckBindable(found.file.get(), volume));
     ATOLL_ASSIGN(opened.mount, CloneMount(found.file.get(), "", true));
   }
   return opened;
 }
 
-struct Job {
-  const Host* host;
-  std::span<const Volume> volumes;
-  bool build;
-  std::vector<Opened> opened{};
-  Status status = Fail(Code::kInternal, "the process that opens volumes died");
-};
-
-Status OpenAll(Job& job) {
+// Enters the host's mount namespace, and stays there.
+Result<std::vector<Opened>> OpenInHost(const Host& host, std::span<const Volume> volumes,
+                                       bool build) {
   // The host's mounts of this moment: our own namespace is a copy from when we started.
-  if (::setns(job.host->host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
+  if (::setns(host.host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
   // What is made belongs to the store's range from birth: a chown afterwards, by name or
   // descriptor, could be made to hit something else.
   ATOLL_TRY(ActAs(kStoreIdBase));
-  for (const Volume& volume : job.volumes) {
+  std::vector<Opened> opened;
+  for (const Volume& volume : volumes) {
     if (volume.kind == Volume::Kind::kObjects) {
-      job.opened.emplace_back();
+      opened.emplace_back();
       continue;
     }
-    ATOLL_ASSIGN(Opened opened, OpenSource(*job.host, volume, job.build));
-    job.opened.push_back(std::move(opened));
+    ATOLL_ASSIGN(Opened one, OpenSource(host, volume, build));
+    opened.push_back(std::move(one));
   }
-  return {};
-}
-
-// Shares the table of descriptors: what it leaves open is the parent's.
-void RunJob(void* argument) {
-  auto* job = static_cast<Job*>(argument);
-  ::alarm(kVforkSeconds);
-  job->status = OpenAll(*job);
-  ::_exit(0);
-}
-
-Result<std::vector<Opened>> OpenInHost(const Host& host, std::span<const Volume> volumes,
-                                       bool build) {
-  Job job{.host = &host, .volumes = volumes, .build = build};
-  job.opened.reserve(volumes.size());
-  // Its exit is reaped with everybody's (Server::OnSignal).
-  ATOLL_TRY(Vfork(CLONE_FILES, -1, RunJob, &job));
-  ATOLL_TRY(std::move(job.status));
-  return std::move(job.opened);
+  ATOLL_TRY(ActAs(0));
+  return opened;
 }
 
 bool Reserved(uid_t id) {

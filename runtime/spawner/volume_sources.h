@@ -31,6 +31,9 @@ struct VolumeSource {
   int bucket = -1;        // its mount, borrowed
 };
 
+// Both enter the host's mount namespace for good, and may never come back: they are for a process
+// of their own (volume_work.h).
+
 // In the order of `volumes`, for the slot whose ids begin at `base`. Sub paths and host directories
 // that are missing are made. kPermissionDenied: not allowed here; kNotFound: no such named volume;
 // kInvalidArgument: the sub path.

@@ -2,12 +2,15 @@
 // left on the host.
 
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cstring>
+#include <optional>
+#include <thread>
 
 #include "runtime/base/sys.h"
 #include "tests/priv/spawner_volume_lab.h"
@@ -419,6 +422,98 @@ PRIV_TEST(Volume, WhatCannotBeMappedIsRefused) {
       lab.Run({VolumeLab::ReadOnly(VolumeLab::Host(lab.allowed()))}, "echo ran");
   EXPECT_NE(result.find("cannot be id-mapped"), std::string::npos) << result;
   ASSERT_EQ(::umount2((lab.allowed() + "/p").c_str(), MNT_DETACH), 0);
+}
+
+// The copy of a tree leaves an unbindable mount out, and a sandbox would see what it hides.
+PRIV_TEST(Volume, WhatWouldBeLeftOutIsRefused) {
+  ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  VolumeLab lab;
+  const std::string hides = lab.allowed() + "/a b/hides";
+  fs::create_directories(hides);
+  ASSERT_EQ(::chown((lab.allowed() + "/a b").c_str(), kAlice, kAlice), 0);
+  ASSERT_EQ(::mount("none", hides.c_str(), "tmpfs", 0, nullptr), 0);
+  ASSERT_EQ(::mount(nullptr, hides.c_str(), nullptr, MS_UNBINDABLE, nullptr), 0);
+  const std::string result = lab.Run({VolumeLab::Host(lab.allowed() + "/a b")}, "echo ran");
+  EXPECT_NE(result.find(hides + " is unbindable"), std::string::npos) << result;
+  ASSERT_EQ(::mount(nullptr, hides.c_str(), nullptr, MS_PRIVATE, nullptr), 0);
+  EXPECT_EQ(lab.Run({VolumeLab::Host(lab.allowed() + "/a b")}, "echo ran"), "ran\n");
+  ASSERT_EQ(::umount2(hides.c_str(), MNT_DETACH), 0);
+}
+
+// A file system whose server has said what it is, and answers nothing more. Who waits for it cannot
+// even be killed.
+class SilentServer {
+ public:
+  explicit SilentServer(const std::string& place) : place_(place) {
+    device_ = std::move(*sys::Open("/dev/fuse", O_RDWR));
+    const std::string options =
+        "fd=" + std::to_string(device_.get()) + ",rootmode=40000,user_id=0,group_id=0,allow_other";
+    EXPECT_EQ(::mount("silent", place.c_str(), "fuse", 0, options.c_str()), 0);
+    server_ = std::thread([device = device_.get()] { Serve(device); });
+  }
+  ~SilentServer() {
+    // Ends whatever waits.
+    EXPECT_EQ(::umount2(place_.c_str(), MNT_FORCE | MNT_DETACH), 0);
+    server_.join();
+  }
+
+ private:
+  static void Serve(int device) {
+    alignas(fuse_in_header) char request[FUSE_MIN_READ_BUFFER + 4096];
+    while (::read(device, request, sizeof request) > 0) {
+      fuse_in_header asked;
+      std::memcpy(&asked, request, sizeof asked);
+      if (asked.opcode != FUSE_INIT) continue;
+      struct {
+        fuse_out_header header;
+        fuse_init_out init;
+      } answer{};
+      answer.header.len = sizeof answer;
+      answer.header.unique = asked.unique;
+      answer.init.major = FUSE_KERNEL_VERSION;
+      answer.init.minor = FUSE_KERNEL_MINOR_VERSION;
+      answer.init.max_write = 4096;
+      EXPECT_EQ(::write(device, &answer, sizeof answer), static_cast<ssize_t>(sizeof answer));
+    }
+  }
+
+  const std::string place_;
+  UniqueFd device_;
+  std::thread server_;
+};
+
+PRIV_TEST(Volume, AServerThatAnswersNothingHoldsNobodyUp) {
+  ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  VolumeLab lab;
+  const std::string place = lab.allowed() + "/silent";
+  fs::create_directory(place);
+  ASSERT_TRUE(lab.Make("named"));
+  auto silent = std::make_optional<SilentServer>(place);
+  std::vector<Status> answers;
+  lab.spawner().client().Ask(wire::CheckVolume{VolumeLab::Host(place + "/one")},
+                             [&](const Status& checked) { answers.push_back(checked); });
+  ASSERT_TRUE(lab.spawner().Prepare(2));
+  wire::Plan plan = SpawnerFixture::PlanFor(2);
+  plan.volumes = {VolumeLab::Named("named"), VolumeLab::Host(place + "/two", "/mnt/w")};
+  lab.spawner().client().Ask(wire::Build{plan}, [&](const Result<wire::Built>& built) {
+    answers.push_back(built ? Status() : Fail(built.error()));
+  });
+  EXPECT_EQ(lab.Run({}, "echo ran"), "ran\n");
+  EXPECT_EQ(lab.Run({VolumeLab::Named("named")}, "echo x >/mnt/v/f; $B cat /mnt/v/f"), "x\n");
+  ASSERT_TRUE(lab.spawner().loop().RunUntil([&] { return answers.size() == 2; }, 60'000));
+  for (const Status& answer : answers) {
+    ExpectRefused(answer, Code::kUnavailable, lab.allowed() + "', or one mounted beneath it");
+  }
+  // Two processes wait there: no further one does.
+  ExpectRefused(lab.Check(VolumeLab::Host(place + "/three")), Code::kUnavailable,
+                "has stopped answering");
+  silent.reset();
+  EXPECT_TRUE(lab.spawner().loop().RunUntil(
+      [&] { return lab.Check(VolumeLab::Host(place + "/four")).has_value(); }));
+  // The slot of the build that was given up serves again.
+  EXPECT_EQ(lab.spawner().Run("echo again", 2), "again\n");
 }
 
 PRIV_TEST(Volume, UseIsCounted) {
