@@ -166,7 +166,15 @@ void SpawnerFixture::AwaitEnd() {
   ::waitpid(pid_, &status, 0);
   EXPECT_EQ(status, 0) << "exit status of the spawner";
   pid_ = -1;
-  ::rmdir(hello_.cgroup_path.c_str());
+  RemoveGroup();
+}
+
+// A spawner that was stopped has removed its group and given its number back: the group of that
+// name may be another spawner's by now, which has nothing in it yet.
+void SpawnerFixture::RemoveGroup() const {
+  const auto owner =
+      sys::ReadFileAt(AT_FDCWD, "/run/atoll-instances/" + std::to_string(hello_.instance), 4096);
+  if (owner && *owner == run_dir()) ::rmdir(hello_.cgroup_path.c_str());
 }
 
 SpawnerFixture::~SpawnerFixture() {
@@ -178,7 +186,7 @@ SpawnerFixture::~SpawnerFixture() {
   int status = -1;
   ::waitpid(pid_, &status, 0);
   EXPECT_EQ(status, 0) << "exit status of the spawner";
-  ::rmdir(hello_.cgroup_path.c_str());
+  RemoveGroup();
 }
 
 cgroup::Limits SpawnerFixture::UsualLimits() {

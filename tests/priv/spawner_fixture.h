@@ -82,6 +82,7 @@ class SpawnerFixture {
   std::vector<wire::SandboxRecord> exits;
 
  private:
+  void RemoveGroup() const;
   std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
   ScratchDir scratch_;
   std::shared_ptr<void> furniture_;
