@@ -36,7 +36,7 @@ constexpr size_t kMaxArchives = 8;
 constexpr size_t kMaxArchivesOfAnImage = 2;
 
 // Fails unless `image` fits into the file system of `archive` and leaves room for our databases.
-Status CheckRoom(const Image& image, int archive) {
+Status CheckArchiveRoom(const Image& image, int archive) {
   constexpr uint64_t kMostKept = 1 << 30;
   struct statvfs info {};
   if (::fstatvfs(archive, &info) != 0) return FailSys("fstatvfs the archive");
@@ -498,7 +498,7 @@ void Store::Export(const Image& image, ArchiveForm form, ExportDone done) {
   };
   auto file = TemporaryFile();
   if (!file) return refuse(file.error());
-  if (Status room = CheckRoom(image, file->get()); !room) return refuse(room.error());
+  if (Status room = CheckArchiveRoom(image, file->get()); !room) return refuse(room.error());
   auto hold = Hold(image);
   if (!hold) return refuse(hold.error());
   auto counted = CountArchive(image);

@@ -260,8 +260,7 @@ void Connection::WriteResponse(Response response, bool keep_alive) {
   core_->untaken += output_body_.size();
 
   state_ = State::kWriting;
-  const int64_t limit = core_->config.answer_timeout_seconds * kSecond;
-  SetDeadline(limit);
+  ExpectProgress();
   stream_->Write(
       {output_, output_body_},
       [self = shared_from_this(), keep_alive](int error, size_t) {
@@ -270,7 +269,7 @@ void Connection::WriteResponse(Response response, bool keep_alive) {
         self->ResponseWritten(keep_alive);
       },
       // Progress extends the time that a slow reader has.
-      [this, limit] { SetDeadline(limit); });
+      [this] { ExpectProgress(); });
 }
 
 void Connection::ForgetAnswer() {
@@ -363,6 +362,10 @@ void Connection::Close(bool properly) {
 void Connection::SetDeadline(int64_t from_now_us) {
   deadline_us_ = MonotonicMicros() + from_now_us;
   if (deadline_us_ < armed_until_us_) ArmTimer();
+}
+
+void Connection::ExpectProgress() {
+  SetDeadline(core_->config.answer_timeout_seconds * kSecond);
 }
 
 void Connection::ArmTimer() {

@@ -80,9 +80,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void ResponseWritten(bool keep_alive);
   bool stopping() const { return core_->stopping; }
   ServerCore& core() { return *core_; }
-  // The connection is aborted if this much time passes before the next call. For a stream, while a
-  // write to the client is under way.
-  void SetDeadline(int64_t from_now_us);
+  // The client is disconnected unless it takes something of its answer in time. For a stream: when
+  // a write begins, and with its progress; ClearDeadline when it is done.
+  void ExpectProgress();
   void ClearDeadline() { deadline_us_ = kNever; }
   // From now on the body of this request may come as slowly as it likes.
   void AllowSlowBody() { slow_body_ = true; }
@@ -110,6 +110,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // `properly`: as an end that the client can tell from a cut.
   void Close(bool properly = true);
 
+  void SetDeadline(int64_t from_now_us);
   void ArmTimer();
   void OnDeadline();
 

@@ -93,8 +93,7 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
     }
     sending_ = std::exchange(unsent_, {});
     // Its producer waits for this client, with all that it holds.
-    const int64_t limit = connection_->core().config.answer_timeout_seconds * int64_t{1'000'000};
-    connection_->SetDeadline(limit);
+    connection_->ExpectProgress();
     connection_->stream().Write(
         {sending_},
         [self = shared_from_this()](int error, size_t) {
@@ -108,7 +107,7 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
             call();
           }
         },
-        [this, limit] { connection_->SetDeadline(limit); });
+        [this] { connection_->ExpectProgress(); });
   }
 
   void Complete() {
