@@ -149,12 +149,13 @@ class DiffTest(Snapshots):
 
     def test_its_verb(self):
         box = self.box()
-        self.out(box, 'echo new > /new; rm /bin/attack')
+        # A name that a terminal would show as /newexe.txt.
+        self.out(box, 'echo new > "$(printf "/new\\342\\200\\256txt.exe")"; rm /bin/attack')
 
         def cli(*words):
             return subprocess.run([atoll.BUILD / 'atoll', 'diff', *words], check=True,
                                   env=self.daemon.client_env(), capture_output=True).stdout
-        self.assertEqual(set(cli(box).decode().splitlines()), {'A /new', 'D /bin/attack'})
+        self.assertEqual(set(cli(box).decode().splitlines()), {'A /new?txt.exe', 'D /bin/attack'})
         snapshot = self.take(box)
         self.assertEqual(cli(box, '--against', snapshot), b'')
         out = self.daemon.top / 'layer.tar'

@@ -7,18 +7,29 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/base/utf8.h"
+
 namespace atl::cli {
+
+namespace {
+
+// Control characters, also those of U+0080 to U+009F; separators of lines; and marks that make a
+// terminal show what follows in another order than it has (Unicode's Bidi_Control).
+bool DrivesTerminal(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+         code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+}  // namespace
 
 std::string Printable(std::string_view text) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F in UTF-8: control characters to a terminal, too.
-    const bool c1 = byte == 0xc2 && i + 1 < text.size() &&
-                    static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
-                    static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (c1) ++i;
-    out.push_back(c1 || byte < 0x20 || byte == 0x7f ? '?' : text[i]);
+  while (!text.empty()) {
+    const auto [code, length] = FirstUtf8(text);
+    // A byte that is no character could be a control character of an 8-bit terminal.
+    const bool shown = length > 0 && !DrivesTerminal(code);
+    out.append(shown ? text.substr(0, length) : "?");
+    text.remove_prefix(length > 0 ? length : 1);
   }
   return out;
 }

@@ -8,8 +8,8 @@
 
 namespace atl::cli {
 
-// Control characters replaced: names and messages come from elsewhere and must not drive the
-// terminal.
+// `text` with '?' for control characters, for marks that change the direction of writing, and for
+// bytes that are no UTF-8. Names and messages come from elsewhere and must not drive the terminal.
 std::string Printable(std::string_view text);
 
 // One word for sh that means exactly `word`; nothing in it is expanded.
