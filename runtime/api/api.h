@@ -114,6 +114,7 @@ class Api {
   void GetNetwork(const Call& call);
   void GetLogs(const Call& call);
   void GetEvents(const Call& call);
+  void GetAllEvents(const Call& call);
   void Inspect(const Call& call);
   void Summarise(const Call& call);
   Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);

@@ -158,17 +158,22 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
   return asked;
 }
 
+std::string EventLine(const sandbox::HistoryEvent& event) {
+  const bool warning = event.kind == sandbox::StateName(sandbox::State::kFailed) ||
+                       event.kind == sandbox::kOutOfMemory || event.kind == sandbox::kVolumeLost ||
+                       event.reason == sandbox::kSandboxLost;
+  std::string line = FormatTime(event.time_ms);
+  line += IsOfRuntime(event) ? " runtime " : " lifecycle ";
+  line += warning ? "Warning " : "Normal ";
+  return line + OneLine(Describe(event));
+}
+
 std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::string_view scope) {
   if (scope != "all" && scope != "lifecycle" && scope != "runtime") return std::nullopt;
   std::string text;
   for (const sandbox::HistoryEvent& event : AllEvents(subject)) {
-    const bool warning = event.kind == sandbox::StateName(sandbox::State::kFailed) ||
-                         event.kind == sandbox::kOutOfMemory;
     if (scope == "runtime" && !IsOfRuntime(event)) continue;
-    text += FormatTime(event.time_ms);
-    text += IsOfRuntime(event) ? " runtime " : " lifecycle ";
-    text += warning ? "Warning " : "Normal ";
-    text += OneLine(Describe(event)) + "\n";
+    text += EventLine(event) + "\n";
   }
   return text;
 }

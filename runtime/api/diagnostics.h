@@ -35,6 +35,8 @@ struct DiagnosticsSubject {
   std::vector<std::string> addresses;
 };
 
+// "TIME SCOPE TYPE TEXT", without the end of the line.
+std::string EventLine(const sandbox::HistoryEvent& event);
 // The events of one scope, one a line. Nothing: there is no such scope.
 std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::string_view scope);
 // The legacy texts.

@@ -1,5 +1,6 @@
 // GET /sandboxes/{id}/diagnostics/{logs,events,inspect,summary}. With `scope`, logs and events are
 // the stable API (a JSON descriptor with the text inside); without, the older plain texts.
+// GET /events?after=N: those of all sandboxes, and of such as are gone.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "runtime/api/error_map.h"
 #include "runtime/api/json.h"
 #include "runtime/api/log_follow.h"
+#include "runtime/api/validation.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
@@ -19,6 +21,7 @@ constexpr int64_t kTail = 100;
 constexpr int64_t kSummaryTail = 50;
 constexpr int64_t kEvents = 50;
 constexpr int64_t kSummaryEvents = 20;
+constexpr size_t kEventsAtOnce = 500;
 
 http::Response Text(std::string body, bool deprecated) {
   http::Response response;
@@ -71,6 +74,7 @@ bool IsAlive(const sandbox::Sandbox* s) {
 }  // namespace
 
 void Api::AddDiagnosticsRoutes() {
+  router_.Add("GET", "/events", [this](const Call& call) { GetAllEvents(call); });
   router_.Add("GET", "/sandboxes/{sandbox_id}/diagnostics/logs",
               [this](const Call& call) { GetLogs(call); });
   router_.Add("GET", "/sandboxes/{sandbox_id}/diagnostics/events",
@@ -122,6 +126,32 @@ void Api::GetEvents(const Call& call) {
   const auto text = EventsText(*subject, *asked->scope);
   if (!text) return call.Respond(NoSuchScope(*asked->scope, "lifecycle, runtime or all"));
   call.Respond(Descriptor(id, "events", *asked->scope, *text, false, 0));
+}
+
+void Api::GetAllEvents(const Call& call) {
+  const auto asked = http::ParseQuery(call.request().query());
+  const auto after_text = std::find_if(asked.begin(), asked.end(),
+                                       [](const auto& one) { return one.first == "after"; });
+  int64_t after = static_cast<int64_t>(parts_.history.last());
+  Problems problems;
+  if (after_text != asked.end()) {
+    ParseInteger(after_text->second, {"query", "after"}, 0, INT64_MAX, &problems, &after);
+  }
+  if (!problems.empty()) return call.Respond(problems.ToResponse());
+  // A number that is still to come is one of a daemon before this one.
+  const uint64_t last = parts_.history.last();
+  uint64_t told = static_cast<uint64_t>(after) > last ? 0 : static_cast<uint64_t>(after);
+  const auto& recent = parts_.history.recent();
+  const bool missed = !recent.empty() && told + 1 < recent.front().number;
+  nlohmann::json items = nlohmann::json::array();
+  const auto first = std::find_if(recent.begin(), recent.end(),
+                                  [&](const auto& one) { return one.number > told; });
+  for (auto one = first; one != recent.end() && items.size() < kEventsAtOnce; ++one) {
+    told = one->number;
+    items.push_back({{"sandboxId", one->id}, {"event", EventLine(one->event)}});
+  }
+  call.Respond(
+      JsonResponse(200, {{"items", std::move(items)}, {"last", told}, {"missed", missed}}));
 }
 
 void Api::Inspect(const Call& call) {

@@ -121,14 +121,16 @@ bool IsGood(int status) {
   return status == 101 || (status >= 200 && status < 400);
 }
 
+constexpr char kSignalPath[] = "/entrypoint/signal";
+
 // Into a sandbox that runs.
 void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& lifecycle,
                  std::shared_ptr<sandbox::IdleWatch::Request> use, http::Upstream upstream) {
   const bool renews = !http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip");
   upstream.held = use;
-  if (DecodedPath(upstream.target).starts_with(sandbox::kSessionPaths)) {
-    lifecycle.OpenSessions(id);
-  }
+  const std::string path = DecodedPath(upstream.target);
+  if (path.starts_with(sandbox::kSessionPaths)) lifecycle.OpenSessions(id);
+  if (path == kSignalPath && call.Parameter("stop") == "true") lifecycle.Stopping(id);
   upstream.edit_response = [confine = std::move(upstream.edit_response),
                             ours = call.answering().headers, use = std::move(use), renews, id,
                             &lifecycle](int status, http::Headers* fields) {

@@ -37,7 +37,13 @@ Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop, int64
 }
 
 void History::Add(const std::string& id, HistoryEvent event) {
+  Tell(id, event);
   Enqueue({id, std::move(event)});
+}
+
+void History::Tell(const std::string& id, HistoryEvent event) {
+  recent_.push_back({++last_, id, std::move(event)});
+  if (recent_.size() > kRecent) recent_.pop_front();
 }
 
 void History::Remove(const std::string& id) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -22,8 +23,13 @@ namespace atl::sandbox {
 // The kind of an event: a process was killed for its sandbox's limit of memory, and the sandbox
 // went on.
 inline constexpr char kOutOfMemory[] = "OutOfMemory";
+// Nothing of it can be asked for any more.
+inline constexpr char kDeleted[] = "Deleted";
 // What served one of its buckets has ended.
 inline constexpr char kVolumeLost[] = "VolumeLost";
+
+// The reason of one that ended by itself, and not by its own doing.
+inline constexpr char kSandboxLost[] = "SANDBOX_LOST";
 
 struct HistoryEvent {
   int64_t time_ms = 0;
@@ -32,8 +38,17 @@ struct HistoryEvent {
   std::string message;  // for people; may hold a sandbox's own words
 };
 
+// An event as those who follow all sandboxes get it.
+struct RecentEvent {
+  uint64_t number = 0;  // from 1, without gaps, since the daemon started
+  std::string id;       // of the sandbox
+  HistoryEvent event;
+};
+
 class History {
  public:
+  // The last so many events of all sandboxes are kept in memory.
+  static constexpr size_t kRecent = 2048;
   // The last so many events of a sandbox are kept.
   static constexpr int kMaxEvents = 64;
 
@@ -44,6 +59,11 @@ class History {
   History& operator=(const History&) = delete;
 
   void Add(const std::string& id, HistoryEvent event);
+  // The end of a sandbox: told to those who follow, and not kept with a record that goes.
+  void Tell(const std::string& id, HistoryEvent event);
+  // Oldest first; those of sandboxes that are gone by now are among them.
+  const std::deque<RecentEvent>& recent() const { return recent_; }
+  uint64_t last() const { return last_; }
   // Of one that is gone.
   void Remove(const std::string& id);
   void RemoveAll();
@@ -75,6 +95,8 @@ class History {
   const int64_t least_room_;
   sqlite::Stmt insert_, trim_, remove_, select_;
   std::vector<Change> changes_;
+  std::deque<RecentEvent> recent_;
+  uint64_t last_ = 0;  // number of the latest
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 

@@ -202,8 +202,9 @@ void Lifecycle::OnExit(const wire::SandboxRecord& record) {
   if (Rollback* const rollback = FindRollback(record.id)) return rollback->launch->KeepExit(record);
   Entry* const entry = LookHost(record.id);
   if (entry == nullptr) return pools_.Lost(record.id);
-  const bool clean = record.code_known && WIFEXITED(record.wait_status) &&
-                     WEXITSTATUS(record.wait_status) == 0 && !record.oom_killed;
+  const bool ended = record.code_known && WIFEXITED(record.wait_status) && !record.oom_killed;
+  const bool stopped = ended && entry->stopping;
+  const bool clean = ended && (stopped || WEXITSTATUS(record.wait_status) == 0);
   const Event event = clean ? Event::kExitedZero : Event::kExitedError;
   if (Next(entry->sandbox.state, event).action == Action::kDefer) {
     return entry->launch->KeepExit(record);
@@ -223,7 +224,10 @@ void Lifecycle::OnExit(const wire::SandboxRecord& record) {
         .Add("how", ExitText(record));
   }
   ApplyAnyway(*entry, event,
-              {clean ? "CONTAINER_EXITED" : "CONTAINER_EXITED_ERROR", ExitText(record)});
+              {stopped ? "CONTAINER_STOPPED"
+               : clean ? "CONTAINER_EXITED"
+                       : "CONTAINER_EXITED_ERROR",
+               ExitText(record)});
 }
 
 Status Lifecycle::Delete(const std::string& id) {
@@ -410,9 +414,11 @@ void Lifecycle::Forget(Entry& entry) {
 }
 
 void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {
-  // Being removed is the last that anybody could ask about, and nobody can.
-  if (IsLeaving(sandbox.state) || sandbox.stocked) return;
-  history_.Add(sandbox.id, {clock_.UnixMillis(), std::move(kind), sandbox.reason, sandbox.message});
+  if (sandbox.stocked) return;
+  HistoryEvent event{clock_.UnixMillis(), std::move(kind), sandbox.reason, sandbox.message};
+  if (!IsLeaving(sandbox.state)) return history_.Add(sandbox.id, std::move(event));
+  event.kind = kDeleted;
+  history_.Tell(sandbox.id, std::move(event));
 }
 
 void Lifecycle::Hold(const Sandbox& sandbox) {

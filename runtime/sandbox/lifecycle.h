@@ -116,6 +116,7 @@ struct LifecycleStats {
   uint64_t deleted = 0;
   uint64_t expired = 0;
   uint64_t exited = 0;
+  uint64_t lost = 0;  // found without processes, since the host or the spawner had restarted
   uint64_t rolled_back = 0;
   uint64_t rollback_refused = 0;
   uint64_t rollback_failed = 0;
@@ -213,6 +214,8 @@ class Lifecycle final : private Attempt::Owner,
   // Somebody has used the sandbox: moves the deadline of one that asked for it. Cheap, and never
   // fails visibly.
   void Touch(const std::string& id);
+  // A client has its entrypoint signalled so that it ends: however it then ends, it has not failed.
+  void Stopping(const std::string& id);
   // A request of a client's is on its way that its execd may need us for.
   void OpenSessions(const std::string& id);
   // Null removes a label, anything else sets it; others stay as they are.
@@ -311,6 +314,7 @@ class Lifecycle final : private Attempt::Owner,
     // Wait for the end of a pause's, resume's or rollback's way.
     std::vector<Settled> settled;
     std::optional<std::string> start_failure;  // as execd reports it; its output is still coming
+    bool stopping = false;                     // a client wants its entrypoint to end
     std::set<uint32_t> lost_volumes;           // of its spec's, that have been told
     int64_t touched_ms = 0;                    // when an access last moved the deadline
     // Numbers of the orders under way, or 0: answers to earlier ones count no more.

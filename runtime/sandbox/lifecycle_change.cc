@@ -35,6 +35,10 @@ void Lifecycle::OpenSessions(const std::string& id) {
   }
 }
 
+void Lifecycle::Stopping(const std::string& id) {
+  if (Entry* const entry = Look(id)) entry->stopping = true;
+}
+
 void Lifecycle::Touch(const std::string& id) {
   if (!config_.renew_interval_seconds) return;
   Entry* entry = Look(id);

@@ -12,6 +12,12 @@
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {
+namespace {
+
+// Of sandboxes that are listed in the log.
+constexpr size_t kIdsOfALine = 25;
+
+}  // namespace
 
 Status Lifecycle::Start(const wire::Greeting& hello) {
   // Before the first record can be removed.
@@ -60,8 +66,11 @@ void Lifecycle::StartDiagnostics() {
   }
   logs_.OnNote([this](const std::string& host_id, const std::string& text) {
     const Entry* entry = LookHost(host_id);
-    if (entry == nullptr || IsLeaving(entry->sandbox.state)) return;
-    history_.Add(entry->sandbox.id, {clock_.UnixMillis(), kOutOfMemory, "OUT_OF_MEMORY", text});
+    if (entry == nullptr) return;
+    HistoryEvent event{clock_.UnixMillis(), kOutOfMemory, "OUT_OF_MEMORY", text};
+    // One that is on its way out keeps no history, and is followed all the same.
+    IsLeaving(entry->sandbox.state) ? history_.Tell(entry->sandbox.id, std::move(event))
+                                    : history_.Add(entry->sandbox.id, std::move(event));
   });
   if (auto started = logs_.Start(host_ids); !started) {
     LogLine(LogLevel::kError, "no output of sandboxes is kept").Add(started.error());
@@ -147,9 +156,19 @@ void Lifecycle::Reconcile(const wire::Greeting& hello) {
 void Lifecycle::CarryOut(const RecoveryPlan& plan) {
   for (const wire::SandboxRecord& record : plan.exited) OnExit(record);
   for (const std::string& id : plan.vanished) {
-    ApplyAnyway(
-        *Look(id), Event::kVanished,
-        {"SANDBOX_LOST", "no trace of it was found: the host or the spawner was restarted"});
+    ApplyAnyway(*Look(id), Event::kVanished,
+                {kSandboxLost,
+                 "the sandbox was lost: it has no processes since the host or the spawner "
+                 "restarted"});
+  }
+  stats_.lost += plan.vanished.size();
+  for (size_t first = 0; first < plan.vanished.size(); first += kIdsOfALine) {
+    std::string ids;
+    const size_t end = std::min(plan.vanished.size(), first + kIdsOfALine);
+    for (size_t i = first; i < end; ++i) ids += (ids.empty() ? "" : " ") + plan.vanished[i];
+    LogLine(LogLevel::kWarning, "sandboxes were lost: the host or the spawner has restarted")
+        .Add("count", static_cast<uint64_t>(end - first))
+        .Add("sandboxes", ids);
   }
   for (const std::string& id : plan.unfinished) {
     Entry& entry = *Look(id);

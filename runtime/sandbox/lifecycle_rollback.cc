@@ -220,6 +220,7 @@ void Lifecycle::RollbackBuilt(const std::string& host_id) {
   // What was asked about its former self counts no more.
   entry->freezing = ++orders_;
   entry->start_failure.reset();
+  entry->stopping = false;
   entry->launch = rollback.launch;
   entry->former = {HostId(former), former.slot};
   entry->settled.push_back([attempt](const Status& settled) {

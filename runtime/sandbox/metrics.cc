@@ -25,6 +25,7 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
   Line("deletes_total", "", stats.deleted, &out);
   Line("expirations_total", "", stats.expired, &out);
   Line("exits_total", "", stats.exited, &out);
+  Line("lost_total", "", stats.lost, &out);
   Line("rollbacks_total", "result=\"ok\"", stats.rolled_back, &out);
   Line("rollbacks_total", "result=\"refused\"", stats.rollback_refused, &out);
   Line("rollbacks_total", "result=\"failed\"", stats.rollback_failed, &out);

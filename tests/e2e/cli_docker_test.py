@@ -131,6 +131,11 @@ TABLE = [
     ('exec deaf sh -c "until [ -e /tmp/set ]; do :; done"', 0, '', ''),
     ('stop -t 0 deaf', 0, '^[0-9a-f-]{36}\n$', ''),
     ('wait --json deaf', 0, '"exitCode":137', ''),
+    # Whoever stops a sandbox has not made it fail.
+    ('ps -a', 0, r'STATE +EXIT +CREATED(.|\n)*Failed +138(.|\n)*', ''),
+    ('ps -a --format "{{{{.Name}}}} {{{{.State}}}} {{{{.Exit}}}}"', 0,
+     '^(?=(.|\n)*asked Terminated 5\n)(?=(.|\n)*deaf Terminated 137\n)(.|\n)*web Failed 138\n', ''),
+    ('events deaf', 0, 'Terminated CONTAINER_STOPPED: exit code 137', ''),
     ('prune -f', 0, '^([0-9a-f-]{36}\n){3}$', ''),
     ('ps -aq', 0, '', ''),
     # Images.
@@ -342,12 +347,34 @@ class Docker(unittest.TestCase):
             self.assertIn(wanted, follow.stdout.readline())
         self.shell('atoll pause seen && atoll resume seen && atoll kill seen')
         seen = follow.stdout.readline()
-        while 'Failed' not in seen.splitlines()[-1]:
+        while 'Terminated' not in seen.splitlines()[-1]:
             seen += follow.stdout.readline()
         self.assertEqual(seen.count(' Paused '), 1, seen)
         self.shell('atoll rm seen')
-        self.assertRegex(follow.stdout.read(), f'^{first.decode()} \\S+ lifecycle Normal Deleted\n$')
+        self.assertRegex(follow.stdout.read(),
+                         f'^{first.decode()} \\S+ lifecycle Normal Deleted USER_DELETE: .*\n$')
         self.assertEqual(follow.wait(20 * SLOWNESS), 0)
+
+    def test_short_lives_are_followed_too(self):
+        follow = subprocess.Popen([BUILD / 'atoll', 'events', '-f', '--json'], env=self.environment,
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follow.stdout.close)
+        self.addCleanup(follow.wait)
+        self.addCleanup(follow.terminate)
+        (first,) = self.shell('atoll run -d busybox sleep 1000').stdout.decode().split()
+        seen = [json.loads(follow.stdout.readline())]
+        while seen[-1]['id'] != first:
+            seen.append(json.loads(follow.stdout.readline()))
+        greedy = "atoll run -m 16m busybox sh -c 'x=a; while :; do x=$x$x; done'"
+        lives = 'for i in 1 2 3 4 5 6 7 8 9 10; do atoll run busybox true; done'
+        self.shell(f'{greedy}; {lives}; atoll rm {first}')
+        while seen[-1]['id'] != first or not seen[-1]['text'].startswith('Deleted'):
+            seen.append(json.loads(follow.stdout.readline()))
+        begun = {one['id'] for one in seen if one['text'].startswith('Running')} - {first}
+        gone = {one['id'] for one in seen if one['text'].startswith('Deleted')} - {first}
+        self.assertEqual(len(begun), 11)
+        self.assertEqual(gone, begun)
+        self.assertEqual(len([one for one in seen if one['text'].startswith('OutOfMemory')]), 1)
 
     def test_completion_knows_images_names_and_verbs(self):
         self.shell('atoll run -d --name known busybox sleep 1000')

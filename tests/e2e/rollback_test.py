@@ -18,8 +18,9 @@ ROUNDS = int(os.environ.get('ATOLL_ROUNDS', '1'))
 
 class Rollbacks(Snapshots):
 
-    def roll_back(self, box, snapshot):
-        return self.daemon.request('POST', f'/v1/sandboxes/{box}/rollback', {'snapshotId': snapshot})
+    def roll_back(self, box, snapshot, key=''):
+        return self.daemon.request('POST', f'/v1/sandboxes/{box}/rollback', {'snapshotId': snapshot},
+                                   headers={'Idempotency-Key': key} if key else {})
 
     def shown(self, box):
         return self.daemon.request('GET', f'/v1/sandboxes/{box}')
@@ -35,8 +36,8 @@ class Rollbacks(Snapshots):
         return {name for name in os.listdir(self.daemon.run_dir / 'sandboxes')
                 if not name.startswith('slot-')}
 
-    def begin_rollback(self, box, snapshot):
-        return self.ask_aside(lambda: self.roll_back(box, snapshot))
+    def begin_rollback(self, box, snapshot, key=''):
+        return self.ask_aside(lambda: self.roll_back(box, snapshot, key))
 
     def stop(self, pid):
         """Between two things that it does."""
@@ -52,7 +53,7 @@ class Rollbacks(Snapshots):
         except ProcessLookupError:
             pass
 
-    def reach(self, step, box, snapshot):
+    def reach(self, step, box, snapshot, key=''):
         """A rollback that has come to there, with daemon and spawner stopped; what has asked for it,
         and the spawner."""
         daemon, spawner = self.daemon.process.pid, self.daemon.spawner_pid()
@@ -62,7 +63,7 @@ class Rollbacks(Snapshots):
         slots = lambda: self.daemon.send('GET', '/metrics').read().decode()
         atoll.until(lambda: 'atoll_slots{state="ready"} 0' not in slots(), UNTIL, 'a slot is ready')
         self.stop(spawner)
-        asking = self.begin_rollback(box, snapshot)
+        asking = self.begin_rollback(box, snapshot, key)
         atoll.until(lambda: self.sockets() - sockets, UNTIL, 'the build is asked for')
         self.stop(daemon)
 
@@ -251,13 +252,20 @@ class DeathTest(Rollbacks):
     def test_the_daemon_is_killed(self):
         box, snapshot = self.box_and_snapshot()
         layers = self.layers()
-        for step in [*STEPS] * ROUNDS:
+        for number, step in enumerate([*STEPS] * ROUNDS):
             self.change(box)
-            asking, spawner = self.reach(step, box, snapshot)
+            key = f'k{number}'
+            asking, spawner = self.reach(step, box, snapshot, key)
             self.daemon.kill()
             os.kill(spawner, signal.SIGCONT)
             asking.join()
             self.daemon.start()
+            if step >= RECORDED:
+                # Its client asks again, at once and later, and it is carried out once.
+                self.assertEqual(self.roll_back(box, snapshot, key)['status']['state'], 'Running')
+                self.out(box, 'touch /since')
+                self.assertEqual(self.roll_back(box, snapshot, key)['status']['state'], 'Running')
+                self.out(box, 'rm /since')
             self.assertEqual(self.check(box), 'snapshot' if step >= RECORDED else 'later', step)
             self.assertEqual(len(self.sockets()), 1)
             self.assertEqual(self.layers(), layers)

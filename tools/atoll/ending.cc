@@ -37,9 +37,11 @@ Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
   }
 }
 
-// What ends the sandbox may end it before the answer has come through.
-Status SendSignal(Api& api, const std::string& id, int number, int cancel_fd) {
-  const auto told = AskExecd(api, id, "/entrypoint/signal", JsonText({{"signal", number}}));
+// `stops`: the sandbox is to end by it, and has not failed if it does. It may end before the answer
+// has come through.
+Status SendSignal(Api& api, const std::string& id, int number, bool stops, int cancel_fd) {
+  const auto told = AskExecd(api, id, stops ? "/entrypoint/signal?stop=true" : "/entrypoint/signal",
+                             JsonText({{"signal", number}}));
   if (told) return {};
   if (told.error().code() == Code::kInvalidArgument) return Fail(told.error());
   const auto ended = AwaitEnd(api, id, kKilled, cancel_fd);
@@ -52,11 +54,11 @@ Status Stop(const Settings& settings, const Words& ids, int seconds) {
   return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
     ATOLL_ASSIGN(auto ended, EndOf(api, id));
     if (!ended) {
-      ATOLL_TRY(SendSignal(api, id, SIGTERM, cancel_fd));
+      ATOLL_TRY(SendSignal(api, id, SIGTERM, true, cancel_fd));
       ATOLL_ASSIGN(ended, AwaitEnd(api, id, std::chrono::seconds(seconds), cancel_fd));
     }
     if (!ended) {
-      ATOLL_TRY(SendSignal(api, id, SIGKILL, cancel_fd));
+      ATOLL_TRY(SendSignal(api, id, SIGKILL, true, cancel_fd));
       ATOLL_ASSIGN(ended, AwaitEnd(api, id, kKilled, cancel_fd));
     }
     if (!ended) {
@@ -75,7 +77,7 @@ Status Kill(const Settings& settings, const Words& ids, const std::string& signa
   return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
     ATOLL_ASSIGN(const auto before, EndOf(api, id));
     if (before) return Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended already");
-    ATOLL_TRY(SendSignal(api, id, number, cancel_fd));
+    ATOLL_TRY(SendSignal(api, id, number, number == SIGKILL, cancel_fd));
     if (number == SIGKILL) ATOLL_TRY(AwaitEnd(api, id, kKilled, cancel_fd));
     if (!settings.json) std::puts(id.c_str());
     return {};
@@ -101,8 +103,7 @@ Status Wait(const Settings& settings, const Words& ids) {
 
 }  // namespace
 
-Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id) {
-  ATOLL_ASSIGN(const auto sandbox, Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id)));
+std::optional<Exit> EndIn(const nlohmann::json& sandbox) {
   const auto status = sandbox.value("status", nlohmann::json::object());
   const std::string state = TextOf(status, "state");
   if (state != "Terminated" && state != "Failed") return std::nullopt;
@@ -119,6 +120,11 @@ Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id) {
     exit.reason = "ended by " + SignalName(exit.code - 128) + ", as its exit code tells";
   }
   return exit;
+}
+
+Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id) {
+  ATOLL_ASSIGN(const auto sandbox, Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id)));
+  return EndIn(sandbox);
 }
 
 Result<std::optional<Exit>> EndOfSeen(Api& api, const std::string& sandbox_id) {

@@ -1,9 +1,9 @@
 // atoll events
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "runtime/base/json_text.h"
@@ -31,31 +31,23 @@ class EventPrinter {
  public:
   EventPrinter(const Settings& settings, Api& api) : json_(settings.json), api_(api) {}
 
-  // What has happened since the last look. kNotFound: there is no such sandbox (any more).
+  // What has happened so far. kNotFound: there is no such sandbox (any more).
   Status Look(const std::string& id) {
     ATOLL_ASSIGN(const json told,
                  Fetch(api_, "/sandboxes/" + PercentEncode(id) + "/diagnostics/events?scope=all"));
     Words all;
     std::istringstream lines(TextOf(told, "content"));
     for (std::string line; std::getline(lines, line);) all.push_back(Printable(line));
-    // Not by their number: the server keeps the latest only.
-    std::string& last = last_[id];
-    const auto seen = std::find(all.rbegin(), all.rend(), last);
-    for (auto line = seen.base() == all.begin() || last.empty() ? all.begin() : seen.base();
-         line != all.end(); ++line) {
-      Print(id, *line);
+    for (const std::string& line : all) {
+      Print(id, line);
+      looked_.insert(id + " " + line);
     }
-    if (!all.empty()) last = all.back();
     return {};
   }
 
-  // Sandboxes that were looked at, and are not among `left`, are gone.
-  void Forget(const Words& left) {
-    std::erase_if(last_, [&](const auto& one) {
-      if (std::find(left.begin(), left.end(), one.first) != left.end()) return false;
-      Print(one.first, TimeIn(0) + " lifecycle Normal Deleted");
-      return true;
-    });
+  // An event that has been told, unless a look has shown it before.
+  void Told(const std::string& id, const std::string& line) {
+    if (looked_.erase(id + " " + line) == 0) Print(id, line);
   }
 
  private:
@@ -75,7 +67,7 @@ class EventPrinter {
 
   const bool json_;
   Api& api_;
-  std::map<std::string, std::string> last_;  // by sandbox: the line that was printed last
+  std::set<std::string> looked_;  // ids with the lines that were printed by a look
 };
 
 Result<Words> AllIds(Api& api) {
@@ -85,20 +77,46 @@ Result<Words> AllIds(Api& api) {
   return ids;
 }
 
-// Of those that were named, or of all that there are at each look.
-Result<int> Follow(Api& api, EventPrinter& printer, const Words& named, int cancel_fd) {
+Result<int64_t> NumberOfLast(const json& events) {
+  const auto last = events.find("last");
+  if (last != events.end() && last->is_number_integer()) return last->get<int64_t>();
+  return Fail(Code::kInternal, "the server's events have no number");
+}
+
+// Of those that were named, until they are deleted, or of all. Events come by their number, so that
+// a sandbox need not be there when we look.
+Result<int> Follow(Api& api, EventPrinter& printer, Words named, int cancel_fd) {
+  const bool all = named.empty();
+  ATOLL_ASSIGN(const json now, Fetch(api, "/events"));
+  ATOLL_ASSIGN(int64_t last, NumberOfLast(now));
+  Words there = named;
+  if (all) {
+    ATOLL_ASSIGN(there, AllIds(api));
+  }
+  for (const std::string& id : there) {
+    const Status looked = printer.Look(id);
+    if (looked) continue;
+    if (looked.error().code() != Code::kNotFound) return Fail(looked.error());
+    std::erase(named, id);
+  }
   for (;;) {
-    ATOLL_ASSIGN(const Words there, AllIds(api));
-    Words watched;
-    for (const std::string& id : there) {
-      if (!named.empty() && std::find(named.begin(), named.end(), id) == named.end()) continue;
-      const Status looked = printer.Look(id);
-      if (looked) watched.push_back(id);
-      if (!looked && looked.error().code() != Code::kNotFound) return Fail(looked.error());
+    ATOLL_ASSIGN(const json told, Fetch(api, "/events?after=" + std::to_string(last)));
+    ATOLL_ASSIGN(last, NumberOfLast(told));
+    if (told.value("missed", false)) {
+      std::fputs("atoll: some events were missed: the server keeps the latest only\n", stderr);
     }
-    printer.Forget(watched);
+    const json items = told.value("items", json::array());
+    for (const json& item : items) {
+      const std::string id = Printable(TextOf(item, "sandboxId"));
+      if (!all && std::find(named.begin(), named.end(), id) == named.end()) continue;
+      const std::string line = Printable(TextOf(item, "event"));
+      printer.Told(id, line);
+      if (line.find(" lifecycle Normal Deleted ") != std::string::npos) std::erase(named, id);
+    }
     std::fflush(stdout);
-    if (std::ferror(stdout) != 0 || (!named.empty() && watched.empty())) return 0;
+    if (std::ferror(stdout) != 0 || (!all && named.empty())) return 0;
+    // There may be more.
+    if (!items.empty()) continue;
     if (WaitForInterrupt(cancel_fd, kLookEveryMilliseconds)) return 128 + CaughtSignal();
   }
 }

@@ -6,6 +6,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
+#include "tools/atoll/ending.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/nearest.h"
 #include "tools/atoll/report.h"
@@ -25,6 +26,7 @@ SandboxEntry EntryOf(const json& item) {
   entry.image = item.contains("snapshotId") ? TextOf(item, "snapshotId")
                                             : TextOf(item.value("image", json::object()), "uri");
   entry.state = TextOf(item.value("status", json::object()), "state");
+  if (const auto end = EndIn(item)) entry.exit = std::to_string(end->code);
   entry.created = TextOf(item, "createdAt").substr(0, 19);
   entry.expires = item.value("expiresAt", "never").substr(0, 19);
   const json labels = item.value("metadata", json::object());

@@ -14,6 +14,7 @@ namespace atl::cli {
 
 struct SandboxEntry {
   std::string id, name, image, state, created, expires, command;
+  std::string exit;  // the code; empty: it has not ended
   std::map<std::string, std::string> labels;
   std::string json;  // as it came
 

@@ -68,6 +68,8 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   const bool sized = options.size || options.format.find(".Size") != std::string::npos;
   std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
   std::vector<std::string> others = {"Command", "Labels"};
+  // Where those that have ended are shown, so is how.
+  (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
   (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
   Columns columns(
       std::move(shown),
@@ -76,8 +78,17 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   for (const SandboxEntry& s : list) {
     Result<DiskUse> use = DiskUse();
     if (sized) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
-    columns.Add({s.id, s.name, s.image, s.state, s.created, s.expires,
-                 sized && use ? use->Text() : "", s.command, s.LabelText()});
+    std::vector<std::string> cells = {s.id,
+                                      s.name,
+                                      s.image,
+                                      s.state,
+                                      s.created,
+                                      s.expires,
+                                      sized && use ? use->Text() : "",
+                                      s.command,
+                                      s.LabelText()};
+    cells.insert(cells.begin() + (all ? 4 : 7), s.exit);
+    columns.Add(std::move(cells));
   }
   return columns.Print(options.quiet ? "{{.ID}}" : options.format);
 }
@@ -126,7 +137,8 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
       Option{"-s,--size", "", "What each has written to disk, too, measured now", &list->size});
   ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
   ps.Says(
-      "Fields of --format: ID, Name, Image, State, Created, Expires, Size, Command, Labels.\n\n"
+      "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Size, Command, "
+      "Labels.\n\n"
       "Examples:\n"
       "  atoll ps -a --filter status=exited\n"
       "  atoll rm $(atoll ps -q --filter label=job=7)\n"

@@ -367,6 +367,34 @@ TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
   EXPECT_EQ(Stored().size(), std::size(cases));
 }
 
+TEST_F(LifecycleTest, WhatAClientStopsHasNotFailed) {
+  for (const bool oom : {false, true}) {
+    const std::string id = CreateRunning();
+    lifecycle->Stopping(id);
+    Ended(id, Exit(143), oom);
+    EXPECT_EQ(lifecycle->Find(id)->state, oom ? State::kFailing : State::kEnding);
+    EXPECT_EQ(lifecycle->Find(id)->reason, oom ? "CONTAINER_EXITED_ERROR" : "CONTAINER_STOPPED");
+    EXPECT_TRUE(lifecycle->Find(id)->message.starts_with("exit code 143"));
+  }
+}
+
+TEST_F(LifecycleTest, WhatIsLostIsCounted) {
+  const std::string id = CreateRunning();
+  Boot({});
+  EXPECT_EQ(lifecycle->Find(id)->reason, kSandboxLost);
+  EXPECT_EQ(lifecycle->stats().lost, 1U);
+}
+
+TEST_F(LifecycleTest, WhoFollowsSeesAWholeLife) {
+  const std::string id = CreateRunning();
+  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_EQ(history->recent().size(), 2U);
+  EXPECT_EQ(history->recent()[0].event.kind, "Running");
+  EXPECT_EQ(history->recent()[1].event.kind, kDeleted);
+  EXPECT_EQ(history->recent()[1].event.reason, "USER_DELETE");
+  EXPECT_EQ(history->last(), 2U);
+}
+
 TEST_F(LifecycleTest, ExpiresAndRenews) {
   Wanted wanted = Want();
   wanted.timeout_seconds = 60;
