@@ -20,8 +20,8 @@ using wire::Step;
 constexpr int64_t kPatienceUs = 10 * 1000 * 1000;
 // Processes that were killed and did not end, for one allowed directory.
 constexpr int kMostStuck = 2;
-constexpr size_t kMostAtOnce = 64;
-constexpr size_t kMaxReport = 16 << 10;
+constexpr size_t kMostRuns = 64;
+constexpr size_t kMaxTold = 16 << 10;
 
 // A RootReport on its way through a pipe.
 struct Told {
@@ -75,7 +75,7 @@ void VolumeWork::Start(std::string sandbox, const std::vector<wire::Volume>& vol
                                           "', or one mounted beneath it, has stopped answering"));
     }
   }
-  if (runs_.size() >= kMostAtOnce) {
+  if (runs_.size() >= kMostRuns) {
     return done(Failure(Code::kUnavailable, "too many volumes are being opened, try again"));
   }
   auto pipe = sys::MakePipe();
@@ -90,7 +90,7 @@ void VolumeWork::Start(std::string sandbox, const std::vector<wire::Volume>& vol
     told.micros = root.micros;
     if (!root.status) {
       told.failed = wire::Failed::Of(root.status.error());
-      told.failed.message.resize(std::min(told.failed.message.size(), kMaxReport / 2));
+      told.failed.message.resize(std::min(told.failed.message.size(), kMaxTold / 2));
     }
     [[maybe_unused]] const Status written = sys::WriteAll(report, wire::EncodeFields(told));
   });
@@ -130,7 +130,7 @@ bool VolumeWork::OnChildExit(pid_t pid) {
   const Run run = std::move(found.mapped());
   if (run.patience != 0) loop_.Cancel(run.patience);
   if (!run.done) return true;
-  const auto bytes = sys::ReadAll(run.report.get(), kMaxReport);
+  const auto bytes = sys::ReadAll(run.report.get(), kMaxTold);
   Told told;
   if (!bytes || !wire::DecodeFields(*bytes, &told)) {
     run.done(Failure(Code::kInternal, "atoll-volume, which opens volumes, was ended"));
