@@ -1,5 +1,7 @@
 """SIGKILL of the daemon or the spawner at any moment of a template's: while its sandboxes are built,
 made ready, brought to rest or claimed, and while creates wait for them."""
+import os
+import signal
 import threading
 import unittest
 
@@ -56,6 +58,28 @@ class TemplateCrashTest(unittest.TestCase):
                 self.assertLessEqual(len(waiting), 2)
             self.kill_while_removed(daemon, template, kill)
         self.assertEqual(before.await_same(30 * SLOWNESS), [])
+
+    def test_a_claim_that_fails_gives_its_key_back(self):
+        """The spawner stands still, so that nothing goes on that is claimed."""
+        with atoll.Daemon() as daemon:
+            template = make(daemon, daemon.import_busybox())['templateId']
+            filled(daemon, template)
+            asked = {'templateId': template, 'timeout': 600, 'metadata': {'name': 'one'},
+                     'extensions': {'uniqueName': 'true'}}
+            again = lambda: daemon.request('POST', '/v1/sandboxes', asked,
+                                           headers={'Idempotency-Key': 'k'})['id']
+            spawner = daemon.spawner_pid()
+            os.kill(spawner, signal.SIGSTOP)
+            try:
+                with self.assertRaises(atoll.ApiError) as refused:
+                    again()
+                self.assertEqual(refused.exception.status, 503)
+            finally:
+                os.kill(spawner, signal.SIGCONT)
+            filled(daemon, template)
+            box = again()
+            self.assertEqual(again(), box)
+            self.assertEqual(daemon.run(box, 'cat /up').stdout, 'up')
 
     def kill_while_removed(self, daemon, template, kill):
         daemon.request('DELETE', f'/v1/templates/{template}')
