@@ -65,7 +65,7 @@ TEST(Log, ALineHasAnEndHoweverLongItIs) {
   }
   const std::string two = Written(
       [] { LogLine(LogLevel::kInfo, "said").Add("a", std::string(1 << 20, ' ')).Add("b", "c d"); });
-  EXPECT_EQ(two.size(), line.size());
+  EXPECT_EQ(two.size(), Line(std::string(1 << 20, ' ')).size());
 }
 
 class JsonLog : public testing::Test {
@@ -85,7 +85,7 @@ TEST_F(JsonLog, EachLineIsAnObject) {
   EXPECT_EQ(text.substr(text.find(",\"level\"")),
             ",\"level\":\"warning\",\"process\":\"atoll\",\"msg\":\"two \\\"words\\\"\","
             "\"key\":\"a\\u000a\\u0001\\u202e\\ud83d\\ude00\\ufffd\\\\\",\"number\":-7,"
-            "\"large\":\"18446744073709551615\",\"error\":\"bad\",\"code\":\"INTERNAL\"}\n");
+            "\"large\":\"18446744073709551615\",\"error\":\"bad\",\"code\":\"internal\"}\n");
   EXPECT_TRUE(text.starts_with("{\"time\":\"20")) << text;
 }
 
@@ -97,7 +97,9 @@ TEST_F(JsonLog, IsAnObjectHoweverLongItIs) {
       const std::string text = Written([&value] {
         LogLine(LogLevel::kInfo, "said").Add("a", value).Add("b", value).Add("c", 7);
       });
-      ASSERT_TRUE(text.ends_with("\"}\n")) << text.substr(text.size() - 20);
+      // Either the last field has found room or it is left out.
+      ASSERT_TRUE(text.ends_with("\"}\n") || text.ends_with("\",\"c\":7}\n"))
+          << text.substr(text.size() - 20);
       ASSERT_LT(text.size(), 4097U);
       // Whole escapes only.
       ASSERT_EQ(text.find("\\\"}\n") != std::string::npos && filler[0] != '"', false);
