@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kPreparingAtOnce = 2;
 // Links die 10 to 50 ms after their namespace.
 constexpr int64_t kLinkPollUs = 10'000;
+constexpr int64_t kMostWaitUs = 10'000'000;
 // One that is still there holds on to something that will not end by itself.
 constexpr int64_t kStrayLinkUs = 30'000'000;
 constexpr int64_t kBuildRetryUs = 1'000'000;
@@ -82,7 +83,7 @@ void SlotPool::Take(Taken taken) {
     return;
   }
   ++misses_total_;
-  waiters_.push_back(std::move(taken));
+  waiters_.push_back({std::move(taken), clock_.BootMicros()});
   Pump();
 }
 
@@ -207,7 +208,7 @@ void SlotPool::Pump() {
       if (resting_.empty()) {
         // Every number belongs to a live sandbox.
         while (waiters_.size() > preparing_) {
-          Taken taken = std::move(waiters_.back());
+          const Taken taken = std::move(waiters_.back().taken);
           waiters_.pop_back();
           taken(Fail(Code::kResourceExhausted,
                      "all " + std::to_string(config_.last_slot) +
@@ -215,6 +216,7 @@ void SlotPool::Pump() {
         }
         return;
       }
+      GiveUpOldWaiters(now);
       return PumpLater(kLinkPollUs);
     }
     Prepare(slot);
@@ -279,9 +281,18 @@ void SlotPool::Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared) 
     ready_.push_back(std::move(slot));
     return;
   }
-  const Taken taken = std::move(waiters_.front());
+  const Taken taken = std::move(waiters_.front().taken);
   waiters_.pop_front();
   taken(std::move(slot));
+}
+
+void SlotPool::GiveUpOldWaiters(int64_t now_us) {
+  while (!waiters_.empty() && now_us - waiters_.front().since_us >= kMostWaitUs) {
+    const Taken taken = std::move(waiters_.front().taken);
+    waiters_.pop_front();
+    taken(Fail(Code::kUnavailable,
+               "the links of all free network slots are still being taken down; try again"));
+  }
 }
 
 void SlotPool::PrepareFailed(uint32_t slot, Error error) {
@@ -292,7 +303,7 @@ void SlotPool::PrepareFailed(uint32_t slot, Error error) {
   ++failures_in_a_row_;
   if (!waiters_.empty()) {
     if (failures_in_a_row_ % kTries != 0) return;  // Pump takes another number
-    Taken taken = std::move(waiters_.front());
+    const Taken taken = std::move(waiters_.front().taken);
     waiters_.pop_front();
     taken(Fail(std::move(error)));
     return;

@@ -72,8 +72,9 @@ class SlotPool {
   Wrong Mend(const std::vector<uint32_t>& owned, const std::vector<uint32_t>& prepared);
 
   // Hands out a slot, perhaps before it returns. Waiters are served in order. No number left is
-  // kResourceExhausted. When several slots in a row cannot be prepared, the first waiter fails: one
-  // alone may still be held by what an earlier daemon had asked for.
+  // kResourceExhausted; kUnavailable: those that nobody has are not usable again within 10 s. When
+  // several slots in a row cannot be prepared, the first waiter fails: one alone may still be held
+  // by what an earlier daemon had asked for.
   void Take(Taken taken);
   // Nothing is left of it as it was prepared: a sandbox has been built in it, or it was lost.
   void MarkUsed(uint32_t slot) { use_[slot] = Use::kUsed; }
@@ -102,6 +103,11 @@ class SlotPool {
     int64_t since_us;
   };
 
+  struct Waiter {
+    Taken taken;
+    int64_t since_us = 0;
+  };
+
   enum class Use : uint8_t { kFree, kPreparing, kReady, kTaken, kUsed, kDropping, kResting };
 
   void Pump();
@@ -111,6 +117,8 @@ class SlotPool {
   void Prepare(uint32_t slot);
   void Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared);
   void PrepareFailed(uint32_t slot, Error error);
+  // Nobody waits without end for links that linger.
+  void GiveUpOldWaiters(int64_t now_us);
   void Discard(uint32_t slot);
   void Detach(uint32_t slot);
   void Rest(uint32_t slot);
@@ -124,7 +132,7 @@ class SlotPool {
   std::vector<Use> use_;  // by number
   uint32_t fresh_from_ = 1;
   std::deque<Ready> ready_;
-  std::deque<Taken> waiters_;
+  std::deque<Waiter> waiters_;   // oldest first
   std::deque<Resting> resting_;  // oldest first
   size_t preparing_ = 0;
   uint64_t generation_ = 0;  // answers to calls from before a Reset are stale

@@ -13,6 +13,10 @@ namespace {
 using VolumeStage = VolumeRecord::State;
 
 constexpr int64_t kRemoveRetryUs = 5000 * 1000;
+// Making a volume and removing it are two calls of the kernel; only a sandbox whose processes do
+// not end, or a disk, makes them long.
+constexpr int64_t kMostWaitUs = 10 * 1000 * 1000;
+constexpr size_t kMostWaiting = 64;  // for one volume
 
 std::string Named(const std::string& name) {
   return "volume '" + name.substr(0, 253) + "'";
@@ -109,9 +113,9 @@ void Volumes::Hold(Volume& volume, const std::string& sandbox) {
 void Volumes::Create(const std::string& name, uint64_t disk_bytes, Made done) {
   if (Volume* volume = Look(name)) {
     if (Usable(*volume)) return done(Fail(Code::kAlreadyExists, Named(name) + " exists"));
-    volume->waiting.push_back(
-        [this, name, disk_bytes, done = std::move(done)] { Create(name, disk_bytes, done); });
-    return;
+    return Await(name, [this, name, disk_bytes, done = std::move(done)](const Status& waited) {
+      waited ? Create(name, disk_bytes, done) : done(Fail(waited.error()));
+    });
   }
   if (Status limit = CheckLimit(disk_bytes); !limit) return done(Fail(std::move(limit).error()));
   Make({name, VolumeStage::kReady, clock_.UnixMillis(), ""}, disk_bytes,
@@ -145,7 +149,7 @@ void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished don
           volume.record.state = state;
           made = store_.Write(volume.record);
         }
-        const auto waiting = std::exchange(volume.waiting, {});
+        auto waiting = std::exchange(volume.waiting, {});
         if (!made) {
           volume.record.state = VolumeStage::kRemoving;
           // Files that we have no record of: not ours to remove.
@@ -158,8 +162,35 @@ void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished don
           }
         }
         done(std::move(made));
-        for (const auto& look : waiting) look();
+        Wake(std::move(waiting), {});
       });
+}
+
+void Volumes::Await(const std::string& name, Finished done) {
+  Volume& volume = *Look(name);
+  if (!volume.stuck) return done(volume.stuck);
+  if (volume.waiting.size() >= kMostWaiting) {
+    return done(Fail(Code::kUnavailable, "too many requests wait for " + Named(name) +
+                                             ", which is being made or removed; try again"));
+  }
+  const uint64_t number = ++last_waiter_;
+  const Loop::Id deadline =
+      loop_.After(kMostWaitUs, [this, name, number, alive = std::weak_ptr(alive_)] {
+        if (alive.expired()) return;
+        Volume* const found = Look(name);
+        if (found == nullptr) return;
+        if (auto waiter = found->waiting.extract(number)) {
+          waiter.mapped().done(Fail(
+              Code::kUnavailable, Named(name) + " is being removed, and was not gone within 10 s; "
+                                                "try again, or take another name"));
+        }
+      });
+  volume.waiting[number] = {std::move(done), deadline};
+}
+
+void Volumes::Wake(std::map<uint64_t, Waiter> waiting, const Status& status) {
+  for (const auto& [number, waiter] : waiting) loop_.Cancel(waiter.deadline);
+  for (const auto& [number, waiter] : waiting) waiter.done(status);
 }
 
 Status Volumes::MarkRemoving(Volume& volume) {
@@ -193,6 +224,9 @@ void Volumes::Discard(const std::string& name) {
                [this, name, alive = std::weak_ptr(alive_)](const Status& removed) {
                  if (alive.expired()) return;
                  if (removed) return Forget(name);
+                 Volume& volume = *Look(name);
+                 volume.stuck = removed;
+                 Wake(std::exchange(volume.waiting, {}), removed);
                  LogLine(LogLevel::kError, "cannot remove a volume; trying again")
                      .Add("volume", name)
                      .Add(removed.error());
@@ -209,9 +243,9 @@ void Volumes::Forget(const std::string& name) {
         .Add("volume", name)
         .Add(removed.error());
   }
-  const auto waiting = std::move(Look(name)->waiting);
+  auto waiting = std::move(Look(name)->waiting);
   volumes_.erase(name);
-  for (const auto& look : waiting) look();
+  Wake(std::move(waiting), {});
 }
 
 void Volumes::Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done) {
@@ -280,7 +314,9 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
     return true;
   }
   if (volume != nullptr) {
-    volume->waiting.push_back([this, acquisition] { Continue(acquisition); });
+    Await(name, [this, acquisition](Status waited) {
+      waited ? Continue(acquisition) : EndAcquire(acquisition, std::move(waited));
+    });
     return false;
   }
   if (Status can = CheckNamed(mount); !can) {

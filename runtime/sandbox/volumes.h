@@ -72,8 +72,9 @@ class Volumes {
 
   // Makes what the sandbox-to-be asks for, once it is known that all of it can be had, and keeps it
   // from being removed until Release. If it fails nothing is held: `failed` is the kind of the one
-  // that cannot be had. kPermissionDenied: the spawner does not allow it; kNotFound: it is not to
-  // be created; kInvalidArgument: its sub path; kUnimplemented: its limit.
+  // that cannot be had. kUnavailable: it is being removed, and that takes long. kPermissionDenied:
+  // the spawner does not allow it; kNotFound: it is not to be created; kInvalidArgument: its sub
+  // path; kUnimplemented: its limit.
   using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
   void Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done);
   // The sandbox has come about, and is recorded: what was made for it stays as its request says.
@@ -85,12 +86,19 @@ class Volumes {
   void Release(const std::string& sandbox);
 
  private:
+  using Finished = std::function<void(Status)>;
+  struct Waiter {
+    Finished done;
+    Loop::Id deadline = 0;
+  };
   struct Volume {
     VolumeRecord record;
     std::set<std::string> users;
     std::set<std::string> leaving;  // sandboxes that were users, until they are gone
-    // To be looked at again when it is made, or gone.
-    std::vector<std::function<void()>> waiting;
+    // Who waits until it is made, or gone.
+    std::map<uint64_t, Waiter> waiting;
+    // Why it could not be removed the last time: who would wait hears that.
+    Status stuck;
   };
   struct Acquisition {
     std::string sandbox;
@@ -99,7 +107,6 @@ class Volumes {
     bool checked = false;  // all of them, before the first is made
     Acquired done;
   };
-  using Finished = std::function<void(Status)>;
 
   Volumes(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, VolumeStore& store,
           Config config)
@@ -121,6 +128,10 @@ class Volumes {
   Status MarkRemoving(Volume& volume);
   void Discard(const std::string& name);
   void Forget(const std::string& name);
+  // Until the volume, which is being made or removed, is neither. kUnavailable: it cannot be
+  // removed at present, or takes longer than a client waits, or too many wait.
+  void Await(const std::string& name, Finished done);
+  void Wake(std::map<uint64_t, Waiter> waiting, const Status& status);
 
   Loop& loop_;
   const Clock& clock_;
@@ -129,6 +140,7 @@ class Volumes {
   const Config config_;
   std::map<std::string, Volume> volumes_;
   std::unordered_map<std::string, std::set<std::string>> names_;  // by sandbox
+  uint64_t last_waiter_ = 0;
   // Answers of the spawner and timers may come after we have gone.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };

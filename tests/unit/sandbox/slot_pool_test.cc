@@ -140,6 +140,12 @@ TEST_F(SlotPoolTest, UsedNumbersRestUntilTheirLinkIsGone) {
   network.lingering = {1};
   loop.Pass(50'000);
   EXPECT_EQ(*waiting, 2);  // a link that lingers does not hold up the next
+  // Nobody waits for one without end.
+  const auto later = Take();
+  loop.Pass(9'000'000);
+  EXPECT_EQ(*later, -1);
+  loop.Pass(2'000'000);
+  EXPECT_EQ(*later, -2);
 }
 
 TEST_F(SlotPoolTest, FreshNumbersComeBeforeJustUsedOnes) {

@@ -329,6 +329,54 @@ TEST_F(VolumesTest, ANameIsTakenAgainWhenTheOldOneIsGone) {
   EXPECT_TRUE(again->called && again->status);
 }
 
+// The spawner answers nothing, or a sandbox that has left it does not end.
+TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
+  Have("a", {Named("data")});
+  volumes->Leave("a");
+  ASSERT_TRUE(volumes->Remove("data"));
+  const auto create = Acquire("b", {Named("data")});
+  std::optional<Status> made;
+  volumes->Create("data", 0, [&](const Result<Volumes::View>& view) {
+    made = view ? Status() : Status(Fail(view.error()));
+  });
+  loop.Pass(9'000'000);
+  EXPECT_FALSE(create->called || made);
+  loop.Pass(2'000'000);
+  ASSERT_TRUE(create->called && made);
+  EXPECT_EQ(create->status.error().code(), Code::kUnavailable);
+  EXPECT_EQ(made->error().code(), Code::kUnavailable);
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    volumes->Acquire("c" + std::to_string(i), {Named("data")},
+                     [&](const Status& status, Volume::Kind) { refused += !status; });
+  }
+  EXPECT_EQ(refused, 100 - 64);
+  // When it has gone it can be had again.
+  volumes->Release("a");
+  spawner.AnswerVolume();
+  loop.Run();
+  EXPECT_EQ(refused, 100 - 64);
+}
+
+// There is no spawner: 503 at once, as for all else.
+TEST_F(VolumesTest, ARemovalThatFailsIsNotWaitedFor) {
+  Have("a", {Named("data")});
+  volumes->Release("a");
+  ASSERT_TRUE(volumes->Remove("data"));
+  const auto waits = Acquire("b", {Named("data")});
+  EXPECT_FALSE(waits->called);
+  spawner.AnswerVolume(Fail(Code::kUnavailable, "no spawner"));
+  ASSERT_TRUE(waits->called);
+  EXPECT_EQ(waits->status.error().code(), Code::kUnavailable);
+  const auto next = Acquire("c", {Named("data")});
+  ASSERT_TRUE(next->called);
+  EXPECT_EQ(next->status.error().message(), "no spawner");
+  // It is tried again.
+  loop.Pass(6'000'000);
+  spawner.AnswerVolume();
+  Have("d", {Named("data")});
+}
+
 TEST_F(VolumesTest, WhatCannotBeMadeIsNotThere) {
   const auto answer = Acquire("a", {Named("data")});
   spawner.AnswerVolume(Fail(Code::kResourceExhausted, "disk full"));
