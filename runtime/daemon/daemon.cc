@@ -35,16 +35,18 @@ constexpr char kHostArch[] = "amd64";
 #endif
 
 // For /health and for whoever is refused meanwhile.
-std::string SpawnerGone(const Config& config) {
-  const std::string gone =
-      "the spawner is gone: sandboxes go on, nothing can be created or changed";
-  if (!config.start_spawner) {
-    return gone + "; systemd starts it again; if it does not: systemctl start atoll-spawner";
-  }
-  return gone +
-         "; it starts again by itself; if it does not: run 'atolld spawner' as root, with the "
-         "flags "
-         "of atolld, or restart atolld";
+sandbox::SpawnerLink::Texts SpawnerTexts(const Config& config) {
+  const std::string command =
+      config.start_spawner
+          ? "restart atolld, or run 'atolld spawner' as root with the flags of atolld"
+          : "systemctl start atoll-spawner";
+  return {
+      "the spawner is gone: nothing can be created or changed until it is back, by itself, "
+      "within seconds; if it does not come: " +
+          command,
+      "there is no spawner, and none has started for 10 s: nothing can be created or changed; "
+      "start it: " +
+          command};
 }
 
 }  // namespace
@@ -79,13 +81,13 @@ Status Daemon::Open() {
   spawner_ = std::make_unique<sandbox::SpawnerLink>(
       std::move(opened_.spawner),
       [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); },
-      SpawnerGone(config_));
+      SpawnerTexts(config_));
   // Before anybody asks it for something: the image store and the volumes do when they find what a
   // crash has left. Answers come from the loop, when all that is made below is there.
   spawner_->OnVolumeLost([this](const wire::VolumeLost& lost) { lifecycle_->OnVolumeLost(lost); });
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
-      [this] { health_.Set("spawner", SpawnerGone(config_)); });
+      [this] { health_.Set("spawner", spawner_->why()); });
   spawner_->OnReconnected([this](const wire::Greeting& hello) {
     health_.Clear("spawner");
     lifecycle_->Reconcile(hello);

@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kFirstRetryUs = 10 * 1000;
 // A look is one connect(2).
 constexpr int64_t kLastRetryUs = 40 * 1000;
+// Adopting a thousand sandboxes takes less.
+constexpr int64_t kPatienceUs = 10 * 1000 * 1000;
 
 constexpr char kSilent[] =
     "the spawner does not answer: is it stopped? kill -CONT lets it go on; killed, it is started "
@@ -20,7 +22,9 @@ constexpr char kSilent[] =
 }  // namespace
 
 SpawnerLink::~SpawnerLink() {
-  if (loop_ != nullptr) loop_->Cancel(timer_);
+  if (loop_ == nullptr) return;
+  loop_->Cancel(timer_);
+  loop_->Cancel(patience_);
 }
 
 void SpawnerLink::Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
@@ -45,8 +49,15 @@ void SpawnerLink::Lost() {
   if (!std::exchange(client_, nullptr) || stopping_) return;
   // One that is stopped accepts, but does not greet.
   if (!std::exchange(greeted_, false)) return Retry(kLastRetryUs);
-  why_ = gone_;
+  absent_ = false;
+  why_ = texts_.gone;
   on_lost_();
+  patience_ = loop_->After(kPatienceUs, [this] {
+    patience_ = 0;
+    absent_ = true;
+    if (why_ == texts_.gone) why_ = texts_.absent;
+    on_lost_();
+  });
   // At once: one that is stopped takes connections, and whoever is refused from now on hears that.
   Look(kFirstRetryUs);
 }
@@ -62,7 +73,7 @@ void SpawnerLink::Look(int64_t again_us) {
   auto client = connect_();
   // A stopped one accepts nobody: its queue is full in the end.
   const bool there = client || client.error().code() == Code::kDeadlineExceeded;
-  why_ = there ? kSilent : gone_;
+  why_ = there ? kSilent : absent_ ? texts_.absent : texts_.gone;
   if (!client) return Retry(again_us);
   client_ = std::move(*client);
   StartClient();
@@ -80,6 +91,7 @@ void SpawnerLink::Greet() {
       return;
     }
     greeted_ = true;
+    loop_->Cancel(std::exchange(patience_, 0));
     refused_.clear();
     LogLine(LogLevel::kInfo, "connected to a new spawner")
         .Add("sandboxes", static_cast<uint64_t>(hello->sandboxes.size()));

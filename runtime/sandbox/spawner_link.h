@@ -18,9 +18,13 @@ namespace atl::sandbox {
 class SpawnerLink final : public launch::SpawnerClient {
  public:
   using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>()>;
-  // `gone` is what a call is told while there is no spawner: with what to do about it.
-  SpawnerLink(std::unique_ptr<launch::SpawnerClient> first, Connect connect, std::string gone)
-      : client_(std::move(first)), connect_(std::move(connect)), gone_(std::move(gone)) {}
+  // What a call is told while there is no spawner, with what to do about it: `gone` as long as the
+  // next one may be on its way, `absent` when none has come within ten seconds.
+  struct Texts {
+    std::string gone, absent;
+  };
+  SpawnerLink(std::unique_ptr<launch::SpawnerClient> first, Connect connect, Texts texts)
+      : client_(std::move(first)), connect_(std::move(connect)), texts_(std::move(texts)) {}
   SpawnerLink(const SpawnerLink&) = delete;
   SpawnerLink& operator=(const SpawnerLink&) = delete;
   ~SpawnerLink() override;
@@ -30,7 +34,10 @@ class SpawnerLink final : public launch::SpawnerClient {
     on_reconnected_ = std::move(reconnected);
   }
   bool connected() const { return greeted_; }
+  // While it is not: why.
+  const std::string& why() const { return why_; }
 
+  // `on_lost` is called once more when no spawner has come within ten seconds.
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
   void OnVolumeLost(std::function<void(const wire::VolumeLost&)> on_volume_lost) override {
@@ -49,13 +56,15 @@ class SpawnerLink final : public launch::SpawnerClient {
   std::unique_ptr<launch::SpawnerClient> client_;
   bool greeted_ = true;  // it has said what it holds
   Connect connect_;
-  std::string gone_;
+  const Texts texts_;
+  bool absent_ = false;
   Loop* loop_ = nullptr;
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
   std::function<void(const wire::VolumeLost&)> on_volume_lost_;
   std::function<void(const wire::Greeting&)> on_reconnected_;
   Loop::Id timer_ = 0;
+  Loop::Id patience_ = 0;
   std::string why_ = "the spawner is being stopped";  // nobody can use it, when so
   std::string refused_;                               // why it is not used, as last logged
   bool stopping_ = false;

@@ -113,7 +113,12 @@ Result<Server::End> Server::Run() {
   GiveSignOfLife();
   // The last answer is waited for.
   while (!end_ || (*end_ == End::kStopped && !outgoing_.empty())) loop_.Turn(-1);
-  if (*end_ != End::kUpgrade) slots_.DropAll();
+  if (*end_ != End::kUpgrade) {
+    // Whoever connects from here on is to hear that there is no spawner.
+    listener_.reset();
+    CloseConnection();
+    slots_.DropAll();
+  }
   // Or they would go on with what they are at, beside the next one's.
   sessions_.Abandon();
   slots_.StopBuilder();

@@ -44,6 +44,8 @@ void Server::Handle(wire::Request request) {
 }
 
 void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
+  // A daemon that began with us would have no spawner in a moment, and cannot start one later.
+  if (ending_) return answer(Fail(Code::kUnavailable, "the spawner is ending, sandboxes and all"));
   wire::Greeting greeting;
   greeting.instance = host_.instance;
   greeting.cgroup_v2 = host_.cgroups.host().v2;

@@ -268,6 +268,24 @@ class SpawnerDies(unittest.TestCase):
             self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
             self.assertTrue(builds(daemon, image))
 
+    def test_one_that_is_ending_is_not_begun_with(self):
+        """A daemon that is killed amid the end of all, and started at once."""
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            for milliseconds in range(1, 6):
+                for _ in range(4):
+                    daemon.create(image)
+                connection = daemon.connection()
+                connection.request('POST', '/shutdown?all=true', headers={'OPEN-SANDBOX-API-KEY': daemon.key})
+                # Another moment of it in each round.
+                moment = time.monotonic() + milliseconds / 1000
+                while time.monotonic() < moment:
+                    pass
+                daemon.kill()
+                connection.close()
+                daemon.start()
+                until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes are built')
+
     def test_sigterm_ends_it_and_leaves_sandboxes(self):
         with atoll.Daemon() as daemon:
             box = daemon.create(daemon.import_busybox())

@@ -468,6 +468,19 @@ class Freezer {
   const fs::path path_;
 };
 
+// A daemon that began with it would have none in a moment, and cannot start one by then.
+PRIV_TEST(SpawnerLife, OneThatIsEndingGreetsNobody) {
+  SpawnerFixture spawner;
+  for (const uint32_t slot : {1u, 2u, 3u, 4u}) ASSERT_TRUE(spawner.Build(slot));
+  spawner.client().Ask(wire::Stop(), [](const Status&) {});
+  AwaitPing(spawner);
+  wire::Greeting greeting;
+  const auto next = launch::SpawnerClient::Connect(spawner.run_dir(), &greeting);
+  ASSERT_FALSE(next) << greeting.sandboxes.size() << " sandboxes";
+  EXPECT_EQ(next.error().code(), Code::kUnavailable) << next.error().message();
+  spawner.AwaitEnd();
+}
+
 PRIV_TEST(SpawnerLife, ABuilderThatHangsHoldsUpNoUpgrade) {
   SpawnerFixture spawner;
   const Freezer freezer(spawner);

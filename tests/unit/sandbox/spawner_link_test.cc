@@ -21,7 +21,7 @@ class SpawnerLinkTest : public testing::Test {
           current = next.get();
           return std::unique_ptr<launch::SpawnerClient>(std::move(next));
         },
-        "start it");
+        SpawnerLink::Texts{"start it", "start it by hand"});
     link->Start(
         loop, [this](const wire::SandboxRecord& r) { exited += r.id; }, [this] { ++lost; });
     link->OnReconnected([this](const wire::Greeting& hello) { instance = hello.instance; });
@@ -65,6 +65,27 @@ TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
   EXPECT_EQ(refused, 0);  // from the loop, not from inside the call
   loop.Run();
   EXPECT_EQ(refused, 2);
+}
+
+TEST_F(SpawnerLinkTest, OneThatDoesNotComeIsNotPromised) {
+  for (int round = 1; round <= 2; ++round) {
+    answers = false;
+    current->lost();
+    loop.Pass(9'000'000);
+    EXPECT_EQ(link->why(), "start it");
+    EXPECT_EQ(lost, 2 * round - 1);
+    loop.Pass(2'000'000);
+    EXPECT_EQ(link->why(), "start it by hand");
+    EXPECT_EQ(lost, 2 * round);  // told once more
+    loop.Pass(20'000'000);
+    EXPECT_EQ(link->why(), "start it by hand");
+    answers = true;
+    loop.Pass(1'000'000);
+    current->AnswerHello(wire::Greeting{.instance = 5});
+    EXPECT_TRUE(link->connected());
+    loop.Pass(20'000'000);
+    EXPECT_EQ(lost, 2 * round);
+  }
 }
 
 TEST_F(SpawnerLinkTest, FindsTheNextOne) {
