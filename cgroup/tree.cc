@@ -474,6 +474,16 @@ Result<Usage> Tree::ReadUsage(const std::string& group) const {
   return usage;
 }
 
+Result<bool> HasProcesses(const std::string& directory) {
+  const auto text = sys::ReadFileAt(AT_FDCWD, directory + "/cgroup.events", kFileLimit);
+  // ENODEV: it was removed while we read.
+  if (!text && (text.error().error_number() == ENOENT || text.error().error_number() == ENODEV)) {
+    return false;
+  }
+  if (!text) return Fail(text.error());
+  return KeyedNumber(*text, "populated") != 0;
+}
+
 Result<uint64_t> CpuMicrosOf(const std::string& directory) {
   ATOLL_ASSIGN(const std::string text,
                sys::ReadFileAt(AT_FDCWD, directory + "/cpu.stat", kFileLimit));

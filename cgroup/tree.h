@@ -214,6 +214,10 @@ class Tree {
 // its path on the host.
 Result<uint64_t> CpuMicrosOf(const std::string& directory);
 
+// Whether any process is in a group of the v2 hierarchy, or below it; of one that is not there,
+// none is. Anybody may ask.
+Result<bool> HasProcesses(const std::string& directory);
+
 // "major:minor" of the whole disk beneath a path's file system, as io.max wants it; empty if it has
 // none (tmpfs, btrfs, overlay).
 std::string DiskOf(const std::string& path);

@@ -87,7 +87,10 @@ Status Daemon::Open() {
   spawner_->OnVolumeLost([this](const wire::VolumeLost& lost) { lifecycle_->OnVolumeLost(lost); });
   spawner_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
-      [this] { health_.Set("spawner", spawner_->why()); });
+      [this] {
+        health_.Set("spawner", spawner_->why());
+        lifecycle_->OnSpawnerLost();
+      });
   spawner_->OnReconnected([this](const wire::Greeting& hello) {
     health_.Clear("spawner");
     lifecycle_->Reconcile(hello);
@@ -169,6 +172,9 @@ Status Daemon::Open() {
   lifecycle.swap_bytes = opened_.hello.swap_bytes;
   lifecycle.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::CpuMicrosOf(groups + "/s" + std::to_string(slot));
+  };
+  lifecycle.has_processes = [groups = opened_.hello.cgroup_path](uint32_t slot) {
+    return cgroup::HasProcesses(groups + "/s" + std::to_string(slot));
   };
   lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
   lifecycle.budget.sandboxes = config_.max_sandboxes;

@@ -83,6 +83,8 @@ struct LifecycleConfig {
   uint64_t swap_bytes = 0;      // of the spawner's area for that; 0: there is none
   // Of the sandbox in a slot, since it began.
   std::function<Result<uint64_t>(uint32_t slot)> cpu_micros = [](uint32_t) { return 0; };
+  // Whether anything runs in a slot, asked while there is no spawner to tell.
+  std::function<Result<bool>(uint32_t slot)> has_processes = [](uint32_t) { return true; };
   HostBudget budget;
   uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
   uint32_t automatic_pools = 0;    // of images and limits that were used last
@@ -168,6 +170,8 @@ class Lifecycle final : private Attempt::Owner,
   Status Start(const wire::Greeting& hello);
   // The same for a spawner that replaced another while we ran.
   void Reconcile(const wire::Greeting& hello);
+  // There is none, until Reconcile. Meanwhile the kernel is asked which sandboxes have ended.
+  void OnSpawnerLost() { ticks_without_spawner_ = 1; }
   // For SpawnerClient::Start.
   void OnExit(const wire::SandboxRecord& record);
   void OnVolumeLost(const wire::VolumeLost& lost);
@@ -515,6 +519,8 @@ class Lifecycle final : private Attempt::Owner,
   void DestroyOrphan(const wire::SandboxRecord& record);
 
   void CompareLater();
+  // Those whose processes are gone; after some seconds without a spawner.
+  void EndWithoutSpawner();
   // True if something differed.
   bool Compare(const wire::Greeting& hello);
 
@@ -560,6 +566,7 @@ class Lifecycle final : private Attempt::Owner,
   Loop::Id compare_timer_ = 0;
   const std::shared_ptr<int> alive_ = std::make_shared<int>();
   int quiet_ticks_ = 0;
+  int ticks_without_spawner_ = 0;  // 0: there is one
   uint64_t removed_ = 0;           // sandboxes of which nothing is left
   uint64_t removed_seen_ = 0;      // at the last tick
   uint64_t removed_compared_ = 0;  // at the last comparison

@@ -13,6 +13,7 @@ constexpr int64_t kCompareTickUs = 2 * 1000 * 1000;
 // Compared each 30 s; and at once when so many have been removed and it has become quiet.
 constexpr int kTicksBetween = 15;
 constexpr uint64_t kBurst = 100;
+constexpr int kTicksForSpawner = 2;
 // A removal is under way for milliseconds.
 constexpr int64_t kStuckUs = 60 * 1000 * 1000;
 
@@ -52,6 +53,7 @@ void Lifecycle::CompareLater() {
     ++quiet_ticks_;
     pools_.Look();
     templates_.Look();
+    if (ticks_without_spawner_ != 0) EndWithoutSpawner();
     const bool burst = removed_ - removed_compared_ >= kBurst && removed_ == removed_seen_;
     removed_seen_ = removed_;
     if (stopping_ || (quiet_ticks_ < kTicksBetween && !burst)) return CompareLater();
@@ -62,6 +64,25 @@ void Lifecycle::CompareLater() {
       CompareLater();
     });
   });
+}
+
+void Lifecycle::EndWithoutSpawner() {
+  // The next spawner is there in a moment as a rule, and may know exit codes.
+  if (stopping_ || ++ticks_without_spawner_ <= kTicksForSpawner) return;
+  std::vector<wire::SandboxRecord> ended;
+  for (const auto& [id, entry] : entries_) {
+    const Sandbox& sandbox = entry.sandbox;
+    if (!IsLive(sandbox.state) || config_.has_processes(sandbox.slot).value_or(true)) {
+      continue;
+    }
+    ended.push_back(
+        {.id = HostId(sandbox), .slot = sandbox.slot, .exited = true, .code_known = false});
+  }
+  if (ended.empty()) return;
+  for (const wire::SandboxRecord& record : ended) OnExit(record);
+  health_.Set("sandboxes", std::to_string(ended.size()) +
+                               " sandboxes have ended while there was no spawner: somebody has "
+                               "killed them, or stopped the unit atoll-sandboxes");
 }
 
 bool Lifecycle::Compare(const wire::Greeting& hello) {

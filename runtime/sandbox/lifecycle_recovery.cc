@@ -115,6 +115,7 @@ void Lifecycle::KeepRules() {
 }
 
 void Lifecycle::Reconcile(const wire::Greeting& hello) {
+  ticks_without_spawner_ = 0;
   // What was asked of another spawner is answered, if at all, by its loss.
   orphans_.clear();
   // Members have no record, and are orphans to what follows.

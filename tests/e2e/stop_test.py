@@ -268,6 +268,30 @@ class SpawnerDies(unittest.TestCase):
             self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
             self.assertTrue(builds(daemon, image))
 
+    def test_what_ends_without_one_is_told(self):
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            lives, ends = daemon.create(image), daemon.create(image, entrypoint=['sleep', '424242'])
+            for pid in (self.successor(daemon), daemon.spawner_pid()):
+                os.kill(pid, signal.SIGSTOP)
+            for pid in (daemon.spawner_pid(), self.successor(daemon)):
+                os.kill(pid, signal.SIGKILL)
+            for process in pathlib.Path('/proc').glob('[0-9]*'):
+                with contextlib.suppress(OSError):
+                    if (process / 'cmdline').read_bytes() == b'sleep\000424242\0':
+                        os.kill(int(process.name), signal.SIGKILL)
+            state = lambda box: daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state']
+            until(lambda: state(ends) != 'Running', 20 * SLOWNESS, 'its end is seen')
+            self.assertEqual(state(lives), 'Running')
+            self.assertIn('1 sandboxes have ended', health(daemon)['troubles']['sandboxes'])
+            until(lambda: 'none has started' in health(daemon)['troubles']['spawner'], 20 * SLOWNESS,
+                  'nothing is promised that does not come')
+            daemon.stop()
+            daemon.start()
+            self.assertEqual(state(ends), 'Failed')
+            self.assertEqual(daemon.run(lives, 'echo here').stdout, 'here')
+            daemon.delete(ends)
+
     def test_one_that_is_ending_is_not_begun_with(self):
         """A daemon that is killed amid the end of all, and started at once."""
         with atoll.Daemon() as daemon:

@@ -51,6 +51,28 @@ TEST_F(CompareTest, NothingUnderWayIsTakenForADifference) {
   EXPECT_TRUE(health.troubles().empty());
 }
 
+// There is nobody to tell of it: the kernel is asked.
+TEST_F(CompareTest, WhatEndsWithoutASpawnerIsTold) {
+  const std::string lives = CreateRunning(), ends = CreateRunning();
+  gone_slots.insert(Present(ends).slot);
+  loop.Pass(10 * kSecond);
+  EXPECT_EQ(lifecycle->Find(ends)->state, State::kRunning);  // the spawner would have said so
+  lifecycle->OnSpawnerLost();
+  loop.Pass(kSecond);
+  EXPECT_EQ(lifecycle->Find(ends)->state, State::kRunning);  // the next one is on its way
+  loop.Pass(10 * kSecond);
+  EXPECT_EQ(lifecycle->Find(ends)->state, State::kFailing);
+  EXPECT_EQ(lifecycle->Find(lives)->state, State::kRunning);
+  ASSERT_EQ(health.troubles().count("sandboxes"), 1U);
+  EXPECT_NE(health.troubles().at("sandboxes").find("1 sandboxes have ended"), std::string::npos);
+  wire::Greeting hello;
+  hello.sandboxes.push_back(Present(lives));
+  lifecycle->Reconcile(hello);
+  gone_slots.insert(Present(lives).slot);
+  loop.Pass(10 * kSecond);
+  EXPECT_EQ(lifecycle->Find(lives)->state, State::kRunning);
+}
+
 TEST_F(CompareTest, ProcessesWithoutARecordAreEnded) {
   const std::string id = CreateRunning();
   wire::Greeting hello;

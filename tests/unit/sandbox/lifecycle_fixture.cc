@@ -16,6 +16,7 @@ LifecycleTest::LifecycleTest() {
   config.socket_directory = directory;
   config.limits_available = {"memory", "swap", "pids", "cpu", "io"};
   config.swap_bytes = 1 << 30;
+  config.has_processes = [this](uint32_t slot) { return !gone_slots.contains(slot); };
   pool_config.ready = 2;
   pool_config.socket_directory = directory;
   store = std::move(*Store::Open(directory + ".db"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,7 @@ class LifecycleTest : public testing::Test {
   FakeImages images;
   Health health;
   LifecycleConfig config;
+  std::set<uint32_t> gone_slots;  // whose processes the kernel has no more
   SlotPool::Config pool_config;
   EntrypointLogs::Config log_config;
   size_t build_queue = 1024;
