@@ -85,12 +85,12 @@ Status Export::Finish() {
   Json diff_ids = Json::array();
   for (const Packing& layer : packed_) diff_ids.push_back(layer.content);
   const ImageConfig& process = image_.config;
-  Json config = {{"Env", process.env}};
-  if (!process.entrypoint.empty()) config["Entrypoint"] = process.entrypoint;
-  if (!process.cmd.empty()) config["Cmd"] = process.cmd;
-  if (!process.working_dir.empty()) config["WorkingDir"] = process.working_dir;
-  if (!process.user.empty()) config["User"] = process.user;
-  if (!image_.facts.empty()) config["Labels"] = {{kFactsLabel, image_.facts}};
+  Json config = JsonOrNull(EncodeImageConfig(process));
+  config.erase("Architecture");
+  for (const char* key : {"Entrypoint", "Cmd", "WorkingDir", "User"}) {
+    if (config[key].empty() || config[key] == "") config.erase(key);
+  }
+  if (!image_.facts.empty()) config["Labels"][kFactsLabel] = image_.facts;
   const std::string architecture =
       process.architecture.empty() ? std::string(HostArchitecture()) : process.architecture;
   const std::string text = JsonText({{"architecture", architecture},

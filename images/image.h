@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,13 @@ struct ImageConfig {
   std::string working_dir;              // may be empty
   std::string user;                     // as written; resolved inside the sandbox
   std::string architecture;             // "amd64", …
+
+  // For people, and for who builds on it.
+  std::map<std::string, std::string> labels;
+  std::vector<std::string> exposed_ports;  // "80/tcp"
+  std::vector<std::string> volumes;        // directories
+  std::vector<std::string> shell;          // of the shell form of a Dockerfile's instructions
+  std::string stop_signal;
 };
 
 struct Image {

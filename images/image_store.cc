@@ -16,6 +16,7 @@
 #include "images/digest.h"
 #include "images/export.h"
 #include "images/import.h"
+#include "images/oci_layout.h"
 #include "images/verify.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
@@ -127,6 +128,8 @@ class Store : public ImageStore {
   std::set<std::string> LayerDigests() const override;
   std::vector<Layer> LayersOf(const Image& image) const override;
   Result<Image> Tag(std::string_view image, std::string_view name) override;
+  Result<Image> Commit(std::string_view name, std::vector<wire::LayerId> layers,
+                       std::string_view config) override;
   void Prune(Dispensable dispensable, InUse layer_in_use, PruneDone done) override;
   Result<wire::LayerId> ReserveLayer() override;
   Status KeepLayer(const Layer& layer) override;
@@ -345,6 +348,32 @@ uint64_t Store::WrittenBytes() const {
 Result<Image> Store::Tag(std::string_view name, std::string_view another) {
   ATOLL_ASSIGN(Image image, Find(name));
   ATOLL_ASSIGN(image.name, NormaliseImageName(another));
+  ATOLL_TRY(RefuseWhileCommitting(image.name));
+  ATOLL_TRY(catalog_.CommitImage(image, {}));
+  images_.insert_or_assign(image.name, image);
+  return image;
+}
+
+Result<Image> Store::Commit(std::string_view name, std::vector<wire::LayerId> layers,
+                            std::string_view config) {
+  Image image;
+  ATOLL_ASSIGN(image.name, NormaliseImageName(name));
+  ATOLL_ASSIGN(image.config, DecodeImageConfig(config));
+  image.config.architecture = HostArchitecture();
+  // There is no manifest: what is named is what the image has, its config and the names of its
+  // layers.
+  std::string content = EncodeImageConfig(image.config);
+  for (const wire::LayerId id : layers) {
+    const Layer* layer = FindLayer(id);
+    if (layer == nullptr) {
+      return Fail(Code::kNotFound, "layer " + std::to_string(id) + " of the image is gone");
+    }
+    content += "\n" + layer->blob_digest;
+    image.size_bytes += layer->size_bytes;
+  }
+  image.digest = Sha256Of(content);
+  image.layers = std::move(layers);
+  image.created_at_ms = SystemClock().UnixMillis();
   ATOLL_TRY(RefuseWhileCommitting(image.name));
   ATOLL_TRY(catalog_.CommitImage(image, {}));
   images_.insert_or_assign(image.name, image);

@@ -76,6 +76,12 @@ class ImageStore {
   // kFailedPrecondition: an import under that name is about to end.
   virtual Result<Image> Tag(std::string_view image, std::string_view name) = 0;
 
+  // A new image of layers that are here, topmost first, which get `config` (the members that an OCI
+  // image's config has for a process). What had the name no longer has it. kInvalidArgument: the
+  // config; kNotFound: a layer is gone; kFailedPrecondition: as Tag.
+  virtual Result<Image> Commit(std::string_view name, std::vector<wire::LayerId> layers,
+                               std::string_view config) = 0;
+
   // Forgets the name; layers that no image uses are removed once no sandbox does. `layer_in_use`
   // answers for running sandboxes and is asked on the loop.
   using InUse = std::function<bool(wire::LayerId)>;

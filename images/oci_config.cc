@@ -112,14 +112,61 @@ Result<std::string> ReadFacts(const Json& process) {
   return facts->get<std::string>();
 }
 
+// What nothing depends on: an odd entry is left out, and does not cost the image.
+void ReadForPeople(const Json& process, ImageConfig& config) {
+  size_t total = 0;
+  const auto fits = [&total](const std::string& text) {
+    total += text.size();
+    return total <= kMaxTotal && text.find('\0') == std::string::npos;
+  };
+  const auto keys = [&](const char* key, std::vector<std::string>& into) {
+    const auto found = process.find(key);
+    if (found == process.end() || !found->is_object()) return;
+    for (const auto& [name, value] : found->items()) {
+      if (into.size() < kMaxStrings && fits(name)) into.push_back(name);
+    }
+  };
+  keys("ExposedPorts", config.exposed_ports);
+  keys("Volumes", config.volumes);
+  if (const auto shell = process.find("Shell"); shell != process.end() && shell->is_array()) {
+    for (const Json& word : *shell) {
+      if (word.is_string() && config.shell.size() < kMaxStrings &&
+          fits(word.get_ref<const std::string&>())) {
+        config.shell.push_back(word);
+      }
+    }
+  }
+  if (const auto stop = String(process, "StopSignal", kMaxUser)) config.stop_signal = *stop;
+  const auto labels = process.find("Labels");
+  if (labels == process.end() || !labels->is_object()) return;
+  for (const auto& [name, value] : labels->items()) {
+    if (name == kFactsLabel || !value.is_string() || config.labels.size() == kMaxStrings) continue;
+    if (fits(name) && fits(value.get_ref<const std::string&>())) config.labels[name] = value;
+  }
+}
+
 Status ReadProcess(const Json& process, ImageConfig& config) {
   ATOLL_ASSIGN(config.env, Strings(process, "Env"));
   ATOLL_ASSIGN(config.entrypoint, Strings(process, "Entrypoint"));
   ATOLL_ASSIGN(config.cmd, Strings(process, "Cmd"));
   ATOLL_ASSIGN(config.working_dir, String(process, "WorkingDir", 4095));
   ATOLL_ASSIGN(config.user, String(process, "User", kMaxUser));
+  ReadForPeople(process, config);
   ATOLL_TRY(CheckEnv(config.env));
   return CheckWorkingDir(config.working_dir);
+}
+
+Json ConfigForPeople(const ImageConfig& config) {
+  Json json = Json::object();
+  const auto keys = [&json](const char* key, const std::vector<std::string>& names) {
+    for (const std::string& name : names) json[key][name] = Json::object();
+  };
+  keys("ExposedPorts", config.exposed_ports);
+  keys("Volumes", config.volumes);
+  if (!config.labels.empty()) json["Labels"] = config.labels;
+  if (!config.shell.empty()) json["Shell"] = config.shell;
+  if (!config.stop_signal.empty()) json["StopSignal"] = config.stop_signal;
+  return json;
 }
 
 }  // namespace
@@ -155,9 +202,13 @@ Result<ParsedConfig> ParseConfig(std::string_view json) {
 }
 
 std::string EncodeImageConfig(const ImageConfig& config) {
-  const Json json = {{"Env", config.env},   {"Entrypoint", config.entrypoint},
-                     {"Cmd", config.cmd},   {"WorkingDir", config.working_dir},
-                     {"User", config.user}, {"Architecture", config.architecture}};
+  Json json = ConfigForPeople(config);
+  json.update({{"Env", config.env},
+               {"Entrypoint", config.entrypoint},
+               {"Cmd", config.cmd},
+               {"WorkingDir", config.working_dir},
+               {"User", config.user},
+               {"Architecture", config.architecture}});
   return JsonText(json);
 }
 

@@ -20,10 +20,10 @@ namespace {
 
 class TarOutput : public Producer {
  public:
-  TarOutput(Core* core, UniqueFd root) : core_(*core), walk_(std::move(root), 0) {}
+  TarOutput(Identity as, UniqueFd root) : as_(std::move(as)), walk_(std::move(root), 0) {}
 
   bool Produce(std::string* out) override {
-    const FileIdentity as(core_.user);
+    const FileIdentity as(as_);
     if (entries_.unfinished()) {
       entries_.Continue(out);
       return true;
@@ -39,7 +39,7 @@ class TarOutput : public Producer {
   }
 
  private:
-  Core& core_;
+  const Identity as_;
   TreeWalk walk_;
   TreeWalk::Entry entry_;
   TarEntries entries_;
@@ -64,10 +64,11 @@ std::optional<std::string> CleanName(std::string_view name) {
 // following any link, so that a link in the archive (or put there meanwhile) leads nowhere.
 class TarInput : private TarReader::Sink {
  public:
-  TarInput(Core* core, UniqueFd root) : core_(*core), root_(std::move(root)) {}
+  TarInput(Identity as, bool owners, UniqueFd root)
+      : as_(std::move(as)), owners_(owners), root_(std::move(root)) {}
 
   Status Feed(std::string_view bytes) {
-    const FileIdentity as(core_.user);
+    const FileIdentity as(as_);
     return reader_.Feed(bytes);
   }
   bool complete() const { return reader_.complete(); }
@@ -130,15 +131,15 @@ class TarInput : private TarReader::Sink {
     if (!file_) return FailSys("create " + name);
     mode_ = entry.mode;
     mtime_ = entry.mtime;
-    return {};
+    return Own(file_.get(), "", entry);
   }
   Status OnData(std::string_view bytes) override {
     return file_ ? sys::WriteAll(file_.get(), bytes) : Status();
   }
   Status OnEntryEnd() override {
     if (!file_) return {};
-    // Set-id bits do not travel by archive.
-    if (::fchmod(file_.get(), mode_ & 0777) != 0) return FailSys("chmod");
+    // Set-id bits do not travel by archive, unless owners do.
+    if (::fchmod(file_.get(), mode_ & (owners_ ? 07777 : 0777)) != 0) return FailSys("chmod");
     const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(mtime_), 0}};
     ::futimens(file_.get(), times);
     file_.reset();
@@ -164,18 +165,32 @@ class TarInput : private TarReader::Sink {
     if (::symlinkat(entry.link.c_str(), place.dir.get(), place.name.c_str()) != 0) {
       return FailSys("symlink " + name);
     }
-    return {};
+    return Own(place.dir.get(), place.name, entry);
   }
   Status Directory(const std::string& name, const TarEntry& entry) {
     ATOLL_ASSIGN(const Place place, Parent(name));
-    if (::mkdirat(place.dir.get(), place.name.c_str(), (entry.mode & 0777) | 0700) != 0 &&
-        errno != EEXIST) {
-      return FailSys("mkdir " + name);
+    if (::mkdirat(place.dir.get(), place.name.c_str(), (entry.mode & 0777) | 0700) != 0) {
+      return errno == EEXIST ? Status() : FailSys("mkdir " + name);
+    }
+    if (!owners_) return {};
+    ATOLL_TRY(Own(place.dir.get(), place.name, entry));
+    ATOLL_ASSIGN(const UniqueFd made,
+                 sys::OpenAt(place.dir.get(), place.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    if (::fchmod(made.get(), entry.mode & 07777) != 0) return FailSys("chmod " + name);
+    return {};
+  }
+  // What was just made, of this name or (if it is empty) by its descriptor.
+  Status Own(int at, const std::string& name, const TarEntry& entry) const {
+    if (!owners_) return {};
+    const int flags = name.empty() ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW;
+    if (::fchownat(at, name.c_str(), entry.uid, entry.gid, flags) != 0) {
+      return FailSys("chown " + entry.name);
     }
     return {};
   }
 
-  Core& core_;
+  const Identity as_;
+  const bool owners_;
   UniqueFd root_;
   TarReader reader_{this};
   UniqueFd file_;
@@ -197,6 +212,12 @@ std::optional<std::string> PathOf(Core* core, Exchange* exchange) {
     return {};
   }
   return AbsolutePath(*core, *path);
+}
+
+// As the image's user; as root where the archive's owners count.
+bool WithOwners(const Exchange& exchange) {
+  const std::string* owners = exchange.QueryValue("owners");
+  return owners != nullptr && *owners == "true";
 }
 
 }  // namespace
@@ -258,8 +279,9 @@ void TarEntries::End(std::string* out) {
 void DownloadTar(Core* core, const std::shared_ptr<Exchange>& exchange) {
   const auto path = PathOf(core, exchange.get());
   if (!path) return;
-  const FileIdentity as(core->user);
-  auto dir = OpenDirectory(*path, core->user);
+  const Identity who = WithOwners(*exchange) ? Identity() : core->user;
+  const FileIdentity as(who);
+  auto dir = OpenDirectory(*path, who);
   auto root = dir ? sys::OpenAt(dir->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(dir);
   if (!root) {
     if (root.error().error_number() == ENOTDIR) {
@@ -269,20 +291,22 @@ void DownloadTar(Core* core, const std::shared_ptr<Exchange>& exchange) {
     }
     return;
   }
-  RunProducer(&core->loop, exchange, std::make_unique<TarOutput>(core, std::move(*root)),
+  RunProducer(&core->loop, exchange, std::make_unique<TarOutput>(who, std::move(*root)),
               {{"Content-Type", "application/x-tar"}});
 }
 
 void UploadTar(Core* core, const std::shared_ptr<Exchange>& exchange) {
   const auto path = PathOf(core, exchange.get());
   if (!path) return;
-  auto made = MakeDirectory(*path, core->user);
+  const bool owners = WithOwners(*exchange);
+  const Identity who = owners ? Identity() : core->user;
+  auto made = MakeDirectory(*path, who);
   auto root = made ? sys::OpenAt(made->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(made);
   if (!root) {
     exchange->RespondError(500, "RUNTIME_ERROR", root.error().message());
     return;
   }
-  auto input = std::make_shared<TarInput>(core, std::move(*root));
+  auto input = std::make_shared<TarInput>(who, owners, std::move(*root));
   Exchange* x = exchange.get();
   exchange->StreamBody(
       [input, x](std::string_view bytes) {

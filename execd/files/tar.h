@@ -39,7 +39,8 @@ class TarEntries {
 void DownloadTar(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 // POST /directories/tar?path=… : a tar (ustar, pax, GNU long names; not compressed) is unpacked
-// into the directory, which is created. Names stay beneath it, links in the way included.
+// into the directory, which is created. Names stay beneath it, links in the way included. With
+// owners=true as root, and what is made gets the tar's owner and mode.
 void UploadTar(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace atl::execd

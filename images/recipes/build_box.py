@@ -15,8 +15,6 @@ import oci_archive
 import settings
 from programs import HERE, run
 
-# What a build may take, and for how long if its client is killed.
-_LIMITS = ['--memory', '4g', '--pids', '4096', '--timeout', '3600']
 _START_SECONDS = 60
 _VARIABLES = ('ATOLL_SERVER', 'ATOLL_API_KEY', 'ATOLL_API_KEY_FILE', 'ATOLL_CACERT', 'ATOLL_RUN_DIR')
 
@@ -43,7 +41,9 @@ class Box:
         self._env = {}
 
     def __enter__(self):
-        self._id = self.client('run', '-d', '--cpus', str(os.cpu_count()), *_LIMITS, *self._network, *self._words,
+        limits = settings.limits()
+        self._id = self.client('run', '-d', '--cpus', limits['cpu'], '--memory', limits['memory'], '--pids', limits['pids'],
+                               '--timeout', str(settings.SECONDS), *self._network, *self._words,
                                stdout=subprocess.PIPE).decode().strip()
         return self
 

@@ -24,6 +24,16 @@ _PASSED = ('HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy',
            'PIP_EXTRA_INDEX_URL', 'NPM_CONFIG_REGISTRY')
 
 
+SECONDS = 3600  # that a sandbox of a build may live
+_MEMORY = 4 << 30
+
+
+def limits():
+    """Of a sandbox of a build, by the API's names: three quarters of a machine that has little memory."""
+    has = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+    return {'cpu': str(os.cpu_count()), 'memory': f'{min(_MEMORY, has * 3 // 4) >> 20}Mi', 'pids': '4096'}
+
+
 class SettingsError(Exception):
     """For the operator."""
 

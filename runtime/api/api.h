@@ -119,6 +119,7 @@ class Api {
   void Summarise(const Call& call);
   Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
   void ImportImage(const Call& call);
+  void CommitImage(const Call& call);
   void TagImage(const Call& call, const std::string& from);
   void PruneImages(const Call& call);
   void VerifyImage(const Call& call);

@@ -2,6 +2,9 @@
 //
 //   POST   /v1/images?name=NAME[:TAG]   body: an image archive → 201 the image
 //   POST   /v1/images?from=IMAGE&name=NAME[:TAG]   another name for it → 201 the image
+//   POST   /v1/images/commit?name=NAME[:TAG]&snapshot=ID|image=IMAGE   body: its config, {"Env":
+//   […],
+//          "Entrypoint", "Cmd", "WorkingDir", "User", "Labels", …} → 201 the image of those layers
 //   POST   /v1/images/prune[?all=true]  {"images": […], "layers": N, "freedBytes": N}
 //   POST   /v1/images/verify?name=IMAGE {"intact": …, "layers": […]}, each read and compared
 //   GET    /v1/images                   {"items": […]}
@@ -22,6 +25,8 @@
 
 namespace atl::api {
 namespace {
+
+constexpr size_t kMaxConfigBody = 2 << 20;
 
 // For sandboxes that wait for it. `archive` is closed once all of it is there.
 sandbox::PendingImports::Progress ProgressOf(const std::shared_ptr<UniqueFd>& archive,
@@ -44,6 +49,7 @@ void Api::AddImageRoutes() {
     const std::string from = call.Parameter("from");
     from.empty() ? ImportImage(call) : TagImage(call, from);
   });
+  router_.Add("POST", "/images/commit", [this](const Call& call) { CommitImage(call); });
   router_.Add("POST", "/images/prune", [this](const Call& call) { PruneImages(call); });
   router_.Add("POST", "/images/verify", [this](const Call& call) { VerifyImage(call); });
   router_.Add("GET", "/images", [this](const Call& call) {
@@ -100,6 +106,31 @@ void Api::TagImage(const Call& call, const std::string& from) {
   const auto image = parts_.images.Tag(from, call.Parameter("name"));
   if (!image) return call.Respond(MapError(image.error(), Doing::kTagImage));
   call.Respond(JsonResponse(201, ImageJson(*image)));
+}
+
+void Api::CommitImage(const Call& call) {
+  call.exchange().ReadBody(kMaxConfigBody, [this, call](Result<std::string> body) {
+    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    const std::string snapshot = call.Parameter("snapshot"), image = call.Parameter("image");
+    if (snapshot.empty() == image.empty()) {
+      return call.Respond(MapError(
+          Error(Code::kInvalidArgument, "either snapshot or image says whose layers it has"),
+          Doing::kTagImage));
+    }
+    std::vector<uint32_t> layers;
+    if (!snapshot.empty()) {
+      const auto found = parts_.snapshots.Usable(snapshot);
+      if (!found) return call.Respond(MapError(found.error(), Doing::kExportSnapshot));
+      layers = found->layers;
+    } else {
+      const auto found = parts_.images.Find(image);
+      if (!found) return call.Respond(MapError(found.error(), Doing::kTagImage));
+      layers = found->layers;
+    }
+    const auto made = parts_.images.Commit(call.Parameter("name"), std::move(layers), *body);
+    if (!made) return call.Respond(MapError(made.error(), Doing::kTagImage));
+    call.Respond(JsonResponse(201, ImageJson(*made)));
+  });
 }
 
 void Api::PruneImages(const Call& call) {

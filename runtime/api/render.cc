@@ -117,17 +117,24 @@ json LayersJson(const std::vector<images::Layer>& layers) {
 }
 
 json ImageJson(const images::Image& image) {
-  return {{"name", image.name},
-          {"digest", image.digest},
-          {"architecture", image.config.architecture},
-          {"sizeBytes", image.size_bytes},
-          {"layers", image.layers.size()},
-          {"createdAt", FormatTime(image.created_at_ms)},
-          {"entrypoint", image.config.entrypoint},
-          {"cmd", image.config.cmd},
-          {"env", image.config.env},
-          {"workingDir", image.config.working_dir},
-          {"user", image.config.user}};
+  json answer = {{"name", image.name},
+                 {"digest", image.digest},
+                 {"architecture", image.config.architecture},
+                 {"sizeBytes", image.size_bytes},
+                 {"layers", image.layers.size()},
+                 {"createdAt", FormatTime(image.created_at_ms)},
+                 {"entrypoint", image.config.entrypoint},
+                 {"cmd", image.config.cmd},
+                 {"env", image.config.env},
+                 {"workingDir", image.config.working_dir},
+                 {"user", image.config.user}};
+  const images::ImageConfig& config = image.config;
+  if (!config.labels.empty()) answer["labels"] = config.labels;
+  if (!config.exposed_ports.empty()) answer["exposedPorts"] = config.exposed_ports;
+  if (!config.volumes.empty()) answer["volumes"] = config.volumes;
+  if (!config.shell.empty()) answer["shell"] = config.shell;
+  if (!config.stop_signal.empty()) answer["stopSignal"] = config.stop_signal;
+  return answer;
 }
 
 }  // namespace atl::api

@@ -1,5 +1,6 @@
 // atoll image build: by the recipes beside this program, which are Python's.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/meminfo.h"
 #include "runtime/base/sys.h"
+#include "tools/atoll/archives.h"
 #include "tools/atoll/child.h"
 #include "tools/atoll/image_import.h"
 #include "tools/atoll/image_verbs.h"
@@ -23,6 +25,10 @@ namespace {
 
 struct BuildOptions {
   std::string what, name, output;
+  // Of a Dockerfile.
+  std::string file, target, network;
+  Words arguments;
+  bool no_cache = false;
 };
 
 // Where the recipes are: installed, or in the tree whose build folder has this program.
@@ -52,6 +58,58 @@ std::string WhereToBuild() {
   return enough ? kMemory : "/var/tmp";
 }
 
+// "." and "./app" are a context; "desktop" is a recipe, even where a folder is called so.
+bool IsContext(const BuildOptions& options) {
+  struct stat info {};
+  return !options.file.empty() || options.what == "." || options.what == ".." ||
+         (options.what.find('/') != std::string::npos && stat(options.what.c_str(), &info) == 0 &&
+          S_ISDIR(info.st_mode));
+}
+
+Status BuildFile(const Settings& settings, const BuildOptions& options) {
+  if (!options.network.empty() && options.network != "none" && options.network != "default") {
+    return Wrong("--network " + options.network +
+                 ": there are default and none; no sandbox sees the host's network");
+  }
+  if (!options.output.empty() && options.name.empty())
+    return Wrong("-o wants a name, too: -t NAME");
+  ATOLL_ASSIGN(const std::string recipes, FindRecipes());
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(const Server server, FindServer(settings));
+  Child builder{.argv = {"python3", recipes + "/build_file.py", "--file",
+                         options.file.empty() ? options.what + "/Dockerfile" : options.file},
+                .env = {"PYTHONDONTWRITEBYTECODE=1", "ATOLL_SERVER=" + server.url},
+                .apt = "python3"};
+  if (!server.api_key.empty()) builder.env.push_back("ATOLL_API_KEY=" + server.api_key);
+  if (!settings.cacert.empty()) builder.env.push_back("ATOLL_CACERT=" + settings.cacert);
+  for (const auto& [word, value] :
+       {std::pair("--name", options.name), std::pair("--target", options.target),
+        std::pair("--network", options.network)}) {
+    if (!value.empty()) builder.argv.push_back(word + ("=" + value));
+  }
+  for (const std::string& argument : options.arguments) {
+    builder.argv.push_back("--build-arg=" + argument);
+  }
+  if (options.no_cache) builder.argv.push_back("--no-cache");
+  builder.argv.insert(builder.argv.end(), {"--", options.what});
+  ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
+  const auto made = JsonOrNull(told);
+  if (!made.is_object()) return Fail(Code::kInternal, "the builder says no name: " + told);
+  const std::string name = TextOf(made, "name");
+  if (settings.json) {
+    std::puts(JsonText(made).c_str());
+  } else if (name.empty()) {
+    std::puts("built; -t NAME gives it a name, and sandboxes with it");
+  } else {
+    std::printf("built %s (%s, %s)\n", Printable(name).c_str(),
+                Printable(TextOf(made, "digest")).c_str(),
+                HumanSize(made.value("sizeBytes", uint64_t{0})).c_str());
+  }
+  if (options.output.empty()) return {};
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  return ExportArchive(api, {"/images/" + PercentEncode(name), name, "oci"}, {options.output, ""});
+}
+
 // How the recipes' sandboxes are asked for: as ours would be.
 Words ServerVariables(const Settings& settings) {
   Words env = {"PYTHONDONTWRITEBYTECODE=1", "ATOLL_RUN_DIR=" + settings.run_dir};
@@ -65,6 +123,11 @@ Words ServerVariables(const Settings& settings) {
 }
 
 Status BuildImage(const Settings& settings, const BuildOptions& options) {
+  if (IsContext(options)) return BuildFile(settings, options);
+  if (!options.target.empty() || !options.network.empty() || !options.arguments.empty() ||
+      options.no_cache) {
+    return Wrong("--target, --network, --build-arg and --no-cache are for a Dockerfile: -f FILE");
+  }
   if (options.output.empty()) {
     // Before minutes have passed.
     ATOLL_ASSIGN(Api api, Api::Connect(settings));
@@ -97,19 +160,31 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
 
 void AddBuildVerb(Verb& group, const Settings& settings) {
   const auto options = std::make_shared<BuildOptions>();
-  group.Add("build", "Make an image by a recipe, from Debian's packages and language registries")
-      .Takes(Argument{"RECIPE", "A recipe's name, or FILE.toml of your own", &options->what})
-      .Takes(
-          Option{"--name", "NAME[:TAG]", "Name to give it; else the recipe's own", &options->name})
-      .Takes(Option{"-o,--output", "FILE", "Write an OCI archive instead of importing it",
+  group.Add("build", "Make an image by a recipe or a Dockerfile, in sandboxes")
+      .Takes(Argument{"WHAT",
+                      "A recipe's name, FILE.toml of your own, or the folder of a Dockerfile's "
+                      "files",
+                      &options->what})
+      .Takes(Option{"-t,--tag,--name", "NAME[:TAG]", "Name to give it; else the recipe's own",
+                    &options->name})
+      .Takes(Option{"-o,--output", "FILE", "Write an OCI archive, too; of a recipe, instead",
                     &options->output})
+      .Takes(
+          Option{"-f,--file", "FILE", "The Dockerfile; else the one in the folder", &options->file})
+      .Takes(Option{"--build-arg", "NAME=VALUE", "Value of an ARG; NAME alone passes ours on",
+                    &options->arguments})
+      .Takes(Option{"--target", "STAGE", "The stage to make; else the last", &options->target})
+      .Takes(Option{"--network", "NAME", "none: no RUN reaches anything", &options->network})
+      .Takes(Option{"--no-cache", "", "Keep to no step of an earlier build", &options->no_cache})
       .Says(
-          "A FILE.toml says from (a recipe), packages, pip, npm, files, env, entrypoint, cmd,\n"
-          "workdir and user. With SOURCE_DATE_EPOCH in the environment the same input gives the\n"
-          "same image.\n\n"
+          "A FILE.toml says from (a recipe), packages, pip, npm, files, run, env, entrypoint, "
+          "cmd,\n"
+          "workdir and user. With SOURCE_DATE_EPOCH in the environment the same recipe gives the\n"
+          "same image. Mirrors and certificates for all builds are in /etc/atoll/build.toml.\n\n"
           "Examples:\n"
           "  atoll image build python\n"
           "  atoll image build my.toml --name my:1\n"
+          "  atoll image build -f Dockerfile -t app:1 .\n"
           "  atoll image build code-interpreter -o code-interpreter.tar")
       .Does([options, &settings] { return BuildImage(settings, *options); });
 }

@@ -81,6 +81,32 @@ TEST_F(ImageStoreTest, LayersOfSandboxesAreToldFromImages) {
   }
 }
 
+TEST_F(ImageStoreTest, ACommitIsAnImageOfLayersThatAreHere) {
+  const auto below = Import({{"base"}, ""}, "a");
+  const auto written = store_->ReserveLayer();
+  ASSERT_TRUE(store_->KeepLayer({.id = *written, .blob_digest = "snapshot:x", .size_bytes = 5000}));
+  const std::vector<wire::LayerId> layers = {*written, below->layers.front()};
+  constexpr char kConfig[] =
+      R"({"Env":["A=b"],"Cmd":["x"],"Labels":{"l":"1","odd":2},"ExposedPorts":{"80/tcp":{}}})";
+  const auto made = store_->Commit("b", layers, kConfig);
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_NE(made->digest, below->digest);
+  EXPECT_EQ(store_->Commit("c", layers, kConfig)->digest, made->digest);
+  EXPECT_NE(store_->Commit("c", layers, R"({"Env":["A=c"]})")->digest, made->digest);
+  Reopen();
+  ASSERT_TRUE(store_->Remove("a", Unused));
+  const auto found = store_->Find("b");
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->layers, layers);
+  EXPECT_EQ(found->config.env, std::vector<std::string>{"A=b"});
+  EXPECT_EQ(found->config.labels, (std::map<std::string, std::string>{{"l", "1"}}));
+  EXPECT_EQ(found->config.exposed_ports, std::vector<std::string>{"80/tcp"});
+  EXPECT_EQ(store_->Commit("b", {4711}, kConfig).error().code(), Code::kNotFound);
+  EXPECT_EQ(store_->Commit("b", layers, R"({"Env":["A"]})").error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(store_->Commit("../b", layers, kConfig).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(store_->Find("b")->config.env, std::vector<std::string>{"A=b"});
+}
+
 TEST_F(ImageStoreTest, ATagIsAnotherNameOfTheSameLayers) {
   auto image = Import({{"base", "a"}, ""}, "a");
   Import({{"other"}, ""}, "b");

@@ -377,6 +377,10 @@ class FakeImages final : public images::ImageStore {
     return layers;
   }
   Result<images::Image> Tag(std::string_view, std::string_view) override { return image; }
+  Result<images::Image> Commit(std::string_view, std::vector<wire::LayerId>,
+                               std::string_view) override {
+    return image;
+  }
   void Prune(Dispensable, InUse, PruneDone done) override { done(Pruned{}); }
   void Verify(std::string_view, VerifyDone done) override { done(std::vector<VerifiedLayer>()); }
   void ImportLayers(UniqueFd, Accept accept, ImportDone done) override {
