@@ -20,12 +20,12 @@ FORKED = 10
 
 def metric(daemon, name):
     lines = daemon.send('GET', '/v1/metrics').read().decode().splitlines()
-    return int([line for line in lines if name in line and line[0] != '#'][0].split()[-1])
+    return float([line for line in lines if name in line and line[0] != '#'][0].split()[-1])
 
 
 def held_ms(daemon):
     """What all snapshots so far have cost their sandboxes."""
-    return metric(daemon, 'snapshot_held_micro') / 1e3
+    return metric(daemon, 'snapshot_held_seconds_total') * 1e3
 
 
 def take_one(daemon, box):

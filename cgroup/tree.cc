@@ -490,6 +490,27 @@ Result<uint64_t> CpuMicrosOf(const std::string& directory) {
   return KeyedNumber(text, "usage_usec");
 }
 
+GroupEvents EventsOf(const Host& host, const std::string& path, const std::string& group) {
+  const auto read = [&group](const std::string& top, const char* file, const char* key) {
+    return ReadNumber(AT_FDCWD, top + "/" + group + file, key);
+  };
+  if (host.v2) {
+    // From Linux 6.11 on a group counts what its descendants ran into as well; before, what forks
+    // in it ran into, and commands fork in run/.
+    return {.oom_kills = read(path, "/memory.events", "oom_kill"),
+            .pids_hits =
+                std::max(read(path, "/pids.events", "max"), read(path, "/run/pids.events", "max"))};
+  }
+  const auto in = [&](const char* controller) {
+    return host.v1.at(controller) + path.substr(path.rfind('/'));
+  };
+  // Not summed up the tree on v1.
+  return {.oom_kills = read(in("memory"), "/memory.oom_control", "oom_kill") +
+                       read(in("memory"), "/run/memory.oom_control", "oom_kill"),
+          .pids_hits = read(in("pids"), "/pids.events", "max") +
+                       read(in("pids"), "/run/pids.events", "max")};
+}
+
 std::string DiskOf(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || major(info.st_dev) == 0) return {};

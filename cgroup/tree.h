@@ -103,6 +103,21 @@ struct View {
   std::string path;
 };
 
+// What the kernel has counted of a sandbox's group since that was made.
+struct GroupEvents {
+  uint64_t oom_kills = 0;
+  uint64_t pids_hits = 0;  // forks that the limit of processes refused
+
+  GroupEvents& operator+=(const GroupEvents& other) {
+    oom_kills += other.oom_kills;
+    pids_hits += other.pids_hits;
+    return *this;
+  }
+};
+// `path`: the directory of the daemon's group in the v2 hierarchy. Of a group that has gone,
+// nothing. Needs no privilege.
+GroupEvents EventsOf(const Host& host, const std::string& path, const std::string& group);
+
 class Tree {
  public:
   // Creates (or finds) the group `name` in `base` (see FindBase) and in every v1 hierarchy, and

@@ -139,6 +139,7 @@ class Store : public ImageStore {
   bool HasLayer(wire::LayerId layer) const override { return FindLayer(layer) != nullptr; }
   bool IsWritten(wire::LayerId layer) const override;
   uint64_t WrittenBytes() const override;
+  uint64_t ImportedBytes() const override;
   Result<UniqueFd> TemporaryFile() override;
 
  private:
@@ -341,6 +342,14 @@ uint64_t Store::WrittenBytes() const {
   uint64_t bytes = 0;
   for (const auto& [name, layer] : layers_) {
     if (!IsSha256Digest(name)) bytes += layer.size_bytes;
+  }
+  return bytes;
+}
+
+uint64_t Store::ImportedBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [name, layer] : layers_) {
+    if (IsSha256Digest(name)) bytes += layer.size_bytes;
   }
   return bytes;
 }

@@ -113,8 +113,9 @@ class ImageStore {
   virtual bool IsWritten(wire::LayerId layer) const = 0;
   // Whether it is there, published.
   virtual bool HasLayer(wire::LayerId layer) const = 0;
-  // What all of these take together that are there.
+  // What all of these take together that are there; and those that came out of archives.
   virtual uint64_t WrittenBytes() const = 0;
+  virtual uint64_t ImportedBytes() const = 0;
 
   // Reads what is stored of an image, layer by layer, and compares it with what was imported.
   // `same` says what is wrong with one; of one without `content` only that it could be read.

@@ -11,7 +11,6 @@
 #include "runtime/api/openapi.h"
 #include "runtime/api/proxy.h"
 #include "runtime/http/query.h"
-#include "runtime/sandbox/metrics.h"
 
 namespace atl::api {
 namespace {
@@ -27,7 +26,11 @@ http::Response RouteRefusal(int status, const char* code, const std::string& mes
 }  // namespace
 
 Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
-    : config_(std::move(config)), parts_(parts), quit_(std::move(quit)) {
+    : config_(std::move(config)),
+      parts_(parts),
+      quit_(std::move(quit)),
+      refusals_(config_.ingress.egress_secret) {
+  config_.ingress.api_key = config_.api_key;
   AddSandboxRoutes();
   AddImageRoutes();
   AddVolumeRoutes();
@@ -52,6 +55,7 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
                  {.ingress = config_.ingress,
                   .api_key = config_.api_key,
                   .guesses = &guesses_,
+                  .refusals = &refusals_,
                   .base_path = config_.endpoint.base_path});
   }
   Route(std::move(call));
@@ -82,12 +86,22 @@ void Api::Route(Call call) {
   const http::Request& request = call.request();
   const std::string_view path = request.path();
   Router::Match match = router_.Find(request.method, path);
-  if (match.handle == nullptr || match.access == Router::Access::kKey) {
+  if (match.handle == nullptr || match.access != Router::Access::kOpen) {
     auto authorised = Authorise(request, config_.api_key);
-    if (!authorised) return call.Respond(std::move(authorised).error());
+    if (!authorised) {
+      refusals_.Add(config_.api_key.empty()  ? Refusals::Reason::kWebPage
+                    : KeyOf(request).empty() ? Refusals::Reason::kMissingKey
+                                             : Refusals::Reason::kWrongKey,
+                    request);
+      return call.Respond(std::move(authorised).error());
+    }
   }
   if (match.handle != nullptr) {
     call.args = std::move(match.args);
+    if (request.method != "GET" && match.access != Router::Access::kKeyUnlogged) {
+      call.LogAnswer(request.method + " " + std::string(match.pattern),
+                     KeyId(config_.ingress.egress_secret, config_.api_key));
+    }
     return (*match.handle)(std::move(call));
   }
   if (!match.other_methods.empty()) {
@@ -117,6 +131,18 @@ void Api::Route(Call call) {
                             "there is no " + std::string(path.substr(0, 200)), "Not Found"));
 }
 
+void Api::AddMetrics(MetricSet* metrics) const {
+  parts_.measurements.AddRequests(metrics);
+  refusals_.AddMetrics(metrics);
+}
+
+http::Response Api::MetricsResponse() const {
+  http::Response response;
+  response.headers.Set("Content-Type", "text/plain; version=0.0.4");
+  response.body = PrometheusText(parts_.collect());
+  return response;
+}
+
 void Api::AddOperatorRoutes() {
   router_.Add(
       "GET", "/health",
@@ -136,13 +162,7 @@ void Api::AddOperatorRoutes() {
         call.Respond(JsonResponse(200, {{"version", ATOLL_VERSION}}));
       },
       Router::Access::kOpen);
-  router_.Add("GET", "/metrics", [this](const Call& call) {
-    http::Response response;
-    response.headers.Set("Content-Type", "text/plain; version=0.0.4");
-    response.body = sandbox::MetricsText(parts_.lifecycle, parts_.admission, parts_.slots,
-                                         parts_.network, parts_.health);
-    call.Respond(std::move(response));
-  });
+  router_.Add("GET", "/metrics", [this](const Call& call) { call.Respond(MetricsResponse()); });
   router_.Add(
       "GET", "/openapi.json",
       [](const Call& call) {
@@ -152,18 +172,19 @@ void Api::AddOperatorRoutes() {
         call.Respond(std::move(response));
       },
       Router::Access::kOpen);
-  router_.Add("POST", "/metrics/events", [this](const Call& call) {
-    call.exchange().ReadBody(kMaxClientEvent, [this, call](Result<std::string> body) {
-      if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
-      auto event = ParseClientEvent(*body);
-      if (!event) return call.Respond(std::move(event).error());
-      if (parts_.measurements != nullptr) {
-        parts_.measurements->AddClientEvent(*event,
-                                            SdkOf(call.request().headers.Get("User-Agent")));
-      }
-      call.Respond(EmptyResponse(204));
-    });
-  });
+  router_.Add(
+      "POST", "/metrics/events",
+      [this](const Call& call) {
+        call.exchange().ReadBody(kMaxClientEvent, [this, call](Result<std::string> body) {
+          if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+          auto event = ParseClientEvent(*body);
+          if (!event) return call.Respond(std::move(event).error());
+          parts_.measurements.AddClientEvent(*event,
+                                             SdkOf(call.request().headers.Get("User-Agent")));
+          call.Respond(EmptyResponse(204));
+        });
+      },
+      Router::Access::kKeyUnlogged);
   router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });
 }
 

@@ -20,8 +20,10 @@
 #include "runtime/api/guess_limit.h"
 #include "runtime/api/ingress.h"
 #include "runtime/api/measurements.h"
+#include "runtime/api/refusals.h"
 #include "runtime/api/router.h"
 #include "runtime/base/health.h"
+#include "runtime/base/metrics.h"
 #include "runtime/http/server.h"
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/entrypoint_logs.h"
@@ -57,7 +59,8 @@ class Api {
     const sandbox::Admission& admission;
     const sandbox::SlotPool& slots;
     const Health& health;
-    Measurements* measurements = nullptr;  // that clients' own are added to; null: nobody wants any
+    Measurements& measurements;  // clients' own are added to them
+    std::function<MetricSet()> collect;
   };
   // `quit` is called after the answer to a shutdown has been handed over.
   Api(ApiConfig config, const Parts& parts, std::function<void()> quit);
@@ -68,6 +71,9 @@ class Api {
   void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
 
   const Router& router() const { return router_; }
+  void AddMetrics(MetricSet* metrics) const;
+  // The answer to GET /metrics.
+  http::Response MetricsResponse() const;
   // What the request is one of: "/v1/sandboxes/{sandbox_id}", as upstream's routes are called, or
   // "unknown". A way into a sandbox that upstream's server does not have ends in {full_path:path}.
   std::string TemplateOf(const http::Request& request) const;
@@ -147,6 +153,7 @@ class Api {
   std::function<void()> quit_;
   Router router_;
   GuessLimit guesses_;
+  Refusals refusals_;
 };
 
 }  // namespace atl::api

@@ -14,7 +14,21 @@ inline constexpr char kApiKeyHeader[] = "OPEN-SANDBOX-API-KEY";
 // Takes as long for a wrong key as for the right one, whatever they have in common.
 bool SameSecret(std::string_view given, std::string_view expected);
 
-// With a key: it must be in the header (401), and nothing else counts: no cookie, no address, no
+// Whether the request has the key and no other, in OPEN-SANDBOX-API-KEY or as "Authorization:
+// Bearer KEY", which programs send that know no header of ours (Prometheus). False without a key.
+bool HoldsKey(const http::Request& request, const std::string& api_key);
+// What clients are told in place of `secret` of a sandbox. It follows from the key too, so that it
+// ends with the key. Without a key it is the secret.
+std::string TokenFor(const std::string& api_key, const std::string& secret);
+// The key that the request has, right or wrong, by either header; empty if it has none.
+std::string_view KeyOf(const http::Request& request);
+// What the log calls a key: "key:" and eight digits, or "nobody" for the empty one. `secret` is the
+// daemon's own, so that nobody who reads the log can try keys against it.
+std::string KeyId(const std::string& secret, std::string_view key);
+// True for what only a web page's request looks like; see Authorise.
+bool IsOfAPage(const http::Headers& headers);
+
+// With a key: the request must have it (401), and nothing else counts: no cookie, no address, no
 // origin. Without one (a daemon on loopback, by explicit switch) every local program may call, but
 // no web page: a browser carries out what any site tells it to send to 127.0.0.1. Refused (403):
 //   - a Host other than localhost or a loopback address: the name of a page whose DNS was rebound;

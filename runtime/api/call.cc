@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr char kRequestId[] = "X-Request-ID";
 constexpr size_t kMaxRequestId = 128;
+constexpr size_t kMostOfArgument = 256;  // in the log
 
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -86,7 +88,41 @@ std::string Call::Parameter(std::string_view name) const {
   return found;
 }
 
+void Call::LogAnswer(std::string what, std::string who) {
+  deed_ = std::make_shared<const Deed>(
+      Deed{std::move(what), std::move(who), SystemClock().BootMicros()});
+}
+
+void Call::Log(int status, std::string_view code, std::string_view location) const {
+  if (!deed_) return;
+  LogLine line(status >= 500 ? LogLevel::kWarning : LogLevel::kInfo, deed_->what);
+  line.Add("by", deed_->who).Add("from", request().peer).Add("status", status);
+  if (!code.empty()) line.Add("code", code);
+  // "{sandbox_id}" gives "sandbox", as the rest of the log calls it.
+  std::string_view pattern = deed_->what;
+  for (const std::string& arg : args) {
+    pattern.remove_prefix(std::min(pattern.find('{') + 1, pattern.size()));
+    line.Add(pattern.substr(0, pattern.find_first_of(":}_")),
+             std::string_view(arg).substr(0, kMostOfArgument));
+  }
+  if (const size_t last = location.rfind('/'); last != std::string_view::npos) {
+    line.Add(location.starts_with("/v1/sandboxes/") ? "sandbox" : "made",
+             location.substr(last + 1));
+  }
+  if (args.empty()) {
+    if (const std::string name = Parameter("name"); !name.empty()) {
+      line.Add("name", name.substr(0, kMostOfArgument));
+    }
+  }
+  line.Add("request", request_id()).Add("took_us", SystemClock().BootMicros() - deed_->began_us);
+}
+
 void Call::Respond(http::Response response) const {
+  Log(response.status, {}, response.headers.Get("Location"));
+  Send(std::move(response));
+}
+
+void Call::Send(http::Response response) const {
   for (const http::Header& header : answering_.headers) {
     response.headers.Set(header.name, header.value);
   }
@@ -94,6 +130,7 @@ void Call::Respond(http::Response response) const {
 }
 
 std::shared_ptr<http::ResponseStream> Call::Stream(http::Response head) const {
+  Log(head.status, {}, {});
   for (const http::Header& header : answering_.headers) {
     head.headers.Set(header.name, header.value);
   }

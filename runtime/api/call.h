@@ -39,6 +39,10 @@ class Call {
   // for a key or a token, which no browser adds by itself.
   void AllowOrigin();
 
+  // Has a line of the log say who asked for what, from where, and what came of it, as soon as the
+  // answer is handed over. `what`: method and pattern of the route. Once `args` are there.
+  void LogAnswer(std::string what, std::string who);
+
   // What the route's placeholders stood for, decoded.
   std::vector<std::string> args;
 
@@ -46,13 +50,26 @@ class Call {
   std::string Parameter(std::string_view name) const;
 
   void Respond(http::Response response) const;
-  void Respond(const ApiError& error) const { Respond(answering_.Failure(error)); }
+  void Respond(const ApiError& error) const {
+    Log(error.status, error.code, {});
+    Send(answering_.Failure(error));
+  }
   // See http::Exchange::Stream.
   std::shared_ptr<http::ResponseStream> Stream(http::Response head) const;
 
  private:
+  struct Deed {
+    std::string what;
+    std::string who;
+    int64_t began_us;
+  };
+  void Send(http::Response response) const;
+  // `location`: of what was made; else empty.
+  void Log(int status, std::string_view code, std::string_view location) const;
+
   std::shared_ptr<http::Exchange> exchange_;
   Answering answering_;
+  std::shared_ptr<const Deed> deed_;  // null: it is not logged
 };
 
 // 200 to a CORS preflight: OPTIONS with Origin and Access-Control-Request-Method.

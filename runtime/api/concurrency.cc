@@ -13,6 +13,7 @@ Concurrency::Concurrency(size_t limit, http::Handler handler)
 
 void Concurrency::Handle(std::shared_ptr<http::Exchange> exchange) {
   if (limit_ != 0 && *in_hand_ >= limit_) {
+    ++refused_;
     static const std::vector<std::string> kNoDirectories;
     return Call(std::move(exchange), kNoDirectories)
         .Respond(ApiError{503, "GENERAL::OVERLOADED",

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "runtime/http/server.h"
@@ -23,9 +24,11 @@ class Concurrency {
   // For requests from now on.
   void SetLimit(size_t limit) { limit_ = limit; }
   size_t in_hand() const { return *in_hand_; }
+  uint64_t refused() const { return refused_; }
 
  private:
   size_t limit_;
+  uint64_t refused_ = 0;
   http::Handler handler_;
   // Of this and of every exchange that counts: one may be let go of after this is gone.
   std::shared_ptr<size_t> in_hand_ = std::make_shared<size_t>(0);

@@ -1,6 +1,6 @@
-// How long things took: a count for each range of milliseconds, by what they were. One set of
-// attributes is a series, and what a stranger can say in an attribute makes no more of them than
-// the kind allows: everything beyond counts in one that says nothing but that.
+// Counts how long things took, by attributes. One set of attribute values is a series. Strangers
+// choose some of these values, so the kind bounds the number of series: what exceeds the bound
+// counts in one overflow series.
 //
 // Thread rule: a plain object; copies are for other threads.
 #pragma once
@@ -8,12 +8,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <variant>
 #include <vector>
+
+#include "runtime/base/metrics.h"
 
 namespace atl::api {
 
-using AttributeValue = std::variant<std::string, int64_t, bool>;
+using AttributeValue = LabelValue;
 
 struct HistogramKind {
   const char* name;
@@ -27,12 +28,6 @@ struct HistogramKind {
   size_t share;
 };
 
-struct Series {
-  uint64_t count = 0;
-  double sum = 0, min = 0, max = 0;
-  std::vector<uint64_t> buckets;  // one more than bounds: the last is what is above all of them
-};
-
 class Histogram {
  public:
   explicit Histogram(HistogramKind kind) : kind_(std::move(kind)) {}
@@ -41,18 +36,17 @@ class Histogram {
   void Record(double ms, const std::vector<AttributeValue>& values);
 
   const HistogramKind& kind() const { return kind_; }
-  bool empty() const { return series_.empty() && overflow_.count == 0; }
-  const std::map<std::vector<AttributeValue>, Series>& series() const { return series_; }
-  // Of what had no place among them; count 0: nothing.
-  const Series& overflow() const { return overflow_; }
+  const std::map<std::vector<AttributeValue>, Distribution>& series() const { return series_; }
+  // Counts what had no place in a series of its own.
+  const Distribution& overflow() const { return overflow_; }
 
  private:
-  Series* Find(const std::vector<AttributeValue>& values);
+  Distribution* Find(const std::vector<AttributeValue>& values);
 
   HistogramKind kind_;
-  std::map<std::vector<AttributeValue>, Series> series_;
+  std::map<std::vector<AttributeValue>, Distribution> series_;
   std::map<AttributeValue, size_t> shares_;
-  Series overflow_;
+  Distribution overflow_;
 };
 
 }  // namespace atl::api

@@ -42,6 +42,7 @@ struct IngressConfig {
   // Signatures of upstream's 32 bits are made, and taken beside the long ones.
   bool short_signatures = false;
   std::string egress_secret;  // from which the egress tokens of all sandboxes follow
+  std::string api_key;        // with which all tokens end (TokenFor); set by Api
 };
 
 // A request's parts, as they came: nothing is decoded, and only what tells the forms apart is

@@ -141,6 +141,25 @@ HistogramKind CreateKind() {
           64};
 }
 
+void AddUpstreamFamily(const Histogram& histogram, MetricSet* metrics) {
+  const HistogramKind& kind = histogram.kind();
+  MetricFamily& family =
+      metrics->Histogram(kind.name, kind.description, kind.bounds, kind.attributes, "ms");
+  for (const auto& [values, series] : histogram.series()) family.Add(series, values);
+  if (histogram.overflow().count == 0) return;
+  // OpenTelemetry's name for a series of all that had no place in one of its own.
+  family.samples.push_back(
+      {.labels = {{"otel.metric.overflow", true}}, .distribution = histogram.overflow()});
+}
+
+// Both ways to a route are one series.
+std::string WithoutVersion(const std::string& route) {
+  return route.starts_with("/v1/") ? route.substr(3) : route;
+}
+
+constexpr char kOther[] = "other";
+constexpr double kSecondsOfMilli = 1e-3;
+
 }  // namespace
 
 Measurements::Measurements(const Clock& clock)
@@ -157,6 +176,38 @@ std::shared_ptr<http::Exchange> Measurements::Measure(
 void Measurements::AddClientEvent(const ClientEvent& event, const ClientSdk& sdk) {
   creates_.Record(static_cast<double>(event.duration_ms),
                   {sdk.language, sdk.version, event.success});
+}
+
+void Measurements::AddUpstream(MetricSet* metrics) const {
+  AddUpstreamFamily(creates_, metrics);
+  AddUpstreamFamily(requests_, metrics);
+}
+
+void Measurements::AddRequests(MetricSet* metrics) const {
+  std::map<std::vector<LabelValue>, uint64_t> counts;
+  std::map<std::string, Distribution> times;
+  const auto add = [&](const std::string& method, const std::string& route,
+                       const LabelValue& status, const Distribution& series) {
+    counts[{route, method, status}] += series.count;
+    times[route].Merge(series, kSecondsOfMilli);
+  };
+  for (const auto& [values, series] : requests_.series()) {
+    add(std::get<std::string>(values[0]), WithoutVersion(std::get<std::string>(values[1])),
+        values[2], series);
+  }
+  if (requests_.overflow().count != 0) {
+    add(kOther, kOther, std::string(kOther), requests_.overflow());
+  }
+  MetricFamily& requests = metrics->Counter(
+      "atoll_http_requests_total", "Requests whose answer is over, by route, method and status.",
+      {"route", "method", "code"});
+  for (const auto& [values, count] : counts) requests.Add(count, values);
+  std::vector<double> bounds;
+  for (const double ms : requests_.kind().bounds) bounds.push_back(ms * kSecondsOfMilli);
+  MetricFamily& durations = metrics->Histogram(
+      "atoll_http_request_duration_seconds",
+      "Time from the head of a request to the end of its answer, by route.", bounds, {"route"});
+  for (const auto& [route, series] : times) durations.Add(series, {route});
 }
 
 }  // namespace atl::api

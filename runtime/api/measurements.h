@@ -1,5 +1,6 @@
-// What OpenTelemetry's collectors are told, in upstream's two histograms: how long each request
-// took here, and what clients say of how long their creates took. Made only if somebody wants it.
+// How long each request took here, and what clients report of how long their creates took: the two
+// histograms of upstream's server, which OpenTelemetry's collectors get as they are. Prometheus
+// gets the requests in a form of its own.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -29,6 +30,11 @@ class Measurements {
                                                  std::shared_ptr<http::Exchange> exchange,
                                                  std::string route_template);
   void AddClientEvent(const ClientEvent& event, const ClientSdk& sdk);
+
+  // Upstream's two histograms, under upstream's names, in milliseconds.
+  void AddUpstream(MetricSet* metrics) const;
+  // atoll_http_*, in seconds; a route below /v1 counts as the route itself.
+  void AddRequests(MetricSet* metrics) const;
 
   const Histogram& requests() const { return requests_; }
   const Histogram& creates() const { return creates_; }

@@ -32,13 +32,6 @@ constexpr const char* kForwarded[] = {"Forwarded",        "X-Forwarded-For",   "
 // them set must not reach another. In the host form each port has an origin of its own.
 constexpr const char* kOfSharedOrigin[] = {"Authorization", "Cookie"};
 
-// Whoever holds the API key may ask for the token of any sandbox. Clients that came before
-// endpoints had headers cannot pass it on, but they can send the key; to execd itself nothing else
-// opens.
-bool HoldsKey(const http::Request& request, const std::string& api_key) {
-  return !api_key.empty() && SameSecret(request.headers.Get(kApiKeyHeader), api_key);
-}
-
 // True if a segment of the path is "." or "..", however it is written. execd's own paths and the
 // ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
 // may normalise "/proxy/80/../../command" into the other kind.
@@ -255,7 +248,12 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
   rules.request_id = call.request_id();
   rules.gone = sandbox == nullptr && ValidSandboxId(id) && lifecycle.IsGone(id);
   auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path, rules);
-  if (!upstream) return call.Respond(std::move(upstream).error());
+  if (!upstream) {
+    if (upstream.error().status == 401) {
+      rules.refusals->Add(Refusals::Reason::kSandboxToken, call.request(), id);
+    }
+    return call.Respond(std::move(upstream).error());
+  }
   if (ParsePort(route.port) == kEgressPort) {
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
     return ServeEgress(call, lifecycle, network, rules.ingress.egress_secret, id, rest);

@@ -9,6 +9,7 @@
 #include "netpolicy/network.h"
 #include "runtime/api/call.h"
 #include "runtime/api/ingress.h"
+#include "runtime/api/refusals.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::api {
@@ -20,6 +21,7 @@ struct ProxyRules {
   const IngressConfig& ingress;
   const std::string& api_key;  // never passes, under whatever header's name or in the URL
   GuessLimit* guesses;
+  Refusals* refusals;
   int64_t unix_ms = 0;
   std::string_view request_id = {};
   bool gone = false;                // there was such a sandbox once

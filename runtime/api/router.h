@@ -17,8 +17,9 @@ namespace atl::api {
 class Router {
  public:
   using Handle = std::function<void(Call)>;
-  // Without a key: health, version, the description.
-  enum class Access { kKey, kOpen };
+  // kKeyUnlogged: the log has no line for it. kOpen, without a key: health, version, the
+  // description.
+  enum class Access { kKey, kKeyUnlogged, kOpen };
 
   void Add(std::string method, const std::string& pattern, Handle handle,
            Access access = Access::kKey);

@@ -114,6 +114,8 @@ struct Config {
   std::string otel_endpoint;  // URL of a collector's metrics; empty: see otel_settings.h
   std::string otel_service_name = "opensandbox-server";
   uint32_t otel_interval_ms = 60000;
+  // [metrics]
+  std::string metrics_listen;  // "127.0.0.1:9464"; empty: on the API's port alone
   // [log]
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

@@ -454,6 +454,10 @@ void AddFeatureKeys(std::vector<Key>* keys) {
                "what this daemon is called there"),
        NumberKey("otel", "export_interval_millis", &Config::otel_interval_ms, 1000, 86'400'000,
                  "milliseconds from one time to the next"),
+       TextKey(
+           "metrics", "listen", &Config::metrics_listen, CheckListen,
+           "address and port, such as 127.0.0.1:9464, where Prometheus gets GET /metrics "
+           "without a key; empty: only where the API is, with the key (also as a bearer token)"),
        Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel}),
        Live({"log", "format", Kind::kText,
              "text, or json: an object for each line. Where the journal takes the log, both carry "

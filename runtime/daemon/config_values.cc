@@ -93,6 +93,24 @@ Result<std::string> CheckHost(const std::string& text) {
   return Fail(BadValue(text, "use an IPv4 or IPv6 address, such as 127.0.0.1 or 0.0.0.0"));
 }
 
+Result<std::string> CheckListen(const std::string& text) {
+  if (text.empty()) return text;
+  const auto [host, port] = PartsOfListen(text);
+  const bool v6 = host.find(':') != std::string::npos;
+  if (port == 0 || !CheckHost(host) || v6 != text.starts_with('[')) {
+    return Fail(BadValue(text, "use ADDRESS:PORT, such as 127.0.0.1:9464 or [::1]:9464"));
+  }
+  return text;
+}
+
+std::pair<std::string, uint16_t> PartsOfListen(const std::string& text) {
+  const size_t colon = std::min(text.rfind(':'), text.size());
+  std::string host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto port = ParseNumber(text.substr(std::min(colon + 1, text.size())), 1, 65535);
+  return {std::move(host), port ? static_cast<uint16_t>(*port) : uint16_t{0}};
+}
+
 Result<std::string> CheckApiKey(const std::string& text) {
   for (char c : text) {
     if (c <= ' ' || c > '~') {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "runtime/base/result.h"
 
@@ -27,6 +28,10 @@ Result<std::string> CheckHostPath(const std::string& text);
 
 // An address to listen on.
 Result<std::string> CheckHost(const std::string& text);
+// "ADDRESS:PORT" to listen on, "[ADDRESS]:PORT" of IPv6, or empty.
+Result<std::string> CheckListen(const std::string& text);
+// The two parts of one that is not empty.
+std::pair<std::string, uint16_t> PartsOfListen(const std::string& text);
 // It travels in a header field: visible ASCII, and nothing that could end it.
 Result<std::string> CheckApiKey(const std::string& text);
 // Of a policy's rule: a name, a wildcard or a prefix.

@@ -10,13 +10,16 @@
 
 #include "cgroup/limits_text.h"
 #include "cgroup/tree.h"
+#include "runtime/api/auth.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
 #include "runtime/base/project_quota.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/directories.h"
+#include "runtime/daemon/process_metrics.h"
 #include "runtime/daemon/reload.h"
+#include "runtime/sandbox/metrics.h"
 
 namespace atl::daemon {
 namespace {
@@ -27,6 +30,8 @@ constexpr int kPoolThreads = 3;
 constexpr int kStopGraceMs = 50;
 // A collector that is well takes them in a few.
 constexpr int64_t kLastMetricsUs = 200'000;
+// A few scrapers, and their retries.
+constexpr size_t kMetricsConnections = 32;
 
 #if defined(__aarch64__)
 constexpr char kHostArch[] = "arm64";
@@ -93,6 +98,7 @@ Status Daemon::Open() {
       });
   spawner_->OnReconnected([this](const wire::Greeting& hello) {
     health_.Clear("spawner");
+    ++spawner_restarts_;
     lifecycle_->Reconcile(hello);
   });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
@@ -149,6 +155,11 @@ Status Daemon::Open() {
                                       static_cast<int64_t>(config_.log_keep_after_removal)});
   ATOLL_ASSIGN(history_,
                sandbox::History::Open(store_->db(), *loop_, sandbox::Store::kRoomForEnds));
+  // Read by the daemon itself, as sandboxes end and for metrics.
+  ATOLL_ASSIGN(const cgroup::Host host, cgroup::DetectHost());
+  const auto group_events = [host, groups = opened_.hello.cgroup_path](uint32_t slot) {
+    return cgroup::EventsOf(host, groups, "s" + std::to_string(slot));
+  };
   sandbox::LifecycleConfig lifecycle;
   lifecycle.socket_directory = SocketDir(config_);
   lifecycle.instance = opened_.hello.instance;
@@ -176,6 +187,7 @@ Status Daemon::Open() {
   lifecycle.has_processes = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::HasProcesses(groups + "/s" + std::to_string(slot));
   };
+  lifecycle.group_events = group_events;
   lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
   lifecycle.budget.sandboxes = config_.max_sandboxes;
   lifecycle.parked_sandboxes = config_.parked_sandboxes;
@@ -192,12 +204,22 @@ Status Daemon::Open() {
   // Of a snapshot that was deleted, or taken, when an earlier daemon died.
   images_->CollectLayers([this](wire::LayerId layer) { return lifecycle_->LayerInUse(layer); });
 
-  ATOLL_TRY(StartMetrics());
+  measurements_ = std::make_shared<api::Measurements>(SystemClock());
+  host_watch_ = std::make_unique<sandbox::HostWatch>(
+      *loop_, *lifecycle_,
+      sandbox::HostWatch::Places{config_.data_dir + "/store", StateDir(config_)}, group_events);
+  host_watch_->Refresh();
   api_ = std::make_unique<api::Api>(
       MakeApiConfig(),
       api::Api::Parts{*loop_, *lifecycle_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
-                      *network_, *images_, *admission_, *slots_, health_, measurements_.get()},
+                      *network_, *images_, *admission_, *slots_, health_, *measurements_,
+                      [this] {
+                        MetricSet metrics = Collect();
+                        api_->AddMetrics(&metrics);
+                        return metrics;
+                      }},
       [this] { Quit(); });
+  ATOLL_TRY(ExportMetrics());
   concurrency_ = std::make_unique<api::Concurrency>(
       config_.limit_concurrency,
       [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });
@@ -206,31 +228,98 @@ Status Daemon::Open() {
   server.port = opened_.port;
   server.listen_fd = opened_.listener.release();
   server.keep_alive_seconds = static_cast<int>(config_.keep_alive);
+  last_reload_ms_ = SystemClock().UnixMillis();
+  UseCertificate(opened_.tls);
   server.tls = std::move(opened_.tls);
   ATOLL_ASSIGN(server_, http::Server::Listen(*loop_, server,
                                              [this](std::shared_ptr<http::Exchange> exchange) {
                                                Handle(std::move(exchange));
                                              }));
+  ATOLL_TRY(ServeMetrics());
   return WatchSignals();
 }
 
-Status Daemon::StartMetrics() {
+// Without a key: whoever configures the address says who reaches it. A web page has no business
+// there, whatever address its name leads to.
+Status Daemon::ServeMetrics() {
+  if (!opened_.metrics_listener) return {};
+  http::ServerConfig server;
+  server.listen_fd = opened_.metrics_listener.release();
+  server.max_connections = kMetricsConnections;
+  const auto serve = [this](const std::shared_ptr<http::Exchange>& exchange) {
+    const http::Request& request = exchange->request();
+    http::Response response;
+    if (request.path() != "/metrics" || (request.method != "GET" && request.method != "HEAD")) {
+      response = api::ErrorResponse({404, "GENERAL::NOT_FOUND", "here is GET /metrics alone"});
+    } else if (api::IsOfAPage(request.headers)) {
+      response = api::ErrorResponse({403, "FORBIDDEN_ORIGIN", "metrics are not for web pages"});
+    } else {
+      response = api_->MetricsResponse();
+    }
+    exchange->Respond(std::move(response));
+  };
+  ATOLL_ASSIGN(metrics_server_, http::Server::Listen(*loop_, server, serve));
+  LogLine(LogLevel::kInfo, "serving metrics").Add("address", config_.metrics_listen);
+  return {};
+}
+
+MetricSet Daemon::Collect() {
+  host_watch_->Refresh();
+  MetricSet metrics;
+  CollectOwn(&metrics);
+  sandbox::AddMetrics(*lifecycle_, *admission_, *slots_, *network_, *images_, health_,
+                      host_watch_->last(), &metrics);
+  return metrics;
+}
+
+void Daemon::CollectOwn(MetricSet* metrics) const {
+  metrics->Gauge("atoll_build_info", "1, with the version of the daemon.", {"version"})
+      .Add(1, {ATOLL_VERSION});
+  AddProcessMetrics(metrics);
+  metrics->Counter("atoll_spawner_restarts_total", "Spawners that came after another was lost.")
+      .Add(spawner_restarts_);
+  metrics
+      ->Gauge("atoll_config_last_reload_successful",
+              "Whether the last attempt to read the configuration worked.")
+      .Add(last_reload_worked_ ? 1 : 0);
+  metrics
+      ->Gauge("atoll_config_last_reload_success_timestamp_seconds",
+              "When the configuration was last read, since the Unix epoch.")
+      .Add(static_cast<double>(last_reload_ms_) / 1e3);
+  MetricFamily& certificate =
+      metrics->Gauge("atoll_tls_certificate_not_after_timestamp_seconds",
+                     "When the certificate expires, since the Unix epoch. Absent without TLS.");
+  if (certificate_ends_s_ != 0) certificate.Add(certificate_ends_s_);
+  denials_->AddMetrics(metrics);
+  metrics->Gauge("atoll_http_in_flight", "Requests that the daemon has in hand.")
+      .Add(concurrency_->in_hand());
+  metrics
+      ->Counter("atoll_http_refused_total",
+                "Requests that were refused because server.limit_concurrency was reached.")
+      .Add(concurrency_->refused());
+}
+
+void Daemon::UseCertificate(const std::shared_ptr<const http::TlsContext>& tls) {
+  certificate_ends_s_ = tls ? tls->not_after() : 0;
+}
+
+Status Daemon::ExportMetrics() {
   ATOLL_ASSIGN(auto settings, FindOtelSettings(config_, opened_.sources.environment));
   if (!settings) return {};
   LogLine(LogLevel::kInfo, "metrics are sent").Add("url", settings->url);
-  measurements_ = std::make_shared<api::Measurements>(SystemClock());
-  metrics_ =
-      std::make_unique<MetricsExport>(*loop_, SystemClock(), std::move(*settings), measurements_);
+  metrics_ = std::make_unique<MetricsExport>(*loop_, SystemClock(), std::move(*settings), [this] {
+    MetricSet metrics = Collect();
+    measurements_->AddUpstream(&metrics);
+    return metrics;
+  });
   metrics_->Start();
   return {};
 }
 
 void Daemon::Handle(std::shared_ptr<http::Exchange> exchange) {
-  if (measurements_) {
-    std::string route = api_->TemplateOf(exchange->request());
-    exchange = api::Measurements::Measure(measurements_, std::move(exchange), std::move(route));
-  }
-  concurrency_->Handle(std::move(exchange));
+  std::string route = api_->TemplateOf(exchange->request());
+  concurrency_->Handle(
+      api::Measurements::Measure(measurements_, std::move(exchange), std::move(route)));
 }
 
 std::vector<std::string> Daemon::PrivateDirectories() const {
@@ -313,7 +402,8 @@ void Daemon::OnSignal(uint32_t signal) {
 void Daemon::ReloadConfig() {
   if (quitting_) return;
   NotifySystemd(ReloadingState());
-  const auto failed = [](const Error& error) {
+  const auto failed = [this](const Error& error) {
+    last_reload_worked_ = false;
     LogLine(LogLevel::kError, "the configuration could not be read again; nothing has changed")
         .Add(error);
     NotifySystemd("READY=1\nSTATUS=Serving; the last reload failed");

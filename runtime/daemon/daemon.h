@@ -11,6 +11,7 @@
 #include "runtime/api/api.h"
 #include "runtime/api/concurrency.h"
 #include "runtime/base/health.h"
+#include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/config.h"
@@ -21,6 +22,7 @@
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/history.h"
+#include "runtime/sandbox/host_watch.h"
 #include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/pool_store.h"
@@ -40,6 +42,7 @@ class Daemon {
   struct Opened {
     UniqueFd listener;
     uint16_t port = 0;
+    UniqueFd metrics_listener;  // none: metrics are where the API is
     std::string api_key;
     std::string route_secret;                     // signs routes
     std::shared_ptr<const http::TlsContext> tls;  // null: none
@@ -67,7 +70,12 @@ class Daemon {
   void TakeBackNetwork();
   std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
-  Status StartMetrics();
+  // The server of metrics.listen, and OpenTelemetry's collector, if they are wanted.
+  Status ServeMetrics();
+  Status ExportMetrics();
+  void CollectOwn(MetricSet* metrics) const;
+  MetricSet Collect();
+  void UseCertificate(const std::shared_ptr<const http::TlsContext>& tls);
   void Handle(std::shared_ptr<http::Exchange> exchange);
   Status WatchSignals();
   void OnSignal(uint32_t signal);
@@ -103,15 +111,21 @@ class Daemon {
   std::unique_ptr<sandbox::EntrypointLogs> logs_;
   std::unique_ptr<sandbox::History> history_;
   std::unique_ptr<sandbox::Lifecycle> lifecycle_;
-  std::shared_ptr<api::Measurements> measurements_;  // null: nobody is told them
-  std::unique_ptr<MetricsExport> metrics_;           // the same
+  std::unique_ptr<sandbox::HostWatch> host_watch_;
+  std::shared_ptr<api::Measurements> measurements_;
+  std::unique_ptr<MetricsExport> metrics_;  // null: nobody is sent them
   std::unique_ptr<api::Api> api_;
   std::unique_ptr<api::Concurrency> concurrency_;
   std::unique_ptr<http::Server> server_;
+  std::unique_ptr<http::Server> metrics_server_;  // null: none
   UniqueFd signals_;
   Loop::Id signal_watch_ = 0;
   int64_t watchdog_us_ = 0;  // between two pings; 0: nobody waits for them
   bool quitting_ = false;
+  uint64_t spawner_restarts_ = 0;
+  bool last_reload_worked_ = true;
+  int64_t last_reload_ms_ = 0;      // since the Unix epoch; the start counts as one
+  int64_t certificate_ends_s_ = 0;  // likewise; 0: no TLS
 };
 
 }  // namespace atl::daemon

@@ -34,10 +34,25 @@ bool Deliver(const std::string& url, std::string body) {
 
 }  // namespace
 
+void DenialReport::AddMetrics(MetricSet* metrics) const {
+  MetricFamily& denied = metrics->Counter(
+      "atoll_egress_denied_total",
+      "Denials that were told, by why. Repeats of one, and what a sandbox has beyond ten "
+      "a second, do not count.",
+      {"reason"});
+  for (const auto& [reason, count] : denied_) denied.Add(count, {reason});
+  metrics
+      ->Counter("atoll_webhook_dropped_total",
+                "Denials that the webhook of network.denial_webhook was not told.")
+      .Add(undelivered_);
+}
+
 void DenialReport::Report(const std::string& sandbox, const netpolicy::Denial& denial) {
+  denied_[denial.reason] += denial.count;
   Log(sandbox, denial);
   if (webhook_.empty()) return;
   if (!queued_.Take(sandbox)) {
+    ++undelivered_;
     if (dropped_++ == 0) {
       LogLine(LogLevel::kWarning, "the webhook for denials does not keep up; some are dropped")
           .Add("url", webhook_);
@@ -77,6 +92,7 @@ void DenialReport::Posted(bool delivered) {
     return;
   }
   if (!delivered) {
+    ++undelivered_;
     LogLine(LogLevel::kWarning, "a denial could not be told to the webhook").Add("url", webhook_);
   }
   attempts_ = 0;

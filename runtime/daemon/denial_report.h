@@ -12,12 +12,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "netpolicy/denials.h"
 #include "netpolicy/fair_share.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/metrics.h"
 
 namespace atl::daemon {
 
@@ -33,6 +35,8 @@ class DenialReport {
   DenialReport(Loop& loop, std::string webhook) : loop_(loop), webhook_(std::move(webhook)) {}
   DenialReport(const DenialReport&) = delete;
   DenialReport& operator=(const DenialReport&) = delete;
+
+  void AddMetrics(MetricSet* metrics) const;
 
   void Report(const std::string& sandbox, const netpolicy::Denial& denial);
 
@@ -52,6 +56,8 @@ class DenialReport {
   bool posting_ = false;
   int attempts_ = 0;
   uint64_t dropped_ = 0;
+  std::map<std::string, uint64_t> denied_;  // by reason, of which netpolicy has a few
+  uint64_t undelivered_ = 0;
   int64_t second_ = 0;  // that `lines_` counts
   netpolicy::FairShares lines_{kLinesPerSecond};
   // Work of the pool may outlive us.

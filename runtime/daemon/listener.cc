@@ -19,26 +19,22 @@ struct Address {
   socklen_t size = 0;
 };
 
-Address AddressOf(const Config& config) {
+Address AddressOf(const std::string& host, uint16_t port) {
   Address address;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  if (::inet_pton(AF_INET, config.host.c_str(), &v4->sin_addr) == 1) {
+  if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
     v4->sin_family = AF_INET;
-    v4->sin_port = htons(config.port);
+    v4->sin_port = htons(port);
     address.size = sizeof *v4;
     return address;
   }
   auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  ATOLL_CHECK(::inet_pton(AF_INET6, config.host.c_str(), &v6->sin6_addr) == 1);
+  ATOLL_CHECK(::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1);
   v6->sin6_family = AF_INET6;
-  v6->sin6_port = htons(config.port);
+  v6->sin6_port = htons(port);
   address.size = sizeof *v6;
   return address;
 }
-
-// In the store of systemd, across restarts of the unit: clients that come meanwhile wait in the
-// socket's queue instead of being refused.
-constexpr char kStored[] = "api";
 
 sockaddr* Generic(sockaddr_storage& storage) {
   return reinterpret_cast<sockaddr*>(&storage);
@@ -72,7 +68,7 @@ bool ListensOn(int socket, const Address& wanted) {
                             &reinterpret_cast<const sockaddr_in6&>(wanted.storage).sin6_addr);
 }
 
-Result<UniqueFd> Bind(const Address& address, const std::string& where) {
+Result<UniqueFd> Bind(const Address& address, const std::string& where, const std::string& flag) {
   UniqueFd listener(
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return FailSys("socket");
@@ -87,28 +83,29 @@ Result<UniqueFd> Bind(const Address& address, const std::string& where) {
     Error error = SysError(where);
     if (error.error_number() != EADDRINUSE) return Fail(std::move(error));
     return Fail(Code::kFailedPrecondition,
-                error.message() + "; stop what listens there, or choose another: --server-port");
+                error.message() + "; stop what listens there, or choose another: " + flag);
   }
   return listener;
 }
 
 }  // namespace
 
-Result<Listener> BindListener(const Config& config) {
-  const std::string where = "listen on " + config.host + " port " + std::to_string(config.port);
-  Address address = AddressOf(config);
+Result<Listener> BindListener(const std::string& host, uint16_t port, const std::string& flag,
+                              const std::string& stored) {
+  const std::string where = "listen on " + host + " port " + std::to_string(port);
+  Address address = AddressOf(host, port);
   Listener listener;
-  listener.socket = TakeStored(kStored);
+  listener.socket = TakeStored(stored);
   if (listener.socket && !ListensOn(listener.socket.get(), address)) {
-    NotifySystemd(std::string("FDSTOREREMOVE=1\nFDNAME=") + kStored);
+    NotifySystemd("FDSTOREREMOVE=1\nFDNAME=" + stored);
     // Until systemd has read that it listens on by its duplicate, perhaps on the port that is
     // wanted.
     ::shutdown(listener.socket.get(), SHUT_RDWR);
     listener.socket.reset();
   }
   if (!listener.socket) {
-    ATOLL_ASSIGN(listener.socket, Bind(address, where));
-    NotifySystemd(std::string("FDSTORE=1\nFDNAME=") + kStored, listener.socket.get());
+    ATOLL_ASSIGN(listener.socket, Bind(address, where, flag));
+    NotifySystemd("FDSTORE=1\nFDNAME=" + stored, listener.socket.get());
   }
   if (::getsockname(listener.socket.get(), Generic(address.storage), &address.size) != 0) {
     return FailSys("getsockname");

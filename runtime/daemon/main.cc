@@ -18,6 +18,7 @@
 #include "runtime/daemon/command_line.h"
 #include "runtime/daemon/config.h"
 #include "runtime/daemon/config_text.h"
+#include "runtime/daemon/config_values.h"
 #include "runtime/daemon/daemon.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/listener.h"
@@ -79,9 +80,14 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_ASSIGN(const User user, FindUser(config.user));
   ATOLL_ASSIGN(opened.tls, LoadCertificate(config));
   ATOLL_ASSIGN(opened.interceptor, FindInterceptor());
-  ATOLL_ASSIGN(Listener listener, BindListener(config));
+  ATOLL_ASSIGN(Listener listener, BindListener(config.host, config.port, "--server-port", "api"));
   opened.listener = std::move(listener.socket);
   opened.port = listener.port;
+  if (!config.metrics_listen.empty()) {
+    const auto [host, port] = PartsOfListen(config.metrics_listen);
+    ATOLL_ASSIGN(listener, BindListener(host, port, "--metrics-listen", "metrics"));
+    opened.metrics_listener = std::move(listener.socket);
+  }
   ATOLL_TRY(CheckDirectories(config, user));
   ATOLL_TRY(MakeDirectories(config, user));
   ATOLL_ASSIGN(const Locks locks, LockDirectories(config));

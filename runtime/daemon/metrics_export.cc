@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "runtime/base/log.h"
 #include "runtime/daemon/json_post.h"
@@ -23,12 +22,12 @@ Status PostDocument(const MetricsExport::Post& post, const OtelSettings& setting
 
 }  // namespace
 
-MetricsExport::MetricsExport(Loop& loop, const Clock& clock, OtelSettings settings,
-                             std::shared_ptr<const api::Measurements> measurements, Post post)
+MetricsExport::MetricsExport(Loop& loop, const Clock& clock, OtelSettings settings, Collect collect,
+                             Post post)
     : loop_(loop),
       clock_(clock),
       settings_(std::make_shared<const OtelSettings>(std::move(settings))),
-      measurements_(std::move(measurements)),
+      collect_(std::move(collect)),
       post_(std::move(post)),
       began_us_(clock.UnixMillis() * 1000) {}
 
@@ -39,16 +38,18 @@ void MetricsExport::SendLater(int64_t delay_us) {
 }
 
 void MetricsExport::Send() {
-  std::vector<api::Histogram> histograms{measurements_->creates(), measurements_->requests()};
-  if (std::all_of(histograms.begin(), histograms.end(), [](const auto& h) { return h.empty(); })) {
+  MetricSet metrics = collect_();
+  const auto& families = metrics.families();
+  if (std::all_of(families.begin(), families.end(),
+                  [](const auto& f) { return f.samples.empty(); })) {
     return finishing_ ? Done() : SendLater(settings_->interval_us);
   }
   sending_ = true;
   auto sent = std::make_shared<Status>();
   const OtlpContext context{settings_->resource, began_us_, clock_.UnixMillis() * 1000};
   loop_.RunBlocking(
-      [sent, context, histograms = std::move(histograms), settings = settings_, post = post_] {
-        *sent = PostDocument(post, *settings, OtlpMetrics(histograms, context));
+      [sent, context, metrics = std::move(metrics), settings = settings_, post = post_] {
+        *sent = PostDocument(post, *settings, OtlpMetrics(metrics, context));
       },
       [this, alive = std::weak_ptr(alive_), sent, began_us = clock_.BootMicros()] {
         if (!alive.expired()) Sent(*sent, began_us);

@@ -1,8 +1,8 @@
-// Sends measurements to OpenTelemetry's collector (OTLP over HTTP), again and again.
+// Sends metrics to an OpenTelemetry collector (OTLP over HTTP) at an interval.
 //
-// One document is under way at a time. One that cannot be delivered is not kept: the next has all
-// of its counts. Whoever takes long is asked the more seldom, so that a collector that hangs has a
-// fifth of one of the pool's threads at most; and a dead one is in the log once in ten minutes.
+// One document is in flight at a time. A document that cannot be delivered is dropped: the next has
+// all of its counts. A slow collector is asked less often, so that one that hangs has a fifth of
+// one of the pool's threads at most. The log says once in ten minutes that it cannot be reached.
 //
 // Thread rule: on the loop; JSON is made and posted by a pool thread.
 #pragma once
@@ -11,9 +11,9 @@
 #include <functional>
 #include <memory>
 
-#include "runtime/api/measurements.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/daemon/otel_settings.h"
 
@@ -27,8 +27,10 @@ class MetricsExport {
   // Posts a document: PostJson, unless a test has its own. Called on a pool thread.
   using Post = std::function<Result<int>(const OtelSettings& settings, std::string document)>;
 
-  MetricsExport(Loop& loop, const Clock& clock, OtelSettings settings,
-                std::shared_ptr<const api::Measurements> measurements, Post post = nullptr);
+  // What there is to tell now. Called on the loop.
+  using Collect = std::function<MetricSet()>;
+  MetricsExport(Loop& loop, const Clock& clock, OtelSettings settings, Collect collect,
+                Post post = nullptr);
   MetricsExport(const MetricsExport&) = delete;
   MetricsExport& operator=(const MetricsExport&) = delete;
 
@@ -48,7 +50,7 @@ class MetricsExport {
   Loop& loop_;
   const Clock& clock_;
   const std::shared_ptr<const OtelSettings> settings_;
-  const std::shared_ptr<const api::Measurements> measurements_;
+  const Collect collect_;
   const Post post_;
   const int64_t began_us_;  // since the Unix epoch: what is counted, is from then on
   bool sending_ = false;

@@ -12,10 +12,9 @@ namespace {
 using nlohmann::json;
 
 constexpr char kScope[] = "opensandbox.server";  // upstream's name
-// What OpenTelemetry calls a series of everything that had no place in one of its own.
-constexpr char kOverflow[] = "otel.metric.overflow";
+constexpr int kCumulative = 2;  // AGGREGATION_TEMPORALITY_CUMULATIVE; OTLP wants the number
 
-json Attribute(const std::string& name, const api::AttributeValue& value) {
+json Attribute(const std::string& name, const LabelValue& value) {
   json typed;
   if (const auto* text = std::get_if<std::string>(&value)) {
     typed["stringValue"] = *text;
@@ -31,53 +30,59 @@ std::string Nanos(int64_t us) {
   return std::to_string(us) + "000";
 }
 
-json DataPoint(const api::HistogramKind& kind, const api::Series& series, json attributes,
-               const OtlpContext& context) {
+json DataPoint(const MetricFamily& family, const MetricSample& sample, const OtlpContext& context) {
+  json attributes = json::array();
+  for (const auto& [name, value] : sample.labels) attributes.push_back(Attribute(name, value));
+  json point = {{"attributes", std::move(attributes)},
+                {"startTimeUnixNano", Nanos(context.began_us)},
+                {"timeUnixNano", Nanos(context.now_us)}};
+  if (family.type != MetricType::kHistogram) {
+    point["asDouble"] = sample.value;
+    return point;
+  }
+  const Distribution& values = sample.distribution;
   json counts = json::array();
-  for (const uint64_t count : series.buckets) counts.push_back(std::to_string(count));
-  return {{"attributes", std::move(attributes)},
-          {"startTimeUnixNano", Nanos(context.began_us)},
-          {"timeUnixNano", Nanos(context.now_us)},
-          {"count", std::to_string(series.count)},
-          {"sum", series.sum},
-          {"min", series.min},
-          {"max", series.max},
-          {"bucketCounts", std::move(counts)},
-          {"explicitBounds", kind.bounds}};
+  for (size_t i = 0; i <= family.bounds.size(); ++i) {
+    counts.push_back(std::to_string(values.buckets.empty() ? 0 : values.buckets[i]));
+  }
+  point["count"] = std::to_string(values.count);
+  point["sum"] = values.sum;
+  if (values.count != 0) {
+    point["min"] = values.min;
+    point["max"] = values.max;
+  }
+  point["bucketCounts"] = std::move(counts);
+  point["explicitBounds"] = family.bounds;
+  return point;
 }
 
-json Metric(const api::Histogram& histogram, const OtlpContext& context) {
-  constexpr int kCumulative = 2;  // AGGREGATION_TEMPORALITY_CUMULATIVE; OTLP wants the number
-  const api::HistogramKind& kind = histogram.kind();
+json Metric(const MetricFamily& family, const OtlpContext& context) {
   json points = json::array();
-  for (const auto& [values, series] : histogram.series()) {
-    json attributes = json::array();
-    for (size_t i = 0; i < values.size(); ++i) {
-      attributes.push_back(Attribute(kind.attributes[i], values[i]));
-    }
-    points.push_back(DataPoint(kind, series, std::move(attributes), context));
+  for (const MetricSample& sample : family.samples) {
+    points.push_back(DataPoint(family, sample, context));
   }
-  if (histogram.overflow().count != 0) {
-    points.push_back(
-        DataPoint(kind, histogram.overflow(), json::array({Attribute(kOverflow, true)}), context));
-  }
-  return {
-      {"name", kind.name},
-      {"description", kind.description},
-      {"unit", "ms"},
-      {"histogram", {{"aggregationTemporality", kCumulative}, {"dataPoints", std::move(points)}}}};
+  json data = {{"dataPoints", std::move(points)}};
+  if (family.type != MetricType::kGauge) data["aggregationTemporality"] = kCumulative;
+  if (family.type == MetricType::kCounter) data["isMonotonic"] = true;
+  const char* kind = family.type == MetricType::kGauge     ? "gauge"
+                     : family.type == MetricType::kCounter ? "sum"
+                                                           : "histogram";
+  return {{"name", family.name},
+          {"description", family.help},
+          {"unit", family.unit},
+          {kind, std::move(data)}};
 }
 
 }  // namespace
 
-std::string OtlpMetrics(const std::vector<api::Histogram>& histograms, const OtlpContext& context) {
+std::string OtlpMetrics(const MetricSet& metrics, const OtlpContext& context) {
   json attributes = json::array();
   for (const auto& [name, value] : context.resource) attributes.push_back(Attribute(name, value));
-  json metrics = json::array();
-  for (const api::Histogram& histogram : histograms) {
-    if (!histogram.empty()) metrics.push_back(Metric(histogram, context));
+  json told = json::array();
+  for (const MetricFamily& family : metrics.families()) {
+    if (!family.samples.empty()) told.push_back(Metric(family, context));
   }
-  const json scope = {{"scope", {{"name", kScope}}}, {"metrics", std::move(metrics)}};
+  const json scope = {{"scope", {{"name", kScope}}}, {"metrics", std::move(told)}};
   const json document = {
       {"resourceMetrics", json::array({{{"resource", {{"attributes", std::move(attributes)}}},
                                         {"scopeMetrics", json::array({scope})}}})}};

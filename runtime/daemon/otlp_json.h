@@ -1,6 +1,6 @@
-// Histograms as OpenTelemetry's collectors take them: an ExportMetricsServiceRequest in the JSON
-// form of OTLP (opentelemetry-proto), where 64-bit integers are texts. Counts are cumulative: from
-// the process's beginning, so that a document that is lost loses nothing.
+// Metrics as OpenTelemetry's collectors take them: an ExportMetricsServiceRequest in the JSON form
+// of OTLP (opentelemetry-proto), where 64-bit integers are texts. Counts are cumulative since the
+// start of the process, so a document that is lost loses nothing.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/api/histogram.h"
+#include "runtime/base/metrics.h"
 
 namespace atl::daemon {
 
@@ -18,7 +18,7 @@ struct OtlpContext {
   int64_t now_us = 0;
 };
 
-// One that is empty is left out.
-std::string OtlpMetrics(const std::vector<api::Histogram>& histograms, const OtlpContext& context);
+// Families without samples are left out.
+std::string OtlpMetrics(const MetricSet& metrics, const OtlpContext& context);
 
 }  // namespace atl::daemon

@@ -114,6 +114,13 @@ TlsContext::~TlsContext() {
   SSL_CTX_free(context_);
 }
 
+int64_t TlsContext::not_after() const {
+  const X509* const leaf = SSL_CTX_get0_certificate(context_);
+  tm ends{};
+  if (leaf == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(leaf), &ends) != 1) return 0;
+  return ::timegm(&ends);
+}
+
 Result<std::shared_ptr<TlsContext>> TlsContext::NewServer() {
   ERR_clear_error();
   std::shared_ptr<TlsContext> made(new TlsContext(SSL_CTX_new(TLS_server_method())));

@@ -38,6 +38,8 @@ class TlsContext {
   // What is to be said about a certificate that can be served: that it has expired, for instance.
   // Empty: nothing.
   const std::string& warning() const { return warning_; }
+  // When the certificate of a server expires, in seconds since the Unix epoch; 0: it has none.
+  int64_t not_after() const;
   // For this folder.
   ssl_ctx_st* get() const { return context_; }
 

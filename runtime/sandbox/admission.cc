@@ -1,14 +1,16 @@
 #include "runtime/sandbox/admission.h"
 
+#include <cerrno>
 #include <string>
 
 namespace atl::sandbox {
 
 Status Admission::Enter(std::function<void()> run) {
   if (active_ >= at_once_ && queue_.size() >= queue_limit_) {
-    return Fail(Code::kResourceExhausted, "too many sandboxes are being created at once (" +
-                                              std::to_string(queue_.size()) +
-                                              " are waiting); try again in a moment");
+    return Fail(Error(Code::kResourceExhausted,
+                      "too many sandboxes are being created at once (" +
+                          std::to_string(queue_.size()) + " are waiting); try again in a moment",
+                      EAGAIN));
   }
   queue_.push_back(std::move(run));
   Drain();

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 
+#include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 
 namespace atl::sandbox {
@@ -18,9 +19,15 @@ class Admission {
   Admission(size_t at_once, size_t queue_limit) : at_once_(at_once), queue_limit_(queue_limit) {}
 
   // Calls `run` at once or later; each run is ended by one Leave. A full queue is
-  // kResourceExhausted.
+  // kResourceExhausted with EAGAIN.
   Status Enter(std::function<void()> run);
   void Leave();
+
+  // How long somebody stood in the queue.
+  void CountWait(int64_t micros) {
+    wait_seconds_.Record(static_cast<double>(micros) / 1e6, kSecondsBounds);
+  }
+  const Distribution& wait_seconds() const { return wait_seconds_; }
 
   size_t active() const { return active_; }
   size_t waiting() const { return queue_.size(); }
@@ -34,6 +41,7 @@ class Admission {
   size_t active_ = 0;
   bool draining_ = false;
   std::deque<std::function<void()>> queue_;
+  Distribution wait_seconds_;
 };
 
 }  // namespace atl::sandbox

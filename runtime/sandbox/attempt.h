@@ -39,6 +39,10 @@ struct CreateError : Error {
 };
 using Created = std::function<void(const tl::expected<Sandbox, CreateError>&)>;
 
+// How a sandbox comes to be: built for its request, or out of something that was there.
+enum class Origin : uint8_t { kCold, kPool, kTemplate, kSnapshot, kFork };
+inline constexpr int kOrigins = 5;
+
 class Attempt {
  public:
   // kStock: a member of a template, which no client has asked for.
@@ -49,6 +53,7 @@ class Attempt {
     std::string fingerprint;  // of what it asks for; with a key
     std::string request_id;   // for the log
     std::string of;           // the sandbox that is forked or rolled back
+    Origin origin = Origin::kCold;
     int64_t made_ms = 0;
   };
   // The ids of what has come of it.

@@ -48,7 +48,10 @@ void Launch::Enqueue() {
   if (order_.parked) return Claim();
   const auto self = shared_from_this();
   parts_.slots.SetBusy(true);
-  auto entered = parts_.admission.Enter([self] { self->TakeTurn(); });
+  auto entered = parts_.admission.Enter([self, entered_us = parts_.clock.BootMicros()] {
+    self->parts_.admission.CountWait(self->parts_.clock.BootMicros() - entered_us);
+    self->TakeTurn();
+  });
   if (!entered) parts_.owner.Failed(order_.id, std::move(entered).error());
 }
 

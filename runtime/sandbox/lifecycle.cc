@@ -71,7 +71,6 @@ Lifecycle::Lifecycle(const Parts& parts, LifecycleConfig config)
                 Entry* entry = Look(id);
                 if (entry == nullptr) return;
                 LogLine(LogLevel::kInfo, "sandbox expired").Add("sandbox", id);
-                ++stats_.expired;
                 ApplyAnyway(*entry, Event::kExpire, {"EXPIRED", "its time to live is over"});
               }),
       idle_(loop_, clock_, config_.cpu_micros, [this](const std::string& id) { OnIdle(id); }) {}
@@ -218,7 +217,7 @@ void Lifecycle::OnExit(const wire::SandboxRecord& record) {
       FollowOutput(*entry);
     }
     if (entry->start_failure) return FailStart(*entry);
-    ++stats_.exited;
+    entry->oom_killed = record.oom_killed;
     LogLine(LogLevel::kInfo, "sandbox ended")
         .Add("sandbox", entry->sandbox.id)
         .Add("how", ExitText(record));
@@ -232,9 +231,7 @@ void Lifecycle::OnExit(const wire::SandboxRecord& record) {
 
 Status Lifecycle::Delete(const std::string& id) {
   ATOLL_ASSIGN(Entry * entry, Visible(id));
-  ATOLL_TRY(Apply(*entry, Event::kDelete, {"USER_DELETE", "deleted by request"}));
-  ++stats_.deleted;
-  return {};
+  return Apply(*entry, Event::kDelete, {"USER_DELETE", "deleted by request"});
 }
 
 Status Lifecycle::Apply(Entry& entry, Event event, const Cause& cause) {
@@ -312,8 +309,12 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
     entry.sandbox.reclaimed_bytes = 0;
   }
   const auto is_there = [](State state) { return !IsOver(state) && !IsLeaving(state); };
-  if (sandbox.stocked && is_there(before) && !is_there(sandbox.state)) {
-    MemberLost(sandbox.id, sandbox.message);
+  if (is_there(before) && !is_there(sandbox.state)) {
+    if (sandbox.stocked) {
+      MemberLost(sandbox.id, sandbox.message);
+    } else if (IsRecorded(entry)) {
+      CountEnd(entry);
+    }
   }
   if (StateName(before) != StateName(sandbox.state)) {
     Note(sandbox, std::string(StateName(sandbox.state)));
@@ -349,6 +350,46 @@ void Lifecycle::Entered(Entry& entry, State before, Action action) {
   }
 }
 
+void Lifecycle::CountEnd(const Entry& entry) {
+  static constexpr std::pair<std::string_view, End> kReasons[] = {
+      {"CONTAINER_EXITED", End::kExit},
+      {"CONTAINER_STOPPED", End::kStopped},
+      {"ENTRYPOINT_START_FAILED", End::kFailed},
+      {"PROVISIONING_ERROR", End::kFailed},
+      {"USER_DELETE", End::kDeleted},
+      {"EXPIRED", End::kExpired},
+      {"IDLE_ENDED", End::kIdle},
+      {"SANDBOX_LOST", End::kLost}};
+  End end = End::kError;
+  for (const auto& [reason, means] : kReasons) {
+    if (entry.sandbox.reason == reason) end = means;
+  }
+  if (entry.oom_killed) end = End::kOom;
+  ++stats_.ends[static_cast<size_t>(end)];
+}
+
+cgroup::GroupEvents Lifecycle::group_events() const {
+  cgroup::GroupEvents sum = ended_events_;
+  for (const auto& [id, entry] : entries_) sum += entry.events;
+  return sum;
+}
+
+std::unordered_map<std::string, uint32_t> Lifecycle::LiveGroups() const {
+  std::unordered_map<std::string, uint32_t> live;
+  for (const auto& [id, entry] : entries_) {
+    const Sandbox& sandbox = entry.sandbox;
+    if (IsLive(sandbox.state) && sandbox.slot != 0) live.emplace(HostId(sandbox), sandbox.slot);
+  }
+  return live;
+}
+
+void Lifecycle::SetGroupEvents(const std::unordered_map<std::string, cgroup::GroupEvents>& read) {
+  for (const auto& [host_id, events] : read) {
+    Entry* const entry = LookHost(host_id);
+    if (entry != nullptr && IsLive(entry->sandbox.state)) entry->events = events;
+  }
+}
+
 void Lifecycle::Release(Entry& entry) {
   const std::string id = entry.sandbox.id;
   if (std::exchange(entry.launch, nullptr)) logs_.Abandon(HostId(entry.sandbox));
@@ -358,7 +399,12 @@ void Lifecycle::Release(Entry& entry) {
   Settle(entry, Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
   vaults_.Remove(id);
   ::unlink(SocketPathOf(id).c_str());
-  if (entry.release_asked_us == 0) entry.release_asked_us = clock_.BootMicros();
+  if (entry.release_asked_us == 0) {
+    entry.release_asked_us = clock_.BootMicros();
+    // The last moment at which its group is there.
+    if (entry.sandbox.slot != 0) entry.events = config_.group_events(entry.sandbox.slot);
+    ended_events_ += std::exchange(entry.events, {});
+  }
   const uint64_t order = entry.releasing = ++orders_;
   spawner_.Ask(wire::Destroy{HostId(entry.sandbox)},
                [this, id, order](Status status) { Destroyed(id, order, std::move(status)); });

@@ -21,12 +21,14 @@
 #include <vector>
 
 #include "cgroup/limits.h"
+#include "cgroup/tree.h"
 #include "images/image_store.h"
 #include "images/puller.h"
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/health.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/admission.h"
 #include "runtime/sandbox/attempt.h"
@@ -85,6 +87,9 @@ struct LifecycleConfig {
   std::function<Result<uint64_t>(uint32_t slot)> cpu_micros = [](uint32_t) { return 0; };
   // Whether anything runs in a slot, asked while there is no spawner to tell.
   std::function<Result<bool>(uint32_t slot)> has_processes = [](uint32_t) { return true; };
+  std::function<cgroup::GroupEvents(uint32_t slot)> group_events = [](uint32_t) {
+    return cgroup::GroupEvents();
+  };
   HostBudget budget;
   uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
   uint32_t automatic_pools = 0;    // of images and limits that were used last
@@ -109,29 +114,45 @@ enum class Difference : uint8_t {
 inline constexpr int kDifferences = 10;
 std::string_view DifferenceName(int difference);
 
+// Why there is none any more.
+enum class End : uint8_t {
+  kExit,     // process 1 ended with code 0
+  kError,    // otherwise
+  kStopped,  // process 1 ended, whatever its code, because a client had asked for that
+  kOom,      // killed by the kernel for its memory
+  kFailed,   // its entrypoint could not be started
+  kDeleted,  // by request
+  kExpired,
+  kIdle,
+  kLost,  // the host or the spawner was restarted
+};
+inline constexpr int kEnds = 9;
+
+// Sandboxes of one Origin that were asked for, children of forks among them. Repeats of an
+// Idempotency-Key do not count.
+struct CreateStats {
+  uint64_t ok = 0;
+  uint64_t refused = 0;  // for what the request says or for want of room
+  uint64_t error = 0;    // for a fault of ours or of the host's
+  Distribution seconds;  // over those that are ok and did not wait for an image
+};
+
 struct LifecycleStats {
-  // Sandboxes, children of forks among them. Refused: for what the request says or for want of
-  // room; failed: for a fault of ours or of the host's.
-  uint64_t created = 0;
-  uint64_t create_refused = 0;
-  uint64_t create_failed = 0;
-  uint64_t deleted = 0;
-  uint64_t expired = 0;
-  uint64_t exited = 0;
-  uint64_t lost = 0;  // found without processes, since the host or the spawner had restarted
+  std::array<CreateStats, kOrigins> creates{};
+  // Of `refused`, for want of room on the host.
+  uint64_t refused_by_queue = 0, refused_by_host = 0;
+  std::array<uint64_t, kEnds> ends{};
+  Distribution resume_seconds;  // until a paused one runs, whoever asked
   uint64_t rolled_back = 0;
   uint64_t rollback_refused = 0;
   uint64_t rollback_failed = 0;
   uint64_t paused = 0;  // because somebody asked
   uint64_t idle_paused = 0;
-  uint64_t idle_ended = 0;
   uint64_t woken = 0;      // by a request, out of idle_paused
   uint64_t reclaimed = 0;  // of all pauses, whose memory went to swap
   uint64_t kept = 0;       // should have, and did not
   uint64_t reclaimed_bytes = 0;
-  uint64_t create_micros = 0;  // from the request to the acknowledged record, over `created`
-  uint64_t build_micros = 0;   // of it, in the spawner
-  std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros{};
+  std::array<Distribution, static_cast<size_t>(wire::Step::kCount)> step_seconds{};
   std::array<uint64_t, kDifferences> differences{};
 };
 
@@ -297,6 +318,14 @@ class Lifecycle final : private Attempt::Owner,
   Templates& templates() { return templates_; }
   const Templates& templates() const { return templates_; }
   const LifecycleStats& stats() const { return stats_; }
+  const Held& held() const { return held_; }
+  const HostBudget& budget() const { return config_.budget; }
+  // What the kernel has counted of the groups of all sandboxes, those that have ended included.
+  cgroup::GroupEvents group_events() const;
+  // The slots of those that have processes, by host id.
+  std::unordered_map<std::string, uint32_t> LiveGroups() const;
+  // What was read of them meanwhile.
+  void SetGroupEvents(const std::unordered_map<std::string, cgroup::GroupEvents>& read);
   uint64_t swap_bytes() const { return config_.swap_bytes; }
   const SnapshotStats& snapshot_stats() const { return snapshots_.stats(); }
   size_t size() const { return entries_.size(); }
@@ -325,6 +354,10 @@ class Lifecycle final : private Attempt::Owner,
     uint64_t releasing = 0;        // to destroy it
     uint64_t freezing = 0;         // to freeze or thaw it; not reset
     int64_t release_asked_us = 0;  // the first time
+    int64_t freeze_asked_us = 0;   // for that order, to freeze or thaw it
+    Origin origin = Origin::kCold;
+    bool oom_killed = false;
+    cgroup::GroupEvents events;  // as last read
   };
   // What a record shows as the cause of its state. Empty: that of the state before.
   struct Cause {
@@ -348,7 +381,8 @@ class Lifecycle final : private Attempt::Owner,
   // What tells it from others of its kind, as far as that is checked: deadline, name, policy and
   // idleness; and whether the host has room for it.
   Status SetTerms(const Wanted& wanted, Sandbox& sandbox) const;
-  void CountCreated(const std::string& id, const std::string& request_id, int64_t took_us);
+  void CountCreated(Origin origin, int64_t took_us);
+  void CountEnd(const Entry& entry);
   // Of what is built ahead, for a create.
   void GiveWay();
   // Null: we are stopping, or a request of that key was made before; it is answered, or will be.
@@ -561,6 +595,7 @@ class Lifecycle final : private Attempt::Owner,
   Held held_;                              // by all that hold, but for those in stock
   Idempotency idempotency_;
   LifecycleStats stats_;
+  cgroup::GroupEvents ended_events_;         // of those that have ended
   uint64_t orders_ = 0;                      // the number of the latest
   std::map<std::string, uint32_t> orphans_;  // being destroyed, and their slots
   Loop::Id compare_timer_ = 0;

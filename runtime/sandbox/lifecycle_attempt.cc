@@ -1,5 +1,6 @@
 // Attempts among sandboxes: who repeats a request, and what one that fails leaves: nothing.
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "runtime/base/disk_full.h"
@@ -84,7 +85,12 @@ void Lifecycle::TakeBack(const Attempt& attempt, const CreateError& why) {
   if (rollback) {
     ++(refused ? stats_.rollback_refused : stats_.rollback_failed);
   } else if (request.kind != Kind::kStock) {
-    (refused ? stats_.create_refused : stats_.create_failed) += sandboxes;
+    CreateStats& stats = stats_.creates[static_cast<size_t>(request.origin)];
+    (refused ? stats.refused : stats.error) += sandboxes;
+    if (refused && why.code() == Code::kResourceExhausted) {
+      const bool queue = why.error_number() == EAGAIN;
+      (queue ? stats_.refused_by_queue : stats_.refused_by_host) += sandboxes;
+    }
   }
   // That the spawner is away has been logged once, and each client is told: one that tries again
   // at once must not fill the log.

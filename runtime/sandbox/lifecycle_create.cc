@@ -139,12 +139,18 @@ Result<int64_t> DeadlineOf(int64_t timeout_seconds, int64_t now_ms, std::optiona
   return now_ms + timeout_seconds * 1000;
 }
 
+Origin OriginOf(const Wanted& wanted) {
+  if (!wanted.spec.template_id.empty()) return Origin::kTemplate;
+  return wanted.spec.snapshot_id.empty() ? Origin::kCold : Origin::kSnapshot;
+}
+
 }  // namespace
 
 void Lifecycle::Create(const Wanted& wanted, const Created& done) {
   const SharedAttempt attempt = NewAttempt({.key = wanted.idempotency_key,
                                             .fingerprint = wanted.fingerprint,
-                                            .request_id = wanted.request_id},
+                                            .request_id = wanted.request_id,
+                                            .origin = OriginOf(wanted)},
                                            AnswerOf(done));
   if (attempt == nullptr) return;
   if (!wanted.spec.template_id.empty()) return MakeOfTemplate(wanted, attempt);
@@ -306,6 +312,7 @@ void Lifecycle::Acquire(Checked checked, const Wanted& wanted, const SharedAttem
   pools_.Hold(entry.sandbox);
   attempt->Take(id);
   entry.attempt = attempt;
+  entry.origin = parked ? Origin::kPool : attempt->request().origin;
   entry.launch = std::make_shared<Launch>(
       launch_parts_, Launch::Order{id, wanted.request_id, std::move(checked.awaited_image),
                                    wanted.registry_as, std::move(parked)});
@@ -429,9 +436,8 @@ void Lifecycle::Built(const std::string& host_id, const wire::Built& built) {
   if (FindRollback(host_id) != nullptr) return RollbackBuilt(host_id);
   Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;
-  for (size_t i = 0; i < stats_.step_micros.size(); ++i) {
-    stats_.step_micros[i] += built.micros[i];
-    stats_.build_micros += built.micros[i];
+  for (auto i = static_cast<size_t>(wire::kFirstBuildStep); i < built.micros.size(); ++i) {
+    stats_.step_seconds[i].Record(built.micros[i] / 1e6, kStepBounds);
   }
   if (entry->fork && !entry->fork->attempt->over()) return ChildBuilt(*entry);
   if (Status recorded = Apply(*entry, Event::kBuilt, {"CONTAINER_RUNNING", "Sandbox is running"});
@@ -464,7 +470,7 @@ void Lifecycle::Refuse(Entry& entry, const CreateError& error) {
         .Add("sandbox", entry.sandbox.id)
         .Add("request", entry.launch->order().request_id)
         .Add(error);
-    ++stats_.create_failed;
+    ++stats_.creates[static_cast<size_t>(entry.origin)].error;
     Settle(entry, Fail(error));
     return ApplyAnyway(entry, Event::kGivenUp, cause);
   }
@@ -484,20 +490,18 @@ void Lifecycle::Published(Entry& entry) {
   launch->Watch();
   if (entry.sandbox.stocked) {
     MemberRuns(id);
+  } else if (launch->order().awaited_image.empty()) {
+    CountCreated(entry.origin, clock_.BootMicros() - launch->asked_us());
   } else {
-    CountCreated(id, launch->order().request_id, clock_.BootMicros() - launch->asked_us());
+    ++stats_.creates[static_cast<size_t>(entry.origin)].ok;
   }
   if (const auto exit = launch->TakeExit()) OnExit(*exit);
 }
 
-void Lifecycle::CountCreated(const std::string& id, const std::string& request_id,
-                             int64_t took_us) {
-  ++stats_.created;
-  stats_.create_micros += static_cast<uint64_t>(took_us);
-  LogLine(LogLevel::kInfo, "sandbox created")
-      .Add("sandbox", id)
-      .Add("request", request_id)
-      .Add("took_us", took_us);
+void Lifecycle::CountCreated(Origin origin, int64_t took_us) {
+  CreateStats& stats = stats_.creates[static_cast<size_t>(origin)];
+  ++stats.ok;
+  stats.seconds.Record(static_cast<double>(took_us) / 1e6, kSecondsBounds);
 }
 
 void Lifecycle::GiveWay() {

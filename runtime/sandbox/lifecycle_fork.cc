@@ -19,7 +19,8 @@ void Lifecycle::ForkSandbox(const std::string& id, const WantedFork& wanted, con
                                             .key = wanted.idempotency_key,
                                             .fingerprint = wanted.fingerprint,
                                             .request_id = wanted.request_id,
-                                            .of = id},
+                                            .of = id,
+                                            .origin = Origin::kFork},
                                            [this, done](const Attempt::Outcome& outcome) {
                                              if (!outcome)
                                                return done(tl::unexpected(outcome.error()));
@@ -124,6 +125,7 @@ void Lifecycle::AddChild(const std::shared_ptr<Fork>& fork, Sandbox child) {
   names_.Add(entry.sandbox);
   entry.attempt = fork->attempt;
   entry.fork = fork;
+  entry.origin = Origin::kFork;
   objects_.Share(fork->parent, id);
   Hold(entry.sandbox);
   entry.launch = std::make_shared<Launch>(

@@ -114,7 +114,6 @@ void Lifecycle::OnIdle(const std::string& id) {
   LogLine(LogLevel::kInfo, policy.ends ? "idle sandbox ended" : "idle sandbox paused")
       .Add("sandbox", id);
   if (policy.ends) {
-    ++stats_.idle_ended;
     return ApplyAnyway(*entry, Event::kExpire, {"IDLE_ENDED", why});
   }
   // What could not be recorded is tried again when it has been idle for as long once more.
@@ -150,6 +149,7 @@ void Lifecycle::SwitchEntry(Entry& entry, Event event, const char* reason, const
 void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
   const std::string id = entry.sandbox.id;
   const uint64_t order = entry.freezing = ++orders_;
+  entry.freeze_asked_us = clock_.BootMicros();
   spawner_.Ask(wire::Freeze{HostId(entry.sandbox), frozen}, [this, id, frozen,
                                                              order](const Status& status) {
     Entry* asked = Look(id);
@@ -170,6 +170,8 @@ void Lifecycle::AskFreeze(Entry& entry, bool frozen) {
       return;
     }
     if (status && !frozen) {
+      const int64_t took_us = clock_.BootMicros() - asked->freeze_asked_us;
+      stats_.resume_seconds.Record(static_cast<double>(took_us) / 1e6, kSecondsBounds);
       return ApplyAnyway(*asked, Event::kThawed, {"CONTAINER_RUNNING", "Sandbox is running"});
     }
     if (status) {

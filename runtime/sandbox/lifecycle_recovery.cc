@@ -162,7 +162,6 @@ void Lifecycle::CarryOut(const RecoveryPlan& plan) {
                  "the sandbox was lost: it has no processes since the host or the spawner "
                  "restarted"});
   }
-  stats_.lost += plan.vanished.size();
   for (size_t first = 0; first < plan.vanished.size(); first += kIdsOfALine) {
     std::string ids;
     const size_t end = std::min(plan.vanished.size(), first + kIdsOfALine);

@@ -174,7 +174,7 @@ void Lifecycle::GiveMember(const std::string& id, const Wanted& wanted, SharedAt
       return loop_.Post(
           [attempt, refused = RefusedClaim(runs.error())] { attempt->Fail(refused); });
     }
-    CountCreated(id, attempt->request().request_id, clock_.BootMicros() - asked_us);
+    CountCreated(Origin::kTemplate, clock_.BootMicros() - asked_us);
     attempt->Commit();
     attempt->Answer();
   };

@@ -1,53 +1,55 @@
 #include "runtime/sandbox/metrics.h"
 
 #include <map>
+#include <string>
 #include <string_view>
 
 namespace atl::sandbox {
 namespace {
 
-void Line(std::string_view name, std::string_view labels, uint64_t value, std::string* out) {
-  out->append("atoll_").append(name);
-  if (!labels.empty()) out->append("{").append(labels).append("}");
-  out->append(" ").append(std::to_string(value)).append("\n");
+// In the order of their enumerations.
+constexpr std::string_view kStartNames[kOrigins] = {"cold", "pool", "template", "snapshot", "fork"};
+constexpr std::string_view kEndNames[kEnds] = {"exit",    "error",   "stopped", "oom", "failed",
+                                               "deleted", "expired", "idle",    "lost"};
+
+std::string Text(std::string_view text) {
+  return std::string(text);
 }
 
-}  // namespace
+void AddCreates(const LifecycleStats& stats, MetricSet* metrics) {
+  MetricFamily& creates = metrics->Counter(
+      "atoll_sandbox_creates_total",
+      "Sandboxes that were asked for. result: ok, error (a fault of ours or of the host's), "
+      "refused (for what the request says, or no room now). start: cold, or what it was made from.",
+      {"result", "start"});
+  for (size_t i = 0; i < stats.creates.size(); ++i) {
+    const std::string start = Text(kStartNames[i]);
+    creates.Add(stats.creates[i].ok, {"ok", start});
+    creates.Add(stats.creates[i].error, {"error", start});
+    creates.Add(stats.creates[i].refused, {"refused", start});
+  }
+  MetricFamily& seconds = metrics->Histogram(
+      "atoll_sandbox_create_duration_seconds",
+      "Time from the request for a sandbox to the answer that it runs.", kSecondsBounds, {"start"});
+  for (size_t i = 0; i < stats.creates.size(); ++i) {
+    seconds.Add(stats.creates[i].seconds, {Text(kStartNames[i])});
+  }
+}
 
-std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
-                        const SlotPool& slots, const netpolicy::Network& network,
-                        const Health& health) {
-  std::string out;
-  const LifecycleStats& stats = lifecycle.stats();
-  Line("creates_total", "result=\"ok\"", stats.created, &out);
-  Line("creates_total", "result=\"refused\"", stats.create_refused, &out);
-  Line("creates_total", "result=\"failed\"", stats.create_failed, &out);
-  Line("deletes_total", "", stats.deleted, &out);
-  Line("expirations_total", "", stats.expired, &out);
-  Line("exits_total", "", stats.exited, &out);
-  Line("lost_total", "", stats.lost, &out);
-  Line("rollbacks_total", "result=\"ok\"", stats.rolled_back, &out);
-  Line("rollbacks_total", "result=\"refused\"", stats.rollback_refused, &out);
-  Line("rollbacks_total", "result=\"failed\"", stats.rollback_failed, &out);
-  Line("pauses_total", "by=\"request\"", stats.paused, &out);
-  Line("pauses_total", "by=\"idle\"", stats.idle_paused, &out);
-  Line("wakes_total", "", stats.woken, &out);
-  Line("idle_ends_total", "", stats.idle_ended, &out);
-  Line("reclaims_total", "result=\"ok\"", stats.reclaimed, &out);
-  Line("reclaims_total", "result=\"kept\"", stats.kept, &out);
-  Line("reclaimed_bytes_total", "", stats.reclaimed_bytes, &out);
-  Line("snapshots_total", "result=\"ok\"", lifecycle.snapshot_stats().taken, &out);
-  Line("snapshots_total", "result=\"failed\"", lifecycle.snapshot_stats().failed, &out);
-  Line("snapshot_held_microseconds_sum", "", lifecycle.snapshot_stats().held_micros, &out);
-  Line("create_microseconds_sum", "", stats.create_micros, &out);
-  Line("build_microseconds_sum", "", stats.build_micros, &out);
-  for (size_t i = 0; i < stats.step_micros.size(); ++i) {
+void AddSteps(const LifecycleStats& stats, const SlotPool& slots, MetricSet* metrics) {
+  MetricFamily& steps = metrics->Histogram(
+      "atoll_step_duration_seconds",
+      "Time that the spawner took for each step of a slot (made ahead) and of a build.",
+      kStepBounds, {"phase", "step"});
+  for (size_t i = 0; i < stats.step_seconds.size(); ++i) {
     const auto step = static_cast<wire::Step>(i);
     const bool build = step >= wire::kFirstBuildStep;
-    Line(build ? "build_step_microseconds_sum" : "slot_step_microseconds_sum",
-         "step=\"" + std::string(wire::StepName(step)) + "\"",
-         build ? stats.step_micros[i] : slots.step_micros()[i], &out);
+    steps.Add(build ? stats.step_seconds[i] : slots.step_seconds()[i],
+              {build ? "build" : "slot", Text(wire::StepName(step))});
   }
+}
+
+void AddSandboxes(const Lifecycle& lifecycle, MetricSet* metrics) {
   std::map<std::string_view, uint64_t> by_name;
   for (int i = 0; i < kStates; ++i) {
     const auto state = static_cast<State>(i);
@@ -60,53 +62,180 @@ std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
     ++(Wakes(*sandbox) ? idle : paused);
     reclaimed += sandbox->reclaimed_bytes;
   }
-  Line("paused", "by=\"request\"", paused, &out);
-  Line("paused", "by=\"idle\"", idle, &out);
-  Line("reclaimed_bytes", "", reclaimed, &out);
-  Line("swap_area_bytes", "", lifecycle.swap_bytes(), &out);
-  for (const auto& [name, count] : by_name) {
-    Line("sandboxes", "state=\"" + std::string(name) + "\"", count, &out);
-  }
-  Line("builds", "state=\"active\"", admission.active(), &out);
-  Line("builds", "state=\"waiting\"", admission.waiting(), &out);
-  Line("slots", "state=\"ready\"", slots.ready(), &out);
-  Line("slots", "state=\"resting\"", slots.resting(), &out);
-  Line("slots_prepared_total", "", slots.prepared_total(), &out);
-  Line("slot_misses_total", "", slots.misses_total(), &out);
+  MetricFamily& sandboxes = metrics->Gauge("atoll_sandboxes", "Sandboxes, by state.", {"state"});
+  for (const auto& [name, count] : by_name) sandboxes.Add(count, {Text(name)});
+  metrics->Gauge("atoll_paused", "Paused sandboxes, by whoever paused them.", {"by"})
+      .Add(paused, {"request"})
+      .Add(idle, {"idle"});
+  metrics->Gauge("atoll_reclaimed_bytes", "Memory of paused sandboxes that is in swap now.")
+      .Add(reclaimed);
+  metrics->Gauge("atoll_swap_area_bytes", "Size of the swap area for paused sandboxes; 0: none.")
+      .Add(lifecycle.swap_bytes());
+}
+
+void AddLife(const LifecycleStats& stats, const Lifecycle& lifecycle, MetricSet* metrics) {
+  MetricFamily& ends = metrics->Counter("atoll_sandbox_ends_total",
+                                        "Sandboxes that have ended, by why.", {"reason"});
+  for (size_t i = 0; i < stats.ends.size(); ++i) ends.Add(stats.ends[i], {Text(kEndNames[i])});
+  const cgroup::GroupEvents events = lifecycle.group_events();
+  metrics
+      ->Counter("atoll_sandbox_oom_kills_total",
+                "Processes in sandboxes that the kernel killed for the sandbox's memory limit.")
+      .Add(events.oom_kills);
+  metrics
+      ->Counter("atoll_sandbox_pids_limit_hits_total",
+                "Processes that sandboxes could not start at their limit of processes.")
+      .Add(events.pids_hits);
+  metrics->Counter("atoll_rollbacks_total", "Rollbacks of sandboxes to a snapshot.", {"result"})
+      .Add(stats.rolled_back, {"ok"})
+      .Add(stats.rollback_refused, {"refused"})
+      .Add(stats.rollback_failed, {"failed"});
+  metrics->Counter("atoll_pauses_total", "Pauses, by whoever asked.", {"by"})
+      .Add(stats.paused, {"request"})
+      .Add(stats.idle_paused, {"idle"});
+  metrics->Counter("atoll_wakes_total", "Idle sandboxes that a request resumed.").Add(stats.woken);
+  metrics
+      ->Histogram("atoll_resume_duration_seconds", "Time from a resume to the running sandbox.",
+                  kSecondsBounds)
+      .Add(stats.resume_seconds);
+  metrics
+      ->Counter("atoll_reclaims_total", "Paused sandboxes whose memory was to go to swap.",
+                {"result"})
+      .Add(stats.reclaimed, {"ok"})
+      .Add(stats.kept, {"kept"});
+  metrics->Counter("atoll_reclaimed_bytes_total", "Memory that went to swap in all pauses.")
+      .Add(stats.reclaimed_bytes);
+  const SnapshotStats& snapshots = lifecycle.snapshot_stats();
+  metrics->Counter("atoll_snapshots_total", "Snapshots that were taken.", {"result"})
+      .Add(snapshots.taken, {"ok"})
+      .Add(snapshots.failed, {"failed"});
+  metrics
+      ->Counter("atoll_snapshot_held_seconds_total",
+                "Time that sandboxes stood still for their snapshots.")
+      .Add(static_cast<double>(snapshots.held_micros) / 1e6);
+}
+
+void AddAdmission(const LifecycleStats& stats, const Admission& admission, const SlotPool& slots,
+                  MetricSet* metrics) {
+  metrics->Gauge("atoll_admission_queue_length", "Creates that wait for their turn.")
+      .Add(admission.waiting());
+  metrics->Gauge("atoll_builds_active", "Sandboxes that are being built.").Add(admission.active());
+  metrics
+      ->Histogram("atoll_admission_wait_seconds", "Time that creates waited for their turn.",
+                  kSecondsBounds)
+      .Add(admission.wait_seconds());
+  metrics
+      ->Counter("atoll_admission_refused_total",
+                "Creates that were refused for want of room. reason: queue (runtime.build_queue is "
+                "full), host (memory, processes or max_sandboxes).",
+                {"reason"})
+      .Add(stats.refused_by_queue, {"queue"})
+      .Add(stats.refused_by_host, {"host"});
+  metrics->Gauge("atoll_slots", "Network slots in stock, by state.", {"state"})
+      .Add(slots.ready(), {"ready"})
+      .Add(slots.resting(), {"resting"});
+  metrics->Counter("atoll_slots_prepared_total", "Slots that were made ahead.")
+      .Add(slots.prepared_total());
+  metrics->Counter("atoll_slot_misses_total", "Builds that found no slot in stock.")
+      .Add(slots.misses_total());
+}
+
+// By name a pool or a template is one of few, which the operator has made.
+void AddStock(const Lifecycle& lifecycle, MetricSet* metrics) {
   const PoolStats& pools = lifecycle.pools().stats();
-  Line("pool_built_total", "", pools.built, &out);
-  Line("pool_creates_total", "result=\"claimed\"", pools.claimed, &out);
-  Line("pool_creates_total", "result=\"cold\"", pools.cold, &out);
-  Line("pool_disposed_total", "", pools.disposed, &out);
-  Line("pool_automatic", "", lifecycle.pools().automatic(), &out);
+  metrics->Counter("atoll_pool_built_total", "Sandboxes built ahead for pools.").Add(pools.built);
+  metrics
+      ->Counter("atoll_pool_creates_total", "Creates of a pool, by whether it had a sandbox.",
+                {"result"})
+      .Add(pools.claimed, {"claimed"})
+      .Add(pools.cold, {"cold"});
+  metrics->Counter("atoll_pool_disposed_total", "Sandboxes of pools that nobody claimed.")
+      .Add(pools.disposed);
+  metrics->Gauge("atoll_pool_automatic", "Pools that made themselves.")
+      .Add(lifecycle.pools().automatic());
+  MetricFamily& members =
+      metrics->Gauge("atoll_pool_sandboxes", "Sandboxes of each pool.", {"pool", "state"});
   for (const WarmPools::View& pool : lifecycle.pools().List()) {
-    const std::string name = "pool=\"" + pool.record.name + "\",";
-    Line("pool_sandboxes", name + "state=\"available\"", pool.available, &out);
-    Line("pool_sandboxes", name + "state=\"allocated\"", pool.allocated, &out);
+    members.Add(pool.available, {pool.record.name, "available"});
+    members.Add(pool.allocated, {pool.record.name, "allocated"});
   }
   const TemplateStats& templates = lifecycle.templates().stats();
-  Line("template_built_total", "", templates.built, &out);
-  Line("template_failed_total", "", templates.failed, &out);
-  Line("template_creates_total", "result=\"claimed\"", templates.claimed, &out);
-  Line("template_creates_total", "result=\"waited\"", templates.waited, &out);
-  Line("template_disposed_total", "", templates.disposed, &out);
+  metrics->Counter("atoll_template_built_total", "Sandboxes prepared for templates.")
+      .Add(templates.built);
+  metrics->Counter("atoll_template_failed_total", "Sandboxes that could not be prepared.")
+      .Add(templates.failed);
+  metrics
+      ->Counter("atoll_template_creates_total", "Creates of a template, by whether one was ready.",
+                {"result"})
+      .Add(templates.claimed, {"claimed"})
+      .Add(templates.waited, {"waited"});
+  metrics->Counter("atoll_template_disposed_total", "Sandboxes of templates that nobody claimed.")
+      .Add(templates.disposed);
+  MetricFamily& ready =
+      metrics->Gauge("atoll_template_sandboxes", "Sandboxes and waiting creates of each template.",
+                     {"template", "state"});
   for (const TemplateRecord* record : lifecycle.templates().Records()) {
     const Templates::View view = *lifecycle.templates().Find(record->id);
-    const std::string name = "template=\"" + record->id + "\",";
-    Line("template_sandboxes", name + "state=\"ready\"", view.ready, &out);
-    Line("template_sandboxes", name + "state=\"building\"", view.building, &out);
-    Line("template_creates", name + "state=\"waiting\"", view.waiting, &out);
+    ready.Add(view.ready, {record->id, "ready"});
+    ready.Add(view.building, {record->id, "building"});
+    ready.Add(view.waiting, {record->id, "waiting"});
   }
+}
+
+void AddDisk(const images::ImageStore& images, const HostSample* host, MetricSet* metrics) {
+  MetricFamily& disk =
+      metrics->Gauge("atoll_disk_bytes", "What is kept in storage.data_dir, by kind.", {"kind"});
+  disk.Add(images.ImportedBytes(), {"images"}).Add(images.WrittenBytes(), {"snapshots"});
+  if (host == nullptr) return;
+  disk.Add(host->log_bytes, {"logs"}).Add(host->state_bytes, {"state"});
+  metrics->Gauge("atoll_store_size_bytes", "Size of the file system of the store.")
+      .Add(host->store_size_bytes);
+  metrics->Gauge("atoll_store_free_bytes", "What is free in it, for the daemon.")
+      .Add(host->store_free_bytes);
+  metrics->Gauge("atoll_store_free_inodes", "Files that can still be made in it.")
+      .Add(host->store_free_inodes);
+}
+
+void AddBudget(const Lifecycle& lifecycle, MetricSet* metrics) {
+  metrics->Gauge("atoll_host_memory_promised_bytes", "Sum of the memory limits of all sandboxes.")
+      .Add(lifecycle.held().memory_bytes);
+  metrics
+      ->Gauge("atoll_host_memory_budget_bytes",
+              "What that sum may be (runtime.overcommit); 0: any.")
+      .Add(lifecycle.budget().memory_budget);
+}
+
+void AddHealth(const Health& health, MetricSet* metrics) {
+  metrics->Gauge("atoll_troubles", "What is wrong with this daemon, in number; see GET /health.")
+      .Add(health.troubles().size());
+  MetricFamily& trouble = metrics->Gauge(
+      "atoll_trouble", "1 for each subject that GET /health calls wrong.", {"subject"});
+  for (const auto& [subject, text] : health.troubles()) trouble.Add(1, {subject});
+}
+
+}  // namespace
+
+void AddMetrics(const Lifecycle& lifecycle, const Admission& admission, const SlotPool& slots,
+                const netpolicy::Network& network, const images::ImageStore& images,
+                const Health& health, const HostSample* host, MetricSet* metrics) {
+  const LifecycleStats& stats = lifecycle.stats();
+  AddCreates(stats, metrics);
+  AddSteps(stats, slots, metrics);
+  AddSandboxes(lifecycle, metrics);
+  AddLife(stats, lifecycle, metrics);
+  AddAdmission(stats, admission, slots, metrics);
+  AddStock(lifecycle, metrics);
+  AddDisk(images, host, metrics);
+  AddBudget(lifecycle, metrics);
+  MetricFamily& differences =
+      metrics->Counter("atoll_differences_total",
+                       "Where records, spawner and kernel did not agree, by kind.", {"kind"});
   for (int i = 0; i < kDifferences; ++i) {
-    Line("differences_total", "kind=\"" + std::string(DifferenceName(i)) + "\"",
-         stats.differences[static_cast<size_t>(i)], &out);
+    differences.Add(stats.differences[static_cast<size_t>(i)], {Text(DifferenceName(i))});
   }
-  Line("network_repairs_total", "", network.repairs(), &out);
-  Line("troubles", "", health.troubles().size(), &out);
-  for (const auto& [subject, trouble] : health.troubles()) {
-    Line("trouble", "subject=\"" + subject + "\"", 1, &out);
-  }
-  return out;
+  metrics->Counter("atoll_network_repairs_total", "Rules and links that had to be put back.")
+      .Add(network.repairs());
+  AddHealth(health, metrics);
 }
 
 }  // namespace atl::sandbox

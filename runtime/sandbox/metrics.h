@@ -1,18 +1,20 @@
-// What the operator may want to watch, as lines of the Prometheus text format.
+// The metrics of sandboxes and of the host that they are on.
 #pragma once
 
-#include <string>
-
+#include "images/image_store.h"
 #include "netpolicy/network.h"
 #include "runtime/base/health.h"
+#include "runtime/base/metrics.h"
 #include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/host_watch.h"
 #include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/slot_pool.h"
 
 namespace atl::sandbox {
 
-std::string MetricsText(const Lifecycle& lifecycle, const Admission& admission,
-                        const SlotPool& slots, const netpolicy::Network& network,
-                        const Health& health);
+// `host`: null before the first look at it.
+void AddMetrics(const Lifecycle& lifecycle, const Admission& admission, const SlotPool& slots,
+                const netpolicy::Network& network, const images::ImageStore& images,
+                const Health& health, const HostSample* host, MetricSet* metrics);
 
 }  // namespace atl::sandbox

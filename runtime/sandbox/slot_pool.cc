@@ -268,7 +268,9 @@ void SlotPool::Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared) 
     Rest(number);
     return PrepareFailed(number, Error(prepared.error()).Wrap("prepare slot"));
   }
-  for (size_t i = 0; i < step_micros_.size(); ++i) step_micros_[i] += prepared->micros[i];
+  for (size_t i = 0; i < step_seconds_.size(); ++i) {
+    step_seconds_[i].Record(prepared->micros[i] / 1e6, kStepBounds);
+  }
   if (auto attached = network_.AttachSlot(number, prepared->rtnetlink.get()); !attached) {
     Discard(number);
     return PrepareFailed(number, std::move(attached).error().Wrap("attach slot"));

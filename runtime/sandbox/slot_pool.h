@@ -22,6 +22,7 @@
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/wire/reply.h"
@@ -92,9 +93,9 @@ class SlotPool {
   uint64_t prepared_total() const { return prepared_total_; }
   // Takes that had to wait.
   uint64_t misses_total() const { return misses_total_; }
-  // Of all slots that were prepared, by step.
-  const std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)>& step_micros() const {
-    return step_micros_;
+  // Of all slots that were prepared.
+  const std::array<Distribution, static_cast<size_t>(wire::kFirstBuildStep)>& step_seconds() const {
+    return step_seconds_;
   }
 
  private:
@@ -146,7 +147,7 @@ class SlotPool {
   Loop::Id timer_ = 0;
   uint64_t prepared_total_ = 0;
   uint64_t misses_total_ = 0;
-  std::array<uint64_t, static_cast<size_t>(wire::Step::kCount)> step_micros_{};
+  std::array<Distribution, static_cast<size_t>(wire::kFirstBuildStep)> step_seconds_{};
 };
 
 }  // namespace atl::sandbox

@@ -195,7 +195,7 @@ class Idle(unittest.TestCase):
         box.out('true')
         until(lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}').status == 404, SOON)
         self.assertEqual(box.call('GET', '/ping').status, 410)
-        self.assertGreaterEqual(self.daemon.metric('idle_ends_total'), 1)
+        self.assertGreaterEqual(self.daemon.metric('sandbox_ends_total{reason="idle"}'), 1)
 
     def test_a_crash_of_the_daemon_changes_nothing(self):
         daemon = self.enterContext(atoll.Daemon())

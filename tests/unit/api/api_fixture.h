@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/api/api.h"
+#include "runtime/sandbox/metrics.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::api {
@@ -72,10 +73,18 @@ class ApiTest : public testing::Test {
   ~ApiTest() override { std::filesystem::remove_all(directory); }
 
   void Serve(ApiConfig config) {
-    api = std::make_unique<Api>(std::move(config),
-                                Api::Parts{loop, *lifecycle, imports, *volumes, *snapshots, logs,
-                                           *history, network, images, admission, *pool, health},
-                                [this] { quit = true; });
+    api = std::make_unique<Api>(
+        std::move(config),
+        Api::Parts{loop, *lifecycle, imports, *volumes, *snapshots, logs, *history, network, images,
+                   admission, *pool, health, *measurements, [this] { return Collect(); }},
+        [this] { quit = true; });
+  }
+
+  MetricSet Collect() {
+    MetricSet metrics;
+    sandbox::AddMetrics(*lifecycle, admission, *pool, network, images, health, nullptr, &metrics);
+    api->AddMetrics(&metrics);
+    return metrics;
   }
 
   std::shared_ptr<FakeExchange> Send(const std::string& method, const std::string& target,
@@ -124,6 +133,7 @@ class ApiTest : public testing::Test {
   static constexpr char kKeyHeader[] = "OPEN-SANDBOX-API-KEY";
   std::string directory;
   sandbox::FakeClock clock;
+  std::shared_ptr<Measurements> measurements = std::make_shared<Measurements>(clock);
   sandbox::FakeLoop loop{clock};
   sandbox::FakeSpawner spawner{loop};
   sandbox::FakeNetwork network;

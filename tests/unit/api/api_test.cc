@@ -140,13 +140,46 @@ TEST_F(ApiTest, Images) {
   EXPECT_EQ(Status("POST", "/v1/images?name=x"), 507);
 }
 
+TEST_F(ApiTest, TheKeyMayBeABearerToken) {
+  using Headers = std::vector<http::Header>;
+  const auto status = [this](Headers headers) {
+    return Send("GET", "/v1/sandboxes", "", std::move(headers))->response->status;
+  };
+  EXPECT_EQ(status({{"Authorization", std::string("Bearer ") + kKey}}), 200);
+  EXPECT_EQ(status({{"authorization", std::string("bearer  ") + kKey}}), 200);
+  EXPECT_EQ(status({{"Authorization", std::string("Bearer ") + kKey}, {kKeyHeader, kKey}}), 200);
+  for (const Headers& wrong :
+       {Headers{{"Authorization", "Bearer wrong"}}, Headers{{"Authorization", kKey}},
+        Headers{{"Authorization", std::string("Basic ") + kKey}},
+        Headers{{"Authorization", "Bearer "}},
+        // Of two that differ nobody knows which one counts.
+        Headers{{"Authorization", "Bearer wrong"}, {kKeyHeader, kKey}},
+        Headers{{"Authorization", std::string("Bearer ") + kKey}, {kKeyHeader, "wrong"}}}) {
+    EXPECT_EQ(status(wrong), 401) << wrong[0].value;
+  }
+  const std::string text = PrometheusText(Collect());
+  EXPECT_NE(text.find("atoll_auth_failures_total{reason=\"wrong_key\"} 3\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("atoll_auth_failures_total{reason=\"missing_key\"} 3\n"), std::string::npos);
+}
+
 TEST_F(ApiTest, MetricsCount) {
   Create();
-  const auto exchange = Send("GET", "/v1/metrics");
-  EXPECT_NE(exchange->response->body.find("atoll_creates_total{result=\"ok\"} 1\n"),
-            std::string::npos);
-  EXPECT_NE(exchange->response->body.find("atoll_sandboxes{state=\"Running\"} 1\n"),
-            std::string::npos);
+  EXPECT_EQ(Status("POST", "/v1/sandboxes",
+                   R"({"image": {"uri": "nope"}, "entrypoint": ["sh"], "resourceLimits": {}})"),
+            400);
+  const std::string text = Send("GET", "/v1/metrics")->response->body;
+  for (const char* line :
+       {"# TYPE atoll_sandbox_creates_total counter\n",
+        "atoll_sandbox_creates_total{result=\"ok\",start=\"cold\"} 1\n",
+        "atoll_sandbox_creates_total{result=\"refused\",start=\"cold\"} 1\n",
+        "atoll_sandbox_creates_total{result=\"error\",start=\"cold\"} 0\n",
+        "# TYPE atoll_sandbox_create_duration_seconds histogram\n",
+        "atoll_sandbox_create_duration_seconds_bucket{start=\"cold\",le=\"+Inf\"} 1\n",
+        "atoll_sandbox_create_duration_seconds_count{start=\"cold\"} 1\n",
+        "atoll_sandboxes{state=\"Running\"} 1\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
 }
 
 TEST_F(ApiTest, Shutdown) {

@@ -13,11 +13,9 @@ using Values = std::vector<AttributeValue>;
 
 TEST(Histogram, CountsBelowTheFirstBoundThatIsNotSmaller) {
   Histogram histogram(SmallKind());
-  EXPECT_TRUE(histogram.empty());
   for (const double ms : {10.0, 0.0, 10.5, 20.0, 20.001, 1e9}) {
     histogram.Record(ms, {std::string("a"), int64_t{1}});
   }
-  EXPECT_FALSE(histogram.empty());
   ASSERT_EQ(histogram.series().size(), 1U);
   const auto& [values, series] = *histogram.series().begin();
   EXPECT_EQ(values, (Values{std::string("a"), int64_t{1}}));
@@ -195,12 +193,6 @@ TEST(ClientEvent, WhoseWordItIs) {
 }
 
 TEST_F(ApiTest, ClientsEventsAreCounted) {
-  Measurements measurements(clock);
-  api = std::make_unique<Api>(
-      ApiConfig{.api_key = kKey},
-      Api::Parts{loop, *lifecycle, imports, *volumes, *snapshots, logs, *history, network, images,
-                 admission, *pool, health, &measurements},
-      [] {});
   const std::vector<http::Header> headers = {{kKeyHeader, kKey},
                                              {"User-Agent", "OpenSandbox-JS-SDK/2"}};
   const std::string good =
@@ -208,8 +200,8 @@ TEST_F(ApiTest, ClientsEventsAreCounted) {
   EXPECT_EQ(Send("POST", "/v1/metrics/events", good, headers)->response->status, 204);
   EXPECT_EQ(Send("POST", "/v1/metrics/events", good, {})->response->status, 401);
   EXPECT_EQ(Send("POST", "/v1/metrics/events", "{}", headers)->response->status, 422);
-  ASSERT_EQ(measurements.creates().series().size(), 1U);
-  const auto& [values, series] = *measurements.creates().series().begin();
+  ASSERT_EQ(measurements->creates().series().size(), 1U);
+  const auto& [values, series] = *measurements->creates().series().begin();
   EXPECT_EQ(values, (Values{std::string("js"), std::string("2"), false}));
   EXPECT_EQ(series.count, 1U);
   EXPECT_EQ(series.buckets[1], 1U);

@@ -11,6 +11,7 @@
 #include "cgroup/limits_text.h"
 #include "runtime/daemon/config_keys.h"
 #include "runtime/daemon/config_text.h"
+#include "runtime/daemon/config_values.h"
 
 namespace atl::daemon {
 namespace {
@@ -136,6 +137,10 @@ enabled = true
 endpoint = "https://collector.example/v1/metrics"
 service_name = "atoll one"
 export_interval_millis = 1000
+[metrics]
+listen = "[::1]:9464"
+[log]
+format = "json"
 [ingress.secure_access]
 active_key = "b"
 [[ingress.secure_access.keys]]
@@ -163,6 +168,8 @@ key = "/+8"
   EXPECT_EQ(c.otel_endpoint, "https://collector.example/v1/metrics");
   EXPECT_EQ(c.otel_service_name, "atoll one");
   EXPECT_EQ(c.otel_interval_ms, 1000U);
+  EXPECT_EQ(PartsOfListen(c.metrics_listen), (std::pair<std::string, uint16_t>("::1", 9464)));
+  EXPECT_EQ(c.log_format, LogFormat::kJson);
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
             (std::vector<SigningKey>{{'a', std::string("\0\1\2", 3)}, {'b', "\xff\xef"}}));
@@ -397,6 +404,12 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[otel]\nservice_name = \"\"", "1 to 255"},
       {"[otel]\nexport_interval_millis = 999", "otel.export_interval_millis '999'"},
       {"[log]\nlevel = \"loud\"", "loud"},
+      {"[log]\nformat = \"xml\"", "use text or json"},
+      {"[metrics]\nlisten = \"9464\"", "metrics.listen '9464'"},
+      {"[metrics]\nlisten = \"127.0.0.1:0\"", "use ADDRESS:PORT"},
+      {"[metrics]\nlisten = \"localhost:9464\"", "use ADDRESS:PORT"},
+      {"[metrics]\nlisten = \"::1:9464\"", "use ADDRESS:PORT"},
+      {"[metrics]\nlisten = \"[127.0.0.1]:9464\"", "use ADDRESS:PORT"},
       {"[server\nport = 1", "f line 1"},
       {"a = 1\na = 2", "f line 2"},
   };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/measurements.h"
 #include "runtime/daemon/otlp_json.h"
 #include "tests/unit/sandbox/fakes.h"
 
@@ -16,15 +17,18 @@ namespace {
 using nlohmann::json;
 
 TEST(OtlpJson, IsTheDocumentThatCollectorsTake) {
-  api::Histogram requests({"server.time", "how long", {1, 2.5}, {"method", "status"}, 1, 0, 1});
-  requests.Record(0.5, {std::string("GET"), int64_t{200}});
-  requests.Record(2.5, {std::string("GET"), int64_t{200}});
-  requests.Record(9, {std::string("PUT"), int64_t{200}});
-  const api::Histogram empty({"empty", "nothing", {1}, {"x"}, 1, 0, 1});
-  api::Histogram flags({"flags", "yes or no", {1}, {"success"}, 1, 0, 1});
-  flags.Record(3, {true});
+  MetricSet metrics;
+  const double bounds[] = {1, 2.5};
+  Distribution times;
+  times.Record(0.5, bounds);
+  times.Record(2.5, bounds);
+  metrics.Histogram("server.time", "how long", bounds, {"method", "status"}, "ms")
+      .Add(times, {"GET", int64_t{200}});
+  metrics.Gauge("empty", "nothing");
+  metrics.Counter("flags_total", "yes or no", {"success"}).Add(3, {true});
+  metrics.Gauge("free_bytes", "room").Add(0.5);
   const std::string document =
-      OtlpMetrics({requests, empty, flags}, {{{"service.name", "me \xff"}}, 5'000'000, 7'000'001});
+      OtlpMetrics(metrics, {{{"service.name", "me \xff"}}, 5'000'000, 7'000'001});
   EXPECT_EQ(json::parse(document), json::parse(R"({"resourceMetrics": [{
     "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "me \ufffd"}}]},
     "scopeMetrics": [{"scope": {"name": "opensandbox.server"}, "metrics": [
@@ -35,18 +39,16 @@ TEST(OtlpJson, IsTheDocumentThatCollectorsTake) {
                           {"key": "status", "value": {"intValue": "200"}}],
            "startTimeUnixNano": "5000000000", "timeUnixNano": "7000001000",
            "count": "2", "sum": 3.0, "min": 0.5, "max": 2.5,
-           "bucketCounts": ["1", "1", "0"], "explicitBounds": [1.0, 2.5]},
-          {"attributes": [{"key": "otel.metric.overflow", "value": {"boolValue": true}}],
-           "startTimeUnixNano": "5000000000", "timeUnixNano": "7000001000",
-           "count": "1", "sum": 9.0, "min": 9.0, "max": 9.0,
-           "bucketCounts": ["0", "0", "1"], "explicitBounds": [1.0, 2.5]}]}},
-      {"name": "flags", "description": "yes or no", "unit": "ms", "histogram": {
-        "aggregationTemporality": 2,
+           "bucketCounts": ["1", "1", "0"], "explicitBounds": [1.0, 2.5]}]}},
+      {"name": "flags_total", "description": "yes or no", "unit": "1", "sum": {
+        "aggregationTemporality": 2, "isMonotonic": true,
         "dataPoints": [
           {"attributes": [{"key": "success", "value": {"boolValue": true}}],
-           "startTimeUnixNano": "5000000000", "timeUnixNano": "7000001000",
-           "count": "1", "sum": 3.0, "min": 3.0, "max": 3.0,
-           "bucketCounts": ["0", "1"], "explicitBounds": [1.0]}]}}]}]}]})"));
+           "startTimeUnixNano": "5000000000", "timeUnixNano": "7000001000", "asDouble": 3.0}]}},
+      {"name": "free_bytes", "description": "room", "unit": "By", "gauge": {
+        "dataPoints": [
+          {"attributes": [], "startTimeUnixNano": "5000000000", "timeUnixNano": "7000001000",
+           "asDouble": 0.5}]}}]}]}]})"));
 }
 
 class MetricsExportTest : public testing::Test {
@@ -55,7 +57,7 @@ class MetricsExportTest : public testing::Test {
     OtelSettings settings;
     settings.interval_us = 1'000'000;
     exporter = std::make_unique<MetricsExport>(
-        loop, clock, settings, measurements,
+        loop, clock, settings, [this] { return Collect(); },
         [this](const OtelSettings&, std::string document) -> Result<int> {
           clock.Advance(takes_us);
           documents.push_back(json::parse(document));
@@ -63,6 +65,11 @@ class MetricsExportTest : public testing::Test {
           return answer;
         });
     exporter->Start();
+  }
+  MetricSet Collect() const {
+    MetricSet metrics;
+    measurements->AddUpstream(&metrics);
+    return metrics;
   }
   void Count() { measurements->AddClientEvent({7, true}, {"python", "1"}); }
   // Of document `i`.
@@ -162,7 +169,7 @@ class StuckLoop final : public Loop {
 TEST_F(MetricsExportTest, OneAtATimeAndTheEndDoesNotWaitForIt) {
   StuckLoop stuck(loop);
   exporter = std::make_unique<MetricsExport>(stuck, clock, OtelSettings{.interval_us = 1'000'000},
-                                             measurements);
+                                             [this] { return Collect(); });
   exporter->Start();
   Count();
   loop.Pass(30'000'000);

@@ -400,6 +400,7 @@ class FakeImages final : public images::ImageStore {
   bool HasLayer(wire::LayerId layer) const override { return kept.contains(layer); }
   bool IsWritten(wire::LayerId layer) const override { return layer > 100; }
   uint64_t WrittenBytes() const override { return written_bytes; }
+  uint64_t ImportedBytes() const override { return 0; }
   Result<UniqueFd> TemporaryFile() override { return UniqueFd(); }
 
   struct LayersImport {

@@ -186,8 +186,8 @@ TEST_F(IdleTest, OrItEnds) {
   EXPECT_EQ(StateOf(id), "gone");
   EXPECT_EQ(spawner.AnswerDestroy(), id);
   EXPECT_TRUE(lifecycle->IsGone(id));
-  EXPECT_EQ(lifecycle->stats().idle_ended, 1U);
-  EXPECT_EQ(lifecycle->stats().expired, 0U);
+  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kIdle)], 1U);
+  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kExpired)], 0U);
 }
 
 TEST_F(IdleTest, TheOperatorsIsForWhoSaysNothing) {
@@ -202,7 +202,9 @@ TEST_F(IdleTest, TheOperatorsIsForWhoSaysNothing) {
   ASSERT_EQ(spawner.freezes.size(), 1U);
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
   EXPECT_EQ(lifecycle->Use(awake), nullptr);
-  const std::string text = MetricsText(*lifecycle, *admission, *pool, network, health);
+  MetricSet metrics;
+  AddMetrics(*lifecycle, *admission, *pool, network, images, health, nullptr, &metrics);
+  const std::string text = PrometheusText(metrics);
   for (const char* line :
        {"atoll_pauses_total{by=\"idle\"} 1\n", "atoll_paused{by=\"idle\"} 1\n",
         "atoll_pauses_total{by=\"request\"} 0\n", "atoll_paused{by=\"request\"} 0\n"}) {

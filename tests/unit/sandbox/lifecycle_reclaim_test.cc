@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "runtime/sandbox/metrics.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {

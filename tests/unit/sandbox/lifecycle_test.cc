@@ -197,7 +197,7 @@ TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   EXPECT_EQ(lifecycle->size(), 0U);
   EXPECT_FALSE(lifecycle->LayerInUse(1));
   EXPECT_TRUE(Stored().empty());
-  EXPECT_EQ(lifecycle->stats().create_failed, 0U);
+  EXPECT_EQ(lifecycle->stats().creates[0].error + lifecycle->stats().creates[0].refused, 0U);
   // The key and the place are free again.
   const auto third = Create(wanted);
   ASSERT_EQ(spawner.volume_calls.size(), 1U);
@@ -382,7 +382,7 @@ TEST_F(LifecycleTest, WhatIsLostIsCounted) {
   const std::string id = CreateRunning();
   Boot({});
   EXPECT_EQ(lifecycle->Find(id)->reason, kSandboxLost);
-  EXPECT_EQ(lifecycle->stats().lost, 1U);
+  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kLost)], 1U);
 }
 
 TEST_F(LifecycleTest, WhoFollowsSeesAWholeLife) {
@@ -408,7 +408,7 @@ TEST_F(LifecycleTest, ExpiresAndRenews) {
   loop.Pass(2 * kSecond);
   EXPECT_EQ(lifecycle->Find(id), nullptr);
   EXPECT_EQ(spawner.AnswerDestroy(), id);
-  EXPECT_EQ(lifecycle->stats().expired, 1U);
+  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kExpired)], 1U);
 }
 
 TEST_F(LifecycleTest, RenewRefusals) {
