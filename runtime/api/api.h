@@ -67,8 +67,11 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
-  // For requests from now on.
-  void SetApiKey(std::string api_key) { config_.api_key = std::move(api_key); }
+  // For requests from now on. Tokens of sandboxes that were told before are none any more; whoever
+  // serves ends what is under way.
+  void SetApiKey(const std::string& api_key) {
+    config_.api_key = config_.ingress.api_key = api_key;
+  }
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;

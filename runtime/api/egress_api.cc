@@ -81,9 +81,11 @@ void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Ne
 
 }  // namespace
 
-std::string EgressToken(const std::string& secret, const std::string& sandbox_id) {
-  // Both parts have a fixed size, and what is cut off makes the hash of a longer text unknowable.
-  const std::string digest = Sha256("atoll egress token\n" + secret + "\n" + sandbox_id);
+std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id) {
+  // The first two parts have a fixed size, and what is cut off makes the hash of a longer text
+  // unknowable.
+  const std::string digest = Sha256("atoll egress token\n" + config.egress_secret + "\n" +
+                                    sandbox_id + "\n" + config.api_key);
   std::string token = EncodeBase64(std::string_view(digest).substr(0, kTokenBytes));
   std::replace(token.begin(), token.end(), '+', '-');
   std::replace(token.begin(), token.end(), '/', '_');
@@ -103,7 +105,7 @@ void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Net
 }
 
 void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
-                 const std::string& secret, const std::string& id, std::string_view rest) {
+                 const IngressConfig& config, const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
   if (path == "/healthz") {
@@ -114,7 +116,7 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Net
   if (path != "/policy" && !vault) {
     return RespondText(call, 404, "use /policy, /credential-vault or /healthz");
   }
-  if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(secret, id))) {
+  if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(config, id))) {
     return RespondText(call, 401, "unauthorized");
   }
   if (vault) return ServeVault(call, lifecycle, id, path.substr(sizeof kVaultPath - 1));

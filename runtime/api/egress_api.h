@@ -18,14 +18,16 @@
 
 #include "netpolicy/network.h"
 #include "runtime/api/call.h"
+#include "runtime/api/ingress.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::api {
 
 inline constexpr char kEgressTokenHeader[] = "OPENSANDBOX-EGRESS-AUTH";
 
-// Follows from the sandbox's id and a secret of the daemon's; whoever has one learns no other.
-std::string EgressToken(const std::string& secret, const std::string& sandbox_id);
+// Follows from the sandbox's id, a secret of the daemon's and the API key; whoever has one learns
+// no other.
+std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id);
 
 // Answers a request about the policy of the running sandbox `id` from somebody who may ask. The
 // sandbox may end while the body is read.
@@ -35,6 +37,6 @@ void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Net
 // Answers a request for the running sandbox `id`. `rest`: of its target, "/policy?…". The
 // sandbox may end while the body is read.
 void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
-                 const std::string& secret, const std::string& id, std::string_view rest);
+                 const IngressConfig& config, const std::string& id, std::string_view rest);
 
 }  // namespace atl::api

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "runtime/api/auth.h"
 #include "runtime/api/json.h"
 #include "runtime/api/proxy.h"
 #include "runtime/api/validation.h"
@@ -129,14 +130,14 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
       break;
   }
   if (!wanted.expires && !sandbox.secure_token.empty()) {
-    headers[kSecureAccessHeader] = sandbox.secure_token;
+    headers[kSecureAccessHeader] = TokenFor(ingress.api_key, sandbox.secure_token);
   }
   // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
   if (wanted.port == kExecdPort && !sandbox.access_token.empty()) {
-    headers[kExecdTokenHeader] = sandbox.access_token;
+    headers[kExecdTokenHeader] = TokenFor(ingress.api_key, sandbox.access_token);
   }
   if (wanted.port == kEgressPort) {
-    headers[kEgressTokenHeader] = EgressToken(ingress.egress_secret, sandbox.id);
+    headers[kEgressTokenHeader] = EgressToken(ingress, sandbox.id);
   }
   if (!headers.empty()) body["headers"] = std::move(headers);
   http::Response response = JsonResponse(200, body);

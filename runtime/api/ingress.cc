@@ -169,7 +169,7 @@ Parsed<std::string_view> Admit(const http::Request& request, const Route& route,
     return rest;
   }
   if (const std::string_view given = request.headers.Get(kSecureAccessHeader); !given.empty()) {
-    if (SameSecret(given, sandbox.secure_token)) return rest;
+    if (SameSecret(given, TokenFor(config.api_key, sandbox.secure_token))) return rest;
     return Unauthorised(std::string("the token in ") + kSecureAccessHeader +
                         " is not the sandbox's");
   }

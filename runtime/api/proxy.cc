@@ -186,13 +186,16 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   const std::string port_text = std::to_string(*port);
   if (*port != kExecdPort) upstream.target = "/proxy/" + port_text;
   if (!sandbox->access_token.empty()) {
-    if (*port != kExecdPort ||
-        (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.api_key))) {
-      upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
-    } else if (!SameSecret(request.headers.Get(kExecdTokenHeader), sandbox->access_token)) {
-      // execd would say the same, but only once the sandbox was resumed for it.
-      return Refuse(WrongToken());
-    }
+    const std::string_view given = request.headers.Get(kExecdTokenHeader);
+    // Whoever holds the API key may ask for the token of any sandbox. Clients that came before
+    // endpoints had headers cannot pass it on, but they can send the key.
+    const bool right =
+        *port != kExecdPort || SameSecret(given, TokenFor(rules.api_key, sandbox->access_token)) ||
+        (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.api_key));
+    // execd would say the same, but only once the sandbox was resumed for it.
+    if (!right) return Refuse(WrongToken());
+    // execd has one token for its life, and clients one for that of the key.
+    upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
   }
   if (*port == kExecdPort && IsForDaemonOnly(rest)) {
     return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");
@@ -256,7 +259,7 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
   }
   if (ParsePort(route.port) == kEgressPort) {
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
-    return ServeEgress(call, lifecycle, network, rules.ingress.egress_secret, id, rest);
+    return ServeEgress(call, lifecycle, network, rules.ingress, id, rest);
   }
   auto use = lifecycle.OpenRequest(id);
   if (sandbox->state == sandbox::State::kRunning) {

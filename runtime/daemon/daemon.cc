@@ -413,10 +413,20 @@ void Daemon::ReloadConfig() {
   // Also if the names of its files are the same: certificates are renewed in place.
   auto tls = LoadCertificate(reload->config);
   if (!tls) return failed(tls.error());
+  const bool rotates = reload->config.api_key != config_.api_key;
+  if (rotates && config_.api_key.empty()) {
+    const Status replaced = ReplaceApiKey(config_, reload->config.api_key);
+    if (!replaced) return failed(Error(replaced.error()).Wrap("server.api_key"));
+  }
+  UseCertificate(*tls);
   server_->SetTls(std::move(*tls));
   for (const std::string& warning : reload->warnings) LogLine(LogLevel::kWarning, warning);
   Apply(reload->config);
-  LogLine line(LogLevel::kInfo, "configuration read again");
+  if (rotates) RotateKey();
+  last_reload_worked_ = true;
+  last_reload_ms_ = SystemClock().UnixMillis();
+  const bool all = reload->deferred.empty();
+  LogLine line(all ? LogLevel::kInfo : LogLevel::kWarning, "configuration read again");
   for (const std::string& key : reload->changed) line.Add("changed", key);
   for (const std::string& key : reload->deferred) line.Add("needs_restart", key);
   NotifySystemd("READY=1\nSTATUS=Serving");
@@ -429,7 +439,15 @@ void Daemon::Apply(const Config& config) {
   SetLogFormat(config_.log_format);
   lifecycle_->SetDefaultLimits(config_.limits);
   concurrency_->SetLimit(config_.limit_concurrency);
-  if (!config_.api_key.empty()) api_->SetApiKey(config_.api_key);
+}
+
+// Whoever came in with the old key has no business here any more.
+void Daemon::RotateKey() {
+  api_->SetApiKey(config_.api_key);
+  server_->EndExchanges();
+  LogLine(LogLevel::kInfo,
+          "the API key was replaced: streams have been cut, and tokens of sandboxes are to be "
+          "fetched anew");
 }
 
 // From the loop: a daemon whose loop hangs is as good as dead, and systemd's to start again.

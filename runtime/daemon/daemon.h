@@ -81,6 +81,7 @@ class Daemon {
   void OnSignal(uint32_t signal);
   void ReloadConfig();
   void Apply(const Config& config);
+  void RotateKey();
   void PingWatchdog();
   void WarnAboutLimits() const;
   void Quit();

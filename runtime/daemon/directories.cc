@@ -172,6 +172,12 @@ Result<std::string> FindApiKey(const Config& config, const User& user) {
   return FindSecret(config, user, kKeyFile);
 }
 
+Status ReplaceApiKey(const Config& config, const std::string& api_key) {
+  ATOLL_ASSIGN(const UniqueFd state,
+               sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  return sys::ReplaceFileAt(state.get(), kKeyFile, api_key + "\n", 0600);
+}
+
 Result<std::string> FindRouteSecret(const Config& config, const User& user) {
   return FindSecret(config, user, kRouteKeyFile);
 }

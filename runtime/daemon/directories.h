@@ -36,6 +36,10 @@ Result<Locks> LockDirectories(const Config& config);
 // The configured key, else that of <state>/api_key, which is made if absent (owned by `user`,
 // 0600). Empty: none is wanted.
 Result<std::string> FindApiKey(const Config& config, const User& user);
+// Puts a configured key in place of the one that was made, which must not come back when the
+// configuration has none again. Root's command line tool reads it there until the next start. As
+// the daemon's user.
+Status ReplaceApiKey(const Config& config, const std::string& api_key);
 // What routes are signed with if the configuration names no key: that of <state>/route_key,
 // likewise.
 Result<std::string> FindRouteSecret(const Config& config, const User& user);

@@ -8,11 +8,10 @@
 namespace atl::daemon {
 namespace {
 
-// A key that was made at the first start stands in a file that clients have been told of, by a file
-// that only root can write: between that one and a configured one lies a restart.
-bool CanChange(const Key& key, const Config& now, const Config& next) {
-  if (std::string_view(key.name) != "api_key") return key.live;
-  return !now.api_key.empty() && !next.api_key.empty();
+// No key in the configuration means the one that was made at the first start, or that none is asked
+// for: which of them, a start finds out.
+bool CanChange(const Key& key, const Config& next) {
+  return std::string_view(key.name) == "api_key" ? !next.api_key.empty() : key.live;
 }
 
 }  // namespace
@@ -26,7 +25,7 @@ Result<Reload> PlanReload(const Config& now, const Sources& sources) {
     if (!key.get) continue;
     const std::vector<std::string> value = key.get(next.config);
     if (value == key.get(now)) continue;
-    if (CanChange(key, now, next.config)) {
+    if (CanChange(key, next.config)) {
       ATOLL_TRY(key.set(value, &reload.config));
       reload.changed.push_back(FullName(key));
     } else {

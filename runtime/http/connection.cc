@@ -324,6 +324,13 @@ void Connection::FinishSoon() {
   SetDeadline(kLastRequestTime);
 }
 
+void Connection::Revoke() {
+  if (state_ != State::kHandling) return;
+  // Whoever forwards or streams has asked to be told of the end.
+  if (on_abort_ || !body_.done()) return Abort(true);
+  revoked_ = single_ = true;
+}
+
 void Connection::Abort(bool reset) {
   if (closed_) return;
   if (reset) {

@@ -36,6 +36,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void FinishSoon();
   // The first answer is the last.
   void CloseAfterAnswer() { single_ = true; }
+  // See Server::EndExchanges.
+  void Revoke();
+  // The present exchange may be answered, and begin nothing that lasts.
+  bool revoked() const { return revoked_; }
   // Closes at once; whatever waits is told so. With `reset` the peer sees an error rather than an
   // end: for a body that only the close would delimit.
   void Abort(bool reset);
@@ -139,6 +143,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool continue_pending_ = false;
   bool drop_after_response_ = false;
   bool single_ = false;
+  bool revoked_ = false;
   bool slow_body_ = false;
   bool is_head_ = false;
   size_t read_size_ = 0;

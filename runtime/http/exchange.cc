@@ -128,11 +128,13 @@ void ExchangeImpl::Respond(Response response) {
 
 std::shared_ptr<ResponseStream> ExchangeImpl::Stream(Response head) {
   if (std::exchange(answered_, true)) return nullptr;
+  if (connection_->revoked()) connection_->Abort(true);
   return StartResponseStream(connection_, std::move(head));
 }
 
 void ExchangeImpl::Forward(Upstream upstream) {
   if (std::exchange(answered_, true)) return;
+  if (connection_->revoked()) return connection_->Abort(true);
   StartForwarding(connection_, request_, std::move(upstream));
 }
 

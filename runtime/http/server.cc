@@ -152,6 +152,10 @@ class ServerImpl final : public Server {
     state_->core->tls = std::move(tls);
   }
 
+  void EndExchanges() override {
+    ForEachConnection(*state_->core, [](Connection& connection) { connection.Revoke(); });
+  }
+
   void Stop(int grace_ms, std::function<void()> done) override {
     CloseListener();
     ServerCore& core = *state_->core;

@@ -142,6 +142,10 @@ class Server {
   virtual uint16_t port() const = 0;
   // As ServerConfig::tls, for connections from now on; null: none of them is TLS.
   virtual void SetTls(std::shared_ptr<const TlsContext> tls) = 0;
+  // Ends what clients were let in to before this: streams, forwarded exchanges, tunnels and
+  // requests whose body is still coming are cut. A request in hand is answered, cannot begin a
+  // stream any more, and its connection closes. Connections between two requests stay.
+  virtual void EndExchanges() = 0;
   // Stops accepting and closes idle connections; exchanges in progress may finish until `grace_ms`.
   virtual void Stop(int grace_ms, std::function<void()> done) = 0;
 };

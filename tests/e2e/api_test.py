@@ -230,8 +230,8 @@ class Api(unittest.TestCase):
         self.assertIn('127.0.0.1', head.lower().partition('x-forwarded-for')[2])
         for secret in (self.daemon.key, 'Basic x', 'a=b', 'X-Hop'):
             self.assertNotIn(secret, head)
-        token = self.daemon.execd_headers(box)['X-EXECD-ACCESS-TOKEN']
-        self.assertNotIn(token, head)
+        self.assertNotIn(self.daemon.execd_headers(box)['X-EXECD-ACCESS-TOKEN'], head)
+        self.assertNotIn(self.daemon.execd_secret(box), head)
 
     def test_no_way_from_a_port_to_execds_own_paths(self):
         box = self.create()

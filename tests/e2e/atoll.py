@@ -8,6 +8,7 @@
 Its directories are new, its port is free, its log is printed when a test of it fails to start.
 Leaving the block ends every sandbox, daemon and spawner, and removes the directories.
 """
+import contextlib
 import http.client
 import itertools
 import json
@@ -17,6 +18,7 @@ import pty
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -343,6 +345,13 @@ class Daemon:
     def execd_headers(self, sandbox):
         path = f'/v1/sandboxes/{sandbox}/endpoints/44772?use_server_proxy=true'
         return self.request('GET', path).get('headers') or {}
+
+    def execd_secret(self, sandbox):
+        """What its execd asks for. Clients never see it: the daemon tells them a token that ends with
+        the API key, and puts this in its place."""
+        with contextlib.closing(sqlite3.connect(self.data_dir / 'state/atoll.db')) as store:
+            (spec,), = store.execute('SELECT spec FROM sandboxes WHERE id = ?', (sandbox,))
+        return json.loads(spec)['token']
 
     def run(self, sandbox, command, **fields):
         """Runs a shell command to its end."""

@@ -58,7 +58,7 @@ class ProcessOne(Attack):
 
     def test_children_on_their_way(self):
         """What is between clone and exec shows nothing of execd either."""
-        token = self.s.headers['X-EXECD-ACCESS-TOKEN']
+        token = self.daemon.execd_secret(self.s.id)
         # It counts if the reader's prey is still execd's afterwards: meanwhile it may have become sh.
         spy = self.s.background(
             'still() { [ "$(cat $p/comm 2>/dev/null)" = execd ]; }; '
@@ -75,7 +75,7 @@ class ProcessOne(Attack):
         self.assertNotIn(token, seen)
 
     def test_its_environment_is_empty_and_the_token_nowhere(self):
-        token = self.s.headers['X-EXECD-ACCESS-TOKEN']
+        token = self.daemon.execd_secret(self.s.id)
         found = self.s.out('for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do '
                            f'grep -l "$(printf %s {token[:9]})" $f 2>/dev/null; done | '
                            'grep -v "/proc/$$/" || true')

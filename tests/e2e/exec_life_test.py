@@ -141,6 +141,11 @@ class Switches(Life):
         self.assertEqual(two.call('GET', '/ping', headers=one.headers).status, 401)
         told = self.daemon.send('GET', f'/v1/sandboxes/{one.id}').read().decode()
         self.assertNotIn(one.headers['X-EXECD-ACCESS-TOKEN'], told)
+        # execd's own is for the daemon alone.
+        secret = self.daemon.execd_secret(one.id)
+        self.assertNotIn(secret, one.headers.values())
+        answer = one.call('GET', '/ping', headers={'X-EXECD-ACCESS-TOKEN': secret})
+        self.assertEqual(answer.status, 401)
 
     def test_the_api_key_does_not_pass_as_a_token(self):
         box = self.box()

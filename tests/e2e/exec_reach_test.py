@@ -177,7 +177,7 @@ class Ports(Contract):
         self.assertIn('HTTP_X_FORWARDED_FOR=127.0.0.1', lines)
         self.assertIn(f'HTTP_X_FORWARDED_HOST={urllib.parse.urlsplit(self.daemon.url).netloc}', lines)
         for absent in ('HOP', 'gone.test', '9.9.9.9', self.s.headers['X-EXECD-ACCESS-TOKEN'],
-                       self.daemon.key):
+                       self.daemon.execd_secret(self.s.id), self.daemon.key):
             self.assertNotIn(absent, answer.text)
 
     def test_a_large_chunked_body(self):

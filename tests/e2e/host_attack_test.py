@@ -376,7 +376,7 @@ class Others(HostAttack):
                 [lines.strip().split(': ')] if lines else [])})
         seen = self.seen()
         self.assertIn('GET /key ', seen)
-        for secret in (key, escaped, self.a.headers[TOKEN]):
+        for secret in (key, escaped, self.a.headers[TOKEN], self.daemon.execd_secret(self.a.id)):
             self.assertNotIn(secret, seen)
 
     def test_a_dead_sandbox_stays_dead(self):

@@ -195,6 +195,7 @@ class Reading(Logs):
             text = self.text(box, path)
             self.assertNotIn('hush', text, path)
             self.assertNotIn(token, text, path)
+            self.assertNotIn(self.daemon.execd_secret(box), text, path)
             self.assertNotIn(self.daemon.key, text, path)
         self.assertIn('PLAIN=seen', self.text(box, 'inspect'))
         self.assertIn('MY_TOKEN=***', self.text(box, 'inspect'))
@@ -395,7 +396,7 @@ class Hostile(Logs):
         self.assertEqual(inside.stdout, '')
         # And whoever had its socket would still have to be the daemon.
         listening = next(self.daemon.run_dir.glob(f'sandboxes/{box}.sock'))
-        del headers['X-Atoll-Internal']
+        headers = {'X-EXECD-ACCESS-TOKEN': self.daemon.execd_secret(box)}
         self.assertEqual(self.direct(listening, headers).status, 404)
 
     @staticmethod

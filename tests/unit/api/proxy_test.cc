@@ -1,5 +1,6 @@
 #include "runtime/api/proxy.h"
 #include "runtime/api/auth.h"
+#include "runtime/api/egress_api.h"
 
 #include <gtest/gtest.h>
 
@@ -32,39 +33,67 @@ class ProxyTest : public testing::Test {
     request.method = "GET";
     request.peer = "192.0.2.7:4000";
     request.headers.Add("Host", "atoll.example:8080");
+    request.headers.Add(kExecdTokenHeader, TokenFor(kDaemonKey, "execd-token"));
+    ingress.api_key = kDaemonKey;
   }
   Parsed<http::Upstream> Forward(const std::string& after_id) {
     request.target = "/sandboxes/" + std::string(kProxied) + after_id;
     const auto route = FindRoute(request, ingress);
     EXPECT_TRUE(route) << request.target;
     return UpstreamFor(request, *route, known ? &sandbox : nullptr, "/run/x.sock",
-                       {ingress, kDaemonKey, &guesses, 1'700'000'000'000, request_id, gone});
+                       {.ingress = ingress,
+                        .api_key = kDaemonKey,
+                        .guesses = &guesses,
+                        .refusals = &refusals,
+                        .unix_ms = 1'700'000'000'000,
+                        .request_id = request_id,
+                        .gone = gone});
   }
 
   sandbox::Sandbox sandbox;
   http::Request request;
   IngressConfig ingress;
   GuessLimit guesses;
+  Refusals refusals{"secret"};
   bool known = true;
   bool gone = false;
   std::string request_id = "id";
 };
 
 TEST_F(ProxyTest, ExecdIsReachedDirectly) {
-  request.headers.Add("X-EXECD-ACCESS-TOKEN", "execd-token");
   const auto upstream = Forward("/proxy/44772/files/download?path=%2Fetc%2Fpasswd");
   ASSERT_TRUE(upstream);
   EXPECT_EQ(upstream->target, "/files/download?path=%2Fetc%2Fpasswd");
   EXPECT_EQ(upstream->socket_path, "/run/x.sock");
-  // Only who has the token from the API gets in; we add none.
-  EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "(none)");
-  EXPECT_FALSE(Drops(*upstream, kExecdTokenHeader));
+  // execd's own in place of what clients are told.
+  EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "execd-token");
   EXPECT_EQ(Forward("/proxy/44772")->target, "/");
   EXPECT_EQ(Forward("/proxy/44772?x")->target, "/?x");
   EXPECT_EQ(Forward("/proxy/44772/a/../b")->target, "/a/../b");
 }
 
+TEST_F(ProxyTest, ATokenEndsWithTheKeyThatItWasToldBy) {
+  for (const std::string& token :
+       {std::string(), std::string("execd-token"), TokenFor("an-older-key", "execd-token"),
+        TokenFor(kDaemonKey, "another-token")}) {
+    request.headers.Set(kExecdTokenHeader, token);
+    const auto refused = Forward("/proxy/44772/ping");
+    ASSERT_FALSE(refused) << token;
+    EXPECT_EQ(refused.error().status, 401) << token;
+  }
+  sandbox.secure_token = "secure";
+  request.headers.Set(kSecureAccessHeader, TokenFor("an-older-key", "secure"));
+  ASSERT_FALSE(Forward("/proxy/8080/"));
+  EXPECT_EQ(Forward("/proxy/8080/").error().status, 401);
+  request.headers.Set(kSecureAccessHeader, TokenFor(kDaemonKey, "secure"));
+  EXPECT_TRUE(Forward("/proxy/8080/"));
+  IngressConfig older = ingress;
+  older.api_key = "an-older-key";
+  EXPECT_NE(EgressToken(ingress, kProxied), EgressToken(older, kProxied));
+}
+
 TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
+  request.headers.Remove(kExecdTokenHeader);
   request.headers.Add(kApiKeyHeader, kDaemonKey);
   const auto upstream = Forward("/proxy/44772/ping");
   ASSERT_TRUE(upstream);
@@ -73,11 +102,14 @@ TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
 
   // A client that knows tokens is held to the one it sent.
   request.headers.Add(kExecdTokenHeader, "stale");
-  EXPECT_EQ(Forward("/proxy/44772/ping").error().status, 401);
+  EXPECT_FALSE(Forward("/proxy/44772/ping"));
 
   request.headers.Remove(kExecdTokenHeader);
   request.headers.Set(kApiKeyHeader, std::string(kDaemonKey) + "x");
-  EXPECT_EQ(Forward("/proxy/44772/ping").error().status, 401);
+  EXPECT_FALSE(Forward("/proxy/44772/ping"));
+  request.headers.Remove(kApiKeyHeader);
+  request.headers.Set("Authorization", "Bearer " + kDaemonKey);
+  EXPECT_TRUE(Forward("/proxy/44772/ping"));
 }
 
 TEST_F(ProxyTest, AWrongTokenOfExecdsIsRefusedHere) {
@@ -87,7 +119,7 @@ TEST_F(ProxyTest, AWrongTokenOfExecdsIsRefusedHere) {
   for (const auto state : {sandbox::State::kRunning, sandbox::State::kPaused}) {
     sandbox.state = state;
     sandbox.reason = sandbox::kIdlePaused;
-    for (const char* token : {"", "execd-toke", "execd-token-", "EXECD-TOKEN"}) {
+    for (const char* token : {"", "execd-token", "execd-token-", "EXECD-TOKEN"}) {
       request.headers.Set(kExecdTokenHeader, token);
       for (const char* path : {"/proxy/44772/ping", "/proxy/44772/proxy/80/", "/proxy/044772/"}) {
         const auto refused = Forward(path);
@@ -96,7 +128,7 @@ TEST_F(ProxyTest, AWrongTokenOfExecdsIsRefusedHere) {
         EXPECT_EQ(refused.error().body, body);
       }
     }
-    request.headers.Set(kExecdTokenHeader, "execd-token");
+    request.headers.Set(kExecdTokenHeader, TokenFor(kDaemonKey, "execd-token"));
     EXPECT_TRUE(Forward("/proxy/44772/ping"));
     request.headers.Remove(kExecdTokenHeader);
     EXPECT_EQ(Forward("/proxy/44772/ping").error().status, 401);

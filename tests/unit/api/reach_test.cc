@@ -1,6 +1,7 @@
 // The ways into a sandbox, and what clients are told of them.
 #include <algorithm>
 
+#include "runtime/api/auth.h"
 #include "runtime/api/proxy.h"
 #include "tests/unit/api/api_fixture.h"
 
@@ -22,10 +23,10 @@ TEST_F(ApiTest, CorsOfAServerInASandboxIsItsOwn) {
   EXPECT_FALSE(
       Send("GET", "/sandboxes/" + id + "/proxy/x/", "", {{"Origin", "https://evil.example"}})
           ->response->headers.Has("Access-Control-Allow-Origin"));
-  std::vector<http::Header> allowed = preflight;
-  allowed.push_back({kExecdTokenHeader, lifecycle->Find(id)->access_token});
+  std::vector<http::Header> with_token = preflight;
+  with_token.push_back({kExecdTokenHeader, TokenFor(kKey, lifecycle->Find(id)->access_token)});
   for (const char* path : {"/proxy/44772/proxy/8000/", "/proxy/44772/%70roxy/8000/"}) {
-    EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", allowed)->upstream) << path;
+    EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", with_token)->upstream) << path;
   }
   // execd's own API is ours.
   EXPECT_EQ(Send("OPTIONS", "/sandboxes/" + id + "/proxy/44772/command", "", preflight)
@@ -40,7 +41,8 @@ TEST_F(ApiTest, Endpoints) {
   EXPECT_EQ(execd.at("endpoint"), "atoll.example:81/v1/sandboxes/" + id + "/proxy/44772");
   EXPECT_EQ(Get(base.substr(3) + "44772").at("endpoint"),
             "atoll.example:81/sandboxes/" + id + "/proxy/44772");
-  EXPECT_EQ(execd.at("headers").at("X-EXECD-ACCESS-TOKEN"), lifecycle->Find(id)->access_token);
+  EXPECT_EQ(execd.at("headers").at("X-EXECD-ACCESS-TOKEN"),
+            TokenFor(kKey, lifecycle->Find(id)->access_token));
   EXPECT_EQ(Get(base + "44772"), execd);
   EXPECT_EQ(Get(base + "18080")["headers"]["OPENSANDBOX-EGRESS-AUTH"].get<std::string>().size(),
             32U);

@@ -208,14 +208,14 @@ TEST_F(SourcesTest, ABadFileReloadsNothing) {
   }
 }
 
-TEST_F(SourcesTest, AKeyThatWasMadeIsReplacedByARestartOnly) {
+TEST_F(SourcesTest, AConfiguredKeyReplacesTheOneThatWasMade) {
   Write("");
   const Config now = Loaded();
   Write("[server]\napi_key = \"0123456789\"\n");
   const auto reload = PlanReload(now, sources_);
   ASSERT_TRUE(reload);
-  EXPECT_EQ(reload->deferred, std::vector<std::string>{"server.api_key"});
-  EXPECT_TRUE(reload->config.api_key.empty());
+  EXPECT_EQ(reload->changed, std::vector<std::string>{"server.api_key"});
+  EXPECT_EQ(reload->config.api_key, "0123456789");
 }
 
 std::optional<CommandLine> Line(std::vector<std::string> words, int* exit_code = nullptr) {
