@@ -7,6 +7,7 @@
 #include "runtime/api/auth.h"
 #include "runtime/api/client_event.h"
 #include "runtime/api/error_map.h"
+#include "runtime/api/execd_routes.h"
 #include "runtime/api/json.h"
 #include "runtime/api/openapi.h"
 #include "runtime/api/proxy.h"
@@ -66,6 +67,11 @@ std::string Api::TemplateOf(const http::Request& request) const {
   const std::string_view version = path.starts_with("/v1/") ? path.substr(0, 3) : "";
   if (const auto route = FindRoute(request, config_.ingress)) {
     constexpr std::string_view kAll = "/{full_path:path}";
+    const std::string of_execd =
+        ParsePort(route->port) == kExecdPort ? ExecdRouteOf(route->rest) : std::string();
+    if (!of_execd.empty()) {
+      return std::string(version).append("/sandboxes/{sandbox_id}/proxy/44772").append(of_execd);
+    }
     switch (route->form) {
       case RouteForm::kProxy:
         return std::string(version)

@@ -78,7 +78,9 @@ class Api {
   // The answer to GET /metrics.
   http::Response MetricsResponse() const;
   // What the request is one of: "/v1/sandboxes/{sandbox_id}", as upstream's routes are called, or
-  // "unknown". A way into a sandbox that upstream's server does not have ends in {full_path:path}.
+  // "unknown". A call of execd's API, by whatever way, is one of its routes:
+  // "/sandboxes/{sandbox_id}/proxy/44772/command". Other ways into a sandbox end in
+  // {full_path:path}.
   std::string TemplateOf(const http::Request& request) const;
 
   // For http::Server::Listen.

@@ -1,5 +1,7 @@
 #include "runtime/daemon/otel_settings.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
@@ -103,6 +105,15 @@ Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,
     std::erase_if(resource, [name](const auto& attribute) { return attribute.first == name; });
     resource.emplace_back(name, std::move(value));
   };
+  const auto add = [&resource = settings.resource](const char* name, std::string value) {
+    const bool named = std::any_of(resource.begin(), resource.end(), [name](const auto& attribute) {
+      return attribute.first == name;
+    });
+    if (!named) resource.emplace_back(name, std::move(value));
+  };
+  utsname host{};
+  if (::uname(&host) == 0) add("host.name", host.nodename);
+  add("service.version", ATOLL_VERSION);
   set("service.name", config.otel_service_name);
   // Of this process: counts begin anew with each.
   set("service.instance.id", NewSandboxId());

@@ -25,7 +25,8 @@ struct OtelSettings {
 // OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, as they are; OTEL_EXPORTER_OTLP_ENDPOINT with /v1/metrics
 // behind it; that of this host. (To one of the first two without a path it is added as well, for a
 // collector has nothing at its root.) Headers come from OTEL_EXPORTER_OTLP_METRICS_HEADERS, else
-// OTEL_EXPORTER_OTLP_HEADERS; attributes from OTEL_RESOURCE_ATTRIBUTES, below otel.service_name.
+// OTEL_EXPORTER_OTLP_HEADERS; attributes from OTEL_RESOURCE_ATTRIBUTES, below otel.service_name and
+// before the host's name and our version.
 // Errors name the variable, and no header's value.
 Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,
                                                      const std::vector<std::string>& environment);

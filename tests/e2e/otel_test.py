@@ -110,7 +110,7 @@ class Sent(unittest.TestCase):
             self.counted(collector, 3, http_status_code=200, **reads)
             self.counted(collector, 1, http_method='OTHER', http_route='unknown')
             self.counted(collector, 1, http_method='POST', http_status_code=200,
-                         http_route='/sandboxes/{sandbox_id}/proxy/{port}/{full_path:path}')
+                         http_route='/sandboxes/{sandbox_id}/proxy/44772/command')
             sdk = {'sdk.language': 'python', 'sdk.version': '1.1.1'}
             self.counted(collector, 1, CREATES, success=True, **sdk)
             self.counted(collector, 1, CREATES, success=False, **sdk)
@@ -129,11 +129,28 @@ class Sent(unittest.TestCase):
                     self.assertNotIn(stranger, body)
             resource = plain(last['resourceMetrics'][0]['resource']['attributes'])
             self.assertEqual(resource['service.name'], 'atoll one')
+            version = daemon.request('GET', '/version')['version']
+            self.assertEqual((resource['service.version'], resource['host.name']),
+                             (version, os.uname().nodename))
+            self.assertTrue(resource['service.instance.id'])
             scope, = last['resourceMetrics'][0]['scopeMetrics']
-            self.assertEqual({metric['name'] for metric in scope['metrics']}, set(BOUNDS))
-            for metric in scope['metrics']:
-                self.assertEqual((metric['unit'], metric['histogram']['aggregationTemporality']),
-                                 ('ms', 2))
+            told = {metric['name']: metric for metric in scope['metrics']}
+            for name in BOUNDS:
+                self.assertEqual((told[name]['unit'],
+                                  told[name]['histogram']['aggregationTemporality']), ('ms', 2))
+            # What Prometheus is told, too, but for the requests, which are there already.
+            self.assertNotIn('atoll_http_requests_total', told)
+            started = told['process_start_time_seconds']
+            self.assertEqual(started['unit'], 's')
+            self.assertLess(started['gauge']['dataPoints'][0]['asDouble'], time.time())
+            creates = told['atoll_sandbox_creates_total']['sum']
+            self.assertTrue(creates['isMonotonic'])
+            self.assertIn(({'result': 'ok', 'start': 'cold'}, 1.0),
+                          [(plain(point['attributes']), point['asDouble'])
+                           for point in creates['dataPoints']])
+            took = told['atoll_sandbox_create_duration_seconds']
+            self.assertEqual(took['unit'], 's')
+            self.assertIn('1', [point['count'] for point in took['histogram']['dataPoints']])
             for document in (first, last):
                 for name, bounds in BOUNDS.items():
                     self.assertTrue(points(document, name))

@@ -230,7 +230,27 @@ TEST_F(ApiTest, ARequestIsOneOfItsRoute) {
             "/v1/sandboxes/{sandbox_id}/proxy/{port}");
   EXPECT_EQ(route("GET", "/sandboxes/abc/proxy/80/secret"),
             "/sandboxes/{sandbox_id}/proxy/{port}/{full_path:path}");
+  const std::string execd = "/sandboxes/{sandbox_id}/proxy/44772";
+  for (const auto& [path, pattern] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"/command", "/command"},
+           {"/command/status/7?x=/y", "/command/status/{id}"},
+           {"/command/7/logs", "/command/{id}/logs"},
+           {"/session/abc/run", "/session/{id}/run"},
+           {"/files/download?path=/etc", "/files/download"},
+           {"/v1/filesystem/0/0/files/info", "/v1/filesystem/{uid}/{gid}/files/info"},
+           {"/v1/isolated/session/x/runs/1/logs", "/v1/isolated/session/{id}/runs/{id}/logs"},
+           {"/forward/80", "/forward/{port}"}}) {
+    EXPECT_EQ(route("POST", ("/v1/sandboxes/abc/proxy/44772" + std::string(path)).c_str()),
+              "/v1" + execd + pattern);
+  }
+  for (const char* path : {"/secret", "/command/", "/command//logs", "/session//run", "//command",
+                           "/proxy/80/command", "/command/7/logs/8"}) {
+    EXPECT_EQ(route("GET", ("/sandboxes/abc/proxy/44772" + std::string(path)).c_str()),
+              "/sandboxes/{sandbox_id}/proxy/{port}/{full_path:path}")
+        << path;
+  }
   const char* id = "0a1b2c3d-0000-4000-8000-0123456789ab";
+  EXPECT_EQ(route("GET", ("/" + std::string(id) + "/44772/ping").c_str()), execd + "/ping");
   EXPECT_EQ(route("GET", ("/" + std::string(id) + "/80/secret").c_str()),
             "/{sandbox_id}/{port}/{full_path:path}");
   EXPECT_EQ(route("GET", "/secret", "x", (std::string(id) + "-80").c_str()), "/{full_path:path}");

@@ -219,17 +219,22 @@ TEST_F(OtelSettingsTest, WhereTo) {
 TEST_F(OtelSettingsTest, WhoAndWithWhat) {
   config.otel_interval_ms = 2000;
   environment = {"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20one=, x-b = two words ,",
-                 "OTEL_RESOURCE_ATTRIBUTES=deployment.environment=test,service.name=no"};
+                 "OTEL_RESOURCE_ATTRIBUTES=deployment.environment=test,service.name=no,"
+                 "host.name=named"};
   const OtelSettings settings = Settings();
   EXPECT_EQ(settings.headers.list.size(), 2U);
   EXPECT_EQ(settings.headers.Get("authorization"), "Bearer one=");
   EXPECT_EQ(settings.headers.Get("x-b"), "two words");
   EXPECT_EQ(settings.interval_us, 2'000'000);
-  ASSERT_EQ(settings.resource.size(), 3U);
-  EXPECT_EQ(settings.resource[0].first, "deployment.environment");
-  EXPECT_EQ(settings.resource[1].first, "service.name");
-  EXPECT_EQ(settings.resource[1].second, "opensandbox-server");
-  EXPECT_EQ(settings.resource[2].first, "service.instance.id");
+  std::vector<std::string> names;
+  for (const auto& [name, value] : settings.resource) {
+    names.push_back(name);
+    if (name == "service.name") EXPECT_EQ(value, "opensandbox-server");
+    if (name == "host.name") EXPECT_EQ(value, "named");
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"deployment.environment", "host.name", "service.version",
+                                      "service.name", "service.instance.id"}));
   environment.push_back("OTEL_EXPORTER_OTLP_METRICS_HEADERS=a=1");
   EXPECT_EQ(Settings().headers.list.size(), 1U);
   for (const char* bad : {"secret", "=secret", "a=%zzsecret", "a=secret%0d%0ab: c", "a b=secret"}) {
