@@ -178,6 +178,16 @@ void Api::AddOperatorRoutes() {
         call.Respond(std::move(response));
       },
       Router::Access::kOpen);
+  router_.Add("GET", "/backup", [this](const Call& call) {
+    parts_.backup([call](Result<std::string> text) {
+      if (!text) return call.Respond(MapError(text.error(), Doing::kBackup));
+      http::Response response;
+      response.headers.Set("Content-Type", "application/json");
+      response.headers.Set("Cache-Control", "no-store");
+      response.body = std::move(*text);
+      call.Respond(std::move(response));
+    });
+  });
   router_.Add(
       "POST", "/metrics/events",
       [this](const Call& call) {

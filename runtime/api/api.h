@@ -61,6 +61,8 @@ class Api {
     const Health& health;
     Measurements& measurements;  // clients' own are added to them
     std::function<MetricSet()> collect;
+    // Makes the text of a backup. kFailedPrecondition: the store lacks something.
+    std::function<void(std::function<void(Result<std::string>)>)> backup = {};
   };
   // `quit` is called after the answer to a shutdown has been handed over.
   Api(ApiConfig config, const Parts& parts, std::function<void()> quit);

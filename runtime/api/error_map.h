@@ -33,11 +33,12 @@ enum class Doing {
   kFork,
   kRollBack,
   kDiff,
+  kBackup,
   kPool,
   kTemplate,
   kShutdown,
 };
-inline constexpr int kDoings = 26;
+inline constexpr int kDoings = 27;
 
 ApiError MapError(const Error& error, Doing doing);
 // Why there is no sandbox; `doing` is kCreate, kFork or kRollBack.

@@ -194,6 +194,14 @@ Result<Db> Db::Open(const std::string& path, const Options& options) {
   return db;
 }
 
+Result<std::string> Db::Serialize() {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, decltype(&sqlite3_free)> bytes(
+      sqlite3_serialize(db_.get(), "main", &size, 0), &sqlite3_free);
+  if (bytes == nullptr) return FailSqlite(db_.get(), "serialize");
+  return std::string(reinterpret_cast<const char*>(bytes.get()), static_cast<size_t>(size));
+}
+
 Status Db::AllocateLog() {
   struct stat info {};
   if (!log_) return {};

@@ -102,6 +102,9 @@ class Db {
   // look at a page that is in memory.
   Status KeepRoom(int64_t bytes);
 
+  // The whole database as the bytes of a file, as it stands now, its log included.
+  Result<std::string> Serialize();
+
   int64_t LastInsertId() const;
   // Rows changed by the last INSERT, UPDATE or DELETE.
   int64_t Changes() const;

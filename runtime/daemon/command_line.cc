@@ -84,7 +84,12 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   storage_init->fallthrough();
   storage_init->add_option("--size", line.store_size,
                            "of the store (default: half of what is free)");
+  CLI::App* restore = app.add_subcommand(
+      "restore", "put the state of a backup ('atoll backup FILE') into an empty state directory");
+  restore->fallthrough();
+  restore->add_option("FILE", line.backup, "that 'atoll backup' has written")->required();
   std::vector<std::string> data_dir;
+  restore->add_option("--data-dir", data_dir, "same as --storage-data-dir")->expected(1);
   storage_init->add_option("--data-dir", data_dir, "same as --storage-data-dir")->expected(1);
   try {
     app.parse(argc, argv);
@@ -95,6 +100,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
   if (check) line.action = CommandLine::Action::kCheckConfig;
   if (init->parsed()) line.action = CommandLine::Action::kInitConfig;
   if (storage_init->parsed()) line.action = CommandLine::Action::kStorageInit;
+  if (restore->parsed()) line.action = CommandLine::Action::kRestore;
   if (spawner->parsed()) line.action = CommandLine::Action::kSpawner;
   line.sources.must_exist = path->count() > 0;
   line.sources.flags = OverridesOf(values, insecure);

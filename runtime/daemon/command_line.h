@@ -14,6 +14,7 @@ struct CommandLine {
     kCheckConfig,  // say what is in force, and end
     kInitConfig,   // write the example file, and end
     kStorageInit,  // make a store that enforces disk limits, and end
+    kRestore,      // put the state of a backup in place, and end
     kSpawner,      // become the spawner
   };
   Action action = Action::kServe;
@@ -21,6 +22,7 @@ struct CommandLine {
   std::string example_path = kDefaultConfigPath;
   bool force = false;
   std::string store_size;      // empty: half of what is free
+  std::string backup;          // the file to restore
   std::string spawner_cgroup;  // empty: a group of its own at the top
   bool spawner_trial = false;  // only find out whether it could serve
 };

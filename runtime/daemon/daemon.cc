@@ -15,6 +15,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
 #include "runtime/base/project_quota.h"
+#include "runtime/daemon/backup.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/process_metrics.h"
@@ -199,6 +200,8 @@ Status Daemon::Open() {
                                 *snapshots_, *pool_store_, *template_store_, *logs_, *history_,
                                 health_},
       std::move(lifecycle));
+  layer_watch_ =
+      std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
   ATOLL_TRY(lifecycle_->Start(opened_.hello));
   // Of a snapshot that was deleted, or taken, when an earlier daemon died.
@@ -217,7 +220,8 @@ Status Daemon::Open() {
                         MetricSet metrics = Collect();
                         api_->AddMetrics(&metrics);
                         return metrics;
-                      }},
+                      },
+                      [this](auto done) { MakeBackup(std::move(done)); }},
       [this] { Quit(); });
   ATOLL_TRY(ExportMetrics());
   concurrency_ = std::make_unique<api::Concurrency>(
@@ -237,6 +241,18 @@ Status Daemon::Open() {
                                              }));
   ATOLL_TRY(ServeMetrics());
   return WatchSignals();
+}
+
+void Daemon::MakeBackup(std::function<void(Result<std::string>)> done) {
+  layer_watch_->FindStore([this, done = std::move(done)](const Result<std::string>& store) {
+    if (!store) return done(Fail(store.error()));
+    auto read = ReadState(config_);
+    if (!read) return done(Fail(std::move(read).error()));
+    const auto files = std::make_shared<StateFiles>(std::move(*read));
+    const auto text = std::make_shared<std::string>();
+    loop_->RunBlocking([files, store = *store, text] { *text = BackupText(*files, store); },
+                       [text, done] { done(std::move(*text)); });
+  });
 }
 
 // Without a key: whoever configures the address says who reaches it. A web page has no business

@@ -23,6 +23,7 @@
 #include "runtime/sandbox/entrypoint_logs.h"
 #include "runtime/sandbox/history.h"
 #include "runtime/sandbox/host_watch.h"
+#include "runtime/sandbox/layer_watch.h"
 #include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/pending_imports.h"
 #include "runtime/sandbox/pool_store.h"
@@ -76,6 +77,8 @@ class Daemon {
   void CollectOwn(MetricSet* metrics) const;
   MetricSet Collect();
   void UseCertificate(const std::shared_ptr<const http::TlsContext>& tls);
+  // For api::Api::Parts.
+  void MakeBackup(std::function<void(Result<std::string>)> done);
   void Handle(std::shared_ptr<http::Exchange> exchange);
   Status WatchSignals();
   void OnSignal(uint32_t signal);
@@ -96,6 +99,7 @@ class Daemon {
   std::unique_ptr<sandbox::SpawnerLink> spawner_;
   std::unique_ptr<sandbox::Store> store_;
   std::unique_ptr<sandbox::StoreWatch> store_watch_;
+  std::unique_ptr<sandbox::LayerWatch> layer_watch_;
   std::unique_ptr<sandbox::VolumeStore> volume_store_;
   std::unique_ptr<sandbox::Volumes> volumes_;
   std::unique_ptr<sandbox::ObjectVolumes> objects_;

@@ -166,6 +166,17 @@ Result<std::string> FindSecret(const Config& config, const User& user, const cha
 
 }  // namespace
 
+Result<UniqueFd> LockStore(const Config& config) {
+  const std::string path = config.data_dir + "/store";
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, path, 0700));
+  ATOLL_ASSIGN(UniqueFd store, sys::Open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  if (::flock(store.get(), LOCK_EX | LOCK_NB) == 0) return store;
+  if (errno != EWOULDBLOCK) return FailSys("flock " + path);
+  return Fail(Code::kFailedPrecondition,
+              "a spawner uses " + path +
+                  ": start atolld, and end both and all sandboxes with 'atoll shutdown --all'");
+}
+
 Result<std::string> FindApiKey(const Config& config, const User& user) {
   if (config.insecure_no_api_key) return std::string();
   if (!config.api_key.empty()) return config.api_key;

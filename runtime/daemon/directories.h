@@ -33,6 +33,10 @@ struct Locks {
 };
 Result<Locks> LockDirectories(const Config& config);
 
+// Held for as long as no spawner may use the store, which outlives daemons (spawner::Store::Open).
+// kFailedPrecondition: one uses it.
+Result<UniqueFd> LockStore(const Config& config);
+
 // The configured key, else that of <state>/api_key, which is made if absent (owned by `user`,
 // 0600). Empty: none is wanted.
 Result<std::string> FindApiKey(const Config& config, const User& user);

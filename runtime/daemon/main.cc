@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
 #include "runtime/base/standard_streams.h"
+#include "runtime/daemon/backup.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
 #include "runtime/daemon/config.h"
@@ -163,6 +164,9 @@ int Main(int argc, char** argv) {
   }
   if (line->action == CommandLine::Action::kStorageInit) {
     return Report("storage init", InitStorage(config, line->store_size));
+  }
+  if (line->action == CommandLine::Action::kRestore) {
+    return Report("restore", RestoreBackup(config, line->backup));
   }
   SetLogLevel(config.log_level);
   SetLogFormat(config.log_format);

@@ -117,18 +117,6 @@ Status MakeImage(const std::string& data_dir, uint64_t size) {
   return {};
 }
 
-// The spawner outlives the daemon, and has the store locked (Store::Open).
-Result<UniqueFd> LockStore(const std::string& data_dir) {
-  const std::string path = data_dir + "/store";
-  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, path, 0700));
-  ATOLL_ASSIGN(UniqueFd store, sys::Open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  if (::flock(store.get(), LOCK_EX | LOCK_NB) == 0) return store;
-  if (errno != EWOULDBLOCK) return FailSys("flock " + path);
-  return Fail(Code::kFailedPrecondition,
-              "a spawner uses " + path +
-                  ": start atolld, and end both and all sandboxes with 'atoll shutdown --all'");
-}
-
 Status RefuseMount(const std::string& data_dir) {
   const std::string store = data_dir + "/store";
   if (!spawner::IsMountPoint(store)) return {};
@@ -162,7 +150,7 @@ Status InitStorage(const Config& config, const std::string& asked_size) {
   ATOLL_TRY(MakeDirectories(config, user));
   ATOLL_ASSIGN(const Locks locks, LockDirectories(config));
   ATOLL_TRY(RefuseMount(config.data_dir));
-  ATOLL_ASSIGN(const UniqueFd store, LockStore(config.data_dir));
+  ATOLL_ASSIGN(const UniqueFd store, LockStore(config));
   ATOLL_TRY(RefuseContent(config.data_dir));
   ATOLL_ASSIGN(const uint64_t size, ChooseSize(asked_size, config.data_dir));
   ATOLL_TRY(MakeImage(config.data_dir, size));

@@ -78,6 +78,7 @@ class Server {
   void Do(wire::MakeVolume message, const Answer<wire::MakeVolume>& answer);
   void Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer);
   void Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer);
+  void Do(wire::CheckLayers message, const Answer<wire::CheckLayers>& answer);
   void Do(wire::MeasureSandbox message, Answer<wire::MeasureSandbox> answer);
   void Do(wire::CheckVolume message, Answer<wire::CheckVolume> answer);
   void Do(wire::MountObjects message, Answer<wire::MountObjects> answer);

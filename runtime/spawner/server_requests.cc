@@ -186,6 +186,14 @@ void Server::Do(wire::MeasureVolume message, Answer<wire::MeasureVolume> answer)
   disk_uses_.Count(Store::VolumeDirectory(message.name), std::move(answer));
 }
 
+void Server::Do(wire::CheckLayers message, const Answer<wire::CheckLayers>& answer) {
+  wire::CheckedLayers checked{.store = host_.store.id(), .missing = {}};
+  for (const wire::LayerId layer : message.layers) {
+    if (!host_.store.HasLayer(layer)) checked.missing.push_back(layer);
+  }
+  answer(std::move(checked));
+}
+
 void Server::Do(wire::MeasureSandbox message, Answer<wire::MeasureSandbox> answer) {
   const uint32_t slot = sandboxes_.LiveSlot(message.id);
   if (slot == 0) {

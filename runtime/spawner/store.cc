@@ -65,6 +65,29 @@ Status CreateSkeleton(int tree) {
   return EnsureOwnedFile(root.get(), "opt/opensandbox/.env");
 }
 
+// The id of the store, made once. Whole or not there: a crash in between leaves no half of it.
+Result<std::string> EnsureId(int tree) {
+  constexpr size_t kDigits = 32;
+  const auto there = sys::ReadFileAt(tree, kStoreIdFile, kDigits + 1);
+  if (there && there->size() == kDigits) return *there;
+  if (!there && there.error().error_number() != ENOENT) return there;
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string id;
+  for (const char byte : sys::RandomBytes(kDigits / 2)) {
+    id += kHex[static_cast<uint8_t>(byte) >> 4];
+    id += kHex[static_cast<uint8_t>(byte) & 15];
+  }
+  const std::string unfinished = std::string(kStoreIdFile) + ".new";
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::OpenAt(tree, unfinished, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644));
+  ATOLL_TRY(sys::WriteAll(file.get(), id));
+  if (::fsync(file.get()) != 0) return FailSys("fsync " + unfinished);
+  if (::renameat(tree, unfinished.c_str(), tree, kStoreIdFile) != 0) {
+    return FailSys("rename " + unfinished);
+  }
+  return id;
+}
+
 }  // namespace
 
 Result<Store> Store::Open(const std::string& data_dir) {
@@ -86,12 +109,10 @@ Result<Store> Store::Open(const std::string& data_dir) {
   ATOLL_TRY(SpreadDirectories(tree.get(), "uppers"));
   ATOLL_TRY(CreateSkeleton(tree.get()));
   const bool has_quota = quota::Enforced(root.get());
-  return Store(std::move(root), std::move(tree), path, has_quota);
+  ATOLL_ASSIGN(std::string id, EnsureId(tree.get()));
+  return Store(std::move(root), std::move(tree), path, std::move(id), has_quota);
 }
 
-std::string Store::LayerPath(wire::LayerId layer) {
-  return "fs/layers/" + std::to_string(layer);
-}
 std::string Store::PartialLayerPath(wire::LayerId layer) {
   return LayerPath(layer) + ".partial";
 }
@@ -105,10 +126,6 @@ std::string Store::SessionPath(uint32_t slot, uint32_t session) {
 
 std::string Store::BucketPath(uint32_t slot, uint32_t index) {
   return UpperPath(slot) + "/o" + std::to_string(index);
-}
-
-std::string Store::VolumeDirectory(const std::string& name) {
-  return "volumes/" + name;
 }
 
 bool Store::HasLayer(wire::LayerId layer) const {

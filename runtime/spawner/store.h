@@ -23,6 +23,9 @@
 
 namespace atl::spawner {
 
+// Relative to a store's fs/; see Store::id.
+inline constexpr char kStoreIdFile[] = "id";
+
 class Store {
  public:
   // Creates what is missing, and holds a shared flock(2) on root() while it lives.
@@ -31,6 +34,9 @@ class Store {
   int root() const { return root_.get(); }  // <data_dir>/store
   int tree() const { return tree_.get(); }  // its fs/
   const std::string& path() const { return path_; }
+  // 32 hex digits, made with the store. A copy of the store has the same: `atolld restore` compares
+  // it with that of a backup.
+  const std::string& id() const { return id_; }
 
   bool HasLayer(wire::LayerId layer) const;
   // An empty directory owned by kStoreIdBase for the unpacker to fill. One that exists is an error.
@@ -67,21 +73,23 @@ class Store {
   // Paths relative to root(), for the janitor.
   static std::string BucketPath(uint32_t slot, uint32_t index);
   static std::string SessionPath(uint32_t slot, uint32_t session);
-  static std::string LayerPath(wire::LayerId layer);
+  static std::string LayerPath(wire::LayerId layer) { return "fs/layers/" + std::to_string(layer); }
   static std::string PartialLayerPath(wire::LayerId layer);
   static std::string UpperPath(uint32_t slot);
-  static std::string VolumeDirectory(const std::string& name);
+  static std::string VolumeDirectory(const std::string& name) { return "volumes/" + name; }
 
  private:
-  Store(UniqueFd root, UniqueFd tree, std::string path, bool has_quota)
+  Store(UniqueFd root, UniqueFd tree, std::string path, std::string id, bool has_quota)
       : root_(std::move(root)),
         tree_(std::move(tree)),
         path_(std::move(path)),
+        id_(std::move(id)),
         has_quota_(has_quota) {}
 
   UniqueFd root_;
   UniqueFd tree_;
   std::string path_;
+  std::string id_;
   bool has_quota_;
 };
 

@@ -152,6 +152,18 @@ struct DiskUse {
   }
 };
 
+struct CheckedLayers {
+  static constexpr uint8_t kType = 12;
+  std::string store;             // its id, made with it; a copy of the store has the same
+  std::vector<LayerId> missing;  // of those that were asked for
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.store);
+    io.List(self.missing, 256);
+  }
+};
+
 struct Copied {
   static constexpr uint8_t kType = 9;
   std::string report;        // the unpacker's, hostile
@@ -189,7 +201,7 @@ struct VolumeLost {
 };
 
 using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, DiskUse,
-                            Copied, Reclaimed, VolumeLost>;
+                            Copied, Reclaimed, VolumeLost, CheckedLayers>;
 
 // Of a request whose answer is a T; of void it is Done.
 template <typename T>

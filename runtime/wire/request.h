@@ -352,11 +352,25 @@ struct MountObjects {
   }
 };
 
+// Which published layers of these the store lacks, and which store it is. Without layers: only the
+// latter.
+struct CheckLayers {
+  static constexpr uint8_t kType = 28;
+  static constexpr size_t kMost = 256;  // each is a look at a directory, on the spawner's thread
+  using Reply = CheckedLayers;
+  std::vector<LayerId> layers;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io.List(self.layers, kMost);
+  }
+};
+
 using Message =
     std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive, ExtractLayer,
                  PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
                  RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
-                 Reclaim, MountObjects, MeasureSandbox>;
+                 Reclaim, MountObjects, MeasureSandbox, CheckLayers>;
 
 // What can be told about a message's content without knowing the spawner. Decoding does not ask for
 // it: whoever sends such a message is told so, and not hung up on.

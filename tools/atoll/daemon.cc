@@ -1,8 +1,14 @@
-// atoll shutdown|version|doctor
+// atoll shutdown|backup|version|doctor
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
 #include "tools/atoll/api.h"
+#include "tools/atoll/text.h"
 #include "tools/atoll/verbs.h"
 #include "tools/doctor/doctor.h"
 
@@ -19,6 +25,29 @@ Status Shutdown(const Settings& settings, bool all) {
   return {};
 }
 
+// The file holds keys, so nobody else may read it; one that is there is not written over.
+Status WriteBackup(const Settings& settings, const std::string& file) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const UniqueFd to, sys::Open(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  Cleanup remove([&file] { ::unlink(file.c_str()); });
+  Status written;
+  http::Client::Call call;
+  call.method = "GET";
+  call.target = "/backup";
+  ATOLL_TRY(api.Stream(std::move(call), [&](std::string_view part) {
+    written = sys::WriteAll(to.get(), part);
+    return written.has_value();
+  }));
+  ATOLL_TRY(std::move(written));
+  if (::fsync(to.get()) != 0) return FailSys("fsync " + file);
+  remove.Release();
+  if (!settings.json) {
+    std::printf("%s: the daemon's state, with its keys; now copy <data_dir>/store, too\n",
+                Printable(file).c_str());
+  }
+  return {};
+}
+
 }  // namespace
 
 void AddDaemonVerbs(Verb& root, const Settings& settings) {
@@ -27,6 +56,19 @@ void AddDaemonVerbs(Verb& root, const Settings& settings) {
       .Takes(Option{"--all", "", "Delete all sandboxes first, and end the spawner, too", all.get()})
       .Says("Without --all the sandboxes keep running, and the next daemon takes them over.")
       .Does([all, &settings] { return Shutdown(settings, *all); });
+
+  const auto file = std::make_shared<std::string>();
+  root.Add("backup", "Save the daemon's state: images' names, volumes, snapshots, pools, keys")
+      .Takes(Argument{"FILE", "Where to; it must not be there yet", file.get()})
+      .Says(
+          "The store, with the layers and volumes themselves, is copied afterwards:\n"
+          "  atoll backup state.json\n"
+          "  rsync -aHAX --numeric-ids --exclude=/fs/uppers --exclude=/trash \\\n"
+          "    /var/lib/atoll/store/ backup:store/\n\n"
+          "To restore, put the store back, then 'atolld restore state.json' as root before the "
+          "daemon\n"
+          "starts. It refuses a store that is another one, or lacks what the state names.")
+      .Does([file, &settings] { return WriteBackup(settings, *file); });
 
   root.Add("version", "Print the version").Does([&settings]() -> Status {
     std::printf(settings.json ? "{\"version\":\"%s\"}\n" : "atoll %s\n", ATOLL_VERSION);

@@ -191,6 +191,9 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(const wire::MeasureVolume&, const Done<wire::DiskUse>& done) {
     done(wire::DiskUse{.bytes = 4096, .entries = 1});
   }
+  void Do(const wire::CheckLayers&, const Done<wire::CheckedLayers>& done) {
+    done(wire::CheckedLayers{.store = "store", .missing = {}});
+  }
   void Do(const wire::MeasureSandbox&, const Done<wire::DiskUse>& done) {
     done(wire::DiskUse{.bytes = 8192, .entries = 2});
   }

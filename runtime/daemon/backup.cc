@@ -1,0 +1,239 @@
+#include "runtime/daemon/backup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "images/catalog.h"
+#include "runtime/api/json.h"
+#include "runtime/base/base64.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/json_text.h"
+#include "runtime/base/sqlite.h"
+#include "runtime/base/sys.h"
+#include "runtime/base/tree_removal.h"
+#include "runtime/daemon/directories.h"
+#include "runtime/daemon/privileges.h"
+#include "runtime/sandbox/volume_store.h"
+#include "runtime/spawner/store.h"
+#include "runtime/spawner/store_image.h"
+
+namespace atl::daemon {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr size_t kMaxBackup = size_t{1} << 30;
+
+// Beneath the state directory. The first two are databases; a configured key has no file. What the
+// daemon looks for first is written last: a restore that is cut off is begun anew.
+constexpr const char* kImages = "images/images.db";
+constexpr const char* kRecords = "atoll.db";
+constexpr const char* kKeys[] = {"api_key", "route_key"};
+
+// The directories of the store that a state names, relative to <data_dir>/store.
+Result<std::vector<std::string>> DirectoriesOf(const std::string& state) {
+  std::vector<std::string> paths;
+  ATOLL_ASSIGN(images::Catalog catalog, images::Catalog::Open(state + "/" + kImages));
+  ATOLL_ASSIGN(const auto layers, catalog.LoadLayers());
+  for (const images::Layer& layer : layers) {
+    paths.push_back(spawner::Store::LayerPath(layer.id));
+  }
+  ATOLL_ASSIGN(const auto volumes, sandbox::VolumeStore::Open(state + "/" + kRecords));
+  ATOLL_ASSIGN(const auto records, volumes->Load());
+  for (const sandbox::VolumeRecord& volume : records) {
+    if (volume.state != sandbox::VolumeRecord::State::kReady) continue;
+    paths.push_back(spawner::Store::VolumeDirectory(volume.name));
+  }
+  return paths;
+}
+
+// The files of a backup's text.
+struct Backup {
+  std::string store;
+  std::vector<std::pair<std::string, std::string>> files;  // name, bytes; in kinds' order above
+};
+
+Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
+  const auto wrong = [&file](const std::string& what) {
+    return Fail(Code::kInvalidArgument, file + " is no backup of this atolld: " + what);
+  };
+  const json parsed = json::parse(text, nullptr, false);
+  if (!parsed.is_object()) return wrong("not a JSON object");
+  const auto format = parsed.find("format");
+  if (format == parsed.end() || *format != kFormat) {
+    return wrong("its format is not " + std::to_string(kFormat));
+  }
+  const auto store = parsed.find("store"), files = parsed.find("files");
+  if (store == parsed.end() || !store->is_string()) return wrong("it names no store");
+  if (files == parsed.end() || !files->is_object()) return wrong("it has no files");
+  Backup backup{store->get<std::string>(), {}};
+  for (const char* name : {kKeys[0], kKeys[1], kImages, kRecords}) {
+    const auto found = files->find(name);
+    if (found == files->end() && (name == kKeys[0] || name == kKeys[1])) continue;
+    if (found == files->end() || !found->is_string()) return wrong(std::string("no ") + name);
+    auto bytes = DecodeBase64(found->get_ref<const std::string&>());
+    if (!bytes) return wrong(std::string(name) + " is damaged");
+    backup.files.emplace_back(name, std::move(*bytes));
+  }
+  return backup;
+}
+
+Status WriteFile(const std::string& path, const std::string& bytes) {
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  ATOLL_TRY(sys::WriteAll(file.get(), bytes));
+  if (::fsync(file.get()) != 0) return FailSys("fsync " + path);
+  return {};
+}
+
+// `state` holds the backup's files by now, and nobody but root gets there.
+Status CheckStore(const Config& config, const std::string& state, const std::string& store_id) {
+  const std::string store = config.data_dir + "/store";
+  const auto id = sys::ReadFileAt(AT_FDCWD, store + "/fs/" + spawner::kStoreIdFile, 64);
+  if (!id) {
+    return Fail(Code::kFailedPrecondition,
+                store + " is no store (" + id.error().message() +
+                    "): put back the copy of it that belongs to this backup, then restore again");
+  }
+  if (*id != store_id) {
+    return Fail(Code::kFailedPrecondition,
+                store + " is another store (" + *id + ") than that of the backup (" + store_id +
+                    "): put back the copy that belongs to it, then restore again");
+  }
+  ATOLL_ASSIGN(const auto paths, DirectoriesOf(state));
+  std::string missing;
+  size_t count = 0;
+  for (const std::string& path : paths) {
+    if (::access((store + "/" + path).c_str(), F_OK) == 0) continue;
+    if (++count <= 10) missing += (missing.empty() ? "" : ", ") + path;
+  }
+  if (count == 0) return {};
+  return Fail(Code::kFailedPrecondition,
+              store + " lacks " + std::to_string(count) + " of the " +
+                  std::to_string(paths.size()) + " directories that the backup names (" + missing +
+                  (count > 10 ? ", …" : "") +
+                  "): copy the store after the backup of its state, not before");
+}
+
+// Layers that were made after the backup: nothing names them any more, and their numbers will be
+// given out again.
+Result<size_t> DiscardLaterLayers(const Config& config, const std::string& state) {
+  const std::string store = config.data_dir + "/store";
+  ATOLL_ASSIGN(const auto paths, DirectoriesOf(state));
+  const std::set<std::string> known(paths.begin(), paths.end());
+  ATOLL_ASSIGN(const UniqueFd layers, sys::Open(store + "/fs/layers", O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(const auto names, sys::ListDir(layers.get()));
+  size_t discarded = 0;
+  for (const std::string& name : names) {
+    if (known.contains("fs/layers/" + name)) continue;
+    ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, store + "/trash", 0700));
+    // The spawner's janitor empties it.
+    const std::string to = store + "/trash/restored-" + name;
+    if (::rename((store + "/fs/layers/" + name).c_str(), to.c_str()) != 0) {
+      return FailSys("rename layer " + name + " to " + to);
+    }
+    ++discarded;
+  }
+  return discarded;
+}
+
+// Not even the log of a database that is gone: SQLite would play it into the one that is restored.
+Status RefuseState(const std::string& state) {
+  for (const char* name : {kRecords, kImages}) {
+    for (const char* suffix : {"", "-wal"}) {
+      if (::access((state + "/" + name + suffix).c_str(), F_OK) != 0) continue;
+      return Fail(Code::kFailedPrecondition,
+                  state +
+                      " has a state already, which the backup would replace; to keep it:\n  mv " +
+                      state + " " + state + ".old");
+    }
+  }
+  return {};
+}
+
+Status RemoveTree(const std::string& top, const std::string& name) {
+  ATOLL_ASSIGN(const UniqueFd directory, sys::Open(top, O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY(TreeRemoval(directory.get(), name).Continue(std::numeric_limits<int64_t>::max()));
+  return {};
+}
+
+Status Own(const std::string& path, const User& user) {
+  if (::lchown(path.c_str(), user.uid, user.gid) != 0) return FailSys("chown " + path);
+  return {};
+}
+
+}  // namespace
+
+Result<StateFiles> ReadState(const Config& config) {
+  const std::string state = StateDir(config);
+  StateFiles files;
+  for (const char* name : {kRecords, kImages}) {
+    ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(state + "/" + name));
+    ATOLL_ASSIGN(files[name], db.Serialize());
+  }
+  for (const char* name : kKeys) {
+    auto bytes = sys::ReadFileAt(AT_FDCWD, state + "/" + name, 4096);
+    if (bytes) files[name] = std::move(*bytes);
+  }
+  return files;
+}
+
+std::string BackupText(const StateFiles& files, const std::string& store_id) {
+  json encoded = json::object();
+  for (const auto& [name, bytes] : files) encoded[name] = EncodeBase64(bytes);
+  return JsonText({{"format", kFormat},
+                   {"createdAt", api::FormatTime(SystemClock().UnixMillis())},
+                   {"store", store_id},
+                   {"files", std::move(encoded)}}) +
+         "\n";
+}
+
+Status RestoreBackup(const Config& config, const std::string& file) {
+  ATOLL_TRY(RequireRoot());
+  ATOLL_ASSIGN(const User user, FindUser(config.user));
+  ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(AT_FDCWD, file, kMaxBackup));
+  ATOLL_ASSIGN(const Backup backup, ParseBackup(text, file));
+  ATOLL_TRY(MakeDirectories(config, user));
+  ATOLL_ASSIGN(const Locks locks, LockDirectories(config));
+  ATOLL_ASSIGN(const UniqueFd store, LockStore(config));
+  const std::string state = StateDir(config);
+  ATOLL_TRY(RefuseState(state));
+  ATOLL_TRY(spawner::MountStore(config.data_dir));
+  // Root's own until all of it is checked.
+  const std::string trial = config.data_dir + "/restore";
+  ATOLL_TRY(RemoveTree(config.data_dir, "restore"));
+  Cleanup remove(
+      [&config] { [[maybe_unused]] const Status gone = RemoveTree(config.data_dir, "restore"); });
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial, 0700));
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial + "/images", 0700));
+  for (const auto& [name, bytes] : backup.files) ATOLL_TRY(WriteFile(trial + "/" + name, bytes));
+  ATOLL_TRY(CheckStore(config, trial, backup.store));
+  ATOLL_ASSIGN(const size_t discarded, DiscardLaterLayers(config, trial));
+  for (const auto& [name, bytes] : backup.files) {
+    const std::string from = trial + "/" + name, to = state + "/" + name;
+    ATOLL_TRY(Own(from, user));
+    if (::rename(from.c_str(), to.c_str()) != 0) return FailSys("rename to " + to);
+  }
+  for (const std::string& directory : {state + "/images", state}) {
+    ATOLL_ASSIGN(const UniqueFd opened, sys::Open(directory, O_RDONLY | O_DIRECTORY));
+    if (::fsync(opened.get()) != 0) return FailSys("fsync " + directory);
+  }
+  std::printf("restored %s; start atolld\n", state.c_str());
+  if (discarded != 0) {
+    std::printf("%zu layers that were made after the backup are removed\n", discarded);
+  }
+  return {};
+}
+
+}  // namespace atl::daemon

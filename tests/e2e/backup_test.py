@@ -1,0 +1,142 @@
+"""Backups of the daemon's state: what comes back with the store that belongs to it, what is refused with
+any other, and that a store without its layers is not healthy."""
+import json
+import os
+import shutil
+import stat
+import subprocess
+import unittest
+
+import atoll
+import box
+from atoll import SLOWNESS
+
+UNTIL = 20 * SLOWNESS
+KEPT = {'name': 'v', 'mountPath': '/data', 'pvc': {'claimName': 'kept'}}
+
+
+class Backup(unittest.TestCase):
+    """A daemon with an image, a volume and a snapshot; each case makes the backup and takes it back."""
+
+    def setUp(self):
+        self.daemon = atoll.Daemon()
+        self.addCleanup(self.daemon.__exit__)
+        self.daemon.start()
+        self.image = self.daemon.import_busybox()
+        source = self.daemon.create(self.image, volumes=[KEPT])
+        self.daemon.run(source, 'echo volume >/data/file; echo snapshot >/file')
+        self.snapshot = self.daemon.request('POST', f'/v1/sandboxes/{source}/snapshots', {})['id']
+        atoll.until(lambda: self.daemon.request('GET', f'/v1/snapshots/{self.snapshot}')['status'][
+            'state'] == 'Ready', UNTIL, 'the snapshot is taken')
+        self.file = self.daemon.top / 'state.json'
+        self.state, self.store = self.daemon.data_dir / 'state', self.daemon.data_dir / 'store'
+
+    def backup(self, expect=0):
+        done = subprocess.run([atoll.BUILD / 'atoll', 'backup', self.file], env=self.daemon.client_env(),
+                              text=True, capture_output=True, check=False, timeout=60 * SLOWNESS)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done.stderr
+
+    def restore(self, expect=0):
+        done = subprocess.run([atoll.BUILD / 'atolld', '--config', self.daemon.config, 'restore', self.file],
+                              text=True, check=False, timeout=60 * SLOWNESS, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, expect, done.stdout)
+        return done.stdout
+
+    def refused(self, *words):
+        """Nothing of the state is there after a refusal."""
+        said = self.restore(expect=1)
+        for word in words:
+            self.assertIn(word, said)
+        self.assertFalse((self.state / 'atoll.db').exists() or (self.daemon.data_dir / 'restore').exists())
+
+    def lose_state(self):
+        shutil.rmtree(self.state)
+
+    def check_all_is_there(self):
+        daemon = self.daemon
+        self.assertEqual([image['name'] for image in daemon.request('GET', '/v1/images')['items']], [self.image])
+        self.assertEqual(daemon.request('GET', '/health'), {'status': 'healthy'})
+        restored = daemon.request('POST', '/v1/sandboxes', {
+            'snapshotId': self.snapshot, 'resourceLimits': {}, 'volumes': [KEPT]})['id']
+        self.assertEqual(daemon.run(restored, 'cat /data/file /file').stdout, 'volume\nsnapshot')
+
+    def test_all_of_it_comes_back(self):
+        self.backup()
+        self.assertEqual(stat.S_IMODE(os.stat(self.file).st_mode), 0o600)
+        self.assertIn('exists', self.backup(expect=1).lower())
+        key = (self.state / 'api_key').read_text()
+        self.daemon.shutdown()
+        # The whole data directory is another one, and the store comes from its copy.
+        copy = self.daemon.top / 'copy'
+        subprocess.run(['cp', '-a', self.store, copy], check=True)
+        shutil.rmtree(self.daemon.data_dir)
+        self.daemon.data_dir.mkdir(mode=0o755)
+        copy.rename(self.store)
+        self.restore()
+        self.assertEqual((self.state / 'api_key').read_text(), key)
+        self.daemon.start()
+        self.check_all_is_there()
+        self.daemon.kill()
+        self.assertIn('another atolld' if self.daemon.process.poll() is None else 'a spawner uses',
+                      self.restore(expect=1))
+        self.daemon.start().shutdown()
+        self.assertIn(f'mv {self.state} {self.state}.old', self.restore(expect=1))
+
+    def test_what_came_after_it_is_gone(self):
+        self.backup()
+        layers = set(os.listdir(self.store / 'fs/layers'))
+        later = box.shell_image(self.daemon)
+        self.assertGreater(set(os.listdir(self.store / 'fs/layers')), layers)
+        self.daemon.shutdown()
+        self.lose_state()
+        self.assertIn('layers that were made after the backup', self.restore())
+        self.assertEqual(set(os.listdir(self.store / 'fs/layers')), layers)
+        self.daemon.start()
+        self.check_all_is_there()
+        self.assertEqual(box.shell_image(self.daemon), later)
+        self.assertEqual(self.daemon.run(self.daemon.create(later), 'echo new').stdout, 'new')
+
+    def test_a_store_that_does_not_fit(self):
+        self.backup()
+        self.daemon.shutdown()
+        self.lose_state()
+        text = self.file.read_text()
+        for damaged in ('', '{}', text[:-100], text.replace('"format":1', '"format":9'),
+                        text.replace('"images/images.db":"', '"images/images.db":"*')):
+            self.file.write_text(damaged)
+            self.refused('is no backup')
+        self.file.write_text(text)
+        lost = sorted(os.listdir(self.store / 'fs/layers'))[0]
+        (self.store / 'fs/layers' / lost).rename(self.daemon.top / 'lost')
+        self.refused(f'fs/layers/{lost}', 'lacks 1 of')
+        (self.daemon.top / 'lost').rename(self.store / 'fs/layers' / lost)
+        (self.store / 'volumes/kept').rename(self.daemon.top / 'lost')
+        self.refused('volumes/kept')
+        (self.daemon.top / 'lost').rename(self.store / 'volumes/kept')
+        identity = self.store / 'fs/id'
+        mine = identity.read_text()
+        identity.write_text('0' * 32)
+        self.refused('is another store', json.loads(text)['store'])
+        identity.unlink()
+        self.refused('is no store')
+        identity.write_text(mine)
+        self.restore()
+        self.daemon.start()
+        self.check_all_is_there()
+
+    def test_a_store_without_its_layers_is_not_healthy(self):
+        self.daemon.shutdown()
+        layers = self.store / 'fs/layers'
+        layers.rename(self.daemon.top / 'layers')
+        self.daemon.start()
+        trouble = lambda: self.daemon.request('GET', '/health').get('troubles', {}).get('layers', '')
+        atoll.until(trouble, UNTIL, 'health tells')
+        self.assertIn('1 images and 1 snapshots', trouble())
+        self.assertIn('1 images', self.backup(expect=1))
+        self.assertFalse(self.file.exists())
+
+
+if __name__ == '__main__':
+    unittest.main()
