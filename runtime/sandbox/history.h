@@ -24,7 +24,7 @@ namespace atl::sandbox {
 // went on.
 inline constexpr char kOutOfMemory[] = "OutOfMemory";
 // Nothing of it can be asked for any more.
-inline constexpr char kDeleted[] = "Deleted";
+inline constexpr char kDeletedEvent[] = "Deleted";
 // What served one of its buckets has ended.
 inline constexpr char kVolumeLost[] = "VolumeLost";
 

@@ -463,7 +463,7 @@ void Lifecycle::Note(const Sandbox& sandbox, std::string kind) {
   if (sandbox.stocked) return;
   HistoryEvent event{clock_.UnixMillis(), std::move(kind), sandbox.reason, sandbox.message};
   if (!IsLeaving(sandbox.state)) return history_.Add(sandbox.id, std::move(event));
-  event.kind = kDeleted;
+  event.kind = kDeletedEvent;
   history_.Tell(sandbox.id, std::move(event));
 }
 

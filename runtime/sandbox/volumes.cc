@@ -15,8 +15,8 @@ using VolumeStage = VolumeRecord::State;
 constexpr int64_t kRemoveRetryUs = 5000 * 1000;
 // Making a volume and removing it are two calls of the kernel; only a sandbox whose processes do
 // not end, or a disk, makes them long.
-constexpr int64_t kMostWaitUs = 10 * 1000 * 1000;
-constexpr size_t kMostWaiting = 64;  // for one volume
+constexpr int64_t kVolumeWaitUs = 10 * 1000 * 1000;
+constexpr size_t kVolumeWaiters = 64;  // for one volume
 
 std::string Named(const std::string& name) {
   return "volume '" + name.substr(0, 253) + "'";
@@ -169,13 +169,13 @@ void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished don
 void Volumes::Await(const std::string& name, Finished done) {
   Volume& volume = *Look(name);
   if (!volume.stuck) return done(volume.stuck);
-  if (volume.waiting.size() >= kMostWaiting) {
+  if (volume.waiting.size() >= kVolumeWaiters) {
     return done(Fail(Code::kUnavailable, "too many requests wait for " + Named(name) +
                                              ", which is being made or removed; try again"));
   }
   const uint64_t number = ++last_waiter_;
   const Loop::Id deadline =
-      loop_.After(kMostWaitUs, [this, name, number, alive = std::weak_ptr(alive_)] {
+      loop_.After(kVolumeWaitUs, [this, name, number, alive = std::weak_ptr(alive_)] {
         if (alive.expired()) return;
         Volume* const found = Look(name);
         if (found == nullptr) return;
