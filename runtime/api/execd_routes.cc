@@ -41,7 +41,7 @@ constexpr std::string_view kRoutes[] = {
 };
 // By itself, and behind each of the prefixes.
 constexpr std::string_view kFileRoutes[] = {
-    "/files",         "/files/info",     "/files/permissions", "/files/mv",   "/files/search",
+    "/files",         "/files/info",     "/files/permissions", "/files/mv",    "/files/search",
     "/files/replace", "/files/download", "/files/upload",      "/directories", "/directories/list",
 };
 constexpr std::string_view kFilePrefixes[] = {"", "/v1/filesystem/{uid}/{gid}",
@@ -79,9 +79,8 @@ bool Fits(std::string_view route, std::string_view path) {
 std::string ExecdRouteOf(std::string_view target) {
   static const std::vector<std::string> routes = AllRoutes();
   const std::string_view path = target.substr(0, target.find('?'));
-  const auto found =
-      std::find_if(routes.begin(), routes.end(),
-                   [path](const std::string& route) { return Fits(route, path); });
+  const auto found = std::find_if(routes.begin(), routes.end(),
+                                  [path](const std::string& route) { return Fits(route, path); });
   return found == routes.end() ? std::string() : *found;
 }
 

@@ -1,12 +1,12 @@
 #include "runtime/daemon/process_metrics.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <charconv>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -18,14 +18,16 @@ namespace {
 
 constexpr size_t kFileLimit = 4096;
 
-// The number of that index, from 0, in a line of numbers; 0 if there is none.
+// Returns the number with that index, from 0, in a line of numbers; 0 if there is none.
 double NumberAt(std::string_view line, int index) {
   while (index-- > 0) {
     const size_t blank = line.find(' ');
     if (blank == std::string_view::npos) return 0;
     line.remove_prefix(blank + 1);
   }
-  return std::strtod(std::string(line.substr(0, line.find(' '))).c_str(), nullptr);
+  uint64_t number = 0;
+  std::from_chars(line.data(), line.data() + line.size(), number);
+  return static_cast<double>(number);
 }
 
 double Seconds(const timeval& time) {
@@ -33,12 +35,11 @@ double Seconds(const timeval& time) {
 }
 
 size_t OpenDescriptors() {
-  size_t open = 0;
-  DIR* const directory = ::opendir("/proc/self/fd");
-  if (directory == nullptr) return 0;
-  while (::readdir(directory) != nullptr) ++open;
-  ::closedir(directory);
-  return open > 3 ? open - 3 : 0;  // without ".", ".." and the directory itself
+  const auto directory = sys::Open("/proc/self/fd", O_RDONLY | O_DIRECTORY);
+  if (!directory) return 0;
+  const auto names = sys::ListDir(directory->get());
+  // Two of them are the directory's: ours, and what lists it.
+  return names && names->size() > 2 ? names->size() - 2 : 0;
 }
 
 }  // namespace
