@@ -349,8 +349,12 @@ class Daemon:
     def execd_secret(self, sandbox):
         """What its execd asks for. Clients never see it: the daemon tells them a token that ends with
         the API key, and puts this in its place."""
-        with contextlib.closing(sqlite3.connect(self.data_dir / 'state/atoll.db')) as store:
-            (spec,), = store.execute('SELECT spec FROM sandboxes WHERE id = ?', (sandbox,))
+        # The daemon has its store for itself.
+        with tempfile.TemporaryDirectory(dir=self.top) as copy:
+            for file in self.data_dir.glob('state/atoll.db*'):
+                shutil.copy(file, copy)
+            with contextlib.closing(sqlite3.connect(pathlib.Path(copy, 'atoll.db'))) as store:
+                (spec,), = store.execute('SELECT spec FROM sandboxes WHERE id = ?', (sandbox,))
         return json.loads(spec)['token']
 
     def run(self, sandbox, command, **fields):
