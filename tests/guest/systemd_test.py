@@ -347,6 +347,24 @@ class Services(unittest.TestCase):
         call('systemctl', 'restart', 'atoll-sandboxes')
         self.assertFalse(box.is_same())
 
+    def test_the_end_of_the_sandboxes_unit(self):
+        box = Box(self.daemon)
+        call('systemctl', 'stop', 'atoll-sandboxes')
+        self.assertFalse(box.is_same())
+        self.assertTrue(is_active('atolld'))
+        # There is no spawner to tell it, and the states are true all the same.
+        state = lambda: self.daemon.request('GET', f'/v1/sandboxes/{box.id}')['status']['state']
+        until(lambda: state() != 'Running', SECONDS, 'the end is seen')
+        health = self.daemon.request('GET', '/health')
+        self.assertEqual(health['status'], 'degraded')
+        self.assertIn('1 sandboxes have ended', health['troubles']['sandboxes'])
+        self.assertIn('systemctl start atoll-spawner', health['troubles']['spawner'])
+        call('systemctl', 'start', 'atoll-sandboxes')
+        until_all_active()
+        until(self.daemon.builds, SECONDS, 'sandboxes can be built again')
+        until(lambda: state() == 'Failed', SECONDS, 'the sandbox has ended')
+        self.daemon.delete(box.id)
+
     def test_the_end_of_all(self):
         box = Box(self.daemon)
         # As at the host's shutdown: daemon and spawner first, then the sandboxes.
