@@ -11,6 +11,7 @@
 #include "cgroup/limits_text.h"
 #include "cgroup/tree.h"
 #include "runtime/api/auth.h"
+#include "runtime/api/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
@@ -317,6 +318,24 @@ void Daemon::CollectOwn(MetricSet* metrics) const {
 
 void Daemon::UseCertificate(const std::shared_ptr<const http::TlsContext>& tls) {
   certificate_ends_s_ = tls ? tls->not_after() : 0;
+  WatchCertificate();
+}
+
+void Daemon::WatchCertificate() {
+  constexpr int64_t kLookUs = 60 * 1000 * 1000;
+  constexpr int64_t kWarnSeconds = 7 * 24 * 3600;
+  loop_->Cancel(std::exchange(certificate_timer_, 0));
+  if (certificate_ends_s_ == 0) return health_.Clear("certificate");
+  const int64_t left_s = certificate_ends_s_ - SystemClock().UnixMillis() / 1000;
+  const std::string date = api::FormatTime(certificate_ends_s_ * 1000);
+  std::string trouble;
+  if (left_s <= kWarnSeconds) {
+    trouble = "the certificate of server.tls_cert " +
+              (left_s <= 0 ? "expired on " + date + ": clients refuse it" : "expires on " + date) +
+              "; renew the file, then reload atolld";
+  }
+  health_.Set("certificate", std::move(trouble));
+  certificate_timer_ = loop_->After(kLookUs, [this] { WatchCertificate(); });
 }
 
 Status Daemon::ExportMetrics() {

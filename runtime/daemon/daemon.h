@@ -77,6 +77,8 @@ class Daemon {
   void CollectOwn(MetricSet* metrics) const;
   MetricSet Collect();
   void UseCertificate(const std::shared_ptr<const http::TlsContext>& tls);
+  // Keeps the subject `certificate` of /health true while the clock goes on.
+  void WatchCertificate();
   // For api::Api::Parts.
   void MakeBackup(std::function<void(Result<std::string>)> done);
   void Handle(std::shared_ptr<http::Exchange> exchange);
@@ -131,6 +133,7 @@ class Daemon {
   bool last_reload_worked_ = true;
   int64_t last_reload_ms_ = 0;      // since the Unix epoch; the start counts as one
   int64_t certificate_ends_s_ = 0;  // likewise; 0: no TLS
+  Loop::Id certificate_timer_ = 0;
 };
 
 }  // namespace atl::daemon

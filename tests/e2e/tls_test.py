@@ -20,10 +20,10 @@ from ingress_test import UPGRADE
 ELSEWHERE = '192.0.2.77'  # an address of this host that is not loopback (RFC 5737)
 
 
-def make_pair(directory, name='localhost', certificate='cert.pem', key='key.pem'):
+def make_pair(directory, name='localhost', certificate='cert.pem', key='key.pem', days=2):
     """Readable for the daemon's user after it has dropped its privileges."""
     subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt',
-                    'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', f'/CN={name}',
+                    'ec_paramgen_curve:P-256', '-nodes', '-days', str(days), '-subj', f'/CN={name}',
                     '-addext', f'subjectAltName=DNS:{name},IP:127.0.0.1,IP:{ELSEWHERE}',
                     '-keyout', directory / key, '-out', directory / certificate],
                    check=True, stderr=subprocess.DEVNULL)
@@ -228,6 +228,19 @@ class Renewed(Pair):
             self.hangup(daemon, 'changed=server.tls_cert')
             self.assertEqual(self.name(daemon), 'third')
             make_pair(self.top)
+
+    def test_health_tells_of_its_end(self):
+        with atoll.Daemon(**self.settings) as daemon:
+            self.daemon = daemon
+            trouble = lambda: daemon.request('GET', '/health').get('troubles', {}).get('certificate', '')
+            self.assertIn('expires on ', trouble())
+            make_pair(self.top, days=30)
+            self.hangup(daemon, 'configuration read again')
+            self.assertEqual(trouble(), '')
+            make_pair(self.top, days=0)
+            self.hangup(daemon, 'configuration read again')
+            self.assertIn('expired on ', trouble())
+        make_pair(self.top)
 
     def test_a_key_that_the_daemon_cannot_read_again_is_named(self):
         os.chown(self.top / 'key.pem', 0, 0)
