@@ -103,7 +103,7 @@ struct View {
   std::string path;
 };
 
-// What the kernel has counted of a sandbox's group since that was made.
+// Events that the kernel has counted for a sandbox's group since the group was made.
 struct GroupEvents {
   uint64_t oom_kills = 0;
   uint64_t pids_hits = 0;  // forks that the limit of processes refused

@@ -112,7 +112,7 @@ Result<std::string> ReadFacts(const Json& process) {
   return facts->get<std::string>();
 }
 
-// What nothing depends on: an odd entry is left out, and does not cost the image.
+// Nothing depends on these entries: a malformed one is left out, and the image is taken.
 void ReadForPeople(const Json& process, ImageConfig& config) {
   size_t total = 0;
   const auto fits = [&total](const std::string& text) {

@@ -73,7 +73,8 @@ class Kernel {
   Kernel(Core* core, Zygote* zygote, KernelHome home, std::optional<KernelPorts> ports,
          std::string key, Callbacks callbacks);
   Status WriteConnectionFile(const std::string& key);
-  // What the connection file calls a port: with "ipc" the number of a socket, from 1.
+  // Returns the number of a port in the connection file. With "ipc" it is the number of a socket,
+  // from 1.
   int NumberOf(KernelPorts::Port port) const;
   Result<Place> MakePlace(const Kernelspec& spec, const std::string& cwd);
   Status Fork(const Kernelspec& spec, const std::string& cwd);

@@ -31,7 +31,7 @@ class KernelHome {
   // Writes the connection file.
   Status Write(std::string_view text) const;
   std::string connection_file() const;
-  // What a connection file says in place of an IP address. The kernel appends a number.
+  // The "ip" of a connection file whose transport is ipc. The kernel appends a number to it.
   std::string socket_base() const;
   // A connection to the kernel's socket of that number, not blocking. ENOENT or ECONNREFUSED: the
   // kernel does not listen yet.

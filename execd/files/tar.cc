@@ -179,7 +179,8 @@ class TarInput : private TarReader::Sink {
     if (::fchmod(made.get(), entry.mode & 07777) != 0) return FailSys("chmod " + name);
     return {};
   }
-  // What was just made, of this name or (if it is empty) by its descriptor.
+  // Gives the entry that was just made its owner. `at` is its directory, or with an empty name the
+  // entry itself.
   Status Own(int at, const std::string& name, const TarEntry& entry) const {
     if (!owners_) return {};
     const int flags = name.empty() ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW;
@@ -214,7 +215,7 @@ std::optional<std::string> PathOf(Core* core, Exchange* exchange) {
   return AbsolutePath(*core, *path);
 }
 
-// As the image's user; as root where the archive's owners count.
+// Whether the archive's owners count. Then root unpacks it, otherwise the image's user.
 bool WithOwners(const Exchange& exchange) {
   const std::string* owners = exchange.QueryValue("owners");
   return owners != nullptr && *owners == "true";

@@ -114,7 +114,7 @@ def build(what, out, name, compress):
             oci_archive.Archive(out, compress) as archive:
         work = pathlib.Path(work)
         layers = [work / f'layer{number}' for number in range(1, len(recipe.steps) + 1)]
-        # What has only files needs no sandbox.
+        # A recipe that only copies files needs no sandbox.
         with boxes.daemon() if recipe.suite or recipe.run else contextlib.nullcontext():
             layers = (debian_layers if recipe.suite else busybox_layers)(recipe, layers, work)
             if recipe.run:

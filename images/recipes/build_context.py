@@ -126,7 +126,7 @@ class Context:
         entry = self.entries().get(path)
         for one in [*([entry] if entry else []), *(self.beneath(path) if not entry or entry.is_dir() else [])]:
             kind = stat.S_IFMT(one.info.st_mode)
-            # Of the entry itself the name is in the instruction.
+            # The instruction names the entry itself, so this is the rest of its path.
             name = '/'.join(one.path[len(path):])
             into.update(f'{len(name.encode("utf-8", "surrogateescape"))} {kind:o} {one.info.st_mode & 0o7777:o} '
                         f'{one.link}\0'.encode('utf-8', 'surrogateescape') + os.fsencode(name))

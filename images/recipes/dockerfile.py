@@ -14,7 +14,7 @@ MAX_NESTING = 16  # of ${A:-${B:-…}}
 
 WORDS = ('ADD', 'ARG', 'CMD', 'COPY', 'ENTRYPOINT', 'ENV', 'EXPOSE', 'FROM', 'LABEL', 'MAINTAINER', 'RUN', 'SHELL',
          'STOPSIGNAL', 'USER', 'VOLUME', 'WORKDIR')
-# What docker knows beside these, and why not here.
+# Docker's other instructions, each with the reason why it is refused.
 NOT_HERE = {
     'HEALTHCHECK': 'nothing here asks for the health of a sandbox; leave it out, and let who runs it ask',
     'ONBUILD': 'no image keeps instructions for later builds; write them where they are to run',

@@ -22,7 +22,7 @@ KEYS = {
 # What a word may be that becomes an argument of another program: never an option of it.
 WORD = {
     'packages': r'[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?',
-    # Of an index: no URL, no path, nothing that could bring a build to run.
+    # Packages of an index only. A URL or a path could have a build run on this host.
     'pip': r'[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]*\])?[ ]*([<>=!~][^\0\n@/;]*)?(;[^\0\n@/]*)?',
     'npm': r'(@[a-z0-9._~-]+/)?[A-Za-z0-9][A-Za-z0-9._~-]*(@[A-Za-z0-9.^~<>=|*+_-]+)?',
     'users': r'[a-z][a-z0-9-]{0,31}',

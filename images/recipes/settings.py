@@ -12,9 +12,9 @@ import pathlib
 import tomllib
 
 FILE = '/etc/atoll/build.toml'
-# Of this machine; what the machine trusts, a build does.
+# A build trusts the certificates that this machine trusts.
 BUNDLE = pathlib.Path('/etc/ssl/certs/ca-certificates.crt')
-# In a sandbox: in memory there, so never in an image.
+# Path inside a sandbox. It lies in memory, so no image gets it.
 CERTIFICATES = '/dev/shm/atoll-certificates.pem'
 # By what programs find their authorities.
 _BY_WHICH = ('SSL_CERT_FILE', 'PIP_CERT', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'GIT_SSL_CAINFO',

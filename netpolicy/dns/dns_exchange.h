@@ -73,7 +73,7 @@ class DnsExchange {
   void OnResponse(size_t i, const DnsHeader& header, std::span<const uint8_t> message);
   void OnFailed(size_t i);
   void Finish(std::vector<uint8_t> answer);
-  // Whose turn it is.
+  // Index of the upstream whose turn it is.
   size_t current() const { return attempt_ % upstreams_.size(); }
   // Whether the next step depends on it: it is its turn, or nobody is asked any more.
   bool IsAwaited(size_t i) const { return i == current() || attempt_timer_ == 0; }

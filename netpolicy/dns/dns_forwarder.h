@@ -36,8 +36,8 @@ namespace atl::netpolicy {
 class DnsForwarder {
  public:
   struct Limits {
-    // That wait for an upstream. Each holds a descriptor for each upstream that was asked: four
-    // with the timeouts as they are.
+    // Questions that wait for an upstream. Each holds a descriptor for each upstream that was
+    // asked, at most four with these timeouts.
     size_t queries = 1024;
     size_t tcp_clients = 256;
     int64_t tcp_idle_us = 10'000'000;

@@ -356,8 +356,8 @@ std::vector<LearnedName> Enforcer::LearnedBy(uint32_t number) const {
 std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   const auto found = slots_.find(number);
   if (found == slots_.end() || !found->second.egress) return JudgeOfOldFlows(number);
-  // What is learned until a flow is looked at counts: the look may come late, and a flow that began
-  // by a name in the meantime must not be cut.
+  // Addresses learned before a flow is looked at count: the look may come late, and it must not cut
+  // a flow that a name has opened meanwhile.
   return [egress = found->second.egress, learned = found->second.learned.keys(),
           guarded = config_.guarded](const Flow& flow) {
     if (IsOthersMatter(flow)) return false;

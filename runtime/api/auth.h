@@ -17,13 +17,13 @@ bool SameSecret(std::string_view given, std::string_view expected);
 // Whether the request has the key and no other, in OPEN-SANDBOX-API-KEY or as "Authorization:
 // Bearer KEY", which programs send that know no header of ours (Prometheus). False without a key.
 bool HoldsKey(const http::Request& request, const std::string& api_key);
-// What clients are told in place of `secret` of a sandbox. It follows from the key too, so that it
-// ends with the key. Without a key it is the secret.
+// Returns the token that clients get in place of a sandbox's `secret`. It is derived from the API
+// key as well, so it ends with the key. Without a key it is the secret.
 std::string TokenFor(const std::string& api_key, const std::string& secret);
 // The key that the request has, right or wrong, by either header; empty if it has none.
 std::string_view KeyOf(const http::Request& request);
-// What the log calls a key: "key:" and eight digits, or "nobody" for the empty one. `secret` is the
-// daemon's own, so that nobody who reads the log can try keys against it.
+// Returns the name of a key in the log: "key:" and eight hex digits, or "nobody" for the empty key.
+// It is keyed with `secret`, the daemon's own, so that a reader of the log cannot test keys.
 std::string KeyId(const std::string& secret, std::string_view key);
 // True for what only a web page's request looks like; see Authorise.
 bool IsOfAPage(const http::Headers& headers);

@@ -99,7 +99,7 @@ void SetForwarded(const http::Request& request, http::Upstream* upstream) {
   set("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
 }
 
-// As execd says it, which clients know.
+// The same answer as execd's, which clients know.
 http::Response WrongToken() {
   http::Response response;
   response.status = 401;

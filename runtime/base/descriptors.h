@@ -27,7 +27,7 @@ namespace atl {
 // many below it are spare, and as many below these are for streams.
 Status ReserveDescriptors();
 
-// What the daemon and the processes beside it open at once where nothing runs short.
+// Number of descriptors that the daemon and each process beside it may need at once.
 inline constexpr rlim_t kEnoughDescriptors = 4096;
 
 // This process's hard limit of open files if it is lower than that, or 0.

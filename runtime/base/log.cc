@@ -39,7 +39,7 @@ const char* LevelName(LogLevel level) {
   return "?";
 }
 
-// Of syslog(3), as sd-daemon(3) writes them.
+// Returns syslog(3)'s priority of a level in the form of sd-daemon(3).
 const char* PriorityPrefix(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:

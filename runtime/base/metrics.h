@@ -1,4 +1,4 @@
-// What operators watch: families of samples, each with a name, a help text, a type and a unit. One
+// Metrics for operators: families of samples, each with a name, a help text, a type and a unit. One
 // set is collected for each scrape or export. PrometheusText here, and OtlpMetrics in the daemon,
 // write it out.
 //

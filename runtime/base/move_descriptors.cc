@@ -10,7 +10,7 @@
 namespace atl {
 namespace {
 
-// Of `first` to `last`, both included.
+// Marks the descriptors `first` to `last`, both included.
 Status CloseOnExec(unsigned first, unsigned last) {
   if (first > last) return {};
   if (::close_range(first, last, CLOSE_RANGE_CLOEXEC) != 0) return FailSys("close_range");

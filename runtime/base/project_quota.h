@@ -28,7 +28,7 @@ struct Usage {
 // project's limit.
 bool Enforced(int fd);
 
-// What the operator of a store without project quotas can do about it, as a clause of a message. It
+// Returns a clause of a message: how the operator of a store can get project quotas. It
 // names `atolld storage init` only if this kernel's XFS can enforce what that command sets up.
 std::string Remedy();
 

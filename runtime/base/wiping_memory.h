@@ -2,7 +2,7 @@
 // vectors, JSON trees and queues leave behind when they grow or end. So no secret outlives what
 // holds it, whichever library has made the copies.
 //
-// Of the stack nothing is freed: WipeStack, behind whatever has worked on a secret there. Thread
+// The stack is never freed, so call WipeStack behind code that has worked on a secret there. Thread
 // rule: any thread.
 #pragma once
 

@@ -35,8 +35,8 @@ using nlohmann::json;
 constexpr int kFormat = 1;
 constexpr size_t kMaxBackup = size_t{1} << 30;
 
-// Beneath the state directory. The first two are databases; a configured key has no file. What the
-// daemon looks for first is written last: a restore that is cut off is begun anew.
+// Files beneath the state directory. The first two are databases; a configured key has no file. A
+// restore writes atoll.db last, so one that is cut off can be run again.
 constexpr const char* kImages = "images/images.db";
 constexpr const char* kRecords = "atoll.db";
 constexpr const char* kKeys[] = {"api_key", "route_key"};

@@ -158,7 +158,7 @@ int Main(int argc, char** argv) {
   const Config& config = loaded->config;
   if (line->action == CommandLine::Action::kCheckConfig) {
     if (auto checked = CheckCertificate(config); !checked) return Report("configuration", checked);
-    // In the journal each reload would leave all of it.
+    // A reload runs this check, and the journal would get the whole configuration each time.
     if (!IsJournal(STDOUT_FILENO)) std::fputs(EffectiveConfig(config).c_str(), stdout);
     return 0;
   }

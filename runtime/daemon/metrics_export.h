@@ -27,7 +27,7 @@ class MetricsExport {
   // Posts a document: PostJson, unless a test has its own. Called on a pool thread.
   using Post = std::function<Result<int>(const OtelSettings& settings, std::string document)>;
 
-  // What there is to tell now. Called on the loop.
+  // Collects the metrics to send. Called on the loop.
   using Collect = std::function<MetricSet()>;
   MetricsExport(Loop& loop, const Clock& clock, OtelSettings settings, Collect collect,
                 Post post = nullptr);

@@ -1,4 +1,4 @@
-// What OpenSSL frees, overwritten (runtime/base/wiping_memory.h).
+// Has OpenSSL overwrite the memory that it frees (runtime/base/wiping_memory.h).
 #pragma once
 
 #include "runtime/base/result.h"

@@ -81,9 +81,9 @@ class Attempt {
   void Join(Answered answered) { waiters_.push_back(std::move(answered)); }
   // This sandbox comes of it, or is what it makes anew.
   void Take(const std::string& id) { sandboxes_.push_back(id); }
-  // What to record with the sandboxes, both or none; none: it has no key.
+  // The key to record in the same transaction as the sandboxes. Empty: the request has no key.
   std::optional<KeyRecord> key() const;
-  // That record is in the store although the attempt may still fail, which then removes it.
+  // Tells that the key's record is in the store. If the attempt fails later, it removes the record.
   void KeyStored() { key_stored_ = !request_.key.empty(); }
 
   // The outcome is recorded, the key with it: nothing is taken back any more.

@@ -139,7 +139,7 @@ struct CreateStats {
 
 struct LifecycleStats {
   std::array<CreateStats, kOrigins> creates{};
-  // Of `refused`, for want of room on the host.
+  // Part of `refused`: the host had no room.
   uint64_t refused_by_queue = 0, refused_by_host = 0;
   std::array<uint64_t, kEnds> ends{};
   Distribution resume_seconds;  // until a paused one runs, whoever asked
@@ -320,11 +320,11 @@ class Lifecycle final : private Attempt::Owner,
   const LifecycleStats& stats() const { return stats_; }
   const Held& held() const { return held_; }
   const HostBudget& budget() const { return config_.budget; }
-  // What the kernel has counted of the groups of all sandboxes, those that have ended included.
+  // Sum of the events of all groups, those of ended sandboxes included.
   cgroup::GroupEvents group_events() const;
   // The slots of those that have processes, by host id.
   std::unordered_map<std::string, uint32_t> LiveGroups() const;
-  // What was read of them meanwhile.
+  // Takes counts that the pool has read.
   void SetGroupEvents(const std::unordered_map<std::string, cgroup::GroupEvents>& read);
   uint64_t swap_bytes() const { return config_.swap_bytes; }
   const SnapshotStats& snapshot_stats() const { return snapshots_.stats(); }
@@ -392,7 +392,7 @@ class Lifecycle final : private Attempt::Owner,
   Attempt::Answered AnswerOf(const Created& done);
   // Counts and logs what has failed.
   void TakeBack(const Attempt& attempt, const CreateError& why) override;
-  // Of a sandbox that nobody was told of.
+  // Ends a sandbox that no client was told of.
   void Abandon(Entry& entry, const Cause& cause);
   // Behind keys and pools, which say what is wanted.
   using SharedAttempt = std::shared_ptr<Attempt>;

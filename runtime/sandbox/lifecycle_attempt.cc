@@ -92,8 +92,8 @@ void Lifecycle::TakeBack(const Attempt& attempt, const CreateError& why) {
       (queue ? stats_.refused_by_queue : stats_.refused_by_host) += sandboxes;
     }
   }
-  // That the spawner is away has been logged once, and each client is told: one that tries again
-  // at once must not fill the log.
+  // The loss of the spawner is logged once, and each client is told. A client that tries again at
+  // once must not fill the log.
   LogLine line(refused || why.code() == Code::kUnavailable ? LogLevel::kDebug : LogLevel::kWarning,
                rollback                      ? "cannot roll a sandbox back"
                : request.kind == Kind::kFork ? "cannot fork a sandbox"

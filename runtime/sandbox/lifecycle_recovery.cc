@@ -14,7 +14,7 @@
 namespace atl::sandbox {
 namespace {
 
-// Of sandboxes that are listed in the log.
+// Sandboxes that one line of the log lists.
 constexpr size_t kIdsOfALine = 25;
 
 }  // namespace
@@ -281,7 +281,7 @@ void Lifecycle::Shutdown(std::function<void(Status)> done) {
     layer_users_.clear();
     held_ = {};
     RemoveStaleSockets();
-    // Of their sandboxes nothing is left to take back.
+    // The shutdown has ended their sandboxes, so there is nothing to take back.
     for (const SharedAttempt& attempt : attempts) attempt->Fail(CreateError(over));
     if (!stopped) return done(Fail(std::move(stopped).error().Wrap("stop the spawner")));
     if (!removed) return done(Fail(std::move(removed).error().Wrap("remove the network")));

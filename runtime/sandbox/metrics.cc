@@ -7,7 +7,7 @@
 namespace atl::sandbox {
 namespace {
 
-// In the order of their enumerations.
+// Values of labels, in the order of the enumerations Origin and End.
 constexpr std::string_view kStartNames[kOrigins] = {"cold", "pool", "template", "snapshot", "fork"};
 constexpr std::string_view kEndNames[kEnds] = {"exit",    "error",   "stopped", "oom", "failed",
                                                "deleted", "expired", "idle",    "lost"};

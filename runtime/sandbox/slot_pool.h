@@ -93,7 +93,7 @@ class SlotPool {
   uint64_t prepared_total() const { return prepared_total_; }
   // Takes that had to wait.
   uint64_t misses_total() const { return misses_total_; }
-  // Of all slots that were prepared.
+  // Durations of the steps of all slots that were prepared.
   const std::array<Distribution, static_cast<size_t>(wire::kFirstBuildStep)>& step_seconds() const {
     return step_seconds_;
   }

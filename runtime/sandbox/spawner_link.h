@@ -18,7 +18,7 @@ namespace atl::sandbox {
 class SpawnerLink final : public launch::SpawnerClient {
  public:
   using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>()>;
-  // What a call is told while there is no spawner, with what to do about it: `gone` as long as the
+  // Answers to a call while there is no spawner, with what to do about it: `gone` as long as the
   // next one may be on its way, `absent` when none has come within ten seconds.
   struct Texts {
     std::string gone, absent;

@@ -95,7 +95,7 @@ class Volumes {
     VolumeRecord record;
     std::set<std::string> users;
     std::set<std::string> leaving;  // sandboxes that were users, until they are gone
-    // Who waits until it is made, or gone.
+    // Requests that wait until the volume is made, or gone.
     std::map<uint64_t, Waiter> waiting;
     // Why it could not be removed the last time: who would wait hears that.
     Status stuck;

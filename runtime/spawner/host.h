@@ -28,7 +28,7 @@ struct Host {
   std::string
       staging;  // an empty directory: each slot mounts on it in a mount namespace of its own
 
-  // What a worker that makes slots or sessions needs of it; borrowed.
+  // Returns the descriptors that a worker needs to make slots or sessions. Borrowed.
   std::vector<int> Descriptors() const {
     std::vector<int> fds = cgroups.Descriptors();
     fds.insert(fds.end(), {store.root(), store.tree(), execd.get(), unpack.get(), host_mounts});

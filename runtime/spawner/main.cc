@@ -101,8 +101,8 @@ Status EnterOwnMountNamespace() {
   return {};
 }
 
-// In a process beside this one, because an allowed directory may lie on a file system whose server
-// answers nobody. Such a one is judged when it is asked for, as each is.
+// Checks the allowed directories in a process beside this one, because one may lie on a file system
+// whose server does not answer. That directory is judged when a request names it.
 Status CheckHostPathsInTime(const Config& config) {
   constexpr int kPatienceMs = 5000;
   if (config.host_paths.empty()) return {};

@@ -39,8 +39,8 @@ Status WriteIdMaps(pid_t pid, const std::string& uid_map, const std::string& gid
   return sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "gid_map"), gid_map);
 }
 
-// Of a child that is at its end. Should that take longer, nothing is lost: it never comes back from
-// the kernel to the memory that it shares with us.
+// Reaps a child that is at its end. A child that takes longer does no harm: it never returns from
+// the kernel to the memory that it shares with this process.
 void Reap(pid_t pid) {
   [[maybe_unused]] const bool ended = AwaitEnd(pid, 1000);
 }

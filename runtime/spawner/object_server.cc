@@ -39,7 +39,7 @@ constexpr uid_t kFirstUser = 0x71000000;
 // Above what Place puts descriptors on.
 constexpr int kAbove = 16;
 
-// What the processes of one server have of the spawner's.
+// Descriptors of the spawner that the processes of one server keep.
 struct Ends {
   int fuse, mount, said, log, host_mounts;
 };

@@ -42,8 +42,8 @@ constexpr uint64_t InodesFor(uint64_t disk_bytes) {
   return disk_bytes == 0 ? 0 : std::max<uint64_t>(disk_bytes >> 14, 1024);
 }
 
-// What is charged to the project of an upper's or a volume's directory. kNotFound: it has none of
-// ours.
+// Returns what is charged to the project of an upper's or a volume's directory. kNotFound: the
+// directory has no project of ours.
 Result<quota::Usage> ChargedTo(int directory);
 
 // For an empty directory: gives it a project of the slot's to which nothing is charged, and that

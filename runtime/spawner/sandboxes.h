@@ -127,7 +127,7 @@ class Sandboxes {
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
-  // What of a build is left when its root has been mounted, or could not be.
+  // Finishes a build when its root has been mounted, or could not be.
   void Mounted(const std::string& id, int gate, const RootReport& report, wire::Built built,
                const Built& done);
   void FailBuild(const std::string& id, Error error, wire::Step step, const Built& done);

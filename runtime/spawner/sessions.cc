@@ -104,7 +104,7 @@ void Sessions::OnReport(uint64_t number) {
   const Build build = std::move(found->second);
   builds_.erase(found);
   loop_.Unwatch(build.watch);
-  // What is said comes in one piece; without a word something has killed it.
+  // A report comes in one piece. A builder that reports nothing was killed.
   char piece[kMaxBuildReport];
   const ssize_t n = TEMP_FAILURE_RETRY(::read(build.report.get(), piece, sizeof piece));
   const std::string_view text(piece, static_cast<size_t>(std::max<ssize_t>(n, 0)));

@@ -22,9 +22,9 @@ namespace atl::spawner {
 // Such a child may have one itself.
 Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argument);
 
-// What a child may take for which the spawner's one thread waits: less than after which the daemon
-// takes the spawner for dead. Longer than that only a call takes that never comes back (a server of
-// NFS that is gone), and alarm(2) ends that.
+// Time that a child may take while the spawner's one thread waits for it. It is shorter than the
+// time after which the daemon takes the spawner for dead. Only a call that never returns (to an NFS
+// server that is gone) takes longer, and alarm(2) ends that.
 inline constexpr unsigned kVforkSeconds = 4;
 
 // A child that does nothing until it is killed, or until this process dies; to be killed and reaped

@@ -48,7 +48,7 @@ Error AsOurs(const std::string& what, const Error& error) {
   return Error(code, what + ": " + error.message(), error.error_number());
 }
 
-// As mountinfo writes names: "\\040" is a space.
+// Decodes the escapes of mountinfo: "\\040" is a space.
 std::string Unescaped(std::string_view text) {
   std::string plain;
   for (size_t at = 0; at < text.size(); ++at) {

@@ -1,6 +1,6 @@
-// What is done about volumes, each time in a process beside the spawner: a path of the host may
-// lead to a file system whose server answers nobody (NFS, FUSE), and a call that waits for one may
-// never come back, also if the process is killed.
+// Opens and mounts volumes, each time in a process beside the spawner. A path of the host may lead
+// to a file system whose server does not answer (NFS, FUSE), and a call that waits for that server
+// may never return, even if the process is killed.
 #pragma once
 
 #include <sys/types.h>

@@ -20,7 +20,7 @@ namespace atl::spawner {
 namespace {
 
 constexpr pid_t kNobody = -1;
-// Whom this process ends with, as getppid(2) names it: 0 across pid namespaces.
+// The parent that this process ends with, as getppid(2) names it: 0 across pid namespaces.
 pid_t g_parent = kNobody;
 
 Result<pid_t> Fork(const Worker& worker) {

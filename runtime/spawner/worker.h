@@ -26,10 +26,10 @@ struct Worker {
 Result<pid_t> StartWorker(const Worker& worker, std::vector<int> keep,
                           const std::function<void()>& work);
 
-// In a worker that does not outlive its parent: has the kernel kill it when the parent dies, and
-// ends it if that has happened already. StartWorker does it first; whoever changes the ids of a
-// worker does it again, because the kernel forgets the wish with every such change. A no-op in any
-// other process. In a pid namespace of its own a worker cannot see whether the parent is dead.
+// Has the kernel kill this worker when its parent dies, and ends it if the parent is dead already.
+// StartWorker does it first; whoever changes the ids of a worker does it again, because the kernel
+// forgets the wish with every such change. A no-op in any other process. In a pid namespace of its
+// own a worker cannot see whether the parent is dead.
 void EndWithParent();
 
 // Nobody else may look into this process's memory, nor dump it. To be said again behind every

@@ -252,7 +252,7 @@ struct MeasureVolume {
   }
 };
 
-// What a sandbox has written, its sessions and what its buckets keep locally included.
+// Measures what a sandbox has written, its sessions and local copies of its buckets included.
 // kFailedPrecondition: it has ended.
 struct MeasureSandbox {
   static constexpr uint8_t kType = 27;
@@ -352,8 +352,8 @@ struct MountObjects {
   }
 };
 
-// Which published layers of these the store lacks, and which store it is. Without layers: only the
-// latter.
+// Asks which of these published layers the store lacks, and which store it is. Without layers it
+// asks only the latter.
 struct CheckLayers {
   static constexpr uint8_t kType = 28;
   static constexpr size_t kMost = 256;  // each is a look at a directory, on the spawner's thread

@@ -1,4 +1,4 @@
-// What sandboxes take on disk, as the server measures it.
+// Disk use of sandboxes and snapshots, as the server measures it.
 #pragma once
 
 #include <cstdint>

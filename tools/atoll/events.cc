@@ -83,8 +83,8 @@ Result<int64_t> NumberOfLast(const json& events) {
   return Fail(Code::kInternal, "the server's events have no number");
 }
 
-// Of those that were named, until they are deleted, or of all. Events come by their number, so that
-// a sandbox need not be there when we look.
+// Follows the events of the named sandboxes until these are deleted, or of all. Events come by
+// their number, so a sandbox need not exist any more when its event is read.
 Result<int> Follow(Api& api, EventPrinter& printer, Words named, int cancel_fd) {
   const bool all = named.empty();
   ATOLL_ASSIGN(const json now, Fetch(api, "/events"));

@@ -25,7 +25,7 @@ namespace {
 
 struct BuildOptions {
   std::string what, name, output;
-  // Of a Dockerfile.
+  // Options of a Dockerfile build.
   std::string file, target, network;
   Words arguments;
   bool no_cache = false;

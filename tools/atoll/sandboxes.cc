@@ -68,7 +68,7 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   const bool sized = options.size || options.format.find(".Size") != std::string::npos;
   std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
   std::vector<std::string> others = {"Command", "Labels"};
-  // Where those that have ended are shown, so is how.
+  // A list that shows ended sandboxes shows their exit codes, too.
   (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
   (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
   Columns columns(
