@@ -44,6 +44,11 @@ rm -rf /debs /unpacked /usr/sbin/policy-rc.d /var/lib/apt/lists/* /var/cache/apt
   /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache /var/log/*.log /var/log/apt /var/log/apt-* /tmp/* /var/tmp/*
 if [ -n "$1" ]; then find / -xdev -newermt "@$1" -exec touch -h -d "@$1" {} +; fi
 '''
+# Beside the packages of this priority. Not all of these are essential: mount and passwd are not, and programs
+# expect them in every Debian, as debootstrap's smallest variant has them.
+_LOWEST = ('?essential', 'apt', 'ca-certificates', 'usr-is-merged')
+_PRIORITY = 'required'
+
 # All of them are unpacked already, and none is configured: no order is right for all.
 _CONFIGURE = _BEGIN + '''
 mv /debs/dpkg.cfg /etc/dpkg/dpkg.cfg.d/atoll
@@ -129,6 +134,14 @@ Acquire::Languages "none"; Acquire::Retries "3"; APT::Install-Recommends "false"
         run('apt-get', '-qq', *words, env={**os.environ, 'APT_CONFIG': f'{self.top}/apt.conf'},
             cwd=self.top, **NOBODY.identity(), **options)
 
+    def packages_of(self, priority):
+        """apt's patterns know no priorities."""
+        listed = subprocess.run(['apt-cache', 'dumpavail'], cwd=self.top, check=True, stdout=subprocess.PIPE,
+                                env={**os.environ, 'APT_CONFIG': f'{self.top}/apt.conf'}, **NOBODY.identity())
+        wanted = f'\nPriority: {priority}\n'.encode()
+        return sorted({re.match(rb'Package: (.+)', one)[1].decode()
+                       for one in listed.stdout.split(b'\n\n') if wanted in one + b'\n'})
+
     def fetch(self, *words):
         """What `apt-get WORDS` would install. The directory of the packages' files."""
         self._apt('--yes', '--download-only', *words)
@@ -151,7 +164,7 @@ def _epoch():
 def _make_base(suite, out):
     """Unpacks the lowest packages as nobody, which runs nothing of them, and configures them in a sandbox."""
     with Apt(suite) as apt, tempfile.TemporaryDirectory(prefix='atoll-base.') as work:
-        debs = apt.fetch('install', '?essential', 'apt', 'ca-certificates', 'usr-is-merged')
+        debs = apt.fetch('install', *_LOWEST, *apt.packages_of(_PRIORITY))
         NOBODY.own(pathlib.Path(work))
         unpacked = pathlib.Path(work, 'unpacked.tar')
         NOBODY.do(lambda: unpack_debs.unpack(debs, unpacked))
@@ -228,7 +241,7 @@ class Base:
         if not shutil.which('apt-get'):
             sys.exit("'apt-get' is missing: an image with Debian in it is made on Debian")
         self.suite = suite
-        said = repr([_CONFIGURE, _DPKG, _sources(suite)])
+        said = repr([_LOWEST, _PRIORITY, _CONFIGURE, _DPKG, _sources(suite)])
         self._hash = hashlib.sha256(said.encode()).hexdigest()[:16]
         self._place = work
         if not _epoch():
