@@ -156,7 +156,8 @@ TEST_F(ApiTest, ProxyNeedsNoKeyAndCarriesTheRequestId) {
   const std::string id = Create();
   const auto exchange =
       Send("POST", "/sandboxes/" + id + "/proxy/44772/command?x=%2F", "",
-           {{"X-Request-ID", "r1"}, {kExecdTokenHeader, lifecycle->Find(id)->access_token}});
+           {{"X-Request-ID", "r1"},
+            {kExecdTokenHeader, TokenFor(kKey, lifecycle->Find(id)->access_token)}});
   ASSERT_TRUE(exchange->upstream);
   EXPECT_EQ(exchange->upstream->target, "/command?x=%2F");
   EXPECT_EQ(exchange->upstream->socket_path, lifecycle->SocketPathOf(id));

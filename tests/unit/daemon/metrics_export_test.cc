@@ -229,8 +229,11 @@ TEST_F(OtelSettingsTest, WhoAndWithWhat) {
   std::vector<std::string> names;
   for (const auto& [name, value] : settings.resource) {
     names.push_back(name);
-    if (name == "service.name") EXPECT_EQ(value, "opensandbox-server");
-    if (name == "host.name") EXPECT_EQ(value, "named");
+    if (name == "service.name") {
+      EXPECT_EQ(value, "opensandbox-server");
+    } else if (name == "host.name") {
+      EXPECT_EQ(value, "named");
+    }
   }
   EXPECT_EQ(names,
             (std::vector<std::string>{"deployment.environment", "host.name", "service.version",
