@@ -7,9 +7,9 @@
 
 namespace atl {
 
-// Sets the soft and the hard limit of `resource` to `most`, or to the present hard limit if that is
-// lower: without CAP_SYS_RESOURCE nobody gets more than the host allows, and less is what a limit
-// is for.
+// Sets the soft and the hard limit of `resource` to `most`. If the present hard limit is lower and
+// this process may not raise it (CAP_SYS_RESOURCE), the limit becomes that one: the host allows no
+// more, and less is what a limit is for.
 Status LimitResource(__rlimit_resource resource, rlim_t most);
 
 }  // namespace atl
