@@ -176,9 +176,10 @@ class Daemon:
 
     # ---- the process
 
-    def start(self):
+    def start(self, *wrapper):
+        """`wrapper`: a program that becomes the daemon, as prlimit does, and its arguments."""
         with open(self.log, 'ab') as log:
-            self.process = subprocess.Popen([self.programs / 'atolld', '--config', self.config],
+            self.process = subprocess.Popen([*wrapper, self.programs / 'atolld', '--config', self.config],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until(self._is_up, 20 * SLOWNESS, f'the daemon answers; log: {self.log}')
         return self

@@ -433,12 +433,7 @@ class Descriptors(Full):
     """A daemon that may open 256 files."""
 
     def start_few(self, limit):
-        with open(self.daemon.log, 'ab') as log:
-            self.daemon.process = subprocess.Popen(
-                ['prlimit', f'--nofile={limit}:{limit}', atoll.BUILD / 'atolld', '--config',
-                 self.daemon.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        # prlimit becomes atolld.
-        atoll.until(self.daemon._is_up, UNTIL, 'the daemon answers')  # pylint: disable=W0212
+        self.daemon.start('prlimit', f'--nofile={limit}:{limit}')
         return self.daemon.import_busybox()
 
     def answers(self):

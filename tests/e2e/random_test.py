@@ -1,13 +1,14 @@
-"""Random calls, kills and restarts against a model: what was acknowledged is there, nothing else is.
+"""Random calls, kills, upgrades and shortages against a model of all states: what was acknowledged is there,
+nothing else is, and after each ROUND steps record, spawner, kernel and disk agree.
 
-ATOLL_RANDOM_STEPS steps (300), from ATOLL_RANDOM_SEED (1). A failure names the step and the seed, and
-the last steps before it. In the guest the wall clock jumps too.
+ATOLL_RANDOM_STEPS steps (2000), but none that begins after ATOLL_RANDOM_SECONDS (75), from ATOLL_RANDOM_SEED (1).
+What a step decides follows from the seed, its number and the model. A failure names the step and the seed, and
+the last steps before it. In the guest the wall clock jumps too. Kinds of steps: random_*.py.
 """
 import collections
 import os
 import random
 import signal
-import threading
 import time
 import unittest
 import urllib.parse
@@ -15,15 +16,24 @@ import urllib.parse
 import atoll
 from atoll import SLOWNESS, until
 from host_state import HostState
+from random_agreement import Agreement
 from random_copies import Copies
+from random_keys import Keys
+from random_networks import Networks
+from random_pressure import Pressure
+from random_templates import Templates
+from random_volumes import Volumes
 
-STEPS = int(os.environ.get('ATOLL_RANDOM_STEPS', '300'))
+STEPS = int(os.environ.get('ATOLL_RANDOM_STEPS', '2000'))
+SECONDS = int(os.environ.get('ATOLL_RANDOM_SECONDS', '75')) * SLOWNESS
 SEED = int(os.environ.get('ATOLL_RANDOM_SEED', '1'))
+ROUND = 25  # steps
 MOST = 12  # sandboxes at once
 LABELS = ['team', 'stage', 'x.y/z']
 VALUES = ['', 'a', 'b-1']
-# Ends with the code that is written into its FIFO.
-ENTRYPOINT = ['sh', '-c', 'mkfifo /tmp/end; while read code </tmp/end; do exit $code; done']
+# Ends with the code that is written into its FIFO, which it makes as soon as there is room.
+ENTRYPOINT = ['sh', '-c', 'until [ -p /tmp/end ] || mkfifo /tmp/end; do sleep 0.1; done 2>/dev/null; '
+              'while read code </tmp/end; do exit $code; done']
 
 
 class Box:
@@ -33,60 +43,108 @@ class Box:
         self.state = 'Running'
         self.metadata = dict(fields.get('metadata') or {})
         self.expires = None  # the text that the API shows
-        self.volumes = []    # of those, the ones that go with it
-        self.adopted = False  # by a spawner that is not its parent: its exit code cannot be known
+        self.volumes = [volume['pvc']['claimName'] for volume in fields.get('volumes', [])]
+        self.adopted = False  # by a spawner that is not its parent: its exit code cannot be known; None: perhaps
         self.marker = None   # what a command has written into its root
         self.restored_from = None  # the snapshot that it keeps from being deleted
+        extensions = fields.get('extensions', {})
+        self.unique = 'uniqueName' in extensions
+        self.network = extensions.get('network')
+        self.guarded = 'credentialProxy' in fields  # may have a vault
+        self.vault = None    # the name of its secret
+
+    def metadata_of_copy(self):
+        """The name that it asked to be the only one of is its own."""
+        return {label: value for label, value in self.metadata.items() if not (self.unique and label == 'name')}
 
 
-class Random(Copies, unittest.TestCase):
+class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, unittest.TestCase):
     def setUp(self):
         super().setUp()
         self.random = random.Random(SEED)
         self.most = MOST
         self.boxes = {}
-        self.volumes = set()
         self.recent = collections.deque(maxlen=25)
-        self.keys = 0
         self.clock = 0  # how far it was moved
 
     def test_the_model_holds(self):
         with atoll.Daemon() as daemon:
             daemon.delete(daemon.create(daemon.import_busybox()))
         before = HostState.capture()
-        with atoll.Daemon() as daemon:
-            self.daemon = daemon
-            self.image = daemon.import_busybox()
-            layers = self.layers()
-            self.make_pool()
-            for step in range(STEPS):
-                try:
-                    self.step()
-                    self.check()
-                except Exception as error:
-                    raise AssertionError(
-                        f'step {step}, seed {SEED}: {error}\n  ' + '\n  '.join(self.recent)) from error
-            for box in list(self.boxes):
-                daemon.delete(box)
-            self.remove_copies()
-            # An upgrade that is still being tried would come in the middle of the end.
-            until(daemon.spawner_pid, 20 * SLOWNESS, 'a spawner is there')
-            daemon.upgrade_spawner()
-            # The spawner answers: what it was asked to end it can end.
-            self.persistently('POST', '/v1/volumes', {'name': 'last'})
-            for volume in self.told_volumes():
-                self.request('DELETE', f'/v1/volumes/{volume}')
-            until(lambda: self.layers() == layers, 20 * SLOWNESS, 'no copy has left a layer')
+        self.daemon = atoll.Daemon()
+        self.addCleanup(self.daemon.__exit__)
+        self.mount_store()
+        self.addCleanup(self.end_daemon)
+        self.start_daemon()
+        self.image = self.daemon.import_busybox()
+        self.image_layers = set(self.layers())
+        self.make_pool()
+        self.make_template(ENTRYPOINT)
+        self.run_steps()
+        self.end_all()
+        self.doCleanups()
         self.assertEqual(before.await_same(30 * SLOWNESS), [])
+
+    def run_steps(self):
+        ends = time.monotonic() + SECONDS
+        step = 0
+        while step < STEPS and time.monotonic() < ends:
+            # What it decides does not hang on how often the steps before it have drawn.
+            self.random.seed(f'{SEED}/{step}')
+            try:
+                self.step(calm=step // ROUND % 3 != 0)
+                self.check()
+                step += 1
+                if step % ROUND == 0:
+                    self.agree()
+            except Exception as error:
+                raise AssertionError(
+                    f'step {step}, seed {SEED}: {error}\n  ' + '\n  '.join(self.recent)) from error
+        print(f'# {step} steps from seed {SEED}', flush=True)
+
+    def agree(self):
+        self.await_agreement()
+        self.volumes_agree()
+
+    def end_all(self):
+        for box in list(self.boxes):
+            self.delete_box(box)
+        self.request('DELETE', f'/v1/templates/{self.template}')
+        self.remove_copies()
+        # An upgrade that is still being tried would come in the middle of the end.
+        until(self.daemon.spawner_pid, 20 * SLOWNESS, 'a spawner is there')
+        self.daemon.upgrade_spawner()
+        # The daemon has that one: what it was asked to end it can end.
+        self.await_agreement()
+        self.remove_volumes()
+        self.await_agreement()
+        self.assertEqual(set(self.layers()), self.image_layers, 'no copy has left a layer')
+
+    def start_daemon(self, *wrapper):
+        self.daemon.start(*wrapper)
+        for model in self.boxes.values():
+            model.vault = None
+
+    def end_daemon(self):
+        """Before the file system of its store goes."""
+        if self.daemon.process.poll() is None:
+            self.daemon.shutdown()
+        elif self.daemon.spawner_pid():
+            self.daemon.start().shutdown()
 
     # ---- the moves
 
-    def step(self):
+    def step(self, calm):
+        """`calm`: the daemon lives on, and with it what it has in memory alone."""
         moves = [(12, self.create), (10, self.delete), (10, self.run_command), (8, self.patch), (6, self.pause),
                  (6, self.resume), (5, self.renew), (5, self.end), (6, self.ask_for_nobody),
-                 (3, self.create_cut_off), (2, self.restart), (2, self.kill_daemon),
                  (1, self.kill_spawner), (2, self.upgrade_spawner), (2, self.refused_create),
-                 *self.copying()]
+                 *self.copying(), *self.key_moves(), *self.network_moves(), *self.pressure_moves(),
+                 *self.template_moves(), *self.volume_moves()]
+        if not calm:
+            moves += [(6, self.create_cut_off), (4, self.restart), (4, self.kill_daemon), (2, self.kill_both),
+                      (4, self.cut_off_snapshot), (4, self.cut_off_fork), (4, self.cut_off_rollback),
+                      (4, self.cut_off_claim), (2, self.few_descriptors)]
         if 'ATOLL_GUEST' in os.environ:
             moves.append((2, self.jump))
         weights, functions = zip(*moves)
@@ -98,8 +156,8 @@ class Random(Copies, unittest.TestCase):
         self.recent[-1] += ' ' + ' '.join(map(str, words))
 
     def any_box(self, *states):
-        fitting = sorted(box for box, model in self.boxes.items()
-                         if not states or model.state in states)
+        # In the order in which they were made: their ids are nobody's choice.
+        fitting = [box for box, model in self.boxes.items() if not states or model.state in states]
         if not fitting:
             return None, None
         box = self.random.choice(fitting)
@@ -120,9 +178,9 @@ class Random(Copies, unittest.TestCase):
                 return None
         return until(answer, 20 * SLOWNESS, f'{method} {path}')
 
-    def refused(self, method, path, body=None):
+    def refused(self, method, path, body=None, headers=None):
         try:
-            self.request(method, path, body)
+            self.request(method, path, body, headers)
         except atoll.ApiError as error:
             return error.status
         raise AssertionError(f'{method} {path} was not refused')
@@ -136,19 +194,20 @@ class Random(Copies, unittest.TestCase):
         if self.random.random() < 0.2:
             fields['secureAccess'] = True
         if self.random.random() < 0.3:
-            fields['volumes'] = [{'name': 'v', 'mountPath': '/v', 'pvc': {
-                'claimName': f'v{self.random.randrange(4)}', 'deleteOnSandboxTermination':
-                    self.random.random() < 0.5}}]
+            fields['volumes'] = self.volume_fields()
         return fields
 
     def adopt(self, told, fields):
         box = Box(**fields)
         box.expires = told.get('expiresAt')
-        box.volumes = [v['pvc']['claimName'] for v in fields.get('volumes', [])]
+        self.acquired(told['id'], fields.get('volumes', []))
         self.boxes[told['id']] = box
 
+    def is_full(self, more=1):
+        return len(self.boxes) + more > self.most
+
     def create(self):
-        if len(self.boxes) >= MOST:
+        if self.is_full():
             return self.delete()
         fields = self.fields()
         told = self.persistently('POST', '/v1/sandboxes', fields)
@@ -157,34 +216,24 @@ class Random(Copies, unittest.TestCase):
 
     def create_cut_off(self):
         """The daemon dies somewhere in a create; the repeated request makes one sandbox, not two."""
-        fields = self.fields()
-        self.keys += 1
-        key = {'Idempotency-Key': f'random-{SEED}-{self.keys}'}
-        def send():
-            try:
-                self.request('POST', '/v1/sandboxes', fields, key)
-            except (OSError, atoll.ApiError, ValueError):
-                pass
-            except Exception:  # pylint: disable=broad-except
-                pass  # http.client's own: the connection is cut at any place
-        sender = threading.Thread(target=send)
-        sender.start()
-        until_then = time.monotonic() + self.random.random() * 0.006
-        while time.monotonic() < until_then:
-            pass
-        self.daemon.kill()
-        sender.join()
-        self.daemon.start()
-        told = self.persistently('POST', '/v1/sandboxes', fields, key)
-        self.assertEqual(self.request('POST', '/v1/sandboxes', fields, key)['id'], told['id'])
+        if self.is_full():
+            return
+        request = ('POST', '/v1/sandboxes', self.fields(), self.new_key())
+        self.cut_off(lambda: self.request(*request), 0.006)
+        told = self.persistently(*request)
+        self.assertEqual(self.request(*request)['id'], told['id'])
         self.note(told['id'][:8])
-        self.adopt(told, fields)
+        self.adopt(told, request[2])
+        self.remember(request, [told['id']])
 
     def delete(self):
         box, _ = self.any_box()
         if box:
-            self.daemon.delete(box)
-            del self.boxes[box]
+            self.delete_box(box)
+
+    def delete_box(self, box):
+        self.daemon.delete(box)
+        self.released(box, self.boxes.pop(box).volumes)
 
     def run_command(self):
         box, model = self.any_box('Running')
@@ -216,7 +265,7 @@ class Random(Copies, unittest.TestCase):
         if not box:
             return
         if model.state == 'Running':
-            self.request('POST', f'/v1/sandboxes/{box}/pause')
+            self.persistently('POST', f'/v1/sandboxes/{box}/pause')
             model.state = 'Paused'
         else:
             self.assertEqual(self.refused('POST', f'/v1/sandboxes/{box}/pause'), 409)
@@ -226,7 +275,7 @@ class Random(Copies, unittest.TestCase):
         if not box:
             return
         if model.state == 'Paused':
-            self.request('POST', f'/v1/sandboxes/{box}/resume')
+            self.persistently('POST', f'/v1/sandboxes/{box}/resume')
             model.state = 'Running'
         else:
             self.assertEqual(self.refused('POST', f'/v1/sandboxes/{box}/resume'), 409)
@@ -248,10 +297,13 @@ class Random(Copies, unittest.TestCase):
         if not box or self.secure(box):
             return
         code = self.random.choice([0, 0, 3])
-        self.daemon.run(box, f'until [ -p /tmp/end ]; do :; done; echo {code} >/tmp/end', background=True)
-        model.state = 'Failed' if code or model.adopted else 'Terminated'
-        until(lambda: self.get(box)['status']['state'] == model.state, 20 * SLOWNESS,
-              f'{box} is {model.state}')
+        self.daemon.run(box, f'until [ -p /tmp/end ]; do sleep 0.1; done; echo {code} >/tmp/end', background=True)
+        state = lambda: self.get(box)['status']['state']
+        expected = {'Failed'} if code or model.adopted else {'Terminated'}
+        if model.adopted is None:
+            expected.add('Failed')
+        until(lambda: state() in expected, 20 * SLOWNESS, f'{box} is {expected}')
+        model.state, model.vault, model.guarded = state(), None, False
 
     def get(self, box):
         return self.request('GET', f'/v1/sandboxes/{box}')
@@ -266,26 +318,37 @@ class Random(Copies, unittest.TestCase):
         for bad in ({'image': {'uri': 'nope'}}, {'timeout': 1}, {'entrypoint': []},
                     {'resourceLimits': {'memory': 'much'}},
                     {'volumes': [{'name': 'v', 'mountPath': '/proc', 'pvc': {'claimName': 'v0'}}]}):
-            self.assertIn(self.refused('POST', '/v1/sandboxes', {**self.fields(), **bad}),
-                          (400, 404, 422, 500))
+            self.assertIn(self.refused('POST', '/v1/sandboxes', {**self.fields(), **bad}), (400, 404, 422))
 
     def restart(self):
         self.daemon.stop()
-        self.daemon.start()
+        self.start_daemon()
 
     def kill_daemon(self):
         self.daemon.kill()
-        self.daemon.start()
+        self.start_daemon()
 
-    def kill_spawner(self):
-        os.kill(self.daemon.spawner_pid(), signal.SIGKILL)
+    def kill_both(self):
+        os.kill(until(self.daemon.spawner_pid, 20 * SLOWNESS, 'a spawner'), signal.SIGKILL)
         for model in self.boxes.values():
             model.adopted = True
         # Beside the one that comes back by itself.
         self.restart()
 
+    def kill_spawner(self):
+        until(self.daemon.spawner_pid, 20 * SLOWNESS, 'a spawner')
+        self.daemon.kill_spawner()
+        for model in self.boxes.values():
+            model.adopted = True
+        until(self.daemon.healthy, 20 * SLOWNESS, 'the daemon has the next spawner')
+
+    def wait_at_most(self, seconds):
+        until_then = time.monotonic() + self.random.random() * seconds
+        while time.monotonic() < until_then:
+            pass
+
     def upgrade_spawner(self):
-        os.kill(self.daemon.spawner_pid(), signal.SIGHUP)
+        os.kill(until(self.daemon.spawner_pid, 20 * SLOWNESS, 'a spawner'), signal.SIGHUP)
 
     def jump(self):
         """Within what no deadline comes near to: made at -1000 and read at 1000, one of 3600 s has 1600 left."""
@@ -311,11 +374,8 @@ class Random(Copies, unittest.TestCase):
         listed = self.request('GET', f'/v1/sandboxes?{query}')['items']
         self.assertEqual(sorted(item['id'] for item in listed),
                          sorted(box for box, model in self.boxes.items() if model.state == state))
-        used = self.wanted_volumes()
-        self.assertLessEqual(used, self.told_volumes())
+        self.check_volumes()
 
-    def wanted_volumes(self):
-        return {name for model in self.boxes.values() for name in model.volumes}
 
-    def told_volumes(self):
-        return {item['name'] for item in self.request('GET', '/v1/volumes')['items']}
+if __name__ == '__main__':
+    unittest.main()
