@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -20,7 +19,6 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/sqlite.h"
 #include "runtime/base/sys.h"
-#include "runtime/base/tree_removal.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/privileges.h"
 #include "runtime/sandbox/volume_store.h"
@@ -162,17 +160,6 @@ Status RefuseState(const std::string& state) {
   return {};
 }
 
-Status RemoveTree(const std::string& top, const std::string& name) {
-  ATOLL_ASSIGN(const UniqueFd directory, sys::Open(top, O_RDONLY | O_DIRECTORY));
-  ATOLL_TRY(TreeRemoval(directory.get(), name).Continue(std::numeric_limits<int64_t>::max()));
-  return {};
-}
-
-Status Own(const std::string& path, const User& user) {
-  if (::lchown(path.c_str(), user.uid, user.gid) != 0) return FailSys("chown " + path);
-  return {};
-}
-
 }  // namespace
 
 Result<StateFiles> ReadState(const Config& config) {
@@ -212,22 +199,30 @@ Status RestoreBackup(const Config& config, const std::string& file) {
   ATOLL_TRY(spawner::MountStore(config.data_dir));
   // Root's own until all of it is checked.
   const std::string trial = config.data_dir + "/restore";
-  ATOLL_TRY(RemoveTree(config.data_dir, "restore"));
+  ATOLL_TRY(sys::RemoveTree(AT_FDCWD, trial));
   Cleanup remove(
-      [&config] { [[maybe_unused]] const Status gone = RemoveTree(config.data_dir, "restore"); });
+      [&trial] { [[maybe_unused]] const Status gone = sys::RemoveTree(AT_FDCWD, trial); });
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial, 0700));
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial + "/images", 0700));
   for (const auto& [name, bytes] : backup.files) ATOLL_TRY(WriteFile(trial + "/" + name, bytes));
   ATOLL_TRY(CheckStore(config, trial, backup.store));
   ATOLL_ASSIGN(const size_t discarded, DiscardLaterLayers(config, trial));
+  // The directories are the daemon's user's: no link there may lead root elsewhere.
+  constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+  ATOLL_ASSIGN(const UniqueFd top, sys::Open(state, kDirectory));
+  ATOLL_ASSIGN(const UniqueFd images, sys::OpenAt(top.get(), "images", kDirectory));
   for (const auto& [name, bytes] : backup.files) {
-    const std::string from = trial + "/" + name, to = state + "/" + name;
-    ATOLL_TRY(Own(from, user));
-    if (::rename(from.c_str(), to.c_str()) != 0) return FailSys("rename to " + to);
+    const std::string from = trial + "/" + name;
+    if (::lchown(from.c_str(), user.uid, user.gid) != 0) return FailSys("chown " + from);
+    const size_t slash = name.find('/');
+    const int to = slash == std::string::npos ? top.get() : images.get();
+    const std::string base = name.substr(slash == std::string::npos ? 0 : slash + 1);
+    if (::renameat(AT_FDCWD, from.c_str(), to, base.c_str()) != 0) {
+      return FailSys("rename to " + state + "/" + name);
+    }
   }
-  for (const std::string& directory : {state + "/images", state}) {
-    ATOLL_ASSIGN(const UniqueFd opened, sys::Open(directory, O_RDONLY | O_DIRECTORY));
-    if (::fsync(opened.get()) != 0) return FailSys("fsync " + directory);
+  for (const UniqueFd* directory : {&images, &top}) {
+    if (::fsync(directory->get()) != 0) return FailSys("fsync " + state);
   }
   std::printf("restored %s; start atolld\n", state.c_str());
   if (discarded != 0) {
