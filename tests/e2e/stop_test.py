@@ -206,6 +206,17 @@ class SecondDaemon(unittest.TestCase):
             self.assertNotIn('the spawner is gone', daemon.log.read_text(encoding='utf-8'))
 
 
+def kill_program(command_line):
+    """Whether there was one."""
+    found = False
+    for process in pathlib.Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):
+            if (process / 'cmdline').read_bytes() == command_line:
+                os.kill(int(process.name), signal.SIGKILL)
+                found = True
+    return found
+
+
 class SpawnerDies(unittest.TestCase):
     def successor(self, daemon, other_than=None):
         def found():
@@ -279,10 +290,8 @@ class SpawnerDies(unittest.TestCase):
                 os.kill(pid, signal.SIGSTOP)
             for pid in (daemon.spawner_pid(), self.successor(daemon)):
                 os.kill(pid, signal.SIGKILL)
-            for process in pathlib.Path('/proc').glob('[0-9]*'):
-                with contextlib.suppress(OSError):
-                    if (process / 'cmdline').read_bytes() == b'sleep\000424242\0':
-                        os.kill(int(process.name), signal.SIGKILL)
+            # A create may be answered a moment before its entrypoint executes its program.
+            until(lambda: kill_program(b'sleep\000424242\0'), 20 * SLOWNESS, 'the entrypoint is killed')
             state = lambda box: daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state']
             until(lambda: state(ends) != 'Running', 20 * SLOWNESS, 'its end is seen')
             self.assertEqual(state(lives), 'Running')

@@ -226,7 +226,8 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     for (const Sandbox& one : Stored()) {
       if (!one.stocked) left.recorded.insert(one.id);
     }
-    for (const KeyRecord& key : *store->LoadKeys()) left.keys.insert(key.key);
+    const auto keys = store->LoadKeys();
+    for (const KeyRecord& key : *keys) left.keys.insert(key.key);
     for (const Volumes::View& volume : volumes->List()) left.volumes.insert(volume.name);
     return left;
   }
