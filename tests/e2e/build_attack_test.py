@@ -51,7 +51,7 @@ class Strangers(unittest.TestCase):
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.work = cls.daemon.top / 'work'
         cls.work.mkdir()
-        # In place of apt: everything is there; packages are those in this folder.
+        # This stands in for apt: each package that a recipe asks for lies in this folder.
         cls.debs = cls.work / 'debs'
         cls.debs.mkdir()
         programs = cls.work / 'programs'

@@ -26,8 +26,8 @@ if HOW == 'names itself':
     os.write(descriptors[3], b'+')
     os.read(descriptors[3], 1)
 """
-# What stands on the ports of loopback, as far as it speaks ZMTP; but for ipykernel's socket for what
-# a kernel's own children print, which says nothing and asks for a secret.
+# Lists the ports of loopback that speak ZMTP. It leaves out ipykernel's socket for the output of a
+# kernel's own children, which says nothing and asks for a secret.
 SOCKET_TYPES = r"""
 import re, socket
 ready = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"

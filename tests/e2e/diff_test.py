@@ -100,7 +100,7 @@ class DiffTest(Snapshots):
         for form in ('list', 'tar'):
             self.refused(503, 'GENERAL::UNAVAILABLE', 'GET', f'/v1/sandboxes/{box}/diff?format={form}')
         self.assertIn(('added', '/big'), self.diff(other))
-        # What tells the difference is charged to a group that has a limit.
+        # The process that finds the difference is charged to a group that has a limit.
         teller, = [child for child in atoll.children(self.daemon.spawner_pid())
                    if atoll.comm(child) == 'atoll-unpack']
         groups = pathlib.Path(f'/proc/{teller}/cgroup').read_text(encoding='ascii').splitlines()

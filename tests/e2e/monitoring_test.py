@@ -161,7 +161,7 @@ class Monitoring(Pair):
 
     def test_what_the_kernel_counts(self):
         self.load()
-        # Of a sandbox that is gone, and of one that lives.
+        # The counts of a sandbox that is gone and of one that lives.
         gone = self.daemon.metric('sandbox_oom_kills_total')
         hits = self.daemon.metric('sandbox_pids_limit_hits_total')
         self.assertGreater(gone, 0)

@@ -138,7 +138,7 @@ class Sent(unittest.TestCase):
             for name in BOUNDS:
                 self.assertEqual((told[name]['unit'],
                                   told[name]['histogram']['aggregationTemporality']), ('ms', 2))
-            # What Prometheus is told, too, but for the requests, which are there already.
+            # The families of Prometheus, without its requests: upstream's histograms have these.
             self.assertNotIn('atoll_http_requests_total', told)
             started = told['process_start_time_seconds']
             self.assertEqual(started['unit'], 's')

@@ -89,7 +89,7 @@ class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, un
         ends = time.monotonic() + SECONDS
         step = 0
         while step < STEPS and time.monotonic() < ends:
-            # What it decides does not hang on how often the steps before it have drawn.
+            # A step decides the same however often earlier steps have drawn.
             self.random.seed(f'{SEED}/{step}')
             try:
                 self.step(calm=step // ROUND % 3 != 0)
@@ -156,7 +156,7 @@ class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, un
         self.recent[-1] += ' ' + ' '.join(map(str, words))
 
     def any_box(self, *states):
-        # In the order in which they were made: their ids are nobody's choice.
+        # Sandboxes keep the order in which they were made. Their ids are random in each run.
         fitting = [box for box, model in self.boxes.items() if not states or model.state in states]
         if not fitting:
             return None, None

@@ -249,7 +249,7 @@ class Code(unittest.TestCase):
                 self.assertEqual(self.s.call('DELETE', f'/code?id={context}').status, 200)
                 self.assertIn(b'execution_complete', response.read())
                 connection.close()
-                # Of another user nobody comes as far as the sockets, and no port is open.
+                # Another user does not reach the sockets, and no port is open.
                 self.assertEqual(self.s.out('ls -A /dev/shm/.execd-kernel-*/ 2>&1 | grep -c denied; true',
                                             uid=1001), '1')
                 self.assertEqual(self.s.out("cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A '; true"), '0')
