@@ -50,6 +50,8 @@ TABLE = [
     ('wait still', 0, '^143\n$', 'SIGTERM'),
     ('rm still', 0, '.', ''),
     ('run -d --name asleep --entrypoint /sleep bare 1000', 0, '.', ''),
+    # The create answers before its program has executed.
+    ('until atoll top asleep | grep -qw sleep; do :; done', 0, '^$', ''),
     ('top --json asleep', 0, '"memoryBytes":[1-9].*"name":"sleep"', ''),
     ('kill -s STOP asleep', 1, '', 'signal 19: is not passed on'),
     ('stop asleep', 0, '.', ''),
