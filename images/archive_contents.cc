@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <set>
 #include <utility>
@@ -70,18 +71,42 @@ Result<std::string> ReadIndex(int directory) {
               "(docker save); make one with: skopeo copy docker://NAME oci-archive:OUT");
 }
 
-// From index.json to the manifest's bytes, verified.
-Result<std::string> FindManifest(int directory, std::string_view wanted,
-                                 ArchiveContents& contents) {
-  ATOLL_ASSIGN(std::string json, ReadIndex(directory));
+// What of index.json leads to one image.
+struct Found {
+  Descriptor manifest;
+  std::vector<std::string> names;
+};
+
+// Every image that is wanted, once, with its names: the outermost ones, which people gave.
+Result<std::vector<Found>> FindManifests(int directory, std::string_view wanted) {
+  ATOLL_ASSIGN(const std::string json, ReadIndex(directory));
+  ATOLL_ASSIGN(const std::vector<Descriptor> chosen, ChooseManifests(json, wanted));
+  std::vector<Found> images;
+  size_t names = 0;
+  for (const Descriptor& entry : chosen) {
+    auto image = std::find_if(images.begin(), images.end(), [&entry](const Found& other) {
+      return other.manifest.digest == entry.digest;
+    });
+    if (image == images.end()) image = images.insert(image, Found{entry, {}});
+    if (!entry.ref_name.empty()) image->names.push_back(entry.ref_name);
+    if (++names > kMaxArchiveNames) {
+      return Fail(Code::kInvalidArgument,
+                  "the archive has more than " + std::to_string(kMaxArchiveNames) +
+                      " images and names; give the name of the one that you want");
+    }
+  }
+  return images;
+}
+
+// The manifest's bytes, verified; `manifest` may be an index that leads there.
+Result<std::string> ReadManifest(int directory, std::string_view wanted, Descriptor& manifest,
+                                 std::vector<std::string>& names) {
   for (int depth = 0; depth < kMaxIndexDepth; ++depth) {
-    ATOLL_ASSIGN(const Descriptor chosen, ChooseManifest(json, wanted));
-    // The outermost name is the one that people gave.
-    if (contents.ref_name.empty()) contents.ref_name = chosen.ref_name;
-    ATOLL_ASSIGN(json, ReadVerified(directory, chosen, chosen.is_index ? "index" : "manifest"));
-    if (chosen.is_index) continue;
-    contents.manifest_digest = chosen.digest;
-    return json;
+    ATOLL_ASSIGN(std::string json,
+                 ReadVerified(directory, manifest, manifest.is_index ? "index" : "manifest"));
+    if (!manifest.is_index) return json;
+    ATOLL_ASSIGN(manifest, ChooseManifest(json, wanted));
+    if (names.empty() && !manifest.ref_name.empty()) names.push_back(manifest.ref_name);
   }
   return Fail(Code::kInvalidArgument,
               "index.json: indexes nested more than " + std::to_string(kMaxIndexDepth) + " deep");
@@ -108,11 +133,32 @@ Result<UniqueFd> OpenBlob(int directory, std::string_view digest) {
   return fd;
 }
 
-Result<ArchiveContents> ReadArchiveContents(
-    int directory, std::string_view wanted,
-    const std::function<bool(const std::string& blob_digest)>& here) {
+namespace {
+
+// What an image without layers is stacked from: the tar without entries that docker writes for a
+// step that changes nothing. In a file of the archive's, if it has that one.
+Result<ArchiveLayer> AddEmptyLayer(int directory) {
+  const std::string tar(1024, '\0');
+  const Descriptor layer{Sha256Of(tar), tar.size(), {}, {}, false};
+  auto file = sys::OpenBeneath(directory, HexOf(layer.digest), O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (file) {
+    ATOLL_TRY(sys::WriteAll(file->get(), tar));
+  } else if (file.error().error_number() != EEXIST) {
+    return Fail(std::move(file).error());
+  } else {
+    ATOLL_TRY(VerifyLayer(directory, layer));
+  }
+  return ArchiveLayer{layer.digest, layer.digest};
+}
+
+Result<ArchiveContents> ReadImage(int directory, std::string_view wanted, Found found,
+                                  const std::function<bool(const std::string&)>& here,
+                                  std::set<std::string>& verified) {
   ArchiveContents contents;
-  ATOLL_ASSIGN(const std::string manifest_json, FindManifest(directory, wanted, contents));
+  ATOLL_ASSIGN(const std::string manifest_json,
+               ReadManifest(directory, wanted, found.manifest, found.names));
+  contents.names = std::move(found.names);
+  contents.manifest_digest = found.manifest.digest;
   ATOLL_ASSIGN(const Manifest manifest, ParseManifest(manifest_json));
   ATOLL_ASSIGN(const std::string config_json, ReadVerified(directory, manifest.config, "config"));
   ATOLL_ASSIGN(ParsedConfig config, ParseConfig(config_json));
@@ -121,7 +167,6 @@ Result<ArchiveContents> ReadArchiveContents(
                 "the manifest has " + std::to_string(manifest.layers.size()) +
                     " layers, the config " + std::to_string(config.diff_ids.size()) + " diff_ids");
   }
-  std::set<std::string> verified;
   for (size_t i = 0; i < manifest.layers.size(); ++i) {
     const Descriptor& layer = manifest.layers[i];
     // Hashed once even if it is listed a hundred times.
@@ -130,8 +175,26 @@ Result<ArchiveContents> ReadArchiveContents(
     }
     contents.layers.push_back({layer.digest, config.diff_ids[i]});
   }
+  if (contents.layers.empty()) {
+    ATOLL_ASSIGN(contents.layers.emplace_back(), AddEmptyLayer(directory));
+  }
   contents.config = std::move(config.config);
   contents.facts = std::move(config.facts);
+  return contents;
+}
+
+}  // namespace
+
+Result<std::vector<ArchiveContents>> ReadArchiveContents(
+    int directory, std::string_view wanted,
+    const std::function<bool(const std::string& blob_digest)>& here) {
+  ATOLL_ASSIGN(std::vector<Found> images, FindManifests(directory, wanted));
+  std::vector<ArchiveContents> contents;
+  std::set<std::string> verified;
+  for (Found& image : images) {
+    ATOLL_ASSIGN(contents.emplace_back(),
+                 ReadImage(directory, wanted, std::move(image), here, verified));
+  }
   return contents;
 }
 

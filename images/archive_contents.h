@@ -19,16 +19,20 @@ struct ArchiveLayer {
   std::string diff_id;      // as the config promises
 };
 struct ArchiveContents {
-  std::string ref_name;  // of the archive; may be empty
+  std::vector<std::string> names;  // that the archive has for it; may be none
   std::string manifest_digest;
   ImageConfig config;
   std::string facts;                 // see Image
-  std::vector<ArchiveLayer> layers;  // lowest first
+  std::vector<ArchiveLayer> layers;  // lowest first, at least one
 };
 
-// `directory`: where the unpacker has put the members. `wanted`: the name to import under, may be
-// empty. Of layers that are `here` nothing is read, and the archive need not have them.
-Result<ArchiveContents> ReadArchiveContents(
+// How many names an archive's images may have together.
+inline constexpr size_t kMaxArchiveNames = 64;
+
+// The image that is `wanted`, the name to import under, or all of them if it is empty. `directory`:
+// where the unpacker has put the members; an image without layers gets an empty one there. Of
+// layers that are `here` nothing is read, and the archive need not have them.
+Result<std::vector<ArchiveContents>> ReadArchiveContents(
     int directory, std::string_view wanted,
     const std::function<bool(const std::string& blob_digest)>& here);
 

@@ -158,20 +158,9 @@ Status Catalog::MarkReady(const std::vector<Layer>& layers) {
   return {};
 }
 
-Status Catalog::CommitLayers(const std::vector<Layer>& layers) {
-  ATOLL_TRY(CheckRoom());
-  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
-  ATOLL_TRY(MarkReady(layers));
-  return txn.Commit();
-}
-
-Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_layers) {
-  ATOLL_TRY(CheckRoom());
-  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
-  ATOLL_TRY(MarkReady(new_layers));
+Status Catalog::InsertImage(const Image& image) {
   // Not INSERT OR REPLACE: its deletion would not be told to the foreign keys' cascade reliably.
-  ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM images WHERE name = ?1"));
-  ATOLL_TRY(remove.Bind(1, image.name).Run());
+  ATOLL_TRY(RemoveImage(image.name));
   ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO images VALUES(?1, ?2, ?3, ?4, ?5)"));
   ATOLL_TRY(insert.Bind(1, image.name)
                 .Bind(2, image.digest)
@@ -186,6 +175,15 @@ Status Catalog::CommitImage(const Image& image, const std::vector<Layer>& new_la
                   .Bind(3, int64_t{image.layers[i]})
                   .Run());
   }
+  return {};
+}
+
+Status Catalog::CommitImages(const std::vector<Image>& images,
+                             const std::vector<Layer>& new_layers) {
+  ATOLL_TRY(CheckRoom());
+  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(MarkReady(new_layers));
+  for (const Image& image : images) ATOLL_TRY(InsertImage(image));
   return txn.Commit();
 }
 

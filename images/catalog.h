@@ -22,12 +22,10 @@ class Catalog {
   // Numbers whose directories must go: of an import that never ended, or removed half-way.
   Result<std::vector<wire::LayerId>> LoadLeftovers();
 
-  // `count` numbers that were never used before, remembered as leftovers until CommitImage.
+  // `count` numbers that were never used before, remembered as leftovers until CommitImages.
   Result<std::vector<wire::LayerId>> ReserveLayers(size_t count);
-  // Reserved ones become usable, without an image.
-  Status CommitLayers(const std::vector<Layer>& layers);
-  // One transaction: `new_layers` become usable, `image` replaces what had its name.
-  Status CommitImage(const Image& image, const std::vector<Layer>& new_layers);
+  // One transaction: `new_layers` become usable, each image replaces what had its name.
+  Status CommitImages(const std::vector<Image>& images, const std::vector<Layer>& new_layers);
   Status RemoveImage(const std::string& name);
   // The layers become leftovers.
   Status CondemnLayers(const std::vector<wire::LayerId>& layers);
@@ -38,6 +36,7 @@ class Catalog {
   explicit Catalog(sqlite::Db db) : db_(std::move(db)) {}
   Status CreateSchema();
   Status AddContents();
+  Status InsertImage(const Image& image);
   Status MarkReady(const std::vector<Layer>& layers);
   // For what makes it grow; everything else goes on when the disk is full.
   Status CheckRoom();

@@ -62,7 +62,6 @@ Result<std::vector<DockerImage>> ParseDockerManifest(std::string_view json) {
     if (config == entry.end()) return Fail(Refusal("an image without Config"));
     ATOLL_ASSIGN(image.config, Text(*config, "Config", kMaxPath));
     ATOLL_ASSIGN(image.layers, Texts(entry, "Layers", wire::kMaxLayers, kMaxPath));
-    if (image.layers.empty()) return Fail(Refusal("an image has no layers"));
     ATOLL_ASSIGN(image.tags, Texts(entry, "RepoTags", kMaxDockerTags, kMaxTag));
     tags += image.tags.size();
     if (tags > kMaxDockerTags) {

@@ -16,7 +16,7 @@ inline constexpr size_t kMaxDockerTags = 1024;  // of all of them
 
 struct DockerImage {
   std::string config;               // a path, as it is written there
-  std::vector<std::string> layers;  // paths, lowest first: 1 to wire::kMaxLayers
+  std::vector<std::string> layers;  // paths, lowest first, at most wire::kMaxLayers
   std::vector<std::string> tags;    // "repository:tag"; may be empty
 };
 Result<std::vector<DockerImage>> ParseDockerManifest(std::string_view json);

@@ -27,6 +27,13 @@ struct ImageConfig {
   std::string stop_signal;
 };
 
+// What an import did not take of the archive's layers, because no sandbox could use it.
+struct LeftOut {
+  uint64_t devices = 0;     // device nodes
+  uint64_t attributes = 0;  // extended attributes
+  uint64_t entries = 0;     // of names that no file can have
+};
+
 struct Image {
   std::string name;    // normalised "repository:tag", what create requests name
   std::string digest;  // of the manifest, "sha256:…"
@@ -37,6 +44,10 @@ struct Image {
   // What the archive of a snapshot says beside (runtime/sandbox/snapshot_facts.h); else empty. It
   // travels in an archive and is not kept of an image.
   std::string facts;
+  // Told by the import that made it, of the layers that were not here before; not kept.
+  LeftOut left_out;
+  // Likewise: all names that the import gave, this one first.
+  std::vector<std::string> given_names;
 };
 
 struct Layer {

@@ -263,12 +263,12 @@ void Store::Finished(Result<ImportResult> result, const ImportDone& done) {
   if (result) {
     for (const Layer& layer : result->new_layers)
       layers_.insert_or_assign(layer.blob_digest, layer);
-    if (!result->image.name.empty()) images_.insert_or_assign(result->image.name, result->image);
+    for (const Image& image : result->images) images_.insert_or_assign(image.name, image);
   }
   // Before anything is collected: of layers without a name only who hears this will know. It may
   // destroy this, or begin another import, whose end the prunes wait for, too.
   const std::weak_ptr<bool> alive(alive_);
-  done(result ? Result<Image>(std::move(result->image)) : Fail(std::move(result).error()));
+  done(result ? Result<Image>(std::move(result->told)) : Fail(std::move(result).error()));
   if (alive.expired()) return;
   if (!running_) {
     for (const auto& prune : std::exchange(prunes_, {})) prune();
@@ -328,7 +328,7 @@ Result<wire::LayerId> Store::ReserveLayer() {
 }
 
 Status Store::KeepLayer(const Layer& layer) {
-  ATOLL_TRY(catalog_.CommitLayers({layer}));
+  ATOLL_TRY(catalog_.CommitImages({}, {layer}));
   layers_.insert_or_assign(layer.blob_digest, layer);
   return {};
 }
@@ -358,7 +358,7 @@ Result<Image> Store::Tag(std::string_view name, std::string_view another) {
   ATOLL_ASSIGN(Image image, Find(name));
   ATOLL_ASSIGN(image.name, NormaliseImageName(another));
   ATOLL_TRY(RefuseWhileCommitting(image.name));
-  ATOLL_TRY(catalog_.CommitImage(image, {}));
+  ATOLL_TRY(catalog_.CommitImages({image}, {}));
   images_.insert_or_assign(image.name, image);
   return image;
 }
@@ -384,7 +384,7 @@ Result<Image> Store::Commit(std::string_view name, std::vector<wire::LayerId> la
   image.layers = std::move(layers);
   image.created_at_ms = SystemClock().UnixMillis();
   ATOLL_TRY(RefuseWhileCommitting(image.name));
-  ATOLL_TRY(catalog_.CommitImage(image, {}));
+  ATOLL_TRY(catalog_.CommitImages({image}, {}));
   images_.insert_or_assign(image.name, image);
   return image;
 }

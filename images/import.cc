@@ -76,29 +76,59 @@ void Import::ReadContents(const std::string& report_text) {
           return environment_.known.contains(digest);
         };
         ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_, here));
-        image_.digest = contents_.manifest_digest;
-        image_.config = contents_.config;
-        image_.facts = contents_.facts;
-        ATOLL_TRY(accept_ ? accept_(image_) : CheckName());
+        for (const ArchiveContents& contents : contents_) {
+          Image& image = images_.emplace_back();
+          image.digest = contents.manifest_digest;
+          image.config = contents.config;
+          image.facts = contents.facts;
+        }
+        if (accept_ && images_.size() > 1) {
+          return Fail(Code::kInvalidArgument, "the archive holds several images");
+        }
+        ATOLL_TRY(accept_ ? accept_(images_.front()) : NameImages());
         return PlanLayers();
       },
       [this] { ExtractLayers(); });
 }
 
-Status Import::CheckName() {
-  if (name_.empty()) {
-    if (contents_.ref_name.empty()) {
-      return Fail(Code::kInvalidArgument, "the archive names no image; give a name");
-    }
-    ATOLL_ASSIGN(name_, NormaliseImageName(contents_.ref_name));
+Status Import::NameImages() {
+  if (!name_.empty()) {
+    names_.emplace_back(name_, 0);
+    return {};
   }
-  image_.name = name_;
+  std::optional<Error> wrong;
+  for (size_t i = 0; i < contents_.size(); ++i) {
+    const size_t before = names_.size();
+    for (const std::string& given : contents_[i].names) {
+      auto name = NormaliseImageName(given);
+      if (name) {
+        names_.emplace_back(*std::move(name), i);
+      } else {
+        wrong = std::move(name).error();
+      }
+    }
+    if (names_.size() > before) continue;
+    if (wrong) return Fail(*std::move(wrong));
+    return Fail(Code::kInvalidArgument, contents_.size() == 1
+                                            ? "the archive names no image; give a name"
+                                            : "the archive holds several images, of which some "
+                                              "have no name; give the name of the one you want");
+  }
   return {};
+}
+
+bool Import::Committing(const std::string& name) const {
+  return committing_ && std::any_of(names_.begin(), names_.end(),
+                                    [&name](const auto& given) { return given.first == name; });
 }
 
 // On the pool.
 Status Import::PlanLayers() {
-  for (const ArchiveLayer& layer : contents_.layers) {
+  std::vector<ArchiveLayer> wanted;
+  for (const ArchiveContents& contents : contents_) {
+    wanted.insert(wanted.end(), contents.layers.begin(), contents.layers.end());
+  }
+  for (const ArchiveLayer& layer : wanted) {
     const auto known = environment_.known.find(layer.blob_digest);
     const std::string& diff_id =
         known != environment_.known.end() ? known->second.diff_id : layer.diff_id;
@@ -158,26 +188,35 @@ Status Import::Extracted(Layer& layer, const Result<std::string>& text) {
   layer.size_bytes = report.bytes;
   layer.opaque_root = report.opaque_root;
   layer.content = report.content;
+  left_out_.devices += report.skipped_devices;
+  left_out_.attributes += report.dropped_xattrs;
+  left_out_.entries += report.skipped_entries;
   layers_[layer.blob_digest] = layer;
   return {};
 }
 
 void Import::StackLayers() {
-  image_.created_at_ms = environment_.now_ms;
-  std::set<wire::LayerId> stacked;
-  for (auto layer = contents_.layers.rbegin(); layer != contents_.layers.rend(); ++layer) {
-    const Layer& found = layers_.at(layer->blob_digest);
-    // overlayfs refuses the same directory twice. All that a layer does it does at its topmost
-    // place: whatever lies between two occurrences is hidden or kept the same by the upper one.
-    if (!stacked.insert(found.id).second) continue;
-    image_.layers.push_back(found.id);
-    image_.size_bytes += found.size_bytes;
-    // overlayfs heeds no opaque mark on a layer's root: what it hides is left out of the stack.
-    if (found.opaque_root) break;
+  std::set<wire::LayerId> used;
+  for (size_t i = 0; i < contents_.size(); ++i) {
+    Image& image = images_[i];
+    image.created_at_ms = environment_.now_ms;
+    std::set<wire::LayerId> stacked;
+    const std::vector<ArchiveLayer>& layers = contents_[i].layers;
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      const Layer& found = layers_.at(layer->blob_digest);
+      // overlayfs refuses the same directory twice. All that a layer does it does at its topmost
+      // place: whatever lies between two occurrences is hidden or kept the same by the upper one.
+      if (!stacked.insert(found.id).second) continue;
+      image.layers.push_back(found.id);
+      image.size_bytes += found.size_bytes;
+      // overlayfs heeds no opaque mark on a layer's root: what it hides is left out of the stack.
+      if (found.opaque_root) break;
+    }
+    used.merge(stacked);
   }
   const auto unused =
       std::stable_partition(new_layers_.begin(), new_layers_.end(),
-                            [&](const Layer& layer) { return stacked.contains(layer.id); });
+                            [&](const Layer& layer) { return used.contains(layer.id); });
   for (auto layer = unused; layer != new_layers_.end(); ++layer) to_remove_.push_back(layer->id);
   new_layers_.erase(unused, new_layers_.end());
   next_ = 0;
@@ -192,13 +231,17 @@ void Import::PublishNext() {
 
 void Import::Commit() {
   committing_ = true;
+  auto images = std::make_shared<std::vector<Image>>();
+  for (const auto& [name, of] : names_) images->emplace_back(images_[of]).name = name;
   OnPool(
-      [this, self = shared_from_this()]() -> Status {
+      [this, self = shared_from_this(), images]() -> Status {
         ATOLL_ASSIGN(Catalog catalog, Catalog::Open(environment_.database));
-        return accept_ ? catalog.CommitLayers(new_layers_)
-                       : catalog.CommitImage(image_, new_layers_);
+        return catalog.CommitImages(*images, new_layers_);
       },
-      [this] { RemoveNext(); });
+      [this, images] {
+        result_.images = std::move(*images);
+        RemoveNext();
+      });
 }
 
 void Import::EndWith(Error error) {
@@ -245,7 +288,11 @@ void Import::Cleanup() {
         if (abandoned_) return;
         const Done done = std::move(done_);
         if (error_) return done(Fail(*std::move(error_)));
-        done(ImportResult{std::move(image_), std::move(new_layers_)});
+        result_.told = result_.images.empty() ? images_.front() : result_.images.front();
+        result_.told.left_out = left_out_;
+        for (const Image& image : result_.images) result_.told.given_names.push_back(image.name);
+        result_.new_layers = std::move(new_layers_);
+        done(std::move(result_));
       });
 }
 

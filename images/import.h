@@ -28,7 +28,8 @@
 namespace atl::images {
 
 struct ImportResult {
-  Image image;
+  Image told;                 // to whoever asked for the import
+  std::vector<Image> images;  // one for each name
   std::vector<Layer> new_layers;
 };
 
@@ -52,7 +53,7 @@ class Import : public std::enable_shared_from_this<Import> {
   void Abandon() { abandoned_ = true; }
 
   // Whether the commit of this name is under way.
-  bool Committing(const std::string& name) const { return committing_ && image_.name == name; }
+  bool Committing(const std::string& name) const;
 
  private:
   // Runs `work` on the pool and `next` on the loop; a failure of `work` ends the import.
@@ -63,7 +64,8 @@ class Import : public std::enable_shared_from_this<Import> {
   Status MakeTemporary();
   void ReadContents(const std::string& report_text);
   Status PlanLayers();
-  Status CheckName();
+  // What the archive's images are called.
+  Status NameImages();
   void ExtractLayers();
   void Extract(size_t index);
   Status Extracted(Layer& layer, const Result<std::string>& report);
@@ -82,15 +84,18 @@ class Import : public std::enable_shared_from_this<Import> {
   bool abandoned_ = false;
   bool committing_ = false;
 
-  UniqueFd directory_;  // where the members of the archive are
-  ArchiveContents contents_;
-  std::map<std::string, Layer> layers_;  // of this image, by blob digest
-  std::vector<Layer> new_layers_;        // in the order of extraction
-  size_t next_ = 0;                      // index into new_layers_
-  size_t extracting_ = 0;                // of them, now
-  bool filling_ = false;                 // ExtractLayers is on the stack
+  UniqueFd directory_;                     // where the members of the archive are
+  std::vector<ArchiveContents> contents_;  // of each image
+  std::map<std::string, Layer> layers_;    // of them all, by blob digest
+  std::vector<Layer> new_layers_;          // in the order of extraction
+  size_t next_ = 0;                        // index into new_layers_
+  size_t extracting_ = 0;                  // of them, now
+  bool filling_ = false;                   // ExtractLayers is on the stack
   std::vector<wire::LayerId> to_remove_;
-  Image image_;
+  LeftOut left_out_;
+  std::vector<std::pair<std::string, size_t>> names_;  // and which of `contents_` has it
+  std::vector<Image> images_;                          // of each of `contents_`
+  ImportResult result_;
   std::optional<Error> error_;
 };
 

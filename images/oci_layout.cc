@@ -35,8 +35,11 @@ bool IsManifestType(std::string_view type) {
 }
 
 bool IsLayerType(std::string_view type) {
-  constexpr std::array<std::string_view, 8> kTypes = {
+  // The specification knows no xz and no bzip2; layers of docker's archives may be either.
+  constexpr std::array<std::string_view, 10> kTypes = {
       "application/vnd.oci.image.layer.v1.tar",
+      "application/vnd.oci.image.layer.v1.tar+xz",
+      "application/vnd.oci.image.layer.v1.tar+bzip2",
       "application/vnd.oci.image.layer.v1.tar+gzip",
       "application/vnd.oci.image.layer.v1.tar+zstd",
       "application/vnd.oci.image.layer.nondistributable.v1.tar",
@@ -104,7 +107,10 @@ std::string_view HostArchitecture() {
 #endif
 }
 
-Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted) {
+namespace {
+
+// The entries for this host's platform, at least one.
+Result<std::vector<Descriptor>> FittingManifests(std::string_view index_json) {
   ATOLL_ASSIGN(const Json index, ParseForeignObject(index_json, "index.json"));
   const Json* entries = Member(index, "manifests", Json::value_t::array);
   if (entries == nullptr || entries->empty()) {
@@ -137,6 +143,13 @@ Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view 
                 "the archive has no image for " + host +
                     (others.empty() ? std::string() : ", only for " + others));
   }
+  return fitting;
+}
+
+}  // namespace
+
+Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted) {
+  ATOLL_ASSIGN(std::vector<Descriptor> fitting, FittingManifests(index_json));
   // Several names of one image are no choice.
   const bool same = std::all_of(fitting.begin(), fitting.end(), [&](const Descriptor& other) {
     return other.digest == fitting[0].digest;
@@ -155,16 +168,28 @@ Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view 
                                           "); import it under the name of the one you want");
 }
 
+Result<std::vector<Descriptor>> ChooseManifests(std::string_view index_json,
+                                                std::string_view wanted) {
+  if (wanted.empty()) return FittingManifests(index_json);
+  std::vector<Descriptor> chosen;
+  ATOLL_ASSIGN(chosen.emplace_back(), ChooseManifest(index_json, wanted));
+  return chosen;
+}
+
 Result<Manifest> ParseManifest(std::string_view json) {
   ATOLL_ASSIGN(const Json root, ParseForeignObject(json, "manifest"));
   const Json* config = Member(root, "config", Json::value_t::object);
-  const Json* layers = Member(root, "layers", Json::value_t::array);
-  if (config == nullptr || layers == nullptr) {
-    return Fail(Code::kInvalidArgument, "manifest: no config or no layers");
-  }
+  if (config == nullptr) return Fail(Code::kInvalidArgument, "manifest: no config");
   Manifest manifest;
   ATOLL_ASSIGN(manifest.config, ParseDescriptor(*config, "manifest: config"));
-  if (layers->empty()) return Fail(Code::kInvalidArgument, "manifest: the image has no layers");
+  // Go writes null for an image without layers.
+  const Json* layers = Member(root, "layers", Json::value_t::array);
+  if (layers == nullptr) {
+    if (const Json other = root.value("layers", Json()); !other.is_null()) {
+      return Fail(Code::kInvalidArgument, "manifest: layers is not an array");
+    }
+    return manifest;
+  }
   if (layers->size() > wire::kMaxLayers) {
     return Fail(Code::kInvalidArgument,
                 "manifest: the image has " + std::to_string(layers->size()) + " layers, " +
@@ -175,7 +200,7 @@ Result<Manifest> ParseManifest(std::string_view json) {
     if (!IsLayerType(layer.media_type)) {
       return Fail(Code::kInvalidArgument, "manifest: layer of type '" +
                                               Printable(layer.media_type) +
-                                              "'; tar, tar+gzip and tar+zstd are known");
+                                              "'; tar is known, with +gzip, +zstd, +xz or +bzip2");
     }
     manifest.layers.push_back(std::move(layer));
   }

@@ -30,6 +30,10 @@ struct Descriptor {
 // The manifest, or the nested index, for this host's platform. If several images fit, the one whose
 // name is `wanted` (any spelling; may be empty). Entries without platform are taken to fit.
 Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted);
+// Likewise for who takes all that fit: the one that is `wanted`, or every entry for this platform
+// if nothing is wanted. At least one.
+Result<std::vector<Descriptor>> ChooseManifests(std::string_view index_json,
+                                                std::string_view wanted);
 
 struct Manifest {
   Descriptor config;

@@ -41,6 +41,8 @@ bool SetField(UnpackReport& report, std::string_view key, std::string_view value
     report.bytes = number;
   } else if (key == "skipped_devices") {
     report.skipped_devices = number;
+  } else if (key == "skipped_entries") {
+    report.skipped_entries = number;
   } else if (key == "dropped_xattrs") {
     report.dropped_xattrs = number;
   } else if (key == "opaque_root") {
@@ -61,13 +63,14 @@ std::string UnpackReport::Encode() const {
   add("entries", entries);
   add("bytes", bytes);
   add("skipped_devices", skipped_devices);
+  add("skipped_entries", skipped_entries);
   add("dropped_xattrs", dropped_xattrs);
   add("opaque_root", opaque_root ? 1 : 0);
   return text;
 }
 
 Result<UnpackReport> ParseUnpackReport(std::string_view text) {
-  constexpr int kFields = 7;
+  constexpr int kFields = 8;
   UnpackReport report;
   int fields = 0;
   while (!text.empty()) {

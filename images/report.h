@@ -12,12 +12,14 @@ namespace atl::images {
 
 // "key value" lines; all keys are always there.
 struct UnpackReport {
-  std::string diff_id;           // "sha256:…" of the uncompressed layer; empty but after a layer
-  std::string content;           // of the tar that its tree is packed as, unpack/pack.h; likewise,
-                                 // and after a pack
-  uint64_t entries = 0;          // files and directories written
-  uint64_t bytes = 0;            // of their contents
-  uint64_t skipped_devices = 0;  // device nodes below dev/
+  std::string diff_id;   // "sha256:…" of the uncompressed layer; empty but after a layer
+  std::string content;   // of the tar that its tree is packed as, unpack/pack.h; likewise,
+                         // and after a pack
+  uint64_t entries = 0;  // files and directories written
+  uint64_t bytes = 0;    // of their contents
+  // What was left out of the layer.
+  uint64_t skipped_devices = 0;
+  uint64_t skipped_entries = 0;  // of names that no file can have
   uint64_t dropped_xattrs = 0;
   bool opaque_root = false;  // the layer hides everything below it
 

@@ -32,8 +32,7 @@ namespace {
 constexpr rlim_t kAddressSpace = rlim_t{1} << 30;
 // Two million names of one directory. There may be more of these than of the others.
 constexpr rlim_t kDiffAddressSpace = rlim_t{512} << 20;
-constexpr rlim_t kDescriptors = 64;
-// Two for each directory on the way down.
+// Two for each directory on the way down: of a tree that is read, and of its copy.
 constexpr rlim_t kTreeDescriptors = 2 * (kMaxDepth + 1) + 64;
 // One for each layer that has the directory: what is deep and has many layers is refused.
 constexpr rlim_t kDiffDescriptors = kEnoughDescriptors;
@@ -109,9 +108,7 @@ Status LimitResources(const ExtractLimits& limits, Job job) {
   // A length says nothing about what a file of a sandbox takes; an archive has many layers.
   const bool any_size = job == Job::kCopy || job == Job::kPack;
   const rlim_t file_size = any_size ? RLIM_INFINITY : limits.max_bytes;
-  const rlim_t descriptors = job == Job::kUnpack ? kDescriptors
-                             : job == Job::kDiff ? kDiffDescriptors
-                                                 : kTreeDescriptors;
+  const rlim_t descriptors = job == Job::kDiff ? kDiffDescriptors : kTreeDescriptors;
   struct {
     __rlimit_resource resource;
     rlim_t value;

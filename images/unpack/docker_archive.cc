@@ -26,13 +26,18 @@ constexpr char kConfigType[] = "application/vnd.oci.image.config.v1+json";
 
 // What the bytes are, not what their name says: "docker save" writes plain layers, others compress.
 Result<std::string> LayerType(int fd) {
-  char magic[4] = {};
+  char magic[6] = {};
   const ssize_t n = TEMP_FAILURE_RETRY(::pread(fd, magic, sizeof magic, 0));
   if (n < 0) return FailSys("read layer");
   const std::string_view start(magic, sizeof magic);
   std::string type = "application/vnd.oci.image.layer.v1.tar";
   if (start.starts_with("\x1f\x8b")) type += "+gzip";
-  if (start == "\x28\xb5\x2f\xfd") type += "+zstd";
+  if (start.starts_with("\x28\xb5\x2f\xfd")) type += "+zstd";
+  if (start == std::string_view("\xfd"
+                                "7zXZ\0",
+                                6))
+    type += "+xz";
+  if (start.starts_with("BZh")) type += "+bzip2";
   return type;
 }
 
@@ -97,7 +102,7 @@ Status Conversion::Write(const std::string& name, const std::string& bytes) {
 }
 
 Status Conversion::AddImage(const DockerImage& image) {
-  Json manifest = {{"schemaVersion", 2}, {"mediaType", kManifestType}};
+  Json manifest = {{"schemaVersion", 2}, {"mediaType", kManifestType}, {"layers", Json::array()}};
   ATOLL_ASSIGN(manifest["config"], Config(image.config));
   for (const std::string& path : image.layers) {
     ATOLL_ASSIGN(manifest["layers"].emplace_back(), Layer(path));

@@ -9,14 +9,15 @@ constexpr std::string_view kWhiteoutPrefix = ".wh.";
 constexpr std::string_view kBookkeepingPrefix = ".wh..wh.";
 constexpr std::string_view kOpaqueName = ".wh..wh..opq";
 
-constexpr size_t kMaxXattrName = 255;    // XATTR_NAME_MAX
-constexpr size_t kMaxXattrValue = 4096;  // ext4 keeps an inode's attributes in one block
+// What an archive's word for a gone name, or for a hidden directory, has beyond the path.
+constexpr size_t kMarkSize = kOpaqueName.size() + 1;
+constexpr size_t kMaxXattrName = 255;  // XATTR_NAME_MAX
 
 }  // namespace
 
 Result<std::vector<std::string>> ParseEntryPath(std::string_view name) {
   if (name.empty()) return Fail(Code::kInvalidArgument, "its name is empty");
-  if (name.size() > kMaxPath) {
+  if (name.size() > kMaxPath + kMarkSize) {
     return Fail(Code::kInvalidArgument,
                 "its name is longer than " + std::to_string(kMaxPath) + " bytes");
   }
@@ -30,17 +31,23 @@ Result<std::vector<std::string>> ParseEntryPath(std::string_view name) {
     name.remove_prefix(slash == std::string_view::npos ? name.size() : slash + 1);
     if (component.empty() || component == ".") continue;
     if (component == "..") return Fail(Code::kInvalidArgument, "'..' in its name");
-    if (component.size() > kMaxComponent) {
+    const size_t prefix = component.starts_with(kWhiteoutPrefix) ? kWhiteoutPrefix.size() : 0;
+    if (component.size() > kMaxComponent + prefix) {
       return Fail(Code::kInvalidArgument,
                   "a part of its name is longer than " + std::to_string(kMaxComponent) + " bytes");
     }
-    if (path.size() == kMaxDepth) {
+    if (path.size() == kMaxDepth + 1) {
       return Fail(Code::kInvalidArgument,
                   "it is nested deeper than " + std::to_string(kMaxDepth) + " directories");
     }
     path.emplace_back(component);
   }
   return path;
+}
+
+bool NamesParent(std::string_view name) {
+  const std::string inside = "/" + std::string(name) + "/";
+  return inside.find("/../") != std::string::npos;
 }
 
 Result<ClassifiedPath> ClassifyPath(std::vector<std::string> path) {
@@ -58,14 +65,18 @@ Result<ClassifiedPath> ClassifyPath(std::vector<std::string> path) {
       classified.kind = EntryKind::kAufsBookkeeping;
       break;
     }
-    if (!last) return Fail(Code::kInvalidArgument, "a whiteout (.wh.) is used as a directory");
     const std::string_view target = component.substr(kWhiteoutPrefix.size());
-    if (target.empty() || target == "." || target == "..") {
-      return Fail(Code::kInvalidArgument, "a whiteout (.wh.) of nothing, '.' or '..'");
+    if (!last || target.empty() || target == "." || target == "..") {
+      classified.kind = EntryKind::kNonsense;
+      break;
     }
     path[i] = std::string(target);
     classified.kind = EntryKind::kWhiteout;
     break;
+  }
+  if (JoinPath(path).size() > kMaxPath) {
+    return Fail(Code::kInvalidArgument,
+                "its name is longer than " + std::to_string(kMaxPath) + " bytes");
   }
   classified.path = std::move(path);
   return classified;
@@ -78,24 +89,25 @@ std::string JoinPath(const std::vector<std::string>& path, size_t components) {
   return joined;
 }
 
-XattrRule RuleForXattr(std::string_view name, std::string_view value) {
+bool KeepsXattr(std::string_view name, std::string_view value) {
   // The mount reads user.overlay.* (option userxattr); trusted.overlay.* is what the same attack
-  // would use on a host that mounts without it. "overlay" without a dot is the namespace's escape
-  // prefix in newer kernels ("user.overlay.overlay.").
+  // would use on a host that mounts without it. Honest archives have both: whoever packs the
+  // directory of an overlay as it lies takes them along. "overlay" without a dot is the
+  // namespace's escape prefix in newer kernels ("user.overlay.overlay.").
   for (const std::string_view prefix : {"user.overlay.", "trusted.overlay."}) {
-    if (name.starts_with(prefix)) return XattrRule::kRefuse;
+    if (name.starts_with(prefix)) return false;
   }
-  if (name.empty() || name.size() > kMaxXattrName || value.size() > kMaxXattrValue ||
-      name.find('\0') != std::string_view::npos) {
-    return XattrRule::kRefuse;
-  }
-  if (name == "security.capability") {
-    // Revision 2 (20 bytes): the kernel turns it into revision 3, bound to the user namespace's
-    // root. A revision 3 that names a root of its own is somebody else's.
-    return value.size() == 20 ? XattrRule::kKeep : XattrRule::kDrop;
-  }
-  if (name.starts_with("user.") && name.size() > 5) return XattrRule::kKeep;
-  return XattrRule::kDrop;
+  if (name.size() > kMaxXattrName || name.find('\0') != std::string_view::npos) return false;
+  // Revision 2 (20 bytes): the kernel turns it into revision 3, bound to the user namespace's
+  // root. A revision 3 that names a root of its own is somebody else's.
+  if (name == "security.capability") return value.size() == 20;
+  return name.starts_with("user.") && name.size() > 5;
+}
+
+size_t XattrRoom(std::string_view name, std::string_view value) {
+  constexpr size_t kHead = 16;  // struct ext4_xattr_entry
+  const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+  return kHead + padded(name.size()) + padded(value.size());
 }
 
 }  // namespace atl::images::unpack

@@ -22,7 +22,6 @@ namespace {
 
 // The ids that a sandbox's user namespace has.
 constexpr int64_t kMaxId = 65535;
-constexpr size_t kMaxXattrs = 64;
 
 class Extraction {
  public:
@@ -34,16 +33,16 @@ class Extraction {
  private:
   Status AddEntry(struct archive_entry* entry, const std::string& name);
   Status AddPlain(struct archive_entry* entry, const Path& path);
-  Status AddDevice(const Path& path);
   Result<Attributes> ReadAttributes(struct archive_entry* entry);
-  Status ReadXattrs(struct archive_entry* entry, Attributes& attributes);
+  void ReadXattrs(struct archive_entry* entry, Attributes& attributes);
 
   TarReader reader_;
   LayerTree tree_;
   UnpackReport report_;
 };
 
-Status Extraction::ReadXattrs(struct archive_entry* entry, Attributes& attributes) {
+void Extraction::ReadXattrs(struct archive_entry* entry, Attributes& attributes) {
+  size_t room = kMaxXattrRoom;
   const char* name = nullptr;
   const void* value = nullptr;
   size_t size = 0;
@@ -51,23 +50,13 @@ Status Extraction::ReadXattrs(struct archive_entry* entry, Attributes& attribute
   while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK) {
     const std::string_view bytes(static_cast<const char*>(value), size);
     const std::string_view key = name != nullptr ? name : "";
-    switch (RuleForXattr(key, bytes)) {
-      case XattrRule::kKeep:
-        attributes.xattrs.emplace_back(key, bytes);
-        break;
-      case XattrRule::kDrop:
-        ++report_.dropped_xattrs;
-        break;
-      case XattrRule::kRefuse:
-        return Fail(Code::kInvalidArgument,
-                    "the extended attribute '" + Printable(key) + "' is not allowed in an image");
+    if (!KeepsXattr(key, bytes) || XattrRoom(key, bytes) > room) {
+      ++report_.dropped_xattrs;
+      continue;
     }
-    if (attributes.xattrs.size() > kMaxXattrs) {
-      return Fail(Code::kInvalidArgument,
-                  "more than " + std::to_string(kMaxXattrs) + " extended attributes");
-    }
+    room -= XattrRoom(key, bytes);
+    attributes.xattrs.emplace_back(key, bytes);
   }
-  return {};
 }
 
 Result<Attributes> Extraction::ReadAttributes(struct archive_entry* entry) {
@@ -84,18 +73,8 @@ Result<Attributes> Extraction::ReadAttributes(struct archive_entry* entry) {
   attributes.mode = archive_entry_mode(entry) & 07777;
   attributes.mtime.tv_sec = archive_entry_mtime(entry);
   attributes.mtime.tv_nsec = std::clamp(archive_entry_mtime_nsec(entry), 0L, 999'999'999L);
-  ATOLL_TRY(ReadXattrs(entry, attributes));
+  ReadXattrs(entry, attributes);
   return attributes;
-}
-
-Status Extraction::AddDevice(const Path& path) {
-  // Base images made by debootstrap and its like bring a static /dev. A sandbox always has its own
-  // there, so these are no loss; anywhere else a device node can only mean harm.
-  if (path.size() > 1 && path[0] == "dev") {
-    ++report_.skipped_devices;
-    return {};
-  }
-  return Fail(Code::kInvalidArgument, "a device node outside of /dev is not allowed in an image");
 }
 
 Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
@@ -110,7 +89,11 @@ Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
   if (path.empty() && type != AE_IFDIR) {
     return Fail(Code::kInvalidArgument, "the root directory must be a directory");
   }
-  if (type == AE_IFCHR || type == AE_IFBLK) return AddDevice(path);
+  // A sandbox has a /dev of its own, and may open no device elsewhere.
+  if (type == AE_IFCHR || type == AE_IFBLK) {
+    ++report_.skipped_devices;
+    return {};
+  }
   ATOLL_ASSIGN(const Attributes attributes, ReadAttributes(entry));
   switch (type) {
     case AE_IFREG:
@@ -133,18 +116,23 @@ Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
 }
 
 Status Extraction::AddEntry(struct archive_entry* entry, const std::string& name) {
+  if (NamesParent(name)) {
+    ++report_.skipped_entries;
+    return {};
+  }
   ATOLL_ASSIGN(Path path, ParseEntryPath(name));
   ATOLL_ASSIGN(const ClassifiedPath classified, ClassifyPath(std::move(path)));
   switch (classified.kind) {
     case EntryKind::kAufsBookkeeping:
       return {};
+    case EntryKind::kNonsense:
+      ++report_.skipped_entries;
+      return {};
+    // The name says it, whatever the entry is.
     case EntryKind::kWhiteout:
+      return tree_.AddWhiteout(classified.path);
     case EntryKind::kOpaque:
-      if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr) {
-        return Fail(Code::kInvalidArgument, "a whiteout (.wh.) must be a regular file");
-      }
-      return classified.kind == EntryKind::kOpaque ? tree_.AddOpaque(classified.path)
-                                                   : tree_.AddWhiteout(classified.path);
+      return tree_.AddOpaque(classified.path);
     case EntryKind::kPlain:
       return AddPlain(entry, classified.path);
   }

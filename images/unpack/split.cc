@@ -11,7 +11,8 @@ namespace atl::images::unpack {
 Result<UnpackReport> SplitArchive(int input, int directory, const ExtractLimits& limits) {
   auto reader = TarReader::Open(input, limits);
   if (!reader) {
-    return Fail(std::move(reader).error().Wrap("not an image archive (tar, tar.gz or tar.zst)"));
+    return Fail(std::move(reader).error().Wrap(
+        "not an image archive (tar, tar.gz, tar.zst, tar.xz or tar.bz2)"));
   }
   Members members(directory);
   for (uint64_t seen = 0;; ++seen) {

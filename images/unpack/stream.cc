@@ -60,12 +60,14 @@ Status BlobStream::OpenHandle() {
   handle_.reset(archive_read_new());
   struct archive* const handle = handle_.get();
   if (handle == nullptr) return Fail(Code::kResourceExhausted, "archive_read_new");
-  // Only what the OCI specification names: each further decoder is code for hostile bytes.
+  // Only what people's archives have: each further decoder is code for hostile bytes.
   if (archive_read_support_filter_gzip(handle) != ARCHIVE_OK ||
       archive_read_support_filter_zstd(handle) != ARCHIVE_OK ||
+      archive_read_support_filter_xz(handle) != ARCHIVE_OK ||
+      archive_read_support_filter_bzip2(handle) != ARCHIVE_OK ||
       archive_read_support_format_raw(handle) != ARCHIVE_OK ||
       archive_read_support_format_empty(handle) != ARCHIVE_OK) {
-    return Fail(Code::kUnavailable, "this libarchive lacks gzip or zstd");
+    return Fail(Code::kUnavailable, "this libarchive lacks gzip, zstd, xz or bzip2");
   }
   if (archive_read_open(handle, this, nullptr, ReadFile, nullptr) != ARCHIVE_OK) {
     return Fail(ArchiveError(handle, "decompress"));

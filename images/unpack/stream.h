@@ -29,7 +29,8 @@ class BlobStream {
   // confinement takes the file system away; a later Open then needs nothing.
   static Status Prepare();
 
-  // Reads `fd` (borrowed, from its beginning): plain, gzip or zstd. Compressed twice is refused.
+  // Reads `fd` (borrowed, from its beginning): plain, gzip, zstd, xz or bzip2. Compressed twice is
+  // refused.
   static Result<std::unique_ptr<BlobStream>> Open(int fd, const ExtractLimits& limits);
   BlobStream(const BlobStream&) = delete;
   BlobStream& operator=(const BlobStream&) = delete;

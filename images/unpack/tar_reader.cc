@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace atl::images::unpack {
@@ -28,7 +29,9 @@ Result<struct archive_entry*> TarReader::Next() {
     if (auto error = stream_->TakeError()) return Fail(*std::move(error));
     return nullptr;
   }
-  if (rc != ARCHIVE_OK) return Fail(TakeError("tar"));
+  // EILSEQ: a name of a PAX header is not UTF-8, and libarchive has taken its bytes as they are.
+  const bool raw_name = rc == ARCHIVE_WARN && archive_errno(tar_.get()) == EILSEQ;
+  if (rc != ARCHIVE_OK && !raw_name) return Fail(TakeError("tar"));
   return entry;
 }
 

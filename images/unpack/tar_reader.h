@@ -17,8 +17,8 @@ class TarReader {
  public:
   static Result<TarReader> Open(int input, const ExtractLimits& limits);
 
-  // The next entry, valid until the next call; null at the end. An entry that libarchive could
-  // read only in part (ARCHIVE_WARN: a name or attribute lost) is an error.
+  // The next entry, valid until the next call; null at the end. Names are bytes, UTF-8 or not. An
+  // entry that libarchive could read only in part (ARCHIVE_WARN: an attribute lost) is an error.
   Result<struct archive_entry*> Next();
   // Writes the present entry's content to `fd`, holes as holes, and counts it.
   Status CopyContent(struct archive_entry* entry, int fd);

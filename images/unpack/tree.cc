@@ -154,6 +154,11 @@ Status LayerTree::AddFile(const Path& path, const Attributes& attributes, const 
 }
 
 Status LayerTree::AddDirectory(const Path& path, const Attributes& attributes) {
+  // As TreeCopy and PackTree have it, which read the layer later.
+  if (path.size() > kMaxDepth) {
+    return Fail(Code::kInvalidArgument,
+                "it is nested deeper than " + std::to_string(kMaxDepth) + " directories");
+  }
   ATOLL_TRY(CountEntry());
   ATOLL_TRY(RememberTime(path, attributes.mtime));
   if (path.empty()) return ApplyToFd(root_.get(), ".", attributes);

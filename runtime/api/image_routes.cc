@@ -28,6 +28,19 @@ namespace {
 
 constexpr size_t kMaxConfigBody = 2 << 20;
 
+// The answer to an import: the image, and what it has lost on the way.
+nlohmann::json ImportedJson(const images::Image& image) {
+  nlohmann::json answer = ImageJson(image);
+  if (image.given_names.size() > 1) answer["names"] = image.given_names;
+  const images::LeftOut& left_out = image.left_out;
+  if (left_out.devices + left_out.attributes + left_out.entries > 0) {
+    answer["leftOut"] = {{"devices", left_out.devices},
+                         {"attributes", left_out.attributes},
+                         {"entries", left_out.entries}};
+  }
+  return answer;
+}
+
 // For sandboxes that wait for it. `archive` is closed once all of it is there.
 sandbox::PendingImports::Progress ProgressOf(const std::shared_ptr<UniqueFd>& archive,
                                              const http::Request& request, std::string name) {
@@ -180,7 +193,7 @@ void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,
                       sandbox::PendingImports::Id pending) {
   parts_.images.Import(std::move(archive), std::move(name),
                        [this, call, pending](const Result<images::Image>& image) {
-                         call.Respond(image ? JsonResponse(201, ImageJson(*image))
+                         call.Respond(image ? JsonResponse(201, ImportedJson(*image))
                                             : call.answering().Failure(
                                                   MapError(image.error(), Doing::kImportImage)));
                          parts_.imports.End(pending, image ? Status() : Fail(image.error()));

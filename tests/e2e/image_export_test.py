@@ -17,6 +17,7 @@ LOOK = r'''cd /t && find . -print0 | sort -z | xargs -0 stat -c '%n %F %a %u:%g 
 find . -type d | sort | xargs stat -c '%n %a %u:%g %Y'; find . -type f -print0 | sort -z | xargs -0 md5sum;
 find /low | sort'''
 LONG = 'long' * 30
+DEEP = '/'.join(['d'] * 255)  # with `t`, as deep as an image can be
 
 
 def add(tar, name, data=b'', **fields):
@@ -43,6 +44,11 @@ def tree():
         add(tar, f't/{LONG}/{LONG}', b'long')
         add(tar, 't/grüße', 'hé'.encode())
         add(tar, 't/attribute', b'a', pax_headers={'SCHILY.xattr.user.colour': 'blue'})
+        add(tar, f't/{DEEP}/file', b'deep')
+        add(tar, f't/{DEEP}/.wh..wh..opq')
+        add(tar, f't/{DEEP}/.wh.{"w" * 255}')
+        add(tar, 't/caf\udce9', b'not UTF-8')
+        add(tar, 't/caf\udce9-hard', type=tarfile.LNKTYPE, linkname='t/caf\udce9')
         add(tar, 't/large', bytes(range(256)) * 8192)
         add(tar, 'low/.wh.gone')
         add(tar, 'low/new', type=tarfile.DIRTYPE)

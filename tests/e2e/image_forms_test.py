@@ -78,11 +78,11 @@ class Forms(unittest.TestCase):
 
     def test_umoci_layout(self):
         self.check(self.import_file(self.layout, '--name', 'umoci'))
-        for form in ('', 'z'):
+        for form in ('', 'z', 'J', 'j'):
             with self.subTest(form):
                 file = self.work / f'layout.tar{form}'
                 call('tar', f'-c{form}f', file, '-C', self.layout, '.')
-                self.check(self.import_file(file, '--name', f'layout{form}'))
+                self.check(self.import_file(file, '--name', f'layout{form.lower()}'))
         refused = self.import_file(self.work, '--name', 'none', expect=1)
         self.assertIn('without index.json', refused['error'])
 
@@ -126,6 +126,7 @@ class Forms(unittest.TestCase):
             both = self.work / 'podman-both.tar'
             call('podman', *storage, 'save', '-m', '-o', both, name, 'localhost/second:2')
             self.check(self.import_file(both, '--name', 'localhost/second:2'))
+            self.assertEqual(sorted(self.import_file(both)['names']), [name, 'localhost/second:2'])
 
     def test_docker_save(self):
         def docker(*words, **options):

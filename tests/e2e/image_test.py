@@ -20,12 +20,22 @@ MACHINES = {'x86_64': 'amd64', 'aarch64': 'arm64'}
 
 def docker_archive(layer, tag):
     """What docker saved before it wrote index.json, of one uncompressed layer."""
-    config = json.dumps({
-        'os': 'linux', 'architecture': MACHINES[os.uname().machine],
-        'rootfs': {'diff_ids': ['sha256:' + hashlib.sha256(layer).hexdigest()]}}).encode()
-    manifest = json.dumps([{'Config': 'config.json', 'RepoTags': [tag],
-                            'Layers': ['1/layer.tar']}]).encode()
-    return tar_of({'1/layer.tar': layer, 'config.json': config, 'manifest.json': manifest})
+    return saved([([layer], [tag])])
+
+
+def saved(images):
+    """Likewise, of several images: of each its layers and its tags."""
+    files, manifest = {}, []
+    for number, (layers, tags) in enumerate(images):
+        files[f'{number}.json'] = json.dumps({
+            'os': 'linux', 'architecture': MACHINES[os.uname().machine],
+            'config': {'Labels': {'number': str(number)}},
+            'rootfs': {'diff_ids': ['sha256:' + hashlib.sha256(layer).hexdigest()
+                                    for layer in layers]}}).encode()
+        paths = [f'{hashlib.sha256(layer).hexdigest()}/layer.tar' for layer in layers]
+        files.update(zip(paths, layers))
+        manifest.append({'Config': f'{number}.json', 'RepoTags': tags, 'Layers': paths})
+    return tar_of({**files, 'manifest.json': json.dumps(manifest).encode()})
 
 
 def tar_of(files):
@@ -87,6 +97,72 @@ class Images(unittest.TestCase):
         self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
         daemon.delete(box)
         until(lambda: not self.layers(), UNTIL, 'the last layer is gone')
+
+    def test_every_image_and_name_of_an_archive(self):
+        base, top = tar_of({'base': b'b' * 3000}), tar_of({'top': b't' * 500})
+        archive = saved([([base], ['a:1', 'also/a:2']), ([base, top], ['b:1']), ([], ['nothing:1'])])
+        answer = self.daemon.request('POST', '/v1/images', archive)
+        self.assertEqual(answer['names'], ['a:1', 'also/a:2', 'b:1', 'nothing:1'])
+        self.assertEqual(self.names(), ['a:1', 'also/a:2', 'b:1', 'nothing:1'])
+        seen = {name: (self.get(name)['sizeBytes'], self.get(name)['labels']['number'])
+                for name in self.names()}
+        self.assertEqual(seen, {'a:1': (3000, '0'), 'also/a:2': (3000, '0'), 'b:1': (3500, '1'),
+                                'nothing:1': (0, '2')})
+        self.assertEqual(len(self.layers()), 3)
+        self.daemon.stop()
+        self.daemon.start()
+        self.assertEqual(self.names(), ['a:1', 'also/a:2', 'b:1', 'nothing:1'])
+        # One of them, under its name; what is meant must be clear.
+        self.prune('?all=true')
+        self.assertNotIn('names', self.daemon.request('POST', '/v1/images?name=b:1', archive))
+        self.assertEqual(self.names(), ['b:1'])
+        for query, images, why in (
+                ('?name=c', [([base], ['a:1']), ([top], ['b:1'])], 'holds 2 images'),
+                ('', [([base], ['a:1']), ([top], [])], 'some have no name'),
+                ('', [([base], [f'a:{n}' for n in range(65)])], 'more than 64 images and names')):
+            with self.subTest(why), self.assertRaises(atoll.ApiError) as refused:
+                self.daemon.request('POST', f'/v1/images{query}', saved(images))
+            self.assertIn(why, refused.exception.message)
+        self.assertEqual(self.names(), ['b:1'])
+
+    def test_an_image_without_layers(self):
+        self.daemon.request('POST', '/v1/images', saved([([], ['nothing:1'])]))
+        out = self.daemon.top / 'nothing.tar'
+        with open(out, 'wb') as file:
+            subprocess.run([atoll.BUILD / 'atoll', 'image', 'export', 'nothing:1', '-'], check=True,
+                           stdout=file, env=self.daemon.client_env(), timeout=60 * SLOWNESS)
+        again = self.daemon.request('POST', '/v1/images?name=again', out.read_bytes())
+        self.assertEqual((again['sizeBytes'], again['labels']), (0, {'number': '0'}))
+        # A sandbox of it holds what is put into it.
+        box = self.daemon.create('nothing:1')
+        self.daemon.delete(box)
+
+    def test_what_is_left_out_is_told(self):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode='w', format=tarfile.PAX_FORMAT) as tar:
+            for name, kind, headers in (
+                    ('null', tarfile.CHRTYPE, {}), ('../up', tarfile.REGTYPE, {}),
+                    ('kept', tarfile.DIRTYPE, {'SCHILY.xattr.user.overlay.impure': 'y',
+                                               'SCHILY.xattr.trusted.overlay.origin': 'x'})):
+                info = tarfile.TarInfo(name)
+                info.type, info.pax_headers = kind, headers
+                tar.addfile(info)
+        archive = self.daemon.top / 'odd.tar'
+        archive.write_bytes(saved([([out.getvalue()], ['odd:1', 'odd:2'])]))
+        # Of a layer that is here already nothing is left out again.
+        for name, end in (('odd:1', '; left out, because no sandbox can use it: 1 device node, 2 extended '
+                                    'attributes, 1 entry with a name that no file can have'),
+                          ('odd:3', '')):
+            done = subprocess.run([atoll.BUILD / 'atoll', 'image', 'import', archive, '--name', name],
+                                  capture_output=True, text=True, env=self.daemon.client_env(),
+                                  timeout=60 * SLOWNESS, check=True)
+            self.assertRegex(done.stdout, f'^imported {name} \\(sha256:[0-9a-f]*, 0 B\\){end}\n$')
+        self.daemon.request('DELETE', '/v1/images/odd:1')
+        self.daemon.request('DELETE', '/v1/images/odd:3')
+        self.prune()
+        answer = self.daemon.request('POST', '/v1/images', archive.read_bytes())
+        self.assertEqual(answer['leftOut'], {'devices': 1, 'attributes': 2, 'entries': 1})
+        self.assertNotIn('leftOut', self.get('odd:1'))
 
     def test_refusals_have_no_effect(self):
         self.daemon.import_busybox()

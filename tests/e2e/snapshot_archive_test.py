@@ -102,6 +102,9 @@ class RoundTripTest(Archives):
     def test_everything_comes_elsewhere(self):
         box = self.box(env={'MINE': 'kept'}, metadata={'team': 'ml'})
         self.out(box, MAKE)
+        # As deep and as long as a name may be: in an archive, what takes it away is longer.
+        deep, long = 't' + '/d' * 255, 'w' * 255
+        self.out(box, f'mkdir -p /{deep} && touch /{deep}/{long}')
         upper = self.upper(box, 'mark')
         os.setxattr(upper / 't/plain', 'user.colour', b'blue')
         told = self.out(box, TELL_ELSEWHERE)
@@ -113,7 +116,8 @@ class RoundTripTest(Archives):
         first = self.take(box, name='first')
         # And another one, of a restore that has changed and taken away something again.
         copy = self.restore(first)
-        self.out(copy, 'echo more >> /t/one; rm /t/fifo; mkdir /t/new; touch -d @1000000000 /t/new /t /')
+        self.out(copy, 'echo more >> /t/one; rm /t/fifo; mkdir /t/new; touch -d @1000000000 /t/new /t /; '
+                       f'rm /{deep}/{long}')
         second = self.take(copy)
         archives = {}
         for snapshot in (first, second):

@@ -137,11 +137,11 @@ TEST_F(ImagesImport, FromAnArchiveToAMountedRoot) {
 TEST_F(ImagesImport, AHostileLayerLeavesTheStoreAsItWas) {
   const std::string good = TarBuilder().File("a", "1").Finish();
   ASSERT_TRUE(Import(Archive({good})));
-  const std::string evil = TarBuilder().File("ok", "1").File("../../secret/file", "owned").Finish();
+  const std::string evil = TarBuilder().File("ok", "1").HardLink("h", "../../secret/file").Finish();
   auto image = Import(Archive({good, TarBuilder().File("b", "").Finish(), evil}));
   ASSERT_FALSE(image);
   EXPECT_EQ(image.error().code(), Code::kInvalidArgument);
-  EXPECT_EQ(image.error().message(), "'../../secret/file': '..' in its name");
+  EXPECT_EQ(image.error().message(), "'h': hard link to '../../secret/file': '..' in its name");
   EXPECT_EQ(store_->List().size(), 1U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("store")), {}), 1);
 }

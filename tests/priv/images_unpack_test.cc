@@ -7,6 +7,7 @@
 #include "images/digest.h"
 #include "images/oci_layout.h"
 #include "tests/priv/unpack_fixture.h"
+#include "tests/unit/images/gzip.h"
 #include "tests/unit/images/tar_builder.h"
 
 namespace atl::images {
@@ -81,6 +82,59 @@ TEST_F(ImagesUnpack, KeepsUserXattrsAndCapabilitiesDropsTheRest) {
   memcpy(&root, value + 20, 4);
   EXPECT_EQ(root, kLayerIdBase);
   EXPECT_LT(getxattr(path.c_str(), "security.selinux", value, sizeof value), 0);
+}
+
+// Go writes names into PAX headers as the bytes that they are.
+TEST_F(ImagesUnpack, NamesNeedNotBeUtf8) {
+  const std::string name = "caf\xe9";
+  Extract(TarBuilder()
+              .File(name, "ustar")
+              .LongName(name + "-gnu")
+              .File("f", "gnu")
+              .Add({.name = "f", .content = "pax", .pax = {{"path", name + "-pax/file"}}})
+              .Add({.type = '2', .name = "soft", .link = "f", .pax = {{"linkpath", name}}})
+              .Add({.type = '1', .name = "hard", .link = "f", .pax = {{"linkpath", name}}})
+              .Add({.name = "owned", .content = "x", .pax = {{"uname", name}, {"gname", name}}})
+              .Finish(),
+          "l1");
+  EXPECT_EQ(Read(Path("l1/" + name)), "ustar");
+  EXPECT_EQ(Read(Path("l1/" + name + "-gnu")), "gnu");
+  EXPECT_EQ(Read(Path("l1/" + name + "-pax/file")), "pax");
+  EXPECT_EQ(std::filesystem::read_symlink(Path("l1/soft")), name);
+  EXPECT_EQ(Stat("l1/hard").st_ino, Stat("l1/" + name).st_ino);
+  EXPECT_TRUE(Exists("l1/owned"));
+  // libarchive loses such a target where the header has none: no file may come of it.
+  Refuses("layer",
+          TarBuilder()
+              .File(name, "x")
+              .Add({.type = '1', .name = "hard", .pax = {{"linkpath", name}}})
+              .Finish(),
+          "an entry of unknown type");
+}
+
+// As deep as a sandbox can make it, and then read again for its digest.
+TEST_F(ImagesUnpack, TakesTreesOf256Levels) {
+  std::string deep;
+  TarBuilder tar;
+  for (int i = 0; i < 256; ++i) {
+    deep += "d/";
+    tar.LongName(deep).Dir("d");
+  }
+  tar.LongName(deep + "f").File("f", "deep");
+  tar.LongName(deep + ".wh..wh..opq").File("f", "");
+  tar.LongName(deep + ".wh." + std::string(255, 'w')).File("f", "");
+  EXPECT_FALSE(Extract(tar.Finish(), "l1").content.empty());
+  EXPECT_EQ(Read(Path("l1/" + deep + "f")), "deep");
+  EXPECT_EQ(Stat("l1/" + deep + std::string(255, 'w')).st_rdev, 0U);
+}
+
+TEST_F(ImagesUnpack, ReadsEveryCompressionOfPeoplesArchives) {
+  const std::string tar = TarBuilder().File("a", "content").Finish();
+  for (const char* with : {"gzip", "zstd", "xz", "bzip2"}) {
+    const std::string layer = std::string("l-") + with;
+    Extract(Compress(tar, with), layer);
+    EXPECT_EQ(Read(Path(layer + "/a")), "content");
+  }
 }
 
 TEST_F(ImagesUnpack, LaterEntriesReplaceEarlierOnes) {

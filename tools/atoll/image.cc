@@ -20,7 +20,7 @@ namespace atl::cli {
 namespace {
 
 constexpr char kArchive[] =
-    "An OCI archive or layout directory, or what 'docker save' wrote; plain, gzip or zstd; or "
+    "An OCI archive or layout directory, or what 'docker save' wrote; plain or compressed; or "
     "s3://BUCKET/KEY";
 
 struct ListOptions {

@@ -2,11 +2,31 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
 
 namespace atl::cli {
+namespace {
+
+// "; left out, because no sandbox can use it: 2 device nodes, 3 extended attributes", or nothing.
+std::string TellLeftOut(const nlohmann::json& image) {
+  const nlohmann::json left_out = image.value("leftOut", nlohmann::json::object());
+  std::string text;
+  for (const auto& [key, noun] : {std::pair("devices", "device node"),
+                                  {"attributes", "extended attribute"},
+                                  {"entries", "entry with a name that no file can have"}}) {
+    const uint64_t count = left_out.value(key, uint64_t{0});
+    if (count == 0) continue;
+    std::string words = noun;
+    if (count > 1) words = words.starts_with("entry") ? "entries" + words.substr(5) : words + "s";
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + words;
+  }
+  return text.empty() ? "" : "; left out, because no sandbox can use it: " + text;
+}
+
+}  // namespace
 
 Result<nlohmann::json> ImportImage(const Settings& settings, const ArchivePlace& place,
                                    const std::string& name) {
@@ -18,9 +38,15 @@ Result<nlohmann::json> ImportImage(const Settings& settings, const ArchivePlace&
   if (settings.json) {
     std::puts(response.body.c_str());
   } else {
-    std::printf("imported %s (%s, %s)\n", Printable(image.value("name", name)).c_str(),
+    std::printf("imported %s (%s, %s)%s\n", Printable(image.value("name", name)).c_str(),
                 Printable(image.value("digest", "")).c_str(),
-                HumanSize(image.value("sizeBytes", uint64_t{0})).c_str());
+                HumanSize(image.value("sizeBytes", uint64_t{0})).c_str(),
+                TellLeftOut(image).c_str());
+    for (const auto& other : image.value("names", nlohmann::json::array())) {
+      const std::string given = other.get<std::string>();
+      if (given != image.value("name", name))
+        std::printf("imported %s\n", Printable(given).c_str());
+    }
   }
   return image;
 }

@@ -30,11 +30,11 @@ TEST(EntryPath, NormalisesHonestNames) {
 
 TEST(EntryPath, RefusesHostileNames) {
   std::string deep;
-  for (size_t i = 0; i <= kMaxDepth; ++i) deep += "d/";
+  for (size_t i = 0; i <= kMaxDepth + 1; ++i) deep += "d/";
   for (const std::string& name :
        {std::string(), std::string(".."), std::string("../a"), std::string("/../a"),
         std::string("a/../b"), std::string("a/.."), std::string("a\0b", 3), std::string(256, 'x'),
-        deep, std::string(kMaxPath + 1, '/')}) {
+        deep, std::string(kMaxPath + 14, '/')}) {
     EXPECT_FALSE(ParseEntryPath(name)) << name;
   }
 }
@@ -57,25 +57,44 @@ TEST(EntryPath, ClassifiesWhiteouts) {
   // A whiteout of a whiteout is a whiteout of a file with an odd name.
   EXPECT_EQ(ClassifyPath({".wh.x.wh.y"})->path, Path{"x.wh.y"});
   for (const Path& path : {Path{".wh."}, Path{".wh.."}, Path{".wh..."}, Path{".wh.a", "b"}}) {
-    EXPECT_FALSE(ClassifyPath(path));
+    EXPECT_EQ(ClassifyPath(path)->kind, EntryKind::kNonsense);
   }
 }
 
-TEST(EntryPath, RulesForXattrs) {
+// The longest and deepest that a sandbox can take away has a mark in an archive, too.
+TEST(EntryPath, MarksMayBeLongerThanWhatTheyAreAbout) {
+  const std::string longest(kMaxComponent, 'x');
+  EXPECT_EQ(ClassifyPath(*ParseEntryPath(".wh." + longest))->path, Path{longest});
+  EXPECT_FALSE(ParseEntryPath(".wh." + longest + "x"));
+  std::string whole;
+  while (whole.size() + 16 < kMaxPath) whole += "123456789012345/";
+  whole += std::string(kMaxPath - whole.size(), 'x');
+  ASSERT_EQ(whole.size(), kMaxPath);
+  EXPECT_TRUE(ClassifyPath(*ParseEntryPath(whole + "/")));
+  EXPECT_FALSE(ClassifyPath(*ParseEntryPath(whole + "x")));
+  EXPECT_EQ(ClassifyPath(*ParseEntryPath(whole + "/.wh..wh..opq"))->kind, EntryKind::kOpaque);
+  std::string deep;
+  for (size_t i = 0; i < kMaxDepth; ++i) deep += "d/";
+  EXPECT_TRUE(ParseEntryPath(deep + ".wh..wh..opq"));
+}
+
+TEST(EntryPath, NamesOfParents) {
+  for (const char* name : {"..", "../a", "/../a", "a/../b", "a/.."}) EXPECT_TRUE(NamesParent(name));
+  for (const char* name : {"", "...", "..a/b..", "./a"}) EXPECT_FALSE(NamesParent(name));
+}
+
+TEST(EntryPath, KeepsXattrsThatMeanTheSameInASandbox) {
   const std::string capability(20, '\1');
-  EXPECT_EQ(RuleForXattr("user.note", "x"), XattrRule::kKeep);
-  EXPECT_EQ(RuleForXattr("security.capability", capability), XattrRule::kKeep);
-  EXPECT_EQ(RuleForXattr("security.capability", capability + "root"), XattrRule::kDrop);
-  for (const char* name :
-       {"security.selinux", "trusted.x", "system.posix_acl_access", "user.", "x"}) {
-    EXPECT_EQ(RuleForXattr(name, ""), XattrRule::kDrop) << name;
-  }
-  for (const char* name : {"user.overlay.opaque", "user.overlay.redirect", "user.overlay.x",
+  EXPECT_TRUE(KeepsXattr("user.note", "x"));
+  EXPECT_TRUE(KeepsXattr("security.capability", capability));
+  EXPECT_FALSE(KeepsXattr("security.capability", capability + "root"));
+  for (const char* name : {"security.selinux", "trusted.x", "system.posix_acl_access", "user.", "x",
+                           "user.overlay.opaque", "user.overlay.redirect", "user.overlay.x",
                            "trusted.overlay.metacopy", ""}) {
-    EXPECT_EQ(RuleForXattr(name, "y"), XattrRule::kRefuse) << name;
+    EXPECT_FALSE(KeepsXattr(name, "y")) << name;
   }
-  EXPECT_EQ(RuleForXattr("user." + std::string(251, 'x'), ""), XattrRule::kRefuse);
-  EXPECT_EQ(RuleForXattr("user.x", std::string(5000, 'x')), XattrRule::kRefuse);
+  EXPECT_FALSE(KeepsXattr("user." + std::string(251, 'x'), ""));
+  EXPECT_GT(XattrRoom("user.x", std::string(5000, 'x')), kMaxXattrRoom);
 }
 
 }  // namespace

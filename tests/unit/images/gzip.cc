@@ -6,11 +6,11 @@
 
 namespace atl::images {
 
-std::string Gzip(const std::string& bytes) {
+std::string Compress(const std::string& bytes, const char* with) {
   std::string compressed(bytes.size() + (64 << 10), '\0');
   size_t used = 0;
   struct archive* const writer = archive_write_new();
-  archive_write_add_filter_gzip(writer);
+  EXPECT_EQ(archive_write_add_filter_by_name(writer, with), ARCHIVE_OK);
   archive_write_set_format_raw(writer);
   archive_write_set_bytes_in_last_block(writer, 1);
   EXPECT_EQ(archive_write_open_memory(writer, compressed.data(), compressed.size(), &used),
@@ -25,6 +25,10 @@ std::string Gzip(const std::string& bytes) {
   EXPECT_EQ(archive_write_free(writer), ARCHIVE_OK);
   compressed.resize(used);
   return compressed;
+}
+
+std::string Gzip(const std::string& bytes) {
+  return Compress(bytes, "gzip");
 }
 
 }  // namespace atl::images

@@ -119,8 +119,13 @@ TEST(OciManifest, BoundsTheLayers) {
   ExpectRefused(ParseManifest(ManifestOf(wire::kMaxLayers + 1, type)),
                 "129 layers, 128 are allowed");
   ExpectRefused(ParseManifest(ManifestOf(10000, type)), "10000 layers");
-  ExpectRefused(ParseManifest(ManifestOf(0, type)), "has no layers");
-  ExpectRefused(ParseManifest("{}"), "no config or no layers");
+  EXPECT_TRUE(ParseManifest(ManifestOf(0, type)));
+  ExpectRefused(ParseManifest("{}"), "no config");
+  std::string manifest = ManifestOf(0, type);
+  const size_t layers = manifest.find("[]");
+  ASSERT_NE(layers, std::string::npos);
+  EXPECT_TRUE(ParseManifest(manifest.replace(layers, 2, "null")));
+  ExpectRefused(ParseManifest(manifest.replace(layers, 4, "{}")), "layers is not an array");
 }
 
 std::string Config(const std::string& process, const std::string& arch = kHost,

@@ -15,12 +15,18 @@ TEST(UnpackReport, SurvivesTheWay) {
   report.content = "sha256:" + std::string(64, 'b');
   report.entries = 7;
   report.bytes = UINT64_MAX;
+  report.skipped_devices = 1;
+  report.skipped_entries = 2;
+  report.dropped_xattrs = 3;
   report.opaque_root = true;
   auto parsed = ParseUnpackReport(report.Encode());
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->diff_id, report.diff_id);
   EXPECT_EQ(parsed->content, report.content);
   EXPECT_EQ(parsed->bytes, UINT64_MAX);
+  EXPECT_EQ(parsed->skipped_devices, 1U);
+  EXPECT_EQ(parsed->skipped_entries, 2U);
+  EXPECT_EQ(parsed->dropped_xattrs, 3U);
   EXPECT_TRUE(parsed->opaque_root);
 }
 
