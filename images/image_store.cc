@@ -15,6 +15,7 @@
 #include "images/catalog.h"
 #include "images/digest.h"
 #include "images/export.h"
+#include "images/image_hint.h"
 #include "images/import.h"
 #include "images/oci_layout.h"
 #include "images/verify.h"
@@ -280,10 +281,10 @@ Result<Image> Store::Find(std::string_view name) const {
   ATOLL_ASSIGN(const std::string normalised, NormaliseImageName(name));
   const auto found = images_.find(normalised);
   if (found == images_.end()) {
-    return Fail(Code::kNotFound, "image '" + normalised +
-                                     "' is not imported; import it with: atoll image import FILE "
-                                     "--name " +
-                                     normalised);
+    std::vector<std::string> known;
+    for (const auto& [name_here, image] : images_) known.push_back(name_here);
+    return Fail(Code::kNotFound,
+                "image '" + normalised + "' is not imported" + HintForImage(normalised, known));
   }
   return found->second;
 }

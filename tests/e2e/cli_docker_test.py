@@ -143,8 +143,8 @@ TABLE = [
     # Images.
     ('images', 0, 'NAME .*\n(.|\n)*busybox:latest', ''),
     ('image inspect busybox', 0, '"cmd": ', ''),
-    ('run busyboy true', 125, '', "^atoll: there is no image 'busyboy'; did you mean 'busybox:latest'"),
-    ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; import it with: [^;]*\n$'),
+    ('run busyboy true', 125, '', "^atoll: image 'busyboy:latest' is not imported; did you mean 'busybox:latest'\\?.* image tag "),
+    ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; to fetch it .* image pull nosuch:latest, or images.pull'),
     ('load -i {archive}', 0, '^imported busybox:latest', ''),
     ('cat {archive} | atoll load', 0, '^imported busybox:latest', ''),
     ('echo none | atoll load', 1, '', '.'),

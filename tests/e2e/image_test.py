@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import tomllib
 import unittest
 
 import atoll
@@ -163,6 +164,47 @@ class Images(unittest.TestCase):
         answer = self.daemon.request('POST', '/v1/images', archive.read_bytes())
         self.assertEqual(answer['leftOut'], {'devices': 1, 'attributes': 2, 'entries': 1})
         self.assertNotIn('leftOut', self.get('odd:1'))
+
+    def test_what_is_not_here_has_a_way_to_come(self):
+        def told(name):
+            with self.assertRaises(atoll.ApiError) as refused:
+                self.get(name)
+            self.assertEqual(refused.exception.status, 404)
+            # A create says the same.
+            with self.assertRaises(atoll.ApiError) as create:
+                self.daemon.create(name)
+            self.assertEqual(create.exception.message, refused.exception.message)
+            return refused.exception.message
+
+        recipes = atoll.TOP / 'images/recipes'
+        for recipe in sorted(recipes.glob('*.toml')):
+            words = tomllib.loads(recipe.read_text())
+            for name in [words.get('name', recipe.stem), *words.get('aliases', [])]:
+                self.assertRegex(told(name), f'; to make .*: atoll image build {recipe.stem};', name)
+        self.assertNotIn('did you mean', told('python:3.11-slim'))
+        self.daemon.request('POST', '/v1/images', saved([
+            ([], ['python:3.11']), ([], ['opensandbox/code-interpreter:latest']), ([], ['mine:1'])]))
+        for name, here, recipe in (
+                ('python:3.11-slim', 'python:3.11', 'python'),
+                ('docker.io/library/python:3.13', 'python:3.11', 'python'),
+                ('opensandbox/code-interpreter:v1.0.2', 'opensandbox/code-interpreter:latest',
+                 'code-interpreter'),
+                ('registry.example/code-interpreter', 'opensandbox/code-interpreter:latest',
+                 'code-interpreter'),
+                ('ubuntu:24.04', None, 'base'), ('node:22-alpine', None, 'node24'),
+                ('mine:2', 'mine:1', None), ('nothing.like/it:1', None, None)):
+            with self.subTest(name):
+                message = told(name)
+                self.assertIn('images.pull', message)
+                if here:
+                    self.assertRegex(message, f"did you mean '{here}'\\? .* atoll image tag {here} [^ ]*;")
+                else:
+                    self.assertNotIn('did you mean', message)
+                if recipe:
+                    self.assertIn(f'atoll image build {recipe};', message)
+                    self.assertTrue((recipes / f'{recipe}.toml').exists())
+                else:
+                    self.assertNotIn('image build', message)
 
     def test_refusals_have_no_effect(self):
         self.daemon.import_busybox()

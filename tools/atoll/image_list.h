@@ -9,9 +9,7 @@
 
 namespace atl::cli {
 
-// What the server tells of it. kNotFound offers the one that may have been meant.
+// Returns what the server tells of the image.
 Result<nlohmann::json> FindImage(Api& api, const std::string& name);
-// `error`, which says that there is no such image, with that offer.
-Error OfferImage(Api& api, const std::string& name, const Error& error);
 
 }  // namespace atl::cli

@@ -1,14 +1,12 @@
-// What somebody may have meant.
+// What somebody may have meant, as a part of a message.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace atl::cli {
+#include "runtime/base/nearest.h"
 
-// Of `known` the one that most likely was meant by `given`: it begins with it, or takes few changes
-// of letters. Empty if none is like it.
-std::string Nearest(const std::string& given, const std::vector<std::string>& known);
+namespace atl::cli {
 
 // "; did you mean 'NAME'?", or nothing.
 std::string OfferNearest(const std::string& given, const std::vector<std::string>& known);

@@ -67,10 +67,6 @@ Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Wor
   ATOLL_ASSIGN(const json body, CreateBody(options, entrypoint, timeout_seconds));
   // Not interrupted: whoever gives up here would not know what to delete.
   const auto response = api.Send("POST", "/sandboxes", JsonText(body));
-  if (!response && response.error().code() == Code::kNotFound && !options.snapshot &&
-      !options.from_template) {
-    return Fail(OfferImage(api, options.image, response.error()));
-  }
   if (!response) return Fail(response.error());
   ATOLL_ASSIGN(const json created, ObjectOf(*response));
   const std::string id = Printable(TextOf(created, "id"));
