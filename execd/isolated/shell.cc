@@ -247,15 +247,17 @@ Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground
       MakeDirectory((core_.cwd == "/" ? "" : core_.cwd) + "/.execd/background-runs", core_.user));
   auto made = std::make_unique<Background>();
   made->id = NewUuid(true);
+  UniqueFd log, write_end;
   {
     const FileIdentity as(core_.user);
-    for (const auto& [name, file] : {std::pair{".log", &made->log}, {".code", &made->code}}) {
+    for (const auto& [name, file] : {std::pair{".log", &log}, {".code", &made->code}}) {
       const std::string path = made->id + name;
       file->reset(::openat(directory.get(), path.c_str(),
                            O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644));
       if (!*file) return FailSys("open " + path);
     }
   }
+  ATOLL_ASSIGN(made->log, Spool::To(&core_.loop, std::move(log), &write_end));
   const std::string program = core_.Shell();
   Environment env = core_.env;
   env.SetAll(run.envs);
@@ -266,19 +268,18 @@ Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground
   spec.identity = &core_.user;
   spec.cwd = workspace.get();
   spec.stdio[0] = null.get();
-  spec.stdio[1] = spec.stdio[2] = made->log.get();
+  spec.stdio[1] = spec.stdio[2] = write_end.get();
   Background* raw = made.get();
   ATOLL_ASSIGN(made->job, Job::Start(&core_, std::move(spec), 0, [this, raw](const JobExit& exit) {
-                 constexpr off_t kKept = 16 << 20;
+                 constexpr int64_t kKept = 16 << 20;
                  raw->running = false;
                  raw->finished_us = UnixMicros();
                  raw->exit_code = exit.signal != 0 ? 128 + exit.signal : exit.code;
                  const std::string text = std::to_string(raw->exit_code) + "\n";
                  [[maybe_unused]] const ssize_t n =
                      ::write(raw->code.get(), text.data(), text.size());
-                 if (::lseek(raw->log.get(), 0, SEEK_END) > kKept) {
-                   [[maybe_unused]] const int cut = ::ftruncate(raw->log.get(), kKept);
-                 }
+                 raw->log->Drain();
+                 raw->log->CutTo(kKept);
                  Tell();
                }));
   made->started_us = UnixMicros();
@@ -358,16 +359,16 @@ void IsolatedShell::GetLogs(const std::shared_ptr<Exchange>& exchange) {
   }
   const Background* run = Find(exchange);
   if (run == nullptr) return;
-  const off_t end = ::lseek(run->log.get(), 0, SEEK_END);
-  const uint64_t size = end > 0 ? static_cast<uint64_t>(end) : 0;
+  run->log->Drain();
+  const auto size = static_cast<uint64_t>(run->log->Size());
   const uint64_t length = std::min(size - std::min(cursor, size), kMost);
-  UniqueFd file(::fcntl(run->log.get(), F_DUPFD_CLOEXEC, 3));
+  auto file = run->log->Reopen();
   if (!file) return exchange->RespondError(500, "RUNTIME_ERROR", "logs: no descriptor is left");
   exchange->StartStream(200,
                         {{"Content-Type", "text/plain; charset=utf-8"},
                          {"EXECD-ISOLATED-TAIL-CURSOR", std::to_string(cursor + length)}},
                         &length);
-  if (length > 0) exchange->WriteFile(std::move(file), cursor, length);
+  if (length > 0) exchange->WriteFile(std::move(*file), cursor, length);
   exchange->Finish();
 }
 

@@ -16,6 +16,7 @@
 #include "execd/http/exchange.h"
 #include "execd/isolated/request.h"
 #include "execd/run/job.h"
+#include "execd/run/spool.h"
 #include "runtime/wire/session.h"
 
 namespace atl::execd {
@@ -42,7 +43,8 @@ class IsolatedShell {
   class Execution;
   struct Background {
     std::string id;
-    UniqueFd log, code;
+    std::unique_ptr<Spool> log;
+    UniqueFd code;
     std::unique_ptr<Job> job;
     int64_t started_us = 0, finished_us = 0;  // of the Unix epoch
     int exit_code = 0;

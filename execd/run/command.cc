@@ -239,7 +239,8 @@ void Commands::StartForeground(const std::shared_ptr<Exchange>& exchange,
 
 void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
                                const CommandRequest& request, SpawnSpec spec) {
-  auto spool = Spool::Open(&core_.loop, core_.env.Get("TMPDIR"));
+  UniqueFd write_end;
+  auto spool = Spool::Open(&core_.loop, core_.env.Get("TMPDIR"), &write_end);
   auto null = OpenNull();
   if (!spool || !null) {
     exchange->RespondError(500, "RUNTIME_ERROR",
@@ -249,12 +250,13 @@ void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
   auto record = NewRecord(request);
   record->spool = std::move(*spool);
   spec.stdio[0] = null->get();
-  spec.stdio[1] = spec.stdio[2] = record->spool->fd();
+  spec.stdio[1] = spec.stdio[2] = write_end.get();
   const std::weak_ptr<Record> weak = record;
   auto job = Job::Start(&core_, std::move(spec), request.timeout_ms * 1000,
                         [this, weak](const JobExit& exit) {
                           const bool failed = exit.code != 0 || exit.signal != 0;
                           if (const auto held = weak.lock()) {
+                            held->spool->Drain();
                             Finish(held, exit.code, failed ? exit.Describe() : std::string());
                           }
                         });
@@ -376,6 +378,7 @@ void Commands::Logs(const std::shared_ptr<Exchange>& exchange) {
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), cursor);
     if (error != std::errc() || end != text->data() + text->size() || cursor < 0) cursor = 0;
   }
+  record->spool->Drain();
   const int64_t size = record->spool->Size();
   cursor = std::min(std::max(cursor, record->spool->Start()), size);
   auto file = record->spool->Reopen();

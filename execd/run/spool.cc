@@ -5,14 +5,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <string>
 
 #include "execd/core.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
 namespace {
+
+// What is given back to the disk at once: 48 MiB kept a processor in the kernel for 4.5 ms.
+constexpr int64_t kPiece = 4 << 20;
 
 // O_TMPFILE where the file system knows it (overlayfs since 6.3), else a name that is removed at
 // once.
@@ -30,72 +33,75 @@ Result<UniqueFd> NamelessFile(const std::string& directory) {
 
 }  // namespace
 
-Result<std::unique_ptr<Spool>> Spool::Open(EventLoop* loop, const char* tmpdir) {
-  auto fd = NamelessFile(tmpdir && tmpdir[0] == '/' ? tmpdir : "/tmp");
-  if (!fd) fd = NamelessFile("/");
-  if (!fd) {
+Result<std::unique_ptr<Spool>> Spool::Open(EventLoop* loop, const char* tmpdir,
+                                           UniqueFd* write_end) {
+  auto file = NamelessFile(tmpdir && tmpdir[0] == '/' ? tmpdir : "/tmp");
+  if (!file) file = NamelessFile("/");
+  if (!file) {
     // A read-only image without /tmp.
     UniqueFd memory(::memfd_create("execd-output", MFD_CLOEXEC));
     if (!memory) return FailSys("memfd_create");
     if (::fcntl(memory.get(), F_SETFL, O_APPEND) != 0) return FailSys("fcntl O_APPEND");
-    fd = std::move(memory);
+    file = std::move(memory);
   }
-  std::unique_ptr<Spool> spool(new Spool(loop, std::move(*fd)));
-  spool->Watch();
+  ATOLL_ASSIGN(auto spool, To(loop, *std::move(file), write_end));
+  spool->keep_ = kKeep;
+  return spool;
+}
+
+Result<std::unique_ptr<Spool>> Spool::To(EventLoop* loop, UniqueFd file, UniqueFd* write_end) {
+  std::unique_ptr<Spool> spool(new Spool(std::move(file)));
+  ATOLL_ASSIGN(spool->pipe_,
+               OutputPipe::Open(loop, write_end, [raw = spool.get()](std::string_view bytes) {
+                 raw->Append(bytes);
+               }));
   return spool;
 }
 
 Spool::~Spool() {
-  loop_.Cancel(timer_);
+  OutputPipe::Abandon(std::move(pipe_));
+}
+
+void Spool::CutTo(int64_t size) {
+  if (Size() > size) [[maybe_unused]]
+    const int cut = ::ftruncate(file_.get(), size);
 }
 
 int64_t Spool::Size() const {
   struct stat info;
-  return ::fstat(fd_.get(), &info) == 0 ? info.st_size : 0;
+  return ::fstat(file_.get(), &info) == 0 ? info.st_size : 0;
 }
 
 Result<UniqueFd> Spool::Reopen() const {
-  UniqueFd fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 3));
+  UniqueFd fd(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
   if (!fd) return FailSys("fcntl F_DUPFD_CLOEXEC");
   return fd;
 }
 
-void Spool::Look() {
-  const int64_t size = Size();
-  if (size < start_) start_ = 0;  // the command has truncated its own output
-  GiveBack(size - start_ < kKeep + kKeep / 4 ? start_ : (size - kKeep) & ~int64_t{4095});
-}
-
-// In pieces with rests between them: 48 MiB at once kept a processor in the kernel for 4.5 ms, and
-// whoever had run there before, the daemon among them, waited for it. A piece grows with what is
-// left, so that no writer is faster than this.
-void Spool::GiveBack(int64_t end) {
-  constexpr int64_t kPiece = 4 << 20, kRestMicros = 100;
-  const int64_t left = end - start_;
-  const int64_t piece = std::min(left, std::max(kPiece, (left / 8) & ~int64_t{4095}));
-  // Not every file system can; then the log just stays.
-  if (piece <= 0 ||
-      ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start_, piece) != 0) {
-    return Watch();
+void Spool::Append(std::string_view bytes) {
+  if (lost_ > 0) {
+    const std::string gap =
+        "\n[" + std::to_string(lost_) + " bytes of output are missing here: the disk was full]\n";
+    if (::write(file_.get(), gap.data(), gap.size()) == static_cast<ssize_t>(gap.size())) {
+      lost_ = 0;
+    }
   }
-  start_ += piece;
-  timer_ = loop_.After(kRestMicros, [this, end] { GiveBack(end); });
+  while (!bytes.empty()) {
+    const ssize_t n =
+        lost_ > 0 ? -1 : TEMP_FAILURE_RETRY(::write(file_.get(), bytes.data(), bytes.size()));
+    if (n <= 0) break;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  lost_ += bytes.size();
+  if (keep_ > 0) GiveBack();
 }
 
-// Processes that the command left behind may go on writing after it, so this never stops. It looks
-// again when the file will have grown by kStep, if it grows as it did: what is trimmed in time is
-// never written to the disk. At a fixed interval of 250 ms a command that floods filled the
-// sandbox's memory with unwritten pages, and the kernel wrote them at the disk's full speed. More
-// often is no better: each call waits for the writer's lock, on a processor that others need.
-void Spool::Watch() {
-  constexpr int64_t kStep = kKeep / 2;
-  constexpr int64_t kShortest = 5'000, kLongest = 60'000'000;
-  const int64_t size = Size();
-  const int64_t grown = std::max<int64_t>(size - seen_, 1);
-  const int64_t step_us = std::max(period_us_, kShortest) * kStep / grown;
-  period_us_ = std::clamp(std::min(step_us, period_us_ * 2), kShortest, kLongest);
-  seen_ = size;
-  timer_ = loop_.After(period_us_, [this] { Look(); });
+void Spool::GiveBack() {
+  // Not every file system can; then the log just stays.
+  if (Size() - start_ >= keep_ + kPiece &&
+      ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start_, kPiece) == 0) {
+    start_ += kPiece;
+  }
 }
 
 }  // namespace atl::execd

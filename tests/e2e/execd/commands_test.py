@@ -400,13 +400,41 @@ class Flood(unittest.TestCase):
             self.assertEqual(answer.body, b'y\n' * 5)
             self.assertEqual(len(s.call('GET', f'/command/{command}/logs').body), 50000000)
 
+    def test_a_log_cannot_be_cut_or_read_by_its_program(self):
+        with Sandbox() as s:
+            script = ('seq 2000; echo no >/proc/self/fd/1; echo nor >/proc/self/fd/2; : >/proc/self/fd/1; '
+                      'python3 -c "import os; os.ftruncate(1, 0)" 2>/dev/null || echo uncut; '
+                      'python3 -c "import os; os.lseek(1, 0, 0)" 2>/dev/null || echo unmoved; '
+                      'head -c 4 <&1 2>/dev/null || echo unread')
+            wanted = ''.join(f'{i}\n' for i in range(1, 2001)) + 'no\nnor\nuncut\nunmoved\nunread\n'
+            command = s.events('/command', {'command': script, 'background': True})[0]['text']
+            until(lambda: not s.call('GET', f'/command/status/{command}').json['running'])
+            self.assertEqual(s.call('GET', f'/command/{command}/logs').body.decode(), wanted)
+
+    def test_the_end_of_a_very_long_log_stays(self):
+        with Sandbox(tmp_size='100m') as s:
+            # Six times of what there is room for.
+            command = s.events('/command', {'command': 'yes | head -c 600000000; echo end',
+                                            'background': True})[0]['text']
+            until(lambda: not s.call('GET', f'/command/status/{command}').json['running'], 60)
+            self.assertEqual(s.call('GET', f'/command/{command}/logs?cursor=599999998').body,
+                             b'y\nend\n')
+            kept = len(s.call('GET', f'/command/{command}/logs').body)
+            self.assertTrue(64 << 20 <= kept <= 68 << 20, kept)
+
     def test_log_when_the_disk_is_full(self):
         with Sandbox(tmp_size='1m') as s:
-            command = s.events('/command', {'command': 'yes', 'background': True})[0]['text']
-            until(lambda: not s.call('GET', f'/command/status/{command}').json['running'])
-            answer = s.call('GET', f'/command/{command}/logs')
-            self.assertGreater(len(answer.body), 900000)
-            self.assertEqual(s.out('echo hi'), 'hi')
+            s.out('head -c 400000 /dev/zero >/tmp/ballast; mkfifo /root/go')
+            command = s.events('/command', {'command': 'yes | head -c 2000000; read x </root/go; echo on',
+                                            'background': True})[0]['text']
+            log = lambda: s.call('GET', f'/command/{command}/logs').body
+            until(lambda: s.out('pidof head || true') == '', 20)
+            begun = len(log())
+            self.assertTrue(400000 < begun < 700000, begun)
+            self.assertEqual(s.out('rm /tmp/ballast; echo go >/root/go; echo hi'), 'hi')
+            until(lambda: log().endswith(b'\non\n'))
+            self.assertEqual(log()[begun:].decode(), f'\n[{2000000 - begun} bytes of output are missing here: '
+                                                     'the disk was full]\non\n')
 
 
 class Grace(unittest.TestCase):
