@@ -90,7 +90,8 @@ Result<UniqueFd> OpenDirectory(const std::string& path, const Identity& identity
   return OpenPath(AT_FDCWD, path);
 }
 
-Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity) {
+Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity,
+                               const std::function<Status(int dir)>& on_made) {
   const FileIdentity as(identity);
   auto present = OpenPath(AT_FDCWD, path);
   if (present || present.error().error_number() != ENOENT) return present;
@@ -104,6 +105,7 @@ Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity
       return FailSys("mkdir " + path.substr(0, end));
     }
     ATOLL_ASSIGN(dir, OpenPath(dir.get(), part));
+    if (made && on_made) ATOLL_TRY(on_made(dir.get()));
   }
   return dir;
 }

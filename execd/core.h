@@ -83,8 +83,16 @@ struct Core {
 // that "/proc/self/fd/5" is no way to the cgroup directory that execd holds (CVE-2024-21626), and
 // with `identity`'s permissions.
 Result<UniqueFd> OpenDirectory(const std::string& path, const Identity& identity);
-// The same, made with its parents (0755) if it is missing.
-Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity);
+// The same, made with its parents (0755) if it is missing. `on_made` gets each directory that was
+// made, the path's own among them.
+Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity,
+                               const std::function<Status(int dir)>& on_made = {});
+
+// A path to a descriptor of ours. Not below /proc/1/fd, which /proc/self/fd is for process 1: the
+// spawner has covered it with the entrypoint's streams.
+inline std::string FdPath(int fd) {
+  return "/proc/thread-self/fd/" + std::to_string(fd);
+}
 
 // A new descriptor of /dev/null; of a pipe without writer if the image has no such device.
 Result<UniqueFd> OpenNull();

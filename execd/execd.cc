@@ -139,8 +139,7 @@ Status Execd::StartSession(const wire::StartMessage& message, UniqueFd connectio
 void Execd::RunEntrypoint(const wire::StartMessage& message, const Started& started) {
   // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
   // is nothing to destroy that the kernel does not.
-  auto status = entrypoint_->Start(&core_, message.argv, !message.hooks.empty(),
-                                   [](int code) { ::_exit(code); });
+  auto status = entrypoint_->Start(&core_, message.argv, [](int code) { ::_exit(code); });
   if (status && !message.hooks.empty()) {
     if (!hooks_) hooks_.emplace(&core_, entrypoint_.get());
     hooks_->Schedule(message.hooks);

@@ -108,6 +108,8 @@ Result<Kernel::Place> Kernel::MakePlace(const Kernelspec& spec, const std::strin
 Status Kernel::Fork(const Kernelspec& spec, const std::string& cwd) {
   by_message_ = spec.interrupt_by_message;
   ATOLL_ASSIGN(const Place place, MakePlace(spec, cwd));
+  const int streams[] = {place.output.get()};
+  GivePipes(streams, core_.user);
   Zygote::Order order;
   order.connection_file = home_.connection_file();
   order.null = place.null.get();

@@ -219,7 +219,7 @@ Status ApplyPermission(int fd, const Permission& permission, NameTable* names) {
   }
   if (permission.mode == 0) return {};
   // After chown, which clears set-id bits. By name: chmod of an O_PATH descriptor is only in 6.6.
-  const std::string name = "/proc/self/fd/" + std::to_string(fd);
+  const std::string name = FdPath(fd);
   if (::chmod(name.c_str(), permission.mode) != 0) return FailSys("chmod");
   return {};
 }

@@ -89,19 +89,19 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
     raw->Settle();
   });
   ATOLL_ASSIGN(raw->null_, OpenNull());
-  const auto open = [raw, loop](Source* source, UniqueFd* write_end) -> Status {
-    ATOLL_ASSIGN(source->pipe,
-                 OutputPipe::Open(loop, write_end, [raw, source](std::string_view bytes) {
-                   raw->Keep(source, bytes);
-                 }));
+  const auto open = [raw, loop](Source* source, const char* name, UniqueFd* write_end) -> Status {
+    const auto keep = [raw, source](std::string_view bytes) { raw->Keep(source, bytes); };
+    auto pipe = OutputPipe::OpenNamed(loop, name, write_end, keep);
+    if (!pipe) pipe = OutputPipe::Open(loop, write_end, keep);  // in a virtual machine
+    ATOLL_ASSIGN(source->pipe, std::move(pipe));
     return {};
   };
-  ATOLL_TRY(open(&raw->out_, &raw->out_write_));
-  ATOLL_TRY(open(&raw->err_, &raw->err_write_));
+  ATOLL_TRY(open(&raw->out_, "/proc/1/fd/1", &raw->out_write_));
+  ATOLL_TRY(open(&raw->err_, "/proc/1/fd/2", &raw->err_write_));
   return entrypoint;
 }
 
-Status Entrypoint::Start(Core* core, std::vector<std::string> argv, bool shared,
+Status Entrypoint::Start(Core* core, std::vector<std::string> argv,
                          std::function<void(int)> on_exit) {
   on_exit_ = std::move(on_exit);
   // While the first command is still on its way: what it will look for is then in the kernel's
@@ -122,9 +122,6 @@ Status Entrypoint::Start(Core* core, std::vector<std::string> argv, bool shared,
   ATOLL_ASSIGN(job_, Job::Start(core, std::move(spec), 0, [this](const JobExit& exit) {
                  Ended(exit.signal != 0 ? 128 + exit.signal : exit.code);
                }));
-  if (!shared) {
-    for (UniqueFd* end : {&null_, &out_write_, &err_write_}) end->reset();
-  }
   return {};
 }
 

@@ -2,6 +2,10 @@
 // upstream bootstrap script. Its output goes to the daemon; the last of it is kept here for a
 // daemon that was restarted, and for whoever asks inside the exec API.
 //
+// The standard streams are /proc/1/fd/1 and 2 of a sandbox (the spawner has put FIFOs there), so
+// that programs reach the log as in other containers, where process 1 is the program itself. What
+// execd holds is in none of those files.
+//
 // While the daemon takes output, though slowly, the program waits for it as for any full pipe. It
 // never waits for a daemon that is away or stuck: then the oldest output is overwritten.
 #pragma once
@@ -26,9 +30,8 @@ class Entrypoint {
   // What can be had before it is known which program: its standard streams.
   static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
   // Starts the program, if there is one, in a sandbox that is filled. `on_exit` gets what execd
-  // should exit with. Once. `shared`: GiveStdio is called later on, too.
-  Status Start(Core* core, std::vector<std::string> argv, bool shared,
-               std::function<void(int code)> on_exit);
+  // should exit with. Once.
+  Status Start(Core* core, std::vector<std::string> argv, std::function<void(int code)> on_exit);
   bool started() const { return job_ != nullptr; }
   bool ended() const { return exit_code_.has_value(); }
   // There will be no program: `on_exit` gets `code` when what was printed so far is on its way, as
@@ -78,7 +81,8 @@ class Entrypoint {
   std::optional<int> exit_code_;  // set: the program has ended
   bool end_connected_ = false;    // what end_timer_ was set for
   EventLoop::Id end_timer_ = 0;
-  UniqueFd null_, out_write_, err_write_;  // the program's ends, until it has them
+  // The program's ends. Kept: others are given them later, or open them by name.
+  UniqueFd null_, out_write_, err_write_;
   std::unique_ptr<Job> job_;
 };
 

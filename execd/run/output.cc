@@ -1,12 +1,18 @@
 #include "execd/run/output.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
+
+#include "runtime/base/sys.h"
 
 namespace atl::execd {
 namespace {
@@ -27,9 +33,28 @@ Result<std::unique_ptr<OutputPipe>> OutputPipe::Open(EventLoop* loop, UniqueFd* 
   UniqueFd read_end(fds[0]);
   write_end->reset(fds[1]);
   if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
+  return Of(loop, std::move(read_end), std::move(sink));
+}
+
+Result<std::unique_ptr<OutputPipe>> OutputPipe::OpenNamed(EventLoop* loop, const char* name,
+                                                          UniqueFd* write_end, Sink sink) {
+  open_how how{};
+  how.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_SYMLINKS;
+  UniqueFd read_end(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof how)));
+  struct stat info;
+  if (!read_end || ::fstat(read_end.get(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
+    return Fail(Code::kNotFound, std::string(name) + ": is not a FIFO");
+  }
+  ATOLL_ASSIGN(*write_end, sys::Open(name, O_WRONLY));
+  return Of(loop, std::move(read_end), std::move(sink));
+}
+
+Result<std::unique_ptr<OutputPipe>> OutputPipe::Of(EventLoop* loop, UniqueFd read_end, Sink sink) {
+  const int fd = read_end.get();
   std::unique_ptr<OutputPipe> pipe(new OutputPipe(loop, std::move(read_end), std::move(sink)));
   OutputPipe* raw = pipe.get();
-  ATOLL_ASSIGN(pipe->watch_, loop->Watch(fds[0], EPOLLIN, [raw](uint32_t) { raw->OnReadable(); }));
+  ATOLL_ASSIGN(pipe->watch_, loop->Watch(fd, EPOLLIN, [raw](uint32_t) { raw->OnReadable(); }));
   return pipe;
 }
 

@@ -19,6 +19,10 @@ class OutputPipe {
 
   // `write_end` is for the child; close it after the spawn.
   static Result<std::unique_ptr<OutputPipe>> Open(EventLoop* loop, UniqueFd* write_end, Sink sink);
+  // The same of a FIFO, which others can open by this name. Keep `write_end`: without a writer the
+  // pipe is over, and whoever opens it waits. kNotFound: there is no FIFO of this name.
+  static Result<std::unique_ptr<OutputPipe>> OpenNamed(EventLoop* loop, const char* name,
+                                                       UniqueFd* write_end, Sink sink);
   OutputPipe(const OutputPipe&) = delete;
   OutputPipe& operator=(const OutputPipe&) = delete;
   ~OutputPipe();
@@ -34,6 +38,7 @@ class OutputPipe {
   static void Abandon(std::unique_ptr<OutputPipe> pipe);
 
  private:
+  static Result<std::unique_ptr<OutputPipe>> Of(EventLoop* loop, UniqueFd read_end, Sink sink);
   OutputPipe(EventLoop* loop, UniqueFd fd, Sink sink)
       : loop_(*loop), fd_(std::move(fd)), sink_(std::move(sink)) {}
   void OnReadable();

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,8 +199,19 @@ Error ChildError(const ChildPlan& plan) {
 
 }  // namespace
 
+void GivePipes(std::span<const int> stdio, const Identity& user) {
+  if (user.uid == 0) return;
+  for (const int fd : stdio) {
+    struct stat info;
+    if (::fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || info.st_uid == user.uid) continue;
+    // What goes on without it is only the opening by name.
+    [[maybe_unused]] const int given = ::fchown(fd, user.uid, static_cast<gid_t>(-1));
+  }
+}
+
 Result<pid_t> Spawn(const SpawnSpec& spec) {
   ATOLL_CHECK(spec.identity != nullptr && !spec.argv.empty());
+  GivePipes(spec.stdio, *spec.identity);
   ChildPlan plan;
   plan.spec = &spec;
   plan.argv = Pointers(spec.argv);

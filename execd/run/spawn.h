@@ -41,4 +41,8 @@ struct SpawnSpec {
 // called with all signals blocked.
 Result<pid_t> Spawn(const SpawnSpec& spec);
 
+// Gives a program's pipes to its user: execd, who makes them, is root, and the program opens them
+// again by name, as /dev/stdout. runc does so too. Devices stay as they are.
+void GivePipes(std::span<const int> stdio, const Identity& user);
+
 }  // namespace atl::execd

@@ -59,7 +59,8 @@ Status MountProcOfSlot(SlotState& state) {
 }
 
 Status MaskProcOfSlot(SlotState&) {
-  return MaskProc("/empty");
+  ATOLL_TRY(MaskProc("/empty"));
+  return CoverDescriptors("/streams");
 }
 
 Status SetProcessLimits(SlotState&) {

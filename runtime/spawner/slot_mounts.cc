@@ -33,6 +33,20 @@ Status AttachAt(int mount, int dir, const char* name) {
   return Attach(mount, target.get(), name);
 }
 
+// The standard streams of the sandbox's program, by the names that process 1 has for them. Whoever
+// has one open may open it again, as whatever user; the directory is for root, as each /proc/PID/fd
+// is for the process's user.
+Status MakeStreams(int top) {
+  if (::symlinkat("/dev/null", top, "streams/0") != 0) return FailSys("symlink streams/0");
+  for (const char* name : {"streams/1", "streams/2"}) {
+    if (::mknodat(top, name, S_IFIFO | 0666, 0) != 0) {
+      return FailSys(std::string("mkfifo ") + name);
+    }
+  }
+  if (::fchmodat(top, "streams", 0500, 0) != 0) return FailSys("chmod streams");
+  return {};
+}
+
 Status MountStore(const Host& host, int top, int id_map) {
   // By name: only a mount of this namespace can be cloned, descriptors of the spawner's belong to
   // its own.
@@ -141,17 +155,18 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_byt
   ATOLL_TRY(ActAs(base));
   ATOLL_ASSIGN(const UniqueFd staging, sys::Open(host.staging, O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(const UniqueFd top,
-               NewMount("tmpfs", {{"mode", "0755"}, {"size", "256k"}, {"nr_inodes", "32"}},
+               NewMount("tmpfs", {{"mode", "0755"}, {"size", "256k"}, {"nr_inodes", "48"}},
                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   ATOLL_TRY(Attach(top.get(), staging.get(), "staging"));
   for (const char* name :
-       {"store", "root", "dev", "sys", "cgroup", "proc", "own", "own/etc", "empty"}) {
+       {"store", "root", "dev", "sys", "cgroup", "proc", "own", "own/etc", "empty", "streams"}) {
     if (::mkdirat(top.get(), name, 0755) != 0) return FailSys(std::string("mkdir ") + name);
   }
   for (const char* name : kOwnFiles) {
     ATOLL_TRY(sys::OpenAt(top.get(), std::string("own/etc/") + name,
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
   }
+  ATOLL_TRY(MakeStreams(top.get()));
   ATOLL_ASSIGN(const UniqueFd empty, MountAt(top.get(), "empty", "tmpfs",
                                              {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
                                              kNoSuidDevExec | MOUNT_ATTR_RDONLY));

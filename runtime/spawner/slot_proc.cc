@@ -96,4 +96,11 @@ Status MaskProc(const char* empty_directory) {
   return Attach(readonly.get(), target.get(), "/proc/sys");
 }
 
+Status CoverDescriptors(const char* streams) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/proc/1/fd", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd cover, CloneMount(AT_FDCWD, streams, false));
+  ATOLL_TRY(SetMountAttributes(cover.get(), kNoSuidDevExec | MOUNT_ATTR_RDONLY, -1, false));
+  return Attach(cover.get(), target.get(), "/proc/1/fd");
+}
+
 }  // namespace atl::spawner

@@ -14,4 +14,8 @@ Status SetNetworkDefaults(int sysctls);
 // theirs.
 Status MaskProc(const char* empty_directory);
 
+// Puts `streams` in the place of /proc/1/fd: execd, whom /proc shows nothing of, has the standard
+// streams of the sandbox's program there (`> /proc/1/fd/1`).
+Status CoverDescriptors(const char* streams);
+
 }  // namespace atl::spawner

@@ -65,7 +65,7 @@ class ProcessOne(Attack):
             'while :; do for p in /proc/[0-9]*; do [ $p != /proc/$$ ] && still || continue; '
             '(: <$p/mem) 2>/dev/null && still && echo mem $p; '
             'head -c1 $p/maps $p/auxv >/dev/null 2>&1 && still && echo mem $p; '
-            'ls $p/fd >/dev/null 2>&1 && still && echo fd $p; '
+            'ls $p/task/*/fd >/dev/null 2>&1 && still && echo fd $p; '
             'tr "\\0" " " <$p/environ 2>/dev/null; done; done', uid=0)
         for _ in range(60):
             self.s.out('true')
@@ -114,6 +114,26 @@ class Inheritance(Attack):
         for way, out in self.ways(self.s, 'ls -1 /proc/self/fd'):
             # One more is the directory that ls reads.
             self.assertEqual(out.split(), ['0', '1', '2', '3'], way)
+
+    def test_streams_can_be_opened_by_name(self):
+        """nginx and httpd log to /dev/stdout; cron's jobs in containers to /proc/1/fd/1."""
+        script = ('echo a >/dev/stdout; echo b >>/proc/self/fd/1; : >/dev/stderr && echo c; '
+                  ': </dev/stdin && echo d')
+        for user in ('root', 'dev'):
+            box = Box(self.daemon, shell_image(self.daemon, f'streams-{user}:latest', user=user),
+                      entrypoint=['sh', '-c', script + '; sleep 1000'])
+            log = lambda: box.call('GET', '/.atoll/entrypoint/logs').body.decode()
+            until(lambda: log() == 'a\nb\nc\nd\n', 30 * SLOWNESS, 'the entrypoint has printed')
+            for way, out in self.ways(box, script):
+                self.assertEqual(out.split(), ['a', 'b', 'c', 'd'], (user, way))
+            for uid in (0, 1000, 4242):
+                self.assertEqual(box.out(script, uid=uid).split(), ['a', 'b', 'c', 'd'], (user, uid))
+            box.out('echo cron >/proc/1/fd/1; echo job >>/proc/1/fd/2', uid=0)
+            until(lambda: sorted(log().split()[4:]) == ['cron', 'job'], 30 * SLOWNESS, 'the log has it')
+            self.assertEqual(box.out('ls -A /proc/1/fd', uid=0).split(), ['0', '1', '2'])
+            self.assertEqual(box.run('echo no >/proc/1/fd/1', uid=4242)[2]['type'], 'error')
+            self.assertEqual(box.run('touch /proc/1/fd/3 || rm /proc/1/fd/1', uid=0)[2]['type'], 'error')
+            self.daemon.delete(box.id)
 
     def test_working_directory_is_no_way_to_execds_descriptors(self):
         self.s.out('ln -s /proc/self/fd/5 /tmp/link; ln -s /proc/1/root /tmp/root')

@@ -415,7 +415,7 @@ constexpr Attack kAttacks[] = {
     {"ptrace-1", [] { return ::ptrace(PTRACE_SEIZE, 1, nullptr, nullptr); }},
     {"mem-1", [] { return OpenFor("/proc/1/mem", O_RDONLY); }},
     {"environ-1", [] { return OpenFor("/proc/1/environ", O_RDONLY); }},
-    {"fd-1", [] { return OpenFor("/proc/1/fd", O_RDONLY | O_DIRECTORY); }},
+    {"fd-1", [] { return OpenFor("/proc/1/task/1/fd", O_RDONLY | O_DIRECTORY); }},
     {"maps-1", [] { return OpenFor("/proc/1/maps", O_RDONLY); }},
     {"cwd-1", [] { return OpenFor("/proc/1/cwd", O_PATH); }},
     {"root-1", [] { return OpenFor("/proc/1/root", O_PATH | O_DIRECTORY); }},
