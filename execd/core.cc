@@ -27,10 +27,11 @@ Result<UniqueFd> OpenPath(int dirfd, const std::string& path) {
 
 }  // namespace
 
-Environment Core::CommandEnvironment(
-    const std::vector<std::pair<std::string, std::string>>& extra) const {
+Environment Core::CommandEnvironment(const std::vector<std::pair<std::string, std::string>>& extra,
+                                     const Identity& who) const {
   TouchEnvsFile();  // of a command that is there before the loop has come to it
   Environment out = env;
+  if (!home_given && who.uid != user.uid) out.Set("HOME", who.home);
   const char* file = env.Get("EXECD_ENVS");
   if (file && *file) out.MergeFile(file);
   out.SetAll(extra);
@@ -52,9 +53,9 @@ void Core::TouchEnvsFile() const {
                                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
 }
 
-std::string_view Core::Home() const {
-  const char* home = env.Get("HOME");
-  return home && *home ? std::string_view(home) : std::string_view(user.home);
+std::string_view Core::Home(const Identity& who) const {
+  const char* home = home_given || who.uid == user.uid ? env.Get("HOME") : nullptr;
+  return home && *home ? std::string_view(home) : std::string_view(who.home);
 }
 
 std::string Core::Shell() const {

@@ -40,6 +40,7 @@ struct Core {
   // The environment of the entrypoint; commands get it too.
   Environment env;
   Identity user;  // the image's User: who commands, sessions, terminals and file calls run as
+  bool home_given = false;  // HOME is the image's or the request's, and not `user`'s
   std::string cwd = "/";
   std::string access_token;
   NameTable names;
@@ -52,14 +53,17 @@ struct Core {
   void NoteOomKills();
 
   // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
-  // it expects the next command to see it), then `extra`.
-  Environment CommandEnvironment(
-      const std::vector<std::pair<std::string, std::string>>& extra) const;
+  // it expects the next command to see it), then `extra`. As `who`, HOME is theirs; unless it is
+  // given, which counts for everybody, as with runc.
+  Environment CommandEnvironment(const std::vector<std::pair<std::string, std::string>>& extra,
+                                 const Identity& who) const;
+  Environment CommandEnvironment() const { return CommandEnvironment({}, user); }
   // Makes that file, once. Programs append to it to reach later commands; it exists from the start,
   // as upstream's script makes it. Best effort: a read-only image has none.
   void TouchEnvsFile() const;
   // "~" in requests.
-  std::string_view Home() const;
+  std::string_view Home(const Identity& who) const;
+  std::string_view Home() const { return Home(user); }
   Result<std::string> Path(std::string_view request_path) const {
     return ExpandPath(request_path, env, Home());
   }

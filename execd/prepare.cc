@@ -115,7 +115,7 @@ void Preparing::StartKernel() {
 void Preparing::Run(std::vector<std::string> argv, Then then) {
   const auto directory = OpenDirectory(core_.cwd, core_.user);
   if (!directory) return Answer(directory.error().message());
-  const Environment env = core_.CommandEnvironment({});
+  const Environment env = core_.CommandEnvironment();
   SpawnSpec spec;
   spec.argv = std::move(argv);
   spec.programs = PathCandidates(spec.argv[0], env);

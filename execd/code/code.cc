@@ -98,7 +98,7 @@ Result<Context*> CodeRoutes::Add(const std::string& language, const std::string&
   // Before there is anything to delete: which languages there are depends on the image alone, once
   // it is set up.
   if (!KernelsMayCome(core_.env, core_.started_at)) {
-    ATOLL_TRY(FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user));
+    ATOLL_TRY(FindKernelspec(language, core_.CommandEnvironment(), core_.Home(), core_.user));
   }
   auto context = std::make_unique<Context>(&core_, &zygote_, &spare_, language, directory);
   Context* raw = context.get();
@@ -195,8 +195,7 @@ void CodeRoutes::DeleteContext(const std::shared_ptr<Exchange>& exchange) {
 void CodeRoutes::Warm() {
   const char* language = core_.env.Get("EXECD_WARM");
   if (!language || !*language) return;
-  const auto spec =
-      FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
+  const auto spec = FindKernelspec(language, core_.CommandEnvironment(), core_.Home(), core_.user);
   const Status warm = spec ? zygote_.Prepare(*spec, Kernel::EnvironmentFor(core_, *spec))
                            : Status(Fail(spec.error()));
   if (warm) return spare_.Want(*spec);
@@ -204,8 +203,7 @@ void CodeRoutes::Warm() {
 }
 
 void CodeRoutes::WarmUp(const std::string& language, Context::Then then) {
-  const auto spec =
-      FindKernelspec(language, core_.CommandEnvironment({}), core_.Home(), core_.user);
+  const auto spec = FindKernelspec(language, core_.CommandEnvironment(), core_.Home(), core_.user);
   if (!spec) return then(Fail(spec.error()));
   if (Zygote::Makes(*spec)) {
     const Status warm = zygote_.Prepare(*spec, Kernel::EnvironmentFor(core_, *spec));

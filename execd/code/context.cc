@@ -38,7 +38,7 @@ Context::~Context() {
 }
 
 Result<Kernelspec> Context::FindSpec() const {
-  return FindKernelspec(language_, core_.CommandEnvironment({}), core_.Home(), core_.user);
+  return FindKernelspec(language_, core_.CommandEnvironment(), core_.Home(), core_.user);
 }
 
 Status Context::StartKernel(const Kernelspec& spec, bool may_claim) {

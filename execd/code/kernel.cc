@@ -88,7 +88,7 @@ Status Kernel::WriteConnectionFile(const std::string& key) {
 }
 
 Environment Kernel::EnvironmentFor(const Core& core, const Kernelspec& spec) {
-  Environment env = core.CommandEnvironment(spec.env);
+  Environment env = core.CommandEnvironment(spec.env, core.user);
   // One whose parent is said to be another process ends at once: it is process 1.
   if (env.Get(kParentVariable)) env.Set(kParentVariable, "");
   return env;

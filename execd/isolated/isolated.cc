@@ -245,7 +245,7 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
   wire::StartMessage start;
   start.sandbox_id = session->id;
   if (session->request.HasDurableWorkspace()) start.argv = {"durable"};
-  start.env = IsolatedEnvironment(session->request, core_.CommandEnvironment({}).entries());
+  start.env = IsolatedEnvironment(session->request, core_.CommandEnvironment().entries());
   start.cwd = session->request.overlays.front().path;
   const Identity identity = IdentityOf(*session);
   const wire::SessionUser user{.uid = session->request.uid.value_or(identity.uid),

@@ -186,11 +186,11 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
   if (request.ids) {
     ATOLL_ASSIGN(*identity, ResolveIds(*request.ids));
   }
-  Environment env = core_.CommandEnvironment(request.envs);
+  Environment env = core_.CommandEnvironment(request.envs, *identity);
   ATOLL_ASSIGN(*notebook, AnswerNotebookProbe(request.command, &env));
   SpawnSpec spec;
   if (!request.cwd.empty()) {
-    ATOLL_ASSIGN(const std::string path, ExpandPath(request.cwd, env, core_.Home()));
+    ATOLL_ASSIGN(const std::string path, ExpandPath(request.cwd, env, core_.Home(*identity)));
     auto directory = OpenDirectory(path, *identity);
     if (!directory) {
       return Fail(std::move(directory).error().Wrap("cwd '" + request.cwd + "'"));

@@ -38,7 +38,8 @@ Status FillSandbox(Core* core, const wire::StartMessage& message) {
   ATOLL_ASSIGN(core->user, ResolveUser(message.user));
   // Docker sets these two when the image does not, and shells behave oddly without.
   if (!core->env.Get("PATH")) core->env.Set("PATH", kDefaultPath);
-  if (!core->env.Get("HOME")) core->env.Set("HOME", core->user.home);
+  core->home_given = core->env.Get("HOME") != nullptr;
+  if (!core->home_given) core->env.Set("HOME", core->user.home);
   const char* envs = core->env.Get("EXECD_ENVS");
   if (!envs || !*envs) core->env.Set("EXECD_ENVS", kDefaultEnvsFile);
   if (!message.cwd.empty()) {

@@ -87,7 +87,7 @@ Result<std::unique_ptr<Job>> Sessions::Execution::Spawn(const std::string& comma
   AppendState(&spec.argv, session_->state);
   // The first run's environment becomes part of the state. Later ones start from nothing else, or a
   // variable that a run has unset would come back.
-  if (session_->state.empty()) spec.env = core_.CommandEnvironment({}).entries();
+  if (session_->state.empty()) spec.env = core_.CommandEnvironment().entries();
   spec.identity = &core_.user;
   ATOLL_ASSIGN(directory, OpenDirectory(cwd.empty() ? session_->cwd : cwd, core_.user));
   spec.cwd = directory.get();

@@ -38,7 +38,7 @@ Result<TerminalProcess::Program> ReadProgram(Core& core, std::string body) {
   ATOLL_ASSIGN(program.envs, EnvsMember(document.root()));
   ATOLL_ASSIGN(const std::string cwd, TextMember(document.root(), "cwd"));
   if (cwd.empty()) return program;
-  ATOLL_ASSIGN(program.cwd, core.Path(cwd));
+  ATOLL_ASSIGN(program.cwd, ExpandPath(cwd, core.env, core.Home(program.identity)));
   if (auto opened = OpenDirectory(program.cwd, program.identity); !opened) {
     return Fail(std::move(opened).error().Wrap("cwd '" + cwd + "'"));
   }

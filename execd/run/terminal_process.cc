@@ -92,7 +92,7 @@ Result<std::unique_ptr<TerminalProcess>> TerminalProcess::Start(Core* core, cons
     ATOLL_ASSIGN(directory, OpenDirectory(program.cwd, program.identity));
     spec.cwd = directory.get();
   }
-  Environment env = core->CommandEnvironment(program.envs);
+  Environment env = core->CommandEnvironment(program.envs, program.identity);
   if (program.argv.empty()) {
     BecomeShell(core->Shell(), program.command, &spec);
   } else {

@@ -251,6 +251,22 @@ class Commands(Contract):
         self.assertEqual(self.s.out('id -u; id -g', uid=1000, gid=29), '1000\n29')
         self.assertEqual(self.s.out('id -u; id -g; id -G', uid=4242), '4242\n4242\n4242')
 
+    def test_home(self):
+        """As `docker exec -u`: HOME is the user's, unless image or request name one; nothing else is."""
+        names = 'echo $HOME; cd; pwd; env | grep -E "^(USER|LOGNAME|SHELL)=" || true'
+        for uid, home in ((0, '/root'), (1000, '/home/dev'), (4242, '/')):
+            self.assertEqual(self.s.out(names, uid=uid), f'{home}\n{home}', uid)
+            self.assertEqual(self.s.out('pwd', uid=uid, cwd='~'), home)
+            terminal = self.s.call('POST', '/pty', {'command': names + '; pwd', 'uid': uid,
+                                                    'cwd': '~'}).json['session_id']
+            ws = self.s.websocket(f'/pty/{terminal}/ws?pty=0')
+            ws.until(lambda o, home=home: o == b'%b\n%b\n%b\n' % ((home.encode(),) * 3))
+        self.assertEqual(self.s.out('echo $HOME', uid=1000, envs={'HOME': '/srv'}), '/srv')
+        image = shell_image(self.daemon, 'home:latest', env=['HOME=/opt'])
+        box = Box(self.daemon, image)
+        self.assertEqual(box.out('echo $HOME', uid=1000), '/opt')
+        self.daemon.delete(box.id)
+
     def test_cwd(self):
         self.assertEqual(self.s.out('pwd', cwd='~'), '/root')
         self.assertEqual(self.s.out('pwd', cwd='$HOME/../tmp'), '/tmp')
