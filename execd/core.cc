@@ -102,9 +102,8 @@ Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity
     const std::string part = path.substr(at, end - at);
     at = end + 1;
     if (part.empty() || part == ".") continue;
-    if (::mkdirat(dir.get(), part.c_str(), 0755) != 0 && errno != EEXIST) {
-      return FailSys("mkdir " + path.substr(0, end));
-    }
+    const bool made = ::mkdirat(dir.get(), part.c_str(), 0755) == 0;
+    if (!made && errno != EEXIST) return FailSys("mkdir " + path.substr(0, end));
     ATOLL_ASSIGN(dir, OpenPath(dir.get(), part));
     if (made && on_made) ATOLL_TRY(on_made(dir.get()));
   }

@@ -9,13 +9,13 @@ struct Walk {
   explicit Walk(JsonDocument parsed) : document(std::move(parsed)), at(document.root().first()) {}
   JsonDocument document;
   JsonValue at;
-  EachMember each;
+  EachMember check, each;  // the first is empty when all have passed it
   std::function<void(const Status&)> done;
 
   bool Step() {
     const int64_t end = MonotonicMicros() + kSliceUs;
     while (at.present()) {
-      const Status status = each(at);
+      const Status status = check ? check(at) : each(at);
       if (!status) {
         done(status);
         return false;
@@ -23,16 +23,22 @@ struct Walk {
       at = at.next();
       if (MonotonicMicros() >= end) return true;
     }
-    done({});
-    return false;
+    if (!check) {
+      done({});
+      return false;
+    }
+    check = nullptr;
+    at = document.root().first();
+    return Step();
   }
 };
 
 }  // namespace
 
 void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, JsonType root,
-                   EachMember each, std::function<void(const Status&)> done) {
-  exchange->ReadBody(kMaxJsonBody, [loop, x = exchange.get(), root, each = std::move(each),
+                   EachMember check, EachMember each, std::function<void(const Status&)> done) {
+  exchange->ReadBody(kMaxJsonBody, [loop, x = exchange.get(), root, check = std::move(check),
+                                    each = std::move(each),
                                     done = std::move(done)](std::string body) {
     auto document = JsonDocument::Parse(std::move(body));
     if (document && !document->root().is(root)) {
@@ -47,6 +53,7 @@ void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, J
     auto walk = std::make_shared<Walk>(std::move(*document));
     // The document has moved: its values point to it.
     walk->at = walk->document.root().first();
+    walk->check = check;
     walk->each = each;
     walk->done = [done, hold = x->shared_from_this()](const Status& status) { done(status); };
     // Most bodies hold a handful: done before this returns.

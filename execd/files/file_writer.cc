@@ -17,7 +17,8 @@ constexpr uint64_t kFlushEvery = 8 << 20;
 }  // namespace
 
 Result<std::unique_ptr<FileWriter>> FileWriter::Open(Core* core, Actor actor,
-                                                     const std::string& path) {
+                                                     const std::string& path,
+                                                     const Permission& permission) {
   std::unique_ptr<FileWriter> writer(new FileWriter(core, std::move(actor)));
   const FileIdentity as(*writer->actor_);
   writer->path_ = AbsolutePath(*core, path);
@@ -26,7 +27,9 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Open(Core* core, Actor actor,
   }
   const size_t slash = writer->path_.rfind('/');
   const std::string parent = slash == 0 ? "/" : writer->path_.substr(0, slash);
-  ATOLL_ASSIGN(writer->place_.dir, MakeDirectory(parent, *writer->actor_));
+  ATOLL_ASSIGN(writer->place_.dir, MakeDirectory(parent, *writer->actor_, [&](int dir) {
+                 return ApplyOwner(dir, permission);
+               }));
   writer->place_.name = writer->path_.substr(slash + 1);
   struct stat& before = writer->before_;
   writer->existed_ = ::fstatat(writer->place_.dir.get(), writer->place_.name.c_str(), &before,
@@ -125,7 +128,7 @@ Status FileWriter::Commit(const Permission& permission) {
   const FileIdentity as(*actor_);
   if (in_place_) {
     ATOLL_TRY(CopyInPlace());
-    return ApplyPermission(file_.get(), permission, &core_.names);
+    return ApplyPermission(file_.get(), permission);
   }
   if (existed_) {
     // Not being allowed to give a file to its former owner is no reason to refuse the content.
@@ -137,7 +140,7 @@ Status FileWriter::Commit(const Permission& permission) {
     }
     if (::fchmod(file_.get(), before_.st_mode & 07777) != 0) return FailSys("chmod " + path_);
   }
-  ATOLL_TRY(ApplyPermission(file_.get(), permission, &core_.names));
+  ATOLL_TRY(ApplyPermission(file_.get(), permission));
   // What has changed since the sandbox began is in its own upper layer; a file of a lower one would
   // be copied up to be exchanged, and needs nothing but the rename.
   if (existed_ && before_.st_ctim.tv_sec >= core_.started_at) {
@@ -151,7 +154,7 @@ Status FileWriter::Commit(const Permission& permission) {
   }
   if (errno != EBUSY) return FailSys("replace " + path_);
   ATOLL_TRY(CopyInPlace());
-  return ApplyPermission(file_.get(), permission, &core_.names);
+  return ApplyPermission(file_.get(), permission);
 }
 
 }  // namespace atl::execd

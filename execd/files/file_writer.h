@@ -23,9 +23,11 @@ namespace atl::execd {
 // No fsync: a sandbox dies with its host, and the call would hold up everybody else's requests.
 class FileWriter {
  public:
-  // Parents are created. Anything but a regular file in the place is an error, and so is one that
-  // the actor may not write: a rename over it would need no more than its directory.
-  static Result<std::unique_ptr<FileWriter>> Open(Core* core, Actor actor, const std::string& path);
+  // Parents are created, with the owner of `permission`. Anything but a regular file in the place
+  // is an error, and so is one that the actor may not write: a rename over it would need no more
+  // than its directory.
+  static Result<std::unique_ptr<FileWriter>> Open(Core* core, Actor actor, const std::string& path,
+                                                  const Permission& permission = {});
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   // Without Commit nothing has happened.

@@ -188,14 +188,24 @@ void AppendFileInfo(std::string* out, NameTable* names, std::string_view path,
   out->push_back('}');
 }
 
-Result<Permission> ParsePermission(const JsonValue& object) {
+Result<Permission> ParsePermission(const JsonValue& object, NameTable* names) {
   Permission permission;
   if (object.is(JsonType::kNull)) return permission;
   if (!object.is(JsonType::kObject)) {
     return Fail(Code::kInvalidArgument, "must be an object with owner, group and mode");
   }
-  ATOLL_ASSIGN(permission.owner, TextMember(object, "owner"));
-  ATOLL_ASSIGN(permission.group, TextMember(object, "group"));
+  ATOLL_ASSIGN(const std::string owner, TextMember(object, "owner"));
+  ATOLL_ASSIGN(const std::string group, TextMember(object, "group"));
+  if (!owner.empty()) {
+    const auto uid = names->UserId(owner);
+    if (!uid) return Fail(Code::kInvalidArgument, uid.error().message());
+    permission.owner = *uid;
+  }
+  if (!group.empty()) {
+    const auto gid = names->GroupId(group);
+    if (!gid) return Fail(Code::kInvalidArgument, gid.error().message());
+    permission.group = *gid;
+  }
   ATOLL_ASSIGN(int64_t digits, IntegerMember(object, "mode", 0, 7777, 0));
   for (int shift = 0; digits > 0; shift += 3, digits /= 10) {
     if (digits % 10 > 7) {
@@ -206,17 +216,16 @@ Result<Permission> ParsePermission(const JsonValue& object) {
   return permission;
 }
 
-Status ApplyPermission(int fd, const Permission& permission, NameTable* names) {
-  const auto uid = permission.owner.empty() ? Result<uid_t>(static_cast<uid_t>(-1))
-                                            : names->UserId(permission.owner);
-  const auto gid = permission.group.empty() ? Result<gid_t>(static_cast<gid_t>(-1))
-                                            : names->GroupId(permission.group);
-  const uid_t owner = uid ? *uid : static_cast<uid_t>(-1);
-  const gid_t group = gid ? *gid : static_cast<gid_t>(-1);
-  if ((owner != static_cast<uid_t>(-1) || group != static_cast<gid_t>(-1)) &&
-      ::fchownat(fd, "", owner, group, AT_EMPTY_PATH) != 0) {
-    return FailSys("chown to '" + permission.owner + "', '" + permission.group + "'");
-  }
+Status ApplyOwner(int fd, const Permission& permission) {
+  const auto [owner, group, mode] = permission;
+  if (owner == Permission::kLeave && group == Permission::kLeave) return {};
+  if (::fchownat(fd, "", owner, group, AT_EMPTY_PATH) == 0) return {};
+  const auto text = [](uint32_t id) { return id == Permission::kLeave ? "" : std::to_string(id); };
+  return FailSys("chown to '" + text(owner) + "', '" + text(group) + "'");
+}
+
+Status ApplyPermission(int fd, const Permission& permission) {
+  ATOLL_TRY(ApplyOwner(fd, permission));
   if (permission.mode == 0) return {};
   // After chown, which clears set-id bits. By name: chmod of an O_PATH descriptor is only in 6.6.
   const std::string name = FdPath(fd);
@@ -281,19 +290,26 @@ void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {
   exchange->RespondEmpty();
 }
 
-void FileRoutes::Permit(const Ptr& exchange, const Actor& actor,
-                        std::function<Result<UniqueFd>(const std::string& path)> open) {
+void FileRoutes::Permit(const Ptr& exchange, const Actor& actor, Opener open) {
   core_.names.Refresh();
+  const auto read = [this](const JsonValue& member) {
+    auto permission = ParsePermission(member, &core_.names);
+    if (!permission) permission = Fail(Error(permission.error()).Wrap(std::string(member.name())));
+    return permission;
+  };
+  const auto check = [read](const JsonValue& member) -> Status {
+    ATOLL_TRY(read(member));
+    return {};
+  };
   ForEachInBody(
-      &core_.loop, exchange, JsonType::kObject,
-      [this, actor, open = std::move(open)](const JsonValue& member) -> Status {
+      &core_.loop, exchange, JsonType::kObject, check,
+      [this, actor, read, open = std::move(open)](const JsonValue& member) -> Status {
         const std::string named(member.name());
-        auto permission = ParsePermission(member);
-        if (!permission) return Fail(std::move(permission).error().Wrap(named));
+        ATOLL_ASSIGN(const Permission permission, read(member));
         ATOLL_ASSIGN(const std::string path, core_.Path(named));
         const FileIdentity as(*actor);
-        ATOLL_ASSIGN(const UniqueFd fd, open(path));
-        auto applied = ApplyPermission(fd.get(), *permission, &core_.names);
+        ATOLL_ASSIGN(const UniqueFd fd, open(path, permission));
+        auto applied = ApplyPermission(fd.get(), permission);
         if (!applied) return Fail(std::move(applied).error().Wrap(named));
         return {};
       },
@@ -310,12 +326,13 @@ void FileRoutes::Permit(const Ptr& exchange, const Actor& actor,
 }
 
 void FileRoutes::Permissions(const Ptr& exchange, const Actor& actor) {
-  Permit(exchange, actor, [](const std::string& path) { return OpenNoMagic(path, O_PATH); });
+  Permit(exchange, actor,
+         [](const std::string& path, const Permission&) { return OpenNoMagic(path, O_PATH); });
 }
 
 void FileRoutes::Move(const Ptr& exchange, const Actor& actor) {
   ForEachInBody(
-      &core_.loop, exchange, JsonType::kArray,
+      &core_.loop, exchange, JsonType::kArray, {},
       [this, actor](const JsonValue& item) -> Status {
         ATOLL_ASSIGN(const std::string src, TextMember(item, "src"));
         ATOLL_ASSIGN(const std::string dest, TextMember(item, "dest"));

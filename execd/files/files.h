@@ -54,13 +54,17 @@ void AppendFileInfo(std::string* out, NameTable* names, std::string_view path,
                     const struct stat& info);
 
 struct Permission {
-  std::string owner, group;  // names or numbers; empty: leave
-  mode_t mode = 0;           // 0: leave
+  static constexpr uint32_t kLeave = 0xFFFFFFFF;  // as chown(2) has it
+  uid_t owner = kLeave;
+  gid_t group = kLeave;
+  mode_t mode = 0;  // 0: leave
 };
-// `mode` in JSON is a decimal number that spells octal digits: 755 is 0755.
-Result<Permission> ParsePermission(const JsonValue& object);
-// To an O_PATH or other descriptor. Unknown names are ignored, as upstream does.
-Status ApplyPermission(int fd, const Permission& permission, NameTable* names);
+// `owner` and `group` in JSON are names or numbers, and `mode` is a decimal number that spells
+// octal digits: 755 is 0755. kInvalidArgument: the sandbox has no user or group of that name.
+Result<Permission> ParsePermission(const JsonValue& object, NameTable* names);
+// To an O_PATH or other descriptor.
+Status ApplyOwner(int fd, const Permission& permission);
+Status ApplyPermission(int fd, const Permission& permission);
 
 // --- Answers.
 
@@ -105,9 +109,10 @@ class FileRoutes {
   void ListDirectory(const Ptr& exchange, const Actor& actor);      // GET /directories/list
 
  private:
-  // The body's members: a path, and what it is to have once `open` has found or made it.
-  void Permit(const Ptr& exchange, const Actor& actor,
-              std::function<Result<UniqueFd>(const std::string& path)> open);
+  // The body's members: a path, and what it is to have once `open` has found or made it. A member
+  // that says nonsense is refused before anything is done.
+  using Opener = std::function<Result<UniqueFd>(const std::string& path, const Permission&)>;
+  void Permit(const Ptr& exchange, const Actor& actor, Opener open);
 
   Core& core_;
 };

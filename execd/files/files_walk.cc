@@ -350,8 +350,9 @@ void FileRoutes::DeleteDirectories(const Ptr& exchange, const Actor& actor) {
 }
 
 void FileRoutes::MakeDirectories(const Ptr& exchange, const Actor& actor) {
-  Permit(exchange, actor, [this, actor](const std::string& path) {
-    return MakeDirectory(AbsolutePath(core_, path), *actor);
+  Permit(exchange, actor, [this, actor](const std::string& path, const Permission& permission) {
+    return MakeDirectory(AbsolutePath(core_, path), *actor,
+                         [&](int dir) { return ApplyOwner(dir, permission); });
   });
 }
 

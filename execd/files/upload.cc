@@ -90,7 +90,8 @@ class UploadRequest : private MultipartParser::Sink {
                     Error(Code::kInvalidArgument, "file part " + std::to_string(file_parts_) +
                                                       ": its metadata part must come before it"));
     }
-    auto writer = FileWriter::Open(&core_, actor_, waiting_.front().path);
+    auto writer =
+        FileWriter::Open(&core_, actor_, waiting_.front().path, waiting_.front().permission);
     if (!writer) return FailAs(500, "RUNTIME_ERROR", std::move(writer).error());
     writer_ = std::move(*writer);
     return {};
@@ -136,7 +137,7 @@ class UploadRequest : private MultipartParser::Sink {
     ATOLL_ASSIGN(const std::string path, TextMember(document.root(), "path"));
     if (path.empty()) return Fail(Code::kInvalidArgument, "metadata: path is empty or missing");
     ATOLL_ASSIGN(target.path, core_.Path(path));
-    ATOLL_ASSIGN(target.permission, ParsePermission(document.root()));
+    ATOLL_ASSIGN(target.permission, ParsePermission(document.root(), &core_.names));
     return target;
   }
 

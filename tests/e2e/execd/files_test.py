@@ -111,8 +111,18 @@ class Upload(Base):
     def test_owner(self):
         path = self.write('a', owner='dev', group='audio', mode=755)
         self.assertEqual(self.s.out(f'stat -c %U:%G:%a {path}'), 'dev:audio:755')
-        path = self.write('b', owner='nosuch', group='nosuch')
-        self.assertEqual(self.s.out(f'stat -c %u:%g {path}'), '0:0')
+        self.s.out(f'mkdir {self.dir}/there')
+        self.write('there/new/er/f', owner='dev', group='audio')
+        self.assertEqual(self.s.out(f'cd {self.dir}/there; stat -c %U:%G . new new/er new/er/f').split(),
+                         ['root:root', *['dev:audio'] * 3])
+        for who in ({'owner': 'nosuch'}, {'group': 'nosuch'}, {'owner': 'dev', 'group': 'nosuch'}):
+            answer = self.upload([({'path': f'{self.dir}/no/b', **who}, b'x')])
+            self.assertEqual(CODE(answer), (400, 'INVALID_FILE_METADATA'))
+            self.assertIn("'nosuch'", answer.json['message'])
+            for route, named in (('/directories', f'{self.dir}/no'), ('/files/permissions', path)):
+                answer = self.s.call('POST', route, {f'{self.dir}/a': {'mode': 700}, named: who})
+                self.assertEqual(CODE(answer), (400, 'INVALID_REQUEST_BODY'))
+        self.assertEqual(self.s.out(f'cd {self.dir}; ls; stat -c %a a').split(), ['a', 'there', '755'])
 
     def test_replaces_atomically(self):
         path = self.write('a', b'a' * 100000)
@@ -342,7 +352,7 @@ class Directories(Base):
             f'{self.dir}/plain': {'mode': 0}})
         self.assertEqual((answer.status, answer.headers['Content-Length']), (200, '0'))
         self.assertEqual(self.s.out(f'cd {self.dir}; stat -c %a:%U:%G x x/y plain').split(),
-                         ['755:root:root', '750:dev:audio', '755:root:root'])
+                         ['755:dev:audio', '750:dev:audio', '755:root:root'])
         self.assertEqual(CODE(self.s.call('POST', '/directories', '[]')),
                          (400, 'INVALID_REQUEST_BODY'))
         self.assertEqual(self.s.call('POST', '/directories', {'/etc/passwd/x': {}}).status, 500)
