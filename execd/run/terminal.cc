@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <optional>
 
 #include "execd/http/request_json.h"
 #include "execd/run/command_request.h"
@@ -119,6 +120,8 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
   Status StartProcess(bool pty);
   void OnOutput(bool is_stderr, std::string_view bytes);
   void OnExit(const JobExit& exit);
+  // The last words to the client.
+  void TellExit(const JobExit& exit);
 
   Core& core_;
   const std::string id_;
@@ -126,6 +129,9 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
   UniqueFd master_;  // the pseudo-terminal, until the first process has it
   OutputRing ring_{kRing};
   std::unique_ptr<TerminalProcess> process_;
+  // Of a program that was named. Only a shell starts again for the next client; whoever comes after
+  // the end of another program is told how it ended.
+  std::optional<JobExit> ended_;
   bool pty_ = true;
   std::shared_ptr<Attachment> client_;
 };
@@ -279,7 +285,7 @@ void Terminal::Attach(const std::shared_ptr<Exchange>& exchange, const std::stri
                       bool pty, uint64_t since) {
   client_ = std::make_shared<Attachment>(&core_, exchange, weak_from_this());
   client_->Begin(handshake);
-  if (!process_) {
+  if (!process_ && !ended_) {
     if (const Status started = StartProcess(pty); !started) {
       client_->SendError("START_FAILED", started.error().message());
       client_->Close(kNormal, "start failed");
@@ -291,6 +297,7 @@ void Terminal::Attach(const std::shared_ptr<Exchange>& exchange, const std::stri
   AppendJsonString(&json, id_);
   json.append(pty_ ? ",\"mode\":\"pty\"}" : ",\"mode\":\"pipe\"}");
   client_->SendText(json);
+  if (ended_) TellExit(*ended_);
 }
 
 void Terminal::TakeOver() {
@@ -328,7 +335,11 @@ void Terminal::OnExit(const JobExit& exit) {
   // Called by the process itself.
   const std::shared_ptr<TerminalProcess> last(std::move(process_));
   core_.loop.Post([last] {});
-  if (!client_) return;
+  if (!program_.argv.empty() || !program_.command.empty()) ended_ = exit;
+  if (client_) TellExit(exit);
+}
+
+void Terminal::TellExit(const JobExit& exit) {
   std::string json = "{\"type\":\"exit\",\"exit_code\":";
   AppendJsonInteger(&json, exit.code);
   // Beside upstream's members: what -1 means.

@@ -54,6 +54,28 @@ class Terminals(Contract):
         for method, path in (('GET', ''), ('DELETE', ''), ('GET', '/ws')):
             self.refused(self.s.call(method, f'/pty/{terminal}{path}'), 404, 'CONTEXT_NOT_FOUND')
 
+    def test_a_program_of_its_own_runs_once(self):
+        """A deploy that has ended while its client was away is not started again by a look at it."""
+        script = 'echo begun; read x </tmp/go; echo ran >>/tmp/runs; echo more; exit 4'
+        self.s.out('mkfifo /tmp/go')
+        for query, begun in (('?takeover=1', b'begun\r\n'), ('?takeover=1&pty=0', b'begun\n')):
+            for body in ({'argv': ['sh', '-c', script]}, {'command': script}):
+                self.s.out(': >/tmp/runs')
+                terminal = self.create(**body)
+                ws = self.attach(terminal, query)
+                ws.until(holds(begun))
+                ws.sock.close()
+                self.s.out('echo go >/tmp/go')
+                until(lambda: not self.info(terminal)['running'], 30 * SLOWNESS, 'it has ended')
+                for since in (0, len(begun)):
+                    ws = self.attach(terminal, f'{query}&since={since}')
+                    told = ws.until(holds(b'more')).replace(b'\r', b'')
+                    self.assertEqual(told, b'more\n' if since else b'begun\nmore\n')
+                    self.assertEqual(ws.message('exit'), {'type': 'exit', 'exit_code': 4})
+                    self.assertEqual(ws.close_code(), 1000)
+                self.assertEqual(self.s.out('cat /tmp/runs'), 'ran')
+                self.empty(self.s.call('DELETE', f'/pty/{terminal}'))
+
     def test_pipes(self):
         terminal = self.create(command='read line; echo "got $line"; echo err >&2; exit 4')
         ws = self.attach(terminal, '?pty=0')
