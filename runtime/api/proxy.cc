@@ -114,6 +114,10 @@ bool IsGood(int status) {
   return status == 101 || (status >= 200 && status < 400);
 }
 
+ApiError Gone(const std::string& id) {
+  return {410, "SANDBOX::GONE", "sandbox " + id + " has been deleted or has expired"};
+}
+
 constexpr char kSignalPath[] = "/entrypoint/signal";
 
 // Into a sandbox that runs.
@@ -136,10 +140,22 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& li
     for (const http::Header& header : ours) fields->Set(header.name, header.value);
   };
   // Not the call itself: the exchange is in hand for as long as somebody holds it.
-  upstream.on_error = [answering = call.answering()](const Error& error) {
-    // Ours is what is used up; all else is of the sandbox.
-    const bool exhausted = error.code() == Code::kResourceExhausted;
-    return answering.Failure(MapError(Error(exhausted ? error.code() : Code::kUnavailable,
+  // Ours is what is used up; all else is of the sandbox.
+  const auto exhausted = [](const Error& error) {
+    return error.code() == Code::kResourceExhausted;
+  };
+  upstream.await_reason = [exhausted, id, &lifecycle](const Error& error,
+                                                      std::function<void()> go_on) {
+    exhausted(error) ? go_on() : lifecycle.AwaitEnd(id, std::move(go_on));
+  };
+  upstream.on_error = [exhausted, answering = call.answering(), id,
+                       &lifecycle](const Error& error) {
+    const sandbox::Sandbox* const sandbox = lifecycle.Find(id);
+    if (sandbox == nullptr) return answering.Failure(Gone(id));
+    if (!exhausted(error) && sandbox::IsOver(sandbox->state)) {
+      return answering.Failure(NotRunning(*sandbox));
+    }
+    return answering.Failure(MapError(Error(exhausted(error) ? error.code() : Code::kUnavailable,
                                             "the sandbox cannot be reached: " + error.message()),
                                       Doing::kProxy));
   };
@@ -157,8 +173,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                   "port '" + std::string(route.port.substr(0, 16)) + "': use 1 to 65535");
   }
   if (sandbox == nullptr && rules.gone) {
-    return Refuse(410, "SANDBOX::GONE",
-                  "sandbox " + std::string(route.id) + " has been deleted or has expired");
+    return Refuse(ErrorResponse(Gone(std::string(route.id))));
   }
   if (sandbox == nullptr) {
     return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",

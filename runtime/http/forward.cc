@@ -392,9 +392,14 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   // The upstream has failed before its response.
   void Fail(const Error& error) {
     End();
-    connection_->Respond(upstream_.on_error
-                             ? upstream_.on_error(error)
-                             : ErrorResponse(502, "GENERAL::BAD_GATEWAY", "upstream failed"));
+    const auto answer = [self = shared_from_this(), error] {
+      const auto& on_error = self->upstream_.on_error;
+      self->connection_->Respond(
+          on_error ? on_error(error)
+                   : ErrorResponse(502, "GENERAL::BAD_GATEWAY", "upstream failed"));
+    };
+    if (!upstream_.await_reason) return answer();
+    std::exchange(upstream_.await_reason, nullptr)(error, answer);
   }
 
   void FailBadBody() {

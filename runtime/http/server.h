@@ -50,6 +50,8 @@ struct Upstream {
   std::function<std::string(std::string body)> edit_body;
   // Sent if the upstream cannot be reached or breaks before its response head.
   std::function<Response(const Error&)> on_error;
+  // If set: called before on_error, and calls what goes on; a better reason may be under way.
+  std::function<void(const Error&, std::function<void()> go_on)> await_reason;
   // Held until all of it is over: the answer, however long it streams, and the tunnel behind a 101.
   std::shared_ptr<const void> held;
 };

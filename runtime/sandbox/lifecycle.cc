@@ -143,6 +143,23 @@ std::vector<std::string> Lifecycle::AddressesOf(const Sandbox& sandbox) const {
   return {addresses.ipv4, addresses.ipv6};
 }
 
+void Lifecycle::AwaitEnd(const std::string& id, std::function<void()> then) {
+  constexpr int64_t kEndUs = 1'000'000;
+  AwaitEndUntil(id, clock_.BootMicros() + kEndUs, std::move(then));
+}
+
+void Lifecycle::AwaitEndUntil(const std::string& id, int64_t deadline_us,
+                              std::function<void()> then) {
+  constexpr int64_t kLookUs = 5'000;
+  const Sandbox* const sandbox = Find(id);
+  const bool over = sandbox == nullptr || !IsLive(sandbox->state);
+  if (over || clock_.BootMicros() >= deadline_us) return then();
+  loop_.After(kLookUs, [this, id, deadline_us, then = std::move(then),
+                        alive = std::weak_ptr(alive_)]() mutable {
+    if (!alive.expired()) AwaitEndUntil(id, deadline_us, std::move(then));
+  });
+}
+
 void Lifecycle::Reported(const std::string& host_id, Result<wire::StartReport> report) {
   Entry* entry = LookHost(host_id);
   if (entry == nullptr) return;

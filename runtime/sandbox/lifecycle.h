@@ -227,6 +227,9 @@ class Lifecycle final : private Attempt::Owner,
 
   // Null for the unknown and the deleted. Valid until the next call.
   const Sandbox* Find(const std::string& id) const;
+  // Calls `then` when the sandbox has ended or is not there, at the latest after a second. For
+  // whoever has lost its execd: why comes by another way, from the spawner, a moment later.
+  void AwaitEnd(const std::string& id, std::function<void()> then);
   // Whether there was a sandbox of that id, and is none any more. Of the newest GoneIds::kKept.
   bool IsGone(const std::string& id);
   // In no order.
@@ -522,6 +525,7 @@ class Lifecycle final : private Attempt::Owner,
   static Cause PausedCause(const Sandbox& sandbox);
   void WatchIdle(const Entry& entry, State before);
   void Settle(Entry& entry, const Status& status);
+  void AwaitEndUntil(const std::string& id, int64_t deadline_us, std::function<void()> then);
   void SetDeadline(const Entry& entry);
   void Release(Entry& entry);
   void Destroyed(const std::string& id, uint64_t order, Status status);

@@ -70,7 +70,7 @@ def pack(root, name, out, *options):
                     '--name', name, *options, root], check=True)
 
 
-def shell_image(daemon, name='exec:latest', user='', bash=True, env=(), programs=(),
+def shell_image(daemon, name='exec:latest', user='', cwd='', bash=True, env=(), programs=(),
                 host_programs=()):
     """busybox, with bash, users, servers, the attack probe and `programs` of the build folder in
     /bin, and such of the host with their libraries; imported, its name."""
@@ -101,6 +101,8 @@ def shell_image(daemon, name='exec:latest', user='', bash=True, env=(), programs
         options = [item for pair in env for item in ('--env', pair)]
         if user:
             options += ['--user', user]
+        if cwd:
+            options += ['--workdir', cwd]
         archive = pathlib.Path(work, 'image.tar')
         pack(root, name, archive, *options)
         daemon.import_image(archive, name)

@@ -7,6 +7,7 @@ import unittest
 
 import atoll
 from atoll import BUILD, SLOWNESS, until
+from box import shell_image
 
 
 class Cli(unittest.TestCase):
@@ -85,6 +86,25 @@ class Cli(unittest.TestCase):
         self.cli('image', 'import', '/etc/passwd', '--name', 'bad', expect=1)
         self.cli('--server', 'http://127.0.0.1:1', 'ls', expect=1)
         self.assertIn('is atolld running?', self.stderr)
+
+    def test_an_image_that_cannot_start_is_told_why(self):
+        """Whoever loses execd asks how the sandbox ended, which comes by another way."""
+        wrong = (({'user': 'nosuch'}, "user 'nosuch': no entry in /etc/passwd"),
+                 ({'cwd': '/etc/passwd'}, 'working directory'))
+        for options, told in wrong:
+            image = shell_image(self.daemon, 'wrong:1', **options)
+            for words in ((), ('-u', 'root'), ('-i',)) * 3:
+                self.cli('run', *words, image, '--', 'true', expect=125)
+                self.assertIn(told, self.stderr)
+                self.assertNotIn('reset', self.stderr)
+        box = self.cli('run', '-d', 'box:1', 'sleep', '1000').strip()
+        command = subprocess.Popen([BUILD / 'atoll', 'exec', box, 'sh', '-c', 'echo on; sleep 1000'],
+                                   env=self.environment, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.assertEqual(command.stdout.readline(), 'on\n')
+        self.cli('kill', box)
+        self.assertIn('exit code 137', command.communicate(timeout=60 * SLOWNESS)[1])
+        self.cli('rm', box)
 
     def test_images_are_listed_and_removed(self):
         self.cli('image', 'import', atoll.image_archive('busybox'), '--name', 'gone:2')

@@ -1,5 +1,6 @@
 #include "tools/atoll/exit.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
@@ -34,6 +35,10 @@ int SignalOf(std::string_view word) {
     if (known.word == word) return known.number;
   }
   return word.starts_with("signal ") ? NumberOf(word.substr(7)) : 0;
+}
+
+bool IsRunning(const nlohmann::json& sandbox) {
+  return TextOf(sandbox.value("status", nlohmann::json::object()), "state") == "Running";
 }
 
 }  // namespace
@@ -83,16 +88,20 @@ int SignalNumber(const std::string& text) {
 }
 
 Error WhyGone(Api& api, const std::string& sandbox_id) {
-  const auto sandbox = Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id));
+  // Its end may take a moment to be recorded; until then the message speaks of before.
+  constexpr int kLooks = 50, kRestMillis = 20;
+  auto sandbox = Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id));
+  for (int i = 0; i < kLooks && sandbox && IsRunning(*sandbox); ++i) {
+    ::poll(nullptr, 0, kRestMillis);
+    sandbox = Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id));
+  }
   if (!sandbox && sandbox.error().code() == Code::kNotFound) {
     return Error(Code::kNotFound,
                  "sandbox " + sandbox_id + " has expired or was deleted before the command ended");
   }
   const std::string text = "the sandbox ended before the command did";
-  if (!sandbox) return Error(Code::kUnavailable, text);
-  const auto status = sandbox->value("status", nlohmann::json::object());
-  // Its end may not have been recorded yet: then the message speaks of before.
-  const std::string message = TextOf(status, "state") == "Running" ? "" : TextOf(status, "message");
+  if (!sandbox || IsRunning(*sandbox)) return Error(Code::kUnavailable, text);
+  const std::string message = TextOf(sandbox->value("status", nlohmann::json::object()), "message");
   return Error(Code::kUnavailable, message.empty() ? text : text + ": " + message);
 }
 

@@ -37,9 +37,16 @@ class Forwarded : public testing::Test {
           upstream.set_headers = {{"Host", "127.0.0.1:44772"}, {"X-Forwarded-For", "1.2.3.4"}};
           ++held_;
           upstream.held = std::shared_ptr<const void>(&held_, [this](const void*) { --held_; });
-          upstream.on_error = [](const Error& error) {
-            return Response{502, {}, "upstream: " + error.message()};
+          const auto reason = std::make_shared<std::string>("upstream");
+          upstream.on_error = [reason](const Error& error) {
+            return Response{502, {}, *reason + ": " + error.message()};
           };
+          if (exchange->request().headers.Has("X-Await")) {
+            upstream.await_reason = [reason](const Error&, const auto& go_on) {
+              *reason = "awaited";
+              go_on();
+            };
+          }
           if (exchange->request().headers.Has("X-Edit")) {
             upstream.edit_response = [](int status, Headers* fields) {
               fields->Remove("X-Bad");
@@ -362,6 +369,14 @@ TEST_F(Forwarded, AnUpstreamThatIsNotThereIsAnError) {
   const std::string response = client.ReadResponse();
   EXPECT_EQ(response.substr(0, 12), "HTTP/1.1 502");
   EXPECT_NE(response.find("No such file"), std::string::npos);
+}
+
+TEST_F(Forwarded, AnErrorIsToldWhenItsReasonHasCome) {
+  unlink(upstream_.path().c_str());
+  Peer client = server_.Connect();
+  client.Send(Get("/", "X-Await: 1\r\n"));
+  EXPECT_NE(client.ReadResponse().find("\r\n\r\nawaited: "), std::string::npos);
+  EXPECT_TRUE(LetsGo());
 }
 
 TEST_F(Forwarded, AnUpstreamThatEndsOrBabblesBeforeItsHeadIsAnError) {

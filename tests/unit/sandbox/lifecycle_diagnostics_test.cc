@@ -69,6 +69,24 @@ TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
   EXPECT_NE(Log(id).find(" last words\n"), std::string::npos);
 }
 
+TEST_F(LifecycleDiagnosticsTest, WhoeverHasLostExecdHearsOfTheEnd) {
+  const std::string id = CreateRunning();
+  int heard = 0;
+  const auto hear = [&] { ++heard; };
+  lifecycle->AwaitEnd(id, hear);
+  Settle();
+  EXPECT_EQ(heard, 0);
+  lifecycle->OnExit(Ended(id));
+  Settle();
+  EXPECT_EQ(heard, 1);
+  lifecycle->AwaitEnd("nosuch", hear);
+  EXPECT_EQ(heard, 2);
+  // It lives: nobody waits for ever.
+  lifecycle->AwaitEnd(CreateRunning(), hear);
+  for (int i = 0; i < 250; ++i) Settle();
+  EXPECT_EQ(heard, 3);
+}
+
 TEST_F(LifecycleDiagnosticsTest, AFailedStartEndsTheWatching) {
   const std::string id = CreateRunning();
   bool ended = false;
