@@ -33,20 +33,20 @@ constexpr auto MakeSorted() {
       SYS_sched_setparam, SYS_sched_getparam, SYS_sched_setscheduler, SYS_sched_getscheduler,
       SYS_sched_get_priority_max, SYS_sched_get_priority_min, SYS_sched_rr_get_interval, SYS_mlock,
       SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_prctl, SYS_arch_prctl, SYS_adjtimex,
-      SYS_setrlimit, SYS_sync, SYS_gettid, SYS_readahead, SYS_setxattr, SYS_lsetxattr,
-      SYS_fsetxattr, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr, SYS_llistxattr,
-      SYS_flistxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_tkill, SYS_time,
-      SYS_futex, SYS_sched_setaffinity, SYS_sched_getaffinity, SYS_epoll_create, SYS_getdents64,
-      SYS_set_tid_address, SYS_restart_syscall, SYS_semtimedop, SYS_fadvise64, SYS_timer_create,
-      SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete,
-      SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_exit_group, SYS_epoll_wait,
-      SYS_epoll_ctl, SYS_tgkill, SYS_utimes, SYS_mq_open, SYS_mq_unlink, SYS_mq_timedsend,
-      SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr, SYS_waitid, SYS_ioprio_set,
-      SYS_ioprio_get, SYS_inotify_init, SYS_inotify_add_watch, SYS_inotify_rm_watch, SYS_openat,
-      SYS_mkdirat, SYS_mknodat, SYS_fchownat, SYS_futimesat, SYS_newfstatat, SYS_unlinkat,
-      SYS_renameat, SYS_linkat, SYS_symlinkat, SYS_readlinkat, SYS_fchmodat, SYS_faccessat,
-      SYS_pselect6, SYS_ppoll, SYS_set_robust_list, SYS_get_robust_list, SYS_splice, SYS_tee,
-      SYS_sync_file_range, SYS_vmsplice, SYS_utimensat, SYS_epoll_pwait, SYS_signalfd,
+      SYS_clock_adjtime, SYS_setrlimit, SYS_sync, SYS_gettid, SYS_readahead, SYS_setxattr,
+      SYS_lsetxattr, SYS_fsetxattr, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr,
+      SYS_llistxattr, SYS_flistxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
+      SYS_tkill, SYS_time, SYS_futex, SYS_sched_setaffinity, SYS_sched_getaffinity,
+      SYS_epoll_create, SYS_getdents64, SYS_set_tid_address, SYS_restart_syscall, SYS_semtimedop,
+      SYS_fadvise64, SYS_timer_create, SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun,
+      SYS_timer_delete, SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_exit_group,
+      SYS_epoll_wait, SYS_epoll_ctl, SYS_tgkill, SYS_utimes, SYS_mq_open, SYS_mq_unlink,
+      SYS_mq_timedsend, SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr, SYS_waitid,
+      SYS_ioprio_set, SYS_ioprio_get, SYS_inotify_init, SYS_inotify_add_watch, SYS_inotify_rm_watch,
+      SYS_openat, SYS_mkdirat, SYS_mknodat, SYS_fchownat, SYS_futimesat, SYS_newfstatat,
+      SYS_unlinkat, SYS_renameat, SYS_linkat, SYS_symlinkat, SYS_readlinkat, SYS_fchmodat,
+      SYS_faccessat, SYS_pselect6, SYS_ppoll, SYS_set_robust_list, SYS_get_robust_list, SYS_splice,
+      SYS_tee, SYS_sync_file_range, SYS_vmsplice, SYS_utimensat, SYS_epoll_pwait, SYS_signalfd,
       SYS_timerfd_create, SYS_eventfd, SYS_fallocate, SYS_timerfd_settime, SYS_timerfd_gettime,
       SYS_accept4, SYS_signalfd4, SYS_eventfd2, SYS_epoll_create1, SYS_dup3, SYS_pipe2,
       SYS_inotify_init1, SYS_preadv, SYS_pwritev, SYS_rt_tgsigqueueinfo, SYS_recvmmsg,
@@ -77,8 +77,18 @@ static_assert(kAllowed.back() <= kLastKnownSyscall);
 // Asynchronous I/O of before io_uring: its contexts are 65,536 events for the whole host
 // (fs.aio-max-nr), which one call can take. Programs that use it do without on kernels that have
 // been built so.
-constexpr uint32_t kMissing[] = {SYS_io_setup,  SYS_io_destroy, SYS_io_getevents,
-                                 SYS_io_submit, SYS_io_cancel,  SYS_io_pgetevents};
+constexpr uint32_t kMissing[] = {
+    SYS_io_setup, SYS_io_destroy, SYS_io_getevents, SYS_io_submit, SYS_io_cancel, SYS_io_pgetevents,
+    // Callers have another way where the kernel has none of these, but take EPERM for the end.
+    SYS_remap_file_pages, SYS_name_to_handle_at,
+    447,  // memfd_secret
+    448,  // process_mrelease
+    457,  // statmount
+    458,  // listmount
+    459,  // lsm_get_self_attr
+    460,  // lsm_set_self_attr
+    461,  // lsm_list_modules
+};
 
 }  // namespace
 

@@ -156,7 +156,7 @@ PRIV_TEST(SpawnerAttack, CrashesAreNobodysBusiness) {
 PRIV_TEST(SpawnerAttack, DevicesAndHandles) {
   ExpectAttacks(
       "handle: EPERM\n"
-      "name-to-handle: EPERM\n"
+      "name-to-handle: ENOSYS\n"
       "mknod-block: EPERM\n"
       "mknod-char: EPERM\n"
       "open-kmsg: ENOENT\n"
