@@ -54,8 +54,9 @@ void FillGate() {
 }
 
 // Nothing of ours may be inherited by a command that changes its uid, or read by one that shares
-// it. prlimit(2) on us is allowed to whoever has our uid in all three places: with a saved uid that
-// differs from the real one nobody has (a command can be either, not both).
+// it. prlimit(2) on us is allowed to whoever's real ids are our uid and our gid in all three places
+// each: with a saved gid that differs from the real one nobody's are. A saved uid would do the
+// same, but kill(2) looks at that one: whoever has it could signal us.
 void Protect() {
   ::prctl(PR_SET_DUMPABLE, 0);
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -67,7 +68,7 @@ void Protect() {
     data[0].inheritable = data[1].inheritable = 0;
     ::syscall(SYS_capset, &header, data);
   }
-  ::syscall(SYS_setresuid, 0, 0, 65534);
+  ::syscall(SYS_setresgid, 0, 0, 65534);
 }
 
 void LeanAllocator() {

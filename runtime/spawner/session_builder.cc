@@ -74,7 +74,7 @@ Result<uint64_t> FilesOf(const std::string& proc) {
 
 // One id of the sandbox's, under the name asked for. Nobody else's: root in such a namespace has
 // rights over the files of whom it has ids of. The other line is for execd, which acts as its
-// clients' user and is told apart from it, root or the saved id that keeps its limits its own
+// clients' user and is told apart from it, root or the saved group that keeps its limits its own
 // (execd/main.cc), by an id that nobody in the sandbox has; 65534 would be nobody's.
 struct UserMap {
   std::string lines;
