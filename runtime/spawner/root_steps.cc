@@ -87,12 +87,15 @@ Status MountOverlay(RootState& state) {
   // would take 256 bytes for all of them, and its lowerdir+ needs Linux 6.8. userxattr: layers were
   // unpacked without privilege. volatile: a sandbox dies with the host, so nothing of it needs to
   // be synced, and its end does not wait for the disk. The features that put meaning into xattrs of
-  // a lower are off.
+  // a lower are off. xino: the slot's own files lie on another file system than the layers, and
+  // without it files and directories would show different devices, which du -x, tar
+  // --one-file-system and df take for mounts. It sets bit 63 of the inode numbers of the few files
+  // that come from there, and leaves all others as they are.
   //
   // The slot's own files are the top layer, and no mounts: whatever the image has in their place,
   // links included, is covered without being looked at, and programs that replace /etc/hosts by
   // renaming can do so.
-  std::string options = "userxattr,volatile,xino=off,index=off,lowerdir=/own:";
+  std::string options = "userxattr,volatile,xino=auto,index=off,lowerdir=/own:";
   for (wire::LayerId layer : plan.layers) {
     options.append("layers/").append(std::to_string(layer)).append(":");
   }

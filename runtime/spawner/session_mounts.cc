@@ -20,6 +20,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/config.h"
+#include "runtime/spawner/devices.h"
 #include "runtime/spawner/mounts.h"
 #include "runtime/spawner/slot_mounts.h"
 #include "runtime/spawner/slot_proc.h"
@@ -182,8 +183,10 @@ class Overlays {
       ATOLL_TRY(SetMountAttributes(shown.get(), MOUNT_ATTR_RDONLY | kNoSuidDevExec, -1, false));
       uppers_.push_back(std::move(shown));
     }
+    // xino: as of the sandbox's root. The kernel cannot know that an overlay beneath, whose files
+    // have no handles, keeps its inode numbers, so it has to be told.
     MountOptions options = {{"volatile", ""},
-                            {"xino", "off"},
+                            {"xino", "on"},
                             {"index", "off"},
                             {"lowerdir", lower},
                             {"upperdir", writes + "/upper"},
@@ -232,9 +235,12 @@ Result<UniqueFd> MountOwnProc(const SessionMounts& mounts) {
   return sysctls;
 }
 
+// Over the sandbox's, where root may have left a socket or a pipe, and as read-only as the rest.
 Status MountOwnDevices(uid_t base) {
-  // Onto the sandbox's.
-  ATOLL_ASSIGN(const UniqueFd pts, sys::Open("/dev/pts", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/dev", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd dev, MountDeviceNodes(target.get()));
+  ATOLL_TRY(SetMountAttributes(dev.get(), MOUNT_ATTR_RDONLY, -1, false));
+  ATOLL_ASSIGN(const UniqueFd pts, sys::OpenBeneath(dev.get(), "pts", O_PATH | O_DIRECTORY));
   ATOLL_TRY(MountTerminals(pts.get(), base + 5, kMaxSessionTerminals));
   return MountOn("/dev/mqueue", "mqueue", {}, kNoSuidDevExec);
 }
@@ -264,10 +270,10 @@ Result<SessionFurniture> FurnishSession(const SessionMounts& mounts) {
   if (::statfs(kStaging, &shm) != 0) return FailSys("statfs /dev/shm");
   ATOLL_TRY(SetMountAttributes(root.get(), MOUNT_ATTR_RDONLY, -1, true));
 
+  ATOLL_TRY(MountOwnDevices(mounts.base));
   Overlays overlays(mounts);
   ATOLL_TRY(overlays.Begin());
   ATOLL_ASSIGN(UniqueFd sysctls, MountOwnProc(mounts));
-  ATOLL_TRY(MountOwnDevices(mounts.base));
   ATOLL_TRY(MountOn(mounts.cgroup_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified", "cgroup2", {},
                     kNoSuidDevExec | MOUNT_ATTR_RDONLY));
   ATOLL_TRY(MountIfThere(root.get(), "/run", {{"mode", "0755"}}));
