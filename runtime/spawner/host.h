@@ -18,10 +18,8 @@ struct Host {
   uint32_t instance = 0;
   cgroup::Tree cgroups;
   Store store;
-  std::string
-      devices;      // where the template of /dev is mounted, in the spawner's own mount namespace
-  UniqueFd execd;   // sealed memfd, executable, not readable by sandboxes
-  UniqueFd unpack;  // the program file
+  UniqueFd execd;        // sealed memfd, executable, not readable by sandboxes
+  UniqueFd unpack;       // the program file
   int host_mounts = -1;  // the host's mount namespace; borrowed
   BpfProgram filter;
   BpfProgram session_filter;

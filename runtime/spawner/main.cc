@@ -23,7 +23,6 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/cgroup_holder.h"
 #include "runtime/spawner/config.h"
-#include "runtime/spawner/device_template.h"
 #include "runtime/spawner/execute.h"
 #include "runtime/spawner/host.h"
 #include "runtime/spawner/instance.h"
@@ -54,7 +53,7 @@ Result<UniqueFd> SealExecd(const std::string& path) {
 // namespace.
 Status MakeRunDirectories(const std::string& run_dir) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir, 0755));
-  for (const char* name : {"/spawner", "/spawner/records", "/spawner/dev", "/spawner/staging"}) {
+  for (const char* name : {"/spawner", "/spawner/records", "/spawner/staging"}) {
     ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir + name, 0700));
   }
   return {};
@@ -149,7 +148,6 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .instance = instance,
             .cgroups = std::move(tree),
             .store = std::move(store),
-            .devices = config.run_dir + "/spawner/dev",
             .execd = {},
             .unpack = {},
             .host_mounts = host_mounts,
@@ -157,7 +155,6 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .session_filter = BuildSessionFilter(),
             .staging = config.run_dir + "/spawner/staging"};
   ATOLL_TRY(MakeUnpackGroup(host));
-  ATOLL_TRY(MakeDeviceTemplate(host.devices.c_str()));
   ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
   ATOLL_ASSIGN(UniqueFd records,

@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "runtime/base/sys.h"
+#include "runtime/spawner/devices.h"
 #include "runtime/spawner/mounts.h"
 
 namespace atl::spawner {
@@ -56,13 +57,9 @@ Status MountStore(const Host& host, int top, int id_map) {
   return AttachAt(store.get(), top, "store");
 }
 
-Status MountDevices(const Host& host, int top, uid_t base, int id_map, uint64_t shm_bytes) {
-  ATOLL_ASSIGN(const UniqueFd dev, CloneMount(AT_FDCWD, host.devices.c_str(), false));
-  // Before Linux 6.3 a tmpfs cannot be id-mapped: /dev then shows "nobody" as its owner, no more.
-  if (!SetMountAttributes(dev.get(), MOUNT_ATTR_RDONLY, id_map, false)) {
-    ATOLL_TRY(SetMountAttributes(dev.get(), MOUNT_ATTR_RDONLY, -1, false));
-  }
-  ATOLL_TRY(AttachAt(dev.get(), top, "dev"));
+Status MountDevices(int top, uid_t base, uint64_t shm_bytes) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::OpenBeneath(top, "dev", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd dev, MountDeviceNodes(target.get()));
   // Group 5 is tty in Debian, Alpine and Fedora alike.
   ATOLL_ASSIGN(const UniqueFd pts, sys::OpenBeneath(dev.get(), "pts", O_PATH | O_DIRECTORY));
   ATOLL_TRY(MountTerminals(pts.get(), base + 5, kMaxTerminals));
@@ -171,7 +168,7 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_byt
                                              {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
                                              kNoSuidDevExec | MOUNT_ATTR_RDONLY));
   ATOLL_TRY(MountStore(host, top.get(), id_map));
-  ATOLL_TRY(MountDevices(host, top.get(), base, id_map, shm_bytes));
+  ATOLL_TRY(MountDevices(top.get(), base, shm_bytes));
   ATOLL_TRY(MountSysfs(top.get(), empty.get(), views));
   if (::fchdir(top.get()) != 0) return FailSys("fchdir");
   // pivot_root(".", "."): the old root ends up on top of the new one and is taken off by the next

@@ -2,6 +2,7 @@
 // RESULT", where RESULT is the errno's name, "killed NAME" for a signal, or "ALLOWED". Static, so
 // that it runs in any image.
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -35,6 +36,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -172,6 +174,31 @@ long SetCoreLimit(long call, Arguments... arguments) {
   if (::getrlimit(RLIMIT_CORE, &now) != 0) return -1;
   errno = EPERM;
   return now.rlim_cur == 1 ? -1 : 0;
+}
+
+// Whether an entry of one of these has another inode than its directory says. Mounts aside, and
+// "..", of which overlayfs tells the number of the layer.
+long InodesDiffer(std::initializer_list<const char*> directories) {
+  for (const char* name : directories) {
+    const int directory = ::open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat parent {
+    }, info{};
+    if (::fstat(directory, &parent) != 0) return 0;
+    alignas(dirent64) char entries[32 << 10];
+    while (const ssize_t size = ::getdents64(directory, entries, sizeof entries)) {
+      if (size < 0) return 0;
+      for (ssize_t at = 0; at < size;) {
+        const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+        at += entry->d_reclen;
+        if (std::string_view(entry->d_name) == "..") continue;
+        if (::fstatat(directory, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+        if (info.st_dev == parent.st_dev && info.st_ino != entry->d_ino) return 0;
+      }
+    }
+    ::close(directory);
+  }
+  errno = ENOENT;
+  return -1;
 }
 
 // Out of a chroot by a descriptor from before it, and up from there: allowed if that ends anywhere
@@ -322,7 +349,12 @@ constexpr Attack kAttacks[] = {
     {"mknod-char", [] { return long{::mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1))}; }},
     {"open-kmsg", [] { return OpenFor("/dev/kmsg", O_RDONLY); }},
     {"open-mem", [] { return OpenFor("/dev/mem", O_RDONLY); }},
-    {"create-in-dev", [] { return long{::open("/dev/x", O_CREAT | O_WRONLY, 0600)}; }},
+    // No attack: ENOENT where readdir(3) and stat(2) agree on all of them.
+    {"inodes-differ",
+     [] {
+       return InodesDiffer({"/", "/etc", "/bin", "/tmp"});
+     }},
+    {"mknod-in-dev", [] { return long{::mknod("/dev/kmem", S_IFCHR | 0600, makedev(1, 2))}; }},
     // B6
     {"core-pattern", [] { return WriteTo("/proc/sys/kernel/core_pattern", "|/tmp/x"); }},
     {"modprobe", [] { return WriteTo("/proc/sys/kernel/modprobe", "/tmp/x"); }},
