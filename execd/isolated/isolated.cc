@@ -278,7 +278,8 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
   line_.Ask(std::move(request), [this, session](const Status& made) {
     session->made = true;
     if (!made) return Created(session, made);
-    if (!session->control || session->watch == 0) Died(session);
+    if (session->watch == 0) return Died(session);
+    if (session->started) Created(session, {});
   });
   return {};
 }
@@ -326,7 +327,6 @@ void Isolated::Created(const SessionPtr& session, const Status& status) {
   const SessionPtr kept = session;
   coming_.erase(session->number);
   if (status) {
-    session->started = true;
     session->created_us = UnixMicros();
     session->idle_since_us = MonotonicMicros();
     sessions_[session->id] = session;
@@ -371,9 +371,14 @@ Status Isolated::TakeFrames(const SessionPtr& session) {
     }
     if (!session->started) {
       ATOLL_ASSIGN(const wire::StartReport report, wire::DecodeStartReport(*frame));
-      const bool started = report.kind == wire::StartReport::Kind::kStarted;
-      Created(session, started ? Status() : Fail(Code::kInvalidArgument, report.message));
-      if (!started) return {};
+      session->started = report.kind == wire::StartReport::Kind::kStarted;
+      if (!session->started) {
+        Created(session, Fail(Code::kInvalidArgument, report.message));
+        return {};
+      }
+      // Until the spawner has said that the session is made, it may take back what it has made:
+      // when it is upgraded, or told to end.
+      if (session->made) Created(session, {});
       continue;
     }
     wire::SessionNote note;

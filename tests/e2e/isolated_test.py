@@ -10,13 +10,15 @@ import unittest
 import uuid
 
 import atoll
-from atoll import SLOWNESS, until
+from atoll import SLOWNESS, children, comm, until
 from box import Box
 from exec_contract_test import TIME
+from freezer import Freezer
 from host_state import namespaces
 from isolated import SESSION, Isolated, Session, text_of
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+EPOLL_WAITS = ('232', '281', '441')  # asm/unistd_64.h: epoll_wait, epoll_pwait, epoll_pwait2
 
 
 class Contract(Isolated):
@@ -551,6 +553,37 @@ class Life(Isolated):
         self.addCleanup(thread.join)
         until(lambda: 'populated 1' in text_of(run / 'x1/cgroup.events'), 30 * SLOWNESS, 'it is born')
         return run, thread, answers
+
+    def test_what_is_acknowledged_outlives_an_upgrade_that_comes_at_once(self):
+        """The session has begun, and its builder has not said so: the spawner takes back what it made."""
+        box = Box(self.daemon, self.image)
+        self.addCleanup(lambda: self.daemon.delete(box.id))
+        run, thread, answers = self.stuck(box)
+        in_group = lambda: ' '.join(map(text_of, run.glob('x1/**/cgroup.procs'))).split()
+        freeze = lambda on: (run / 'cgroup.freeze').write_text(str(int(on)), encoding='ascii')
+        # That was a helper of the builder, which waits for the helper. The next one is the session's first process.
+        builder, = [pid for pid in children(self.daemon.spawner_pid()) if comm(pid) == 'atoll-session']
+        frozen = Freezer(self)
+        frozen.freeze(builder)
+        freeze(False)
+        until(lambda: not in_group(), 30 * SLOWNESS, 'the helper has ended')
+        freeze(True)
+        frozen.thaw()
+        first, = until(in_group, 30 * SLOWNESS, 'the first process is there')
+        frozen.freeze()
+        freeze(False)
+        waits_in = lambda: text_of(pathlib.Path(f'/proc/{first}/syscall')).split(' ')[0]
+        until(lambda: waits_in() in EPOLL_WAITS, 30 * SLOWNESS, 'it has said that it has begun')
+        self.daemon.upgrade_spawner()
+        frozen.thaw()
+        thread.join(30 * SLOWNESS)
+        if answers[0].status == 201:
+            answer = box.call('POST', f'{SESSION}/{answers[0].json["session_id"]}/run', {'code': 'echo alive'})
+            self.assertIn(b'alive', answer.body)
+        else:
+            self.refused(answers[0], 503, 'SERVICE_UNAVAILABLE')
+        until(self.daemon.healthy, 20 * SLOWNESS, 'the daemon has the new spawner')
+        self.assertEqual(Session(box).out('echo again'), 'again')
 
     def test_one_that_is_stuck_is_ended_and_holds_nobody_up(self):
         box = Box(self.daemon, self.image)
