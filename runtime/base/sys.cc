@@ -248,6 +248,20 @@ Result<Pipe> MakePipe() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
+namespace {
+
+// The kernel tells ECONNRESET once, to whichever call comes first, when the other end has closed
+// with something of ours unread. A call that is repeated gets what the other end had sent, or
+// EPIPE.
+template <typename Call>
+ssize_t PastReset(const Call& call) {
+  const ssize_t n = TEMP_FAILURE_RETRY(call());
+  if (n >= 0 || errno != ECONNRESET) return n;
+  return TEMP_FAILURE_RETRY(call());
+}
+
+}  // namespace
+
 Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds) {
   ATOLL_CHECK(fds.size() <= kMaxFdsPerMessage);
   iovec iov{const_cast<char*>(bytes.data()), bytes.size()};
@@ -264,7 +278,7 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
     cmsg->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(cmsg), fds.data(), fds.size_bytes());
   }
-  const ssize_t n = TEMP_FAILURE_RETRY(::sendmsg(socket, &header, MSG_NOSIGNAL));
+  const ssize_t n = PastReset([&] { return ::sendmsg(socket, &header, MSG_NOSIGNAL); });
   if (n < 0) return FailSys("sendmsg");
   // A stream that does not wait takes as much as it has room for: half a message is none.
   if (static_cast<size_t>(n) != bytes.size()) return Fail(SysError("sendmsg", EMSGSIZE));
@@ -278,15 +292,6 @@ bool HasNoRoom(const Error& error) {
 }
 
 namespace {
-
-// ECONNRESET is told once, when the other end has closed with something of ours unread, and before
-// what it had sent.
-template <typename Receive>
-ssize_t PastReset(const Receive& receive) {
-  const ssize_t n = TEMP_FAILURE_RETRY(receive());
-  if (n >= 0 || errno != ECONNRESET) return n;
-  return TEMP_FAILURE_RETRY(receive());
-}
 
 Result<Message> Receive(int socket, size_t size, size_t limit) {
   Message message;

@@ -63,5 +63,18 @@ TEST(SendMessageTest, APartIsAnError) {
   EXPECT_EQ(sent.error().error_number(), EMSGSIZE);
 }
 
+TEST(SendMessageTest, OneThatHasClosedIsGoneWhateverItHasNotRead) {
+  auto pair = sys::UnixPair(SOCK_SEQPACKET);
+  ASSERT_TRUE(pair);
+  ASSERT_TRUE(sys::SendMessage(pair->a.get(), "never read"));
+  ASSERT_TRUE(sys::SendMessage(pair->b.get(), "said before"));
+  pair->b.reset();
+  const Status sent = sys::SendMessage(pair->a.get(), "too late");
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().error_number(), EPIPE);
+  EXPECT_EQ(sys::ReceiveMessage(pair->a.get(), 64)->bytes, "said before");
+  EXPECT_EQ(sys::ReceiveMessage(pair->a.get(), 64)->bytes, "");
+}
+
 }  // namespace
 }  // namespace atl
