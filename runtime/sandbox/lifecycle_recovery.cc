@@ -126,6 +126,7 @@ void Lifecycle::Reconcile(const wire::Greeting& hello) {
     LogLine(LogLevel::kError, "cannot clean up the network").Add(recovered.error());
   }
   KeepRules();
+  volumes_.RemoveAgain();
   slots.insert(slots.end(), plan.live_slots.begin(), plan.live_slots.end());
   slots_.Reset(slots, hello.prepared_slots);
   for (const std::string& id : plan.adopted) {

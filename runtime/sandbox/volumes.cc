@@ -219,7 +219,18 @@ Status Volumes::Remove(const std::string& name) {
   return {};
 }
 
+void Volumes::RemoveAgain() {
+  std::vector<std::string> names;
+  for (const auto& [name, volume] : volumes_) {
+    if (volume.retry != 0) names.push_back(name);
+  }
+  for (const std::string& name : names) Discard(name);
+}
+
 void Volumes::Discard(const std::string& name) {
+  Volume& leaving = *Look(name);
+  leaving.stuck = {};
+  loop_.Cancel(std::exchange(leaving.retry, 0));
   spawner_.Ask(wire::RemoveVolume{name},
                [this, name, alive = std::weak_ptr(alive_)](const Status& removed) {
                  if (alive.expired()) return;
@@ -227,10 +238,13 @@ void Volumes::Discard(const std::string& name) {
                  Volume& volume = *Look(name);
                  volume.stuck = removed;
                  Wake(std::exchange(volume.waiting, {}), removed);
-                 LogLine(LogLevel::kError, "cannot remove a volume; trying again")
-                     .Add("volume", name)
-                     .Add(removed.error());
-                 loop_.After(kRemoveRetryUs, [this, name, alive] {
+                 // The next spawner is asked as soon as it is there.
+                 if (removed.error().code() != Code::kUnavailable) {
+                   LogLine(LogLevel::kError, "cannot remove a volume; trying again")
+                       .Add("volume", name)
+                       .Add(removed.error());
+                 }
+                 volume.retry = loop_.After(kRemoveRetryUs, [this, name, alive] {
                    if (!alive.expired()) Discard(name);
                  });
                });

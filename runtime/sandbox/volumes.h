@@ -67,6 +67,8 @@ class Volumes {
   // Once it returns, the volume is not found any more and will be gone even if we die, behind the
   // last sandbox that has left it. kFailedPrecondition: a sandbox uses it. kNotFound.
   Status Remove(const std::string& name);
+  // There is another spawner: what the one before could not remove is asked of it at once.
+  void RemoveAgain();
   // What it takes on disk, counted now.
   void Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done);
 
@@ -97,8 +99,10 @@ class Volumes {
     std::set<std::string> leaving;  // sandboxes that were users, until they are gone
     // Requests that wait until the volume is made, or gone.
     std::map<uint64_t, Waiter> waiting;
-    // Why it could not be removed the last time: who would wait hears that.
+    // Why it could not be removed the last time, until it is tried again: who would wait hears
+    // that.
     Status stuck;
+    Loop::Id retry = 0;  // then
   };
   struct Acquisition {
     std::string sandbox;

@@ -154,6 +154,23 @@ TEST_F(VolumesTest, RemovalIsTriedAgain) {
   EXPECT_TRUE(store->Load()->empty());
 }
 
+TEST_F(VolumesTest, TheNextSpawnerIsAskedAtOnce) {
+  Have("a", {Named("data")});
+  volumes->Release("a");
+  ASSERT_TRUE(volumes->Remove("data"));
+  spawner.AnswerVolume(Fail(Code::kUnavailable, "gone"));
+  volumes->RemoveAgain();
+  const auto waits = Acquire("b", {Named("data")});
+  EXPECT_FALSE(waits->called);
+  EXPECT_EQ(spawner.AnswerVolume(), "remove data");
+  EXPECT_EQ(spawner.AnswerVolume(), "make data");
+  EXPECT_TRUE(waits->called && waits->status);
+  // Once, and what is not under way is let be.
+  volumes->RemoveAgain();
+  loop.Pass(10'000'000);
+  EXPECT_TRUE(spawner.volume_calls.empty());
+}
+
 TEST_F(VolumesTest, InUseCannotBeRemoved) {
   Have("a", {Named("data")});
   Have("b", {Named("data")});
