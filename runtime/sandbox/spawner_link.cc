@@ -46,7 +46,7 @@ void SpawnerLink::StartClient() {
 }
 
 void SpawnerLink::Lost() {
-  if (!std::exchange(client_, nullptr) || stopping_) return;
+  if (!std::exchange(client_, nullptr) || (stopping_ && !stopped_)) return;
   // One that is stopped accepts, but does not greet.
   if (!std::exchange(greeted_, false)) return Retry(kLastRetryUs);
   absent_ = false;
@@ -57,6 +57,8 @@ void SpawnerLink::Lost() {
     absent_ = true;
     if (why_ == texts_.gone) why_ = texts_.absent;
     on_lost_();
+    const Answered stopped = std::exchange(stopped_, nullptr);
+    if (stopped) stopped(wire::Failed{.code = Code::kUnavailable, .message = why_});
   });
   // At once: one that is stopped takes connections, and whoever is refused from now on hears that.
   Look(kFirstRetryUs);
@@ -95,21 +97,35 @@ void SpawnerLink::Greet() {
     refused_.clear();
     LogLine(LogLevel::kInfo, "connected to a new spawner")
         .Add("sandboxes", static_cast<uint64_t>(hello->sandboxes.size()));
+    if (stopping_) return AskStop();
     if (on_reconnected_) on_reconnected_(*hello);
   });
 }
 
+void SpawnerLink::AskStop() {
+  client_->Send(wire::Stop(), [this](wire::Answer answer) {
+    const auto* failed = std::get_if<wire::Failed>(&answer);
+    // It has ended without an answer: the next one is asked.
+    if (failed != nullptr && failed->code == Code::kUnavailable) return;
+    const Answered stopped = std::exchange(stopped_, nullptr);
+    if (stopped) stopped(std::move(answer));
+  });
+}
+
 void SpawnerLink::Send(wire::Message message, Answered answered) {
-  if (!greeted_ || stopping_) {
+  const bool stops = std::holds_alternative<wire::Stop>(message);
+  if (stopping_ || (!greeted_ && (absent_ || !stops))) {
     loop_->Post([answered = std::move(answered),
                  refused = wire::Failed{.code = Code::kUnavailable, .message = why_}] {
       answered(refused);
     });
     return;
   }
+  if (!stops) return client_->Send(std::move(message), std::move(answered));
   // What came behind it would end with the spawner.
-  stopping_ = std::holds_alternative<wire::Stop>(message);
-  client_->Send(std::move(message), std::move(answered));
+  stopping_ = true;
+  stopped_ = std::move(answered);
+  if (greeted_) AskStop();
 }
 
 }  // namespace atl::sandbox

@@ -1,7 +1,9 @@
 // A spawner connection that survives its spawner: to everyone else one SpawnerClient for the
 // daemon's whole life. While no spawner answers, or the one that is there is stopped, every call
 // fails with kUnavailable; the next one is looked for a few times a second (the daemon cannot start
-// one: it has no privilege by then; the spawner's successor or systemd does).
+// one: it has no privilege by then; the spawner's successor or systemd does). Stop alone waits for
+// the next one, for ten seconds at most, and is asked again if a spawner ends without an answer:
+// one that is being upgraded has not heard it.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -49,6 +51,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   void StartClient();
   void Greet();
   void Lost();
+  void AskStop();
   // Looks for another one, and if there is none again after `again_us`.
   void Look(int64_t again_us);
   void Retry(int64_t delay_us);
@@ -68,6 +71,7 @@ class SpawnerLink final : public launch::SpawnerClient {
   std::string why_ = "the spawner is being stopped";  // nobody can use it, when so
   std::string refused_;                               // why it is not used, as last logged
   bool stopping_ = false;
+  Answered stopped_;  // of Stop, until it is answered
 };
 
 }  // namespace atl::sandbox

@@ -13,6 +13,7 @@ import unittest
 
 import atoll
 from atoll import SLOWNESS, children, comm
+from freezer import Freezer
 from host_state import HostState, INSTANCES, OWN, processes
 from until import until
 
@@ -257,6 +258,29 @@ class SpawnerDies(unittest.TestCase):
             self.assertEqual((daemon.spawner_pid(), self.successor(daemon)), (spawner, old))
             daemon.kill_spawner()
             until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
+
+    def test_the_end_of_all_waits_for_the_next_one(self):
+        with atoll.Daemon() as daemon:
+            image = daemon.import_busybox()
+            box = daemon.create(image)
+            frozen = Freezer(self)
+            frozen.freeze(self.successor(daemon))
+            os.kill(daemon.spawner_pid(), signal.SIGKILL)
+            with subprocess.Popen([atoll.BUILD / 'atoll', 'shutdown', '--all'], env=daemon.client_env(),
+                                  stdout=subprocess.DEVNULL) as shutdown:
+                def is_ending():
+                    try:
+                        daemon.create(image)
+                    except atoll.ApiError as error:
+                        return 'shutting down' in error.message
+                    except OSError:
+                        return True  # it has ended
+                    return False
+                until(is_ending, 20 * SLOWNESS, 'the end has begun')
+                frozen.thaw()
+                self.assertEqual(shutdown.wait(60 * SLOWNESS), 0)
+            daemon.process.wait(20 * SLOWNESS)
+            self.assertFalse((daemon.run_dir / 'sandboxes' / f'{box}.sock').exists())
 
     def test_both_killed_and_what_to_do_is_said(self):
         with atoll.Daemon() as daemon:

@@ -209,7 +209,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   }
   void Do(wire::Stop, const Finished& done) {
     stopped = true;
-    done({});
+    stop_is_cut_off ? done(Fail(Code::kUnavailable, "gone")) : done({});
   }
   // Of images: to the image store's own fake.
   template <typename Message, typename Done>
@@ -247,6 +247,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<Pending<wire::LayerId>> publishes;
   std::vector<uint32_t> dropped;
   bool stopped = false;
+  bool stop_is_cut_off = false;
   std::function<void(const wire::SandboxRecord&)> exit;
   std::function<void()> lost;
   FakeLoop& loop;

@@ -147,6 +147,60 @@ TEST_F(SpawnerLinkTest, NothingIsSentBehindAStop) {
   EXPECT_TRUE(current->destroys.empty());
 }
 
+TEST_F(SpawnerLinkTest, AStopWaitsForTheNextOne) {
+  current->lost();
+  loop.Run();
+  bool done = false;
+  link->Ask(wire::Stop(), [&](const Status& s) { done = s.has_value(); });
+  bool refused = false;
+  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { refused = !s; });
+  loop.Run();
+  EXPECT_FALSE(done);
+  EXPECT_TRUE(refused);
+  answers = true;
+  loop.Pass(1'000'000);
+  current->AnswerHello(wire::Greeting{.instance = 5});
+  EXPECT_TRUE(done);
+  EXPECT_EQ(instance, 0U);  // nothing else is asked of it
+  const int before = attempts;
+  current->lost();
+  loop.Pass(20'000'000);
+  EXPECT_EQ(attempts, before);
+}
+
+TEST_F(SpawnerLinkTest, AStopThatIsCutOffIsAskedOfTheNextOne) {
+  answers = true;
+  current->stop_is_cut_off = true;
+  int done = 0;
+  link->Ask(wire::Stop(), [&](const Status& s) { done += s.has_value() ? 1 : 100; });
+  EXPECT_TRUE(current->stopped);
+  current->lost();
+  loop.Pass(1'000'000);
+  EXPECT_EQ(done, 0);
+  current->AnswerHello(wire::Greeting{.instance = 5});
+  EXPECT_EQ(done, 1);
+}
+
+TEST_F(SpawnerLinkTest, AStopIsNotWaitedForWithoutEnd) {
+  current->lost();
+  loop.Run();
+  Error why(Code::kInternal, "");
+  link->Ask(wire::Stop(), [&](const Status& s) { why = s.error(); });
+  loop.Pass(9'000'000);
+  EXPECT_EQ(why.code(), Code::kInternal);
+  loop.Pass(2'000'000);
+  EXPECT_EQ(why.message(), "start it by hand");
+}
+
+TEST_F(SpawnerLinkTest, AStopIsRefusedWhereNoneHasComeForLong) {
+  current->lost();
+  loop.Pass(11'000'000);
+  bool refused = false;
+  link->Ask(wire::Stop(), [&](const Status& s) { refused = !s; });
+  loop.Run();
+  EXPECT_TRUE(refused);
+}
+
 TEST_F(SpawnerLinkTest, AStoppedSpawnerIsNotLookedFor) {
   bool done = false;
   link->Ask(wire::Stop(), [&](const Status& s) { done = s.has_value(); });
