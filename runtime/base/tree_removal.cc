@@ -44,8 +44,9 @@ Status TreeRemoval::Step() {
     // Names go as they are read, so a directory of ten million needs no list of them. The kernel
     // leaves open whether entries that were not there at the start are seen.
     const long n = ::syscall(SYS_getdents64, level.directory.get(), level.entries.get(), kEntries);
-    if (n < 0) return FailSys("read directory " + level.name);
-    if (n == 0) return Leave();
+    // ENOENT: somebody else has removed it.
+    if (n < 0 && errno != ENOENT) return FailSys("read directory " + level.name);
+    if (n <= 0) return Leave();
     level.at = 0;
     level.end = static_cast<size_t>(n);
   }

@@ -1,6 +1,7 @@
 #include "runtime/spawner/janitor.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@ namespace {
 constexpr size_t kThreads = 4;
 // A daemon that is started meanwhile waits for our end (30 s, spawner_process.cc).
 constexpr int kFinishPatienceMs = 20 * 1000;
+constexpr int kAbandonPatienceMs = 1000;
 
 // Behind a build, but not far: at 10, and with one thread, it had a tenth of a core beside two busy
 // sandboxes, and they made files faster than it could delete them.
@@ -44,14 +46,20 @@ Result<Janitor> Janitor::Start(int store) {
   ATOLL_TRY(sys::EnsureDirAt(store, "trash", 0700));
   ATOLL_ASSIGN(UniqueFd trash, sys::OpenAt(store, "trash", O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(sys::Pipe wake, sys::MakePipe());
-  // It ends with us, as the next spawner's janitor goes on: two of them in one directory would trip
-  // over each other.
+  // It ends with us (and Abandon ends it when this process executes another program), as the next
+  // spawner's janitor goes on: two of them in one directory would trip over each other.
   ATOLL_ASSIGN(const pid_t pid,
                StartWorker({.name = "atoll-janitor", .nice = kNice}, {trash.get(), wake.read.get()},
                            [&] { Run(trash.get(), wake.read.get()); }));
   // A full pipe means that the janitor has enough to do and will look again anyway.
   ::fcntl(wake.write.get(), F_SETFL, O_NONBLOCK);
   return Janitor(pid, std::move(wake.write));
+}
+
+void Janitor::Abandon() {
+  ::kill(pid_, SIGKILL);
+  // One that is in the middle of a huge file ends behind that.
+  [[maybe_unused]] const bool ended = AwaitEnd(pid_, kAbandonPatienceMs);
 }
 
 void Janitor::Finish() {

@@ -25,6 +25,8 @@ class Janitor {
   // Whether anything of what was discarded under that name is still there.
   static bool Holds(int store, const std::string& as);
 
+  // Ends it, for the janitor of the next spawner; waits a second at most.
+  void Abandon();
   // Lets it finish, and waits for that, for 20 seconds at most.
   void Finish();
 

@@ -124,8 +124,10 @@ Result<Server::End> Server::Run() {
   slots_.StopBuilder();
   copies_.Abandon();
   volume_work_.Abandon();
+  unpacks_.Abandon();
   paused_memory_.Abandon();
   if (*end_ == End::kUpgrade) {
+    janitor_.Abandon();
     if (successor_) ATOLL_TRY(successor_->HandOver());
     return *end_;
   }

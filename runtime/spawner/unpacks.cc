@@ -1,6 +1,7 @@
 #include "runtime/spawner/unpacks.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -88,6 +89,10 @@ void Unpacks::OnReadable(pid_t pid) {
   // End of file: nothing more comes; the exit status does.
   loop_.Unwatch(run.watch);
   run.report.reset();
+}
+
+void Unpacks::Abandon() {
+  for (const auto& [pid, run] : runs_) ::kill(pid, SIGKILL);
 }
 
 bool Unpacks::OnChildExit(pid_t pid, int wait_status) {

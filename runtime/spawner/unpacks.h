@@ -30,6 +30,8 @@ class Unpacks {
   // runtime/wire/unpack.h.
   void Diff(const std::vector<std::string>& arguments, const std::vector<UniqueFd>& layers,
             UniqueFd out, Done done);
+  // Ends all of them. Nobody is told.
+  void Abandon();
   // True if `pid` was one of ours.
   bool OnChildExit(pid_t pid, int wait_status);
 

@@ -411,6 +411,23 @@ class Upgrades(unittest.TestCase):
             until(lambda: builds(daemon, image), 20 * SLOWNESS, 'sandboxes can be built')
             self.assertEqual(daemon.run(box, 'echo here').stdout, 'here')
 
+    def test_its_servants_end_with_the_old_program(self):
+        """Else they would go on beside the next ones: two that delete the same trees, one that nobody waits for."""
+        with atoll.Daemon() as daemon:
+            box = daemon.create(daemon.import_busybox())
+            # Nobody reads it, and it is more than sockets take, so the diff does not end.
+            daemon.run(box, 'dd if=/dev/zero of=/big bs=1M count=64')
+            diff = daemon.send('GET', f'/v1/sandboxes/{box}/diff?format=tar')
+            servants = lambda: [pid for pid in children(daemon.spawner_pid())
+                                if comm(pid) in ('atoll-janitor', 'atoll-unpack')]
+            until(lambda: len(servants()) == 2, 20 * SLOWNESS, 'both are there')
+            old = servants()
+            Freezer(self).freeze(*old)
+            daemon.upgrade_spawner()
+            for pid in old:
+                until(lambda pid=pid: ended(pid), 20 * SLOWNESS, f'the end of {comm(pid)}')
+            diff.close()
+
     def test_the_check_of_a_reload(self):
         programs = own_programs(self)
         with atoll.Daemon(programs=programs) as daemon:

@@ -54,6 +54,17 @@ TEST_F(TreeRemovalTest, DeeperThanDescriptorsAndPathsReach) {
   EXPECT_TRUE(fs::is_empty(top_));
 }
 
+TEST_F(TreeRemovalTest, WhatSomebodyElseRemovesMeanwhile) {
+  fs::create_directories(top_ + "/tree/inner/empty");
+  TreeRemoval removal(fd_.get(), "tree");
+  // A step at a time: it has the directory open, and has not read it.
+  ASSERT_FALSE(*removal.Continue(0));
+  fs::remove_all(top_ + "/tree");
+  const Result<bool> done = removal.Continue(INT64_MAX);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_TRUE(*done);
+}
+
 TEST_F(TreeRemovalTest, InPiecesUntilNothingIsLeft) {
   for (int i = 0; i < 20; ++i) {
     fs::create_directories(top_ + "/tree/" + std::to_string(i) + "/empty");
