@@ -2,6 +2,7 @@
 // message said. One object, made in main, alive until the end. Thread rule: the loop's.
 #pragma once
 
+#include <signal.h>
 #include <time.h>
 
 #include <functional>
@@ -42,6 +43,7 @@ struct Core {
   Identity user;  // the image's User: who commands, sessions, terminals and file calls run as
   bool home_given = false;  // HOME is the image's or the request's, and not `user`'s
   std::string cwd = "/";
+  int stop_signal = SIGTERM;  // that the image wants to be stopped by
   std::string access_token;
   NameTable names;
   // Tells the daemon what has happened to the sandbox; nothing in an isolated session.

@@ -180,9 +180,14 @@ void Execd::Signal(const std::shared_ptr<Exchange>& exchange) {
                                           "INT, QUIT, TERM, USR1, USR2, WINCH and CONT are"
                                     : number.error().message());
     }
+    const std::string* stop = x->QueryValue("stop");
+    const bool stops = *number == SIGTERM && stop != nullptr && *stop == "true";
     // The answer first: we may be gone behind the signal.
     x->RespondEmpty();
-    core_.loop.Post([this, signal = static_cast<int>(*number)] {
+    core_.loop.Post([this, stops, signal = static_cast<int>(*number)] {
+      if (stops && entrypoint_ && entrypoint_->started()) {
+        return entrypoint_->Forward(core_.stop_signal);
+      }
       if (signal == SIGKILL) ::kill(-1, SIGKILL);
       OnSignal(signal == SIGKILL ? SIGTERM : signal);
     });

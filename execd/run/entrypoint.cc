@@ -42,6 +42,15 @@ Status FillSandbox(Core* core, const wire::StartMessage& message) {
   if (!core->home_given) core->env.Set("HOME", core->user.home);
   const char* envs = core->env.Get("EXECD_ENVS");
   if (!envs || !*envs) core->env.Set("EXECD_ENVS", kDefaultEnvsFile);
+  if (message.stop_signal > 0 && message.stop_signal < NSIG) {
+    core->stop_signal = static_cast<int>(message.stop_signal);
+  }
+  for (const std::string& path : message.directories) {
+    // A file in its place, or a root that is read-only, is the image's business and stops nothing.
+    if (path.starts_with('/') && path.find('\0') == std::string::npos) {
+      [[maybe_unused]] const auto made = MakeDirectory(path, Identity());
+    }
+  }
   if (!message.cwd.empty()) {
     if (message.cwd[0] != '/' || message.cwd.find('\0') != std::string::npos) {
       return Fail(Code::kInvalidArgument,

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include <string_view>
+
 namespace atl {
 
 struct SignalWord {
@@ -26,5 +28,8 @@ inline constexpr SignalWord kSignalWords[] = {
     {SIGTERM, "terminated"},
     {SIGSYS, "bad system call"},
 };
+
+// The number of "9", "KILL", "SIGKILL" or "RTMIN+3", in any case; 0: it is none.
+int SignalNumber(std::string_view text);
 
 }  // namespace atl

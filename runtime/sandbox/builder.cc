@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/signal_word.h"
 #include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/slot_sockets.h"
 #include "runtime/wire/plan.h"
@@ -76,6 +77,13 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
   message.user = sandbox.config.user;
   message.access_token = sandbox.access_token;
   message.hooks = sandbox.spec.hooks;
+  // The image is a stranger's, and the message has an end.
+  constexpr size_t kMostVolumes = 64, kLongestPath = 4095;
+  for (const std::string& path : sandbox.config.volumes) {
+    if (message.directories.size() == kMostVolumes) break;
+    if (path.size() <= kLongestPath) message.directories.push_back(path);
+  }
+  message.stop_signal = static_cast<uint32_t>(SignalNumber(sandbox.config.stop_signal));
   message.authority = {sandbox.authority.certificate, sandbox.authority.link};
   return message;
 }

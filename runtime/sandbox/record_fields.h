@@ -35,6 +35,8 @@ void VisitSpec(S& s, Io& io) {
     in.Required("cwd", config.working_dir);
     in.Required("user", config.user);
     in.Required("arch", config.architecture);
+    in.Optional("volumes", config.volumes);
+    in.Optional("stop_signal", config.stop_signal);
   });
   io.Optional("volumes", s.spec.volumes);
   io.Optional("readonly_root", s.spec.readonly_root);

@@ -13,6 +13,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/mounts.h"
+#include "runtime/spawner/volume_fill.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::spawner {
@@ -50,8 +51,16 @@ class Targets {
     return target;
   }
 
-  Status Mount(const wire::Volume& volume, const VolumeSource& source) {
+  Status Mount(const wire::Volume& volume, const VolumeSource& source, uid_t owner) {
+    const bool in_image = sys::OpenInRoot(root_, volume.target.substr(1), O_PATH).has_value();
     ATOLL_ASSIGN(const UniqueFd target, Find(volume, source.directory));
+    ATOLL_ASSIGN(const Place there, PlaceOf(target.get()));
+    // Not what another volume has there.
+    if (in_image && there.mount == place_.mount && volume.kind == wire::Volume::Kind::kNamed &&
+        volume.sub_path.empty() && !volume.read_only) {
+      Status filled = FillVolume(target.get(), source.mount.get(), owner);
+      if (!filled) return Fail(std::move(filled).error().Wrap("volume " + volume.source));
+    }
     ATOLL_TRY(Attach(source.mount.get(), target.get(), volume.target.c_str()));
     ATOLL_ASSIGN(const Place place, PlaceOf(source.mount.get()));
     mounts_.push_back(place.mount);
@@ -143,9 +152,10 @@ Status MountVolumes(RootState& state) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return depth(a) < depth(b); });
   ATOLL_ASSIGN(Targets targets, Targets::In(state.root.get()));
+  const uid_t owner = state.host->IdBase(state.plan->slot);
   const auto bucket = [&](size_t i) { return (*state.volumes)[i].bucket; };
   for (const size_t i : order) {
-    if (bucket(i) < 0) ATOLL_TRY(targets.Mount(volumes[i], (*state.volumes)[i]));
+    if (bucket(i) < 0) ATOLL_TRY(targets.Mount(volumes[i], (*state.volumes)[i], owner));
   }
   std::vector<std::pair<size_t, UniqueFd>> buckets;
   for (const size_t i : order) {

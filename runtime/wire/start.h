@@ -116,6 +116,10 @@ struct StartMessage {
   std::string access_token;
   std::vector<Hook> hooks;  // at most one without a schedule
   TrustedAuthority authority;
+  // The image's VOLUMEs, which are created if absent, as by docker; absolute.
+  std::vector<std::string> directories;
+  // What a client's wish to stop the sandbox sends to the entrypoint; 0: SIGTERM.
+  uint32_t stop_signal = 0;
 
   std::string Encode() const { return EncodeFields(*this); }
   template <typename Self, typename Io>
@@ -126,6 +130,8 @@ struct StartMessage {
     io(self.cwd, self.user, self.access_token);
     io.List(self.hooks, kMaxHooks);
     io(self.authority);
+    io.List(self.directories, kMaxStartStrings);
+    io(self.stop_signal);
   }
 };
 Result<StartMessage> DecodeStartMessage(std::string_view bytes);

@@ -206,6 +206,36 @@ class Images(unittest.TestCase):
                 else:
                     self.assertNotIn('image build', message)
 
+    def test_the_images_own_words(self):
+        """STOPSIGNAL, VOLUME, and a working directory that is not there."""
+        def cli(*words):
+            done = subprocess.run([atoll.BUILD / 'atoll', *words], capture_output=True, text=True,
+                                  env=self.daemon.client_env(), timeout=60 * SLOWNESS, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout.strip()
+
+        self.daemon.import_busybox()
+        self.daemon.request('POST', '/v1/images/commit?name=words&image=busybox', json.dumps({
+            'StopSignal': 'SIGUSR1', 'User': '1000', 'Volumes': {'/data/deep': {}, '/etc/passwd': {}},
+            'Cmd': ['sh', '-c', 'trap "exit 7" USR1; trap "exit 9" TERM; echo ready; '
+                                'while :; do sleep 0.02; done']}).encode())
+        box = cli('run', '-d', 'words')
+        until(lambda: 'ready' in cli('logs', box), UNTIL, 'the program has set its traps')
+        self.assertEqual(cli('exec', box, 'stat', '-c', '%F %a %u', '/data/deep'), 'directory 755 0')
+        # The word survives the daemon, and goes along with a copy.
+        self.daemon.stop()
+        self.daemon.start()
+        copy = cli('fork', box)
+        until(lambda: 'ready' in cli('logs', copy), UNTIL, 'the copy has set its traps')
+        for one in (box, copy):
+            cli('stop', one)
+            self.assertEqual(cli('wait', one), '7')
+        self.assertEqual(cli('run', '-w', '/new/dir', 'words', 'stat', '-c', '%n %u', '/new/dir', '.'),
+                         '/new/dir 0\n. 0')
+        self.assertEqual(cli('run', '-w', '/tmp', 'words', 'stat', '-c', '%a', '/tmp'), '1777')
+        box = cli('run', '-d', '-w', '/tmp/made/here', 'words', 'sh', '-c', 'pwd; sleep 60')
+        until(lambda: cli('logs', box) == '/tmp/made/here', UNTIL, 'it runs in the directory')
+
     def test_refusals_have_no_effect(self):
         self.daemon.import_busybox()
         for method, path, status in (

@@ -1,6 +1,7 @@
 """Volumes as a client sees them: shared, kept, read-only, removed in time."""
 import os
 import pathlib
+import subprocess
 import time
 import unittest
 
@@ -85,6 +86,33 @@ class VolumeTest(unittest.TestCase):
         self.daemon.request('DELETE', '/v1/volumes/shared')
         self.assertNotIn('shared', self.names())
         self.gone('shared')
+
+    def test_a_fresh_one_has_what_the_image_has(self):
+        maker = self.daemon.create(self.image)
+        self.out(maker, 'mkdir -p -m 2750 /seed/sub && echo kept >/seed/sub/f && ln -s /etc/shadow /seed/link && '
+                        'mkfifo -m 604 /seed/fifo && touch -d @1000000000 /seed/sub/f && chown -R 1000:29 /seed && '
+                        'chmod 750 /seed && mkdir /big /one && truncate -s 1100M /big/hole && touch /one/file')
+        snapshot = subprocess.run([atoll.BUILD / 'atoll', 'snapshot', 'create', maker], check=True, text=True,
+                                  stdout=subprocess.PIPE, env=self.daemon.client_env(),
+                                  timeout=60 * atoll.SLOWNESS).stdout.strip()
+        self.daemon.request('POST', f'/v1/images/commit?name=seeded:1&snapshot={snapshot}', b'{}')
+        look = 'cd /seed && find . | sort | xargs stat -c "%n %F %a %u:%g" && cat sub/f && stat -c %Y sub/f && readlink link'
+        first = self.daemon.create('seeded:1', volumes=[named('fresh', '/seed'), named('large', '/big')])
+        self.assertEqual(self.out(first, look), self.out(maker, look))
+        # What is too much for a create is left out, all of it.
+        self.assertEqual(self.out(first, 'stat -c "%a %u" /big; ls -A /big'), '777 0')
+        # It is fresh once.
+        self.out(first, 'rm -r /seed/*; chmod 700 /seed; touch /big/mine')
+        second = self.daemon.create('seeded:1', volumes=[named('fresh', '/seed'), named('large', '/one')])
+        self.assertEqual(self.out(second, 'stat -c "%a %u" /seed; ls -A /seed; ls -A /one'), '700 1000\nmine')
+        # Nor does a part of one, what is read only, or what lies where the image has nothing.
+        third = self.daemon.create('seeded:1', volumes=[
+            named('part', '/seed', subPath='a'), named('fixed', '/one', readOnly=True), named('else', '/not/there'),
+            named('inner', '/not/there/deep')])
+        self.assertEqual(self.out(third, 'ls -A /seed /one /not/there/deep; stat -c "%a %u" /not/there'),
+                         '/not/there/deep:\n\n/one:\n\n/seed:\n777 0')
+        for box in (maker, first, second, third):
+            self.daemon.delete(box)
 
     def test_routes(self):
         made = self.daemon.request('POST', '/v1/volumes', {'name': 'by-hand'})

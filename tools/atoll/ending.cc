@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
+#include "runtime/base/signal_word.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/interrupt.h"
 #include "tools/atoll/json_text.h"
@@ -147,8 +148,9 @@ void AddEndingVerbs(Verb& root, const Settings& settings) {
       .Does([options, &settings] { return Wait(settings, options->ids); });
   root.Add("stop", "End what sandboxes were started with; their logs and exit codes stay")
       .Takes(ids)
-      .Takes(Option{"-t,--timeout,--time", "SECONDS", "Until SIGKILL follows SIGTERM",
-                    &options->seconds, Range{0, 3600}})
+      .Takes(Option{"-t,--timeout,--time", "SECONDS",
+                    "Until SIGKILL follows SIGTERM, or the image's STOPSIGNAL", &options->seconds,
+                    Range{0, 3600}})
       .Says("Examples:\n  atoll stop web\n  atoll stop -t 60 db && atoll logs -n 20 db")
       .Does([options, &settings] { return Stop(settings, options->ids, options->seconds); });
   root.Add("kill", "Send a signal to what sandboxes were started with")

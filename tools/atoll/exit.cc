@@ -75,18 +75,6 @@ std::string SignalName(int number) {
   return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(number);
 }
 
-int SignalNumber(const std::string& text) {
-  if (const int number = NumberOf(text); number > 0 && number < NSIG) return number;
-  for (int number = 1; number < NSIG; ++number) {
-    const char* const name = sigabbrev_np(number);
-    if (name == nullptr) continue;
-    if (http::EqualNoCase(text, name) || http::EqualNoCase(text, std::string("SIG") + name)) {
-      return number;
-    }
-  }
-  return 0;
-}
-
 Error WhyGone(Api& api, const std::string& sandbox_id) {
   // Its end may take a moment to be recorded; until then the message speaks of before.
   constexpr int kLooks = 50, kRestMillis = 20;

@@ -28,8 +28,6 @@ Exit ExitOfUnwritten(const Error& why);
 
 // "SIGKILL" of 9; "signal 40" of what has no name.
 std::string SignalName(int number);
-// Of "9", "KILL", "sigkill"; 0 if there is none.
-int SignalNumber(const std::string& text);
 
 // Of a sandbox that went away under a command: how it ended, if the server still knows.
 Error WhyGone(Api& api, const std::string& sandbox_id);

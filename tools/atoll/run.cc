@@ -90,7 +90,7 @@ Status TellPorts(Api& api, const std::string& id, const Words& ports) {
 // In the directory that was asked for: the server's create knows only the image's.
 Words InDirectory(const std::string& cwd, Words command) {
   if (cwd.empty() || command.empty()) return command;
-  Words words = {"sh", "-c", "cd -- \"$0\" && exec \"$@\"", cwd};
+  Words words = {"sh", "-c", "mkdir -p -- \"$0\" && cd -- \"$0\" && exec \"$@\"", cwd};
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }
@@ -107,6 +107,11 @@ Result<int> RunDetached(Api& api, const Settings& settings, const RunOptions& op
 Result<Exit> RunInside(Api& api, const std::string& id, const RunOptions& options, Words argv,
                        int cancel_fd) {
   ATOLL_TRY(TellPorts(api, id, options.ports));
+  if (!options.cwd.empty()) {
+    // As docker does, and by root: the image's user may have no right to.
+    ATOLL_TRY(AskExecd(api, id, "/v1/filesystem/0/0/directories",
+                       JsonText({{options.cwd, json::object()}})));
+  }
   Command command{std::move(argv), {}, options.cwd};
   if (!options.user.empty()) {
     ATOLL_ASSIGN(command.user, FindUser(api, id, options.user));
@@ -208,7 +213,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"-e,--env", "NAME=VALUE", "Set a variable; NAME alone passes ours on", &o->env});
   run.Takes(Option{"--env-file", "FILE", "Variables, one a line", &o->env_files});
   run.Takes(Option{"-u,--user", "USER[:GROUP]", "By name or number; else the image's", &o->user});
-  run.Takes(Option{"-w,--workdir", "PATH", "Directory to run in; else the image's", &o->cwd});
+  run.Takes(Option{"-w,--workdir", "PATH",
+                   "Directory to run in, made if it is not there; else the image's", &o->cwd});
   run.Takes(Option{"-v,--volume", "SOURCE:PATH[:ro]",
                    "A named volume, or a directory of the host that the operator allows",
                    &o->volumes});

@@ -48,6 +48,8 @@ TEST(StartMessage, RequestBeatsImage) {
   s.config.env = {"PATH=/image", "LANG=C", "malformed", "OPENSANDBOX_ID=the snapshot's source"};
   s.config.working_dir = "/srv";
   s.config.user = "app:app";
+  s.config.volumes = {"/data"};
+  s.config.stop_signal = "SIGQUIT";
   const wire::StartMessage message = StartMessageOf(s);
   EXPECT_EQ(message.env.size(), 4U);
   EXPECT_TRUE(Holds(message.env, "OPENSANDBOX_ID=" + s.id));
@@ -56,6 +58,8 @@ TEST(StartMessage, RequestBeatsImage) {
   EXPECT_TRUE(Holds(message.env, "NEW=1"));
   EXPECT_EQ(message.cwd, "/srv");
   EXPECT_EQ(message.user, "app:app");
+  EXPECT_EQ(message.directories, s.config.volumes);
+  EXPECT_EQ(message.stop_signal, static_cast<uint32_t>(SIGQUIT));
   EXPECT_EQ(message.argv, s.spec.entrypoint);
   EXPECT_EQ(message.hooks, s.spec.hooks);
   EXPECT_EQ(message.access_token, "token");

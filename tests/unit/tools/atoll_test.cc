@@ -155,6 +155,9 @@ TEST_F(AtollTest, RunCreatesRunsAndDeletes) {
       "{\"type\":\"init\",\"text\":\"id\"}\n\n{\"type\":\"stdout\",\"text\":\"out\"}\n\n"
       "{\"type\":\"stderr\",\"text\":\"err\"}\n\n"
       "{\"type\":\"error\",\"error\":{\"ename\":\"CommandExecError\",\"evalue\":\"7\"}}\n\n");
+  const std::string directories =
+      std::string("POST /v1/sandboxes/") + kId + "/proxy/44772/v1/filesystem/0/0/directories";
+  answers_[directories] = {200, {}, ""};
   Program run({"--api-key", "key",    "run", "-e",         "A=[1,2]", "-m",        "64Mi", "--cpu",
                "500m",      "--name", "n",   "--metadata", "k=v",     "--timeout", "120",  "-w",
                "/tmp",      "img:1",  "--",  "echo",       "it's",    "[1,2]",     "--"});
@@ -170,6 +173,7 @@ TEST_F(AtollTest, RunCreatesRunsAndDeletes) {
                   {"resourceLimits", {{"memory", "64Mi"}, {"cpu", "500m"}}},
                   {"metadata", {{"name", "n"}, {"k", "v"}}},
                   {"timeout", 120}}));
+  EXPECT_EQ(json::parse(SeenOnce(directories).body), (json{{"/tmp", json::object()}}));
   const Seen command = SeenOnce(CommandLine());
   EXPECT_EQ(command.headers.Get("x-execd-access-token"), "token");
   EXPECT_EQ(json::parse(command.body),

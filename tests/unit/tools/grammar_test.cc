@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/base/signal_word.h"
 #include "tools/atoll/exit.h"
 #include "tools/atoll/nearest.h"
 
@@ -130,7 +131,10 @@ TEST(Exit, OfExecdsWords) {
 
 TEST(Exit, SignalsByNameAndNumber) {
   for (const char* text : {"9", "KILL", "SIGKILL", "kill"}) EXPECT_EQ(SignalNumber(text), 9);
-  for (const char* text : {"", "0", "65", "nonsense", "-1"}) EXPECT_EQ(SignalNumber(text), 0);
+  EXPECT_EQ(SignalNumber("SIGRTMIN+3"), SIGRTMIN + 3);
+  for (const char* text : {"", "0", "65", "nonsense", "-1", "RTMIN+99", "RTMIN-1"}) {
+    EXPECT_EQ(SignalNumber(text), 0) << text;
+  }
 }
 
 }  // namespace
