@@ -1,6 +1,6 @@
 #!/bin/sh
-# The entrypoint: looks at the versions that were asked for, and waits, or runs what follows it.
-# Contexts are the business of Atoll, which finds the kernels itself.
+# The entrypoint: looks at the versions that were asked for, and answers for the Jupyter server that clients
+# wait for, also beside what follows it. Contexts are the business of Atoll, which finds the kernels itself.
 
 # LANGUAGE ASKED COMMAND…: says so if that is not what the command prints, the image's only one.
 wanted() {
@@ -17,5 +17,9 @@ wanted Python "${PYTHON_VERSION:-}" python3 -c 'import sys; print("%d.%d" % sys.
 wanted Java "${JAVA_VERSION:-}" sh -c 'readlink -f "$JAVA_HOME" | cut -d- -f2'
 wanted Node "${NODE_VERSION:-}" node -p 'process.versions.node.split(".")[0]'
 wanted Go "${GO_VERSION:-}" sh -c 'go env GOVERSION | sed "s/^go\([0-9]*\.[0-9]*\).*/\1/"'
-[ $# = 0 ] || exec "$@"
-exec sleep infinity
+notebook_port() {
+  exec python3 -IS /opt/code-interpreter/notebook_port.py
+}
+[ $# != 0 ] || notebook_port
+notebook_port &
+exec "$@"

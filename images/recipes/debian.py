@@ -38,6 +38,32 @@ mkdir -p /usr/share/man/man1
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
 '''
+# What systemd makes in /run before it starts a packaged server, and nobody does in a sandbox: directories of
+# tmpfiles.d, of services, and around their sockets.
+_RUN_DIRECTORIES = r'''
+run_directories() {
+  {
+    cat /dev/null $(find /usr/lib/tmpfiles.d -name '*.conf' 2>/dev/null) |
+      awk '$1 ~ /^[dD]/ { print $2, $3, $4, $5 }'
+    for unit in $(find /usr/lib/systemd/system /lib/systemd/system -name '*.service' -o -name '*.socket' 2>/dev/null); do
+      awk -F= '
+        $1 == "User" { user = $2 } $1 == "Group" { group = $2 } $1 == "RuntimeDirectoryMode" { mode = $2 }
+        $1 == "RuntimeDirectory" { names = names " " $2 }
+        $1 == "ListenStream" && $2 ~ /^\/run\/.+\// { sub("/[^/]*$", "", $2); print $2, "-", "-", "-" }
+        END {
+          count = split(names, name, " ")
+          for (i = 1; i <= count; i++) print "/run/" name[i], mode ? mode : "-", user ? user : "-", group ? group : "-"
+        }' "$unit"
+    done
+  } | sed 's|^/var/run/|/run/|' | while read -r path mode user group; do
+    case $path in *%* | *..* | *[!A-Za-z0-9/_.-]* | */systemd* | */user*) continue ;; /run/*) ;; *) continue ;; esac
+    [ "${user:--}" != - ] || user=root
+    [ "${group:--}" != - ] || group=$(id -gn "$user" 2>/dev/null) || continue
+    case $mode in *[!0-7]* | '') mode=755 ;; esac
+    [ -d "$path" ] || install -d -m "$mode" -o "$user" -g "$group" "$path" || true
+  done
+}
+'''
 # $1, if it is there: no file is to be younger.
 _END = '''
 rm -rf /debs /unpacked /usr/sbin/policy-rc.d /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb \\
@@ -61,7 +87,7 @@ mv /debs/sources/* /etc/apt/sources.list.d/
 tar --one-file-system --numeric-owner --sort=name -C / --exclude=./root.tar --exclude=./dev/?* \\
   --exclude=./etc/hosts --exclude=./etc/hostname --exclude=./etc/resolv.conf -cf /root.tar .
 '''
-_INSTALL = _BEGIN + '''
+_INSTALL = _BEGIN + _RUN_DIRECTORIES + '''
 if ls /debs/*.deb >/dev/null 2>&1; then
   said=$(apt-get -y -qq -o DPkg::Use-Pty=false --no-install-recommends --allow-downgrades install /debs/*.deb 2>&1) ||
     { echo "$said" >&2; exit 1; }
@@ -71,6 +97,7 @@ fi
 for file in /unpacked/*.deb; do
   [ ! -e "$file" ] || dpkg-deb --extract "$file" /
 done
+run_directories
 for user in $USERS; do
   useradd --create-home --shell /bin/bash --uid "${user%%:*}" "${user#*:}"
 done
