@@ -32,6 +32,7 @@ struct LeftOut {
   uint64_t devices = 0;     // device nodes
   uint64_t attributes = 0;  // extended attributes
   uint64_t entries = 0;     // of names that no file can have
+  uint64_t owners = 0;      // above the ids of a sandbox; `nobody` has the file
 };
 
 struct Image {

@@ -191,6 +191,7 @@ Status Import::Extracted(Layer& layer, const Result<std::string>& text) {
   left_out_.devices += report.skipped_devices;
   left_out_.attributes += report.dropped_xattrs;
   left_out_.entries += report.skipped_entries;
+  left_out_.owners += report.replaced_owners;
   layers_[layer.blob_digest] = layer;
   return {};
 }

@@ -45,6 +45,8 @@ bool SetField(UnpackReport& report, std::string_view key, std::string_view value
     report.skipped_entries = number;
   } else if (key == "dropped_xattrs") {
     report.dropped_xattrs = number;
+  } else if (key == "replaced_owners") {
+    report.replaced_owners = number;
   } else if (key == "opaque_root") {
     report.opaque_root = number != 0;
   } else {
@@ -65,12 +67,13 @@ std::string UnpackReport::Encode() const {
   add("skipped_devices", skipped_devices);
   add("skipped_entries", skipped_entries);
   add("dropped_xattrs", dropped_xattrs);
+  add("replaced_owners", replaced_owners);
   add("opaque_root", opaque_root ? 1 : 0);
   return text;
 }
 
 Result<UnpackReport> ParseUnpackReport(std::string_view text) {
-  constexpr int kFields = 8;
+  constexpr int kFields = 9;
   UnpackReport report;
   int fields = 0;
   while (!text.empty()) {

@@ -21,7 +21,8 @@ struct UnpackReport {
   uint64_t skipped_devices = 0;
   uint64_t skipped_entries = 0;  // of names that no file can have
   uint64_t dropped_xattrs = 0;
-  bool opaque_root = false;  // the layer hides everything below it
+  uint64_t replaced_owners = 0;  // entries of users or groups that a sandbox does not have
+  bool opaque_root = false;      // the layer hides everything below it
 
   std::string Encode() const;
 };

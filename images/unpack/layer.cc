@@ -20,8 +20,9 @@
 namespace atl::images::unpack {
 namespace {
 
-// The ids that a sandbox's user namespace has.
+// The ids that a sandbox's user namespace has, and that of who owns what nobody there can.
 constexpr int64_t kMaxId = 65535;
+constexpr uint32_t kNobody = 65534;
 
 class Extraction {
  public:
@@ -33,7 +34,7 @@ class Extraction {
  private:
   Status AddEntry(struct archive_entry* entry, const std::string& name);
   Status AddPlain(struct archive_entry* entry, const Path& path);
-  Result<Attributes> ReadAttributes(struct archive_entry* entry);
+  Attributes ReadAttributes(struct archive_entry* entry);
   void ReadXattrs(struct archive_entry* entry, Attributes& attributes);
 
   TarReader reader_;
@@ -59,18 +60,19 @@ void Extraction::ReadXattrs(struct archive_entry* entry, Attributes& attributes)
   }
 }
 
-Result<Attributes> Extraction::ReadAttributes(struct archive_entry* entry) {
+Attributes Extraction::ReadAttributes(struct archive_entry* entry) {
   Attributes attributes;
-  for (const int64_t id : {archive_entry_uid(entry), archive_entry_gid(entry)}) {
-    if (id < 0 || id > kMaxId) {
-      return Fail(Code::kInvalidArgument, "it belongs to user or group " + std::to_string(id) +
-                                              "; sandboxes have the ids 0 to " +
-                                              std::to_string(kMaxId));
-    }
-  }
-  attributes.uid = static_cast<uid_t>(archive_entry_uid(entry));
-  attributes.gid = static_cast<gid_t>(archive_entry_gid(entry));
+  const int64_t uid = archive_entry_uid(entry);
+  const int64_t gid = archive_entry_gid(entry);
+  const auto exists = [](int64_t id) { return id >= 0 && id <= kMaxId; };
+  attributes.uid = exists(uid) ? static_cast<uid_t>(uid) : kNobody;
+  attributes.gid = exists(gid) ? static_cast<gid_t>(gid) : kNobody;
   attributes.mode = archive_entry_mode(entry) & 07777;
+  if (!exists(uid) || !exists(gid)) {
+    // Nobody is to lend out no rights that the owner lent out.
+    attributes.mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
+    ++report_.replaced_owners;
+  }
   attributes.mtime.tv_sec = archive_entry_mtime(entry);
   attributes.mtime.tv_nsec = std::clamp(archive_entry_mtime_nsec(entry), 0L, 999'999'999L);
   ReadXattrs(entry, attributes);
@@ -94,7 +96,7 @@ Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
     ++report_.skipped_devices;
     return {};
   }
-  ATOLL_ASSIGN(const Attributes attributes, ReadAttributes(entry));
+  const Attributes attributes = ReadAttributes(entry);
   switch (type) {
     case AE_IFREG:
       return tree_.AddFile(path, attributes,

@@ -33,10 +33,11 @@ nlohmann::json ImportedJson(const images::Image& image) {
   nlohmann::json answer = ImageJson(image);
   if (image.given_names.size() > 1) answer["names"] = image.given_names;
   const images::LeftOut& left_out = image.left_out;
-  if (left_out.devices + left_out.attributes + left_out.entries > 0) {
+  if (left_out.devices + left_out.attributes + left_out.entries + left_out.owners > 0) {
     answer["leftOut"] = {{"devices", left_out.devices},
                          {"attributes", left_out.attributes},
-                         {"entries", left_out.entries}};
+                         {"entries", left_out.entries},
+                         {"owners", left_out.owners}};
   }
   return answer;
 }

@@ -144,7 +144,8 @@ class Images(unittest.TestCase):
             for name, kind, headers in (
                     ('null', tarfile.CHRTYPE, {}), ('../up', tarfile.REGTYPE, {}),
                     ('kept', tarfile.DIRTYPE, {'SCHILY.xattr.user.overlay.impure': 'y',
-                                               'SCHILY.xattr.trusted.overlay.origin': 'x'})):
+                                               'SCHILY.xattr.trusted.overlay.origin': 'x'}),
+                    ('theirs', tarfile.DIRTYPE, {'uid': '200000'})):
                 info = tarfile.TarInfo(name)
                 info.type, info.pax_headers = kind, headers
                 tar.addfile(info)
@@ -152,7 +153,8 @@ class Images(unittest.TestCase):
         archive.write_bytes(saved([([out.getvalue()], ['odd:1', 'odd:2'])]))
         # Of a layer that is here already nothing is left out again.
         for name, end in (('odd:1', '; left out, because no sandbox can use it: 1 device node, 2 extended '
-                                    'attributes, 1 entry with a name that no file can have'),
+                                    'attributes, 1 entry with a name that no file can have, 1 owner above '
+                                    '65535 \\(nobody has the file now\\)'),
                           ('odd:3', '')):
             done = subprocess.run([atoll.BUILD / 'atoll', 'image', 'import', archive, '--name', name],
                                   capture_output=True, text=True, env=self.daemon.client_env(),
@@ -162,7 +164,7 @@ class Images(unittest.TestCase):
         self.daemon.request('DELETE', '/v1/images/odd:3')
         self.prune()
         answer = self.daemon.request('POST', '/v1/images', archive.read_bytes())
-        self.assertEqual(answer['leftOut'], {'devices': 1, 'attributes': 2, 'entries': 1})
+        self.assertEqual(answer['leftOut'], {'devices': 1, 'attributes': 2, 'entries': 1, 'owners': 1})
         self.assertNotIn('leftOut', self.get('odd:1'))
 
     def test_what_is_not_here_has_a_way_to_come(self):

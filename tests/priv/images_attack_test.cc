@@ -147,10 +147,20 @@ TEST_F(ImagesAttack, Whiteouts) {
 }
 
 TEST_F(ImagesAttack, IdsOutsideTheSandbox) {
-  Refuses("layer", TarBuilder().Add({.name = "f", .uid = 65536}).Finish(), "user or group 65536");
-  Refuses("layer", TarBuilder().Add({.name = "f", .pax = {{"gid", "4294967295"}}}).Finish(),
-          "user or group 4294967295");
-  Refuses("layer", TarBuilder().Add({.name = "f", .pax = {{"uid", "-1"}}}).Finish(), "error ");
+  const std::string tar = TarBuilder()
+                              .Add({.name = "user", .mode = 06755, .uid = 65536, .gid = 1})
+                              .Add({.name = "group", .mode = 0644, .pax = {{"gid", "4294967295"}}})
+                              .Add({.name = "none", .pax = {{"uid", "-1"}}})
+                              .Add({.name = "last", .mode = 04755, .uid = 65535})
+                              .Finish();
+  EXPECT_EQ(Extract(tar, "l1").replaced_owners, 3U);
+  const struct stat user = Stat("l1/user");
+  EXPECT_EQ(user.st_uid, kLayerIdBase + 65534);
+  EXPECT_EQ(user.st_gid, kLayerIdBase + 1);
+  EXPECT_EQ(user.st_mode, S_IFREG | 0755U);
+  EXPECT_EQ(Stat("l1/group").st_gid, kLayerIdBase + 65534);
+  EXPECT_EQ(Stat("l1/last").st_uid, kLayerIdBase + 65535);
+  EXPECT_EQ(Stat("l1/last").st_mode, S_IFREG | 04755U);
 }
 
 TEST_F(ImagesAttack, TooLongTooDeepTooMany) {

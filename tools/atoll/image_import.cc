@@ -10,18 +10,29 @@
 namespace atl::cli {
 namespace {
 
+struct Loss {
+  const char* key;
+  const char* one;
+  const char* several;
+};
+constexpr Loss kLosses[] = {
+    {"devices", "device node", "device nodes"},
+    {"attributes", "extended attribute", "extended attributes"},
+    {"entries", "entry with a name that no file can have",
+     "entries with names that no file can have"},
+    {"owners", "owner above 65535 (nobody has the file now)",
+     "owners above 65535 (nobody has the files now)"},
+};
+
 // "; left out, because no sandbox can use it: 2 device nodes, 3 extended attributes", or nothing.
 std::string TellLeftOut(const nlohmann::json& image) {
   const nlohmann::json left_out = image.value("leftOut", nlohmann::json::object());
   std::string text;
-  for (const auto& [key, noun] : {std::pair("devices", "device node"),
-                                  {"attributes", "extended attribute"},
-                                  {"entries", "entry with a name that no file can have"}}) {
-    const uint64_t count = left_out.value(key, uint64_t{0});
+  for (const Loss& loss : kLosses) {
+    const uint64_t count = left_out.value(loss.key, uint64_t{0});
     if (count == 0) continue;
-    std::string words = noun;
-    if (count > 1) words = words.starts_with("entry") ? "entries" + words.substr(5) : words + "s";
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + words;
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " +
+            (count == 1 ? loss.one : loss.several);
   }
   return text.empty() ? "" : "; left out, because no sandbox can use it: " + text;
 }

@@ -18,6 +18,7 @@ TEST(UnpackReport, SurvivesTheWay) {
   report.skipped_devices = 1;
   report.skipped_entries = 2;
   report.dropped_xattrs = 3;
+  report.replaced_owners = 4;
   report.opaque_root = true;
   auto parsed = ParseUnpackReport(report.Encode());
   ASSERT_TRUE(parsed);
@@ -27,6 +28,7 @@ TEST(UnpackReport, SurvivesTheWay) {
   EXPECT_EQ(parsed->skipped_devices, 1U);
   EXPECT_EQ(parsed->skipped_entries, 2U);
   EXPECT_EQ(parsed->dropped_xattrs, 3U);
+  EXPECT_EQ(parsed->replaced_owners, 4U);
   EXPECT_TRUE(parsed->opaque_root);
 }
 

@@ -94,7 +94,8 @@ std::string FakeSpawner::AnswerDestroy(Status status) {
 
 wire::Copied FakeSpawner::Report(uint64_t bytes) {
   return {"diff_id \ncontent \nentries 3\nbytes " + std::to_string(bytes) +
-              "\nskipped_devices 0\nskipped_entries 0\ndropped_xattrs 0\nopaque_root 0\n",
+              "\nskipped_devices 0\nskipped_entries 0\ndropped_xattrs 0\nreplaced_owners "
+              "0\nopaque_root 0\n",
           700};
 }
 
