@@ -53,7 +53,7 @@ TABLE = [
     # The create answers before its program has executed.
     ('until atoll top asleep | grep -qw sleep; do :; done', 0, '^$', ''),
     ('top --json asleep', 0, '"memoryBytes":[1-9].*"name":"sleep"', ''),
-    ('kill -s STOP asleep', 1, '', 'signal 19: is not passed on'),
+    ('kill -s STOP asleep', 2, '', 'signal 19: is not passed on'),
     ('stop asleep', 0, '.', ''),
     ('wait asleep', 0, '^143\n$', 'SIGTERM'),
     ('rm asleep', 0, '.', ''),
@@ -104,16 +104,43 @@ TABLE = [
     ('ps -a --filter name=we --filter label=job=7 --format "{{{{.Name}}}}: {{{{.State}}}}"', 0,
      '^web: Running\n$', ''),
     ('ps -q --filter status=exited', 0, '', ''),
-    ('ps --format "{{{{.Nmae}}}}"', 1, '', 'there is no {{.Nmae}}; there are ID, Name'),
+    ('ps --format "{{{{.Nmae}}}}"', 2, '', 'there is no {{.Nmae}}; there are ID, Name'),
     ('exec web -- sh -c \'echo $A\' ignored', 0, '^1\n$', ''),
     ('exec -u 7 -w /usr -e B=2 web sh -c \'echo $A$B; pwd; id -u\'', 0, '^12\n/usr\n7\n$', ''),
+    # Exit codes: 2 where something else has to be typed.
+    ('rm nosuch', 2, '', "there is no sandbox 'nosuch'"),
+    ('rm', 2, '', 'name sandboxes, or --all'),
+    ('kill -s NOPE web', 2, '', 'NOPE: is no signal'),
+    ('ps --filter nope=1', 2, '', 'name=, id=, image=, status= or label= is expected'),
+    ('volume rm nosuch', 2, '', 'nosuch'),
+    # Durations: as people write them, everywhere.
+    ('renew web 2h', 0, r'^20\d\d-', ''),
+    ('renew --timeout 1h30m web', 0, r'^20\d\d-', ''),
+    ('renew web 5x', 2, '', "^atoll: DURATION '5x': a duration from 1s to 3650d is expected, such as 90s"),
+    ('run --timeout 5m busybox true', 0, '', ''),
+    ('run --timeout 59s busybox true', 2, '', "--timeout: '59s': a duration from 1m to 3650d is expected"),
+    ('run --idle soon busybox true', 125, '', '--idle soon: a duration is expected'),
+    ('logs --since 10m web', 0, '^/tmp\n$', ''),
+    ('logs --since soon web', 2, '', '--since soon: a duration is expected'),
+    ('run --help', 0, r'--timeout DURATION(.|\n)*default: 1d', ''),
+    # Formats: the same for all lists.
+    ('ps --format json', 0, r'^\{"Command":.*"Created":"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ".*"Expires":"20[-0-9T:]+Z",.*\}\n$', ''),
+    ('ps --format "{{{{json .}}}}"', 0, r'^\{"Command":', ''),
+    ('stats --no-stream --format json', 0, r'^\{"CPU":"[\d.]+%",.*"Name":"web",.*\}\n$', ''),
+    ('stats --no-stream --format "{{{{.Name}}}} {{{{.MemPerc}}}}"', 0, r'^web [\d.]+%\n$', ''),
+    ('stats --no-stream', 0, '^ID +NAME +CPU +MEMORY +OF +MEM PERC +DISK\n', ''),
+    ('volume ls --format json', 0, r'(?m)^\{"Created":"20[-0-9T:]+Z","Name":"kept","UsedBy":""\}$', ''),
+    ('volume ls', 0, '^NAME +CREATED +USED BY\n', ''),
+    ('snapshot ls --format json', 0, '', ''),
+    ('pool ls --format json', 0, '', ''),
+    ('template ls --format json', 0, '', ''),
     ('exec wbe true', 125, '', "no sandbox 'wbe'; did you mean 'web'"),
     ('logs web', 0, '^/tmp\n$', ''),
     ('logs -t web', 0, r'^20\d\d-\S+Z /tmp\n$', ''),
     ('top web', 0, 'PID .*\n1 .*execd\n(.|\n)*sleep', ''),
     ('port web 80', 0, 'http://127.0.0.1:.*80\n', ''),
     ('inspect web', 0, '"A": "1"(.|\n)*"memory": "512Mi"', ''),
-    ('inspect --json nosuch', 1, r'^\[\]\n$', r'^\{"error":"there is no sandbox .nosuch.'),
+    ('inspect --json nosuch', 2, r'^\[\]\n$', r'^\{"error":"there is no sandbox .nosuch.'),
     ('image rm busybox', 1, '', r'in use by sandbox \S+ \(web\)'),
     ('pause web', 0, '^[0-9a-f-]{36}\n$', ''),
     ('unpause web', 0, '^[0-9a-f-]{36}\n$', ''),
@@ -147,10 +174,10 @@ TABLE = [
     ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; to fetch it .* image pull nosuch:latest, or images.pull'),
     ('load -i {archive}', 0, '^imported busybox:latest', ''),
     ('cat {archive} | atoll load', 0, '^imported busybox:latest', ''),
-    ('echo none | atoll load', 1, '', '.'),
+    ('echo none | atoll load', 2, '', '.'),
     ('tag busybox mine:2', 0, '^busybox:latest is mine:2, too\n$', ''),
-    ('image tag busyboy x', 1, '', "did you mean 'busybox:latest'"),
-    ('image tag busybox ../x', 1, '', "image name '../x'"),
+    ('image tag busyboy x', 2, '', "did you mean 'busybox:latest'"),
+    ('image tag busybox ../x', 2, '', "image name '../x'"),
     ('image inspect mine:2', 0, '"rootfs": (.|\n)*"diffId": "sha256:(.|\n)*"sandboxes": ', ''),
     ('rmi mine:2', 0, '^removed mine:2\n$', ''),
     ('image prune -f', 0, '^freed 0 B of 0 layers\n$', ''),
@@ -278,7 +305,7 @@ class Docker(unittest.TestCase):
     def test_colours_are_for_terminals(self):
         for more, told in (({}, b'\x1b[31matoll:\x1b[0m '), ({'NO_COLOR': '1'}, b'atoll: ')):
             seen, client = at_a_terminal(b'', 'inspect', 'nosuch', env={**self.environment, **more})
-            self.assertEqual(client.wait(20 * SLOWNESS), 1)
+            self.assertEqual(client.wait(20 * SLOWNESS), 2)
             self.assertIn(told + b'there is no sandbox', seen)
         self.assertTrue(self.shell('atoll inspect nosuch').stderr.startswith(b'atoll: there is no'))
 

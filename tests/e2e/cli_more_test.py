@@ -106,8 +106,8 @@ class More(unittest.TestCase):
             self.assertEqual((top / 'back/run').stat().st_mode & 0o777, 0o755)
             self.cli('cp', 'box:/srv/copy/run', str(top))
             self.assertTrue((top / 'run').exists())
-            self.cli('cp', 'box:/absent', str(top), expect=1)
-            self.cli('cp', 'a', 'b', expect=1)
+            self.cli('cp', 'box:/absent', str(top), expect=2)
+            self.cli('cp', 'a', 'b', expect=2)
         self.cli('cp', '-', 'box:/tmp/from-stdin', stdin=b'piped')
         self.assertEqual(self.cli('cp', 'box:/tmp/from-stdin', '-'), b'piped')
 
@@ -200,7 +200,7 @@ class More(unittest.TestCase):
         (told,) = json.loads(self.cli('inspect', 'box'))
         self.assertEqual(told['id'], self.sandbox)
         self.assertIn(self.sandbox.encode(), self.cli('endpoint', 'box', '8000'))
-        self.cli('inspect', 'absent', expect=1)
+        self.cli('inspect', 'absent', expect=2)
         (usage,) = json.loads(self.cli('stats', '--no-stream', '--json', 'box'))['items']
         self.assertEqual(usage['memoryLimitBytes'], 128 << 20)
         self.assertIn(b'128.0 MiB', self.cli('stats', '--no-stream'))
@@ -236,7 +236,7 @@ class More(unittest.TestCase):
         self.assertIn(b'data', self.cli('volume', 'ls', '-q').split())
         self.assertEqual(json.loads(self.cli('volume', 'inspect', 'data'))['name'], 'data')
         self.cli('volume', 'rm', 'data')
-        self.cli('volume', 'rm', 'data', expect=1)
+        self.cli('volume', 'rm', 'data', expect=2)
 
     def test_pools(self):
         image = self.cli('image', 'ls', '-q').decode().split()[0]
@@ -253,7 +253,7 @@ class More(unittest.TestCase):
         self.cli('rm', of_it)
         self.cli('run', '--pool', 'cold', image, 'true', expect=125)
         self.cli('pool', 'rm', 'warm')
-        self.cli('pool', 'rm', 'warm', expect=1)
+        self.cli('pool', 'rm', 'warm', expect=2)
 
     def test_templates(self):
         image = self.cli('image', 'ls', '-q').decode().split()[0]

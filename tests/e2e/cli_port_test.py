@@ -97,7 +97,7 @@ class Ports(unittest.TestCase):
             said = self.cli('forward', 'box', '4000', str(taken.getsockname()[1]), expect=1).stderr
             self.assertIn('listen on 127.0.0.1 port', said)
         self.cli('forward', 'box', '65536', expect=2)
-        self.cli('forward', 'nobody', '4000', expect=1)
+        self.cli('forward', 'nobody', '4000', expect=2)
 
     def test_only_who_may_reach_execd(self):
         address = urllib.parse.urlsplit(self.daemon.url).netloc

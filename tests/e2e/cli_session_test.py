@@ -18,7 +18,7 @@ FENCE = '```console\n'
 
 # What is another one each time.
 CHANGING = ((r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'ID'),
-            (r'20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d', 'TIME'),
+            (r'20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ', 'TIME'),
             (r'127\.0\.0\.1:\d+', '127.0.0.1:8080'),
             (r'\d+\.\d [KM]iB', 'SIZE'),
             (r' +\n', '\n'))

@@ -13,6 +13,8 @@ namespace {
 Code CodeOf(int status) {
   if (status == 404) return Code::kNotFound;
   if (status == 401 || status == 403) return Code::kPermissionDenied;
+  if (status == 409) return Code::kFailedPrecondition;
+  if (status == 429) return Code::kResourceExhausted;
   return status < 500 ? Code::kInvalidArgument : Code::kInternal;
 }
 

@@ -54,10 +54,12 @@ bool TakeInterrupt(int fd) {
 
 class Notebook {
  public:
-  Notebook(Api api, ExecdWay way, UniqueFd plots, UniqueFd interrupt)
+  // `plots` is the directory `folder`.
+  Notebook(Api api, ExecdWay way, UniqueFd plots, std::string folder, UniqueFd interrupt)
       : api_(std::move(api)),
         way_(std::move(way)),
         plots_(std::move(plots)),
+        folder_(std::move(folder)),
         interrupt_(std::move(interrupt)) {}
 
   Status Open(const std::string& language) {
@@ -123,6 +125,10 @@ class Notebook {
     return sys::WriteAll(fd, bytes).has_value();
   }
 
+  std::string PathOf(const std::string& name) const {
+    return Printable(folder_ == "." ? name : folder_ + (folder_.ends_with('/') ? "" : "/") + name);
+  }
+
   // Under the first name that is free.
   bool Keep(std::string_view kind, std::string_view content) {
     std::string name;
@@ -133,9 +139,9 @@ class Notebook {
     Status kept = file ? sys::WriteAll(file->fd(), content) : Status(Fail(file.error()));
     if (kept) kept = file->Finish();
     if (kept) {
-      std::fprintf(stderr, "atoll: %s\n", name.c_str());
+      std::fprintf(stderr, "atoll: %s\n", PathOf(name).c_str());
     } else {
-      std::fprintf(stderr, "atoll: cannot keep %s: %s\n", name.c_str(),
+      std::fprintf(stderr, "atoll: cannot keep %s: %s\n", PathOf(name).c_str(),
                    kept.error().message().c_str());
     }
     return true;
@@ -187,7 +193,9 @@ class Notebook {
 
   Api api_;
   ExecdWay way_;
-  UniqueFd plots_, interrupt_;
+  UniqueFd plots_;
+  std::string folder_;
+  UniqueFd interrupt_;
   std::string context_, typed_;
   int last_plot_ = 0;
 };
@@ -221,7 +229,8 @@ Result<int> RunCode(const Settings& settings, CodeOptions options) {
   const std::string id = Printable(TextOf(created, "id"));
   ATOLL_ASSIGN(Guard guard, Guard::Start(settings, id, options.run.timeout_seconds));
   ATOLL_ASSIGN(ExecdWay way, FindExecd(api, id));
-  Notebook notebook(std::move(api), std::move(way), std::move(plots), std::move(interrupt));
+  Notebook notebook(std::move(api), std::move(way), std::move(plots), options.plots,
+                    std::move(interrupt));
   return Work(notebook, options);  // the guard deletes the sandbox
 }
 

@@ -10,8 +10,16 @@
 namespace atl::cli {
 namespace {
 
-std::string Upper(std::string text) {
-  for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+// "UsedBy" → "USED BY".
+std::string Heading(const std::string& field) {
+  std::string text;
+  bool after_small = false;
+  for (const char c : field) {
+    const bool small = c >= 'a' && c <= 'z';
+    if (!small && after_small) text += ' ';
+    text += small ? static_cast<char>(c - 32) : c;
+    after_small = small;
+  }
   return text;
 }
 
@@ -24,6 +32,13 @@ std::string Unescaped(std::string text) {
 }
 
 }  // namespace
+
+Verb& TakesListStyle(Verb& verb, ListStyle* style, const char* quiet, const char* example) {
+  verb.Takes(Option{"-q,--quiet", "", quiet, &style->quiet});
+  return verb.Takes(Option{"--format", "TEMPLATE",
+                           std::string("Lines such as '") + example + "', 'table {{.…}}', or json",
+                           &style->format});
+}
 
 Columns::Columns(std::vector<std::string> shown, std::map<std::string, std::string> also,
                  std::vector<std::string> others)
@@ -72,14 +87,15 @@ void Columns::PrintJson() const {
 
 Status Columns::Print(const std::string& format) const {
   constexpr std::string_view kTable = "table ";
-  const bool table = format.empty() || format.starts_with(kTable);
-  if (format == "json") {
+  const bool whole = format.empty() || format == "table";
+  const bool table = whole || format.starts_with(kTable);
+  if (format == "json" || format == "{{json .}}") {
     PrintJson();
     return {};
   }
   std::vector<size_t> wanted;
   std::vector<std::string> texts;
-  if (format.empty()) {
+  if (whole) {
     for (size_t i = 0; i < shown_; ++i) wanted.push_back(i);
   } else {
     const std::string plain = table ? format.substr(kTable.size()) : Unescaped(format);
@@ -103,11 +119,15 @@ Status Columns::Print(const std::string& format) const {
     return some;
   };
   std::vector<std::string> heading = cells(fields_);
-  for (std::string& title : heading) title = Upper(title);
+  for (std::string& title : heading) title = Heading(title);
   Table out(std::move(heading));
   for (const auto& row : rows_) out.AddRow(cells(row));
   std::fputs(out.Text().c_str(), stdout);
   return {};
+}
+
+Status Columns::Print(const ListStyle& style) const {
+  return Print(style.quiet ? "{{." + fields_.front() + "}}" : style.format);
 }
 
 }  // namespace atl::cli

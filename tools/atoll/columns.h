@@ -6,19 +6,32 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "tools/atoll/grammar.h"
 
 namespace atl::cli {
 
+// What docker's options of a list ask for.
+struct ListStyle {
+  std::string format;
+  bool quiet = false;
+};
+
+// Gives `verb` -q and --format; `quiet` says what -q shows, and `example` is a format.
+Verb& TakesListStyle(Verb& verb, ListStyle* style, const char* quiet, const char* example);
+
 class Columns {
  public:
-  // `shown` are the table's; `others` can be asked for, too. `also` are other names of them.
-  Columns(std::vector<std::string> shown, std::map<std::string, std::string> also,
-          std::vector<std::string> others);
+  // Fields are named as docker names them: "UsedBy", under the heading USED BY. `shown` are the
+  // table's; `others` can be asked for, too. `also` are other names of them.
+  explicit Columns(std::vector<std::string> shown, std::map<std::string, std::string> also = {},
+                   std::vector<std::string> others = {});
   // A cell for each field, shown ones first.
   void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // `format`: "" (the table), "table {{.ID}} …", "{{.ID}} …", "json".
+  // `format`: "" or "table" (the table), "table {{.ID}} …", "{{.ID}} …", "json" (a line each).
   // kInvalidArgument names a field that there is not.
   Status Print(const std::string& format) const;
+  // With -q the first field alone.
+  Status Print(const ListStyle& style) const;
 
  private:
   Result<size_t> IndexOf(std::string name) const;

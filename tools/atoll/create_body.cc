@@ -11,6 +11,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/command.h"
+#include "tools/atoll/duration.h"
 #include "tools/atoll/grammar.h"
 
 namespace atl::cli {
@@ -106,12 +107,15 @@ Status AddNetwork(const RunOptions& options, json* body) {
   return {};
 }
 
-// SECONDS or SECONDS:ACTION; which there are, the server knows.
-void AddIdle(const std::string& given, json* body) {
-  if (given.empty()) return;
+// DURATION or DURATION:ACTION; which there are, the server knows.
+Status AddIdle(const std::string& given, json* body) {
+  if (given.empty()) return {};
   const size_t colon = given.find(':');
-  (*body)["extensions"]["idle.after"] = given.substr(0, colon);
+  const auto seconds = ParseDuration(given.substr(0, colon));
+  if (!seconds) return Wrong("--idle " + given + ": a duration is expected, such as 90s, 5m or 2h");
+  (*body)["extensions"]["idle.after"] = std::to_string(*seconds);
   if (colon != std::string::npos) (*body)["extensions"]["idle.action"] = given.substr(colon + 1);
+  return {};
 }
 
 Words TextsOf(const json& object, const char* name) {
@@ -153,7 +157,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
   if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
   if (options.secure) body["secureAccess"] = true;
   if (!options.pool.empty()) body["extensions"]["poolRef"] = options.pool;
-  AddIdle(options.idle, &body);
+  ATOLL_TRY(AddIdle(options.idle, &body));
   if (!options.pause_memory.empty()) body["extensions"]["pause.memory"] = options.pause_memory;
   ATOLL_TRY(AddNetwork(options, &body));
   return body;

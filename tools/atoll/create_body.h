@@ -17,7 +17,7 @@ struct RunOptions {
   Words env, env_files, labels, volumes, ports;
   std::string name, network, policy, pool, cwd, user;
   std::string pause_memory;                   // keep, reclaim; empty: the operator's
-  std::string idle;                           // SECONDS[:pause|end]; empty: the operator's
+  std::string idle;                           // DURATION[:pause|end]; empty: the operator's
   std::map<std::string, std::string> limits;  // as in resourceLimits; empty: not asked for
   // A day: one that was forgotten goes away by itself.
   int timeout_seconds = 86400;

@@ -55,7 +55,7 @@ constexpr Hint kOptions[] = {
     {" --mount ", "type -v VOLUME:PATH[:ro]"},
     {" --tmpfs ", "/tmp, /run and /dev/shm are there to be written; /dev/shm is set by --shm SIZE"},
     {" --expose ", "every port is reached already: atoll port ID PORT"},
-    {" --stop-signal --stop-timeout ", "type: atoll kill -s SIGNAL ID, atoll stop -t SECONDS ID"},
+    {" --stop-signal --stop-timeout ", "type: atoll kill -s SIGNAL ID, atoll stop -t DURATION ID"},
     {" --format -f ", "what is told is JSON, of which jq takes what is wanted"},
     {" --since --until ", "all that is known is told; -f goes on from there"},
     {" --init ", "process 1 of a sandbox reaps anyway; leave it out"},

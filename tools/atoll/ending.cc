@@ -148,9 +148,9 @@ void AddEndingVerbs(Verb& root, const Settings& settings) {
       .Does([options, &settings] { return Wait(settings, options->ids); });
   root.Add("stop", "End what sandboxes were started with; their logs and exit codes stay")
       .Takes(ids)
-      .Takes(Option{"-t,--timeout,--time", "SECONDS",
+      .Takes(Option{"-t,--timeout,--time", "DURATION",
                     "Until SIGKILL follows SIGTERM, or the image's STOPSIGNAL", &options->seconds,
-                    Range{0, 3600}})
+                    Seconds(0, 3600)})
       .Says("Examples:\n  atoll stop web\n  atoll stop -t 60 db && atoll logs -n 20 db")
       .Does([options, &settings] { return Stop(settings, options->ids, options->seconds); });
   root.Add("kill", "Send a signal to what sandboxes were started with")

@@ -9,6 +9,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 #include "tools/atoll/docker_words.h"
+#include "tools/atoll/duration.h"
 #include "tools/atoll/nearest.h"
 #include "tools/atoll/option_words.h"
 #include "tools/atoll/text.h"
@@ -34,15 +35,9 @@ Status Store(const Argument& argument, const std::string& value) {
   } else if (auto* const list = std::get_if<Words*>(&argument.target)) {
     (*list)->push_back(value);
   } else {
-    int& number = *std::get<int*>(argument.target);
-    const char* const end = value.data() + value.size();
-    const auto [rest, error] = std::from_chars(value.data(), end, number);
-    if (error != std::errc() || rest != end || number < argument.range.least ||
-        number > argument.range.most) {
-      return Wrong(argument.name + " '" + value + "': a whole number from " +
-                   std::to_string(argument.range.least) + " to " +
-                   std::to_string(argument.range.most) + " is expected");
-    }
+    const auto number = argument.range.Read(value);
+    if (!number) return Wrong(argument.name + " " + number.error().message());
+    *std::get<int*>(argument.target) = *number;
   }
   return {};
 }
@@ -165,6 +160,24 @@ class LineReader {
 };
 
 }  // namespace
+
+Result<int> Range::Read(const std::string& text) const {
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  bool read = error == std::errc() && rest == end;
+  if (duration) {
+    const auto seconds = ParseDuration(text);
+    read = seconds.has_value();
+    number = seconds.value_or(0);
+  }
+  if (read && number >= least && number <= most) return static_cast<int>(number);
+  return Wrong("'" + text + "': " +
+               (duration ? "a duration from " + DurationText(least) + " to " + DurationText(most) +
+                               " is expected, such as 90s, 5m, 2h or 1d"
+                         : "a whole number from " + std::to_string(least) + " to " +
+                               std::to_string(most) + " is expected"));
+}
 
 Words Option::AllNames() const {
   return SplitNames(names);

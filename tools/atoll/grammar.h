@@ -20,7 +20,7 @@ namespace atl::cli {
 
 using Words = std::vector<std::string>;
 
-// Exit codes of our own failures.
+// Exit codes of our own failures. kUsage: the words cannot be meant, or name nothing that there is.
 inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
 // Of run and exec, whose other codes are the command's.
@@ -31,7 +31,16 @@ using Target = std::variant<bool*, int*, std::string*, Words*>;
 
 struct Range {
   int least = 0, most = 0;
+  bool duration = false;
+
+  // The number that `text` says; kInvalidArgument says what may stand there.
+  Result<int> Read(const std::string& text) const;
 };
+
+// Of an int that counts seconds: read as durations are (duration.h).
+constexpr Range Seconds(int least, int most) {
+  return {least, most, true};
+}
 
 struct Option {
   std::string names;  // "-e,--env"; the last is the one that is told

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tools/atoll/duration.h"
 #include "tools/atoll/grammar.h"
 
 namespace atl::cli {
@@ -35,7 +36,8 @@ std::string WhatOf(const Option& option) {
   std::string text = option.what;
   if (std::holds_alternative<Words*>(option.target)) text += "; repeatable";
   if (const auto* number = std::get_if<int*>(&option.target); number != nullptr && **number != 0) {
-    text += " (default: " + std::to_string(**number) + ")";
+    text += " (default: " +
+            (option.range.duration ? DurationText(**number) : std::to_string(**number)) + ")";
   }
   if (!option.variable.empty()) text += " [" + option.variable + "]";
   return text;

@@ -24,14 +24,14 @@ constexpr char kArchive[] =
     "s3://BUCKET/KEY";
 
 struct ListOptions {
-  std::string format;
-  bool quiet = false, all = false;
+  ListStyle style;
+  bool all = false;
 };
 
 Status ListImages(const Settings& settings, const ListOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const auto list, Fetch(api, "/images"));
-  if (settings.json && options.format.empty()) {
+  if (settings.json && options.style.format.empty()) {
     std::puts(JsonText(list).c_str());
     return {};
   }
@@ -43,10 +43,10 @@ Status ListImages(const Settings& settings, const ListOptions& options) {
     const size_t colon = std::min(name.rfind(':'), name.size());
     columns.Add({name, TextOf(image, "digest").substr(0, 19),
                  HumanSize(image.value("sizeBytes", uint64_t{0})), TextOf(image, "layers"),
-                 TextOf(image, "createdAt").substr(0, 19), name.substr(0, colon),
+                 TimeOf(image, "createdAt"), name.substr(0, colon),
                  colon < name.size() ? name.substr(colon + 1) : ""});
   }
-  return columns.Print(options.quiet ? "{{.Name}}" : options.format);
+  return columns.Print(options.style);
 }
 
 Status InspectImages(const Settings& settings, const Words& names) {
@@ -158,10 +158,8 @@ void AddList(Verb& parent, const char* name, const Settings& settings, bool hidd
   const auto list = std::make_shared<ListOptions>();
   Verb& ls = parent.Add(name, "List images");
   if (hidden) ls.Hidden();
-  ls.Takes(Option{"-q,--quiet", "", "Only names", &list->quiet});
+  TakesListStyle(ls, &list->style, "Only names", "{{.Name}} {{.Size}}");
   ls.Takes(Option{"-a,--all", "", "As always", &list->all});
-  ls.Takes(Option{"--format", "TEMPLATE", "Lines such as '{{.Name}} {{.Size}}', or json",
-                  &list->format});
   ls.Does([list, &settings] { return ListImages(settings, *list); });
 }
 

@@ -35,4 +35,9 @@ std::string TextOf(const json& object, const char* name) {
   return found->is_string() ? found->get<std::string>() : JsonText(*found);
 }
 
+std::string TimeOf(const json& object, const char* name) {
+  const std::string text = TextOf(object, name);
+  return text.empty() ? "" : text.substr(0, 19) + "Z";
+}
+
 }  // namespace atl::cli

@@ -18,4 +18,7 @@ Result<nlohmann::json> FetchPages(Api& api, const std::string& route, const std:
 // A member that is text, or its JSON; empty if there is none.
 std::string TextOf(const nlohmann::json& object, const char* name);
 
+// The time of the API under that name, to the second: "2026-01-31T12:00:00Z"; "" without one.
+std::string TimeOf(const nlohmann::json& object, const char* name);
+
 }  // namespace atl::cli

@@ -89,11 +89,14 @@ void AddLifecycleVerbs(Verb& root, const Settings& settings) {
     std::string id;
     int number = 0;
   };
+  constexpr Range kRenewal = Seconds(1, 10 * 365 * 86400);
   const auto renewal = std::make_shared<One>(One{"", 3600});
   root.Add("renew", "Move a sandbox's end")
       .Takes(Argument{"ID", kOneSandbox, &renewal->id})
-      .Takes(Option{"--timeout", "SECONDS", "From now until it is removed", &renewal->number,
-                    Range{1, 10 * 365 * 86400}})
+      .Takes(Argument{"DURATION", "From now until it is removed: 90s, 5m, 2h, 1d", &renewal->number,
+                      false, kRenewal})
+      .Takes(Option{"--timeout", "DURATION", "The same", &renewal->number, kRenewal})
+      .Says("Examples:\n  atoll renew web 2h")
       .Does([renewal, &settings] { return Renew(settings, renewal->id, renewal->number); });
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/base/sys.h"
 #include "tools/atoll/api.h"
+#include "tools/atoll/duration.h"
 #include "tools/atoll/ending.h"
 #include "tools/atoll/interrupt.h"
 #include "tools/atoll/sandbox_list.h"
@@ -73,7 +74,13 @@ Result<int> Logs(const Settings& settings, const LogOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
   std::string query = "tail=" + std::to_string(options.tail == 0 ? 10000 : options.tail);
-  if (!options.since.empty()) query += "&since=" + PercentEncode(options.since);
+  if (!options.since.empty()) {
+    const auto seconds = ParseDuration(options.since);
+    if (!seconds) {
+      return Wrong("--since " + options.since + ": a duration is expected, such as 90s, 10m or 2h");
+    }
+    query += "&since=" + std::to_string(*seconds) + "s";
+  }
   if (options.follow) query += "&follow=true";
   return PrintLog(api, id, query, options.timestamps, cancel_fd);
 }
@@ -97,7 +104,7 @@ void AddLogVerbs(Verb& root, const Settings& settings) {
       .Takes(Argument{"ID", kOneSandbox, &log->id})
       .Takes(Option{"-f,--follow", "", "Go on as it prints more, until it ends", &log->follow})
       .Takes(Option{"-n,--tail", "LINES", "Only the last lines", &log->tail, Range{1, 10000}})
-      .Takes(Option{"--since", "TIME", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
+      .Takes(Option{"--since", "DURATION", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
       .Takes(Option{"-t,--timestamps", "", "With the time of each line", &log->timestamps})
       .Says("Examples:\n  atoll logs -f web\n  atoll logs --since 10m -n 100 -t web")
       .Does([log, &settings] { return Logs(settings, *log); });

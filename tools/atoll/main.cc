@@ -83,7 +83,17 @@ void AddVerbs(Verb& root, const Settings& settings) {
       "  atoll ps                                          what is running\n"
       "  atoll shutdown --all                              end everything\n\n"
       "Without --server the daemon of this machine is used, and its key if it can be read.\n"
-      "Exit codes: 1 failed, 2 the words were wrong; of run and exec the command's own, or 125.");
+      "Durations are 90s, 5m, 2h, 1d or 1h30m; a number alone counts seconds. Times are UTC.\n"
+      "Exit codes: 1 failed; 2 what was given is wrong, or names nothing that there is; of run "
+      "and\n"
+      "exec the command's own, or 125.");
+}
+
+// Returns true if something else has to be typed: to try the same again would not help. A failed
+// system call is none of these; ENOENT may be that of a program or a file of this host.
+bool IsWrongWord(const Error& error) {
+  if (error.error_number() != 0) return false;
+  return error.code() == Code::kInvalidArgument || error.code() == Code::kNotFound;
 }
 
 int Main(int argc, char** argv) {
@@ -116,6 +126,7 @@ int Main(int argc, char** argv) {
     const Result<int> done = line.verb->act()();
     if (done) return *done;
     Report(settings, done.error());
+    if (line.verb->failed() == kFailed && IsWrongWord(done.error())) return kUsage;
   } catch (const std::exception& error) {
     // Of nlohmann: the server answered with JSON of another shape.
     Report(settings, Error(Code::kInternal, std::string("unexpected answer: ") + error.what()));

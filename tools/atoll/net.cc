@@ -66,9 +66,8 @@ void PrintDenials(const json& network) {
   std::puts("\nDenied lately:");
   Table table({"SINCE", "TIMES", "NAME", "ADDRESS", "PORTS", "REASON"});
   for (const json& denial : denials) {
-    table.AddRow({TextOf(denial, "time").substr(0, 19), TextOf(denial, "count"),
-                  TextOf(denial, "hostname"), TextOf(denial, "address"), PortsOf(denial, "port"),
-                  TextOf(denial, "reason")});
+    table.AddRow({TimeOf(denial, "time"), TextOf(denial, "count"), TextOf(denial, "hostname"),
+                  TextOf(denial, "address"), PortsOf(denial, "port"), TextOf(denial, "reason")});
   }
   std::fputs(table.Text().c_str(), stdout);
 }

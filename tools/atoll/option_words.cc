@@ -52,8 +52,12 @@ class OptionReader {
       made = app_.add_option_function<std::string>(
           names, [to = *text](const std::string& value) { *to = value; });
     } else if (int* const* number = std::get_if<int*>(&option.target)) {
-      made = app_.add_option_function<int>(names, [to = *number](int value) { *to = value; });
-      made->check(CLI::Range(option.range.least, option.range.most));
+      made = app_.add_option_function<std::string>(
+          names, [to = *number, &option](const std::string& value) {
+            const auto read = option.range.Read(value);
+            if (!read) throw CLI::ValidationError(option.AllNames().back(), read.error().message());
+            *to = *read;
+          });
     } else {
       // Several of them stand between words, and are read in several turns.
       made = app_.add_option_function<Words>(

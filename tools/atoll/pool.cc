@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
+#include "tools/atoll/columns.h"
 #include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
@@ -18,7 +19,7 @@ struct PoolOptions {
   std::string name, image, memory, cpus;
   int parked = 4;
   int most = 256;
-  bool quiet = false;
+  ListStyle style;
   Words names;
 };
 
@@ -46,22 +47,20 @@ std::string CountOf(const json& object, const char* group, const char* name) {
   return std::to_string(counts.value(name, 0));
 }
 
-Status ListPools(const Settings& settings, bool quiet) {
+Status ListPools(const Settings& settings, const ListStyle& style) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const json list, Fetch(api, "/pools"));
-  if (settings.json) {
+  if (settings.json && style.format.empty()) {
     std::puts(JsonText(list).c_str());
     return {};
   }
-  Table table({"NAME", "IMAGE", "PARKED", "IN USE", "AT MOST"});
+  Columns columns({"Name", "Image", "Parked", "InUse", "AtMost"});
   for (const auto& pool : list.value("items", json::array())) {
-    if (quiet) std::puts(Printable(pool.value("name", "")).c_str());
-    table.AddRow({pool.value("name", ""), pool.value("image", json::object()).value("uri", ""),
-                  CountOf(pool, "status", "available"), CountOf(pool, "status", "allocated"),
-                  CountOf(pool, "capacitySpec", "poolMax")});
+    columns.Add({pool.value("name", ""), pool.value("image", json::object()).value("uri", ""),
+                 CountOf(pool, "status", "available"), CountOf(pool, "status", "allocated"),
+                 CountOf(pool, "capacitySpec", "poolMax")});
   }
-  if (!quiet) std::fputs(table.Text().c_str(), stdout);
-  return {};
+  return columns.Print(style);
 }
 
 }  // namespace
@@ -86,9 +85,9 @@ void AddPoolVerbs(Verb& root, const Settings& settings) {
                     &options->memory})
       .Takes(Option{"--cpus", "N", "Processors of each; else the server's default", &options->cpus})
       .Does([options, &settings] { return CreatePool(settings, *options); });
-  group.Add("ls,list", "List pools")
-      .Takes(Option{"-q,--quiet", "", "Only names", &options->quiet})
-      .Does([options, &settings] { return ListPools(settings, options->quiet); });
+  TakesListStyle(group.Add("ls,list", "List pools"), &options->style, "Only names",
+                 "{{.Name}} {{.Parked}}")
+      .Does([options, &settings] { return ListPools(settings, options->style); });
   const Argument names = {"POOL", "Pools as 'atoll pool ls' shows them", &options->names};
   group.Add("inspect", "A pool and its sandboxes' number, as JSON")
       .Takes(names)

@@ -16,6 +16,7 @@
 #include "runtime/base/acceptor.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/json_text.h"
+#include "tools/atoll/duration.h"
 #include "tools/atoll/guard.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/port_forward.h"
@@ -128,7 +129,7 @@ Status Open(const Settings& settings, const PortOptions& options) {
     return Fail(
         Code::kFailedPrecondition,
         "this port is reached with headers, which a browser does not send; make a link with "
-        "--expires SECONDS, or use 'atoll forward " +
+        "--expires DURATION, or use 'atoll forward " +
             Printable(options.id) + " " + std::to_string(options.port) + "'");
   }
   const std::string url = BrowserUrlOf(api, endpoint, options.port);
@@ -137,8 +138,8 @@ Status Open(const Settings& settings, const PortOptions& options) {
   } else {
     std::puts(url.c_str());
     if (options.expires > 0) {
-      std::fprintf(stderr, "atoll: whoever has this link opens the port, for %d seconds\n",
-                   options.expires);
+      std::fprintf(stderr, "atoll: whoever has this link opens the port, for %s\n",
+                   DurationText(options.expires).c_str());
     } else {
       std::fprintf(stderr,
                    "atoll: whoever reaches the server opens this port, without a key; 'atoll run "
@@ -235,10 +236,10 @@ void AddPortVerbs(Verb& root, const Settings& settings) {
       });
   add("open", "The URL of a port of a sandbox, for a browser",
       [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
-        verb.Takes(Option{"--expires", "SECONDS",
+        verb.Takes(Option{"--expires", "DURATION",
                           "A signed link that ends then, for sharing a port of a sandbox made "
                           "with 'run --secure'",
-                          &options->expires, Range{1, 365 * 86400}})
+                          &options->expires, Seconds(1, 365 * 86400)})
             .Takes(
                 Option{"--browser", "", "Open it, too, once somebody listens", &options->browser})
             .Says(

@@ -14,6 +14,7 @@
 #include "tools/atoll/code.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/create_body.h"
+#include "tools/atoll/duration.h"
 #include "tools/atoll/guard.h"
 #include "tools/atoll/image_list.h"
 #include "tools/atoll/interrupt.h"
@@ -150,7 +151,7 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
       time(nullptr) >= begun + options.timeout_seconds) {
     exit = Fail(Code::kDeadlineExceeded,
                 "the sandbox has expired before the command ended: its --timeout was " +
-                    std::to_string(options.timeout_seconds) + " s");
+                    DurationText(options.timeout_seconds));
   }
   const Result<int> code = exit ? Result<int>(Tell(api, settings, id, *exit)) : Fail(exit.error());
   if (options.keep) {
@@ -236,12 +237,12 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"--name", "NAME", "Name, which no other may have; kept as the metadata 'name'",
                    &o->name});
   run.Takes(Option{"-l,--metadata,--label", "KEY=VALUE", "Metadata", &o->labels});
-  run.Takes(Option{"--timeout", "SECONDS", "Until the sandbox is removed whatever runs in it",
-                   &o->timeout_seconds, Range{60, 10 * 365 * 86400}});
+  run.Takes(Option{"--timeout", "DURATION", "Until the sandbox is removed whatever runs in it",
+                   &o->timeout_seconds, Seconds(60, 10 * 365 * 86400)});
   run.Takes(Option{"--pause-memory", "keep|reclaim",
                    "What becomes of its memory while it is paused: reclaim brings it to swap",
                    &o->pause_memory});
-  run.Takes(Option{"--idle", "SECONDS[:ACTION]",
+  run.Takes(Option{"--idle", "DURATION[:ACTION]",
                    "Nobody uses it for so long: pause (until the next request) or end", &o->idle});
   run.Takes(Option{"--pool", "NAME", "One of this pool, which has sandboxes of the image waiting",
                    &o->pool});

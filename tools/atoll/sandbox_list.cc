@@ -27,8 +27,8 @@ SandboxEntry EntryOf(const json& item) {
                                             : TextOf(item.value("image", json::object()), "uri");
   entry.state = TextOf(item.value("status", json::object()), "state");
   if (const auto end = EndIn(item)) entry.exit = std::to_string(end->code);
-  entry.created = TextOf(item, "createdAt").substr(0, 19);
-  entry.expires = item.value("expiresAt", "never").substr(0, 19);
+  entry.created = TimeOf(item, "createdAt");
+  entry.expires = item.contains("expiresAt") ? TimeOf(item, "expiresAt") : "never";
   const json labels = item.value("metadata", json::object());
   for (const auto& [key, value] : labels.items()) entry.labels[key] = TextOf(labels, key.c_str());
   entry.name = entry.labels["name"];

@@ -15,8 +15,8 @@ namespace {
 
 struct SandboxFilter {
   Words states, filters;
-  std::string format;
-  bool quiet = false, all = false, whole = false, size = false;
+  ListStyle style;
+  bool all = false, whole = false, size = false;
 };
 
 // KEY=VALUE of --filter.
@@ -58,14 +58,14 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
     }
     return false;
   });
-  if (settings.json && options.format.empty()) {
+  if (settings.json && options.style.format.empty()) {
     std::string items;
     for (const SandboxEntry& sandbox : list) items += (items.empty() ? "" : ",") + sandbox.json;
     std::printf("{\"items\":[%s]}\n", items.c_str());
     return {};
   }
   // Docker's --format measures, too, if it names the size.
-  const bool sized = options.size || options.format.find(".Size") != std::string::npos;
+  const bool sized = options.size || options.style.format.find(".Size") != std::string::npos;
   std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
   std::vector<std::string> others = {"Command", "Labels"};
   // A list that shows ended sandboxes shows their exit codes, too.
@@ -90,7 +90,7 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
     cells.insert(cells.begin() + (all ? 4 : 7), s.exit);
     columns.Add(std::move(cells));
   }
-  return columns.Print(options.quiet ? "{{.ID}}" : options.format);
+  return columns.Print(options.style);
 }
 
 Status Remove(const Settings& settings, Api& api, const Words& ids) {
@@ -127,11 +127,9 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   const auto list = std::make_shared<SandboxFilter>();
   Verb& ps = root.Add("ps,ls", "List sandboxes");
   ps.Takes(Option{"-a,--all", "", "Those that have ended, too", &list->all});
-  ps.Takes(Option{"-q,--quiet", "", "Only ids", &list->quiet});
+  TakesListStyle(ps, &list->style, "Only ids", "{{.ID}} {{.Name}}");
   ps.Takes(Option{"-f,--filter", "KEY=VALUE",
                   "Only those with this name, id, image, status or label", &list->filters});
-  ps.Takes(Option{"--format", "TEMPLATE",
-                  "Lines such as '{{.ID}} {{.Name}}', 'table {{.Image}}', or json", &list->format});
   ps.Takes(Option{"--state", "STATE", "Only those in this state (Running, …)", &list->states});
   ps.Takes(
       Option{"-s,--size", "", "What each has written to disk, too, measured now", &list->size});

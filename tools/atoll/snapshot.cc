@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
+#include "tools/atoll/columns.h"
 #include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/sandbox_list.h"
@@ -47,7 +48,7 @@ Status TakeSnapshot(const Settings& settings, const std::string& sandbox, const 
 
 struct SnapshotFilter {
   std::string sandbox, name, state;
-  bool quiet = false;
+  ListStyle style;
 };
 
 Status ListSnapshots(const Settings& settings, const SnapshotFilter& options) {
@@ -59,18 +60,16 @@ Status ListSnapshots(const Settings& settings, const SnapshotFilter& options) {
     if (!value.empty()) query += std::string("&") + key + "=" + PercentEncode(value);
   }
   ATOLL_ASSIGN(const json items, FetchPages(api, "/snapshots", query));
-  if (settings.json) {
+  if (settings.json && options.style.format.empty()) {
     std::puts(JsonText({{"items", items}}).c_str());
     return {};
   }
-  Table table({"ID", "NAME", "SANDBOX", "STATE", "CREATED"});
+  Columns columns({"ID", "Name", "Sandbox", "State", "Created"}, {{"CreatedAt", "Created"}});
   for (const json& item : items) {
-    if (options.quiet) std::puts(Printable(TextOf(item, "id")).c_str());
-    table.AddRow({TextOf(item, "id"), TextOf(item, "name"), TextOf(item, "sandboxId"),
-                  TextOf(StatusOf(item), "state"), TextOf(item, "createdAt").substr(0, 19)});
+    columns.Add({TextOf(item, "id"), TextOf(item, "name"), TextOf(item, "sandboxId"),
+                 TextOf(StatusOf(item), "state"), TimeOf(item, "createdAt")});
   }
-  if (!options.quiet) std::fputs(table.Text().c_str(), stdout);
-  return {};
+  return columns.Print(options.style);
 }
 
 }  // namespace
@@ -94,12 +93,12 @@ void AddSnapshotVerbs(Verb& root, const Settings& settings) {
           "Examples:\n"
           "  atoll snapshot create web --name configured\n"
           "  atoll run --snapshot $(atoll snapshot ls -q --name configured) sh -c 'ls /srv'");
-  group.Add("ls,list", "List snapshots, newest first")
+  TakesListStyle(group.Add("ls,list", "List snapshots, newest first"), &options->list.style,
+                 "Only ids", "{{.ID}} {{.Name}}")
       .Takes(Option{"--sandbox", "ID", "Only those of this sandbox", &options->list.sandbox})
       .Takes(Option{"--name", "NAME", "Only those of this name", &options->list.name})
       .Takes(Option{"--state", "STATE", "Only those that are Creating, Ready or Failed",
                     &options->list.state})
-      .Takes(Option{"-q,--quiet", "", "Only ids", &options->list.quiet})
       .Does([options, &settings] { return ListSnapshots(settings, options->list); });
   const Argument ids = {"SNAPSHOT", "Ids as 'atoll snapshot ls' shows them", &options->ids};
   group.Add("inspect", "A snapshot as JSON").Takes(ids).Does([options, &settings] {

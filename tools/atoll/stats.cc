@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "runtime/base/json_text.h"
+#include "tools/atoll/columns.h"
 #include "tools/atoll/command.h"
 #include "tools/atoll/disk_use.h"
 #include "tools/atoll/interrupt.h"
@@ -75,16 +76,22 @@ class DiskSizes {
   std::map<std::string, std::optional<DiskUse>> known_;
 };
 
+struct StatsOptions {
+  std::vector<std::string> ids;
+  ListStyle style;
+  bool once = false;
+};
+
 // One picture of all running sandboxes, or of those that were named.
-Status Stats(Api& api, const Settings& settings, const std::vector<std::string>& given,
-             DiskSizes& sizes) {
+Status Stats(Api& api, const Settings& settings, const StatsOptions& options, DiskSizes& sizes) {
   sizes.BeginPicture();
   std::vector<std::string> wanted;
-  for (const std::string& name : given) {
+  for (const std::string& name : options.ids) {
     ATOLL_ASSIGN(wanted.emplace_back(), ResolveId(api, name));
   }
   ATOLL_ASSIGN(const auto all, FetchSandboxes(api, "&state=Running"));
-  Table table({"ID", "NAME", "CPU", "MEMORY", "OF", "MEMORY %", "DISK"});
+  Columns columns({"ID", "Name", "CPU", "Memory", "Of", "MemPerc", "Disk"},
+                  {{"CPUPerc", "CPU"}, {"MemUsage", "Memory"}});
   json items = json::array();
   for (const SandboxEntry& sandbox : all) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), sandbox.id) == wanted.end()) {
@@ -96,37 +103,33 @@ Status Stats(Api& api, const Settings& settings, const std::vector<std::string>&
                                            : 100.0 * static_cast<double>(usage->used) /
                                                  static_cast<double>(usage->limit);
     const std::optional<DiskUse>& disk = sizes.Of(sandbox.id);
-    table.AddRow({usage->id, usage->name, Percent(usage->cpu), HumanSize(usage->used),
-                  HumanSize(usage->limit), Percent(share), disk ? disk->Text() : ""});
+    columns.Add({usage->id, usage->name, Percent(usage->cpu), HumanSize(usage->used),
+                 HumanSize(usage->limit), Percent(share), disk ? disk->Text() : ""});
     items.push_back({{"id", usage->id},
                      {"cpuPercent", usage->cpu},
                      {"memoryBytes", usage->used},
                      {"memoryLimitBytes", usage->limit}});
     if (disk) items.back()["diskBytes"] = disk->bytes;
   }
-  if (settings.json) {
+  if (settings.json && options.style.format.empty()) {
     std::puts(JsonText({{"items", items}}).c_str());
   } else {
-    std::fputs(table.Text().c_str(), stdout);
+    ATOLL_TRY(columns.Print(options.style));
   }
   std::fflush(stdout);
   return {};
 }
 
-struct StatsOptions {
-  std::vector<std::string> ids;
-  bool once = false;
-};
-
 Result<int> WatchStats(const Settings& settings, const StatsOptions& options) {
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   DiskSizes sizes(api);
-  const bool redraw = isatty(STDOUT_FILENO) == 1 && !settings.json;
+  const bool redraw =
+      isatty(STDOUT_FILENO) == 1 && !settings.json && options.style.format != "json";
   while (true) {
     // The screen is cleared from the top left.
     if (!options.once && redraw) std::fputs("\033[H\033[J", stdout);
-    ATOLL_TRY(Stats(api, settings, options.ids, sizes));
+    ATOLL_TRY(Stats(api, settings, options, sizes));
     if (options.once || std::ferror(stdout) != 0) return 0;
     if (WaitForInterrupt(cancel_fd, 1000)) return 128 + CaughtSignal();
   }
@@ -137,7 +140,7 @@ Status Top(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
   ATOLL_ASSIGN(const http::Response response, AskExecd(api, id, "/processes"));
   ATOLL_ASSIGN(const json told, ObjectOf(response));
-  Table table({"PID", "UID", "STATE", "MEMORY", "NAME"});
+  Columns columns({"PID", "UID", "State", "Memory", "Name"});
   json items = json::array();
   for (const json& process : told.value("processes", json::array())) {
     const std::string pid = TextOf(process, "pid"), uid = TextOf(process, "uid"),
@@ -145,12 +148,12 @@ Status Top(const Settings& settings, const std::string& given) {
     const auto used = process.is_object() ? process.find("memory_bytes") : process.end();
     const bool known = used != process.end() && used->is_number_unsigned();
     const uint64_t bytes = known ? used->get<uint64_t>() : 0;
-    table.AddRow({pid, uid, state, HumanSize(bytes), name});
+    columns.Add({pid, uid, state, HumanSize(bytes), name});
     items.push_back(
         {{"pid", pid}, {"uid", uid}, {"state", state}, {"memoryBytes", bytes}, {"name", name}});
   }
-  std::fputs(settings.json ? (JsonText({{"items", items}}) + "\n").c_str() : table.Text().c_str(),
-             stdout);
+  if (!settings.json) return columns.Print("");
+  std::puts(JsonText({{"items", items}}).c_str());
   return {};
 }
 
@@ -158,7 +161,8 @@ Status Top(const Settings& settings, const std::string& given) {
 
 void AddStatsVerbs(Verb& root, const Settings& settings) {
   const auto watch = std::make_shared<StatsOptions>();
-  root.Add("stats", "Processor, memory and disk of running sandboxes")
+  TakesListStyle(root.Add("stats", "Processor, memory and disk of running sandboxes"),
+                 &watch->style, "Only ids", "{{.Name}} {{.CPU}}")
       .Takes(Argument{"ID", kOnlySandboxes, &watch->ids, false})
       .Takes(Option{"--no-stream", "", "Once, instead of every second", &watch->once})
       .Does([watch, &settings] { return WatchStats(settings, *watch); });
@@ -166,7 +170,8 @@ void AddStatsVerbs(Verb& root, const Settings& settings) {
   const auto id = std::make_shared<std::string>();
   root.Add("top", "The processes in a sandbox")
       .Takes(Argument{"ID", kOneSandbox, id.get()})
-      .Says("Examples:\n  atoll top web\n  atoll top --json web | jq '.[] | select(.pid != 1)'")
+      .Says(
+          "Examples:\n  atoll top web\n  atoll top --json web | jq '.items[] | select(.pid != 1)'")
       .Does([id, &settings] { return Top(settings, *id); });
 }
 

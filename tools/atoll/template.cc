@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
+#include "tools/atoll/columns.h"
 #include "tools/atoll/create_body.h"
 #include "tools/atoll/each.h"
 #include "tools/atoll/image_list.h"
@@ -27,7 +28,7 @@ struct TemplateOptions {
   int wait_seconds = 0;
   int timeout_seconds = 60;
   bool detach = false;
-  bool quiet = false;
+  ListStyle style;
   Words ids;
 };
 
@@ -71,22 +72,20 @@ Status CreateTemplate(const Settings& settings, const TemplateOptions& options) 
   return {};
 }
 
-Status ListTemplates(const Settings& settings, bool quiet) {
+Status ListTemplates(const Settings& settings, const ListStyle& style) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const json items, FetchPages(api, "/templates", ""));
-  if (settings.json) {
+  if (settings.json && style.format.empty()) {
     std::puts(JsonText({{"items", items}}).c_str());
     return {};
   }
-  Table table({"ID", "NAME", "IMAGE", "PHASE", "READY", "STOCK"});
+  Columns columns({"ID", "Name", "Image", "Phase", "Ready", "Stock"});
   for (const json& one : items) {
-    if (quiet) std::puts(Printable(TextOf(one, "templateId")).c_str());
-    table.AddRow({TextOf(one, "templateId"), TextOf(one.value("metadata", json::object()), "name"),
-                  TextOf(one, "image"), StatusText(one, "phase"), StatusText(one, "ready"),
-                  TextOf(one, "stock")});
+    columns.Add({TextOf(one, "templateId"), TextOf(one.value("metadata", json::object()), "name"),
+                 TextOf(one, "image"), StatusText(one, "phase"), StatusText(one, "ready"),
+                 TextOf(one, "stock")});
   }
-  if (!quiet) std::fputs(table.Text().c_str(), stdout);
-  return {};
+  return columns.Print(style);
 }
 
 }  // namespace
@@ -110,13 +109,11 @@ void AddTemplateVerbs(Verb& root, const Settings& settings) {
                       &o->warm_up});
   create.Takes(
       Option{"--kernel", "LANGUAGE", "Start a kernel of it ahead, for 'atoll code'", &o->kernel});
-  create.Takes(Option{
-      "--wait", "SECONDS", "Without a probe: until one is ready", &o->wait_seconds, {0, 600}});
-  create.Takes(Option{"--timeout",
-                      "SECONDS",
-                      "After so long, one that is not ready has failed",
-                      &o->timeout_seconds,
-                      {1, 600}});
+  create.Takes(Option{"--wait", "DURATION",
+                      "Without a probe: a program that has run for so long is ready",
+                      &o->wait_seconds, Seconds(0, 600)});
+  create.Takes(Option{"--timeout", "DURATION", "After so long, one that is not ready has failed",
+                      &o->timeout_seconds, Seconds(1, 600)});
   create.Takes(
       Option{"-e,--env", "NAME=VALUE", "Set a variable; NAME alone passes ours on", &o->run.env});
   create.Takes(Option{"-m,--memory", "LIMIT", "Memory limit of each; else the server's default",
@@ -134,9 +131,9 @@ void AddTemplateVerbs(Verb& root, const Settings& settings) {
       "  atoll template create --kernel python kernels\n"
       "  atoll template create --probe tcp://127.0.0.1:8000 python:3.11 python3 -m http.server");
   create.Does([options, &settings] { return CreateTemplate(settings, *options); });
-  group.Add("ls,list", "List templates")
-      .Takes(Option{"-q,--quiet", "", "Only ids", &o->quiet})
-      .Does([options, &settings] { return ListTemplates(settings, options->quiet); });
+  TakesListStyle(group.Add("ls,list", "List templates"), &o->style, "Only ids",
+                 "{{.ID}} {{.Phase}}")
+      .Does([options, &settings] { return ListTemplates(settings, options->style); });
   const Argument ids = {"TEMPLATE", "Templates as 'atoll template ls' shows them", &o->ids};
   group.Add("inspect", "A template, and how far it is, as JSON")
       .Takes(ids)

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
+#include "tools/atoll/columns.h"
 #include "tools/atoll/each.h"
 #include "tools/atoll/json_text.h"
 #include "tools/atoll/text.h"
@@ -23,24 +24,22 @@ Status CreateVolume(const Settings& settings, const std::string& name, const std
   return {};
 }
 
-Status ListVolumes(const Settings& settings, bool quiet) {
+Status ListVolumes(const Settings& settings, const ListStyle& style) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const json list, Fetch(api, "/volumes"));
-  if (settings.json) {
+  if (settings.json && style.format.empty()) {
     std::puts(JsonText(list).c_str());
     return {};
   }
-  Table table({"NAME", "CREATED", "USED BY"});
+  Columns columns({"Name", "Created", "UsedBy"}, {{"CreatedAt", "Created"}});
   for (const auto& volume : list.value("items", json::array())) {
     std::string users;
     for (const auto& user : volume.value("usedBy", json::array())) {
       if (user.is_string()) users += (users.empty() ? "" : " ") + user.get<std::string>();
     }
-    if (quiet) std::puts(Printable(volume.value("name", "")).c_str());
-    table.AddRow({volume.value("name", ""), volume.value("createdAt", "").substr(0, 19), users});
+    columns.Add({volume.value("name", ""), TimeOf(volume, "createdAt"), users});
   }
-  if (!quiet) std::fputs(table.Text().c_str(), stdout);
-  return {};
+  return columns.Print(style);
 }
 
 }  // namespace
@@ -48,7 +47,7 @@ Status ListVolumes(const Settings& settings, bool quiet) {
 void AddVolumeVerbs(Verb& root, const Settings& settings) {
   struct Options {
     std::string name, size;
-    bool quiet = false;
+    ListStyle style;
     Words names;
   };
   const auto options = std::make_shared<Options>();
@@ -58,9 +57,9 @@ void AddVolumeVerbs(Verb& root, const Settings& settings) {
       .Takes(Option{"--size", "SIZE", "How much it may hold, as 10Gi; else the server's default",
                     &options->size})
       .Does([options, &settings] { return CreateVolume(settings, options->name, options->size); });
-  group.Add("ls,list", "List volumes")
-      .Takes(Option{"-q,--quiet", "", "Only names", &options->quiet})
-      .Does([options, &settings] { return ListVolumes(settings, options->quiet); });
+  TakesListStyle(group.Add("ls,list", "List volumes"), &options->style, "Only names",
+                 "{{.Name}} {{.UsedBy}}")
+      .Does([options, &settings] { return ListVolumes(settings, options->style); });
   const Argument names = {"VOLUME", "Volumes as 'atoll volume ls' shows them", &options->names};
   group.Add("inspect", "A volume, its users and its size, as JSON")
       .Takes(names)

@@ -273,10 +273,10 @@ TEST_F(ListedTest, RmTakesNamesAndUnambiguousStarts) {
   Program by_name({"rm", "two"});
   EXPECT_EQ(by_name.Wait(), 0) << by_name.Err();
   Program ambiguous({"rm", "0f8f"});
-  EXPECT_EQ(ambiguous.Wait(), 1);
+  EXPECT_EQ(ambiguous.Wait(), 2);
   EXPECT_NE(ambiguous.Err().find("give more of the id"), std::string::npos);
   Program unknown({"rm", "nobody", "two"});
-  EXPECT_EQ(unknown.Wait(), 1);
+  EXPECT_EQ(unknown.Wait(), 2);
   EXPECT_EQ(unknown.Out(), std::string(kOtherId) + "\n");
 }
 

@@ -1,8 +1,10 @@
 #include "tools/atoll/grammar.h"
+#include "tools/atoll/duration.h"
 
 #include <gtest/gtest.h>
 
 #include "runtime/base/signal_word.h"
+#include "tools/atoll/duration.h"
 #include "tools/atoll/exit.h"
 #include "tools/atoll/nearest.h"
 
@@ -95,8 +97,8 @@ TEST(Grammar, WhatIsWrongIsNamed) {
       {{"run", "-w"}, "--workdir: 1 required PATH missing"},
       {{"run", "--workdri", "x", "img"}, "did you mean '--workdir'?"},
       {{"run", "--privileged", "img"}, "no sandbox gets privileges"},
-      {{"run", "-n", "10", "img"}, "--number: Value 10 not in range"},
-      {{"run", "-n", "1x", "img"}, "--number: Value 1x not in range"},
+      {{"run", "-n", "10", "img"}, "--number: '10': a whole number from 1 to 9 is expected"},
+      {{"run", "-n", "1x", "img"}, "--number: '1x': a whole number"},
       {{"run", "--tty=perhaps", "img"}, "is on or off"},
       {{"net", "a", "b"}, "'b' is one word too many"},
       {{"net"}, "ID is missing"},
@@ -135,6 +137,28 @@ TEST(Exit, SignalsByNameAndNumber) {
   for (const char* text : {"", "0", "65", "nonsense", "-1", "RTMIN+99", "RTMIN-1"}) {
     EXPECT_EQ(SignalNumber(text), 0) << text;
   }
+}
+
+TEST(Durations, AreReadAsPeopleWriteThem) {
+  for (const auto& [text, seconds] :
+       std::vector<std::pair<std::string, int64_t>>{{"0", 0},
+                                                    {"90", 90},
+                                                    {"90s", 90},
+                                                    {"5m", 300},
+                                                    {"2h", 7200},
+                                                    {"1d", 86400},
+                                                    {"1h30m", 5400},
+                                                    {"1d2h3m4s", 93784}}) {
+    EXPECT_EQ(ParseDuration(text), seconds) << text;
+  }
+  for (const char* text : {"", "s", "5x", "-5m", "+5", "5 m", "1.5h", "30m1h", "5m5m", "1h30",
+                           "99999999999", "9223372036854775807d", "5ms"}) {
+    EXPECT_EQ(ParseDuration(text), std::nullopt) << text;
+  }
+  EXPECT_EQ(DurationText(0), "0s");
+  EXPECT_EQ(DurationText(90), "90s");
+  EXPECT_EQ(DurationText(5400), "90m");
+  EXPECT_EQ(DurationText(86400), "1d");
 }
 
 }  // namespace
