@@ -7,7 +7,7 @@ import unittest
 FRESH = pathlib.Path(__file__).with_name('fresh')
 SETUP = 'meson setup {} --unity=on'
 # In the long run all of it; else as far as a build asks for what is not there.
-FIRST, SECOND = (('tools/quickstart', f'{SETUP} && ninja -C {{}} programs')
+FIRST, SECOND = (('tools/quickstart --disk-limits && tools/quickstart', f'{SETUP} && ninja -C {{}} programs')
                  if 'ATOLL_FRESH_BUILDS' in os.environ else
                  (f'tools/deps build && {SETUP.format("build")}', SETUP))
 # Of the tests' packages, those that somebody has who tests C++ of their own.

@@ -283,6 +283,12 @@ class More(unittest.TestCase):
         self.assertRegex(self.stderr, '(?s)7.*broken')
         self.cli('template', 'rm', *self.cli('template', 'ls', '-q').decode().split())
 
+    def test_a_template_whose_program_has_ended_is_not_ready(self):
+        image = self.cli('image', 'ls', '-q').decode().split()[0]
+        self.cli('template', 'create', image, 'sh', '-c', 'sleep 0.2; exit 3', expect=1)
+        self.assertRegex(self.stderr, 'is not ready(.|\n)*it has ended: (.|\n)*exit code 3')
+        self.cli('template', 'rm', *self.cli('template', 'ls', '-q').decode().split())
+
     def test_completion_knows_verbs_and_ids(self):
         words = self.cli('complete', '--').decode().split()
         self.assertIn('exec', words)

@@ -51,8 +51,13 @@ Status CheckOptions(const RunOptions& options) {
   return {};
 }
 
-// Of --code, which starts no command.
-Status CheckCodeOptions(const RunOptions& options) {
+// Checks what goes with --code, which starts no command. "-c CODE" may stand behind the image, too.
+Status CheckCodeOptions(CodeOptions* code) {
+  RunOptions& options = code->run;
+  if (code->code.empty() && options.command.size() == 2 && options.command.front() == "-c") {
+    code->code = options.command.back();
+    options.command.clear();
+  }
   if (options.detach || options.keep || options.terminal || !options.command.empty() ||
       !options.entrypoint.empty() || !options.user.empty() || !options.cwd.empty() ||
       !options.ports.empty()) {
@@ -268,7 +273,7 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Does(
       [options, &settings]() -> Result<int> {
         if (!options->language.empty()) {
-          ATOLL_TRY(CheckCodeOptions(options->run));
+          ATOLL_TRY(CheckCodeOptions(options.get()));
           return RunCode(settings, *options);
         }
         if (!options->code.empty()) return Wrong("-c goes with --code; processors are --cpus");

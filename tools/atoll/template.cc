@@ -25,7 +25,7 @@ struct TemplateOptions {
   RunOptions run;
   std::string probe, warm_up, kernel;
   int stock = 1;
-  int wait_seconds = 0;
+  int wait_seconds = 1;
   int timeout_seconds = 60;
   bool detach = false;
   ListStyle style;
@@ -37,13 +37,17 @@ std::string StatusText(const json& made, const char* name) {
 }
 
 Result<json> BodyOf(const TemplateOptions& options, const json& image) {
-  // What names no program has one that only waits.
-  const auto entrypoint = CommandOf(options.run, image);
-  ATOLL_ASSIGN(json body, TemplateBody(options.run, entrypoint.value_or(Words())));
+  // An image that names no program gets one that waits. So does a kernel: the program of an image
+  // with kernels often is an interpreter, which ends at once where nobody types.
+  const bool waits = !options.kernel.empty() && options.run.command.empty();
+  const Words entrypoint = waits ? Words() : CommandOf(options.run, image).value_or(Words());
+  ATOLL_ASSIGN(json body, TemplateBody(options.run, entrypoint));
   body["stock"] = options.stock;
   body["readiness"] = {{"timeoutSeconds", options.timeout_seconds}};
   if (!options.probe.empty()) body["readiness"]["probe"] = options.probe;
-  if (options.wait_seconds != 0) body["readiness"]["warmupSeconds"] = options.wait_seconds;
+  // Nothing but the time shows whether a program without a probe has started, or has ended again.
+  if (!entrypoint.empty() && options.probe.empty() && options.wait_seconds != 0)
+    body["readiness"]["warmupSeconds"] = options.wait_seconds;
   if (!options.warm_up.empty()) body["warmup"]["command"] = {"sh", "-c", options.warm_up};
   if (!options.kernel.empty()) body["warmup"]["kernel"] = options.kernel;
   return body;
@@ -97,9 +101,10 @@ void AddTemplateVerbs(Verb& root, const Settings& settings) {
   Verb& create =
       group.Add("create", "Keep sandboxes started and ready, for creates that name the template");
   create.Takes(Argument{"IMAGE", "Image as 'atoll image ls' shows it", &o->run.image});
-  create.TakesCommand(Argument{"COMMAND",
-                               "What each is started with; else the image's, else one that waits",
-                               &o->run.command, false});
+  create.TakesCommand(Argument{
+      "COMMAND",
+      "What each is started with; else the image's, else (and with --kernel) one that waits",
+      &o->run.command, false});
   create.Takes(Option{
       "--stock", "N", "How many wait; each that is claimed is replaced", &o->stock, {1, 1024}});
   create.Takes(Option{"--probe", "PROBE",
