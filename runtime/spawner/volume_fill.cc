@@ -31,6 +31,9 @@ class Filling {
   Status Fill(int from, int to, size_t depth);
   // Whether it has ended because it was too much.
   bool too_much() const { return too_much_; }
+  // The names that it has made in the volume itself. Others there are another sandbox's, which
+  // may write to the volume meanwhile.
+  const std::vector<std::string>& made() const { return made_; }
 
  private:
   Status Entry(int from, int to, const std::string& name, size_t depth);
@@ -41,6 +44,7 @@ class Filling {
   }
 
   bool too_much_ = false;
+  std::vector<std::string> made_;
   size_t entries_ = 0;
   uint64_t bytes_ = 0;
   const int64_t until_ = SystemClock().BootMicros() + kMostMicros;
@@ -111,7 +115,10 @@ Status Filling::Fill(int from, int to, size_t depth) {
     names.emplace_back(name);
     return entries_ + names.size() <= kMostEntries;
   }));
-  for (const std::string& name : names) ATOLL_TRY(Entry(from, to, name, depth));
+  for (const std::string& name : names) {
+    if (depth == 0) made_.push_back(name);
+    ATOLL_TRY(Entry(from, to, name, depth));
+  }
   return {};
 }
 
@@ -119,12 +126,6 @@ Result<bool> IsEmpty(int directory) {
   bool empty = true;
   ATOLL_TRY(sys::EachName(directory, [&empty](const char*) { return empty = false; }));
   return empty;
-}
-
-Status EmptyAgain(int directory) {
-  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory));
-  for (const std::string& name : names) ATOLL_TRY(sys::RemoveTree(directory, name));
-  return {};
 }
 
 }  // namespace
@@ -143,7 +144,7 @@ Status FillVolume(int image, int volume, uid_t owner) {
   if (filled) return Describe(to.get(), there, "the volume");
   // Somebody else fills it, or uses it, by now.
   if (filled.error().error_number() == EEXIST) return {};
-  ATOLL_TRY(EmptyAgain(to.get()));
+  for (const std::string& name : filling.made()) ATOLL_TRY(sys::RemoveTree(to.get(), name));
   return filling.too_much() ? Status() : filled;
 }
 

@@ -91,7 +91,8 @@ class VolumeTest(unittest.TestCase):
         maker = self.daemon.create(self.image)
         self.out(maker, 'mkdir -p -m 2750 /seed/sub && echo kept >/seed/sub/f && ln -s /etc/shadow /seed/link && '
                         'mkfifo -m 604 /seed/fifo && touch -d @1000000000 /seed/sub/f && chown -R 1000:29 /seed && '
-                        'chmod 750 /seed && mkdir /big /one && truncate -s 1100M /big/hole && touch /one/file')
+                        'chmod 750 /seed && mkdir /big /one && truncate -s 1100M /big/hole && touch /big/a /one/file && '
+                        'mkdir -p /deep/$(seq -s / 70)')
         snapshot = subprocess.run([atoll.BUILD / 'atoll', 'snapshot', 'create', maker], check=True, text=True,
                                   stdout=subprocess.PIPE, env=self.daemon.client_env(),
                                   timeout=60 * atoll.SLOWNESS).stdout.strip()
@@ -101,6 +102,8 @@ class VolumeTest(unittest.TestCase):
         self.assertEqual(self.out(first, look), self.out(maker, look))
         # What is too much for a create is left out, all of it.
         self.assertEqual(self.out(first, 'stat -c "%a %u" /big; ls -A /big'), '777 0')
+        deep = self.daemon.create('seeded:1', volumes=[named('deep', '/deep')])
+        self.assertEqual(self.out(deep, 'ls -A /deep'), '')
         # It is fresh once.
         self.out(first, 'rm -r /seed/*; chmod 700 /seed; touch /big/mine')
         second = self.daemon.create('seeded:1', volumes=[named('fresh', '/seed'), named('large', '/one')])
@@ -111,7 +114,7 @@ class VolumeTest(unittest.TestCase):
             named('inner', '/not/there/deep')])
         self.assertEqual(self.out(third, 'ls -A /seed /one /not/there/deep; stat -c "%a %u" /not/there'),
                          '/not/there/deep:\n\n/one:\n\n/seed:\n777 0')
-        for box in (maker, first, second, third):
+        for box in (maker, first, deep, second, third):
             self.daemon.delete(box)
 
     def test_routes(self):
