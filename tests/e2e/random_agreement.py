@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 
 from atoll import SLOWNESS, until
+from freezer import top
 
 LIVE = ('Running', 'Paused')
 
@@ -75,6 +76,10 @@ class Agreement:
         groups = self.groups(instance)
         compare('slots and groups', taken, set(groups))
         compare('slots and trees', taken, {int(name[1:]) for name in os.listdir(store / 'fs/uppers')})
+        of_clients = {slot: box for _, slot, state, box in recorded if state in LIVE and box}
+        found += self.sessions_agree(instance, of_clients)
+        compare('buckets and what serves them', {slot for slot, box in of_clients.items() if self.boxes[box].bucket},
+                self.slots_with_servers())
         # One that waits for its claim stands still, too: a template's is a record of that state.
         frozen = {slot for _, slot, state, _ in recorded if state == 'Paused'}
         compare('paused and frozen', frozen, {slot for slot, is_frozen in groups.items() if is_frozen})
@@ -108,7 +113,19 @@ class Agreement:
     @staticmethod
     def groups(instance):
         """Slot to whether it is frozen."""
-        top = next(path for path in (pathlib.Path(root, f'atoll{instance}')
-                                     for root in ('/sys/fs/cgroup/unified', '/sys/fs/cgroup')) if path.is_dir())
         return {int(path.name[1:]): 'frozen 1' in (path / 'run/cgroup.events').read_text(encoding='ascii')
-                for path in top.glob('s[0-9]*')}
+                for path in (top() / f'atoll{instance}').glob('s[0-9]*')}
+
+    def sessions_agree(self, instance, slots):
+        """`slots`: to the id of a sandbox. As many groups and, at most, as many directories as sessions live. What is
+        left of one that could not be made goes when a client's request has the daemon listen to its execd again."""
+        found = []
+        for slot, box in slots.items():
+            here = len(self.boxes[box].sessions)
+            groups = len(list((top() / f'atoll{instance}' / f's{slot}').glob('run/x*')))
+            files = len(list((self.daemon.data_dir / f'store/fs/uppers/s{slot}').glob('x*')))
+            waits = self.boxes[box].state == 'Paused'
+            if groups < here or (not waits and (groups > here or files > here)):
+                self.ask_execd(box, 'GET', '/v1/isolated/sessions')
+                found.append(f'{here} sessions of {box}: {groups} groups, {files} directories')
+        return found

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import atoll
+from random_sessions import SESSIONS
 
 STORE_MIB = 64
 FEW = 220
@@ -48,8 +49,8 @@ class Pressure:
         answers 503."""
         if self.is_full(3):
             return
-        made = []
-        tries = [self.full_create, self.full_create, self.full_fork, self.full_roll_back]
+        made, self.sessions_made = [], []
+        tries = [self.full_create, self.full_create, self.full_fork, self.full_roll_back, self.full_session]
         self.random.shuffle(tries)
         self.fill()
         try:
@@ -60,6 +61,9 @@ class Pressure:
             shutil.rmtree(self.store / 'filler')
         for box in made:
             self.look(box)
+        for box, session in self.sessions_made:
+            if session in self.boxes[box].sessions:  # not rolled back since
+                self.write_in(box, session)
 
     def full_create(self):
         fields = self.fields()
@@ -87,6 +91,13 @@ class Pressure:
                          statuses=(503, 507)):
             self.roll_back_model(box, snapshot)
         return [box]
+
+    def full_session(self):
+        box, _ = self.box_of_sessions(lambda model: len(model.sessions) < SESSIONS)
+        session = box and self.try_session(box, statuses=(503, 507))
+        if session:
+            self.sessions_made.append((box, session))
+        return []
 
     def few_descriptors(self):
         """Its sandboxes are there, and so is each answer."""

@@ -17,10 +17,12 @@ import atoll
 from atoll import SLOWNESS, until
 from host_state import HostState
 from random_agreement import Agreement
+from random_buckets import Buckets
 from random_copies import Copies
 from random_keys import Keys
 from random_networks import Networks
 from random_pressure import Pressure
+from random_sessions import Sessions
 from random_templates import Templates
 from random_volumes import Volumes
 
@@ -43,7 +45,9 @@ class Box:
         self.state = 'Running'
         self.metadata = dict(fields.get('metadata') or {})
         self.expires = None  # the text that the API shows
-        self.volumes = [volume['pvc']['claimName'] for volume in fields.get('volumes', [])]
+        self.volumes = [volume['pvc']['claimName'] for volume in fields.get('volumes', []) if 'pvc' in volume]
+        self.bucket = any('ossfs' in volume for volume in fields.get('volumes', []))
+        self.sessions = {}   # isolated ones that live, to the marker of each
         self.adopted = False  # by a spawner that is not its parent: its exit code cannot be known; None: perhaps
         self.marker = None   # what a command has written into its root
         self.restored_from = None  # the snapshot that it keeps from being deleted
@@ -58,7 +62,7 @@ class Box:
         return {label: value for label, value in self.metadata.items() if not (self.unique and label == 'name')}
 
 
-class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, unittest.TestCase):
+class Random(Agreement, Buckets, Copies, Keys, Networks, Pressure, Sessions, Templates, Volumes, unittest.TestCase):
     def setUp(self):
         super().setUp()
         self.random = random.Random(SEED)
@@ -74,6 +78,7 @@ class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, un
         self.daemon = atoll.Daemon()
         self.addCleanup(self.daemon.__exit__)
         self.mount_store()
+        self.allow_bucket()
         self.addCleanup(self.end_daemon)
         self.start_daemon()
         self.image = self.daemon.import_busybox()
@@ -139,8 +144,8 @@ class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, un
         moves = [(12, self.create), (10, self.delete), (10, self.run_command), (8, self.patch), (6, self.pause),
                  (6, self.resume), (5, self.renew), (5, self.end), (6, self.ask_for_nobody),
                  (1, self.kill_spawner), (2, self.upgrade_spawner), (2, self.refused_create),
-                 *self.copying(), *self.key_moves(), *self.network_moves(), *self.pressure_moves(),
-                 *self.template_moves(), *self.volume_moves()]
+                 *self.bucket_moves(), *self.copying(), *self.key_moves(), *self.network_moves(), *self.pressure_moves(),
+                 *self.session_moves(), *self.template_moves(), *self.volume_moves()]
         if not calm:
             moves += [(6, self.create_cut_off), (4, self.restart), (4, self.kill_daemon), (2, self.kill_both),
                       (4, self.cut_off_snapshot), (4, self.cut_off_fork), (4, self.cut_off_rollback),
@@ -195,6 +200,8 @@ class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, un
             fields['secureAccess'] = True
         if self.random.random() < 0.3:
             fields['volumes'] = self.volume_fields()
+        if self.random.random() < 0.2:
+            fields.setdefault('volumes', []).append(self.bucket_fields())
         return fields
 
     def adopt(self, told, fields):
@@ -303,7 +310,7 @@ class Random(Agreement, Copies, Keys, Networks, Pressure, Templates, Volumes, un
         if model.adopted is None:
             expected.add('Failed')
         until(lambda: state() in expected, 20 * SLOWNESS, f'{box} is {expected}')
-        model.state, model.vault, model.guarded = state(), None, False
+        model.state, model.vault, model.guarded, model.sessions = state(), None, False, {}
 
     def get(self, box):
         return self.request('GET', f'/v1/sandboxes/{box}')

@@ -34,8 +34,7 @@ class Volumes:
 
     def acquired(self, box, volumes):
         """A create of `box` with these was acknowledged."""
-        for volume in volumes:
-            claim = volume['pvc']
+        for claim in (volume['pvc'] for volume in volumes if 'pvc' in volume):
             name = claim['claimName']
             self.settle(name)
             if name not in self.volumes:
