@@ -64,6 +64,7 @@ def start_message(argv, env, cwd='', user='', token='', pre_start=(), authority=
     if pre_start:
         body += text('preStart') + text('') + strings(pre_start) + struct.pack('<I', 60)
     body += text(authority[0]) + text(authority[1])
+    body += strings([]) + struct.pack('<I', 0)  # no volumes; the usual signal to stop
     return struct.pack('<I', len(body)) + body
 
 
