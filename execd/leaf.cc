@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,12 @@ void LeafPool::Prepare(int count) {
 bool LeafPool::Empty(const Leaf& leaf) {
   const auto events = sys::ReadFileAt(leaf.dir.get(), "cgroup.events", 4096);
   return events && events->find("populated 0") != std::string::npos;
+}
+
+bool LeafPool::HasSeveral(const Leaf& leaf) {
+  const auto list = sys::ReadFileAt(leaf.dir.get(), "cgroup.procs", 4096);
+  // The only error is a list that is longer.
+  return !list || std::count(list->begin(), list->end(), '\n') > 1;
 }
 
 void LeafPool::Return(std::unique_ptr<Leaf> leaf) {

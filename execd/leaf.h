@@ -44,6 +44,10 @@ class LeafPool {
   // Looks for returned leaves that have become empty; call when processes have been reaped.
   void Collect();
 
+  // Whether no process is in it.
+  static bool Empty(const Leaf& leaf);
+  // Whether more than one is.
+  static bool HasSeveral(const Leaf& leaf);
   // Moves a process, with all its threads; its children stay where they are. Waits, see above.
   static Status Move(const Leaf& leaf, pid_t pid);
   // Kills every process in the leaf, atomically against forks.
@@ -56,7 +60,6 @@ class LeafPool {
 
  private:
   std::unique_ptr<Leaf> Make();
-  static bool Empty(const Leaf& leaf);
   void Watch();
 
   EventLoop& loop_;

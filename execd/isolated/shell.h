@@ -1,7 +1,6 @@
 // The inside of an isolated session: runs, served by the execd that is the session's process 1 and
-// sees what the session sees. As in run/session.h each run is a new shell that is given the state
-// of the one before it, here all of its variables and options, so that an interrupted one leaves
-// nothing half-way.
+// sees what the session sees. Unlike a Bash session (run/session.h), each run is a new shell that
+// is given the state of the one before it, so that an interrupted one leaves nothing half-way.
 //
 // Thread rule: the loop's.
 #pragma once

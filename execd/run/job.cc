@@ -132,6 +132,47 @@ void Job::Kill() {
   Signal(SIGKILL);
 }
 
+void Job::TellOfMemory(JobExit* exit) {
+  // On a hybrid host the count is of all commands together: the best that can be told.
+  const auto kills = core_.accounts.OomKills();
+  const bool leaf_killed = LeafPool::OutOfMemory(*leaf_);
+  // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
+  if (exit->signal == SIGKILL || exit->code == 128 + SIGKILL) {
+    exit->out_of_memory = leaf_killed || kills > oom_kills_before_;
+  }
+  const int64_t known = std::max(oom_kills_before_, core_.oom_kills_noted);
+  if (yields_ && exit->out_of_memory) {
+    // Of that count it is one, and others are yet to be told.
+    core_.oom_kills_noted = std::min(core_.OomKills(), known + 1);
+  } else if (leaf_killed || kills > known) {
+    // Also where the program has gone on without its child, and says nothing of it.
+    core_.NoteOomKills();
+  }
+}
+
+JobExit Job::EndPart(int code) {
+  JobExit exit;
+  exit.code = code;
+  if (leaf_) {
+    TellOfMemory(&exit);
+    leaf_->oom_kills_before = LeafPool::OomKillsIn(leaf_->dir.get());
+  }
+  oom_kills_before_ = core_.accounts.OomKills();
+  return exit;
+}
+
+std::unique_ptr<Leaf> Job::LeaveOthers() {
+  if (!leaf_ || !running_ || !LeafPool::HasSeveral(*leaf_)) return nullptr;
+  std::unique_ptr<Leaf> fresh = core_.leaves.Take();
+  if (!fresh) return nullptr;
+  if (!LeafPool::Move(*fresh, pid_)) {
+    core_.leaves.Return(std::move(fresh));
+    return nullptr;
+  }
+  std::swap(fresh, leaf_);
+  return fresh;
+}
+
 void Job::Ended(int wait_status) {
   running_ = false;
   core_.loop.Cancel(timeout_);
@@ -145,21 +186,7 @@ void Job::Ended(int wait_status) {
     exit.code = WEXITSTATUS(wait_status);
   }
   if (leaf_) {
-    // On a hybrid host the count is of all commands together: the best that can be told.
-    const auto kills = core_.accounts.OomKills();
-    const bool leaf_killed = LeafPool::OutOfMemory(*leaf_);
-    // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
-    if (exit.signal == SIGKILL || exit.code == 128 + SIGKILL) {
-      exit.out_of_memory = leaf_killed || kills > oom_kills_before_;
-    }
-    const int64_t known = std::max(oom_kills_before_, core_.oom_kills_noted);
-    if (yields_ && exit.out_of_memory) {
-      // Of that count it is one, and others are yet to be told.
-      core_.oom_kills_noted = std::min(core_.OomKills(), known + 1);
-    } else if (leaf_killed || kills > known) {
-      // Also where the program has gone on without its child, and says nothing of it.
-      core_.NoteOomKills();
-    }
+    TellOfMemory(&exit);
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.
     if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());
@@ -170,7 +197,9 @@ void Job::Ended(int wait_status) {
   const auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
   Core* const core = &core_;
   OnExit on_exit = std::move(on_exit_);
+  const auto take = std::move(take_leaf_);
   on_exit(exit);
+  if (take) return take(std::move(*leaf));
   core->loop.Post([core, leaf] { core->leaves.Return(std::move(*leaf)); });
 }
 

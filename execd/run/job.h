@@ -51,6 +51,14 @@ class Job {
   void Kill();
   // What the program leaves behind when it ends by itself is killed, too.
   void EndWhole() { killed_ = true; }
+  // For a program that works for one client after the other. A piece of work has ended with `code`:
+  // what is there to tell of it, memory included.
+  JobExit EndPart(int code);
+  // Moves the program, which takes milliseconds, into a new leaf, and returns the old one with what
+  // else is in it. Null: nothing else is there, or there are no leaves.
+  std::unique_ptr<Leaf> LeaveOthers();
+  // Gets the leaf of a program that has ended, in place of the pool.
+  void OnLeaf(std::function<void(std::unique_ptr<Leaf>)> take) { take_leaf_ = std::move(take); }
   // While this holds it is nobody's yet and yields to all others: that memory took it is no news of
   // the sandbox (Core::note).
   void Yields(bool yields) { yields_ = yields; }
@@ -62,9 +70,11 @@ class Job {
   // There is no process.
   tl::unexpected<Error> GiveUp(Error why);
   void Ended(int wait_status);
+  void TellOfMemory(JobExit* exit);
 
   Core& core_;
   OnExit on_exit_;
+  std::function<void(std::unique_ptr<Leaf>)> take_leaf_;
   std::unique_ptr<Leaf> leaf_;
   pid_t pid_ = -1;
   EventLoop::Id timeout_ = 0, grace_ = 0;

@@ -33,7 +33,7 @@ Result<std::unique_ptr<OutputPipe>> OutputPipe::Open(EventLoop* loop, UniqueFd* 
   UniqueFd read_end(fds[0]);
   write_end->reset(fds[1]);
   if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
-  return Of(loop, std::move(read_end), std::move(sink));
+  return Adopt(loop, std::move(read_end), std::move(sink));
 }
 
 Result<std::unique_ptr<OutputPipe>> OutputPipe::OpenNamed(EventLoop* loop, const char* name,
@@ -47,10 +47,11 @@ Result<std::unique_ptr<OutputPipe>> OutputPipe::OpenNamed(EventLoop* loop, const
     return Fail(Code::kNotFound, std::string(name) + ": is not a FIFO");
   }
   ATOLL_ASSIGN(*write_end, sys::Open(name, O_WRONLY));
-  return Of(loop, std::move(read_end), std::move(sink));
+  return Adopt(loop, std::move(read_end), std::move(sink));
 }
 
-Result<std::unique_ptr<OutputPipe>> OutputPipe::Of(EventLoop* loop, UniqueFd read_end, Sink sink) {
+Result<std::unique_ptr<OutputPipe>> OutputPipe::Adopt(EventLoop* loop, UniqueFd read_end,
+                                                      Sink sink) {
   const int fd = read_end.get();
   std::unique_ptr<OutputPipe> pipe(new OutputPipe(loop, std::move(read_end), std::move(sink)));
   OutputPipe* raw = pipe.get();
@@ -105,6 +106,12 @@ void OutputPipe::Resume() {
   } else {
     fd_.reset();
   }
+}
+
+bool OutputPipe::IsAt(const std::string& path) const {
+  struct stat ours, other;
+  return fd_ && ::fstat(fd_.get(), &ours) == 0 && ::stat(path.c_str(), &other) == 0 &&
+         ours.st_dev == other.st_dev && ours.st_ino == other.st_ino;
 }
 
 size_t OutputPipe::Waiting() const {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "runtime/base/event_loop.h"
@@ -23,6 +24,8 @@ class OutputPipe {
   // pipe is over, and whoever opens it waits. kNotFound: there is no FIFO of this name.
   static Result<std::unique_ptr<OutputPipe>> OpenNamed(EventLoop* loop, const char* name,
                                                        UniqueFd* write_end, Sink sink);
+  // The same for the reading end of a pipe that somebody else has made; it must not block.
+  static Result<std::unique_ptr<OutputPipe>> Adopt(EventLoop* loop, UniqueFd read_end, Sink sink);
   OutputPipe(const OutputPipe&) = delete;
   OutputPipe& operator=(const OutputPipe&) = delete;
   ~OutputPipe();
@@ -34,11 +37,12 @@ class OutputPipe {
   void Drain();
   // How much that would be.
   size_t Waiting() const;
+  // Whether `path`, links followed, leads to this pipe.
+  bool IsAt(const std::string& path) const;
   // From now on for nobody. Takes care of itself.
   static void Abandon(std::unique_ptr<OutputPipe> pipe);
 
  private:
-  static Result<std::unique_ptr<OutputPipe>> Of(EventLoop* loop, UniqueFd read_end, Sink sink);
   OutputPipe(EventLoop* loop, UniqueFd fd, Sink sink)
       : loop_(*loop), fd_(std::move(fd)), sink_(std::move(sink)) {}
   void OnReadable();

@@ -1,152 +1,190 @@
 #include "execd/run/session.h"
 
-#include <unistd.h>
+#include <signal.h>
+
+#include <algorithm>
 
 #include "execd/http/request_json.h"
 #include "execd/run/events.h"
-#include "execd/run/job.h"
-#include "execd/run/shell_run.h"
+#include "execd/run/output_events.h"
 #include "runtime/base/clock.h"
 
 namespace atl::execd {
 namespace {
 
 constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
-
-// The shell's own program. "$1" is the command, "$2" and following are pieces of the state; what it
-// reports goes to descriptor 3: the working directory, a NUL, declarations, a NUL.
-//
-// Descriptor 3 is closed for the command itself (the shell keeps a close-on-exec copy for
-// afterwards), so that nothing that the command starts can hold or forge the report. The EXIT trap
-// reports also when the command calls exit. PWD is among the declarations, and would undo a run's
-// own directory.
-constexpr const char* kBash = R"(__atoll_report() { trap - EXIT; { printf '%s\0' "$PWD"
-export -p; declare -f; alias -p; printf '\0'; } >&3 2>/dev/null; }
-__atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do __atoll_state+=$__atoll_piece; done
-shopt -s expand_aliases; __atoll_pwd=$PWD; eval "$__atoll_state"; PWD=$__atoll_pwd; set --
-unset __atoll_state __atoll_piece __atoll_pwd
-trap '__atoll_code=$?; __atoll_report; exit $__atoll_code' EXIT
-eval "unset __atoll_command; $__atoll_command" 3>&-)";
-// The same for a shell that has neither functions' listing nor "+=".
-constexpr const char* kSh = R"(__atoll_report() { trap - EXIT; { printf '%s\0' "$PWD"
-export -p; printf '\0'; } >&3 2>/dev/null; }
-__atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do
-__atoll_state=$__atoll_state$__atoll_piece; done; __atoll_pwd=$PWD; eval "$__atoll_state"
-PWD=$__atoll_pwd; set --; unset __atoll_state __atoll_piece __atoll_pwd
-trap '__atoll_code=$?; __atoll_report; exit $__atoll_code' EXIT
-eval "unset __atoll_command; $__atoll_command" 3>&-)";
+// Leaves of a session that are kept to be killed with it; of more the oldest go on by themselves.
+constexpr size_t kMaxLeft = 64;
+constexpr std::string_view kTooLarge =
+    "[the session's shell had ended; its variables and functions were more than 8 MiB, and are as "
+    "they were before they grew so large]\n";
 
 }  // namespace
+
+struct Sessions::Request {
+  std::string command, cwd;
+  int64_t timeout_us = 0;
+  OutputForm form = OutputForm::kLines;
+};
 
 class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execution> {
  public:
   Execution(Sessions* sessions, std::shared_ptr<Session> session,
             std::shared_ptr<Exchange> exchange, OutputForm form)
-      : core_(sessions->core_),
+      : sessions_(*sessions),
+        loop_(sessions->core_.loop),
         session_(std::move(session)),
         exchange_(std::move(exchange)),
-        run_(&core_.loop, exchange_, form) {}
+        events_("stdout", form) {}
 
   // Answers the exchange in any case.
-  void Start(const std::string& command, const std::string& cwd, int64_t timeout_us);
+  void Start(const Request& request);
   void Kill() {
-    if (job_) job_->Kill();
+    if (shell_) shell_->Kill();
+  }
+  // The run goes on in `to` if it was to begin in `from`.
+  void Move(const ResidentShell* from, const std::shared_ptr<ResidentShell>& to) {
+    if (shell_.get() == from) shell_ = to;
   }
 
  private:
-  Result<std::unique_ptr<Job>> Spawn(const std::string& command, const std::string& cwd,
-                                     int64_t timeout_us);
+  Result<std::shared_ptr<ResidentShell>> Shell();
   void Ping();
+  void OnOutput(std::string_view bytes);
   void Ended(const JobExit& exit);
 
-  Core& core_;
+  Sessions& sessions_;
+  EventLoop& loop_;
   std::shared_ptr<Session> session_;
   std::shared_ptr<Exchange> exchange_;
-  ShellRun run_;
-  std::unique_ptr<Job> job_;
+  std::shared_ptr<ResidentShell> shell_;
+  bool own_ = false;  // the shell is for this run alone
+  OutputEvents events_;
   std::string batch_;
-  EventLoop::Id ping_ = 0;
+  EventLoop::Id ping_ = 0, timeout_ = 0;
   int64_t started_us_ = 0;
 };
 
-Result<std::unique_ptr<Job>> Sessions::Execution::Spawn(const std::string& command,
-                                                        const std::string& cwd,
-                                                        int64_t timeout_us) {
-  ATOLL_ASSIGN(const UniqueFd null, OpenNull());
-  UniqueFd out_write, report_write, directory;
-  ATOLL_TRY(run_.Open(&out_write, &report_write));
-  const std::string shell = core_.Shell();
-  const bool bash = shell.ends_with("/bash");
-  SpawnSpec spec;
-  spec.programs = {shell.empty() ? "/bin/sh" : shell};
-  if (bash) {
-    spec.argv = {"bash", "--noprofile", "--norc", "-c", kBash, "bash", command};
-  } else {
-    spec.argv = {"sh", "-c", kSh, "sh", command};
-  }
-  AppendState(&spec.argv, session_->state);
-  // The first run's environment becomes part of the state. Later ones start from nothing else, or a
-  // variable that a run has unset would come back.
-  if (session_->state.empty()) spec.env = core_.CommandEnvironment().entries();
-  spec.identity = &core_.user;
-  ATOLL_ASSIGN(directory, OpenDirectory(cwd.empty() ? session_->cwd : cwd, core_.user));
-  spec.cwd = directory.get();
-  spec.stdio[0] = null.get();
-  spec.stdio[1] = spec.stdio[2] = out_write.get();
-  spec.report = report_write.get();
-  return Job::Start(&core_, std::move(spec), timeout_us,
-                    [self = shared_from_this()](const JobExit& exit) { self->Ended(exit); });
+Result<std::shared_ptr<ResidentShell>> Sessions::Execution::Shell() {
+  if (session_->shell && session_->shell->free()) return session_->shell;
+  own_ = session_->shell != nullptr;
+  return sessions_.StartShell(session_, !own_);
 }
 
-void Sessions::Execution::Start(const std::string& command, const std::string& cwd,
-                                int64_t timeout_us) {
+void Sessions::Execution::Start(const Request& request) {
   started_us_ = MonotonicMicros();
-  auto job = Spawn(command, cwd, timeout_us);
+  const bool forgotten = !session_->shell && session_->state.too_large;
+  auto shell = Shell();
   const int64_t now = UnixMillis();
   exchange_->StartStream(200, EventStreamHeaders());
   AppendTextEvent(&batch_, "init", session_->id, now);
   AppendTextEvent(&batch_, "ping", "pong", now);
-  if (!job) {
-    AppendCommandError(&batch_, job.error().message(), job.error().message(), now);
+  if (!shell) {
+    AppendCommandError(&batch_, shell.error().message(), shell.error().message(), now);
     exchange_->Write(batch_);
     exchange_->Finish();
     return;
   }
-  job_ = std::move(*job);
-  session_->running.emplace(this, shared_from_this());
+  if (forgotten) events_.Append(kTooLarge, now, &batch_);
   exchange_->Write(batch_);
-  ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
+  shell_ = std::move(*shell);
+  session_->running.emplace(this, shared_from_this());
+  ping_ = loop_.After(kEventPingUs, [this] { Ping(); });
+  timeout_ = loop_.After(request.timeout_us, [this] { shell_->Interrupt(true); });
+  exchange_->OnWritable([this] { shell_->ResumeOutput(); });
   // Unlike a command, a run ends with its client.
-  run_.Follow([this] { Kill(); });
+  exchange_->OnClosed([this] {
+    shell_->ResumeOutput();
+    shell_->Interrupt(false);
+  });
+  const auto self = shared_from_this();
+  shell_->Begin({request.command, request.cwd,
+                 [self](std::string_view bytes) { self->OnOutput(bytes); },
+                 [self](const JobExit& exit) { self->Ended(exit); }});
 }
 
 void Sessions::Execution::Ping() {
   batch_.clear();
   AppendTextEvent(&batch_, "ping", "pong", UnixMillis());
   exchange_->Write(batch_);
-  ping_ = core_.loop.After(kEventPingUs, [this] { Ping(); });
+  ping_ = loop_.After(kEventPingUs, [this] { Ping(); });
+}
+
+void Sessions::Execution::OnOutput(std::string_view bytes) {
+  if (exchange_->closed()) return events_.Discard();
+  batch_.clear();
+  events_.Append(bytes, UnixMillis(), &batch_);
+  exchange_->Write(batch_);
+  if (exchange_->backlog() > Exchange::kHighWater) shell_->PauseOutput();
 }
 
 void Sessions::Execution::Ended(const JobExit& exit) {
-  const auto self = shared_from_this();
-  core_.loop.Cancel(ping_);
-  const std::string report = run_.End();
-  const size_t end = report.find('\0');
-  if (end != std::string::npos && end > 0 && report.size() > end + 1 && report.back() == '\0') {
-    session_->cwd = report.substr(0, end);
-    session_->state = report.substr(end + 1, report.size() - end - 2);
-  }
+  loop_.Cancel(ping_);
+  loop_.Cancel(timeout_);
+  exchange_->OnWritable(nullptr);
+  exchange_->OnClosed(nullptr);
   const int64_t now = UnixMillis();
   batch_.clear();
+  events_.End(now, &batch_);
   if (exit.code == 0 && exit.signal == 0) {
     AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, now);
   } else {
     AppendCommandError(&batch_, std::to_string(exit.code), exit.Describe(), now);
   }
-  run_.Finish(batch_);
+  exchange_->Write(batch_);
+  exchange_->Finish();
+  if (own_) shell_->Release();
+  // The last that holds us may be the shell's run, which is being told.
+  loop_.Post([self = shared_from_this()] {});
   session_->running.erase(this);
-  // This is the job's own end: it must outlive the call.
-  core_.loop.Post([self] {});
+}
+
+Result<std::shared_ptr<ResidentShell>> Sessions::StartShell(const std::shared_ptr<Session>& session,
+                                                            bool own) {
+  const std::weak_ptr<Session> weak = session;
+  ResidentShell::Client client;
+  client.settled = [weak, own] {
+    const auto held = weak.lock();
+    if (!held || !own) return;
+    for (const auto& go_on : std::exchange(held->waiting, {})) go_on();
+  };
+  client.gone = [this, weak, own](std::unique_ptr<ResidentShell::Run> unsent) {
+    const auto held = weak.lock();
+    if (!held || !own) return;
+    const auto old = std::exchange(held->shell, nullptr);
+    held->state = old->state();
+    if (unsent && !held->deleted) {
+      const auto again = StartShell(held, true);
+      if (again) {
+        for (const auto& [raw, run] : held->running) run->Move(old.get(), *again);
+        (*again)->Begin(std::move(*unsent));
+        unsent.reset();
+      }
+    }
+    if (unsent) unsent->ended({.code = -1, .signal = SIGKILL});
+    for (const auto& go_on : std::exchange(held->waiting, {})) go_on();
+  };
+  client.left = [this, weak](std::unique_ptr<Leaf> leaf) {
+    const auto held = weak.lock();
+    if (!held || held->deleted) {
+      LeafPool::Kill(leaf.get());
+      return core_.leaves.Return(std::move(leaf));
+    }
+    KeepLeft(held.get(), std::move(leaf));
+  };
+  ATOLL_ASSIGN(auto shell, ResidentShell::Start(&core_, session->now(), std::move(client)));
+  if (own) session->shell = shell;
+  return shell;
+}
+
+void Sessions::KeepLeft(Session* session, std::unique_ptr<Leaf> leaf) {
+  auto& left = session->left;
+  left.push_back(std::move(leaf));
+  for (auto& one : left) {
+    const bool oldest = left.size() > kMaxLeft && &one == &left.front();
+    if (oldest || LeafPool::Empty(*one)) core_.leaves.Return(std::move(one));
+  }
+  std::erase(left, nullptr);
 }
 
 void Sessions::Create(const std::shared_ptr<Exchange>& exchange) {
@@ -158,15 +196,15 @@ void Sessions::Create(const std::shared_ptr<Exchange>& exchange) {
       return;
     }
     auto session = std::make_shared<Session>();
-    session->cwd = core_.cwd;
+    session->state.cwd = core_.cwd;
     if (!cwd->empty()) {
-      const auto path = core_.Path(*cwd);
+      const auto path = ExpandPath(*cwd, core_.CommandEnvironment(), core_.Home());
       const auto made = path ? MakeDirectory(*path, core_.user) : Fail(path.error());
       if (!made) {
         x->RespondError(500, "RUNTIME_ERROR", made.error().message());
         return;
       }
-      session->cwd = *path;
+      session->state.cwd = *path;
     }
     if (sessions_.size() >= kMaxSessions) {
       x->RespondError(500, "RUNTIME_ERROR",
@@ -190,34 +228,51 @@ void Sessions::Run(const std::shared_ptr<Exchange>& exchange) {
     const auto cwd = TextMember(root, "cwd");
     const auto timeout = IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0);
     const auto form = ParseOutputForm(x->QueryValue("encoding"), OutputForm::kLines);
-    std::string problem = !command           ? command.error().message()
-                          : !cwd             ? cwd.error().message()
-                          : !timeout         ? timeout.error().message()
-                          : !form            ? form.error().message()
-                          : command->empty() ? "command: is empty or missing"
-                                             : "";
-    std::string directory;
-    if (problem.empty() && !cwd->empty()) {
-      const auto path = core_.Path(*cwd);
-      const auto opened = path ? OpenDirectory(*path, core_.user) : Fail(path.error());
-      if (opened) {
-        directory = *path;
-      } else {
-        problem = "cwd '" + *cwd + "': " + opened.error().message();
-      }
-    }
-    if (!problem.empty()) {
-      x->RespondError(400, "INVALID_REQUEST_BODY", problem);
-      return;
-    }
+    const std::string problem = !command           ? command.error().message()
+                                : !cwd             ? cwd.error().message()
+                                : !timeout         ? timeout.error().message()
+                                : !form            ? form.error().message()
+                                : command->empty() ? "command: is empty or missing"
+                                                   : "";
+    if (!problem.empty()) return x->RespondError(400, "INVALID_REQUEST_BODY", problem);
     const auto found = sessions_.find(x->parameters[0]);
     if (found == sessions_.end()) {
       x->RespondError(500, "RUNTIME_ERROR", "no session with id '" + x->parameters[0] + "'");
       return;
     }
-    auto execution = std::make_shared<Execution>(this, found->second, x->shared_from_this(), *form);
-    execution->Start(*command, directory, *timeout == 0 ? kDayUs : *timeout * 1000);
+    RunIn(found->second, x->shared_from_this(),
+          {*command, *cwd, *timeout == 0 ? kDayUs : *timeout * 1000, *form});
   });
+}
+
+void Sessions::RunIn(const std::shared_ptr<Session>& session,
+                     const std::shared_ptr<Exchange>& exchange, const Request& request) {
+  const bool expands = request.cwd.find_first_of("$~") != std::string::npos;
+  if (expands && session->shell && session->shell->settling()) {
+    // Its variables are on their way.
+    session->waiting.emplace_back(
+        [this, session, exchange, request] { RunIn(session, exchange, request); });
+    return;
+  }
+  Request resolved = request;
+  if (!request.cwd.empty()) {
+    Environment env;
+    if (expands) {
+      env = core_.CommandEnvironment();
+      env.SetAll(ExportedVariables(session->now().text));
+    }
+    const char* home = env.Get("HOME");
+    const auto path = ExpandPath(request.cwd, env, home && *home ? home : core_.Home());
+    const auto opened = path ? OpenDirectory(*path, core_.user) : Fail(path.error());
+    if (!opened) {
+      exchange->RespondError(400, "INVALID_REQUEST_BODY",
+                             "cwd '" + request.cwd + "': " + opened.error().message());
+      return;
+    }
+    // A relative one is relative to our own, which is the root.
+    resolved.cwd = path->starts_with('/') ? *path : "/" + *path;
+  }
+  std::make_shared<Execution>(this, session, exchange, request.form)->Start(resolved);
 }
 
 bool Sessions::Destroy(const std::string& id) {
@@ -225,7 +280,14 @@ bool Sessions::Destroy(const std::string& id) {
   if (found == sessions_.end()) return false;
   const auto session = found->second;
   sessions_.erase(found);
-  // Each stays alive by its job's end.
+  session->deleted = true;
+  for (auto& leaf : session->left) {
+    LeafPool::Kill(leaf.get());
+    core_.leaves.Return(std::move(leaf));
+  }
+  session->left.clear();
+  if (session->shell) session->shell->Kill();
+  // Each stays alive by its shell's end.
   for (const auto& [raw, execution] : session->running) execution->Kill();
   return true;
 }

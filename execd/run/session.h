@@ -1,16 +1,19 @@
-// Bash sessions: /session… . As upstream, there is no resident shell: each run is a new one that is
-// given the state of the session and reports it at its end. So runs are separate, `exit` ends a run
-// and not the session, and a timeout cannot leave a shell half way. The state is more than
-// upstream's: besides exported variables and the working directory it holds functions and aliases,
-// and values of any size.
+// Bash sessions: /session… . Each has a shell that stays (resident_shell.h), made with its first
+// run. Upstream makes a shell for each run; as there, `exit` ends a run and not the session, which
+// goes on in another shell with the state of the first. A run that begins while another one is
+// under way gets a shell of its own, a copy of the session's as it was before, and what it changes
+// is its own.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "execd/core.h"
 #include "execd/http/exchange.h"
+#include "execd/run/resident_shell.h"
 
 namespace atl::execd {
 
@@ -25,17 +28,30 @@ class Sessions {
   void Create(const std::shared_ptr<Exchange>& exchange);  // POST /session
   void Run(const std::shared_ptr<Exchange>& exchange);     // POST /session/{id}/run
   void Delete(const std::shared_ptr<Exchange>& exchange);  // DELETE /session/{id}
-  // Ends the session and its runs. False if there is none of that id.
+  // Ends the session and all of its processes. False if there is none of that id.
   bool Destroy(const std::string& id);
 
  private:
   class Execution;
+  struct Request;
   struct Session {
     std::string id;
-    std::string cwd;
-    std::string state;  // shell text; empty before the first run
+    ShellState state;                      // while there is no shell
+    std::shared_ptr<ResidentShell> shell;  // null before the first run, and after its end
     std::map<Execution*, std::shared_ptr<Execution>> running;
+    std::vector<std::unique_ptr<Leaf>> left;     // with processes of runs that have ended
+    std::vector<std::function<void()>> waiting;  // for the shell to settle
+    bool deleted = false;
+
+    const ShellState& now() const { return shell ? shell->state() : state; }
   };
+
+  void RunIn(const std::shared_ptr<Session>& session, const std::shared_ptr<Exchange>& exchange,
+             const Request& request);
+  // `own`: the session's own shell, or one for a single run.
+  Result<std::shared_ptr<ResidentShell>> StartShell(const std::shared_ptr<Session>& session,
+                                                    bool own);
+  void KeepLeft(Session* session, std::unique_ptr<Leaf> leaf);
 
   Core& core_;
   std::map<std::string, std::shared_ptr<Session>> sessions_;

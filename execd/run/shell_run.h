@@ -1,5 +1,5 @@
-// What the runs of a shell that keeps its state between them have in common: output as events of an
-// exchange, a report to descriptor 3, and the state as arguments.
+// One run of an isolated session: output as events of an exchange, the shell's report on descriptor
+// 3, and its state as arguments.
 #pragma once
 
 #include <functional>

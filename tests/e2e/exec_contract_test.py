@@ -327,7 +327,7 @@ class Sessions(Contract):
 
     def test_what_persists(self):
         self.run_('export A=1; cd /tmp; B=2; f() { echo fun; }')
-        self.assertEqual(self.run_('echo "$A|$B|$PWD"; f')[0], ['1||/tmp', 'fun'])
+        self.assertEqual(self.run_('echo "$A|$B|$PWD"; f')[0], ['1|2|/tmp', 'fun'])
         self.assertEqual(self.run_('pwd', cwd='/opt')[0], ['/opt'])
         self.assertEqual(self.run_('pwd')[0], ['/opt'])
 

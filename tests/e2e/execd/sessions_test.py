@@ -27,8 +27,11 @@ class Sessions(unittest.TestCase):
     def create(self, body=None):
         answer = self.s.call('POST', '/session', body)
         self.assertEqual(answer.status, 200)
-        self.assertRegex(answer.json['session_id'], r'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
-        return answer.json['session_id']
+        session = answer.json['session_id']
+        self.assertRegex(session, r'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
+        # Its shell stays until then.
+        self.addCleanup(self.s.call, 'DELETE', f'/session/{session}')
+        return session
 
     def run_in(self, session, command, **members):
         return self.s.events(f'/session/{session}/run', {'command': command, **members})
@@ -37,9 +40,9 @@ class Sessions(unittest.TestCase):
         session = self.create()
         run = lambda command, **m: texts(self.run_in(session, command, **m))
         self.assertEqual(run('export A="x  \\"y\\" \\$z"; export E=; cd /usr; f() { echo f "$@"; }; '
-                             "alias hey='echo hey'; B=unexported; echo $BASE"), ['from image'])
+                             "alias hey='echo hey'; B=plain; echo $BASE"), ['from image'])
         self.assertEqual(run('echo "$A"; pwd; f 1 2; hey you; echo "[$B]"; echo "${E-unset}"'),
-                         ['x  "y" $z', '/usr', 'f 1 2', 'hey you', '[]'])
+                         ['x  "y" $z', '/usr', 'f 1 2', 'hey you', '[plain]'])
         self.assertEqual(run('unset A BASE; export L=$(printf "a\\nb\\n\\tc")'), [])
         self.assertEqual(run('echo "${A-gone} ${BASE-gone}"; printf "%s\\n" "$L"'),
                          ['gone gone', 'a', 'b', '\tc'])
