@@ -18,8 +18,9 @@ constexpr int64_t kBeginUs = 500'000;
 constexpr int64_t kOnceMoreUs = 20'000, kRefusesUs = 2'000'000;
 // Programs that set up kernels start an interpreter for each.
 constexpr int64_t kLookAgainUs = 100'000;
-// After an interrupt; then it hangs.
-constexpr int64_t kStopUs = 10'000'000;
+// After an interrupt, until the kernel says anything of the run, and until the run is over; then it
+// hangs.
+constexpr int64_t kHeardUs = 1'000'000, kStopUs = 10'000'000;
 
 }  // namespace
 
@@ -98,7 +99,7 @@ void Context::Run(std::shared_ptr<Exchange> exchange, std::string code, OutputFo
   code_ = std::move(code);
   request_.clear();
   reply_error_.clear();
-  working_ = told_ = idle_ = replied_ = failed_ = interrupted_ = false;
+  working_ = told_ = idle_ = replied_ = failed_ = interrupted_ = unanswered_ = false;
   Prepare([this, form](const Status& status) {
     if (status && !exchange_->closed()) return Begin(form);
     code_.clear();
@@ -153,6 +154,7 @@ void Context::Write() {
 void Context::OnOutput(const KernelMessage& message) {
   if (!busy() || request_.empty() || message.parent != request_) return;
   output_since_ = true;
+  Answered();
   told_ = told_ || (message.type != "status" && message.type != "execute_input");
   if (!working_ && message.type != "status") {
     working_ = true;
@@ -171,6 +173,7 @@ void Context::OnOutput(const KernelMessage& message) {
 void Context::OnReply(const KernelMessage& message) {
   if (!busy() || request_.empty() || message.parent != request_) return;
   if (message.type != "execute_reply") return;
+  Answered();
   const JsonValue content = message.content.root();
   const std::string_view status = content.Find("status").text();
   // Bash's says the same of what has been interrupted.
@@ -251,10 +254,20 @@ void Context::Interrupt() {
 void Context::InterruptNow() {
   interrupted_ = false;
   kernel_->Interrupt();
+  unanswered_ = true;
+  KillAfter(kHeardUs, "it did not answer an interrupt within 1 s and was killed");
+}
+
+void Context::Answered() {
+  if (!std::exchange(unanswered_, false)) return;
+  KillAfter(kStopUs, "it did not stop within 10 s of an interrupt and was killed");
+}
+
+void Context::KillAfter(int64_t us, const char* why) {
   core_.loop.Cancel(interrupt_);
-  interrupt_ = core_.loop.After(kStopUs, [this] {
+  interrupt_ = core_.loop.After(us, [this, why] {
     interrupt_ = 0;
-    kernel_->Kill("it did not stop within 10 s of an interrupt and was killed");
+    kernel_->Kill(why);
   });
 }
 

@@ -54,6 +54,8 @@ class Context {
   void OnLeftOut();
   void OnKernelEnd(const std::string& reason);
   void InterruptNow();
+  void Answered();
+  void KillAfter(int64_t us, const char* why);
   void FinishSoon();
   void Complete();
   // The stream ends, with what batch_ holds.
@@ -82,6 +84,7 @@ class Context {
   bool told_ = false;     // and has said something of it
   bool idle_ = false, replied_ = false, failed_ = false;
   bool interrupted_ = false, output_since_ = false;
+  bool unanswered_ = false;  // since the kernel was interrupted nothing has come from it
 };
 
 }  // namespace atl::execd

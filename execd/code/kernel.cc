@@ -129,7 +129,11 @@ Status Kernel::Fork(const Kernelspec& spec, const std::string& cwd) {
 Status Kernel::Spawn(const Kernelspec& spec, const std::string& cwd) {
   ATOLL_ASSIGN(const Place place, MakePlace(spec, cwd));
   SpawnSpec process;
+  UniqueFd launcher;
   process.argv = spec.argv;
+  if (Zygote::Makes(spec)) {
+    ATOLL_ASSIGN(launcher, Zygote::Launcher(spec, home_.connection_file(), &process.argv));
+  }
   for (std::string& word : process.argv) {
     Replace(&word, "{connection_file}", home_.connection_file());
     Replace(&word, "{resource_dir}", spec.directory);
@@ -138,7 +142,7 @@ Status Kernel::Spawn(const Kernelspec& spec, const std::string& cwd) {
   process.env = place.env.entries();
   process.identity = &core_.user;
   process.cwd = place.directory.get();
-  process.stdio[0] = place.null.get();
+  process.stdio[0] = launcher ? launcher.get() : place.null.get();
   process.stdio[1] = process.stdio[2] = place.output.get();
   ATOLL_ASSIGN(auto job, Job::Start(&core_, std::move(process), 0,
                                     [this](const JobExit& exit) { Ended(exit); }));

@@ -65,6 +65,12 @@ Result<ucred> Sender(int socket) {
   return who;
 }
 
+Result<UniqueFd> Program() {
+  ATOLL_ASSIGN(UniqueFd program, sys::SealedMemfd("kernel-zygote", kProgram, false));
+  if (::lseek(program.get(), 0, SEEK_SET) != 0) return FailSys("lseek of the zygote's program");
+  return program;
+}
+
 tl::unexpected<Error> Odd(std::string_view what) {
   return Fail(Code::kFailedPrecondition, std::string(what));
 }
@@ -73,6 +79,13 @@ tl::unexpected<Error> Odd(std::string_view what) {
 
 bool Zygote::Makes(const Kernelspec& spec) {
   return !ZygoteArgv(spec).empty();
+}
+
+Result<UniqueFd> Zygote::Launcher(const Kernelspec& spec, const std::string& connection_file,
+                                  std::vector<std::string>* argv) {
+  *argv = ZygoteArgv(spec);
+  argv->insert(argv->end(), {"-f", connection_file});
+  return Program();
 }
 
 Zygote::~Zygote() {
@@ -99,8 +112,7 @@ Status Zygote::Start(std::vector<std::string> argv, const Environment& env) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
   // It need not take what we say.
   if (::fcntl(pair.a.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
-  ATOLL_ASSIGN(const UniqueFd program, sys::SealedMemfd("kernel-zygote", kProgram, false));
-  if (::lseek(program.get(), 0, SEEK_SET) != 0) return FailSys("lseek of the zygote's program");
+  ATOLL_ASSIGN(const UniqueFd program, Program());
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
   SpawnSpec process;
   process.programs = PathCandidates(argv[0], env);

@@ -2,26 +2,35 @@
 # user: imports what every kernel of IPython imports, and what the arguments name, once; and becomes
 # a kernel by forking for each context. Nothing that a fork would break is there before it: no
 # thread, no event loop, no socket but the one to execd.
+#
+# With "-f CONNECTION_FILE" it is no zygote, but one kernel that starts as `-m ipykernel_launcher`
+# does: with the same mends.
 import sys
 
 # The directory in which we were started is not to be looked into, as by ipykernel_launcher.
 del sys.path[0]
 
 import atexit
+import codecs
 import ctypes
 import functools
 import gc
 import importlib
+import json
 import os
 import random
+import runpy
 import select
 import socket
+import threading
 import time
 import types
 
 PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
 # Nothing more is imported for so long while the first kernel starts.
 REST_SECONDS = 0.5
+# What a pipe holds.
+PIPE_BYTES = 65536
 # A pool of threads, which OpenBLAS makes when it is loaded, would not be there after a fork.
 BLAS_VARIABLE = 'OPENBLAS_NUM_THREADS'
 BLAS_CALLS = [prefix + 'openblas_set_num_threads' + suffix
@@ -92,6 +101,94 @@ def unsynced():
             self.execute('PRAGMA synchronous = OFF')
 
     return Connection
+
+
+def send_any_text():
+    """A message with half of a surrogate pair in it (json.loads('"\\ud83d"')) cannot be written as UTF-8. The kernel
+    would send nothing in its place, not even that it is idle. Written as ASCII it is sound JSON, and execd reads
+    U+FFFD. What stands for a byte that is no text (os.fsdecode) the session would send as that byte."""
+    from jupyter_client import session
+    begin = session.Session.__init__
+
+    def __init__(self, **given):
+        begin(self, **given)
+        pack = self.pack
+
+        def sound(message):
+            try:
+                packed = pack(message)
+                packed.decode()
+                return packed
+            except UnicodeError:
+                return json.dumps(session.json_clean(message), default=session.json_default).encode()
+
+        self.pack = sound
+
+    session.Session.__init__ = __init__
+
+
+def read_any_output():
+    """What a cell's children write to the kernel's own descriptors. The stock reader decodes each read by itself, so
+    that a character across two reads, or a byte that is no text, ended it: nothing came any more, and whoever had
+    written 64 KiB waited for ever. And what it had not read when a run ended was lost."""
+    from ipykernel.iostream import OutStream
+    from ipykernel.ipkernel import IPythonKernel
+    redirect, execute = OutStream._setup_stream_redirects, IPythonKernel.do_execute
+
+    def _setup_stream_redirects(self, name):
+        self._reading = threading.Lock()
+        self._text = codecs.getincrementaldecoder('utf-8')(errors='replace')
+        redirect(self, name)
+
+    def take(self, limit):
+        """How many bytes there were."""
+        part = os.read(self._fid, limit)
+        self.write(self._text.decode(part))
+        # As the stock one: for whoever has started the kernel.
+        os.write(self._original_stdstream_copy, part)
+        return len(part)
+
+    def _watch_pipe_fd(self):
+        waiting = select.poll()
+        waiting.register(self._fid, select.POLLIN)
+        try:
+            while waiting.poll() and self._should_watch:
+                with self._reading:
+                    # Unless the end of a run has taken it.
+                    if waiting.poll(0) and take(self, PIPE_BYTES) == 0:
+                        return
+        except Exception:  # the stream is closed
+            self._exc = sys.exc_info()
+
+    def drain(self):
+        """What has been written before this call; not what a child goes on writing."""
+        waiting = select.poll()
+        waiting.register(self._fid, select.POLLIN)
+        with self._reading:
+            left = PIPE_BYTES
+            while left > 0 and waiting.poll(0):
+                left -= take(self, left) or left
+
+    @functools.wraps(execute)
+    async def do_execute(self, *given, **named):
+        try:
+            return await execute(self, *given, **named)
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                if hasattr(stream, '_reading'):
+                    drain(stream)
+
+    OutStream._setup_stream_redirects, OutStream._watch_pipe_fd = _setup_stream_redirects, _watch_pipe_fd
+    IPythonKernel.do_execute = do_execute
+
+
+def mend():
+    """What may be otherwise in another release stays as it is there."""
+    for one in (send_any_text, read_any_output):
+        try:
+            one()
+        except Exception:
+            pass
 
 
 def make_shell(app):
@@ -266,6 +363,7 @@ def main():
     import ipykernel_launcher
     import_all(LATER)
     bring_back_unused()
+    mend()
 
     class Base(BaseIPythonApplication):
         """The part of a kernel's start that is the same for all: arguments, profile, logging."""
@@ -306,4 +404,16 @@ def main():
     kernel.start()
 
 
-main()
+def launch():
+    """Our own standard input was this program."""
+    null = os.open('/dev/null', os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    mend()
+    runpy.run_module('ipykernel_launcher', run_name='__main__', alter_sys=True)
+
+
+if sys.argv[1:2] == ['-f']:
+    launch()
+else:
+    main()

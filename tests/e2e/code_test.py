@@ -18,7 +18,7 @@ from isolated import Session
 # In place of the image's Python: an ordinary one, but what it does as a zygote is odd.
 ODD_PYTHON = """#!/usr/bin/python3
 import os, socket, sys
-if sys.argv[1] != '-':
+if sys.argv[1] != '-' or '-f' in sys.argv:
     os.execv('/usr/bin/python3', ['python3', *sys.argv[1:]])
 open('/tmp/asked', 'a').write('asked')
 if HOW == 'names itself':
@@ -194,6 +194,12 @@ class Kernels(Contexts, unittest.TestCase):
                         '"{connection_file}"]}\nEOF')
                 self.assertEqual(self.value(self.create(box=box), '1 + 1', box), '2')
                 self.assertEqual(self.value(self.create(box=box), '2 + 2', box), '4')
+                # A kernel that starts by itself reads its children as one from the zygote does.
+                text = '\u4e2d' * 3000
+                code = f'import subprocess; subprocess.run(["echo", "{text}"]); print(__import__("json").loads(\'"\\\\ud83d"\'))'
+                # In what order is not said: a child's output takes a way of its own.
+                said = texts(self.run_in(self.create(box=box), code, box))
+                self.assertEqual((said.count(text[0]), said.count('\ufffd'), len(said)), (3000, 1, 3003))
                 # It had its chance, and only one.
                 self.assertEqual(box.out('cat /tmp/asked'), 'asked')
                 self.daemon.delete(box.id)
@@ -253,6 +259,38 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
     def test_ten_mebibytes(self):
         events = self.run_in(self.create(), 'print(("x" * 79 + "\\n") * 131072, end="")')
         self.assertEqual(texts(events), ('x' * 79 + '\n') * 131072)
+
+    def test_what_a_child_writes_arrives(self):
+        """Characters across the reads of a pipe, bytes that are no text, 10 MiB without a line's end."""
+        for name, program, wanted in (
+                ('chinese', 'w(("中文" * 3500).encode())', '中文' * 3500),
+                ('binary', 'w(bytes(range(128, 256)) * 300 + b"end")', '\ufffd' * 38400 + 'end'),
+                ('long', 'w(b"x" * 10485760); w(b"end")', 'x' * 10485760 + 'end')):
+            command = f"python3 -c 'import sys; w = sys.stdout.buffer.write; {program}'"
+            for language, code in (('python', f'import subprocess; subprocess.run({command!r}, shell=True); None'),
+                                   ('bash', command)):
+                if (name, language) == ('long', 'bash'):  # pexpect's time grows with the square of a line
+                    continue
+                with self.subTest(name=name, language=language):
+                    events = self.run_in(self.create(language), code)
+                    self.assertIsNone(error(events))
+                    self.assertTrue(texts(events).rstrip('\n').replace('\r', '') == wanted, len(texts(events)))
+
+    def test_what_is_no_text_ends_no_kernel(self):
+        half = 'import json, os; half = json.loads(\'"\\\\ud83d"\')\n'
+        for code, wanted in (('print("a", half, "b")', 'a \ufffd b\n'),
+                             ('print(os.fsdecode(b"\\xff"))', '\ufffd\n'),
+                             ('half', None), ('raise ValueError(half)', None), ('{half: 1}', None),
+                             ('get_ipython().system("printf \\\\377")', None),
+                             ('__import__("sys").stderr.write(half)', '')):
+            with self.subTest(code=code):
+                context = self.create()
+                events = self.run_in(context, half + code)
+                self.assertEqual(events[-1]['type'], 'execution_complete')
+                self.assertEqual(error(events) is not None, code.startswith('raise'))
+                if wanted is not None:
+                    self.assertEqual(texts(events), wanted)
+                self.assertEqual(self.value(context, '1 + 1'), '2')
 
     def test_no_line_of_a_script_is_missing(self):
         events = self.run_in(self.create('javascript'), 'for (let i = 0; i < 5000; i++) console.log(i)')
