@@ -174,7 +174,7 @@ TABLE = [
     ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; to fetch it .* image pull nosuch:latest, or images.pull'),
     ('load -i {archive}', 0, '^imported busybox:latest', ''),
     ('cat {archive} | atoll load', 0, '^imported busybox:latest', ''),
-    ('echo none | atoll load', 2, '', '.'),
+    ('echo none | atoll load', 1, '', '.'),
     ('tag busybox mine:2', 0, '^busybox:latest is mine:2, too\n$', ''),
     ('image tag busyboy x', 2, '', "did you mean 'busybox:latest'"),
     ('image tag busybox ../x', 2, '', "image name '../x'"),

@@ -83,7 +83,7 @@ class Cli(unittest.TestCase):
         self.cli('run', 'absent', '--', 'true', expect=125)
         self.assertIn('atoll image import FILE --name absent', self.stderr)
         self.cli('run', expect=2)
-        self.cli('image', 'import', '/etc/passwd', '--name', 'bad', expect=2)
+        self.cli('image', 'import', '/etc/passwd', '--name', 'bad', expect=1)
         self.cli('--server', 'http://127.0.0.1:1', 'ls', expect=1)
         self.assertIn('is atolld running?', self.stderr)
 

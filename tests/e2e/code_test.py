@@ -378,7 +378,7 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
                 (['--code', 'bash', '-c', 'false', 'kernels:latest'], 1, '', 'Error: 1'),
                 (['--code', 'python', '-c', '1 / 0', 'kernels:latest'], 1, '', 'ZeroDivisionError'),
                 (['--code', 'python', '-c', '1'], 125, '', "'code-interpreter:latest'"),
-                (['--code', 'python', 'kernels:latest', '-c', '1'], 125, '', 'leave out COMMAND'),
+                (['--code', 'python', 'kernels:latest', '-c', '6 * 7'], 0, '42\n', ''),
                 (['--code', 'python', 'kernels:latest', 'ls'], 125, '', 'leave out COMMAND'),
                 (['-c', '1', 'kernels:latest'], 125, '', '-c goes with --code')):
             done = self.client(*words, verb=['run'], stdin=subprocess.DEVNULL)

@@ -83,7 +83,7 @@ class Forms(unittest.TestCase):
                 file = self.work / f'layout.tar{form}'
                 call('tar', f'-c{form}f', file, '-C', self.layout, '.')
                 self.check(self.import_file(file, '--name', f'layout{form.lower()}'))
-        refused = self.import_file(self.work, '--name', 'none', expect=1)
+        refused = self.import_file(self.work, '--name', 'none', expect=2)
         self.assertIn('without index.json', refused['error'])
 
     def test_skopeo(self):

@@ -260,7 +260,7 @@ class Registry(unittest.TestCase):
             self.assertIn('chmod 600', self.atoll('pull', name, expect=1))
         finally:
             self.authfile.chmod(0o600)
-        self.atoll('push', 'absent', f'{self.host}/x:1', expect=1)
+        self.atoll('push', 'absent', f'{self.host}/x:1', expect=2)
         self.assertIn('apt-get install --no-install-recommends skopeo',
                       self.atoll('pull', name, expect=1, PATH=str(self.top)))
         self.assertEqual(self.names(), before)

@@ -240,7 +240,7 @@ class RefusalTest(Archives):
         self.assertEqual(self.out_elsewhere(self.elsewhere(imported), 'cat /file'), 'mine')
 
     def test_what_cannot_be_exported(self):
-        self.assertIn('does not exist', self.atoll('export', 'absent', self.work / 'x', expect=1))
+        self.assertIn('does not exist', self.atoll('export', 'absent', self.work / 'x', expect=2))
         box = self.box()
         self.out(box, 'echo x > /.wh.passwd')
         hiding = self.take(box)

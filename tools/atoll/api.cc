@@ -10,7 +10,11 @@
 namespace atl::cli {
 namespace {
 
-Code CodeOf(int status) {
+Code CodeOf(int status, const std::string& text) {
+  // What an archive or a snapshot holds is no wrong word.
+  for (const char* of_content : {"::INVALID_ARCHIVE)", "::NOT_EXPORTABLE)"}) {
+    if (text.ends_with(of_content)) return Code::kFailedPrecondition;
+  }
   if (status == 404) return Code::kNotFound;
   if (status == 401 || status == 403) return Code::kPermissionDenied;
   if (status == 409) return Code::kFailedPrecondition;
@@ -64,7 +68,8 @@ Result<http::Response> Api::CheckStatus(Result<http::Response> response) const {
   if (response->status / 100 == 2) return response;
   std::string text = ErrorText(response->status, response->body);
   if (response->status == 401) text += "; give the key with ATOLL_API_KEY or --api-key-file";
-  return Fail(CodeOf(response->status), std::move(text));
+  const Code code = CodeOf(response->status, text);
+  return Fail(code, std::move(text));
 }
 
 Result<http::Response> Api::Send(http::Client::Call call) {

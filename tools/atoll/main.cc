@@ -84,9 +84,9 @@ void AddVerbs(Verb& root, const Settings& settings) {
       "  atoll shutdown --all                              end everything\n\n"
       "Without --server the daemon of this machine is used, and its key if it can be read.\n"
       "Durations are 90s, 5m, 2h, 1d or 1h30m; a number alone counts seconds. Times are UTC.\n"
-      "Exit codes: 1 failed; 2 what was given is wrong, or names nothing that there is; of run "
-      "and\n"
-      "exec the command's own, or 125.");
+      "Exit codes: 1 failed; 2 the words were wrong, or name nothing that there is; of run and "
+      "exec\n"
+      "the command's own, or 125.");
 }
 
 // Returns true if something else has to be typed: to try the same again would not help. A failed
