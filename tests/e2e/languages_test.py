@@ -125,7 +125,7 @@ class Languages(Contexts, unittest.TestCase):
         box = Box(self.daemon, NAME, entrypoint=['/opt/opensandbox/code-interpreter.sh'],
                   env={'PYTHON_VERSION': '3.12', 'JAVA_VERSION': '21', 'GO_VERSION': '1.24.1',
                        'NODE_VERSION': '22'})
-        logs = lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}/logs').read().decode()
+        logs = lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}/diagnostics/logs').read().decode()
         atoll.until(lambda: 'Node' in logs(), START_SECONDS, 'it has looked at all of them')
         self.assertIn('Python 3.12 was asked for; this image has 3.13 only', logs())
         self.assertIn('Node 22 was asked for; this image has 20 only', logs())
