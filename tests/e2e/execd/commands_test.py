@@ -425,10 +425,10 @@ class Flood(unittest.TestCase):
     def test_log_when_the_disk_is_full(self):
         with Sandbox(tmp_size='1m') as s:
             s.out('head -c 400000 /dev/zero >/tmp/ballast; mkfifo /root/go')
-            command = s.events('/command', {'command': 'yes | head -c 2000000; read x </root/go; echo on',
+            command = s.events('/command', {'command': 'yes | head -c 2000000; >/root/all; read x </root/go; echo on',
                                             'background': True})[0]['text']
             log = lambda: s.call('GET', f'/command/{command}/logs').body
-            until(lambda: s.out('pidof head || true') == '', 20)
+            until(lambda: s.out('ls /root/all 2>/dev/null || true'), 20, 'all has been written')
             begun = len(log())
             self.assertTrue(400000 < begun < 700000, begun)
             self.assertEqual(s.out('rm /tmp/ballast; echo go >/root/go; echo hi'), 'hi')
