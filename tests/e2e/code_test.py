@@ -389,7 +389,7 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
         code = 'import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()'
         for number in (1, 2):  # nothing is written over
             done = self.client('--plots', self.daemon.top, '-c', code, stdin=subprocess.DEVNULL)
-            self.assertEqual((done.returncode, done.stderr), (0, f'atoll: plot-{number}.png\n'))
+            self.assertEqual((done.returncode, done.stderr), (0, f'atoll: {self.daemon.top}/plot-{number}.png\n'))
             plot = (self.daemon.top / f'plot-{number}.png').read_bytes()
             self.assertTrue(plot.startswith(b'\x89PNG') and plot.endswith(b'IEND\xaeB`\x82'))
 

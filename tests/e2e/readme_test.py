@@ -1,4 +1,4 @@
-"""Every line that README.md shows is run as it is printed, in the order of the page.
+"""The lines that README.md shows are run as they are printed, in the order of the page.
 
 The machine has what the page has installed: an image is there from the line on that builds it. To build
 an image takes a network, which this test has not: the archive that a recipe makes is imported in its
@@ -22,7 +22,6 @@ import atoll
 from atoll import BUILD, SLOWNESS
 
 KIT = BUILD / 'conformance/python/bin/python'
-LONG = 'ATOLL_README_LONG' in os.environ  # with the images that take long to make
 
 # Lines that begin so are run elsewhere.
 ELSEWHERE = {
@@ -34,8 +33,8 @@ ELSEWHERE = {
     'systemctl enable': 'guest/systemd_test',
     'python3 -m venv kit': 'conformance/prepare, which has a network',
 }
-# Of the section whose images take long.
-IN_LONG = 'Watch one work'
+# Of the section whose images are gigabytes: vscode_test, desktop_test, browser_test and agents_test.
+WATCHED = 'Watch one work'
 # Lines that go on until somebody types, or leaves: what is typed, or the signal.
 TYPED = {
     'atoll run -it': b'echo $((6 * 7))\nexit\n',
@@ -148,7 +147,7 @@ class Readme(unittest.TestCase):
     def test_every_line_in_its_order(self):
         ran = 0
         for heading, language, lines in blocks():
-            if heading == IN_LONG and not LONG:
+            if heading == WATCHED:
                 continue
             if language == 'python':
                 program = self.folder / 'program.py'

@@ -7,6 +7,7 @@ import subprocess
 import unittest
 
 import atoll
+from atoll import SLOWNESS, until
 from snapshots import MAKE, SEED, TELL, UNTIL, Snapshots
 
 
@@ -101,6 +102,7 @@ class MomentTest(Snapshots):
                         background=True)
         last = 0
         for _ in range(4):
+            until(lambda: int(self.out(box, 'cat /w/a || echo 0')) > last, 60 * SLOWNESS, 'it writes on')
             copy = self.restore(self.take(box))
             a, b, line = self.out(copy, 'cat /w/a /w/b; tail -n 1 /w/log').split('\n')
             self.assertIn(int(a) - int(b), (0, 1))

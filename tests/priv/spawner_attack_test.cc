@@ -243,7 +243,7 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   const std::string tasks = v2 ? "" : "7 memory\n8 pids\n";
   const std::string own = v2 ? "7" : "9";
   EXPECT_EQ(
-      spawner.Run("B=/bin/busybox; for f in /proc/$$/fd/*; do t=$($B readlink $f); "
+      spawner.Run("B=/bin/busybox; for f in /proc/$$/task/$$/fd/*; do t=$($B readlink $f); "
                   "case $t in socket:*) t=socket;; pipe:*) t=pipe;; */atoll*/s1/run) t=directory;; "
                   "*/memory/atoll*/s1/run/tasks) t=memory;; "
                   "*/pids/atoll*/s1/run/tasks) t=pids;; "
