@@ -232,17 +232,13 @@ void Import::PublishNext() {
 
 void Import::Commit() {
   committing_ = true;
-  auto images = std::make_shared<std::vector<Image>>();
-  for (const auto& [name, of] : names_) images->emplace_back(images_[of]).name = name;
+  for (const auto& [name, of] : names_) result_.images.emplace_back(images_[of]).name = name;
   OnPool(
-      [this, self = shared_from_this(), images]() -> Status {
+      [this, self = shared_from_this()]() -> Status {
         ATOLL_ASSIGN(Catalog catalog, Catalog::Open(environment_.database));
-        return catalog.CommitImages(*images, new_layers_);
+        return catalog.CommitImages(result_.images, new_layers_);
       },
-      [this, images] {
-        result_.images = std::move(*images);
-        RemoveNext();
-      });
+      [this] { RemoveNext(); });
 }
 
 void Import::EndWith(Error error) {

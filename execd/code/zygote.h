@@ -45,8 +45,8 @@ class Zygote {
 
   // Whether kernels of this kind come from one.
   static bool Makes(const Kernelspec& spec);
-  // Of such a kernelspec: the command line of a kernel that starts by itself, and what is to be its
-  // standard input.
+  // Makes a kernel of such a kernelspec start by itself: sets `argv` to its command line, and
+  // returns its standard input.
   static Result<UniqueFd> Launcher(const Kernelspec& spec, const std::string& connection_file,
                                    std::vector<std::string>* argv);
   // Starts it, or sees that it is there. kFailedPrecondition: kernels of this kind do not come from

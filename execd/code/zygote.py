@@ -29,7 +29,7 @@ import types
 PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
 # Nothing more is imported for so long while the first kernel starts.
 REST_SECONDS = 0.5
-# What a pipe holds.
+# The size of a pipe.
 PIPE_BYTES = 65536
 # A pool of threads, which OpenBLAS makes when it is loaded, would not be there after a fork.
 BLAS_VARIABLE = 'OPENBLAS_NUM_THREADS'
@@ -144,7 +144,7 @@ def read_any_output():
         """How many bytes there were."""
         part = os.read(self._fid, limit)
         self.write(self._text.decode(part))
-        # As the stock one: for whoever has started the kernel.
+        # The stock reader passes it on, too: to whoever has started the kernel.
         os.write(self._original_stdstream_copy, part)
         return len(part)
 

@@ -10,6 +10,7 @@
 #include "execd/http/request_json.h"
 #include "execd/run/events.h"
 #include "execd/run/shell_run.h"
+#include "execd/run/shell_text.h"
 #include "runtime/base/clock.h"
 
 namespace atl::execd {
@@ -40,12 +41,6 @@ PWD=$__atoll_pwd; set --; unset __atoll_state __atoll_piece __atoll_pwd __atoll_
 trap '__atoll_code=$?; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
 eval "unset __atoll_command; $__atoll_command" 3>&-
 __atoll_code=$?; __atoll_done=; exit $__atoll_code)";
-
-std::string Quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) c == '\'' ? out.append("'\\''") : out.append(1, c);
-  return out + "'";
-}
 
 void AppendError(std::string* out, std::string_view name, std::string_view value,
                  std::string_view text) {
@@ -120,7 +115,7 @@ Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
   std::string state = shell_.state_;
   // Of this run alone.
   for (const auto& [name, value] : run_.envs) {
-    state.append("\nexport ").append(name).append("=").append(Quoted(value));
+    state.append("\nexport ").append(name).append("=").append(ShellQuoted(value));
   }
   AppendState(&spec.argv, state);
   if (shell_.state_.empty()) spec.env = core_.env.entries();

@@ -142,7 +142,7 @@ void Job::TellOfMemory(JobExit* exit) {
   }
   const int64_t known = std::max(oom_kills_before_, core_.oom_kills_noted);
   if (yields_ && exit->out_of_memory) {
-    // Of that count it is one, and others are yet to be told.
+    // This end is one of that count; others are yet to be told.
     core_.oom_kills_noted = std::min(core_.OomKills(), known + 1);
   } else if (leaf_killed || kills > known) {
     // Also where the program has gone on without its child, and says nothing of it.

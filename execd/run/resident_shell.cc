@@ -145,7 +145,7 @@ void ResidentShell::Flush() {
     const ssize_t n = ::send(socket_.get(), outgoing_.data() + sent, outgoing_.size() - sent,
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    // Of any other error the end of the shell is told.
+    // Any other error means that the shell has ended, which is told by itself.
     if (n < 0 && errno != EAGAIN) sent = outgoing_.size();
     if (n < 0) break;
     sent += static_cast<size_t>(n);
@@ -289,7 +289,7 @@ Status ResidentShell::MoveOutput() {
 
 void ResidentShell::Rest() {
   phase_ = Phase::kIdle;
-  // What has been printed between runs is of none of them.
+  // Output from between runs belongs to none of them.
   out_->Drain();
   if (run_) Begin(std::move(*std::exchange(run_, nullptr)));
   client_.settled();
@@ -337,7 +337,7 @@ void ResidentShell::ResumeOutput() {
 void ResidentShell::Ended(JobExit exit) {
   const auto self = shared_from_this();
   dead_ = true;
-  // What it has said at last.
+  // Its last words may still be in the socket.
   while (socket_) {
     char byte;
     if (::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) break;

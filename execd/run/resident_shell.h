@@ -43,7 +43,7 @@ class ResidentShell : public std::enable_shared_from_this<ResidentShell> {
     std::function<void(std::unique_ptr<Leaf>)> left;
   };
 
-  // In a process of its own, which is as `state` says. It lives until it ends.
+  // Starts a process that is as `state` says. The object lives until the process ends.
   static Result<std::shared_ptr<ResidentShell>> Start(Core* core, ShellState state, Client client);
   ResidentShell(const ResidentShell&) = delete;
   ResidentShell& operator=(const ResidentShell&) = delete;
@@ -53,7 +53,7 @@ class ResidentShell : public std::enable_shared_from_this<ResidentShell> {
   bool free() const { return !dead_ && !run_; }
   // Between the end of a run and the report of what has become of the shell.
   bool settling() const { return phase_ == Phase::kSettling; }
-  // As it was when it last told.
+  // The shell's state when it last told it.
   const ShellState& state() const { return state_; }
 
   // free() must hold.

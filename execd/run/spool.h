@@ -20,7 +20,7 @@ namespace atl::execd {
 
 class Spool {
  public:
-  // Of a nameless log the last so many bytes stay readable.
+  // The last so many bytes of a nameless log stay readable.
   static constexpr int64_t kKeep = 64 << 20;
 
   // A nameless file in TMPDIR or /tmp, else in memory; limited by the sandbox's own disk. Offsets

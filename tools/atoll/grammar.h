@@ -37,7 +37,7 @@ struct Range {
   Result<int> Read(const std::string& text) const;
 };
 
-// Of an int that counts seconds: read as durations are (duration.h).
+// The range of an int that counts seconds; it is read as durations are (duration.h).
 constexpr Range Seconds(int least, int most) {
   return {least, most, true};
 }
