@@ -94,12 +94,6 @@ Result<UniqueFd> OpenDirectory(const std::string& path, const Identity& identity
 Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity,
                                const std::function<Status(int dir)>& on_made = {});
 
-// A path to a descriptor of ours. Not below /proc/1/fd, which /proc/self/fd is for process 1: the
-// spawner has covered it with the entrypoint's streams.
-inline std::string FdPath(int fd) {
-  return "/proc/thread-self/fd/" + std::to_string(fd);
-}
-
 // A new descriptor of /dev/null; of a pipe without writer if the image has no such device.
 Result<UniqueFd> OpenNull();
 

@@ -232,7 +232,7 @@ void Store::Queue(Request request) {
                              std::to_string(kMaxQueued) + " imports are waiting; try again later"));
   }
   // An upload is written through this descriptor: what the unpacker gets must not be able to write.
-  auto readonly = sys::Open("/proc/self/fd/" + std::to_string(request.archive.get()), O_RDONLY);
+  auto readonly = sys::Open(sys::FdPath(request.archive.get()), O_RDONLY);
   if (!readonly) return PostFailure(std::move(request.done), std::move(readonly).error());
   request.archive = *std::move(readonly);
   queue_.push_back(std::move(request));

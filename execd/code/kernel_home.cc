@@ -86,7 +86,7 @@ Result<UniqueFd> KernelHome::Connect(int number) const {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return FailSys("socket");
   // The socket that was looked at, whatever its name has come to mean.
-  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(FdPath(file.get())));
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(sys::FdPath(file.get())));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("connect to the kernel");
   }

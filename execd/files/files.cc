@@ -228,7 +228,7 @@ Status ApplyPermission(int fd, const Permission& permission) {
   ATOLL_TRY(ApplyOwner(fd, permission));
   if (permission.mode == 0) return {};
   // After chown, which clears set-id bits. By name: chmod of an O_PATH descriptor is only in 6.6.
-  const std::string name = FdPath(fd);
+  const std::string name = sys::FdPath(fd);
   if (::chmod(name.c_str(), permission.mode) != 0) return FailSys("chmod");
   return {};
 }

@@ -82,7 +82,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
       return Fail(Code::kResourceExhausted, "more than 4096 directories to watch");
     }
     // By descriptor, so that no link can be put in the place of what was checked.
-    const std::string name = FdPath(dir);
+    const std::string name = sys::FdPath(dir);
     const int id = ::inotify_add_watch(inotify_.get(), name.c_str(), kMask & ~IN_DONT_FOLLOW);
     if (id < 0) return FailSys("inotify_add_watch " + path);
     paths_[id] = path;

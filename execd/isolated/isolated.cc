@@ -171,7 +171,7 @@ void Isolated::TakeLine(const std::shared_ptr<Exchange>& exchange) {
 Result<std::string> Isolated::Resolve(const std::string& path) const {
   ATOLL_ASSIGN(const UniqueFd file, OpenNoMagic(path, O_PATH));
   std::string real(wire::kMaxSessionPath + 1, '\0');
-  const std::string link = FdPath(file.get());
+  const std::string link = sys::FdPath(file.get());
   const ssize_t n = ::readlink(link.c_str(), real.data(), real.size());
   if (n <= 0) return FailSys("readlink of " + path);
   real.resize(static_cast<size_t>(n));

@@ -100,7 +100,7 @@ std::optional<Bundle> ReadBundle(const std::string& path) {
   Bundle bundle{std::string(PATH_MAX, '\0'),
                 *std::move(text),
                 {info.st_uid, info.st_gid, info.st_mode & 0777}};
-  const std::string link = FdPath(file->get());
+  const std::string link = sys::FdPath(file->get());
   const ssize_t size = ::readlink(link.c_str(), bundle.path.data(), bundle.path.size());
   bundle.path.resize(size > 0 ? static_cast<size_t>(size) : 0);
   return bundle;

@@ -28,9 +28,8 @@ Result<UniqueFd> OpenMadeDirectory(int parent, const std::string& name, mode_t m
     return Fail(Code::kFailedPrecondition,
                 "mkdir " + name + ": another directory came into its place");
   }
-  // By name: fchmod of an O_PATH descriptor is only in Linux 6.6. Not below /proc/self, where
-  // something else covers the descriptors of a sandbox's process 1.
-  const std::string link = "/proc/thread-self/fd/" + std::to_string(made.get());
+  // By name: fchmod of an O_PATH descriptor is only in Linux 6.6.
+  const std::string link = sys::FdPath(made.get());
   if (::chmod(link.c_str(), mode) != 0) return FailSys("chmod " + name);
   return sys::OpenAt(made.get(), ".", O_RDONLY | O_DIRECTORY);
 }

@@ -18,6 +18,12 @@
 
 namespace atl::sys {
 
+// A path that leads to what the caller's descriptor `fd` is. Not below /proc/self/fd, which is
+// /proc/1/fd for execd: in a sandbox the entrypoint's streams cover that.
+inline std::string FdPath(int fd) {
+  return "/proc/thread-self/fd/" + std::to_string(fd);
+}
+
 Result<UniqueFd> Open(const std::string& path, int flags, mode_t mode = 0);
 Result<UniqueFd> OpenAt(int dirfd, const std::string& path, int flags, mode_t mode = 0);
 // openat2 with RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS: symbolic links are followed, but as if

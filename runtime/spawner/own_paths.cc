@@ -14,7 +14,7 @@ bool Within(const std::string& path, const std::string& directory) {
 
 Result<std::string> RealPath(int fd) {
   char path[PATH_MAX];
-  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const std::string link = sys::FdPath(fd);
   const ssize_t n = ::readlink(link.c_str(), path, sizeof path);
   if (n <= 0 || n == static_cast<ssize_t>(sizeof path)) return FailSys("readlink " + link);
   return std::string(path, static_cast<size_t>(n));
