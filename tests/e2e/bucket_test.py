@@ -136,6 +136,7 @@ class Ends(buckets.Case):
     def test_s3fs_dies(self):
         box = self.create(self.volume())
         self.out(box, 'echo hello > /data/hello')
+        until(lambda: len(buckets.s3fs_of(self.daemon)) == 1, PATIENCE, 'that of the case before has ended')
         pid, = buckets.s3fs_of(self.daemon)
         os.kill(pid, signal.SIGKILL)
         until(lambda: 'not connected' in self.daemon.run(box, 'cat /data/hello').stderr, PATIENCE,
