@@ -41,6 +41,7 @@ FakeSpawner::FakeSpawner(FakeLoop& its_loop) : loop(its_loop) {}
 FakeSpawner::~FakeSpawner() = default;
 
 void FakeSpawner::Send(wire::Message message, Answered answered) {
+  if (on_message) on_message(message);
   std::visit(
       [&]<typename Message>(Message& asked) {
         using Reply = typename Message::Reply;

@@ -53,15 +53,24 @@ class FakeLoop final : public Loop {
   void Modify(Id id, uint32_t events) override { watches_.at(id).events = events; }
   void Unwatch(Id id) override { watches_.erase(id); }
   Id After(int64_t delay_us, Callback callback) override {
+    Tell("timer set");
     timers_[++last_id_] = {clock_.boot_us + delay_us, std::move(callback)};
     return last_id_;
   }
-  void Cancel(Id id) override { timers_.erase(id); }
-  void Post(Callback callback) override { posted_.push_back(std::move(callback)); }
-  void RunBlocking(Callback work, Callback done) override {
-    work();
-    Post(std::move(done));
+  void Cancel(Id id) override {
+    if (timers_.erase(id) != 0) Tell("timer cancelled");
   }
+  void Post(Callback callback) override {
+    Tell("posted");
+    posted_.push_back(std::move(callback));
+  }
+  void RunBlocking(Callback work, Callback done) override {
+    Tell("pool asked");
+    work();
+    posted_.push_back(std::move(done));
+  }
+  // Told of each call that changes what will run, before it does.
+  std::function<void(const char* call)> on_call;
 
   // Everything that can run now; the clock stands still.
   void Run() {
@@ -106,6 +115,9 @@ class FakeLoop final : public Loop {
     int64_t at;
     Callback callback;
   };
+  void Tell(const char* call) const {
+    if (on_call) on_call(call);
+  }
   bool FireOne() {
     for (auto it = timers_.begin(); it != timers_.end(); ++it) {
       if (it->second.at > clock_.boot_us) continue;
@@ -250,6 +262,8 @@ class FakeSpawner final : public launch::SpawnerClient {
   bool stop_is_cut_off = false;
   std::function<void(const wire::SandboxRecord&)> exit;
   std::function<void()> lost;
+  // Told of each message before it is carried out.
+  std::function<void(const wire::Message& message)> on_message;
   FakeLoop& loop;
 };
 
@@ -372,6 +386,7 @@ class FakeImages final : public images::ImageStore {
   std::set<std::string> LayerDigests() const override { return {}; }
   Status Remove(std::string_view, InUse) override { return {}; }
   void CollectLayers(InUse in_use) override {
+    if (on_collect) on_collect();
     ++collected;
     layer_1_in_use = in_use(1);
   }
@@ -415,6 +430,7 @@ class FakeImages final : public images::ImageStore {
   images::Image image;
   std::string imported;  // another name of it, once there is one
   int collected = 0;
+  std::function<void()> on_collect;
   bool layer_1_in_use = false;
   wire::LayerId last_layer = 100;
   std::set<wire::LayerId> kept = {1, 2};
