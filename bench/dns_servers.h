@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/dns/dns_forwarder.h"
-#include "netpolicy/endpoint.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/http/pooled_loop.h"

@@ -28,11 +28,11 @@
 #include "netpolicy/rules/nft.h"
 #include "netpolicy/rules/ruleset.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/config.h"
-#include "runtime/spawner/mounts.h"
-#include "runtime/spawner/namespaces.h"
-#include "runtime/spawner/seccomp.h"
-#include "runtime/spawner/vfork_clone.h"
+#include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/kernel/namespaces.h"
+#include "runtime/spawner/kernel/vfork_clone.h"
+#include "runtime/spawner/rules/config.h"
+#include "runtime/spawner/rules/seccomp.h"
 
 namespace atl::bench {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "bench/clock.h"
 #include "cgroup/host.h"
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 #include "runtime/base/sys.h"
 
 namespace atl::bench {

@@ -17,7 +17,7 @@
 #include "bench/process.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::bench {

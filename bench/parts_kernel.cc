@@ -9,7 +9,7 @@
 #include "bench/parts.h"
 #include "bench/process.h"
 #include "cgroup/tree.h"
-#include "runtime/spawner/seccomp.h"
+#include "runtime/spawner/rules/seccomp.h"
 
 namespace atl::bench {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "bench/netns.h"
 #include "bench/parts.h"
-#include "netpolicy/guards.h"
 #include "netpolicy/link/netlink.h"
 #include "netpolicy/network.h"
+#include "netpolicy/policy/guards.h"
 #include "netpolicy/rules/conntrack.h"
 #include "netpolicy/rules/nft.h"
 #include "netpolicy/rules/ruleset.h"

@@ -18,7 +18,7 @@
 #include "bench/clock.h"
 #include "bench/netns.h"
 #include "bench/relay.h"
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/splice/splice_proxy.h"
 #include "runtime/base/sys.h"
 #include "runtime/http/pooled_loop.h"

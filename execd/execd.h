@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "execd/code/code.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/files/files.h"
 #include "execd/http/connection.h"
 #include "execd/http/router.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "execd/code/code.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/checked_run.h"
 #include "runtime/wire/preparation.h"

@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "netpolicy/addresses.h"
-#include "netpolicy/guards.h"
+#include "netpolicy/address/addresses.h"
 #include "netpolicy/link/forwarding.h"
 #include "netpolicy/link/netlink.h"
+#include "netpolicy/policy/guards.h"
 #include "netpolicy/rules/ruleset.h"
 #include "runtime/base/sys.h"
 

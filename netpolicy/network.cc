@@ -13,12 +13,12 @@
 #include <set>
 #include <utility>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 #include "netpolicy/dns/dns_forwarder.h"
-#include "netpolicy/guards.h"
 #include "netpolicy/link/forwarding.h"
 #include "netpolicy/link/link.h"
 #include "netpolicy/link/netlink.h"
+#include "netpolicy/policy/guards.h"
 #include "netpolicy/rules/conntrack.h"
 #include "netpolicy/rules/enforcer.h"
 #include "netpolicy/rules/fence.h"

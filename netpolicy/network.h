@@ -20,11 +20,12 @@
 #include <string>
 #include <vector>
 
-#include "netpolicy/addresses.h"
-#include "netpolicy/denials.h"
-#include "netpolicy/egress.h"
-#include "netpolicy/guards.h"
-#include "netpolicy/policy.h"
+#include "netpolicy/address/addresses.h"
+#include "netpolicy/policy/denials.h"
+#include "netpolicy/policy/egress.h"
+#include "netpolicy/policy/guards.h"
+#include "netpolicy/policy/policy.h"
+#include "netpolicy/policy/slot_request.h"
 #include "runtime/base/health.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
@@ -56,48 +57,7 @@ struct NetworkConfig {
   uint32_t max_connections = 4096;
 };
 
-// What a sandbox wants of its slot's network.
-struct SlotRequest {
-  std::string sandbox;            // its id, for events
-  SharedPolicy policy;            // null: the operator's default
-  std::string network;            // named network; empty: none
-  std::string hostname;           // by which its peers there find it; the id does too
-  uint64_t bytes_per_second = 0;  // each way; 0: no limit
-};
-struct LiveSlot {
-  uint32_t slot = 0;
-  SlotRequest request;
-};
-
-// An address that a name has led to.
-struct LearnedName {
-  std::string name;  // empty: learned by an earlier daemon
-  std::string address;
-  std::string protocol;  // "tcp", "udp"; empty: any
-  uint16_t port = 0;     // 0: any
-  int64_t expires_in_seconds = 0;
-};
-
-// From the sandbox's side, since its slot was attached.
-struct SlotCounters {
-  uint64_t bytes_in = 0, bytes_out = 0;
-  uint64_t packets_in = 0, packets_out = 0;
-  uint64_t denied = 0;  // packets that the rules refused, and what name server and proxy did
-};
-
 class Interceptor;
-
-using OnDenial = std::function<void(const std::string& sandbox, const Denial&)>;
-
-// Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
-// the gateways lie outside of that range.
-struct SlotAddresses {
-  std::string ipv4;          // "10.200.0.7"
-  std::string ipv6;          // "fd61:746c:6c00::7"
-  std::string gateway_ipv4;  // also the name server
-  std::string gateway_ipv6;
-};
-SlotAddresses AddressesOf(uint32_t instance, uint32_t slot);
 
 class Network {
  public:

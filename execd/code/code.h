@@ -7,7 +7,7 @@
 #include <string>
 
 #include "execd/code/context.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/command.h"
 

@@ -9,7 +9,7 @@
 
 #include "execd/code/kernel.h"
 #include "execd/code/spare.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/output_events.h"
 

@@ -14,7 +14,7 @@
 #include "execd/code/kernel_ports.h"
 #include "execd/code/kernelspec.h"
 #include "execd/code/zygote.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "execd/code/kernel_ports.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "runtime/base/own_directory.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unix_address.h"

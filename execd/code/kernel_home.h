@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/users.h"
+#include "execd/core/users.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 

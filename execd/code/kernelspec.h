@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "execd/environment.h"
-#include "execd/users.h"
+#include "execd/core/environment.h"
+#include "execd/core/users.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {

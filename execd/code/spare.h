@@ -15,7 +15,7 @@
 #include "execd/code/kernel.h"
 #include "execd/code/kernelspec.h"
 #include "execd/code/zygote.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 
 namespace atl::execd {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "execd/code/kernelspec.h"
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/job.h"
 
 namespace atl::execd {

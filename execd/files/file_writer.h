@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/files/files.h"
 #include "runtime/base/result.h"
 

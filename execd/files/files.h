@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/files/body_walk.h"
 #include "execd/http/exchange.h"
 #include "runtime/base/result.h"

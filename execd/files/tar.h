@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 
 namespace atl::execd {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/isolated/changes.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/http/router.h"
 #include "execd/isolated/changes.h"

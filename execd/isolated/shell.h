@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/isolated/request.h"
 #include "execd/run/job.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "runtime/base/result.h"

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "execd/environment.h"
+#include "execd/core/environment.h"
+#include "execd/core/users.h"
 #include "execd/http/json.h"
-#include "execd/users.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {

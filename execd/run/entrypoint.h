@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "execd/run/output_feed.h"

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/entrypoint.h"
 #include "execd/run/job.h"
 #include "runtime/base/schedule.h"

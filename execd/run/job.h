@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/spawn.h"
 
 namespace atl::execd {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "execd/core/numbers.h"
 #include "execd/http/json.h"
-#include "execd/numbers.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 

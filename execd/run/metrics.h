@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 
 namespace atl::execd {

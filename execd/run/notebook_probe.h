@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 

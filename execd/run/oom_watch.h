@@ -9,7 +9,7 @@
 // Thread rule: the loop's.
 #pragma once
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/unique_fd.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "execd/core/numbers.h"
 #include "execd/http/json.h"
-#include "execd/numbers.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/http/exchange.h"
 #include "execd/run/resident_shell.h"
 

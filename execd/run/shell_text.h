@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "execd/environment.h"
+#include "execd/core/environment.h"
 
 namespace atl::execd {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "execd/leaf.h"
-#include "execd/users.h"
+#include "execd/core/leaf.h"
+#include "execd/core/users.h"
 #include "runtime/base/result.h"
 
 namespace atl::execd {

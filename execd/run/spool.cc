@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <string>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {

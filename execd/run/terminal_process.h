@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "execd/core.h"
-#include "execd/environment.h"
+#include "execd/core/core.h"
+#include "execd/core/environment.h"
 #include "execd/run/job.h"
 #include "execd/run/output.h"
 #include "execd/run/output_ring.h"

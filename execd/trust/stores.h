@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/run/checked_run.h"
 #include "runtime/base/result.h"
 

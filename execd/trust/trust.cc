@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "execd/core.h"
+#include "execd/core/core.h"
 #include "execd/files/files.h"
 #include "execd/trust/bundle.h"
 #include "runtime/base/cleanup.h"

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string_view>
 
-#include "execd/environment.h"
+#include "execd/core/environment.h"
 #include "runtime/base/result.h"
 #include "runtime/wire/start.h"
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "netpolicy/address/ip.h"
 #include "netpolicy/dns/dns_lookup.h"
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/ip.h"
 
 namespace atl::netpolicy {
 

@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/endpoint.h"
 
 namespace atl::netpolicy {
 

@@ -18,9 +18,9 @@
 #include <span>
 #include <vector>
 
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/dns/dns_lookup.h"
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/endpoint.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
 

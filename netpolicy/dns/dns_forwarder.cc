@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "netpolicy/address/fair_share.h"
 #include "netpolicy/dns/dns_answer.h"
 #include "netpolicy/dns/dns_lookup.h"
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/fair_share.h"
 
 namespace atl::netpolicy {
 namespace {

@@ -19,12 +19,12 @@
 #include <string_view>
 #include <vector>
 
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/dns/dns_datagrams.h"
 #include "netpolicy/dns/dns_gate.h"
 #include "netpolicy/dns/dns_resolver.h"
 #include "netpolicy/dns/dns_sources.h"
 #include "netpolicy/dns/dns_tcp_client.h"
-#include "netpolicy/endpoint.h"
 #include "runtime/base/acceptor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "netpolicy/ip.h"
+#include "netpolicy/address/ip.h"
 
 namespace atl::netpolicy {
 

@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "netpolicy/address/ip.h"
 #include "netpolicy/dns/dns_answer.h"
 #include "netpolicy/dns/dns_cache.h"
 #include "netpolicy/dns/dns_exchange.h"
 #include "netpolicy/dns/dns_lookup.h"
 #include "netpolicy/dns/dns_upstreams.h"
-#include "netpolicy/ip.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/loop.h"
 

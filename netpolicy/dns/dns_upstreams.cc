@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "netpolicy/ports.h"
+#include "netpolicy/address/ports.h"
 #include "runtime/base/sys.h"
 
 namespace atl::netpolicy {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 #include "runtime/base/result.h"
 
 namespace atl::netpolicy {

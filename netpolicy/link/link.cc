@@ -17,7 +17,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 

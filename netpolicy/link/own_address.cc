@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::netpolicy {

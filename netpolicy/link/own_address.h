@@ -3,7 +3,7 @@
 // Thread rule: any thread.
 #pragma once
 
-#include "netpolicy/ip.h"
+#include "netpolicy/address/ip.h"
 
 namespace atl::netpolicy {
 

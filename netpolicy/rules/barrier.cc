@@ -3,7 +3,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 
 namespace atl::netpolicy {
 

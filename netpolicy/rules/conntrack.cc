@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 #include "netpolicy/link/netlink.h"
 
 namespace atl::netpolicy {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "netpolicy/ip.h"
+#include "netpolicy/address/ip.h"
 #include "runtime/base/result.h"
 
 namespace atl::netpolicy {

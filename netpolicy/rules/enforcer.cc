@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "netpolicy/addresses.h"
-#include "netpolicy/guards.h"
-#include "netpolicy/ports.h"
+#include "netpolicy/address/addresses.h"
+#include "netpolicy/address/ports.h"
+#include "netpolicy/policy/guards.h"
 #include "runtime/base/log.h"
 
 namespace atl::netpolicy {

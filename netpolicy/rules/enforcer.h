@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "netpolicy/denials.h"
 #include "netpolicy/dns/dns_gate.h"
-#include "netpolicy/egress.h"
-#include "netpolicy/network.h"
+#include "netpolicy/policy/denials.h"
+#include "netpolicy/policy/egress.h"
+#include "netpolicy/policy/slot_request.h"
 #include "netpolicy/rules/conntrack.h"
 #include "netpolicy/rules/learned.h"
 #include "netpolicy/rules/named_networks.h"

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
+#include "netpolicy/address/ports.h"
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/guards.h"
 #include "netpolicy/link/own_address.h"
-#include "netpolicy/ports.h"
+#include "netpolicy/policy/guards.h"
 #include "netpolicy/rules/enforcer.h"
 
 namespace atl::netpolicy {

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 #include "netpolicy/link/forwarding.h"
 #include "netpolicy/link/link.h"
 #include "netpolicy/link/netlink.h"

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <vector>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 #include "netpolicy/link/link.h"
 #include "netpolicy/link/netlink.h"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-#include "netpolicy/ip.h"
+#include "netpolicy/address/ip.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 
 namespace atl::netpolicy {
 namespace {

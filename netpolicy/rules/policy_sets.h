@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "netpolicy/egress.h"
+#include "netpolicy/policy/egress.h"
 #include "netpolicy/rules/nft.h"
 
 namespace atl::netpolicy {

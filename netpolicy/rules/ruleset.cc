@@ -11,9 +11,9 @@
 #include <optional>
 #include <string>
 
-#include "netpolicy/addresses.h"
-#include "netpolicy/guards.h"
-#include "netpolicy/ports.h"
+#include "netpolicy/address/addresses.h"
+#include "netpolicy/address/ports.h"
+#include "netpolicy/policy/guards.h"
 #include "netpolicy/rules/barrier.h"
 #include "netpolicy/rules/policy_sets.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "netpolicy/ip.h"
+#include "netpolicy/address/ip.h"
 #include "netpolicy/rules/nft.h"
 
 namespace atl::netpolicy {

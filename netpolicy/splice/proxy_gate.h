@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "netpolicy/endpoint.h"
-#include "netpolicy/ip.h"
+#include "netpolicy/address/endpoint.h"
+#include "netpolicy/address/ip.h"
 
 namespace atl::netpolicy {
 

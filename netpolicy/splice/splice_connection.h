@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/splice/http_requests.h"
 #include "netpolicy/splice/interceptor.h"
 #include "netpolicy/splice/pipe_pool.h"

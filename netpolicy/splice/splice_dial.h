@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "netpolicy/endpoint.h"
-#include "netpolicy/ip.h"
+#include "netpolicy/address/endpoint.h"
+#include "netpolicy/address/ip.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
 

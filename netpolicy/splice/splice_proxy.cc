@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-#include "netpolicy/fair_share.h"
+#include "netpolicy/address/fair_share.h"
 
 namespace atl::netpolicy {
 namespace {

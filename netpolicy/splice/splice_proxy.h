@@ -23,7 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/splice/pipe_pool.h"
 #include "netpolicy/splice/proxy_gate.h"
 #include "netpolicy/splice/splice_connection.h"

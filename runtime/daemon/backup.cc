@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "images/catalog.h"
-#include "runtime/api/json.h"
+#include "runtime/api/gate/json.h"
 #include "runtime/base/base64.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
@@ -21,9 +21,9 @@
 #include "runtime/base/sys.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/privileges.h"
-#include "runtime/sandbox/volume_store.h"
-#include "runtime/spawner/store.h"
-#include "runtime/spawner/store_image.h"
+#include "runtime/sandbox/volumes/volume_store.h"
+#include "runtime/spawner/store/store.h"
+#include "runtime/spawner/store/store_image.h"
 
 namespace atl::daemon {
 namespace {

@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "netpolicy/guards.h"
+#include "netpolicy/policy/guards.h"
 #include "runtime/base/sys.h"
 #include "runtime/daemon/config_keys.h"
-#include "runtime/sandbox/slot_sockets.h"
+#include "runtime/sandbox/create/slot_sockets.h"
 #include "runtime/wire/swap.h"
 
 // Not the packaged library: that is built with exceptions.

@@ -7,7 +7,7 @@
 #include "images/registry/reference.h"
 #include "runtime/base/base64.h"
 #include "runtime/daemon/config_values.h"
-#include "runtime/sandbox/sandbox.h"
+#include "runtime/sandbox/record/sandbox.h"
 #include "runtime/wire/swap.h"
 
 namespace atl::daemon {

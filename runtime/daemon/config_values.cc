@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "cgroup/limits_text.h"
-#include "netpolicy/endpoint.h"
-#include "netpolicy/guards.h"
-#include "netpolicy/policy.h"
-#include "netpolicy/ports.h"
+#include "netpolicy/address/endpoint.h"
+#include "netpolicy/address/ports.h"
+#include "netpolicy/policy/guards.h"
+#include "netpolicy/policy/policy.h"
 #include "runtime/http/base_url.h"
 #include "runtime/wire/object_store.h"
 #include "runtime/wire/volume.h"

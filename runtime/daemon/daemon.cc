@@ -10,8 +10,8 @@
 
 #include "cgroup/limits_text.h"
 #include "cgroup/tree.h"
-#include "runtime/api/auth.h"
-#include "runtime/api/json.h"
+#include "runtime/api/gate/json.h"
+#include "runtime/api/ingress/auth.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "runtime/api/json.h"
+#include "runtime/api/gate/json.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/log.h"
 #include "runtime/daemon/json_post.h"

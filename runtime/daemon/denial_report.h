@@ -16,8 +16,8 @@
 #include <memory>
 #include <string>
 
-#include "netpolicy/denials.h"
-#include "netpolicy/fair_share.h"
+#include "netpolicy/address/fair_share.h"
+#include "netpolicy/policy/denials.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/metrics.h"
 

@@ -15,7 +15,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
-#include "runtime/sandbox/access_token.h"
+#include "runtime/sandbox/create/access_token.h"
 
 namespace atl::daemon {
 namespace {

@@ -18,7 +18,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/privileges.h"
-#include "runtime/spawner/store_image.h"
+#include "runtime/spawner/store/store_image.h"
 
 namespace atl::daemon {
 namespace {

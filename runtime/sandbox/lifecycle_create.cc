@@ -10,7 +10,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
-#include "runtime/sandbox/access_token.h"
+#include "runtime/sandbox/create/access_token.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {

@@ -9,7 +9,7 @@
 #include "images/allowed.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
-#include "runtime/sandbox/access_token.h"
+#include "runtime/sandbox/create/access_token.h"
 #include "runtime/sandbox/lifecycle.h"
 
 namespace atl::sandbox {

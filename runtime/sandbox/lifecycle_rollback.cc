@@ -19,8 +19,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/create/slot_sockets.h"
 #include "runtime/sandbox/lifecycle.h"
-#include "runtime/sandbox/slot_sockets.h"
 
 namespace atl::sandbox {
 namespace {

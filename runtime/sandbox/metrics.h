@@ -5,10 +5,10 @@
 #include "netpolicy/network.h"
 #include "runtime/base/health.h"
 #include "runtime/base/metrics.h"
-#include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/create/admission.h"
+#include "runtime/sandbox/create/slot_pool.h"
 #include "runtime/sandbox/host_watch.h"
 #include "runtime/sandbox/lifecycle.h"
-#include "runtime/sandbox/slot_pool.h"
 
 namespace atl::sandbox {
 

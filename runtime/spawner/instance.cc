@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "runtime/base/sys.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 
 namespace atl::spawner {
 namespace {

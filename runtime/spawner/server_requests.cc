@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/spawner/limit_policy.h"
+#include "runtime/spawner/copies/stacks.h"
+#include "runtime/spawner/host/limit_policy.h"
+#include "runtime/spawner/root/volume_sources.h"
 #include "runtime/spawner/server.h"
-#include "runtime/spawner/stacks.h"
-#include "runtime/spawner/volume_sources.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::spawner {

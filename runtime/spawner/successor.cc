@@ -14,8 +14,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/execute.h"
-#include "runtime/spawner/worker.h"
+#include "runtime/spawner/kernel/execute.h"
+#include "runtime/spawner/kernel/worker.h"
 
 namespace atl::spawner {
 namespace {

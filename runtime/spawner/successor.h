@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "runtime/base/result.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 
 namespace atl::spawner {
 

@@ -13,8 +13,8 @@
 #include "cgroup/tree.h"
 #include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/execute.h"
-#include "runtime/spawner/worker.h"
+#include "runtime/spawner/kernel/execute.h"
+#include "runtime/spawner/kernel/worker.h"
 
 namespace atl::spawner {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 
 namespace atl::spawner {
 

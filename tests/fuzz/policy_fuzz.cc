@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "netpolicy/egress.h"
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/egress.h"
+#include "netpolicy/policy/policy_json.h"
 #include "runtime/base/result.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

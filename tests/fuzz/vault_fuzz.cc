@@ -8,13 +8,13 @@
 #include <string>
 #include <string_view>
 
-#include "intercept/vault/document_json.h"
-#include "intercept/vault/match.h"
-#include "intercept/vault/metadata_json.h"
-#include "intercept/vault/path.h"
-#include "intercept/vault/redact.h"
-#include "intercept/vault/rewrite.h"
-#include "intercept/vault/wire_json.h"
+#include "netpolicy/vault/document_json.h"
+#include "netpolicy/vault/match.h"
+#include "netpolicy/vault/metadata_json.h"
+#include "netpolicy/vault/path.h"
+#include "netpolicy/vault/redact.h"
+#include "netpolicy/vault/rewrite.h"
+#include "netpolicy/vault/wire_json.h"
 #include "runtime/base/result.h"
 #include "runtime/http/head.h"
 

@@ -25,7 +25,7 @@
 #include <string>
 
 #include "runtime/base/sys.h"
-#include "runtime/spawner/seccomp.h"
+#include "runtime/spawner/rules/seccomp.h"
 #include "tests/priv/priv_test.h"
 
 namespace atl::priv {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "netpolicy/dns/dns_message.h"
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
 #include "tests/priv/net_lab.h"
 #include "tests/unit/netpolicy/dns_bytes.h"
 #include "tests/unit/netpolicy/test_loop.h"

@@ -13,7 +13,7 @@
 
 #include "netpolicy/link/link.h"
 #include "netpolicy/link/netlink.h"
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
 #include "tests/priv/net_lab.h"
 #include "tests/unit/netpolicy/test_loop.h"
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "netpolicy/addresses.h"
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/addresses.h"
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/network.h"
 #include "runtime/base/unique_fd.h"
 

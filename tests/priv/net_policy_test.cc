@@ -10,7 +10,7 @@
 #include <random>
 
 #include "netpolicy/link/netlink.h"
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
 #include "netpolicy/rules/nft.h"
 #include "netpolicy/rules/policy_sets.h"
 #include "tests/priv/net_lab.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 #include "netpolicy/splice/splice_proxy.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/priv/net_lab.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/base/sys.h"
-#include "runtime/spawner/mounts.h"
-#include "runtime/spawner/store_image.h"
+#include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/store/store_image.h"
 
 namespace atl::priv {
 

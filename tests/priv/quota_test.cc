@@ -19,8 +19,8 @@
 
 #include "runtime/base/project_quota.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/projects.h"
-#include "runtime/spawner/store_image.h"
+#include "runtime/spawner/store/projects.h"
+#include "runtime/spawner/store/store_image.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/quota_store.h"
 #include "tests/priv/spawner_fixture.h"

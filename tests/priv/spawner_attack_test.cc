@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/base/project_quota.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 

@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-#include "runtime/spawner/seccomp.h"
+#include "runtime/spawner/rules/seccomp.h"
 #include "tests/priv/priv_test.h"
 
 namespace atl::priv {

@@ -16,7 +16,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 #include "runtime/wire/start.h"
 
 namespace atl::priv {

@@ -22,7 +22,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 

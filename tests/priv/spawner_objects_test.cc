@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/spawner/object_error.h"
-#include "runtime/spawner/object_group.h"
+#include "runtime/spawner/buckets/object_error.h"
+#include "runtime/spawner/buckets/object_group.h"
 #include "runtime/wire/spawner.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"

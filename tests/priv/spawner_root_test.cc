@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 

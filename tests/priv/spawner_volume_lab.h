@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/spawner/config.h"
+#include "runtime/spawner/rules/config.h"
 #include "tests/priv/priv_test.h"
 #include "tests/priv/spawner_fixture.h"
 

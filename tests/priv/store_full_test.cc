@@ -13,8 +13,8 @@
 #include <string>
 
 #include "runtime/base/sys.h"
-#include "runtime/sandbox/store.h"
-#include "runtime/sandbox/volume_store.h"
+#include "runtime/sandbox/store/store.h"
+#include "runtime/sandbox/volumes/volume_store.h"
 #include "tests/priv/priv_test.h"
 
 namespace atl::sandbox {

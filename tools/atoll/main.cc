@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "runtime/base/standard_streams.h"
-#include "tools/atoll/code.h"
-#include "tools/atoll/report.h"
-#include "tools/atoll/verbs.h"
+#include "tools/atoll/client/report.h"
+#include "tools/atoll/verbs/code.h"
+#include "tools/atoll/verbs/verbs.h"
 
 namespace atl::cli {
 

@@ -60,9 +60,26 @@ class Rules:
         return f'{folder} may not include "{header}"'
 
 
+def circles(arrows):
+    """Folders that include each other, directly or by way of others: [folder...] each, sorted."""
+    def reach(start):
+        seen, ahead = set(), [start]
+        while ahead:
+            for other in arrows.get(ahead.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    ahead.append(other)
+        return seen
+    reached = {folder: reach(folder) for folder in arrows}
+    return sorted({tuple(sorted(other for other in reached[folder]
+                                if folder in reached.get(other, ())))
+                   for folder in arrows if folder in reached[folder]})
+
+
 def check(root, rules):
     cases = {f'includes of {folder}': [] for folder in rules.folders}
     cases['every source file is in a folder of the table'] = outside = []
+    arrows = {}
     for path in tree.files(root, *tree.CODE):
         folder = rules.folder_of(path)
         if folder is None:
@@ -70,10 +87,16 @@ def check(root, rules):
             continue
         text = (root / path).read_text(encoding='utf-8')
         for found in INCLUDE.finditer(text):
+            target = rules.folder_of(found[2]) if found[1] == '"' else None
+            # Tests and measurements stand beside the tree, not in it.
+            if target not in (None, folder) and '*' not in rules.folders[folder]:
+                arrows.setdefault(folder, set()).add(target)
             why = rules.complaint(path, found[1], found[2])
             if why:
                 line = text.count('\n', 0, found.start(1)) + 1
                 cases[f'includes of {folder}'].append(f'{path}:{line}: {why}')
+    cases['includes between folders go one way'] = [
+        'these include each other: ' + ' '.join(circle) for circle in circles(arrows)]
     return cases
 
 

@@ -6,7 +6,7 @@ import sys
 
 import tree
 
-TOP_FOLDERS = {'runtime', 'execd', 'netpolicy', 'intercept', 'images', 'cgroup', 'tools', 'bench', 'tests', '.ci'}
+TOP_FOLDERS = {'runtime', 'execd', 'netpolicy', 'images', 'cgroup', 'tools', 'bench', 'tests', '.ci'}
 TOP_FILES = {'meson.build', 'README.md', 'CONTRIBUTING.md', 'LICENSE', '.clang-format', '.clang-tidy',
              '.gitignore'}
 README_LINES = 110

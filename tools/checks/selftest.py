@@ -52,6 +52,13 @@ def include_cases(verdict):
             ('elsewhere/a.cc', '', 'elsewhere/a.cc')):
         expect(verdict, f'{path} with {line.strip()!r}', lambda root: includes.check(root, RULES),
                {path: line + '\n'}, text)
+    for sources, text in (
+            ({'runtime/wire/a.cc': '#include "cgroup/limits.h"\n',
+              'cgroup/a.cc': '#include "runtime/wire/plan.h"\n'}, 'include each other: cgroup runtime/wire'),
+            ({'runtime/wire/a.cc': '#include "cgroup/limits.h"\n',
+              'cgroup/a.cc': '#include "runtime/base/result.h"\n'}, None)):
+        expect(verdict, f'includes of {" and ".join(sources)}: {text}',
+               lambda root: includes.check(root, RULES), sources, text)
 
 
 def ban_cases(verdict):

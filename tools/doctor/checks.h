@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/atoll/settings.h"
+#include "tools/atoll/client/settings.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/finding.h"
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "runtime/base/sys.h"
-#include "runtime/spawner/worker.h"
+#include "runtime/spawner/kernel/worker.h"
 
 namespace atl::doctor {
 namespace {

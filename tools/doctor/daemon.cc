@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
-#include "tools/atoll/api.h"
+#include "tools/atoll/client/api.h"
 #include "tools/doctor/checks.h"
 
 namespace atl::doctor {

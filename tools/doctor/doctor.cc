@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/json_text.h"
-#include "tools/atoll/text.h"
+#include "tools/atoll/words/text.h"
 #include "tools/doctor/checks.h"
 
 namespace atl::doctor {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tools/atoll/settings.h"
+#include "tools/atoll/client/settings.h"
 
 namespace atl::doctor {
 

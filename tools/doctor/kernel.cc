@@ -6,7 +6,7 @@
 
 #include "runtime/base/kernel_version.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/kernel/namespaces.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/sysctl.h"
 

@@ -13,8 +13,8 @@
 
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/mounts.h"
-#include "runtime/spawner/namespaces.h"
+#include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/kernel/namespaces.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/child.h"
 #include "tools/doctor/place.h"

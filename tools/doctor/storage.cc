@@ -7,8 +7,8 @@
 
 #include "runtime/base/project_quota.h"
 #include "runtime/base/sys.h"
-#include "runtime/spawner/store_image.h"
-#include "tools/atoll/text.h"
+#include "runtime/spawner/store/store_image.h"
+#include "tools/atoll/words/text.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/place.h"
 

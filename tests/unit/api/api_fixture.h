@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/api/api.h"
+#include "runtime/api/routes/api.h"
 #include "runtime/sandbox/metrics.h"
 #include "tests/unit/sandbox/fakes.h"
 

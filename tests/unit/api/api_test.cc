@@ -1,4 +1,4 @@
-#include "runtime/api/api.h"
+#include "runtime/api/routes/api.h"
 
 #include <regex>
 #include <set>

@@ -1,4 +1,4 @@
-#include "runtime/api/auth.h"
+#include "runtime/api/ingress/auth.h"
 
 #include <gtest/gtest.h>
 

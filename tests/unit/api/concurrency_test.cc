@@ -1,4 +1,4 @@
-#include "runtime/api/concurrency.h"
+#include "runtime/api/gate/concurrency.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/api/create_request.h"
+#include "runtime/api/requests/create_request.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "runtime/api/diagnostics.h"
+#include "runtime/api/routes/diagnostics.h"
 
 #include <gtest/gtest.h>
 
 #include "cgroup/limits_text.h"
-#include "runtime/api/secret_name.h"
+#include "runtime/api/gate/secret_name.h"
 
 namespace atl::api {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/api/error_map.h"
+#include "runtime/api/gate/error_map.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/api/ingress.h"
+#include "runtime/api/ingress/ingress.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/api/json.h"
+#include "runtime/api/gate/json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/api/list_query.h"
+#include "runtime/api/requests/list_query.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/api/measurements.h"
+#include "runtime/api/gate/measurements.h"
 
 #include "tests/unit/api/api_fixture.h"
 

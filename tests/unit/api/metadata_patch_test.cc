@@ -1,4 +1,4 @@
-#include "runtime/api/metadata_patch.h"
+#include "runtime/api/requests/metadata_patch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/api/proxied_answer.h"
+#include "runtime/api/ingress/proxied_answer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "runtime/api/proxy.h"
-#include "runtime/api/auth.h"
-#include "runtime/api/egress_api.h"
+#include "runtime/api/ingress/proxy.h"
+#include "runtime/api/ingress/auth.h"
+#include "runtime/api/ingress/egress_api.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The ways into a sandbox, and what clients are told of them.
 #include <algorithm>
 
-#include "runtime/api/auth.h"
-#include "runtime/api/proxy.h"
+#include "runtime/api/ingress/auth.h"
+#include "runtime/api/ingress/proxy.h"
 #include "tests/unit/api/api_fixture.h"
 
 namespace atl::api {

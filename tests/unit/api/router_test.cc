@@ -1,4 +1,4 @@
-#include "runtime/api/router.h"
+#include "runtime/api/gate/router.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "runtime/api/volume_request.h"
+#include "runtime/api/requests/volume_request.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/api/create_request.h"
+#include "runtime/api/requests/create_request.h"
 
 namespace atl::api {
 namespace {

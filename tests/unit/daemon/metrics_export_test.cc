@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/measurements.h"
+#include "runtime/api/gate/measurements.h"
 #include "runtime/daemon/otlp_json.h"
 #include "tests/unit/sandbox/fakes.h"
 

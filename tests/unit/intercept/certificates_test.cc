@@ -1,4 +1,4 @@
-#include "intercept/certificates.h"
+#include "netpolicy/intercept/certificates.h"
 
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
@@ -7,8 +7,8 @@
 #include <regex>
 #include <set>
 
-#include "intercept/authority.h"
-#include "intercept/line.h"
+#include "netpolicy/intercept/authority.h"
+#include "netpolicy/intercept/line.h"
 
 namespace atl::intercept {
 namespace {

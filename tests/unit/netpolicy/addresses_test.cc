@@ -1,4 +1,4 @@
-#include "netpolicy/addresses.h"
+#include "netpolicy/address/addresses.h"
 
 #include <gtest/gtest.h>
 

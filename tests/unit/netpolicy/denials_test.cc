@@ -1,4 +1,4 @@
-#include "netpolicy/denials.h"
+#include "netpolicy/policy/denials.h"
 
 #include <gtest/gtest.h>
 

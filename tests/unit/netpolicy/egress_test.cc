@@ -1,12 +1,12 @@
 // A policy made ready: who decides about a name, and that ranges without order say the same as
 // rules in order.
-#include "netpolicy/egress.h"
+#include "netpolicy/policy/egress.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
 
 namespace atl::netpolicy {
 namespace {

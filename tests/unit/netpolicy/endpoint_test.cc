@@ -1,4 +1,4 @@
-#include "netpolicy/endpoint.h"
+#include "netpolicy/address/endpoint.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

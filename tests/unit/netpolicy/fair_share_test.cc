@@ -1,4 +1,4 @@
-#include "netpolicy/fair_share.h"
+#include "netpolicy/address/fair_share.h"
 
 #include <gtest/gtest.h>
 

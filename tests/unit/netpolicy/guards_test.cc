@@ -1,4 +1,4 @@
-#include "netpolicy/guards.h"
+#include "netpolicy/policy/guards.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // Policies as clients write them: targets, JSON, and the changes at run time.
-#include "netpolicy/policy.h"
+#include "netpolicy/policy/policy.h"
 
 #include <gtest/gtest.h>
 
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
 
 namespace atl::netpolicy {
 namespace {

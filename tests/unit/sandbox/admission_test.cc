@@ -1,4 +1,4 @@
-#include "runtime/sandbox/admission.h"
+#include "runtime/sandbox/create/admission.h"
 
 #include <gtest/gtest.h>
 

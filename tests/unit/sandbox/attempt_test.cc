@@ -1,12 +1,12 @@
 // Each kind of request against each failure that can be forced upon it: nothing of it is left, and
 // the same request with the same key is carried out afterwards.
-#include "runtime/sandbox/attempt.h"
+#include "runtime/sandbox/create/attempt.h"
 
 #include <algorithm>
 #include <set>
 
-#include "runtime/sandbox/fork.h"
-#include "runtime/sandbox/rollback.h"
+#include "runtime/sandbox/copies/fork.h"
+#include "runtime/sandbox/copies/rollback.h"
 #include "tests/unit/sandbox/templates_fixture.h"
 
 namespace atl::sandbox {

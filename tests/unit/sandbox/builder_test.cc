@@ -1,12 +1,12 @@
-#include "runtime/sandbox/builder.h"
+#include "runtime/sandbox/create/builder.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "runtime/base/sandbox_id.h"
-#include "runtime/sandbox/access_token.h"
-#include "runtime/sandbox/slot_sockets.h"
+#include "runtime/sandbox/create/access_token.h"
+#include "runtime/sandbox/create/slot_sockets.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::sandbox {

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/control_channel.h"
+#include "runtime/sandbox/create/control_channel.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

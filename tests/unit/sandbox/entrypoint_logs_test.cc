@@ -1,4 +1,4 @@
-#include "runtime/sandbox/entrypoint_logs.h"
+#include "runtime/sandbox/output/entrypoint_logs.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

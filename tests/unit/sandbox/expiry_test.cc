@@ -1,4 +1,4 @@
-#include "runtime/sandbox/expiry.h"
+#include "runtime/sandbox/live/expiry.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/fork.h"
+#include "runtime/sandbox/copies/fork.h"
 #include "runtime/wire/plan.h"
 
 #include <algorithm>

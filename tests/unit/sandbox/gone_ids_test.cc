@@ -1,8 +1,8 @@
-#include "runtime/sandbox/gone_ids.h"
+#include "runtime/sandbox/store/gone_ids.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/sandbox/store.h"
+#include "runtime/sandbox/store/store.h"
 
 namespace atl::sandbox {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/history.h"
+#include "runtime/sandbox/store/history.h"
 
 #include <gtest/gtest.h>
 

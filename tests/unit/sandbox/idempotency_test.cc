@@ -1,4 +1,4 @@
-#include "runtime/sandbox/idempotency.h"
+#include "runtime/sandbox/store/idempotency.h"
 
 #include <gtest/gtest.h>
 

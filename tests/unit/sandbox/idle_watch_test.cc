@@ -1,4 +1,4 @@
-#include "runtime/sandbox/idle_watch.h"
+#include "runtime/sandbox/live/idle_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/log_reader.h"
+#include "runtime/sandbox/output/log_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/log_store.h"
+#include "runtime/sandbox/output/log_store.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

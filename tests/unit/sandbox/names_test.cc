@@ -1,4 +1,4 @@
-#include "runtime/sandbox/names.h"
+#include "runtime/sandbox/state/names.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/object_volumes.h"
+#include "runtime/sandbox/volumes/object_volumes.h"
 #include "runtime/wire/plan.h"
 
 #include <gtest/gtest.h>

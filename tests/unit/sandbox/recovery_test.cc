@@ -1,4 +1,4 @@
-#include "runtime/sandbox/recovery.h"
+#include "runtime/sandbox/recovery/recovery.h"
 
 #include <gtest/gtest.h>
 

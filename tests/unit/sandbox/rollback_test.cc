@@ -1,12 +1,12 @@
-#include "runtime/sandbox/rollback.h"
+#include "runtime/sandbox/copies/rollback.h"
 #include "runtime/wire/plan.h"
 
 #include <sys/socket.h>
 
 #include <algorithm>
 
-#include "intercept/vault/document_json.h"
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
+#include "netpolicy/vault/document_json.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "netpolicy/policy_json.h"
-#include "runtime/sandbox/record_fields.h"
+#include "netpolicy/policy/policy_json.h"
+#include "runtime/sandbox/record/record_fields.h"
 
 namespace atl::sandbox {
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/slot_pool.h"
+#include "runtime/sandbox/create/slot_pool.h"
 
 #include <gtest/gtest.h>
 

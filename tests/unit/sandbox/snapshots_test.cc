@@ -1,9 +1,9 @@
-#include "runtime/sandbox/snapshots.h"
+#include "runtime/sandbox/copies/snapshots.h"
 
 #include <cerrno>
 #include <map>
 
-#include "runtime/sandbox/snapshot_facts.h"
+#include "runtime/sandbox/copies/snapshot_facts.h"
 #include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/spawner_link.h"
+#include "runtime/launch/spawner_link.h"
 
 #include <gtest/gtest.h>
 

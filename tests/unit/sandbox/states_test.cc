@@ -1,4 +1,4 @@
-#include "runtime/sandbox/states.h"
+#include "runtime/sandbox/record/states.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/store.h"
+#include "runtime/sandbox/store/store.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "runtime/base/sqlite.h"
-#include "runtime/sandbox/snapshot_store.h"
-#include "runtime/sandbox/template_store.h"
+#include "runtime/sandbox/copies/snapshot_store.h"
+#include "runtime/sandbox/stock/template_store.h"
 #include "tests/unit/sandbox/fakes.h"
 #include "tests/unit/sandbox/sample.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/sandbox/templates.h"
+#include "runtime/sandbox/stock/templates.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {

@@ -1,9 +1,9 @@
-#include "runtime/sandbox/vaults.h"
+#include "runtime/sandbox/live/vaults.h"
 
 #include <gtest/gtest.h>
 
-#include "intercept/vault/document_json.h"
-#include "netpolicy/policy_json.h"
+#include "netpolicy/policy/policy_json.h"
+#include "netpolicy/vault/document_json.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {

@@ -1,5 +1,5 @@
-#include "runtime/sandbox/volumes.h"
-#include "runtime/sandbox/store.h"
+#include "runtime/sandbox/volumes/volumes.h"
+#include "runtime/sandbox/store/store.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

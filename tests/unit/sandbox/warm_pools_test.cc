@@ -1,5 +1,5 @@
 // Pools among stand-ins: when members are built and go, and what a claim asks of whom.
-#include "runtime/sandbox/warm_pools.h"
+#include "runtime/sandbox/stock/warm_pools.h"
 
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 

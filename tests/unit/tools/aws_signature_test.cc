@@ -1,4 +1,4 @@
-#include "tools/atoll/aws_signature.h"
+#include "tools/atoll/archives/aws_signature.h"
 
 #include <gtest/gtest.h>
 

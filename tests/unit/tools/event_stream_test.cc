@@ -1,4 +1,4 @@
-#include "tools/atoll/event_stream.h"
+#include "tools/atoll/client/event_stream.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "tools/atoll/grammar.h"
-#include "tools/atoll/duration.h"
+#include "tools/atoll/words/grammar.h"
+#include "tools/atoll/words/duration.h"
 
 #include <gtest/gtest.h>
 
 #include "runtime/base/signal_word.h"
-#include "tools/atoll/duration.h"
-#include "tools/atoll/exit.h"
-#include "tools/atoll/nearest.h"
+#include "tools/atoll/client/exit.h"
+#include "tools/atoll/words/duration.h"
+#include "tools/atoll/words/nearest.h"
 
 namespace atl::cli {
 namespace {

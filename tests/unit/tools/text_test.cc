@@ -1,9 +1,9 @@
-#include "tools/atoll/text.h"
+#include "tools/atoll/words/text.h"
 
 #include <gtest/gtest.h>
 
-#include "tools/atoll/api.h"
-#include "tools/atoll/command.h"
+#include "tools/atoll/client/api.h"
+#include "tools/atoll/client/command.h"
 
 namespace atl::cli {
 namespace {

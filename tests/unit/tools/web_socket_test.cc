@@ -1,4 +1,4 @@
-#include "tools/atoll/web_socket.h"
+#include "tools/atoll/client/web_socket.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // Vaults as clients write them and see them, their changes, and their way over the wire.
-#include "intercept/vault/document.h"
+#include "netpolicy/vault/document.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "intercept/vault/document_json.h"
-#include "intercept/vault/metadata_json.h"
-#include "intercept/vault/policy_cover.h"
-#include "intercept/vault/wire_json.h"
+#include "netpolicy/vault/document_json.h"
+#include "netpolicy/vault/metadata_json.h"
+#include "netpolicy/vault/policy_cover.h"
+#include "netpolicy/vault/wire_json.h"
 #include "tests/unit/vault/vaults.h"
 
 namespace atl::vault {

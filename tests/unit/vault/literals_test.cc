@@ -1,12 +1,12 @@
 // Searching and encoding.
-#include "intercept/vault/literals.h"
+#include "netpolicy/vault/literals.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 
-#include "intercept/vault/encoding.h"
+#include "netpolicy/vault/encoding.h"
 
 namespace atl::vault {
 namespace {

@@ -1,11 +1,11 @@
 // Which binding a request belongs to.
-#include "intercept/vault/match.h"
+#include "netpolicy/vault/match.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "intercept/vault/path.h"
+#include "netpolicy/vault/path.h"
 #include "tests/unit/vault/vaults.h"
 
 namespace atl::vault {

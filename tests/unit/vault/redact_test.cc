@@ -1,11 +1,11 @@
 // Secrets on their way back.
-#include "intercept/vault/redact.h"
+#include "netpolicy/vault/redact.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "intercept/vault/encoding.h"
+#include "netpolicy/vault/encoding.h"
 #include "tests/unit/vault/vaults.h"
 
 namespace atl::vault {

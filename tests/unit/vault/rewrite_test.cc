@@ -1,5 +1,5 @@
 // Credentials on their way into requests.
-#include "intercept/vault/rewrite.h"
+#include "netpolicy/vault/rewrite.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "intercept/vault/document_json.h"
+#include "netpolicy/vault/document_json.h"
 
 namespace atl::vault {
 

@@ -1,0 +1,49 @@
+#include "execd/core/accounts.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "execd/core/numbers.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr int kFiles = static_cast<int>(wire::ExecdAccount::kCount);
+
+// Kernel files of a few lines; empty if there is nothing to read.
+std::string_view Read(int fd, char* buffer, size_t size) {
+  const ssize_t n = ::pread(fd, buffer, size, 0);
+  return n > 0 ? std::string_view(buffer, static_cast<size_t>(n)) : std::string_view();
+}
+
+}  // namespace
+
+Accounts Accounts::Inherited() {
+  for (int i = 0; i < kFiles; ++i) {
+    struct stat info;
+    const bool file = i != static_cast<int>(wire::ExecdAccount::kOomEvents);
+    if (::fstat(wire::kExecdAccountsFd + i, &info) != 0 || S_ISREG(info.st_mode) != file) return {};
+  }
+  return Accounts(wire::kExecdAccountsFd);
+}
+
+std::optional<int64_t> Accounts::Number(wire::ExecdAccount account) const {
+  if (!present()) return {};
+  char buffer[256];
+  return ToNumber(Read(first_ + static_cast<int>(account), buffer, sizeof buffer));
+}
+
+int Accounts::OomEvents() {
+  return wire::kExecdAccountsFd + static_cast<int>(wire::ExecdAccount::kOomEvents);
+}
+
+int64_t Accounts::OomKills() const {
+  if (!present()) return 0;
+  char buffer[512];
+  const int fd = first_ + static_cast<int>(wire::ExecdAccount::kOomControl);
+  return KeyNumber(Read(fd, buffer, sizeof buffer), "oom_kill").value_or(0);
+}
+
+}  // namespace atl::execd

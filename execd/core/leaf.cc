@@ -1,0 +1,155 @@
+#include "execd/core/leaf.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+
+namespace atl::execd {
+namespace {
+
+constexpr size_t kMaxSpares = 4;
+
+// The number behind `key` in a flat keyed file ("oom_kill 3"), 0 if absent.
+uint64_t FlatKey(int dir, const char* file, std::string_view key) {
+  const auto text = sys::ReadFileAt(dir, file, 4096);
+  if (!text) return 0;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    if (!line.starts_with(key) || line.size() <= key.size() || line[key.size()] != ' ') continue;
+    uint64_t value = 0;
+    std::from_chars(line.data() + key.size() + 1, line.data() + line.size(), value);
+    return value;
+  }
+  return 0;
+}
+
+// Runtimes read the limit of their own group, and no other (JDK 17): that of the subtree, which
+// holds anyhow. Read again afterwards: when limits change, the spawner writes ours, but we may come
+// later.
+void CopyLimit(int root, int leaf) {
+  constexpr const char* kFile = "memory.max";
+  auto limit = sys::ReadFileAt(root, kFile, 64);
+  while (limit && sys::WriteFileAt(leaf, kFile, *limit)) {
+    auto again = sys::ReadFileAt(root, kFile, 64);
+    if (!again || *again == *limit) return;
+    limit = std::move(again);
+  }
+}
+
+}  // namespace
+
+int64_t LeafPool::OomKillsIn(int directory) {
+  return static_cast<int64_t>(FlatKey(directory, "memory.events", "oom_kill"));
+}
+
+LeafPool::LeafPool(EventLoop* loop, int root) : loop_(*loop), root_(root) {}
+
+std::unique_ptr<Leaf> LeafPool::Make() {
+  auto leaf = std::make_unique<Leaf>();
+  leaf->name = "c" + std::to_string(next_++);
+  if (::mkdirat(root_, leaf->name.c_str(), 0755) != 0) {
+    LogLine(LogLevel::kWarning, "command leaf not made").Add(SysError("mkdir " + leaf->name));
+    return nullptr;
+  }
+  auto dir = sys::OpenAt(root_, leaf->name, O_RDONLY | O_DIRECTORY);
+  if (!dir) {
+    ::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR);
+    return nullptr;
+  }
+  leaf->dir = std::move(*dir);
+  // Absent without the memory controller (hybrid hosts): a greedy process then dies alone.
+  [[maybe_unused]] const auto grouped = sys::WriteFileAt(leaf->dir.get(), "memory.oom.group", "1");
+  CopyLimit(root_, leaf->dir.get());
+  return leaf;
+}
+
+std::unique_ptr<Leaf> LeafPool::Take() {
+  if (root_ < 0) return nullptr;
+  if (spares_.empty()) Collect();
+  if (spares_.empty()) return Make();
+  std::unique_ptr<Leaf> leaf = std::move(spares_.back());
+  spares_.pop_back();
+  return leaf;
+}
+
+void LeafPool::Prepare(int count) {
+  for (; root_ >= 0 && count > 0; --count) {
+    if (auto leaf = Make()) spares_.push_back(std::move(leaf));
+  }
+}
+
+bool LeafPool::Empty(const Leaf& leaf) {
+  const auto events = sys::ReadFileAt(leaf.dir.get(), "cgroup.events", 4096);
+  return events && events->find("populated 0") != std::string::npos;
+}
+
+bool LeafPool::HasSeveral(const Leaf& leaf) {
+  const auto list = sys::ReadFileAt(leaf.dir.get(), "cgroup.procs", 4096);
+  // The only error is a list that is longer.
+  return !list || std::count(list->begin(), list->end(), '\n') > 1;
+}
+
+void LeafPool::Return(std::unique_ptr<Leaf> leaf) {
+  if (!leaf) return;
+  returned_.push_back(std::move(leaf));
+  Collect();
+  Watch();
+}
+
+void LeafPool::Collect() {
+  for (size_t i = 0; i < returned_.size();) {
+    if (!Empty(*returned_[i])) {
+      ++i;
+      continue;
+    }
+    std::unique_ptr<Leaf> leaf = std::move(returned_[i]);
+    returned_.erase(returned_.begin() + static_cast<std::ptrdiff_t>(i));
+    // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
+    // the fork compares the kill count of its parent's group with that of its own.
+    if (spares_.size() < kMaxSpares && !leaf->killed) {
+      leaf->oom_kills_before = LeafPool::OomKillsIn(leaf->dir.get());
+      spares_.push_back(std::move(leaf));
+    } else if (::unlinkat(root_, leaf->name.c_str(), AT_REMOVEDIR) != 0 && errno == EBUSY) {
+      returned_.push_back(std::move(leaf));
+      return;
+    }
+  }
+}
+
+// The last process of a leaf need not be a child of ours: an adopted process may be reaped by a
+// subreaper inside. So look again from time to time as long as anything is out.
+void LeafPool::Watch() {
+  if (timer_ || returned_.empty()) return;
+  timer_ = true;
+  loop_.After(2'000'000, [this] {
+    timer_ = false;
+    Collect();
+    Watch();
+  });
+}
+
+Status LeafPool::Move(const Leaf& leaf, pid_t pid) {
+  return sys::WriteFileAt(leaf.dir.get(), "cgroup.procs", std::to_string(pid));
+}
+
+void LeafPool::Kill(Leaf* leaf) {
+  leaf->killed = true;
+  const auto killed = sys::WriteFileAt(leaf->dir.get(), "cgroup.kill", "1");
+  if (!killed) LogLine(LogLevel::kError, "command not killed").Add(killed.error());
+}
+
+bool LeafPool::OutOfMemory(const Leaf& leaf) {
+  return OomKillsIn(leaf.dir.get()) > leaf.oom_kills_before;
+}
+
+}  // namespace atl::execd

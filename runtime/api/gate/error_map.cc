@@ -1,0 +1,250 @@
+#include "runtime/api/gate/error_map.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "runtime/api/gate/json.h"
+#include "runtime/base/disk_full.h"
+#include "runtime/sandbox/record/sandbox.h"
+
+namespace atl::api {
+namespace {
+
+// Code strings by what was being done. Upstream's where it has one: clients may match on them.
+struct Names {
+  const char* invalid;       // kInvalidArgument
+  const char* not_found;     // kNotFound
+  const char* precondition;  // kFailedPrecondition
+  const char* failed;        // everything that is our fault
+};
+
+constexpr Names kNames[kDoings] = {
+    /* kCreate */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "SANDBOX::DELETED",
+     "DOCKER::SANDBOX_START_FAILED"},
+    /* kFind */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "DOCKER::SANDBOX_QUERY_FAILED"},
+    /* kDelete */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "DOCKER::SANDBOX_DELETE_FAILED"},
+    /* kRenew */
+    {"DOCKER::INVALID_EXPIRATION", "DOCKER::SANDBOX_NOT_FOUND", "DOCKER::INVALID_EXPIRATION",
+     "SANDBOX::UNKNOWN_ERROR"},
+    /* kPause */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "DOCKER::SANDBOX_NOT_RUNNING",
+     "DOCKER::SANDBOX_PAUSE_FAILED"},
+    /* kResume */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "DOCKER::SANDBOX_NOT_PAUSED",
+     "DOCKER::SANDBOX_RESUME_FAILED"},
+    /* kPatchMetadata */
+    {"SANDBOX::INVALID_METADATA_LABEL", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "SANDBOX::UNKNOWN_ERROR"},
+    /* kProxy */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "DOCKER::SANDBOX_NOT_RUNNING",
+     "BACKEND_CONNECTION_FAILED"},
+    /* kReadBody */
+    {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
+     "GENERAL::UNKNOWN_ERROR"},
+    /* kImportImage */
+    {"IMAGE::INVALID_ARCHIVE", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::IMPORT_FAILED"},
+    /* kFindImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::QUERY_FAILED"},
+    /* kTagImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::INVALID_STATE", "IMAGE::TAG_FAILED"},
+    /* kRemoveImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::IN_USE", "IMAGE::DELETE_FAILED"},
+    /* kReadImage */
+    {"IMAGE::INVALID_NAME", "IMAGE::NOT_FOUND", "IMAGE::CHANGED", "IMAGE::READ_FAILED"},
+    /* kVolume */
+    {"VOLUME::INVALID_NAME", "VOLUME::NOT_FOUND", "VOLUME::IN_USE", "VOLUME::FAILED"},
+    /* kTakeSnapshot */
+    {"GENERAL::INVALID_REQUEST", "DOCKER::SANDBOX_NOT_FOUND", "SNAPSHOT::INVALID_SOURCE_STATE",
+     "SNAPSHOT::RUNTIME_CREATE_FAILED"},
+    /* kRestore */
+    {"SNAPSHOT::INVALID_RESTORE_CONFIG", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::NOT_READY",
+     "SNAPSHOT::RUNTIME_CREATE_FAILED"},
+    /* kRemoveSnapshot */
+    {"GENERAL::INVALID_REQUEST", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::DELETE_CONFLICT",
+     "SNAPSHOT::DELETE_FAILED"},
+    /* kExportSnapshot */
+    {"SNAPSHOT::NOT_EXPORTABLE", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::NOT_READY",
+     "SNAPSHOT::EXPORT_FAILED"},
+    /* kImportSnapshot */
+    {"SNAPSHOT::INVALID_ARCHIVE", "SNAPSHOT::NOT_FOUND", "SNAPSHOT::INVALID_STATE",
+     "SNAPSHOT::IMPORT_FAILED"},
+    /* kFork */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "SANDBOX::FORK_FAILED"},
+    /* kRollBack */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "SANDBOX::ROLLBACK_FAILED"},
+    /* kDiff */
+    {"SANDBOX::INVALID_PARAMETER", "SNAPSHOT::NOT_FOUND", "SANDBOX::INVALID_STATE",
+     "SANDBOX::DIFF_FAILED"},
+    /* kBackup */
+    {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::STORE_INCOMPLETE",
+     "GENERAL::BACKUP_FAILED"},
+    /* kPool: what is not found is its image */
+    {"GENERAL::INVALID_REQUEST", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "KUBERNETES::POOL_IN_USE",
+     "KUBERNETES::POOL_API_ERROR"},
+    /* kTemplate: what is not found is its image */
+    {"SANDBOX::INVALID_PARAMETER", "DOCKER::SANDBOX_IMAGE_NOT_FOUND", "FSB::TEMPLATE_CONFLICT",
+     "FSB::API_ERROR"},
+    /* kShutdown */
+    {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
+     "GENERAL::SHUTDOWN_FAILED"},
+};
+
+ApiError Exhausted(const Error& error, Doing doing) {
+  if (IsDiskFull(error)) return {507, "GENERAL::STORAGE_FULL", error.message()};
+  switch (doing) {
+    case Doing::kReadBody:
+    case Doing::kImportImage:
+    case Doing::kImportSnapshot:
+      // A call of the kernel: it was not the client's fault.
+      if (error.error_number() != 0) {
+        return {503, "GENERAL::OUT_OF_RESOURCES", error.message(), 5};
+      }
+      // A limit of ours on what a client may send.
+      return {413, "GENERAL::TOO_LARGE", error.message()};
+    case Doing::kCreate:
+    case Doing::kFork:
+    case Doing::kRollBack:
+      // A client that comes too fast, or a host without room: either way, later may be better.
+      if (error.error_number() == 0) return {429, "SANDBOX::TOO_MANY", error.message(), 1};
+      return {503, "SANDBOX::OUT_OF_RESOURCES", error.message(), 5};
+    default:
+      return {503, "GENERAL::OUT_OF_RESOURCES", error.message(), 1};
+  }
+}
+
+// Upstream's codes for what it mounts by ossfs.
+ApiError OfBucket(const Error& error, Doing doing) {
+  switch (error.code()) {
+    case Code::kPermissionDenied:
+      return {400, "VOLUME::INVALID_OSSFS_ENDPOINT", error.message()};
+    case Code::kInvalidArgument:
+      return {400, "VOLUME::INVALID_OSSFS_BUCKET", error.message()};
+    case Code::kFailedPrecondition:
+      return {400, "VOLUME::INVALID_OSSFS_CREDENTIALS", error.message()};
+    case Code::kNotFound:
+      return {400, "VOLUME::OSSFS_PATH_NOT_FOUND", error.message()};
+    case Code::kInternal:
+    case Code::kDeadlineExceeded:
+      return {500, "VOLUME::OSSFS_MOUNT_FAILED", error.message()};
+    default:
+      return MapError(error, doing);
+  }
+}
+
+}  // namespace
+
+http::Response ErrorResponse(const ApiError& error) {
+  http::Response response =
+      JsonResponse(error.status, {{"code", error.code}, {"message", error.message}});
+  if (error.retry_after_seconds > 0) {
+    response.headers.Set("Retry-After", std::to_string(error.retry_after_seconds));
+  }
+  return response;
+}
+
+ApiError NoSuchSandbox(const std::string& id) {
+  return {404, "DOCKER::SANDBOX_NOT_FOUND",
+          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
+}
+
+ApiError NotRunning(const sandbox::Sandbox& sandbox) {
+  // What has ended can still be read.
+  const bool ended = sandbox::IsOver(sandbox.state);
+  return {ended ? 410 : 409, "DOCKER::SANDBOX_NOT_RUNNING",
+          "sandbox " + sandbox.id + " is " + std::string(sandbox::StateName(sandbox.state)) + ": " +
+              sandbox.message};
+}
+
+http::Response EmptyResponse(int status) {
+  http::Response response;
+  response.status = status;
+  return response;
+}
+
+ApiError MapError(const Error& error, Doing doing) {
+  const Names& names = kNames[static_cast<int>(doing)];
+  switch (error.code()) {
+    case Code::kInvalidArgument:
+      return {400, names.invalid, error.message()};
+    case Code::kNotFound:
+      return {404, names.not_found, error.message()};
+    case Code::kAlreadyExists:
+      if (doing == Doing::kPool) {
+        return {409, "KUBERNETES::POOL_ALREADY_EXISTS", error.message()};
+      }
+      return {409, "GENERAL::ALREADY_EXISTS", error.message()};
+    case Code::kFailedPrecondition:
+      return {409, names.precondition, error.message()};
+    case Code::kResourceExhausted:
+      return Exhausted(error, doing);
+    case Code::kUnimplemented:
+      return {501, "SANDBOX::API_NOT_SUPPORTED", error.message()};
+    case Code::kUnavailable:
+      if (doing == Doing::kProxy) return {502, names.failed, error.message()};
+      // What this host lacks it will lack in a second too: 503 would have clients try again.
+      if (error.error_number() == ENOSYS || error.error_number() == EOPNOTSUPP) {
+        return {500, names.failed, error.message()};
+      }
+      return {503, "GENERAL::UNAVAILABLE", error.message(), 1};
+    case Code::kDeadlineExceeded:
+      return {504, names.failed, error.message()};
+    case Code::kPermissionDenied:
+      // An image that the operator does not allow.
+      if (doing == Doing::kPool || doing == Doing::kTemplate)
+        return {403, "IMAGE::NOT_ALLOWED", error.message()};
+      [[fallthrough]];
+    case Code::kInternal:
+      return {500, names.failed, error.message()};
+  }
+  return {500, names.failed, error.message()};
+}
+
+ApiError MapError(const sandbox::CreateError& error, Doing doing) {
+  if (error.snapshot) {
+    ApiError mapped = MapError(static_cast<const Error&>(error), Doing::kRestore);
+    // The request is right; what it names is not what it was.
+    if (error.code() == Code::kInvalidArgument) mapped.status = 409;
+    return mapped;
+  }
+  if (error.image && error.code() == Code::kPermissionDenied) {
+    return {403, "IMAGE::NOT_ALLOWED", error.message()};
+  }
+  if (error.from_template && error.code() == Code::kNotFound) {
+    return {404, "FSB::TEMPLATE_NOT_FOUND", error.message()};
+  }
+  if (error.from_template && error.code() == Code::kUnavailable) {
+    return {503, "FSB::API_ERROR", error.message(), 5};
+  }
+  if (error.pool && error.code() == Code::kNotFound) {
+    return {404, "KUBERNETES::POOL_NOT_FOUND", error.message()};
+  }
+  if (error.pool && error.code() == Code::kResourceExhausted) {
+    return {429, "KUBERNETES::POOL_CAPACITY_EXHAUSTED", error.message(), 1};
+  }
+  if (!error.volume) return MapError(static_cast<const Error&>(error), doing);
+  if (error.volume == wire::Volume::Kind::kObjects) return OfBucket(error, doing);
+  switch (error.code()) {
+    case Code::kPermissionDenied:
+      return {400, "VOLUME::HOST_PATH_NOT_ALLOWED", error.message()};
+    case Code::kNotFound:
+      return {400, "VOLUME::PVC_NOT_FOUND", error.message()};
+    case Code::kInvalidArgument:
+      return {400, "VOLUME::INVALID_SUB_PATH", error.message()};
+    case Code::kInternal:
+      return {500,
+              error.volume == wire::Volume::Kind::kHost ? "VOLUME::HOST_PATH_CREATE_FAILED"
+                                                        : "VOLUME::PVC_INSPECT_FAILED",
+              error.message()};
+    default:
+      return MapError(static_cast<const Error&>(error), Doing::kVolume);
+  }
+}
+
+}  // namespace atl::api

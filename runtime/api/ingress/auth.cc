@@ -1,0 +1,113 @@
+#include "runtime/api/ingress/auth.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <string>
+
+#include "runtime/api/ingress/ingress.h"
+#include "runtime/base/base64.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sha256.h"
+#include "runtime/http/ascii.h"
+
+namespace atl::api {
+namespace {
+
+// "localhost" or a literal loopback address, and perhaps a port. A name that only begins like an
+// address ("127.evil.example") is a name.
+bool IsLoopbackAuthority(std::string_view authority) {
+  const size_t colon = authority.rfind(':');
+  if (colon != std::string_view::npos && !authority.ends_with(']')) {
+    if (!ParsePort(authority.substr(colon + 1))) return false;
+    authority = authority.substr(0, colon);
+  }
+  if (http::EqualNoCase(authority, "localhost") || authority == "[::1]") return true;
+  in_addr address{};
+  return inet_pton(AF_INET, std::string(authority).c_str(), &address) == 1 &&
+         ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
+// The token of "Authorization: Bearer TOKEN" (RFC 6750); empty if there is none.
+std::string_view BearerOf(const http::Headers& headers) {
+  constexpr std::string_view kScheme = "Bearer ";
+  std::string_view value = headers.Get("Authorization");
+  if (value.size() < kScheme.size() ||
+      !http::EqualNoCase(value.substr(0, kScheme.size()), kScheme)) {
+    return {};
+  }
+  return http::TrimBlanks(value.substr(kScheme.size()));
+}
+
+}  // namespace
+
+bool IsOfAPage(const http::Headers& headers) {
+  if (headers.Has("Origin")) return true;
+  if (headers.Has("Sec-Fetch-Site")) return headers.Get("Sec-Fetch-Site") != "none";
+  return headers.Get("User-Agent").starts_with("Mozilla/");
+}
+
+std::string TokenFor(const std::string& api_key, const std::string& secret) {
+  if (api_key.empty() || secret.empty()) return secret;
+  std::string token = EncodeBase64(Sha256("atoll token\n" + api_key + "\n" + secret));
+  std::replace(token.begin(), token.end(), '+', '-');
+  std::replace(token.begin(), token.end(), '/', '_');
+  token.pop_back();  // the padding
+  return token;
+}
+
+std::string_view KeyOf(const http::Request& request) {
+  const std::string_view own = request.headers.Get(kApiKeyHeader);
+  return own.empty() ? BearerOf(request.headers) : own;
+}
+
+std::string KeyId(const std::string& secret, std::string_view key) {
+  if (key.empty()) return "nobody";
+  constexpr size_t kDigits = 8;
+  const std::string hash = Sha256("atoll key id\n" + secret + "\n" + std::string(key));
+  return "key:" + HexEncode(hash).substr(0, kDigits);
+}
+
+bool HoldsKey(const http::Request& request, const std::string& api_key) {
+  const std::string_view own = request.headers.Get(kApiKeyHeader);
+  const std::string_view bearer = BearerOf(request.headers);
+  if (api_key.empty() || (own.empty() && bearer.empty())) return false;
+  return (own.empty() || SameSecret(own, api_key)) &&
+         (bearer.empty() || SameSecret(bearer, api_key));
+}
+
+bool SameSecret(std::string_view given, std::string_view expected) {
+  // The length is not the secret; what is compared does not depend on where they differ. volatile:
+  // an optimiser may not turn this into an early exit.
+  volatile unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto a = static_cast<unsigned char>(i < given.size() ? given[i] : 0);
+    const auto b = static_cast<unsigned char>(expected[i]);
+    difference = difference | static_cast<unsigned>(a ^ b);
+  }
+  return difference == 0;
+}
+
+Parsed<void> Authorise(const http::Request& request, const std::string& api_key) {
+  if (api_key.empty()) {
+    if (IsOfAPage(request.headers) || !IsLoopbackAuthority(request.headers.Get("Host"))) {
+      return Refuse(403, "FORBIDDEN_ORIGIN",
+                    "this daemon runs without an API key and answers programs of this host only, "
+                    "not web pages; configure server.api_key");
+    }
+    return {};
+  }
+  if (HoldsKey(request, api_key)) return {};
+  if (KeyOf(request).empty()) {
+    return Refuse(401, "MISSING_API_KEY",
+                  "Authentication credentials are missing. Provide an API key via the "
+                  "OPEN-SANDBOX-API-KEY header, or as a bearer token.");
+  }
+  return Refuse(401, "INVALID_API_KEY",
+                "Authentication credentials are invalid. Check the value of the "
+                "OPEN-SANDBOX-API-KEY header, or of the bearer token; if both are there, they "
+                "must be the same.");
+}
+
+}  // namespace atl::api

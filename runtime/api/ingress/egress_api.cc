@@ -1,0 +1,130 @@
+#include "runtime/api/ingress/egress_api.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "netpolicy/policy/policy_json.h"
+#include "runtime/api/ingress/auth.h"
+#include "runtime/api/ingress/plain_answer.h"
+#include "runtime/api/ingress/vault_api.h"
+#include "runtime/base/base64.h"
+#include "runtime/base/json_text.h"
+#include "runtime/base/sha256.h"
+
+namespace atl::api {
+namespace {
+
+constexpr size_t kMaxPolicyBody = 1 << 20;
+constexpr size_t kTokenBytes = 24;  // as many as upstream's has
+constexpr char kEgressMethods[] = "GET, POST, PUT, PATCH, DELETE";
+
+// What is asked for, from the policy of now.
+struct Change {
+  netpolicy::Policy policy;
+  std::string reason;
+};
+
+Result<Change> ChangeOf(const std::string& method, const std::string& body,
+                        const netpolicy::Policy& now) {
+  Change change;
+  if (method == "PATCH") {
+    ATOLL_ASSIGN(auto added, netpolicy::ParsePolicyRules(body));
+    change.policy = netpolicy::WithRules(now, std::move(added));
+    if (change.policy.rules.size() > netpolicy::kMaxPolicyRules) {
+      return Fail(Code::kResourceExhausted,
+                  "the policy would have " + std::to_string(change.policy.rules.size()) +
+                      " rules; it may have " + std::to_string(netpolicy::kMaxPolicyRules));
+    }
+  } else if (method == "DELETE") {
+    ATOLL_ASSIGN(const auto targets, netpolicy::ParsePolicyTargets(body));
+    size_t removed = 0;
+    change.policy = netpolicy::WithoutTargets(now, targets, &removed);
+    if (removed == 0) change.reason = "no rule has one of these targets";
+  } else if (body.find_first_not_of(" \t\r\n") == std::string::npos) {
+    change.reason = "policy reset to deny all";
+  } else {
+    ATOLL_ASSIGN(change.policy, netpolicy::ParsePolicy(body));
+  }
+  return change;
+}
+
+// A sandbox that nobody gave a policy reaches what the operator guards from nobody.
+netpolicy::SharedPolicy PolicyOf(const netpolicy::Network& network,
+                                 const sandbox::Sandbox& sandbox) {
+  netpolicy::SharedPolicy policy = network.PolicyOf(sandbox.slot);
+  if (policy) return policy;
+  return netpolicy::Share({.default_action = netpolicy::Action::kAllow, .rules = {}});
+}
+
+void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std::string& reason) {
+  nlohmann::json body{
+      {"status", "ok"}, {"mode", netpolicy::ModeOf(policy)}, {"enforcementMode", "dns+nft"}};
+  if (!reason.empty()) body["reason"] = reason;
+  std::string text = JsonText(body);
+  // It is JSON already, and may be large.
+  text.pop_back();
+  RespondJson(call, 200, text + ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}");
+}
+
+void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                  const std::string& id, const std::string& body) {
+  const sandbox::Sandbox* sandbox = lifecycle.Find(id);
+  if (sandbox == nullptr) return RespondText(call, 404, "sandbox " + id + " is gone");
+  auto change = ChangeOf(call.request().method, body, *PolicyOf(network, *sandbox));
+  if (!change) return RespondError(call, change.error());
+  const netpolicy::SharedPolicy policy = netpolicy::Share(std::move(change->policy));
+  if (Status set = lifecycle.SetPolicy(id, policy); !set) return RespondError(call, set.error());
+  RespondPolicy(call, *policy, change->reason);
+}
+
+}  // namespace
+
+std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id) {
+  // The first two parts have a fixed size, and what is cut off makes the hash of a longer text
+  // unknowable.
+  const std::string digest = Sha256("atoll egress token\n" + config.egress_secret + "\n" +
+                                    sandbox_id + "\n" + config.api_key);
+  std::string token = EncodeBase64(std::string_view(digest).substr(0, kTokenBytes));
+  std::replace(token.begin(), token.end(), '+', '-');
+  std::replace(token.begin(), token.end(), '/', '_');
+  return token;
+}
+
+void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                 const std::string& id) {
+  if (call.request().method == "GET") {
+    return RespondPolicy(call, *PolicyOf(network, *lifecycle.Find(id)), {});
+  }
+  call.exchange().ReadBody(kMaxPolicyBody,
+                           [call, &lifecycle, &network, id](Result<std::string> body) {
+                             if (!body) return RespondError(call, body.error());
+                             ChangePolicy(call, lifecycle, network, id, *body);
+                           });
+}
+
+void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+                 const IngressConfig& config, const std::string& id, std::string_view rest) {
+  const http::Request& request = call.request();
+  const std::string_view path = rest.substr(0, rest.find('?'));
+  if (path == "/healthz") {
+    if (request.method != "GET" && request.method != "HEAD") return RespondAllowed(call, "GET");
+    return RespondText(call, 200, "ok");
+  }
+  const bool vault = path == kVaultPath || path.starts_with(std::string(kVaultPath) + "/");
+  if (path != "/policy" && !vault) {
+    return RespondText(call, 404, "use /policy, /credential-vault or /healthz");
+  }
+  if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(config, id))) {
+    return RespondText(call, 401, "unauthorized");
+  }
+  if (vault) return ServeVault(call, lifecycle, id, path.substr(sizeof kVaultPath - 1));
+  if (request.method != "GET" && request.method != "POST" && request.method != "PUT" &&
+      request.method != "PATCH" && request.method != "DELETE") {
+    return RespondAllowed(call, kEgressMethods);
+  }
+  ServePolicy(call, lifecycle, network, id);
+}
+
+}  // namespace atl::api

@@ -1,0 +1,290 @@
+#include "runtime/api/ingress/proxy.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "runtime/api/gate/error_map.h"
+#include "runtime/api/ingress/auth.h"
+#include "runtime/api/ingress/egress_api.h"
+#include "runtime/api/ingress/proxied_answer.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/http/ascii.h"
+#include "runtime/http/query.h"
+
+namespace atl::api {
+namespace {
+
+// "skip": this access does not move the sandbox's deadline.
+constexpr char kAccessRenewHeader[] = "OpenSandbox-Access-Renew";
+
+// What the target of a request to our own port begins with, had it gone to execd.
+constexpr std::string_view kEgressPrefix = "/proxy/18080";
+
+// What opens the way in is not the business of who is behind it.
+constexpr const char* kNeverPassed[] = {kApiKeyHeader,      kSecureAccessHeader,
+                                        kIngressHeader,     sandbox::kExecdInternalHeader,
+                                        kEgressTokenHeader, kAccessRenewHeader};
+constexpr const char* kForwarded[] = {"Forwarded",        "X-Forwarded-For",   "X-Forwarded-Host",
+                                      "X-Forwarded-Port", "X-Forwarded-Proto", "X-Real-IP"};
+// They belong to an origin, and a browser knows one for all sandboxes of this daemon: what one of
+// them set must not reach another. In the host form each port has an origin of its own.
+constexpr const char* kOfSharedOrigin[] = {"Authorization", "Cookie"};
+
+// True if a segment of the path is "." or "..", however it is written. execd's own paths and the
+// ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
+// may normalise "/proxy/80/../../command" into the other kind.
+bool HasDotSegment(std::string_view rest) {
+  std::string_view path = rest.substr(0, rest.find('?'));
+  while (!path.empty()) {
+    const size_t end = std::min(path.find_first_of("/\\", 1), path.size());
+    std::string decoded;
+    if (!http::PercentDecode(path.substr(0, end), &decoded)) return true;
+    for (size_t i = 0; i <= decoded.size();) {
+      const size_t stop = std::min(decoded.find_first_of("/\\", i), decoded.size());
+      const std::string_view segment = std::string_view(decoded).substr(i, stop - i);
+      if (segment == "." || segment == "..") return true;
+      i = stop + 1;
+    }
+    path.remove_prefix(end);
+  }
+  return false;
+}
+
+// As execd compares them; empty if it will not have it.
+std::string DecodedPath(std::string_view target) {
+  std::string decoded;
+  return http::PercentDecode(target.substr(0, target.find('?')), &decoded) ? decoded : "";
+}
+
+bool IsForDaemonOnly(std::string_view rest) {
+  const std::string path = DecodedPath(rest);
+  return path.starts_with(sandbox::kExecdInternalRoute) || path.starts_with(wire::kSessionRoute);
+}
+
+// Shorter keys are words that an innocent URL may hold.
+constexpr size_t kMinKeyToSearchFor = 16;
+
+// True if the URL holds the API key, as it is or escaped: whoever puts it there means the daemon,
+// but the sandbox would read it.
+bool TellsKey(std::string_view rest, const std::string& api_key) {
+  if (api_key.size() < kMinKeyToSearchFor) return false;
+  if (rest.find(api_key) != std::string_view::npos) return true;
+  std::string decoded;
+  decoded.reserve(rest.size());
+  for (size_t i = 0; i < rest.size(); ++i) {
+    // One by one: a malformed escape elsewhere must not hide it.
+    std::string byte;
+    if (rest[i] == '%' && http::PercentDecode(rest.substr(i, 3), &byte)) {
+      decoded.append(byte);
+      i += 2;
+    } else {
+      decoded.push_back(rest[i]);
+    }
+  }
+  return decoded.find(api_key) != std::string::npos;
+}
+
+// What a server in a sandbox believes about who asks. Only what we know of the connection ourselves
+// is told: a client's word would let it be anybody.
+void SetForwarded(const http::Request& request, http::Upstream* upstream) {
+  upstream->drop_headers.insert(upstream->drop_headers.end(), std::begin(kForwarded),
+                                std::end(kForwarded));
+  const auto set = [&](const char* name, std::string value) {
+    if (!value.empty()) upstream->set_headers.push_back({name, std::move(value)});
+  };
+  set("X-Forwarded-Proto", request.tls ? "https" : "http");
+  set("X-Forwarded-Host", std::string(request.headers.Get("Host")));
+  set("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
+}
+
+// The same answer as execd's, which clients know.
+http::Response WrongToken() {
+  http::Response response;
+  response.status = 401;
+  response.headers.Set("Content-Type", "application/json; charset=utf-8");
+  response.body = std::string(R"({"error":"Unauthorized: invalid or missing header )") +
+                  kExecdTokenHeader + "\"}";
+  return response;
+}
+
+// A refusal is no use of the sandbox: strangers must not keep it alive or awake by asking.
+bool IsGood(int status) {
+  return status == 101 || (status >= 200 && status < 400);
+}
+
+ApiError Gone(const std::string& id) {
+  return {410, "SANDBOX::GONE", "sandbox " + id + " has been deleted or has expired"};
+}
+
+constexpr char kSignalPath[] = "/entrypoint/signal";
+
+// Into a sandbox that runs.
+void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& lifecycle,
+                 std::shared_ptr<sandbox::IdleWatch::Request> use, http::Upstream upstream) {
+  const bool renews = !http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip");
+  upstream.held = use;
+  const std::string path = DecodedPath(upstream.target);
+  if (path.starts_with(sandbox::kSessionPaths)) lifecycle.OpenSessions(id);
+  if (path == kSignalPath && call.Parameter("stop") == "true") lifecycle.Stopping(id);
+  upstream.edit_response = [confine = std::move(upstream.edit_response),
+                            ours = call.answering().headers, use = std::move(use), renews, id,
+                            &lifecycle](int status, http::Headers* fields) {
+    if (IsGood(status)) {
+      if (use) use->Count();
+      if (renews) lifecycle.Touch(id);
+    }
+    confine(status, fields);
+    if (status < 200 && status != 101) return;
+    for (const http::Header& header : ours) fields->Set(header.name, header.value);
+  };
+  // Not the call itself: the exchange is in hand for as long as somebody holds it.
+  // Ours is what is used up; all else is of the sandbox.
+  const auto exhausted = [](const Error& error) {
+    return error.code() == Code::kResourceExhausted;
+  };
+  upstream.await_reason = [exhausted, id, &lifecycle](const Error& error,
+                                                      std::function<void()> go_on) {
+    exhausted(error) ? go_on() : lifecycle.AwaitEnd(id, std::move(go_on));
+  };
+  upstream.on_error = [exhausted, answering = call.answering(), id,
+                       &lifecycle](const Error& error) {
+    const sandbox::Sandbox* const sandbox = lifecycle.Find(id);
+    if (sandbox == nullptr) return answering.Failure(Gone(id));
+    if (!exhausted(error) && sandbox::IsOver(sandbox->state)) {
+      return answering.Failure(NotRunning(*sandbox));
+    }
+    return answering.Failure(MapError(Error(exhausted(error) ? error.code() : Code::kUnavailable,
+                                            "the sandbox cannot be reached: " + error.message()),
+                                      Doing::kProxy));
+  };
+  call.exchange().Forward(std::move(upstream));
+}
+
+}  // namespace
+
+Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,
+                                   const sandbox::Sandbox* sandbox, const std::string& socket_path,
+                                   const ProxyRules& rules) {
+  const auto port = ParsePort(route.port);
+  if (!port) {
+    return Refuse(400, "DOCKER::INVALID_PORT",
+                  "port '" + std::string(route.port.substr(0, 16)) + "': use 1 to 65535");
+  }
+  if (sandbox == nullptr && rules.gone) {
+    return Refuse(ErrorResponse(Gone(std::string(route.id))));
+  }
+  if (sandbox == nullptr) {
+    return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",
+                  "sandbox '" + std::string(route.id.substr(0, 64)) + "' does not exist");
+  }
+  auto admitted =
+      Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms, rules.guesses);
+  if (!admitted) return Refuse(std::move(admitted).error());
+  const std::string_view rest = *admitted;
+  if (sandbox->state != sandbox::State::kRunning && !sandbox::Wakes(*sandbox)) {
+    return Refuse(ErrorResponse(NotRunning(*sandbox)));
+  }
+  if (*port != kExecdPort && HasDotSegment(rest)) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                  "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
+  }
+  if (TellsKey(rest, rules.api_key)) {
+    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
+                  std::string("the URL holds the API key, which the sandbox would see; send it in "
+                              "the header ") +
+                      kApiKeyHeader);
+  }
+  http::Upstream upstream;
+  upstream.socket_path = socket_path;
+  const std::string port_text = std::to_string(*port);
+  if (*port != kExecdPort) upstream.target = "/proxy/" + port_text;
+  if (!sandbox->access_token.empty()) {
+    const std::string_view given = request.headers.Get(kExecdTokenHeader);
+    // Whoever holds the API key may ask for the token of any sandbox. Clients that came before
+    // endpoints had headers cannot pass it on, but they can send the key.
+    const bool right =
+        *port != kExecdPort || SameSecret(given, TokenFor(rules.api_key, sandbox->access_token)) ||
+        (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.api_key));
+    // execd would say the same, but only once the sandbox was resumed for it.
+    if (!right) return Refuse(WrongToken());
+    // execd has one token for its life, and clients one for that of the key.
+    upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
+  }
+  if (*port == kExecdPort && IsForDaemonOnly(rest)) {
+    return Refuse(404, "GENERAL::NOT_FOUND", "there is no such path for clients");
+  }
+  if (!rest.starts_with('/')) upstream.target.push_back('/');
+  upstream.target.append(rest);
+  upstream.drop_headers.assign(std::begin(kNeverPassed), std::end(kNeverPassed));
+  if (route.form != RouteForm::kHost) {
+    upstream.drop_headers.insert(upstream.drop_headers.end(), std::begin(kOfSharedOrigin),
+                                 std::end(kOfSharedOrigin));
+  }
+  for (const http::Header& header : request.headers.list) {
+    if (!rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos) {
+      upstream.drop_headers.push_back(header.name);
+    }
+  }
+  // A server in the sandbox checks Host against what it listens on, if it checks it at all.
+  ProxiedAnswer answer;
+  answer.inside = "localhost:" + port_text;
+  upstream.set_headers.push_back({"Host", answer.inside});
+  SetForwarded(request, &upstream);
+  upstream.set_headers.push_back({"X-Request-ID", std::string(rules.request_id)});
+  answer.form = route.form;
+  answer.of_execd = *port == kExecdPort;
+  answer.tls = request.tls;
+  answer.host = request.headers.Get("Host");
+  const std::string_view before(request.target.data(), request.target.size() - rest.size());
+  if (!before.empty()) answer.prefix.append(rules.base_path).append(before);
+  answer.path = rest.substr(0, rest.find('?'));
+  if (answer.path.empty()) answer.path = "/";
+  const auto shared = std::make_shared<const ProxiedAnswer>(std::move(answer));
+  upstream.edit_response = [shared](int status, http::Headers* fields) {
+    shared->Confine(status, fields);
+  };
+  if (!shared->of_execd && shared->MayTellDebugger()) {
+    upstream.edit_body = [shared](std::string body) {
+      return shared->TellDebugger(std::move(body));
+    };
+  }
+  // What was made of the request's own fields, Host and request id, can hold it as well.
+  std::erase_if(upstream.set_headers, [&rules](const http::Header& header) {
+    return !rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos;
+  });
+  return upstream;
+}
+
+void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
+           netpolicy::Network& network, ProxyRules rules) {
+  const std::string id(route.id);
+  const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
+  const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
+  rules.unix_ms = SystemClock().UnixMillis();
+  rules.request_id = call.request_id();
+  rules.gone = sandbox == nullptr && ValidSandboxId(id) && lifecycle.IsGone(id);
+  auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path, rules);
+  if (!upstream) {
+    if (upstream.error().status == 401) {
+      rules.refusals->Add(Refusals::Reason::kSandboxToken, call.request(), id);
+    }
+    return call.Respond(std::move(upstream).error());
+  }
+  if (ParsePort(route.port) == kEgressPort) {
+    const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
+    return ServeEgress(call, lifecycle, network, rules.ingress, id, rest);
+  }
+  auto use = lifecycle.OpenRequest(id);
+  if (sandbox->state == sandbox::State::kRunning) {
+    return ForwardInto(call, id, lifecycle, std::move(use), std::move(*upstream));
+  }
+  const auto waiting = std::make_shared<http::Upstream>(std::move(*upstream));
+  lifecycle.Wake(id, [call, id, &lifecycle, use = std::move(use), waiting](const Status& awake) {
+    if (!awake) return call.Respond(MapError(awake.error(), Doing::kResume));
+    ForwardInto(call, id, lifecycle, use, std::move(*waiting));
+  });
+}
+
+}  // namespace atl::api

@@ -1,0 +1,47 @@
+#include "runtime/api/ingress/refusals.h"
+
+#include <utility>
+
+#include "runtime/api/ingress/auth.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+namespace atl::api {
+namespace {
+
+constexpr const char* kRefusalNames[] = {"missing_key", "wrong_key", "web_page", "sandbox_token"};
+constexpr size_t kMostOfPath = 200;
+
+}  // namespace
+
+void Refusals::Add(Reason reason, const http::Request& request, std::string_view sandbox) {
+  ++counts_[static_cast<size_t>(reason)];
+  const int64_t second = SystemClock().BootMicros() / 1'000'000;
+  if (std::exchange(second_, second) != second) lines_ = 0;
+  if (++lines_ > kLinesPerSecond) {
+    ++unlogged_;
+    return;
+  }
+  LogLine line(LogLevel::kWarning, "access refused");
+  line.Add("reason", kRefusalNames[static_cast<size_t>(reason)])
+      .Add("by", KeyId(secret_, KeyOf(request)))
+      .Add("from", request.peer);
+  if (sandbox.empty()) {
+    line.Add("method", request.method).Add("path", request.path().substr(0, kMostOfPath));
+  } else {
+    // The path may hold a signature.
+    line.Add("sandbox", sandbox);
+  }
+  if (unlogged_ != 0) line.Add("unlogged", std::exchange(unlogged_, 0));
+}
+
+void Refusals::AddMetrics(MetricSet* metrics) const {
+  MetricFamily& failures = metrics->Counter(
+      "atoll_auth_failures_total",
+      "Requests that were refused for what they had to show. reason: missing_key, wrong_key, "
+      "web_page (there is no key), sandbox_token (of a way into a sandbox).",
+      {"reason"});
+  for (size_t i = 0; i < counts_.size(); ++i) failures.Add(counts_[i], {kRefusalNames[i]});
+}
+
+}  // namespace atl::api

@@ -1,0 +1,226 @@
+#include "runtime/api/routes/api.h"
+
+#include <nlohmann/json.hpp>
+
+#include <utility>
+
+#include "runtime/api/gate/client_event.h"
+#include "runtime/api/gate/error_map.h"
+#include "runtime/api/gate/json.h"
+#include "runtime/api/ingress/auth.h"
+#include "runtime/api/ingress/proxy.h"
+#include "runtime/api/routes/execd_routes.h"
+#include "runtime/api/routes/openapi.h"
+#include "runtime/http/query.h"
+
+namespace atl::api {
+namespace {
+
+constexpr size_t kMaxClientEvent = 64 << 10;
+
+// Framework-shaped answers, as upstream gives them, and beside that the {code, message} of ours.
+http::Response RouteRefusal(int status, const char* code, const std::string& message,
+                            const char* detail) {
+  return JsonResponse(status, {{"detail", detail}, {"code", code}, {"message", message}});
+}
+
+}  // namespace
+
+Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
+    : config_(std::move(config)),
+      parts_(parts),
+      quit_(std::move(quit)),
+      refusals_(config_.ingress.egress_secret) {
+  config_.ingress.api_key = config_.api_key;
+  AddSandboxRoutes();
+  AddImageRoutes();
+  AddVolumeRoutes();
+  AddSnapshotRoutes();
+  AddPoolRoutes();
+  AddTemplateRoutes();
+  AddOperatorRoutes();
+  AddDiagnosticsRoutes();
+  AddNetworkRoutes();
+}
+
+void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
+  Call call(std::move(exchange), config_.private_directories);
+  const auto route = FindRoute(call.request(), config_.ingress);
+  // Without a key no page has any business here. What a server in a sandbox allows is its own.
+  if (!config_.api_key.empty() && (!route || IsTokenRoute(*route))) {
+    call.AllowOrigin();
+    if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
+  }
+  if (route) {
+    return Proxy(call, *route, parts_.lifecycle, parts_.network,
+                 {.ingress = config_.ingress,
+                  .api_key = config_.api_key,
+                  .guesses = &guesses_,
+                  .refusals = &refusals_,
+                  .base_path = config_.endpoint.base_path});
+  }
+  Route(std::move(call));
+}
+
+std::string Api::TemplateOf(const http::Request& request) const {
+  const std::string_view path = request.path();
+  const std::string_view version = path.starts_with("/v1/") ? path.substr(0, 3) : "";
+  if (const auto route = FindRoute(request, config_.ingress)) {
+    constexpr std::string_view kAll = "/{full_path:path}";
+    const std::string of_execd =
+        ParsePort(route->port) == kExecdPort ? ExecdRouteOf(route->rest) : std::string();
+    if (!of_execd.empty()) {
+      return std::string(version).append("/sandboxes/{sandbox_id}/proxy/44772").append(of_execd);
+    }
+    switch (route->form) {
+      case RouteForm::kProxy:
+        return std::string(version)
+            .append("/sandboxes/{sandbox_id}/proxy/{port}")
+            .append(route->rest.starts_with('/') ? kAll : "");
+      case RouteForm::kUri:
+        return std::string("/{sandbox_id}/{port}").append(kAll);
+      case RouteForm::kHeader:
+      case RouteForm::kHost:
+        return std::string(kAll);
+    }
+  }
+  const Router::Match match = router_.Find(request.method, path);
+  return match.pattern.empty() ? "unknown" : std::string(version).append(match.pattern);
+}
+
+void Api::Route(Call call) {
+  const http::Request& request = call.request();
+  const std::string_view path = request.path();
+  Router::Match match = router_.Find(request.method, path);
+  if (match.handle == nullptr || match.access != Router::Access::kOpen) {
+    auto authorised = Authorise(request, config_.api_key);
+    if (!authorised) {
+      refusals_.Add(config_.api_key.empty()  ? Refusals::Reason::kWebPage
+                    : KeyOf(request).empty() ? Refusals::Reason::kMissingKey
+                                             : Refusals::Reason::kWrongKey,
+                    request);
+      return call.Respond(std::move(authorised).error());
+    }
+  }
+  if (match.handle != nullptr) {
+    call.args = std::move(match.args);
+    if (request.method != "GET" && match.access != Router::Access::kKeyUnlogged) {
+      call.LogAnswer(request.method + " " + std::string(match.pattern),
+                     KeyId(config_.ingress.egress_secret, config_.api_key));
+    }
+    return (*match.handle)(std::move(call));
+  }
+  if (!match.other_methods.empty()) {
+    std::string allowed;
+    for (const std::string& method : match.other_methods) {
+      allowed.append(allowed.empty() ? "" : ", ").append(method);
+    }
+    http::Response response = RouteRefusal(
+        405, "GENERAL::METHOD_NOT_ALLOWED",
+        request.method + " is not for this path; it has " + allowed, "Method Not Allowed");
+    response.headers.Set("Allow", allowed);
+    return call.Respond(std::move(response));
+  }
+  if (path.size() > 1 && path.ends_with('/')) {
+    const std::string_view stripped = path.substr(0, path.size() - 1);
+    const Router::Match without = router_.Find(request.method, stripped);
+    if (without.handle != nullptr || !without.other_methods.empty()) {
+      http::Response response;
+      response.status = 307;
+      std::string location(stripped);
+      if (!request.query().empty()) location.append("?").append(request.query());
+      response.headers.Set("Location", location);
+      return call.Respond(std::move(response));
+    }
+  }
+  call.Respond(RouteRefusal(404, "GENERAL::NOT_FOUND",
+                            "there is no " + std::string(path.substr(0, 200)), "Not Found"));
+}
+
+void Api::AddMetrics(MetricSet* metrics) const {
+  parts_.measurements.AddRequests(metrics);
+  refusals_.AddMetrics(metrics);
+}
+
+http::Response Api::MetricsResponse() const {
+  http::Response response;
+  response.headers.Set("Content-Type", "text/plain; version=0.0.4");
+  response.body = PrometheusText(parts_.collect());
+  return response;
+}
+
+void Api::AddOperatorRoutes() {
+  router_.Add(
+      "GET", "/health",
+      [this](const Call& call) {
+        // 200 all the same: sandboxes that run are still served, and a load balancer that took this
+        // host out would cut their clients off.
+        if (parts_.health.troubles().empty()) {
+          return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+        }
+        call.Respond(
+            JsonResponse(200, {{"status", "degraded"}, {"troubles", parts_.health.troubles()}}));
+      },
+      Router::Access::kOpen);
+  router_.Add(
+      "GET", "/version",
+      [](const Call& call) {
+        call.Respond(JsonResponse(200, {{"version", ATOLL_VERSION}}));
+      },
+      Router::Access::kOpen);
+  router_.Add("GET", "/metrics", [this](const Call& call) { call.Respond(MetricsResponse()); });
+  router_.Add(
+      "GET", "/openapi.json",
+      [](const Call& call) {
+        http::Response response;
+        response.headers.Set("Content-Type", "application/json");
+        response.body = OpenApiDocument();
+        call.Respond(std::move(response));
+      },
+      Router::Access::kOpen);
+  router_.Add("GET", "/backup", [this](const Call& call) {
+    parts_.backup([call](Result<std::string> text) {
+      if (!text) return call.Respond(MapError(text.error(), Doing::kBackup));
+      http::Response response;
+      response.headers.Set("Content-Type", "application/json");
+      response.headers.Set("Cache-Control", "no-store");
+      response.body = std::move(*text);
+      call.Respond(std::move(response));
+    });
+  });
+  router_.Add(
+      "POST", "/metrics/events",
+      [this](const Call& call) {
+        call.exchange().ReadBody(kMaxClientEvent, [this, call](Result<std::string> body) {
+          if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+          auto event = ParseClientEvent(*body);
+          if (!event) return call.Respond(std::move(event).error());
+          parts_.measurements.AddClientEvent(*event,
+                                             SdkOf(call.request().headers.Get("User-Agent")));
+          call.Respond(EmptyResponse(204));
+        });
+      },
+      Router::Access::kKeyUnlogged);
+  router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });
+}
+
+void Api::Shutdown(const Call& call) {
+  bool all = false;
+  for (const auto& [name, value] : http::ParseQuery(call.request().query())) {
+    if (name == "all") all = value == "true" || value == "1";
+  }
+  if (!all) {
+    call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "left running"}}));
+    return quit_();
+  }
+  parts_.lifecycle.Shutdown([this, call](Status done) {
+    if (!done) {
+      call.Respond(MapError(done.error(), Doing::kShutdown));
+    } else {
+      call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "removed"}}));
+    }
+    quit_();
+  });
+}
+
+}  // namespace atl::api

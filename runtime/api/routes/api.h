@@ -1,0 +1,166 @@
+// The OpenSandbox API: what a request passes through, and where it ends. Order: request id, way
+// into a sandbox, CORS, key, route, so that a 401 carries the id too and a sandbox's server answers
+// preflights of its own.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "images/image_store.h"
+#include "netpolicy/network.h"
+#include "runtime/api/gate/error_map.h"
+#include "runtime/api/gate/measurements.h"
+#include "runtime/api/gate/router.h"
+#include "runtime/api/ingress/endpoint.h"
+#include "runtime/api/ingress/guess_limit.h"
+#include "runtime/api/ingress/ingress.h"
+#include "runtime/api/ingress/refusals.h"
+#include "runtime/api/requests/create_request.h"
+#include "runtime/api/routes/diagnostics.h"
+#include "runtime/base/health.h"
+#include "runtime/base/metrics.h"
+#include "runtime/http/server.h"
+#include "runtime/sandbox/create/admission.h"
+#include "runtime/sandbox/create/pending_imports.h"
+#include "runtime/sandbox/create/slot_pool.h"
+#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/output/entrypoint_logs.h"
+#include "runtime/sandbox/store/history.h"
+#include "runtime/sandbox/volumes/volumes.h"
+
+namespace atl::api {
+
+struct ApiConfig {
+  std::string api_key;  // empty: no key is asked for
+  EndpointConfig endpoint;
+  IngressConfig ingress;
+  std::vector<std::string> private_directories;  // of which no answer tells a path
+  uint64_t max_image_bytes = images::kMaxArchiveBytes;
+};
+
+class Api {
+ public:
+  // What it serves; all of it outlives it.
+  struct Parts {
+    Loop& loop;
+    sandbox::Lifecycle& lifecycle;
+    sandbox::PendingImports& imports;
+    sandbox::Volumes& volumes;
+    const sandbox::Snapshots& snapshots;
+    sandbox::EntrypointLogs& logs;
+    sandbox::History& history;
+    netpolicy::Network& network;
+    images::ImageStore& images;
+    const sandbox::Admission& admission;
+    const sandbox::SlotPool& slots;
+    const Health& health;
+    Measurements& measurements;  // clients' own are added to them
+    std::function<MetricSet()> collect;
+    // Makes the text of a backup. kFailedPrecondition: the store lacks something.
+    std::function<void(std::function<void(Result<std::string>)>)> backup = {};
+  };
+  // `quit` is called after the answer to a shutdown has been handed over.
+  Api(ApiConfig config, const Parts& parts, std::function<void()> quit);
+  Api(const Api&) = delete;
+  Api& operator=(const Api&) = delete;
+
+  // For requests from now on. Tokens of sandboxes that were told before are none any more; whoever
+  // serves ends what is under way.
+  void SetApiKey(const std::string& api_key) {
+    config_.api_key = config_.ingress.api_key = api_key;
+  }
+
+  const Router& router() const { return router_; }
+  void AddMetrics(MetricSet* metrics) const;
+  // The answer to GET /metrics.
+  http::Response MetricsResponse() const;
+  // What the request is one of: "/v1/sandboxes/{sandbox_id}", as upstream's routes are called, or
+  // "unknown". A call of execd's API, by whatever way, is one of its routes:
+  // "/sandboxes/{sandbox_id}/proxy/44772/command". Other ways into a sandbox end in
+  // {full_path:path}.
+  std::string TemplateOf(const http::Request& request) const;
+
+  // For http::Server::Listen.
+  void Handle(std::shared_ptr<http::Exchange> exchange);
+
+ private:
+  void AddSandboxRoutes();
+  void AddImageRoutes();
+  void AddVolumeRoutes();
+  void AddSnapshotRoutes();
+  void AddPoolRoutes();
+  void AddTemplateRoutes();
+  void AddOperatorRoutes();
+  void AddDiagnosticsRoutes();
+  void AddNetworkRoutes();
+
+  void CreateSandbox(const Call& call);
+  void ForkSandbox(const Call& call);
+  void RollBackSandbox(const Call& call);
+  void DiffSandbox(const Call& call);
+  void MeasureSandbox(const Call& call);
+  void TakeSnapshot(const Call& call);
+  void ExportSnapshot(const Call& call, const std::string& form);
+  void ImportSnapshot(const Call& call);
+  void ListSnapshots(const Call& call);
+  void GetSnapshot(const Call& call);
+  void DeleteSnapshot(const Call& call);
+  void CreatePool(const Call& call);
+  void ResizePool(const Call& call);
+  void CreateTemplate(const Call& call);
+  void ListTemplates(const Call& call);
+  void CreateVolume(const Call& call);
+  void GetVolume(const Call& call);
+  void ListSandboxes(const Call& call);
+  void GetSandbox(const Call& call);
+  void DeleteSandbox(const Call& call);
+  void RenewSandbox(const Call& call);
+  void PauseSandbox(const Call& call);
+  void ResumeSandbox(const Call& call);
+  void PatchMetadata(const Call& call);
+  void GetEndpoint(const Call& call);
+  void GetNetwork(const Call& call);
+  void GetLogs(const Call& call);
+  void GetEvents(const Call& call);
+  void GetAllEvents(const Call& call);
+  void Inspect(const Call& call);
+  void Summarise(const Call& call);
+  Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
+  void ImportImage(const Call& call);
+  void CommitImage(const Call& call);
+  void TagImage(const Call& call, const std::string& from);
+  void PruneImages(const Call& call);
+  void VerifyImage(const Call& call);
+  void ExportImage(const Call& call, const std::string& form);
+  // Of which pool or template it is; empty: of none.
+  std::string StockOf(const std::string& image) const;
+  // Ids of the sandboxes that have not ended, in order.
+  std::vector<std::string> UsersOf(const images::Image& image) const;
+  void ImportSaved(const Call& call, UniqueFd archive, std::string name,
+                   sandbox::PendingImports::Id pending);
+  // A file for what the client is about to send; null: there is no room, and it has been told.
+  std::shared_ptr<UniqueFd> NewArchive(const Call& call, Doing doing);
+  // Has the body in it before `then`; after a failure, which has been answered, as well.
+  void SaveArchive(const Call& call, const std::shared_ptr<UniqueFd>& archive, Doing doing,
+                   std::function<void(const Status&)> then);
+  // `form`: "oci" or "docker", as the client has it.
+  void SendArchive(const Call& call, const images::Image& image, const std::string& form,
+                   Doing doing);
+  void Shutdown(const Call& call);
+
+  void Route(Call call);
+
+  ApiConfig config_;
+  const Parts parts_;
+  std::function<void()> quit_;
+  Router router_;
+  GuessLimit guesses_;
+  Refusals refusals_;
+};
+
+}  // namespace atl::api

@@ -1,0 +1,33 @@
+// What clients see of sandboxes, snapshots and images.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "images/image.h"
+#include "runtime/api/requests/list_query.h"
+#include "runtime/sandbox/copies/snapshot_store.h"
+#include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/volumes/volumes.h"
+
+namespace atl::api {
+
+nlohmann::json PageJson(nlohmann::json items, const PageTotals& totals, const Paging& paging);
+nlohmann::json SandboxJson(const sandbox::Sandbox& sandbox);
+// `entrypoint` as the request wrote it. No image: the spec leaves it out here.
+nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
+                           const std::vector<std::string>& entrypoint);
+// With what no child has of its parent.
+nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
+nlohmann::json RollbackJson(const sandbox::Sandbox& sandbox);
+nlohmann::json ListJson(const Page& page, const ListQuery& query);
+// Holds no size and no digest: clients' models allow no field that the spec does not name.
+nlohmann::json SnapshotJson(const sandbox::Snapshot& snapshot);
+nlohmann::json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging);
+nlohmann::json ImageJson(const images::Image& image);
+// Answers to `…/disk`, and a volume's size.
+nlohmann::json DiskUseJson(const wire::DiskUse& use);
+nlohmann::json LayersJson(const std::vector<images::Layer>& layers);
+
+}  // namespace atl::api

@@ -1,0 +1,113 @@
+#include "runtime/sandbox/create/builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/signal_word.h"
+#include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/create/slot_sockets.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::sandbox {
+namespace {
+
+// What a shell without any configuration would search.
+constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+std::string HostnameOf(const std::string& id) {
+  std::string name;
+  for (char c : id) {
+    if (c != '-' && name.size() < 12) name.push_back(c);
+  }
+  return name;
+}
+
+// What programs inside read to learn which sandbox they are in.
+constexpr char kIdVariable[] = "OPENSANDBOX_ID";
+
+}  // namespace
+
+std::vector<std::string> EnvironmentOf(const Sandbox& sandbox) {
+  // The request beats the image.
+  const auto& request = sandbox.spec.env;
+  std::vector<std::string> env;
+  env.reserve(sandbox.config.env.size() + request.size() + 2);
+  bool has_path = false;
+  const auto add = [&](std::string entry) {
+    has_path = has_path || entry.starts_with("PATH=");
+    env.push_back(std::move(entry));
+  };
+  for (const std::string& entry : sandbox.config.env) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = entry.substr(0, equals);
+    if (name != kIdVariable && !request.contains(name)) add(entry);
+  }
+  for (const auto& [name, value] : request) {
+    if (name != kIdVariable) add(name + "=" + value);
+  }
+  if (!has_path) env.emplace_back(kDefaultPath);
+  return env;
+}
+
+wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
+  wire::Plan plan;
+  plan.id = HostId(sandbox);
+  plan.slot = sandbox.slot;
+  plan.layers = sandbox.layers;
+  plan.hostname = HostnameOf(sandbox.id);
+  plan.hosts =
+      "127.0.0.1\tlocalhost\n"
+      "::1\tlocalhost ip6-localhost ip6-loopback\n" +
+      addresses.ipv4 + "\t" + plan.hostname + "\n" + addresses.ipv6 + "\t" + plan.hostname + "\n";
+  plan.resolv_conf = "nameserver " + addresses.gateway_ipv4 + "\n";
+  plan.limits = sandbox.spec.limits;
+  plan.volumes = sandbox.spec.volumes;
+  plan.readonly_root = sandbox.spec.readonly_root;
+  return plan;
+}
+
+wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
+  wire::StartMessage message;
+  message.sandbox_id = sandbox.id;
+  message.argv = sandbox.spec.entrypoint;
+  message.env = EnvironmentOf(sandbox);
+  message.env.push_back(std::string(kIdVariable) + "=" + sandbox.id);
+  message.cwd = sandbox.config.working_dir;
+  message.user = sandbox.config.user;
+  message.access_token = sandbox.access_token;
+  message.hooks = sandbox.spec.hooks;
+  // The image is a stranger's, and the message has an end.
+  constexpr size_t kMostVolumes = 64, kLongestPath = 4095;
+  for (const std::string& path : sandbox.config.volumes) {
+    if (message.directories.size() == kMostVolumes) break;
+    if (path.size() <= kLongestPath) message.directories.push_back(path);
+  }
+  message.stop_signal = static_cast<uint32_t>(SignalNumber(sandbox.config.stop_signal));
+  message.authority = {sandbox.authority.certificate, sandbox.authority.link};
+  return message;
+}
+
+Status Builder::Build(const Sandbox& sandbox, UniqueFd control, Done done) {
+  auto channel = std::make_unique<ControlChannel>(loop_, std::move(control));
+  ATOLL_TRY(channel->Send(StartMessageOf(sandbox)));
+  return Ask(sandbox, std::move(channel), std::move(done));
+}
+
+Status Builder::Park(const Sandbox& sandbox, UniqueFd control, Done done) {
+  return Ask(sandbox, std::make_unique<ControlChannel>(loop_, std::move(control)), std::move(done));
+}
+
+Status Builder::Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done) {
+  ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, HostId(sandbox)));
+  // std::function wants copyable captures.
+  auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));
+  spawner_.Ask(wire::Build{PlanOf(sandbox, netpolicy::AddressesOf(instance_, sandbox.slot))},
+               [shared, done = std::move(done)](Result<wire::Built> built) {
+                 if (!built) return done(Fail(std::move(built).error()));
+                 done(BuiltSandbox{*built, std::move(*shared)});
+               });
+  return {};
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,183 @@
+#include "runtime/sandbox/create/launch.h"
+
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace atl::sandbox {
+namespace {
+
+// More than a stock holds.
+constexpr int kMaxLostSlots = 64;
+
+// The spawner's and the network's words about our own requests: only "no room" and "not there" are
+// the client's business, anything else is our fault and not the client's.
+Error AsBuildError(Error error) {
+  const Code code = error.code();
+  if (code == Code::kResourceExhausted || code == Code::kUnavailable) return error;
+  // Where a volume is to stand is the client's word, and what stands there the image's.
+  if (code == Code::kInvalidArgument && error.error_number() == 0 &&
+      wire::IsFailedAt(wire::Step::kVolumes, error)) {
+    return error;
+  }
+  return Error(Code::kInternal, error.message(), error.error_number());
+}
+
+}  // namespace
+
+Launch::Launch(const Parts& parts, Order order)
+    : parts_(parts), order_(std::move(order)), asked_us_(parts.clock.BootMicros()) {}
+
+void Launch::WaitForImage() {
+  parts_.imports.Wait(order_.awaited_image, order_.id,
+                      {[weak = weak_from_this()](const std::string& text) {
+                         const auto self = weak.lock();
+                         if (self) self->parts_.owner.Progress(self->order_.id, text);
+                       },
+                       [weak = weak_from_this()](const Status& imported) {
+                         const auto self = weak.lock();
+                         if (self) self->parts_.owner.Imported(self->order_.id, imported);
+                       }});
+}
+
+void Launch::StopWaiting() {
+  parts_.imports.Forget(order_.awaited_image, order_.id);
+}
+
+void Launch::Enqueue() {
+  if (order_.parked) return Claim();
+  const auto self = shared_from_this();
+  parts_.slots.SetBusy(true);
+  auto entered = parts_.admission.Enter([self, entered_us = parts_.clock.BootMicros()] {
+    self->parts_.admission.CountWait(self->parts_.clock.BootMicros() - entered_us);
+    self->TakeTurn();
+  });
+  if (!entered) parts_.owner.Failed(order_.id, std::move(entered).error());
+}
+
+// Nothing is left to be built: it takes no turn, and none of the spawner's time.
+void Launch::Claim() {
+  const std::unique_ptr<ParkedSandbox> parked = std::move(order_.parked);
+  const uint32_t slot = parked->sandbox.slot;
+  const auto begun = parts_.owner.Begin(order_.id, slot);
+  if (!begun) {
+    parts_.owner.Dispose(order_.id, slot);
+    return parts_.owner.Failed(order_.id, AsBuildError(begun.error()));
+  }
+  if (Status sent = parked->control->Send(StartMessageOf(**begun)); !sent) {
+    return parts_.owner.Failed(order_.id, AsBuildError(std::move(sent).error()));
+  }
+  control_ = std::move(parked->control);
+  parts_.owner.Built(order_.id, {});
+}
+
+void Launch::TakeTurn() {
+  parts_.slots.Take([self = shared_from_this()](Result<SlotPool::Ready> slot) {
+    self->GotSlot(std::move(slot));
+  });
+}
+
+void Launch::GotSlot(Result<SlotPool::Ready> slot) {
+  if (!slot) {
+    parts_.owner.Failed(order_.id, AsBuildError(std::move(slot).error()));
+    return EndTurn();
+  }
+  const auto begun = parts_.owner.Begin(order_.id, slot->number);
+  in_flight_ = begun.has_value();
+  if (begun && ObjectVolumes::Wanted(**begun)) {
+    slot_ = std::move(*slot);
+    return MountBuckets(**begun);
+  }
+  Build(begun, std::move(*slot));
+}
+
+void Launch::MountBuckets(const Sandbox& sandbox) {
+  // A stranger's store may take its time; the turn is somebody else's meanwhile.
+  EndTurn();
+  parts_.objects.Mount(sandbox, slot_.number, [self = shared_from_this()](Status mounted) {
+    self->Mounted(std::move(mounted));
+  });
+}
+
+void Launch::Mounted(Status mounted) {
+  const auto take_turn = [self = shared_from_this()] {
+    const Sandbox* const begun = self->parts_.owner.Begun(self->order_.id);
+    if (begun != nullptr) return self->Build(begun, std::move(self->slot_));
+    self->parts_.owner.SlotLost(self->order_.id);
+    self->Build(Fail(Code::kFailedPrecondition, "deleted before it was built"),
+                std::move(self->slot_));
+  };
+  if (mounted) {
+    parts_.slots.SetBusy(true);
+    if (Status entered = parts_.admission.Enter(take_turn); !entered) mounted = std::move(entered);
+  }
+  if (mounted) return;
+  in_flight_ = false;
+  parts_.owner.SlotLost(order_.id);
+  parts_.slots.Release(slot_.number);
+  slot_ = {};
+  parts_.owner.NotMounted(order_.id, std::move(mounted).error());
+}
+
+void Launch::Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot) {
+  const uint32_t number = slot.number;
+  Status asked;
+  if (!begun) {
+    asked = Fail(begun.error());
+  } else {
+    auto built = [self = shared_from_this(), number](Result<BuiltSandbox> result) {
+      self->Built(number, std::move(result));
+    };
+    Builder& builder = parts_.builder;
+    asked = order_.start ? builder.Build(**begun, std::move(slot.control), std::move(built))
+                         : builder.Park(**begun, std::move(slot.control), std::move(built));
+    if (!asked) parts_.owner.SlotLost(order_.id);
+  }
+  if (asked) return;
+  in_flight_ = false;
+  parts_.slots.Release(number);
+  parts_.owner.Failed(order_.id, AsBuildError(std::move(asked).error()));
+  EndTurn();
+}
+
+void Launch::Built(uint32_t slot, Result<BuiltSandbox> result) {
+  // The spawner had the slot no more (its execd was killed in stock, by the host's out-of-memory
+  // killer for instance): another one is worth taking.
+  if (!result && result.error().code() == Code::kFailedPrecondition &&
+      ++lost_slots_ <= kMaxLostSlots) {
+    LogLine(LogLevel::kWarning, "a slot in stock was lost, taking another")
+        .Add("sandbox", order_.id)
+        .Add("slot", slot);
+    parts_.owner.SlotLost(order_.id);
+    parts_.slots.MarkUsed(slot);
+    parts_.slots.Release(slot);
+    return TakeTurn();
+  }
+  in_flight_ = false;
+  if (result) {
+    parts_.slots.MarkUsed(slot);
+    control_ = std::move(result->control);
+    parts_.owner.Built(order_.id, result->built);
+  } else {
+    parts_.owner.Failed(order_.id, AsBuildError(std::move(result).error()));
+  }
+  EndTurn();
+}
+
+void Launch::EndTurn() {
+  parts_.admission.Leave();
+  parts_.slots.SetBusy(!parts_.admission.idle());
+}
+
+void Launch::Watch() {
+  control_->Watch([this](Result<wire::StartReport> report) {
+    const auto self = shared_from_this();
+    parts_.owner.Reported(order_.id, std::move(report));
+  });
+}
+
+std::optional<wire::StartReport> Launch::Drain() {
+  return control_ ? control_->Drain() : std::nullopt;
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,62 @@
+#include "runtime/sandbox/create/pending_imports.h"
+
+#include <utility>
+
+namespace atl::sandbox {
+namespace {
+
+// People look at it; programs poll more slowly.
+constexpr int64_t kProgressUs = 250 * 1000;
+
+}  // namespace
+
+PendingImports::Id PendingImports::Begin(const std::string& image, Progress progress) {
+  images_[image].attempts.emplace(++last_, std::move(progress));
+  return last_;
+}
+
+Status PendingImports::CheckRoom() const {
+  if (waiting_ < limit_) return {};
+  return Fail(Code::kResourceExhausted,
+              std::to_string(waiting_) + " sandboxes wait for images; try again later");
+}
+
+void PendingImports::Wait(const std::string& image, const std::string& sandbox, Waiter waiter) {
+  const auto found = images_.find(image);
+  if (found == images_.end()) return;
+  const std::string progress = found->second.attempts.begin()->second();
+  waiter.progress(progress);
+  found->second.waiting.insert_or_assign(sandbox, std::move(waiter));
+  if (++waiting_ == 1) timer_ = loop_.After(kProgressUs, [this] { ShowProgress(); });
+}
+
+void PendingImports::Forget(const std::string& image, const std::string& sandbox) {
+  const auto found = images_.find(image);
+  if (found != images_.end()) waiting_ -= found->second.waiting.erase(sandbox);
+  if (waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
+}
+
+void PendingImports::ShowProgress() {
+  for (const auto& [name, image] : images_) {
+    if (image.waiting.empty()) continue;
+    const std::string progress = image.attempts.begin()->second();
+    for (const auto& [sandbox, waiter] : image.waiting) waiter.progress(progress);
+  }
+  timer_ = loop_.After(kProgressUs, [this] { ShowProgress(); });
+}
+
+void PendingImports::End(Id id, const Status& imported) {
+  for (auto at = images_.begin(); at != images_.end(); ++at) {
+    Image& image = at->second;
+    if (image.attempts.erase(id) == 0) continue;
+    if (!imported && !image.attempts.empty()) return;
+    const std::map<std::string, Waiter> waiting = std::exchange(image.waiting, {});
+    if (image.attempts.empty()) images_.erase(at);
+    waiting_ -= waiting.size();
+    if (waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
+    for (const auto& [sandbox, waiter] : waiting) waiter.over(imported);
+    return;
+  }
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,146 @@
+#include "runtime/sandbox/live/interceptor_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "netpolicy/intercept/line.h"
+#include "netpolicy/vault/match.h"
+#include "netpolicy/vault/wire_json.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/program.h"
+#include "runtime/base/sys.h"
+
+namespace atl::sandbox {
+namespace {
+
+// One that ends at once is not started with every connection.
+constexpr int64_t kRestartUs = 1'000'000;
+constexpr int kStandardError = 2;
+
+template <typename T>
+Status Send(int line, T message) {
+  const intercept::Message packed{std::move(message)};
+  const wire::Packet packet = wire::EncodePacket(packed);
+  return sys::SendMessage(line, packet.bytes, packet.descriptors);
+}
+
+// The daemon waits for no child, so that one may have ended already, and its number be another's.
+UniqueFd OpenChild(pid_t pid) {
+  auto process = sys::PidfdOpen(pid);
+  siginfo_t info{};
+  const bool ours = process && ::waitid(P_PIDFD, static_cast<id_t>(process->get()), &info,
+                                        WEXITED | WNOHANG | WNOWAIT) == 0;
+  return ours ? std::move(*process) : UniqueFd();
+}
+
+}  // namespace
+
+void InterceptorProcess::SetVault(vault::Vault vault, Done done) {
+  Status told = line_ ? Tell(vault) : Status();
+  if (!told) Stop();
+  vault::Vault former = std::exchange(vault_, std::move(vault));
+  if (line_ && ready_) return done({});
+  if (Status started = line_ ? Status() : Start(); !started) {
+    vault_ = std::move(former);
+    Answered(started);
+    return done(started);
+  }
+  waiting_.push_back({std::move(former), std::move(done)});
+}
+
+Status InterceptorProcess::Start() {
+  ATOLL_ASSIGN(sys::SocketPair line, sys::UnixPair(SOCK_SEQPACKET));
+  if (::fcntl(line.a.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
+  // It sees no environment of ours, and its log is ours.
+  ATOLL_ASSIGN(
+      const pid_t pid,
+      Spawn({program_.path,
+             {"atoll-intercept", program_.authorities},
+             {},
+             {{kStandardError, 1}, {kStandardError, 2}, {line.b.get(), intercept::kLineFd}}}));
+  process_ = OpenChild(pid);
+  line_ = std::move(line.a);
+  started_us_ = MonotonicMicros();
+  ready_ = false;
+  watch_ = loop_.WatchReadable(line_.get(), [this] { OnAnswer(); });
+  Status begun = watch_ != 0 ? Send(line_.get(), intercept::Begin{authority_})
+                             : Fail(Code::kInternal, "the interceptor cannot be watched");
+  if (begun) begun = Tell(vault_);
+  if (!begun) Stop();
+  return begun;
+}
+
+Status InterceptorProcess::Tell(const vault::Vault& vault) {
+  intercept::SetVault set;
+  ATOLL_ASSIGN(set.vault, sys::SealedMemfd("vault", vault::Encode(vault), false));
+  return Send(line_.get(), std::move(set));
+}
+
+void InterceptorProcess::Empty() {
+  vault_ = {};
+  if (line_ && !Tell(vault_)) Stop();
+}
+
+void InterceptorProcess::Stop() {
+  if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
+  // One that hangs ends, too.
+  if (process_) (void)sys::PidfdSignal(process_.get(), SIGKILL);
+  process_.reset();
+  line_.reset();
+  ready_ = false;
+}
+
+void InterceptorProcess::OnAnswer() {
+  auto answer = sys::ReceiveMessage(line_.get(), intercept::kMaxMessage);
+  if (!answer && answer.error().error_number() == EAGAIN) return;
+  if (answer && answer->bytes == intercept::kReady && !ready_) {
+    ready_ = true;
+    return Answered({});
+  }
+  const std::string why =
+      answer && !answer->bytes.empty() ? answer->bytes : std::string("it has ended");
+  LogLine(LogLevel::kError, "the interceptor of a sandbox")
+      .Add("sandbox", sandbox_id_)
+      .Add("error", why);
+  Stop();
+  Answered(Fail(Code::kUnavailable, "atoll-intercept: " + why));
+}
+
+void InterceptorProcess::Answered(const Status& status) {
+  auto waiting = std::exchange(waiting_, {});
+  // The oldest is what was in force before any of them.
+  if (!status && !waiting.empty()) vault_ = std::move(waiting.front().former);
+  for (const Change& change : waiting) change.done(status);
+}
+
+bool InterceptorProcess::Wants(std::string_view name, bool tls, uint16_t port) {
+  const vault::Scheme scheme = tls ? vault::Scheme::kHttps : vault::Scheme::kHttp;
+  return port == vault::PortOf(scheme) && vault::Covers(vault_, scheme, name);
+}
+
+Result<UniqueFd> InterceptorProcess::Take(netpolicy::InterceptedConnection connection) {
+  if (!line_) {
+    if (MonotonicMicros() - started_us_ < kRestartUs) {
+      return Fail(Code::kUnavailable, "the interceptor has just ended");
+    }
+    ATOLL_TRY(Start());
+  }
+  ATOLL_ASSIGN(sys::SocketPair lease, sys::UnixPair(SOCK_STREAM));
+  intercept::Serve serve;
+  serve.name = std::move(connection.name);
+  serve.tls = connection.tls;
+  serve.client = std::move(connection.client);
+  serve.server = std::move(connection.server);
+  serve.lease = std::move(lease.b);
+  // No room: it has not read for hundreds of connections, and this one is refused.
+  ATOLL_TRY(Send(line_.get(), std::move(serve)));
+  return std::move(lease.a);
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,173 @@
+#include "runtime/sandbox/output/log_store.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sys.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr char kLog[] = "log";
+constexpr char kOlderLog[] = "log.1";
+constexpr std::string_view kRemovedMark = ".removed-";
+// The largest limit; one that was lowered leaves larger files behind.
+constexpr size_t kMaxRead = 1 << 30;
+
+Status BadId(const std::string& id) {
+  return Fail(Code::kInvalidArgument, "'" + id.substr(0, 64) + "' is not a sandbox id");
+}
+
+Result<UniqueFd> OpenDirectory(int parent, const std::string& name) {
+  return sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+// False: not a name of ours.
+bool ParseName(const std::string& name, LogStore::Found* found) {
+  found->name = name;
+  found->removed_ms = 0;
+  const size_t mark = name.find(kRemovedMark);
+  found->id = name.substr(0, mark);
+  if (!ValidSandboxId(found->id)) return false;
+  if (mark == std::string::npos) return true;
+  const char* begin = name.data() + mark + kRemovedMark.size();
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(begin, end, found->removed_ms);
+  return error == std::errc() && rest == end && found->removed_ms > 0;
+}
+
+// The file that is written to, with room for `size` bytes more.
+Result<UniqueFd> OpenForAppend(int directory, uint64_t max_file, size_t size, uint64_t* present) {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW;
+  ATOLL_ASSIGN(UniqueFd file, sys::OpenAt(directory, kLog, kFlags, 0600));
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return FailSys("fstat log");
+  *present = static_cast<uint64_t>(info.st_size);
+  if (*present == 0 || *present + size <= max_file) return file;
+  if (::renameat(directory, kLog, directory, kOlderLog) != 0) return FailSys("rename log");
+  *present = 0;
+  return sys::OpenAt(directory, kLog, kFlags, 0600);
+}
+
+}  // namespace
+
+Result<std::string> ReadLogFile(int fd) {
+  ATOLL_ASSIGN(std::string bytes, sys::ReadAll(fd, kMaxRead));
+  size_t whole = 0;
+  wire::OutputFrames frames;
+  frames.Append(bytes);
+  for (;;) {
+    const auto frame = frames.Next();
+    if (!frame || !*frame) break;
+    whole = bytes.size() - frames.pending();
+  }
+  bytes.resize(whole);
+  return bytes;
+}
+
+Result<std::unique_ptr<LogStore>> LogStore::Open(const std::string& directory, uint64_t max_bytes) {
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, directory, 0700));
+  ATOLL_ASSIGN(UniqueFd fd, OpenDirectory(AT_FDCWD, directory));
+  if (::fchmod(fd.get(), 0700) != 0) return FailSys("fchmod " + directory);
+  return std::unique_ptr<LogStore>(
+      new LogStore(std::move(fd), std::clamp(max_bytes, kMinBytes, uint64_t{kMaxRead}) / 2));
+}
+
+Status LogStore::Append(const std::string& id, std::string_view frames) const {
+  if (!ValidSandboxId(id)) return BadId(id);
+  auto directory = OpenDirectory(directory_.get(), id);
+  if (!directory && directory.error().code() == Code::kNotFound) {
+    ATOLL_TRY(sys::EnsureDirAt(directory_.get(), id, 0700));
+    directory = OpenDirectory(directory_.get(), id);
+  }
+  if (!directory) return Fail(std::move(directory).error());
+  uint64_t present = 0;
+  ATOLL_ASSIGN(const UniqueFd file,
+               OpenForAppend(directory->get(), max_file_, frames.size(), &present));
+  Status written = sys::WriteAll(file.get(), frames);
+  if (written) return written;
+  // Part of it may be there.
+  if (::ftruncate(file.get(), static_cast<off_t>(present)) != 0) return FailSys("ftruncate log");
+  return written;
+}
+
+Result<LogStore::End> LogStore::FindEnd(const std::string& id) const {
+  End end;
+  if (!ValidSandboxId(id)) return Fail(std::move(BadId(id)).error());
+  auto directory = OpenDirectory(directory_.get(), id);
+  if (!directory) {
+    if (directory.error().code() == Code::kNotFound) return end;
+    return Fail(std::move(directory).error());
+  }
+  for (const char* name : {kOlderLog, kLog}) {
+    auto file = sys::OpenAt(directory->get(), name, O_RDWR | O_NOFOLLOW);
+    if (!file && file.error().code() == Code::kNotFound) continue;
+    if (!file) return Fail(std::move(file).error());
+    ATOLL_ASSIGN(const std::string bytes, ReadLogFile(file->get()));
+    if (::ftruncate(file->get(), static_cast<off_t>(bytes.size())) != 0) {
+      return FailSys("ftruncate log");
+    }
+    wire::OutputFrames frames;
+    frames.Append(bytes);
+    for (;;) {
+      ATOLL_ASSIGN(const std::optional<wire::OutputFrame> frame, frames.Next());
+      if (!frame) break;
+      end = {frame->end(), frame->time_us};
+    }
+  }
+  return end;
+}
+
+LogStore::Files LogStore::OpenFiles(const std::string& name) const {
+  Files files;
+  Found found;
+  if (!ParseName(name, &found)) return files;
+  const auto directory = OpenDirectory(directory_.get(), name);
+  if (!directory) return files;
+  // The newer first: renamed in between, it would otherwise be missed, and now is seen twice, which
+  // readers notice by its offsets.
+  auto newer = sys::OpenAt(directory->get(), kLog, O_RDONLY | O_NOFOLLOW);
+  auto older = sys::OpenAt(directory->get(), kOlderLog, O_RDONLY | O_NOFOLLOW);
+  if (older) files.push_back(std::move(*older));
+  if (newer) files.push_back(std::move(*newer));
+  return files;
+}
+
+Status LogStore::Remove(const std::string& name) const {
+  Found found;
+  if (!ParseName(name, &found)) return BadId(name);
+  return sys::RemoveTree(directory_.get(), name);
+}
+
+Result<std::string> LogStore::MarkRemoved(const std::string& id, const std::string& kept_as,
+                                          int64_t now_ms) const {
+  if (!ValidSandboxId(id)) return Fail(std::move(BadId(id)).error());
+  if (!ValidSandboxId(kept_as)) return Fail(std::move(BadId(kept_as)).error());
+  std::string name = kept_as + std::string(kRemovedMark) + std::to_string(now_ms);
+  if (::renameat(directory_.get(), id.c_str(), directory_.get(), name.c_str()) != 0) {
+    return FailSys("rename log directory " + id);
+  }
+  return name;
+}
+
+Result<std::vector<LogStore::Found>> LogStore::List() const {
+  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory_.get()));
+  std::vector<Found> all;
+  for (const std::string& name : names) {
+    Found found;
+    if (ParseName(name, &found)) {
+      all.push_back(std::move(found));
+    } else {
+      ATOLL_TRY(sys::RemoveTree(directory_.get(), name));
+    }
+  }
+  return all;
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,202 @@
+#include "runtime/sandbox/state/host_budget.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/meminfo.h"
+#include "runtime/base/sys.h"
+#include "runtime/base/unique_fd.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+// Room for the host's own work: a twentieth of it, but no more than this.
+constexpr uint64_t kMostKeptFree = 256 * kMiB;
+constexpr uint64_t kMostPidsKeptFree = 4096;
+
+// What a file of /proc says in its first bytes, which hold what is looked for; no allocation of a
+// page, it is read for every create.
+std::string_view ReadHead(int file, char (&text)[512]) {
+  const ssize_t size = TEMP_FAILURE_RETRY(::pread(file, text, sizeof text, 0));
+  return {text, size > 0 ? static_cast<size_t>(size) : 0};
+}
+
+// The number of tasks: "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); 0 if it is not there.
+uint64_t TasksOf(std::string_view loadavg) {
+  uint64_t tasks = 0;
+  const size_t slash = loadavg.find('/');
+  if (slash == std::string_view::npos) return 0;
+  std::from_chars(loadavg.data() + slash + 1, loadavg.data() + loadavg.size(), tasks);
+  return tasks;
+}
+
+uint64_t ReadNumber(const std::string& path) {
+  const auto text = sys::ReadFileAt(AT_FDCWD, path, 64);
+  uint64_t number = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), number);
+  return number;
+}
+
+std::string Mib(uint64_t bytes) {
+  return std::to_string(bytes / kMiB) + " MiB";
+}
+
+Error Exhausted(const std::string& message) {
+  return Error(Code::kResourceExhausted, message, ENOMEM);
+}
+
+// The limits of all that runs for it: its own, and those of what serves its buckets outside of it.
+struct Ceiling {
+  uint64_t memory_bytes;
+  uint64_t pids;
+};
+Ceiling CeilingOf(const Spec& spec) {
+  const auto buckets = static_cast<uint64_t>(std::count_if(
+      spec.volumes.begin(), spec.volumes.end(),
+      [](const wire::Volume& volume) { return volume.kind == wire::Volume::Kind::kObjects; }));
+  return {spec.limits.memory_bytes + buckets * wire::kBucketMemory,
+          spec.limits.pids + buckets * wire::kBucketPids};
+}
+
+Status CheckReservation(const HostBudget& budget, const Reservation& held,
+                        const Reservation& asked) {
+  const uint64_t memory =
+      budget.memory_total - std::min(budget.memory_reserve, budget.memory_total);
+  if (memory != 0 && asked.memory_bytes > memory) {
+    return Fail(Code::kInvalidArgument, "resourceRequests.memory of " + Mib(asked.memory_bytes) +
+                                            " is more than this host can keep for anybody (" +
+                                            Mib(memory) + ")");
+  }
+  if (budget.cpu_millis != 0 && asked.cpu_millis > budget.cpu_millis) {
+    return Fail(Code::kInvalidArgument,
+                "resourceRequests.cpu of " + std::to_string(asked.cpu_millis) +
+                    "m is more than this host has (" + std::to_string(budget.cpu_millis) + "m)");
+  }
+  if (memory != 0 && asked.memory_bytes != 0 && held.memory_bytes + asked.memory_bytes > memory) {
+    return Fail(Exhausted("the memory reserved by all sandboxes would be " +
+                          Mib(held.memory_bytes + asked.memory_bytes) + ", this host can keep " +
+                          Mib(memory) + "; delete some, or ask for less in resourceRequests"));
+  }
+  if (budget.cpu_millis != 0 && asked.cpu_millis != 0 &&
+      held.cpu_millis + asked.cpu_millis > budget.cpu_millis) {
+    return Fail(Exhausted("the processor time reserved by all sandboxes would be " +
+                          std::to_string(held.cpu_millis + asked.cpu_millis) + "m, this host has " +
+                          std::to_string(budget.cpu_millis) +
+                          "m; delete some, or ask for less in resourceRequests"));
+  }
+  return {};
+}
+
+}  // namespace
+
+HostBudget BudgetOfHost(double overcommit) {
+  HostBudget budget;
+  auto meminfo = sys::Open("/proc/meminfo", O_RDONLY);
+  auto loadavg = sys::Open("/proc/loadavg", O_RDONLY);
+  if (!meminfo || !loadavg) return budget;
+  char text[512];
+  budget.memory_total = MeminfoBytes(ReadHead(meminfo->get(), text), "MemTotal:");
+  const uint64_t pid_max = ReadNumber("/proc/sys/kernel/pid_max");
+  budget.cpu_millis = 1000 * static_cast<uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  const auto times = [overcommit](uint64_t of) {
+    return static_cast<uint64_t>(static_cast<double>(of) * overcommit);
+  };
+  budget.memory_budget = times(budget.memory_total);
+  budget.pids_budget = times(pid_max);
+  budget.memory_reserve = std::min(kMostKeptFree, budget.memory_total / 20);
+  budget.pids_reserve = std::min(kMostPidsKeptFree, pid_max / 20);
+  // std::function wants copyable captures.
+  budget.free = [pid_max, memory = std::make_shared<UniqueFd>(std::move(*meminfo)),
+                 load = std::make_shared<UniqueFd>(std::move(*loadavg))] {
+    char head[512];
+    HostBudget::Free free;
+    free.memory_bytes = MeminfoBytes(ReadHead(memory->get(), head), "MemAvailable:");
+    const uint64_t tasks = TasksOf(ReadHead(load->get(), head));
+    free.pids = tasks < pid_max ? pid_max - tasks : 0;
+    return free;
+  };
+  return budget;
+}
+
+void Held::Add(const Spec& spec) {
+  ++sandboxes;
+  const Ceiling ceiling = CeilingOf(spec);
+  memory_bytes += ceiling.memory_bytes;
+  pids += ceiling.pids;
+  reserved.memory_bytes += spec.reserved.memory_bytes;
+  reserved.cpu_millis += spec.reserved.cpu_millis;
+}
+
+void Held::Add(const Held& others) {
+  sandboxes += others.sandboxes;
+  memory_bytes += others.memory_bytes;
+  pids += others.pids;
+  reserved.memory_bytes += others.reserved.memory_bytes;
+  reserved.cpu_millis += others.reserved.cpu_millis;
+}
+
+void Held::Remove(const Spec& spec) {
+  --sandboxes;
+  const Ceiling ceiling = CeilingOf(spec);
+  memory_bytes -= ceiling.memory_bytes;
+  pids -= ceiling.pids;
+  reserved.memory_bytes -= spec.reserved.memory_bytes;
+  reserved.cpu_millis -= spec.reserved.cpu_millis;
+}
+
+Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec) {
+  const cgroup::Limits& asked = spec.limits;
+  ATOLL_TRY(CheckReservation(budget, held.reserved, spec.reserved));
+  if (budget.memory_total != 0 && asked.memory_bytes > budget.memory_total) {
+    return Fail(Code::kInvalidArgument, "resourceLimits.memory of " + Mib(asked.memory_bytes) +
+                                            " is more than this host has (" +
+                                            Mib(budget.memory_total) + ")");
+  }
+  if (budget.sandboxes != 0 && held.sandboxes >= budget.sandboxes) {
+    return Fail(Exhausted("there are " + std::to_string(held.sandboxes) +
+                          " sandboxes, as many as limits.max_sandboxes allows; delete some"));
+  }
+  const Ceiling ceiling = CeilingOf(spec);
+  if (budget.memory_budget != 0 &&
+      held.memory_bytes + ceiling.memory_bytes > budget.memory_budget) {
+    return Fail(Exhausted("the memory limits of all sandboxes and their buckets would be " +
+                          Mib(held.memory_bytes + ceiling.memory_bytes) + ", allowed are " +
+                          Mib(budget.memory_budget) +
+                          " (runtime.overcommit); delete some, or ask for less"));
+  }
+  if (budget.pids_budget != 0 && held.pids + ceiling.pids > budget.pids_budget) {
+    return Fail(Exhausted("the pids limits of all sandboxes and their buckets would be " +
+                          std::to_string(held.pids + ceiling.pids) + ", allowed are " +
+                          std::to_string(budget.pids_budget) +
+                          " (kernel.pid_max and runtime.overcommit); delete some"));
+  }
+  const HostBudget::Free free = budget.free ? budget.free() : HostBudget::Free();
+  if (free.memory_bytes < budget.memory_reserve) {
+    return Fail(Exhausted("this host has only " + Mib(free.memory_bytes) + " of memory left, and " +
+                          Mib(budget.memory_reserve) + " are kept free; delete some sandboxes"));
+  }
+  if (free.pids < budget.pids_reserve) {
+    return Fail(Exhausted("this host has only " + std::to_string(free.pids) +
+                          " process numbers left, and " + std::to_string(budget.pids_reserve) +
+                          " are kept free; delete some sandboxes, or raise kernel.pid_max"));
+  }
+  return {};
+}
+
+Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most) {
+  if (kept <= most) return {};
+  return Fail(Code::kInvalidArgument, wish + ", all pools and templates could keep " +
+                                          std::to_string(kept) + " sandboxes; at most " +
+                                          std::to_string(most) +
+                                          " are kept here (runtime.parked_sandboxes)");
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,434 @@
+#include "runtime/sandbox/stock/templates.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+
+namespace atl::sandbox {
+namespace {
+
+// After a create: its client is about to send the first command.
+constexpr int64_t kStockQuietUs = 20'000;
+// Between two tries of a template that fails, and the first of them.
+constexpr int64_t kFirstTryAgainUs = 2'000'000;
+constexpr int64_t kLastTryAgainUs = 300'000'000;
+// A member that has been ready for so long shows that the template works.
+constexpr int64_t kProvenUs = 60'000'000;
+// At once: in all, and for stock, one of each template. One that hangs until its time is over keeps
+// neither other templates nor creates that wait from theirs.
+constexpr size_t kMostComing = 8;
+constexpr size_t kMostStocking = 4;
+constexpr size_t kMostWaiting = 64;
+// Clients of ours that have not heard for so long have gone.
+constexpr int64_t kWaitUs = 120'000'000;
+
+Error NoneToBeHad(const std::string& id, const std::string& why) {
+  return Error(Code::kUnavailable, "no sandbox of template '" + id + "' can be had: " + why);
+}
+
+Error NoSuchTemplate(const std::string& id) {
+  return Error(Code::kNotFound, "template '" + id.substr(0, 64) + "' does not exist");
+}
+
+}  // namespace
+
+std::string_view PhaseName(Templates::Phase phase) {
+  switch (phase) {
+    case Templates::Phase::kPending:
+      return "Pending";
+    case Templates::Phase::kBuilding:
+      return "Building";
+    case Templates::Phase::kSucceeded:
+      return "Succeeded";
+    case Templates::Phase::kFailed:
+      return "Failed";
+  }
+  return "";
+}
+
+Status Templates::Load() {
+  ATOLL_ASSIGN(std::vector<TemplateRecord> records, parts_.store.Load());
+  for (TemplateRecord& record : records) {
+    Template& of = templates_[record.id];
+    of.record = std::move(record);
+  }
+  if (!templates_.empty()) PumpLater(kStockQuietUs);
+  return {};
+}
+
+bool Templates::Adopt(const Sandbox& member) {
+  const auto found = templates_.find(member.spec.template_id);
+  if (found == templates_.end()) return false;
+  found->second.ready.push_back({member.id, parts_.clock.BootMicros()});
+  return true;
+}
+
+uint32_t Templates::Kept() const {
+  uint32_t kept = 0;
+  for (const auto& [id, of] : templates_) kept += of.record.stock;
+  return kept;
+}
+
+Held Templates::stock() const {
+  Held held;
+  const auto add = [&](const std::string& id) {
+    const Sandbox* const member = parts_.owner.FindMember(id);
+    if (member != nullptr) held.Add(member->spec);
+  };
+  for (const auto& [id, of] : templates_) {
+    for (const Ready& ready : of.ready) add(ready.id);
+    for (const std::string& coming : of.coming) add(coming);
+  }
+  return held;
+}
+
+Result<std::string> Templates::Create(TemplateRecord record) {
+  if (stopped_) return Fail(Code::kUnavailable, "atolld is shutting down");
+  if (templates_.size() >= kMaxTemplates) {
+    return Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxTemplates) +
+                                              " templates, as many as may be; delete one");
+  }
+  const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByPools() + record.stock;
+  ATOLL_TRY(
+      CheckKept("stock: with " + std::to_string(record.stock) + " more", kept, most_members_));
+  ATOLL_ASSIGN(const Sandbox member, parts_.owner.MemberOf(record));
+  // What it could never have; what it cannot have now, it may later.
+  if (const Status room = parts_.owner.CheckStock(member.spec, true);
+      !room && room.error().code() == Code::kInvalidArgument) {
+    return Fail(room.error());
+  }
+  record.id = "tpl-" + NewSandboxId();
+  record.image = member.spec.image;
+  record.created_at_ms = record.updated_at_ms = parts_.clock.UnixMillis();
+  ATOLL_TRY(parts_.store.Write(record));
+  const std::string id = record.id;
+  templates_[id].record = std::move(record);
+  PumpLater(0);
+  return id;
+}
+
+Status Templates::Remove(const std::string& id) {
+  const auto found = templates_.find(id);
+  if (found == templates_.end()) return Fail(NoSuchTemplate(id));
+  ATOLL_TRY(parts_.store.Remove(id));
+  Template gone = std::move(found->second);
+  templates_.erase(found);
+  DisposeAll(gone);
+  for (const Waiter& waiter : gone.waiters) {
+    Refuse(waiter, Error(Code::kNotFound, "template '" + id + "' was deleted"));
+  }
+  return {};
+}
+
+std::optional<Templates::View> Templates::Find(const std::string& id) const {
+  const auto found = templates_.find(id);
+  if (found == templates_.end()) return std::nullopt;
+  const Template& of = found->second;
+  View view;
+  view.record = &of.record;
+  view.ready = static_cast<uint32_t>(of.ready.size());
+  view.building = static_cast<uint32_t>(of.coming.size());
+  view.waiting = static_cast<uint32_t>(of.waiters.size());
+  view.trouble = of.record.failure.empty() ? of.trouble : of.record.failure;
+  view.phase = of.record.succeeded          ? Phase::kSucceeded
+               : !of.record.failure.empty() ? Phase::kFailed
+               : !of.coming.empty()         ? Phase::kBuilding
+                                            : Phase::kPending;
+  return view;
+}
+
+std::vector<const TemplateRecord*> Templates::Records() const {
+  std::vector<const TemplateRecord*> all;
+  for (const auto& [id, of] : templates_) all.push_back(&of.record);
+  return all;
+}
+
+const TemplateRecord* Templates::UserOf(const std::string& image) const {
+  const auto found =
+      std::find_if(templates_.begin(), templates_.end(),
+                   [&image](const auto& entry) { return entry.second.record.image == image; });
+  return found == templates_.end() ? nullptr : &found->second.record;
+}
+
+Result<const TemplateRecord*> Templates::Usable(const std::string& id) const {
+  const auto found = templates_.find(id);
+  if (found == templates_.end()) return Fail(NoSuchTemplate(id));
+  const TemplateRecord& record = found->second.record;
+  if (record.succeeded) return &record;
+  return Fail(Code::kNotFound, "template '" + id + "' is not built yet" +
+                                   (record.failure.empty() ? "" : ": " + record.failure));
+}
+
+size_t Templates::waiting() const {
+  size_t all = 0;
+  for (const auto& [id, of] : templates_) all += of.waiters.size();
+  return all;
+}
+
+void Templates::Claim(const Wanted& wanted, std::shared_ptr<Attempt> attempt) {
+  Template& of = templates_.at(wanted.spec.template_id);
+  if (!of.ready.empty()) {
+    const std::string id = of.ready.front().id;
+    of.ready.pop_front();
+    ++stats_.claimed;
+    of.failures = 0;
+    return parts_.owner.GiveMember(id, wanted, std::move(attempt));
+  }
+  const int64_t now = parts_.clock.BootMicros();
+  Waiter waiter{wanted, std::move(attempt), now + kWaitUs};
+  if (stopped_) return Refuse(waiter, Error(Code::kUnavailable, "atolld is shutting down"));
+  if (now < of.retry_us && of.coming.empty()) {
+    return Refuse(waiter, NoneToBeHad(of.record.id, of.trouble));
+  }
+  if (waiting() >= kMostWaiting) {
+    return Refuse(waiter, Error(Code::kResourceExhausted,
+                                std::to_string(kMostWaiting) +
+                                    " creates wait for sandboxes of templates; try again later, "
+                                    "or make the template with a larger stock"));
+  }
+  of.waiters.push_back(std::move(waiter));
+  Pump();
+}
+
+void Templates::Refuse(const Waiter& waiter, const Error& why) {
+  CreateError refused(why);
+  refused.from_template = true;
+  waiter.attempt->Fail(refused);
+}
+
+void Templates::GiveWay() {
+  if (templates_.empty()) return;
+  quiet_from_us_ = parts_.clock.BootMicros();
+  MakeRoom();
+  PumpLater(kStockQuietUs);
+}
+
+void Templates::MakeRoom() {
+  for (auto& [id, of] : templates_) {
+    while (!of.ready.empty()) {
+      const Sandbox* member = parts_.owner.FindMember(of.ready.back().id);
+      if (member != nullptr && parts_.owner.CheckStock(member->spec, false)) break;
+      const std::string last = of.ready.back().id;
+      of.ready.pop_back();
+      Dispose(of, last);
+    }
+  }
+}
+
+void Templates::Look() {
+  const int64_t now = parts_.clock.BootMicros();
+  for (auto& [id, of] : templates_) {
+    std::vector<Waiter> late;
+    while (!of.waiters.empty() && of.waiters.front().until_us <= now) {
+      late.push_back(std::move(of.waiters.front()));
+      of.waiters.pop_front();
+    }
+    for (const Waiter& waiter : late) {
+      Refuse(waiter, Error(Code::kUnavailable,
+                           "no sandbox of template '" + id + "' was ready in time; try again"));
+    }
+    if (of.ready.empty()) continue;
+    if (now - of.ready.front().since_us > kProvenUs) of.failures = 0;
+    const Sandbox* member = parts_.owner.FindMember(of.ready.front().id);
+    const auto current = parts_.owner.MemberOf(of.record);
+    if (member == nullptr || !current || !IsBuiltLike(*member, *current)) {
+      for (const Ready& ready : std::exchange(of.ready, {})) Dispose(of, ready.id);
+    }
+  }
+  Pump();
+}
+
+Templates::Template* Templates::OwnerOf(const std::string& member) {
+  for (auto& [id, of] : templates_) {
+    if (of.coming.contains(member)) return &of;
+    if (std::any_of(of.ready.begin(), of.ready.end(),
+                    [&member](const Ready& ready) { return ready.id == member; })) {
+      return &of;
+    }
+  }
+  return nullptr;
+}
+
+void Templates::Runs(const std::string& id) {
+  Template* const of = OwnerOf(id);
+  if (of == nullptr) return parts_.owner.DisposeMember(id);
+  parts_.owner.PrepareMember(id, of->record.preparation,
+                             [this, id](const Status& prepared) { Prepared(id, prepared); });
+}
+
+void Templates::Prepared(const std::string& id, const Status& prepared) {
+  Template* const of = OwnerOf(id);
+  if (of == nullptr) return;
+  if (!prepared) {
+    of->coming.erase(id);
+    Dispose(*of, id);
+    return Failed(*of, prepared.error().message());
+  }
+  ++stats_.built;
+  Succeeded(*of);
+  if (GiveToWaiter(*of, id)) return Pump();
+  parts_.owner.RestMember(id, [this, id, alive = std::weak_ptr(alive_)](const Status& rested) {
+    if (!alive.expired()) Rested(id, rested);
+  });
+}
+
+void Templates::Rested(const std::string& id, const Status& rested) {
+  Template* const of = OwnerOf(id);
+  if (of == nullptr) return;
+  if (!rested) {
+    of->coming.erase(id);
+    Dispose(*of, id);
+    return Failed(*of, rested.error().message());
+  }
+  if (!GiveToWaiter(*of, id)) {
+    of->coming.erase(id);
+    of->ready.push_back({id, parts_.clock.BootMicros()});
+    // A create may have taken the room meanwhile.
+    MakeRoom();
+  }
+  Pump();
+}
+
+bool Templates::GiveToWaiter(Template& of, const std::string& id) {
+  if (of.waiters.empty()) return false;
+  Waiter waiter = std::move(of.waiters.front());
+  of.waiters.pop_front();
+  of.coming.erase(id);
+  ++stats_.waited;
+  parts_.owner.GiveMember(id, waiter.wanted, std::move(waiter.attempt));
+  return true;
+}
+
+void Templates::Lost(const std::string& id, const std::string& why) {
+  Template* const of = OwnerOf(id);
+  if (of == nullptr) return;
+  of->coming.erase(id);
+  std::erase_if(of->ready, [&id](const Ready& ready) { return ready.id == id; });
+  Failed(*of, "it has ended: " + why);
+}
+
+void Templates::Failed(Template& of, const std::string& why) {
+  ++stats_.failed;
+  const int64_t wait = std::min(kLastTryAgainUs, kFirstTryAgainUs << std::min(of.failures, 20));
+  ++of.failures;
+  of.retry_us = parts_.clock.BootMicros() + wait;
+  of.trouble = why;
+  LogLine(LogLevel::kWarning, "a sandbox of a template is not ready")
+      .Add("template", of.record.id)
+      .Add("why", why)
+      .Add("again_in_s", static_cast<uint64_t>(wait / 1'000'000));
+  of.record.failure = why;
+  Write(of);
+  // Others that are coming may yet be good.
+  if (of.coming.empty()) {
+    for (const Waiter& waiter : std::exchange(of.waiters, {})) {
+      Refuse(waiter, NoneToBeHad(of.record.id, why));
+    }
+  }
+  PumpLater(wait);
+}
+
+void Templates::Succeeded(Template& of) {
+  of.retry_us = 0;
+  of.trouble.clear();
+  if (of.record.succeeded && of.record.failure.empty()) return;
+  of.record.succeeded = true;
+  of.record.failure.clear();
+  Write(of);
+}
+
+void Templates::Write(Template& of) {
+  of.record.updated_at_ms = parts_.clock.UnixMillis();
+  if (Status written = parts_.store.Write(of.record); !written) {
+    LogLine(LogLevel::kWarning, "cannot record what became of a template")
+        .Add("template", of.record.id)
+        .Add(written.error());
+  }
+}
+
+void Templates::Pump() {
+  if (stopped_) return;
+  const int64_t now = parts_.clock.BootMicros();
+  size_t coming = 0;
+  for (const auto& [id, of] : templates_) coming += of.coming.size();
+  // Who waits first, and at once.
+  for (auto& [id, of] : templates_) {
+    while (of.coming.size() < of.waiters.size() && coming < kMostComing && now >= of.retry_us) {
+      const size_t before = of.coming.size();
+      Build(of);
+      if (of.coming.size() == before) break;
+      ++coming;
+    }
+  }
+  if (coming >= kMostStocking) return;
+  Template* next = nullptr;
+  int64_t soonest = INT64_MAX;
+  for (auto& [id, of] : templates_) {
+    if (of.ready.size() >= of.record.stock || !of.coming.empty()) continue;
+    soonest = std::min(soonest, of.retry_us);
+    if (now < of.retry_us) continue;
+    if (next == nullptr || of.ready.size() < next->ready.size()) next = &of;
+  }
+  if (next == nullptr) {
+    if (soonest != INT64_MAX) PumpLater(soonest - now);
+    return;
+  }
+  const int64_t due = quiet_from_us_ + kStockQuietUs;
+  if (quiet_from_us_ != 0 && now < due) return PumpLater(due - now);
+  if (!parts_.admission.idle()) return PumpLater(kStockQuietUs);
+  Build(*next);
+  PumpLater(kStockQuietUs);
+}
+
+void Templates::PumpLater(int64_t delay_us) {
+  // Whoever is earlier calls it, which then sees to the rest.
+  if (timer_ != 0) {
+    parts_.loop.Cancel(timer_);
+    delay_us = std::min(delay_us, kStockQuietUs);
+  }
+  timer_ = parts_.loop.After(delay_us, [this] {
+    timer_ = 0;
+    Pump();
+  });
+}
+
+void Templates::Build(Template& of) {
+  const auto member = parts_.owner.MemberOf(of.record);
+  const Status room = member ? parts_.owner.CheckStock(member->spec, true) : Fail(member.error());
+  if (!room) {
+    // It passes by itself, and is no fault of the template's; Look tries again.
+    of.trouble = room.error().message();
+    for (const Waiter& waiter : std::exchange(of.waiters, {})) Refuse(waiter, room.error());
+    return;
+  }
+  of.trouble.clear();
+  const std::string id = NewSandboxId();
+  of.coming.insert(id);
+  parts_.owner.BuildMember(of.record, id);
+}
+
+void Templates::Dispose(Template& of, const std::string& id) {
+  of.coming.erase(id);
+  ++stats_.disposed;
+  parts_.owner.DisposeMember(id);
+}
+
+void Templates::DisposeAll(Template& of) {
+  for (const Ready& ready : std::exchange(of.ready, {})) Dispose(of, ready.id);
+  for (const std::string& id : std::exchange(of.coming, {})) Dispose(of, id);
+}
+
+void Templates::Stop() {
+  stopped_ = true;
+  for (auto& [id, of] : templates_) {
+    of.ready.clear();
+    of.coming.clear();
+    for (const Waiter& waiter : std::exchange(of.waiters, {})) {
+      Refuse(waiter, Error(Code::kUnavailable, "atolld is shutting down"));
+    }
+  }
+}
+
+}  // namespace atl::sandbox

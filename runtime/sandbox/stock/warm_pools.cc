@@ -1,0 +1,528 @@
+#include "runtime/sandbox/stock/warm_pools.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+
+namespace atl::sandbox {
+namespace {
+
+// After a create: its client is about to send the first command, and perhaps the next create. A
+// pool with less than half of its members waits for less.
+constexpr int64_t kQuietUs = 20'000;
+constexpr int64_t kShortQuietUs = 2'000;
+// What ended one member may end the next.
+constexpr int64_t kLostUs = 1'000'000;
+
+// Of pools that make themselves. Two: one for the next create and one for that behind it, while the
+// first is built anew.
+constexpr PoolCapacity kAutomatic = {2, 2, 0, std::numeric_limits<uint32_t>::max()};
+constexpr int64_t kForgottenUs = 600'000'000;
+// One that was used since does not make place for another: images that take turns, more of them
+// than may have a pool, would have each create build and take down for nobody.
+constexpr int64_t kRecentUs = 60'000'000;
+
+// No name of a pool has a slash. They come before all names, so they give way first.
+std::string AutomaticKey(const std::string& image,
+                         const std::map<std::string, std::string>& resource_limits) {
+  std::string key = "/" + image;
+  for (const auto& [limit, value] : resource_limits) key += " " + limit + "=" + value;
+  return key;
+}
+
+// Volumes and a root that cannot be written to belong to the build, and no member has them.
+bool CanBeClaimed(const Spec& wanted) {
+  return wanted.volumes.empty() && !wanted.readonly_root;
+}
+
+Error NoSuchPool(const std::string& name) {
+  return Error(Code::kNotFound, "pool '" + name.substr(0, 64) + "' does not exist");
+}
+
+}  // namespace
+
+Status WarmPools::Load() {
+  ATOLL_ASSIGN(std::vector<PoolRecord> records, parts_.store.Load());
+  for (PoolRecord& record : records) {
+    Pool& pool = pools_[record.name];
+    pool.record = std::move(record);
+  }
+  return {};
+}
+
+uint32_t WarmPools::MostOf(const PoolCapacity& capacity) {
+  return std::max(capacity.buffer_max, capacity.pool_min);
+}
+
+Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& capacity) const {
+  if (capacity.buffer_min > capacity.buffer_max || capacity.pool_min > capacity.pool_max) {
+    return Fail(Code::kInvalidArgument,
+                "capacitySpec: bufferMin must not be more than bufferMax, nor poolMin than "
+                "poolMax");
+  }
+  if (capacity.buffer_max == 0) {
+    return Fail(Code::kInvalidArgument, "capacitySpec: bufferMax must be at least 1");
+  }
+  uint64_t kept = uint64_t{MostOf(capacity)} + parts_.owner.KeptByTemplates();
+  for (const auto& [other, pool] : pools_) {
+    if (other != name && !pool.used_us) kept += MostOf(pool.record.capacity);
+  }
+  return CheckKept("capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
+                       " and poolMin " + std::to_string(capacity.pool_min),
+                   kept, most_members_);
+}
+
+uint32_t WarmPools::Kept() const {
+  uint32_t kept = 0;
+  for (const auto& [name, pool] : pools_) {
+    if (!pool.used_us) kept += MostOf(pool.record.capacity);
+  }
+  return kept;
+}
+
+WarmPools::Pools::iterator WarmPools::FindNamed(const std::string& name) {
+  const auto found = pools_.find(name);
+  return found == pools_.end() || found->second.used_us ? pools_.end() : found;
+}
+
+WarmPools::Pools::const_iterator WarmPools::FindNamed(const std::string& name) const {
+  return const_cast<WarmPools*>(this)->FindNamed(name);
+}
+
+Status WarmPools::Create(PoolRecord record) {
+  if (FindNamed(record.name) != pools_.end()) {
+    return Fail(Code::kAlreadyExists, "pool '" + record.name + "' exists");
+  }
+  ATOLL_TRY(CheckCapacity(record.name, record.capacity));
+  ATOLL_ASSIGN(const Sandbox member, parts_.owner.NewMember(record));
+  // What it could never have; what it cannot have now, it may later.
+  if (const Status room = parts_.owner.CheckRoom(stock_, member.spec);
+      !room && room.error().code() == Code::kInvalidArgument) {
+    return room;
+  }
+  record.image = member.spec.image;
+  record.created_at_ms = parts_.clock.UnixMillis();
+  ATOLL_TRY(parts_.store.Write(record));
+  Pool& pool = pools_[record.name];
+  pool.record = std::move(record);
+  TrimAutomatic();
+  Pump();
+  return {};
+}
+
+Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) {
+  const auto found = FindNamed(name);
+  if (found == pools_.end()) return Fail(NoSuchPool(name));
+  ATOLL_TRY(CheckCapacity(name, capacity));
+  PoolRecord record = found->second.record;
+  record.capacity = capacity;
+  ATOLL_TRY(parts_.store.Write(record));
+  Pool& pool = found->second;
+  pool.record = std::move(record);
+  pool.filling = false;
+  // Oldest last: those have waited longest, and are as good as the others.
+  while (pool.members.size() > MostOf(capacity)) {
+    auto member = std::move(pool.members.back());
+    pool.members.pop_back();
+    Dispose(std::move(member));
+  }
+  TrimAutomatic();
+  Pump();
+  return {};
+}
+
+Status WarmPools::Remove(const std::string& name) {
+  const auto found = FindNamed(name);
+  if (found == pools_.end()) return Fail(NoSuchPool(name));
+  if (found->second.allocated != 0) {
+    return Fail(Code::kFailedPrecondition,
+                "pool '" + name + "' is in use: " + std::to_string(found->second.allocated) +
+                    " sandboxes of it live; delete them first");
+  }
+  ATOLL_TRY(parts_.store.Remove(name));
+  DisposeAll(found->second);
+  pools_.erase(found);
+  return {};
+}
+
+std::optional<WarmPools::View> WarmPools::Find(const std::string& name) const {
+  const auto found = FindNamed(name);
+  if (found == pools_.end()) return std::nullopt;
+  const Pool& pool = found->second;
+  return View{pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()),
+              pool.trouble};
+}
+
+std::vector<WarmPools::View> WarmPools::List() const {
+  std::vector<View> all;
+  for (const auto& [name, pool] : pools_) {
+    if (!pool.used_us) all.push_back(*Find(name));
+  }
+  return all;
+}
+
+const PoolRecord* WarmPools::RecordOf(const std::string& name) const {
+  const auto found = FindNamed(name);
+  return found == pools_.end() ? nullptr : &found->second.record;
+}
+
+const PoolRecord* WarmPools::UserOf(const std::string& image) const {
+  const auto found = std::find_if(pools_.begin(), pools_.end(), [&image](const auto& pool) {
+    return pool.second.record.image == image && !pool.second.used_us;
+  });
+  return found == pools_.end() ? nullptr : &found->second.record;
+}
+
+Status WarmPools::CheckRoom(const std::string& name) const {
+  const auto found = FindNamed(name);
+  if (found == pools_.end()) return Fail(NoSuchPool(name));
+  const Pool& pool = found->second;
+  if (pool.allocated < pool.record.capacity.pool_max) return {};
+  return Fail(Code::kResourceExhausted,
+              "pool '" + name + "' has " + std::to_string(pool.allocated) +
+                  " sandboxes, as many as its poolMax allows; delete one");
+}
+
+std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sandbox& wanted) {
+  const auto found = pools_.find(name);
+  if (found == pools_.end()) return nullptr;
+  auto& members = found->second.members;
+  // The spawner has yet to tell, or is not there to tell, that these have ended.
+  while (!members.empty() && !members.front()->control->PeerIsThere()) {
+    auto ended = std::move(members.front());
+    members.pop_front();
+    Dispose(std::move(ended));
+  }
+  if (!CanBeClaimed(wanted.spec) || members.empty() ||
+      !IsBuiltLike(members.front()->sandbox, wanted)) {
+    ++stats_.cold;
+    return nullptr;
+  }
+  auto member = std::move(members.front());
+  members.pop_front();
+  stock_.Remove(member->sandbox.spec);
+  ++stats_.claimed;
+  return member;
+}
+
+std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
+    const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits) {
+  if (most_automatic_ == 0 || !CanBeClaimed(wanted.spec)) return nullptr;
+  const std::string key = AutomaticKey(wanted.spec.image, resource_limits);
+  const int64_t now_us = parts_.clock.BootMicros();
+  const auto found = pools_.find(key);
+  if (found != pools_.end()) {
+    found->second.used_us = now_us;
+    return Take(key, wanted);
+  }
+  if (automatic_ == most_automatic_) {
+    const auto oldest = LeastRecent();
+    if (*oldest->second.used_us > now_us - kRecentUs) return nullptr;
+    EndAutomatic(oldest);
+  }
+  if (!HasRoomForAutomatic(automatic_ + 1)) return nullptr;
+  Pool& pool = pools_[key];
+  pool.record = {.name = key,
+                 .image = wanted.spec.image,
+                 .resource_limits = resource_limits,
+                 .capacity = kAutomatic,
+                 .created_at_ms = parts_.clock.UnixMillis()};
+  pool.used_us = now_us;
+  ++automatic_;
+  return nullptr;
+}
+
+// Of the bound on all members those with a name come first.
+bool WarmPools::HasRoomForAutomatic(uint32_t pools) const {
+  const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByTemplates();
+  return kept + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
+}
+
+WarmPools::Pools::iterator WarmPools::LeastRecent() {
+  auto oldest = pools_.end();
+  for (auto pool = pools_.begin(); pool != pools_.end(); ++pool) {
+    if (!pool->second.used_us) continue;
+    if (oldest == pools_.end() || *pool->second.used_us < *oldest->second.used_us) oldest = pool;
+  }
+  return oldest;
+}
+
+void WarmPools::EndAutomatic(Pools::iterator pool) {
+  DisposeAll(pool->second);
+  pools_.erase(pool);
+  --automatic_;
+}
+
+void WarmPools::TrimAutomatic() {
+  const int64_t forgotten_us = parts_.clock.BootMicros() - kForgottenUs;
+  while (automatic_ != 0) {
+    const auto oldest = LeastRecent();
+    const bool is_recent = *oldest->second.used_us > forgotten_us;
+    if (is_recent && HasRoomForAutomatic(automatic_)) return;
+    EndAutomatic(oldest);
+  }
+}
+
+void WarmPools::Hold(const Sandbox& sandbox) {
+  const auto ref = sandbox.spec.extensions.find(kPoolRef);
+  if (ref == sandbox.spec.extensions.end()) return;
+  if (const auto found = pools_.find(ref->second); found != pools_.end()) ++found->second.allocated;
+}
+
+void WarmPools::Drop(const Sandbox& sandbox) {
+  const auto ref = sandbox.spec.extensions.find(kPoolRef);
+  if (ref == sandbox.spec.extensions.end()) return;
+  // One with sandboxes of its own stays: it is the pool that counted this one.
+  const auto found = pools_.find(ref->second);
+  if (found != pools_.end() && found->second.allocated != 0) --found->second.allocated;
+}
+
+void WarmPools::GiveWay() {
+  if (pools_.empty()) return;
+  quiet_from_us_ = parts_.clock.BootMicros();
+  MakeRoom();
+  PumpLater(kShortQuietUs);
+}
+
+void WarmPools::MakeRoom() {
+  for (auto& [name, pool] : pools_) {
+    while (!pool.members.empty()) {
+      const Spec& spec = pool.members.back()->sandbox.spec;
+      Held others = stock_;
+      others.Remove(spec);
+      if (parts_.owner.CheckRoom(others, spec)) break;
+      auto member = std::move(pool.members.back());
+      pool.members.pop_back();
+      Dispose(std::move(member));
+    }
+  }
+}
+
+void WarmPools::Look() {
+  TrimAutomatic();
+  for (auto& [name, pool] : pools_) {
+    if (pool.members.empty()) continue;
+    const auto now = parts_.owner.NewMember(pool.record);
+    if (!now || !IsBuiltLike(pool.members.front()->sandbox, *now)) DisposeAll(pool);
+  }
+  Pump();
+}
+
+void WarmPools::Reset() {
+  for (auto& [name, pool] : pools_) pool.members.clear();
+  stock_ = {};
+  if (building_) {
+    building_.reset();
+    ++order_;
+  }
+  if (!pools_.empty()) PumpLater(kQuietUs);
+}
+
+bool WarmPools::Knows(const std::string& id) const {
+  if (building_ && building_->sandbox.id == id) return true;
+  return std::any_of(pools_.begin(), pools_.end(), [&id](const auto& entry) {
+    const auto& members = entry.second.members;
+    return std::any_of(members.begin(), members.end(),
+                       [&id](const auto& member) { return member->sandbox.id == id; });
+  });
+}
+
+std::vector<uint32_t> WarmPools::Slots() const {
+  std::vector<uint32_t> slots;
+  if (building_ && building_->sandbox.slot != 0) slots.push_back(building_->sandbox.slot);
+  for (const auto& [name, pool] : pools_) {
+    for (const auto& member : pool.members) slots.push_back(member->sandbox.slot);
+  }
+  return slots;
+}
+
+std::vector<std::string> WarmPools::Parked() const {
+  std::vector<std::string> ids;
+  for (const auto& [name, pool] : pools_) {
+    for (const auto& member : pool.members) ids.push_back(member->sandbox.id);
+  }
+  return ids;
+}
+
+void WarmPools::Lost(const std::string& id) {
+  if (building_ && building_->sandbox.id == id) {
+    building_->lost = true;
+    return;
+  }
+  for (auto& [name, pool] : pools_) {
+    const auto found = std::find_if(pool.members.begin(), pool.members.end(),
+                                    [&id](const auto& member) { return member->sandbox.id == id; });
+    if (found == pool.members.end()) continue;
+    LogLine(LogLevel::kWarning, "a parked sandbox has ended, building another")
+        .Add("pool", name)
+        .Add("sandbox", id);
+    auto member = std::move(*found);
+    pool.members.erase(found);
+    Dispose(std::move(member));
+    pool.not_before_us = parts_.clock.BootMicros() + kLostUs;
+    return PumpLater(kLostUs);
+  }
+}
+
+bool WarmPools::LayerInUse(wire::LayerId layer) const {
+  const auto has = [layer](const Sandbox& sandbox) {
+    return std::find(sandbox.layers.begin(), sandbox.layers.end(), layer) != sandbox.layers.end();
+  };
+  if (building_ && has(building_->sandbox)) return true;
+  return std::any_of(pools_.begin(), pools_.end(), [&has](const auto& entry) {
+    const auto& members = entry.second.members;
+    return std::any_of(members.begin(), members.end(),
+                       [&has](const auto& member) { return has(member->sandbox); });
+  });
+}
+
+bool WarmPools::Wants(Pool& pool) const {
+  const PoolCapacity& capacity = pool.record.capacity;
+  const size_t available = pool.members.size();
+  const size_t total = available + pool.allocated;
+  if (available < capacity.buffer_min || total < capacity.pool_min) pool.filling = true;
+  if (available >= capacity.buffer_max && total >= capacity.pool_min) pool.filling = false;
+  return pool.filling && total < capacity.pool_max;
+}
+
+// When the next member of it is to be built.
+int64_t WarmPools::DueUs(const Pool& pool) const {
+  const bool is_low = pool.members.size() * 2 < pool.record.capacity.buffer_min;
+  return std::max(quiet_from_us_ + (is_low ? kShortQuietUs : kQuietUs), pool.not_before_us);
+}
+
+void WarmPools::Pump() {
+  if (stopped_ || building_) return;
+  Pool* next = nullptr;
+  const auto order = [this](const Pool& pool) {
+    return std::pair(DueUs(pool), pool.members.size());
+  };
+  for (auto& [name, pool] : pools_) {
+    if (!Wants(pool)) continue;
+    if (next == nullptr || order(pool) < order(*next)) next = &pool;
+  }
+  if (next == nullptr) return;
+  const int64_t due = DueUs(*next);
+  const int64_t now = parts_.clock.BootMicros();
+  if (now < due) return PumpLater(due - now);
+  if (!parts_.admission.idle()) return PumpLater(kShortQuietUs);
+  Build(*next);
+}
+
+void WarmPools::PumpLater(int64_t delay_us) {
+  const int64_t due_us = parts_.clock.BootMicros() + delay_us;
+  if (timer_ != 0 && timer_due_us_ <= due_us) return;
+  parts_.loop.Cancel(timer_);
+  timer_due_us_ = due_us;
+  timer_ = parts_.loop.After(delay_us, [this] {
+    timer_ = 0;
+    Pump();
+  });
+}
+
+void WarmPools::Build(Pool& pool) {
+  auto member = parts_.owner.NewMember(pool.record);
+  const Status room = member ? parts_.owner.CheckRoom(stock_, member->spec) : Fail(member.error());
+  // The next Look tries again.
+  if (!room) {
+    pool.trouble = room.error().message();
+    return;
+  }
+  pool.trouble.clear();
+  member->id = NewSandboxId();
+  stock_.Add(member->spec);
+  building_ = {pool.record.name, std::move(*member)};
+  const uint64_t order = ++order_;
+  parts_.slots.SetBusy(true);
+  // It is idle, so this is the turn.
+  const Status entered = parts_.admission.Enter([this, order] {
+    parts_.slots.Take([this, order, alive = std::weak_ptr(alive_)](Result<SlotPool::Ready> slot) {
+      if (!alive.expired()) GotSlot(order, std::move(slot));
+    });
+  });
+  if (!entered) GiveUp(entered.error());
+}
+
+void WarmPools::GotSlot(uint64_t order, Result<SlotPool::Ready> slot) {
+  if (order != order_ || !building_) {
+    if (slot) parts_.slots.Release(slot->number);
+    return EndTurn();
+  }
+  if (!slot) {
+    GiveUp(slot.error());
+    return EndTurn();
+  }
+  const uint32_t number = slot->number;
+  building_->sandbox.slot = number;
+  const Status asked = parts_.builder.Park(
+      building_->sandbox, std::move(slot->control),
+      [this, order, number, alive = std::weak_ptr(alive_)](Result<BuiltSandbox> built) {
+        if (!alive.expired()) Built(order, number, std::move(built));
+      });
+  if (asked) return;
+  parts_.slots.Release(number);
+  GiveUp(asked.error());
+  EndTurn();
+}
+
+void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built) {
+  // Of a spawner that is gone: its slots and sandboxes have been counted anew.
+  if (order != order_ || !building_) return EndTurn();
+  // Without a slot that was lost in stock, nothing of it is left as it was prepared.
+  if (built || built.error().code() == Code::kFailedPrecondition) parts_.slots.MarkUsed(slot);
+  Building done = *std::exchange(building_, std::nullopt);
+  const auto pool = pools_.find(done.pool);
+  auto member = std::make_unique<ParkedSandbox>();
+  member->sandbox = std::move(done.sandbox);
+  if (built && !done.lost && pool != pools_.end() &&
+      pool->second.record.image == member->sandbox.spec.image) {
+    member->control = std::move(built->control);
+    pool->second.members.push_back(std::move(member));
+    ++stats_.built;
+    // A create may have taken the room meanwhile.
+    MakeRoom();
+  } else {
+    if (!built) {
+      LogLine(LogLevel::kWarning, "cannot build a sandbox for a pool")
+          .Add("pool", done.pool)
+          .Add(built.error());
+      if (pool != pools_.end()) pool->second.trouble = "it could not be built; see the log";
+    }
+    Dispose(std::move(member));
+  }
+  const bool went_well = built && !done.lost;
+  EndTurn();
+  if (went_well) Pump();
+}
+
+// Nothing is left of it but what was counted; the next Look tries again.
+void WarmPools::GiveUp(const Error& error) {
+  const Building failed = *std::exchange(building_, std::nullopt);
+  stock_.Remove(failed.sandbox.spec);
+  LogLine(LogLevel::kWarning, "cannot build a sandbox for a pool")
+      .Add("pool", failed.pool)
+      .Add(error);
+  if (const auto pool = pools_.find(failed.pool); pool != pools_.end()) {
+    pool->second.trouble = "it could not be built; see the log";
+  }
+}
+
+void WarmPools::EndTurn() {
+  parts_.admission.Leave();
+  parts_.slots.SetBusy(!parts_.admission.idle());
+}
+
+void WarmPools::Dispose(std::unique_ptr<ParkedSandbox> member) {
+  stock_.Remove(member->sandbox.spec);
+  ++stats_.disposed;
+  parts_.owner.Dispose(member->sandbox.id, member->sandbox.slot);
+}
+
+void WarmPools::DisposeAll(Pool& pool) {
+  for (auto& member : std::exchange(pool.members, {})) Dispose(std::move(member));
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,42 @@
+#include "runtime/sandbox/store/gone_ids.h"
+
+namespace atl::sandbox {
+namespace {
+
+// Numbered, so that the oldest can be dropped without a look at the others.
+constexpr char kGoneIdsSchema[] =
+    "CREATE TABLE IF NOT EXISTS gone ("
+    " number INTEGER PRIMARY KEY,"
+    " id TEXT NOT NULL UNIQUE)";
+
+// A trigger, and not a second statement of Store::Remove: no way of losing a record can forget it.
+// Made again at each start, because the number of ids that are kept is part of it. A sandbox is in
+// the store from its publication on, so an id that no client was told is not remembered.
+std::string Trigger(int64_t kept) {
+  return "DROP TRIGGER IF EXISTS remember_gone;"
+         "CREATE TRIGGER remember_gone AFTER DELETE ON sandboxes BEGIN"
+         " INSERT OR IGNORE INTO gone (id) VALUES (OLD.id);"
+         " DELETE FROM gone WHERE number <= (SELECT MAX(number) FROM gone) - " +
+         std::to_string(kept) + "; END";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GoneIds>> GoneIds::Open(sqlite::Db& db, int64_t kept) {
+  ATOLL_TRY(db.Exec(kGoneIdsSchema));
+  ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
+  ATOLL_TRY(db.Exec(Trigger(kept)));
+  ATOLL_TRY(transaction.Commit());
+  ATOLL_ASSIGN(sqlite::Stmt find, db.Prepare("SELECT 1 FROM gone WHERE id=?1"));
+  return std::unique_ptr<GoneIds>(new GoneIds(std::move(find)));
+}
+
+Result<bool> GoneIds::Contains(const std::string& id) {
+  find_.Reset();
+  find_.Bind(1, id);
+  ATOLL_ASSIGN(const bool found, find_.Step());
+  find_.Reset();
+  return found;
+}
+
+}  // namespace atl::sandbox

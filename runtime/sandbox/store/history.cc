@@ -1,0 +1,128 @@
+#include "runtime/sandbox/store/history.h"
+
+#include <optional>
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace atl::sandbox {
+namespace {
+
+constexpr char kHistorySchema[] =
+    "CREATE TABLE IF NOT EXISTS history ("
+    " id TEXT NOT NULL,"
+    " seq INTEGER NOT NULL,"
+    " time_ms INTEGER NOT NULL,"
+    " kind TEXT NOT NULL,"
+    " reason TEXT NOT NULL,"
+    " message TEXT NOT NULL,"
+    " PRIMARY KEY (id, seq)) WITHOUT ROWID";
+
+}  // namespace
+
+Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop, int64_t least_room) {
+  ATOLL_TRY(db.Exec(kHistorySchema));
+  ATOLL_ASSIGN(
+      sqlite::Stmt insert,
+      db.Prepare("INSERT INTO history (id, seq, time_ms, kind, reason, message) SELECT "
+                 "?1, COALESCE(MAX(seq), 0) + 1, ?2, ?3, ?4, ?5 FROM history WHERE id=?1"));
+  ATOLL_ASSIGN(sqlite::Stmt trim, db.Prepare("DELETE FROM history WHERE id=?1 AND seq <= "
+                                             "(SELECT MAX(seq) FROM history WHERE id=?1) - ?2"));
+  ATOLL_ASSIGN(sqlite::Stmt remove, db.Prepare("DELETE FROM history WHERE id=?1"));
+  ATOLL_ASSIGN(sqlite::Stmt select, db.Prepare("SELECT time_ms, kind, reason, message FROM history "
+                                               "WHERE id=?1 ORDER BY seq"));
+  return std::unique_ptr<History>(new History(loop, db, least_room, std::move(insert),
+                                              std::move(trim), std::move(remove),
+                                              std::move(select)));
+}
+
+void History::Add(const std::string& id, HistoryEvent event) {
+  Tell(id, event);
+  Enqueue({id, std::move(event)});
+}
+
+void History::Tell(const std::string& id, HistoryEvent event) {
+  recent_.push_back({++last_, id, std::move(event)});
+  if (recent_.size() > kRecent) recent_.pop_front();
+}
+
+void History::Remove(const std::string& id) {
+  // What was not written yet need not be.
+  std::erase_if(changes_, [&](const Change& change) { return change.id == id; });
+  Enqueue({id, {}});
+}
+
+void History::RemoveAll() {
+  changes_.clear();
+  if (auto removed = db_.Exec("DELETE FROM history"); !removed) {
+    LogLine(LogLevel::kWarning, "cannot empty the history").Add(removed.error());
+  }
+}
+
+Status History::KeepOnly(const std::unordered_set<std::string>& ids) {
+  ATOLL_ASSIGN(sqlite::Stmt select, db_.Prepare("SELECT DISTINCT id FROM history"));
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, select.Step());
+    if (!row) return {};
+    const std::string id = select.ColumnText(0);
+    if (!ids.contains(id)) Remove(id);
+  }
+}
+
+void History::Enqueue(Change change) {
+  changes_.push_back(std::move(change));
+  if (changes_.size() > 1) return;
+  loop_.Post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) Flush();
+  });
+}
+
+void History::Flush() {
+  if (changes_.empty()) return;
+  const std::vector<Change> changes = std::exchange(changes_, {});
+  if (auto written = Write(changes); !written) {
+    LogLine(LogLevel::kWarning, "cannot write the history of sandboxes").Add(written.error());
+  }
+}
+
+Status History::Write(const std::vector<Change>& changes) {
+  ATOLL_ASSIGN(const int64_t room, db_.Room());
+  std::optional<sqlite::Transaction> transaction;
+  if (changes.size() > 1) {
+    ATOLL_ASSIGN(sqlite::Transaction begun, sqlite::Transaction::Begin(db_));
+    transaction.emplace(std::move(begun));
+  }
+  for (const Change& change : changes) {
+    if (change.event.kind.empty()) {
+      ATOLL_TRY(remove_.Bind(1, change.id).Run());
+      continue;
+    }
+    if (room < least_room_) continue;
+    const HistoryEvent& event = change.event;
+    ATOLL_TRY(insert_.Bind(1, change.id)
+                  .Bind(2, event.time_ms)
+                  .Bind(3, event.kind)
+                  .Bind(4, event.reason)
+                  .Bind(5, event.message)
+                  .Run());
+    ATOLL_TRY(trim_.Bind(1, change.id).Bind(2, int64_t{kMaxEvents}).Run());
+  }
+  return transaction ? transaction->Commit() : Status();
+}
+
+Result<std::vector<HistoryEvent>> History::Find(const std::string& id) {
+  Flush();
+  std::vector<HistoryEvent> events;
+  select_.Reset();
+  select_.Bind(1, id);
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, select_.Step());
+    if (!row) break;
+    events.push_back({select_.ColumnInt(0), select_.ColumnText(1), select_.ColumnText(2),
+                      select_.ColumnText(3)});
+  }
+  select_.Reset();
+  return events;
+}
+
+}  // namespace atl::sandbox

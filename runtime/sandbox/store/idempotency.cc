@@ -1,0 +1,44 @@
+#include "runtime/sandbox/store/idempotency.h"
+
+#include <utility>
+
+namespace atl::sandbox {
+
+void Idempotency::Load(std::vector<KeyRecord> records) {
+  for (KeyRecord& record : records) Add(std::move(record));
+}
+
+const KeyRecord* Idempotency::Find(const std::string& key) const {
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : &found->second;
+}
+
+Attempt* Idempotency::UnderWay(const std::string& key) const {
+  const auto found = under_way_.find(key);
+  return found == under_way_.end() ? nullptr : found->second;
+}
+
+void Idempotency::Begin(const std::string& key, Attempt* attempt, int64_t now_ms) {
+  ForgetOld(now_ms);
+  under_way_[key] = attempt;
+}
+
+void Idempotency::Add(KeyRecord record) {
+  const int64_t now_ms = record.made_ms;
+  by_age_.emplace_back(now_ms, record.key);
+  by_key_.insert_or_assign(record.key, std::move(record));
+  ForgetOld(now_ms);
+}
+
+void Idempotency::ForgetOld(int64_t now_ms) {
+  while (!by_age_.empty() &&
+         (by_age_.front().first < now_ms - kKeyLifeMs || by_age_.size() > kMaxKeys)) {
+    const auto found = by_key_.find(by_age_.front().second);
+    if (found != by_key_.end() && found->second.made_ms == by_age_.front().first) {
+      by_key_.erase(found);
+    }
+    by_age_.pop_front();
+  }
+}
+
+}  // namespace atl::sandbox

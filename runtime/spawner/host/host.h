@@ -1,0 +1,39 @@
+// What the spawner has prepared once, at start, and every slot and sandbox is made from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cgroup/tree.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/rules/config.h"
+#include "runtime/spawner/rules/seccomp.h"
+#include "runtime/spawner/store/store.h"
+
+namespace atl::spawner {
+
+struct Host {
+  Config config;
+  uint32_t instance = 0;
+  cgroup::Tree cgroups;
+  Store store;
+  UniqueFd execd;        // sealed memfd, executable, not readable by sandboxes
+  UniqueFd unpack;       // the program file
+  int host_mounts = -1;  // the host's mount namespace; borrowed
+  BpfProgram filter;
+  BpfProgram session_filter;
+  std::string
+      staging;  // an empty directory: each slot mounts on it in a mount namespace of its own
+
+  // Returns the descriptors that a worker needs to make slots or sessions. Borrowed.
+  std::vector<int> Descriptors() const {
+    std::vector<int> fds = cgroups.Descriptors();
+    fds.insert(fds.end(), {store.root(), store.tree(), execd.get(), unpack.get(), host_mounts});
+    return fds;
+  }
+
+  uid_t IdBase(uint32_t slot) const { return SandboxIdBase(instance, slot); }
+};
+
+}  // namespace atl::spawner

@@ -1,0 +1,103 @@
+#include "runtime/spawner/root/root_child.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/kernel/vfork_clone.h"
+#include "runtime/spawner/kernel/worker.h"
+#include "runtime/spawner/root/root_steps.h"
+#include "runtime/spawner/root/volume_mounts.h"
+#include "runtime/spawner/slot/slot_mounts.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::spawner {
+namespace {
+
+using wire::Step;
+
+// One call for both namespaces (Linux 5.8), by a descriptor that needs not be kept for each slot.
+Status EnterSlot(RootState& state) {
+  if (::setns(state.execd, CLONE_NEWNS | CLONE_NEWUTS) != 0) return FailSys("setns");
+  return ActAs(state.host->IdBase(state.plan->slot));
+}
+
+struct RootStep {
+  Step step;
+  Status (*run)(RootState&);
+};
+constexpr RootStep kRootSteps[] = {
+    {Step::kLimits, LimitFiles},    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},
+    {Step::kOverlay, MountOverlay}, {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes},
+    {Step::kCover, CoverRoot},
+};
+
+struct RootInput {
+  const Host* host;
+  const wire::Plan* plan;
+  const Slot* slot;
+  const std::vector<VolumeSource>* volumes;
+  int execd;
+  RootReport* report;
+  int64_t began_us;
+};
+
+Status RunSteps(const RootInput& start) {
+  RootState state{.host = start.host,
+                  .plan = start.plan,
+                  .slot = start.slot,
+                  .volumes = start.volumes,
+                  .execd = start.execd,
+                  .root = {}};
+  // The first step's time has the clone in it.
+  int64_t then = start.began_us;
+  for (const RootStep& step : kRootSteps) {
+    start.report->step = step.step;
+    ATOLL_TRY(step.run(state));
+    const int64_t now = SystemClock().BootMicros();
+    start.report->micros[static_cast<size_t>(step.step)] = static_cast<uint32_t>(now - then);
+    then = now;
+  }
+  return {};
+}
+
+void RunRootChild(void* argument) {
+  const auto* start = static_cast<const RootInput*>(argument);
+  ::alarm(kVforkSeconds);
+  start->report->status = RunSteps(*start);
+  ::_exit(0);
+}
+
+}  // namespace
+
+RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd) {
+  RootReport report;
+  report.step = Step::kLimits;
+  const std::vector<VolumeSource> none;
+  RootInput start{&host, &plan, &slot, &none, execd, &report, SystemClock().BootMicros()};
+  const auto child = Vfork(0, -1, RunRootChild, &start);
+  if (!child) report.status = Fail(child.error());
+  return report;
+}
+
+RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::vector<int>& buckets,
+                         const Slot& slot, int execd) {
+  RootReport report;
+  report.step = Step::kVolumes;
+  const int64_t began_us = SystemClock().BootMicros();
+  auto volumes = OpenVolumeSources(host, plan.volumes, host.IdBase(plan.slot));
+  if (!volumes) {
+    report.status = Fail(std::move(volumes).error());
+    return report;
+  }
+  // Ids have changed on the way.
+  EndWithParent();
+  for (size_t i = 0; i < volumes->size(); ++i) (*volumes)[i].bucket = buckets[i];
+  const int64_t opened_us = SystemClock().BootMicros();
+  report.status = RunSteps({&host, &plan, &slot, &*volumes, execd, &report, opened_us});
+  report.micros[static_cast<size_t>(Step::kVolumes)] += static_cast<uint32_t>(opened_us - began_us);
+  return report;
+}
+
+}  // namespace atl::spawner

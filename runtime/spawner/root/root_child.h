@@ -1,0 +1,41 @@
+// The second half of a sandbox: a parked execd (slot_child.h) gets the root of its image under its
+// feet. A short-lived child in the spawner's memory enters the slot's mount and uts namespaces and
+// runs the list of steps in root_child.cc; when the gate opens, execd enters the root that now lies
+// over the one it was started in.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/spawner/host/host.h"
+#include "runtime/spawner/root/volume_sources.h"
+#include "runtime/spawner/slot/slots.h"
+#include "runtime/wire/step.h"
+
+namespace atl::wire {
+struct Plan;
+}
+
+namespace atl::spawner {
+
+struct RootReport {
+  Status status = Fail(Code::kInternal, "the process that mounts the root died");
+  wire::Step step = wire::Step::kCount;  // where it failed
+  wire::StepMicros micros{};             // durations of its own steps
+};
+
+// Mounts the root of a plan without volumes, in a child that borrows this process's memory.
+// `execd`: a pidfd, taken while nobody can have reaped it. Returns when the steps have ended; the
+// child's exit is the caller's to reap.
+RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd);
+
+// Mounts the root of a plan with volumes, in this process, which stays in the slot's namespaces and
+// may never come back (volume_work.h). `buckets`: for each of the plan's volumes the mount of a
+// bucket, or -1.
+RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::vector<int>& buckets,
+                         const Slot& slot, int execd);
+
+}  // namespace atl::spawner

@@ -1,0 +1,144 @@
+#include "runtime/spawner/root/root_steps.h"
+
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <string>
+
+#include "runtime/base/sys.h"
+#include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/slot/slot_mounts.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::spawner {
+namespace {
+
+// Opens a directory of the new root to mount on. The image decides what stands there: anything but
+// a real directory reached without links is refused (CVE-2026-41579: /dev a symbolic link to a host
+// path).
+Result<UniqueFd> OpenTarget(int root, const char* path) {
+  auto target = sys::OpenBeneath(root, path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  if (!target) {
+    return Fail(Error(
+        Code::kInvalidArgument,
+        std::string("the image's /") + path + " is not a directory: " + target.error().message(),
+        target.error().error_number()));
+  }
+  return target;
+}
+
+// Moves what the slot has ready at `name` onto the same name of the root.
+Status MoveOnto(int root, const char* name) {
+  ATOLL_ASSIGN(const UniqueFd target, OpenTarget(root, name));
+  const std::string from = std::string("/") + name;
+  if (::move_mount(AT_FDCWD, from.c_str(), target.get(), "", MOVE_MOUNT_T_EMPTY_PATH) != 0) {
+    return FailSys("move_mount " + from);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status LimitFiles(RootState& state) {
+  const uint64_t nofile = state.plan->limits.nofile;
+  if (nofile == 0) return {};
+  // As the owner of the sandbox's user namespace, who has every capability in it: a spawner without
+  // CAP_SYS_RESOURCE can do it too, to as many as execd has now. No uid would do: execd's saved one
+  // is another than its real one, so that nobody inside can do the same. Capabilities stay.
+  constexpr uid_t kSame = static_cast<uid_t>(-1);
+  // prlimit(2) takes a number, which may be another process's by now.
+  if (Status there = sys::PidfdSignal(state.execd, 0); !there) return there;
+  const rlimit files{nofile, nofile};
+  if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
+  const uid_t owner = state.host->IdBase(state.plan->slot);
+  if (::setresuid(kSame, owner, kSame) != 0) {
+    return FailSys("setresuid, effective " + std::to_string(owner));
+  }
+  if (::prlimit(state.slot->execd, RLIMIT_NOFILE, &files, nullptr) != 0) {
+    return FailSys(
+        "prlimit of execd, NOFILE " + std::to_string(nofile) +
+        " (more than the spawner's own needs CAP_SYS_RESOURCE, or a higher LimitNOFILE)");
+  }
+  if (::setresuid(kSame, 0, kSame) != 0) return FailSys("setresuid, effective 0");
+  return {};
+}
+
+Status WriteEtc(RootState& state) {
+  const wire::Plan& plan = *state.plan;
+  if (::sethostname(plan.hostname.data(), plan.hostname.size()) != 0) {
+    return FailSys("sethostname " + plan.hostname);
+  }
+  const std::string contents[] = {plan.hostname + "\n", plan.hosts, plan.resolv_conf};
+  for (size_t i = 0; i < std::size(contents); ++i) {
+    ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, std::string("/own/etc/") + kOwnFiles[i], contents[i]));
+  }
+  return {};
+}
+
+Status MountOverlay(RootState& state) {
+  const wire::Plan& plan = *state.plan;
+  // Relative to the store, so that 128 layers fit into the one page that mount(2) takes; fsconfig
+  // would take 256 bytes for all of them, and its lowerdir+ needs Linux 6.8. userxattr: layers were
+  // unpacked without privilege. volatile: a sandbox dies with the host, so nothing of it needs to
+  // be synced, and its end does not wait for the disk. The features that put meaning into xattrs of
+  // a lower are off. xino: the slot's own files lie on another file system than the layers, and
+  // without it files and directories would show different devices, which du -x, tar
+  // --one-file-system and df take for mounts. It sets bit 63 of the inode numbers of the few files
+  // that come from there, and leaves all others as they are.
+  //
+  // The slot's own files are the top layer, and no mounts: whatever the image has in their place,
+  // links included, is covered without being looked at, and programs that replace /etc/hosts by
+  // renaming can do so.
+  std::string options = "userxattr,volatile,xino=auto,index=off,lowerdir=/own:";
+  for (wire::LayerId layer : plan.layers) {
+    options.append("layers/").append(std::to_string(layer)).append(":");
+  }
+  options.append("skeleton");
+  const std::string upper = "uppers/s" + std::to_string(plan.slot);
+  options.append(",upperdir=")
+      .append(upper)
+      .append("/upper,workdir=")
+      .append(upper)
+      .append("/work");
+  if (::chdir("/store") != 0) return FailSys("chdir /store");
+  if (::mount("overlay", "/root", "overlay", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+    return FailSys("mount overlay " + options);
+  }
+  ATOLL_ASSIGN(state.root, sys::Open("/root", O_PATH | O_DIRECTORY));
+  // The type, too: a name inside a hostile tree is no proof of what is mounted there.
+  return CheckWritableOverlay(state.root.get());
+}
+
+Status MoveMounts(RootState& state) {
+  for (const char* name : {"proc", "sys", "dev"}) ATOLL_TRY(MoveOnto(state.root.get(), name));
+  const uint64_t shm_bytes = state.plan->limits.shm_bytes;
+  if (shm_bytes == state.slot->limits.shm_bytes) return {};
+  ATOLL_ASSIGN(const UniqueFd target,
+               sys::OpenInRoot(state.root.get(), "dev/shm", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(
+      const UniqueFd shm,
+      NewMount("tmpfs", {{"mode", "1777"}, {"size", std::to_string(shm_bytes)}}, kNoSuidDevExec));
+  return Attach(shm.get(), target.get(), "/dev/shm");
+}
+
+Status CoverRoot(RootState& state) {
+  if (state.plan->readonly_root) {
+    ATOLL_TRY(SetMountAttributes(state.root.get(), MOUNT_ATTR_RDONLY, -1, false));
+  }
+  // Not pivot_root(2): it looks at every task of the host for those that stand on the old root
+  // (1 ms beside 1,000 sandboxes), and taking the old one off waits for an RCU grace period. The
+  // slot's tree stays beneath, where no path and no mountinfo of the sandbox leads to: what is on
+  // top of a namespace's first mount has nothing above it (path_resolution(7)).
+  if (::move_mount(state.root.get(), "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+    return FailSys("move_mount root");
+  }
+  return {};
+}
+
+}  // namespace atl::spawner

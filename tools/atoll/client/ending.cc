@@ -1,0 +1,43 @@
+#include "tools/atoll/client/ending.h"
+
+#include <signal.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/client/json_text.h"
+#include "tools/atoll/client/sandbox_list.h"
+
+namespace atl::cli {
+
+std::optional<Exit> EndIn(const nlohmann::json& sandbox) {
+  const auto status = sandbox.value("status", nlohmann::json::object());
+  const std::string state = TextOf(status, "state");
+  if (state != "Terminated" && state != "Failed") return std::nullopt;
+  const std::string message = TextOf(status, "message");
+  constexpr std::string_view kCode = "exit code ";
+  Exit exit{state == "Failed" ? kRunFailed : 0, message};
+  if (message.starts_with(kCode)) {
+    const char* const begin = message.data() + kCode.size();
+    const auto [end, error] = std::from_chars(begin, message.data() + message.size(), exit.code);
+    // "; the sandbox was out of memory"
+    exit.reason = error == std::errc() && *end == '\0' ? "" : message;
+  }
+  if (exit.reason.empty() && exit.code > 128 && exit.code <= 128 + SIGSYS) {
+    exit.reason = "ended by " + SignalName(exit.code - 128) + ", as its exit code tells";
+  }
+  return exit;
+}
+
+Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id) {
+  ATOLL_ASSIGN(const auto sandbox, Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id)));
+  return EndIn(sandbox);
+}
+
+Result<std::optional<Exit>> EndOfSeen(Api& api, const std::string& sandbox_id) {
+  auto exit = EndOf(api, sandbox_id);
+  if (exit || exit.error().code() != Code::kNotFound) return exit;
+  return Fail(WhyGone(api, sandbox_id));
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,134 @@
+#include "tools/atoll/client/sandbox_list.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/base/json_text.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/http/ascii.h"
+#include "tools/atoll/client/ending.h"
+#include "tools/atoll/client/json_text.h"
+#include "tools/atoll/client/report.h"
+#include "tools/atoll/words/nearest.h"
+#include "tools/atoll/words/text.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kExecdPort = "44772";
+
+SandboxEntry EntryOf(const json& item) {
+  SandboxEntry entry;
+  entry.id = Printable(TextOf(item, "id"));
+  entry.image = item.contains("snapshotId") ? TextOf(item, "snapshotId")
+                                            : TextOf(item.value("image", json::object()), "uri");
+  entry.state = TextOf(item.value("status", json::object()), "state");
+  if (const auto end = EndIn(item)) entry.exit = std::to_string(end->code);
+  entry.created = TimeOf(item, "createdAt");
+  entry.expires = item.contains("expiresAt") ? TimeOf(item, "expiresAt") : "never";
+  const json labels = item.value("metadata", json::object());
+  for (const auto& [key, value] : labels.items()) entry.labels[key] = TextOf(labels, key.c_str());
+  entry.name = entry.labels["name"];
+  if (entry.name.empty()) entry.labels.erase("name");
+  for (const json& word : item.value("entrypoint", json::array())) {
+    if (!word.is_string()) continue;
+    entry.command += (entry.command.empty() ? "" : " ") + ShellQuote(word.get<std::string>());
+  }
+  entry.json = JsonText(item);
+  return entry;
+}
+
+}  // namespace
+
+bool SandboxEntry::HasLabel(const std::string& wanted) const {
+  const size_t equals = wanted.find('=');
+  const auto found = labels.find(wanted.substr(0, equals));
+  if (found == labels.end()) return false;
+  return equals == std::string::npos || found->second == wanted.substr(equals + 1);
+}
+
+std::string SandboxEntry::LabelText() const {
+  std::string text;
+  for (const auto& [key, value] : labels) text += (text.empty() ? "" : ",") + key + "=" + value;
+  return text;
+}
+
+bool StatusMatches(const std::string& state, const std::string& asked) {
+  std::string low = state;
+  for (char& c : low) c = http::ToLower(c);
+  if (asked == "exited") return state == "Terminated" || state == "Failed";
+  if (asked == "dead") return state == "Failed";
+  if (asked == "created") return state == "Pending";
+  return asked == state || asked == low;
+}
+
+Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query) {
+  std::vector<SandboxEntry> all;
+  ATOLL_ASSIGN(const json items, FetchPages(api, "/sandboxes", query));
+  for (const json& item : items) all.push_back(EntryOf(item));
+  return all;
+}
+
+Result<std::string> ResolveId(Api& api, const std::string& given) {
+  if (ValidSandboxId(given)) return given;
+  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
+  std::string found;
+  for (const SandboxEntry& sandbox : all) {
+    const bool named = sandbox.name == given;
+    if (given.empty() || (!named && !sandbox.id.starts_with(given))) continue;
+    if (!found.empty()) {
+      return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found + " or " +
+                                              sandbox.id + "; give more of the id");
+    }
+    found = sandbox.id;
+  }
+  if (!found.empty()) return found;
+  Words known;
+  for (const SandboxEntry& sandbox : all) known.push_back(sandbox.name);
+  const std::string nearest = OfferNearest(given, known);
+  return Fail(Code::kNotFound, "there is no sandbox '" + given + "'" +
+                                   (nearest.empty() ? "; see: atoll ps -a" : nearest));
+}
+
+Status ForEachSandbox(const Settings& settings, Api& api, const std::vector<std::string>& given,
+                      const std::function<Status(const std::string& id)>& act) {
+  Status last;
+  for (const std::string& name : given) {
+    const auto id = ResolveId(api, name);
+    Status done = id ? act(*id) : Status(Fail(id.error()));
+    if (done) continue;
+    if (!last) Report(settings, last.error());
+    last = std::move(done);
+  }
+  return last;
+}
+
+Result<ExecdWay> FindExecd(Api& api, const std::string& sandbox_id) {
+  const std::string sandbox = "/sandboxes/" + PercentEncode(sandbox_id);
+  ATOLL_ASSIGN(const json endpoint,
+               Fetch(api, sandbox + "/endpoints/" + kExecdPort + "?use_server_proxy=true"));
+  ExecdWay way{sandbox + "/proxy/" + kExecdPort, {}};
+  const json fields = endpoint.value("headers", json::object());
+  for (const auto& [name, value] : fields.items()) {
+    if (value.is_string()) way.headers.Set(name, value.get<std::string>());
+  }
+  return way;
+}
+
+Result<http::Response> AskExecd(Api& api, const std::string& sandbox_id, const std::string& path,
+                                const std::string& json_body) {
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
+  http::Client::Call call;
+  call.target = way.base + path;
+  call.headers = way.headers;
+  if (!json_body.empty()) {
+    call.method = "POST";
+    call.headers.Set("Content-Type", "application/json");
+    call.body = json_body;
+  }
+  return api.Send(std::move(call));
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,107 @@
+#include "tools/atoll/verbs/complete.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/client/api.h"
+#include "tools/atoll/client/json_text.h"
+#include "tools/atoll/client/sandbox_list.h"
+#include "tools/atoll/words/text.h"
+
+namespace atl::cli {
+namespace {
+
+// Bash puts it into the line as it is: what a shell would read otherwise is not offered, as a
+// server may call things what it likes.
+void Offer(const std::string& word) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.:/@+=,%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) std::puts(word.c_str());
+}
+
+// Ids, and the names by which sandboxes are easier to tell.
+Status OfferSandboxes(Api& api, const char* behind) {
+  ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
+  for (const SandboxEntry& sandbox : all) {
+    Offer(sandbox.id + behind);
+    if (!sandbox.name.empty()) Offer(sandbox.name + behind);
+  }
+  return {};
+}
+
+Status OfferNamed(Api& api, const std::string& route, const char* member = "name") {
+  ATOLL_ASSIGN(const auto list, Fetch(api, route));
+  for (const auto& item : list.value("items", nlohmann::json::array())) {
+    Offer(TextOf(item, member));
+  }
+  return {};
+}
+
+// The verb that the words have reached, and which of its arguments is next; none behind a value
+// that an option waits for.
+struct Place {
+  const Verb* verb;
+  size_t argument = 0;
+  const Option* waiting = nullptr;
+};
+
+Place PlaceOf(const Verb& root, const Words& words) {
+  Place place{&root};
+  for (const std::string& word : words) {
+    if (place.waiting != nullptr) {
+      place.waiting = nullptr;
+    } else if (word.size() > 1 && word.front() == '-') {
+      const Option* const option = place.verb->FindOption(word);
+      if (option != nullptr && !option->value.empty()) place.waiting = option;
+    } else if (const Verb* const next = place.verb->Find(word); next != nullptr) {
+      place.verb = next;
+    } else {
+      ++place.argument;
+    }
+  }
+  return place;
+}
+
+}  // namespace
+
+Status Complete(const Verb& root, const Settings& settings, const Words& words) {
+  const Place place = PlaceOf(root, words);
+  const Verb& verb = *place.verb;
+  if (place.waiting != nullptr) {
+    if (place.waiting->value != "SOURCE:PATH[:ro]") return {};
+    ATOLL_ASSIGN(Api api, Api::Connect(settings));
+    return OfferNamed(api, "/volumes");
+  }
+  for (const Verb& one : verb.verbs()) {
+    if (!one.hidden()) Offer(one.name());
+  }
+  if (!verb.verbs().empty()) return {};
+  const auto& arguments = verb.arguments();
+  const bool list = !arguments.empty() && std::holds_alternative<Words*>(arguments.back().target);
+  const bool behind = place.argument >= arguments.size();
+  // Within a command its own options count.
+  if (verb.has_command() && place.argument + 1 >= arguments.size()) return {};
+  for (const Option& option : verb.options()) Offer(option.AllNames().back());
+  if (arguments.empty() || (behind && !list)) return {};
+  const std::string& name = arguments[behind ? arguments.size() - 1 : place.argument].name;
+  if (name == "VERB") {
+    for (const Verb& one : root.verbs()) {
+      if (!one.hidden()) Offer(one.name());
+    }
+    return {};
+  }
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  if (name == "IMAGE") return OfferNamed(api, "/images");
+  if (name == "SNAPSHOT") return OfferNamed(api, "/snapshots", "id");
+  if (name == "POOL") return OfferNamed(api, "/pools");
+  if (name == "TEMPLATE") return OfferNamed(api, "/templates?pageSize=200", "templateId");
+  if (name == "VOLUME") return OfferNamed(api, "/volumes");
+  if (name == "ID") return OfferSandboxes(api, "");
+  if (name == "FROM" || name == "TO") return OfferSandboxes(api, ":");
+  return {};
+}
+
+}  // namespace atl::cli

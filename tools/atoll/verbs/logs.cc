@@ -1,0 +1,122 @@
+// atoll logs|attach
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "runtime/base/sys.h"
+#include "tools/atoll/client/api.h"
+#include "tools/atoll/client/ending.h"
+#include "tools/atoll/client/interrupt.h"
+#include "tools/atoll/client/sandbox_list.h"
+#include "tools/atoll/verbs/verbs.h"
+#include "tools/atoll/words/duration.h"
+
+namespace atl::cli {
+namespace {
+
+struct LogOptions {
+  std::string id;
+  std::string since;
+  int tail = 0;
+  bool follow = false;
+  bool timestamps = false;
+};
+
+// Takes the time off each line, as docker shows logs.
+class Lines {
+ public:
+  explicit Lines(bool timestamps) : timestamps_(timestamps) {}
+
+  Status Print(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+      if (timestamps_ || !in_time_) out.push_back(c);
+      if (c == ' ') in_time_ = false;
+      if (c == '\n') in_time_ = true;
+    }
+    if (!text.empty()) ended_ = text.back() == '\n';
+    return sys::WriteAll(STDOUT_FILENO, out);
+  }
+  void Finish() const {
+    if (!ended_) std::puts("");
+  }
+
+ private:
+  const bool timestamps_;
+  bool in_time_ = true;
+  bool ended_ = true;
+};
+
+// Until the log ends, if `follow`. 128 + signal if that came before, else 0.
+Result<int> PrintLog(Api& api, const std::string& id, const std::string& query, bool timestamps,
+                     int cancel_fd) {
+  http::Client::Call call;
+  call.target = "/sandboxes/" + PercentEncode(id) + "/diagnostics/logs?" + query;
+  call.cancel_fd = cancel_fd;
+  Status written;
+  Lines lines(timestamps);
+  const auto done = api.Stream(std::move(call), [&](std::string_view text) {
+    written = lines.Print(text);
+    return written.has_value();
+  });
+  if (CaughtSignal() != 0) return 128 + CaughtSignal();
+  if (!written && written.error().error_number() == EPIPE) return 128 + SIGPIPE;
+  if (!written) return Fail(written.error());
+  if (!done) return Fail(done.error());
+  lines.Finish();
+  return 0;
+}
+
+Result<int> Logs(const Settings& settings, const LogOptions& options) {
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  std::string query = "tail=" + std::to_string(options.tail == 0 ? 10000 : options.tail);
+  if (!options.since.empty()) {
+    const auto seconds = ParseDuration(options.since);
+    if (!seconds) {
+      return Wrong("--since " + options.since + ": a duration is expected, such as 90s, 10m or 2h");
+    }
+    query += "&since=" + std::to_string(*seconds) + "s";
+  }
+  if (options.follow) query += "&follow=true";
+  return PrintLog(api, id, query, options.timestamps, cancel_fd);
+}
+
+// The output from now on, and then how it ended.
+Result<int> Attach(const Settings& settings, const std::string& given) {
+  ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
+  ATOLL_ASSIGN(const int left, PrintLog(api, id, "since=1s&follow=true", false, cancel_fd));
+  if (left != 0) return left;
+  ATOLL_ASSIGN(const auto exit, EndOfSeen(api, id));
+  return exit ? Tell(api, settings, id, *exit) : 0;
+}
+
+}  // namespace
+
+void AddLogVerbs(Verb& root, const Settings& settings) {
+  const auto log = std::make_shared<LogOptions>();
+  root.Add("logs", "What a sandbox's entrypoint has printed, as text")
+      .Takes(Argument{"ID", kOneSandbox, &log->id})
+      .Takes(Option{"-f,--follow", "", "Go on as it prints more, until it ends", &log->follow})
+      .Takes(Option{"-n,--tail", "LINES", "Only the last lines", &log->tail, Range{1, 10000}})
+      .Takes(Option{"--since", "DURATION", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
+      .Takes(Option{"-t,--timestamps", "", "With the time of each line", &log->timestamps})
+      .Says("Examples:\n  atoll logs -f web\n  atoll logs --since 10m -n 100 -t web")
+      .Does([log, &settings] { return Logs(settings, *log); });
+
+  const auto id = std::make_shared<std::string>();
+  root.Add("attach", "Show a sandbox's output from now on, and end with its exit code")
+      .Takes(Argument{"ID", kOneSandbox, id.get()})
+      .Says(
+          "Ctrl-C leaves it running. To type into one: atoll exec -it ID sh\n\n"
+          "Examples:\n"
+          "  atoll attach $(atoll run -d alpine sh -c 'sleep 5; echo done')")
+      .Does([id, &settings] { return Attach(settings, *id); }, kRunFailed);
+}
+
+}  // namespace atl::cli

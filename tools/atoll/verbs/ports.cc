@@ -1,0 +1,265 @@
+// atoll port|open|forward
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "runtime/base/acceptor.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/json_text.h"
+#include "tools/atoll/client/guard.h"
+#include "tools/atoll/client/json_text.h"
+#include "tools/atoll/client/report.h"
+#include "tools/atoll/client/sandbox_list.h"
+#include "tools/atoll/verbs/port_forward.h"
+#include "tools/atoll/verbs/verbs.h"
+#include "tools/atoll/words/duration.h"
+#include "tools/atoll/words/text.h"
+
+namespace atl::cli {
+namespace {
+
+using nlohmann::json;
+
+// A program that opens connections without end gets no more of this one's threads.
+constexpr int kMaxForwarded = 256;
+// A program that has just been started needs some time until it listens.
+constexpr int kListensWithinMs = 60'000, kLookMs = 50;
+
+struct PortOptions {
+  std::string id;
+  int port = 0;
+  int local = -1;   // the same
+  int expires = 0;  // seconds; 0: no signature
+  bool browser = false;
+};
+
+Result<json> EndpointOf(Api& api, const PortOptions& options) {
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  const std::string path =
+      "/sandboxes/" + PercentEncode(id) + "/endpoints/" + std::to_string(options.port);
+  ATOLL_ASSIGN(json endpoint, Fetch(api, path));
+  if (options.expires == 0) return endpoint;
+  // Without secure access the port answers to everybody, with a link or without one.
+  if (!endpoint.value("headers", json::object()).contains("OpenSandbox-Secure-Access")) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + Printable(options.id) +
+                    " has no secure access: whoever reaches the server opens its ports without a "
+                    "link, and would after the link has ended; make one with 'atoll run --secure' "
+                    "to share, or leave out --expires");
+  }
+  return Fetch(api, path + "?expires=" + std::to_string(time(nullptr) + options.expires));
+}
+
+std::string UrlOf(const Api& api, const json& endpoint) {
+  const char* scheme = api.trust() != nullptr ? "https://" : "http://";
+  return scheme + Printable(TextOf(endpoint, "endpoint"));
+}
+
+Status Port(const Settings& settings, const PortOptions& options) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const json endpoint, EndpointOf(api, options));
+  if (settings.json) {
+    std::puts(JsonText(endpoint).c_str());
+    return {};
+  }
+  std::puts(UrlOf(api, endpoint).c_str());
+  const json headers = endpoint.value("headers", json::object());
+  for (const auto& [name, value] : headers.items()) {
+    if (!value.is_string()) continue;
+    std::printf("%s: %s\n", Printable(name).c_str(), Printable(value.get<std::string>()).c_str());
+  }
+  return {};
+}
+
+// Below a path of the API a page has no origin of its own, so neither cookies nor storage. To a
+// server on this machine lead all names below localhost, too, and it gives each port one.
+std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
+  constexpr std::string_view kApi = "/v1/sandboxes/";
+  const std::string told = Printable(TextOf(endpoint, "endpoint"));
+  const size_t path = told.find('/');
+  const size_t colon = told.rfind(':', path);
+  const std::string host = told.substr(0, colon);
+  const bool here = host == "127.0.0.1" || host == "localhost" || host == "[::1]";
+  if (!here || api.trust() != nullptr || path == std::string::npos ||
+      told.compare(path, kApi.size(), kApi) != 0) {
+    return UrlOf(api, endpoint) + "/";
+  }
+  const size_t id = path + kApi.size();
+  return "http://" + told.substr(id, told.find('/', id) - id) + "-" + std::to_string(port) +
+         ".localhost" + told.substr(colon, path - colon) + "/";
+}
+
+Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
+  return Upgrade(api.server_url(), api.trust(), way.base + "/forward/" + std::to_string(port),
+                 "tcp", way.headers);
+}
+
+// Else the page says that nobody listens yet, until somebody loads it again.
+Status AwaitListener(Api& api, const PortOptions& options) {
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, id));
+  for (int waited = 0;; waited += kLookMs) {
+    const auto connected = ConnectTo(api, way, options.port);
+    if (connected) return {};
+    if (waited >= kListensWithinMs ||
+        connected.error().message().find("BACKEND_CONNECTION_FAILED") == std::string::npos) {
+      return Fail(connected.error());
+    }
+    if (waited == 0) {
+      std::fprintf(stderr, "atoll: nobody listens on port %d yet; waiting\n", options.port);
+    }
+    poll(nullptr, 0, kLookMs);
+  }
+}
+
+Status Open(const Settings& settings, const PortOptions& options) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const json endpoint, EndpointOf(api, options));
+  if (!endpoint.value("headers", json::object()).empty()) {
+    return Fail(
+        Code::kFailedPrecondition,
+        "this port is reached with headers, which a browser does not send; make a link with "
+        "--expires DURATION, or use 'atoll forward " +
+            Printable(options.id) + " " + std::to_string(options.port) + "'");
+  }
+  const std::string url = BrowserUrlOf(api, endpoint, options.port);
+  if (settings.json) {
+    std::puts(JsonText({{"url", url}}).c_str());
+  } else {
+    std::puts(url.c_str());
+    if (options.expires > 0) {
+      std::fprintf(stderr, "atoll: whoever has this link opens the port, for %s\n",
+                   DurationText(options.expires).c_str());
+    } else {
+      std::fprintf(stderr,
+                   "atoll: whoever reaches the server opens this port, without a key; 'atoll run "
+                   "--secure' makes a sandbox whose ports ask for a token or a signed link\n");
+    }
+  }
+  std::fflush(stdout);
+  // Who reads it at a terminal goes there; a script may be what is about to start the server.
+  if (!options.browser && (settings.json || isatty(STDOUT_FILENO) == 0)) return {};
+  ATOLL_TRY(AwaitListener(api, options));
+  if (!options.browser) return {};
+  execlp("xdg-open", "xdg-open", url.c_str(), nullptr);
+  return FailSys("execute xdg-open (Debian's package xdg-utils)");
+}
+
+// On 127.0.0.1 only: who may reach it may reach the sandbox.
+Result<UniqueFd> Listen(const PortOptions& options, int* bound) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return FailSys("socket");
+  const int on = 1;
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(options.local < 0 ? options.port : options.local));
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("listen on 127.0.0.1 port " + std::to_string(ntohs(address.sin_port)) +
+                   " (name another one behind the sandbox's, 0 for any)");
+  }
+  socklen_t size = sizeof address;
+  if (listen(socket.get(), SOMAXCONN) != 0 ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return FailSys("listen");
+  }
+  *bound = ntohs(address.sin_port);
+  return socket;
+}
+
+Status Forward(const Settings& settings, const PortOptions& options) {
+  ATOLL_ASSIGN(Api connected, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(connected, options.id));
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(connected, id));
+  // Its threads may outlive this function.
+  const auto api = std::make_shared<const Api>(std::move(connected));
+  const auto open = std::make_shared<std::atomic<int>>(0);
+  int bound = 0;
+  ATOLL_ASSIGN(const UniqueFd listening, Listen(options, &bound));
+  if (settings.json) {
+    std::puts(JsonText({{"address", "127.0.0.1"}, {"port", bound}}).c_str());
+  } else {
+    std::printf("127.0.0.1:%d -> %s port %d; Ctrl-C ends it\n", bound, id.c_str(), options.port);
+  }
+  std::fflush(stdout);
+  ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  const auto forward = [&, api, open](Acceptor::Connection& connection) {
+    if (*open >= kMaxForwarded) return;  // closed, as by a server that is full
+    ++*open;
+    // A thread each: to connect may take its time, and what is slow holds up nobody else.
+    std::thread([api, open, way, &settings, port = options.port,
+                 local = std::move(connection.socket)]() mutable {
+      auto remote = ConnectTo(*api, way, port);
+      const Status done =
+          remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
+      if (!done) Report(settings, done.error());
+      --*open;
+    }).detach();
+  };
+  ATOLL_ASSIGN(const auto acceptor,
+               Acceptor::Start(*loop, listening.get(), {.name = "forward"}, forward));
+  loop->Run();
+  return {};
+}
+
+}  // namespace
+
+void AddPortVerbs(Verb& root, const Settings& settings) {
+  const auto add = [&root](const char* names, const char* what, auto act) -> Verb& {
+    const auto options = std::make_shared<PortOptions>();
+    Verb& verb = root.Add(names, what)
+                     .Takes(Argument{"ID", kOneSandbox, &options->id})
+                     .Takes(Argument{"PORT", "Port inside; every one is reached", &options->port,
+                                     true, Range{1, 65535}});
+    act(verb, options);
+    return verb;
+  };
+  add("port,endpoint", "Where a port of a sandbox is reached",
+      [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
+        verb.Says(
+                "Prints the address, then the headers that a request to it needs, one a line.\n\n"
+                "Examples:\n"
+                "  atoll port web 8000\n"
+                "  curl $(atoll port web 8000)/index.html      # of one that needs no headers")
+            .Does([options, &settings] { return Port(settings, *options); });
+      });
+  add("open", "The URL of a port of a sandbox, for a browser",
+      [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
+        verb.Takes(Option{"--expires", "DURATION",
+                          "A signed link that ends then, for sharing a port of a sandbox made "
+                          "with 'run --secure'",
+                          &options->expires, Seconds(1, 365 * 86400)})
+            .Takes(
+                Option{"--browser", "", "Open it, too, once somebody listens", &options->browser})
+            .Says(
+                "Without --expires the URL is that of a port which whoever reaches the server "
+                "opens, without a key; a sandbox made with 'run --secure' has none such. "
+                "At a terminal it ends once somebody listens. "
+                "What needs cookies or a service worker needs an origin of its own. A server on "
+                "this "
+                "machine gives it one (ID-PORT.localhost); elsewhere let the server tell host "
+                "names "
+                "(ingress.mode), or use 'atoll forward'.")
+            .Does([options, &settings] { return Open(settings, *options); });
+      });
+  add("forward", "Listen here, and be a port of a sandbox",
+      [&](Verb& verb, const std::shared_ptr<PortOptions>& options) {
+        verb.Takes(Argument{"LOCAL", "Port of 127.0.0.1; the same if left out, 0 for any",
+                            &options->local, false, Range{0, 65535}})
+            .Says("Every protocol over TCP: databases, debuggers, ssh. Ends with Ctrl-C.")
+            .Does([options, &settings] { return Forward(settings, *options); });
+      });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,165 @@
+// atoll ps|rm|prune
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/atoll/client/api.h"
+#include "tools/atoll/client/sandbox_list.h"
+#include "tools/atoll/verbs/disk_use.h"
+#include "tools/atoll/verbs/verbs.h"
+#include "tools/atoll/words/columns.h"
+
+namespace atl::cli {
+namespace {
+
+struct SandboxFilter {
+  Words states, filters;
+  ListStyle style;
+  bool all = false, whole = false, size = false;
+};
+
+// KEY=VALUE of --filter.
+Result<std::function<bool(const SandboxEntry&)>> FilterOf(const std::string& given) {
+  const size_t equals = given.find('=');
+  const std::string key = given.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : given.substr(equals + 1);
+  if (key == "name") return [value](const auto& s) { return s.name.find(value) != s.name.npos; };
+  if (key == "id") return [value](const auto& s) { return s.id.starts_with(value); };
+  if (key == "ancestor" || key == "image") {
+    return [value](const auto& s) { return s.image == value || s.image.starts_with(value + ":"); };
+  }
+  if (key == "status" || key == "state") {
+    return [value](const auto& s) { return StatusMatches(s.state, value); };
+  }
+  if (key == "label") {
+    return [value](const auto& s) { return s.HasLabel(value); };
+  }
+  return Fail(Code::kInvalidArgument,
+              "--filter " + given + ": name=, id=, image=, status= or label= is expected");
+}
+
+Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
+  std::vector<std::function<bool(const SandboxEntry&)>> filters;
+  bool all = options.all || !options.states.empty();
+  for (const std::string& given : options.filters) {
+    ATOLL_ASSIGN(filters.emplace_back(), FilterOf(given));
+    // Who asks for those that have ended sees them.
+    all = all || given.starts_with("status=") || given.starts_with("state=");
+  }
+  std::string query;
+  for (const std::string& state : options.states) query += "&state=" + PercentEncode(state);
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(auto list, FetchSandboxes(api, query));
+  std::erase_if(list, [&](const SandboxEntry& sandbox) {
+    if (!all && sandbox.HasEnded()) return true;
+    for (const auto& keeps : filters) {
+      if (!keeps(sandbox)) return true;
+    }
+    return false;
+  });
+  if (settings.json && options.style.format.empty()) {
+    std::string items;
+    for (const SandboxEntry& sandbox : list) items += (items.empty() ? "" : ",") + sandbox.json;
+    std::printf("{\"items\":[%s]}\n", items.c_str());
+    return {};
+  }
+  // Docker's --format measures, too, if it names the size.
+  const bool sized = options.size || options.style.format.find(".Size") != std::string::npos;
+  std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
+  std::vector<std::string> others = {"Command", "Labels"};
+  // A list that shows ended sandboxes shows their exit codes, too.
+  (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
+  (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
+  Columns columns(
+      std::move(shown),
+      {{"Names", "Name"}, {"Status", "State"}, {"CreatedAt", "Created"}, {"RunningFor", "Created"}},
+      std::move(others));
+  for (const SandboxEntry& s : list) {
+    Result<DiskUse> use = DiskUse();
+    if (sized) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
+    std::vector<std::string> cells = {s.id,
+                                      s.name,
+                                      s.image,
+                                      s.state,
+                                      s.created,
+                                      s.expires,
+                                      sized && use ? use->Text() : "",
+                                      s.command,
+                                      s.LabelText()};
+    cells.insert(cells.begin() + (all ? 4 : 7), s.exit);
+    columns.Add(std::move(cells));
+  }
+  return columns.Print(options.style);
+}
+
+Status Remove(const Settings& settings, Api& api, const Words& ids) {
+  return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
+    ATOLL_TRY(api.Send("DELETE", "/sandboxes/" + PercentEncode(id)));
+    if (!settings.json) std::puts(id.c_str());
+    return {};
+  });
+}
+
+Status RemoveSandboxes(const Settings& settings, Words ids, bool all) {
+  if (ids.empty() != all) {
+    return Fail(Code::kInvalidArgument, "name sandboxes, or --all");
+  }
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  if (all) {
+    ATOLL_ASSIGN(const auto list, FetchSandboxes(api, ""));
+    for (const SandboxEntry& sandbox : list) ids.push_back(sandbox.id);
+  }
+  return Remove(settings, api, ids);
+}
+
+Status Prune(const Settings& settings) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const auto list, FetchSandboxes(api, "&state=Terminated&state=Failed"));
+  Words ids;
+  for (const SandboxEntry& sandbox : list) ids.push_back(sandbox.id);
+  return Remove(settings, api, ids);
+}
+
+}  // namespace
+
+void AddSandboxVerbs(Verb& root, const Settings& settings) {
+  const auto list = std::make_shared<SandboxFilter>();
+  Verb& ps = root.Add("ps,ls", "List sandboxes");
+  ps.Takes(Option{"-a,--all", "", "Those that have ended, too", &list->all});
+  TakesListStyle(ps, &list->style, "Only ids", "{{.ID}} {{.Name}}");
+  ps.Takes(Option{"-f,--filter", "KEY=VALUE",
+                  "Only those with this name, id, image, status or label", &list->filters});
+  ps.Takes(Option{"--state", "STATE", "Only those in this state (Running, …)", &list->states});
+  ps.Takes(
+      Option{"-s,--size", "", "What each has written to disk, too, measured now", &list->size});
+  ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
+  ps.Says(
+      "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Size, Command, "
+      "Labels.\n\n"
+      "Examples:\n"
+      "  atoll ps -a --filter status=exited\n"
+      "  atoll rm $(atoll ps -q --filter label=job=7)\n"
+      "  atoll ps --format '{{.Name}}: {{.State}}'");
+  ps.Does([list, &settings] { return ListSandboxes(settings, *list); });
+
+  struct RemoveOptions {
+    Words ids;
+    bool all = false, force = false;
+  };
+  const auto remove = std::make_shared<RemoveOptions>();
+  Verb& rm = root.Add("rm", "Delete sandboxes with everything in them, running or not");
+  rm.Takes(Argument{"ID", kSandboxes, &remove->ids, false});
+  rm.Takes(Option{"--all", "", "All sandboxes", &remove->all});
+  rm.Takes(Option{"-f,--force", "", "As always", &remove->force});
+  rm.Says("Examples:\n  atoll rm web\n  atoll rm $(atoll ps -q --filter label=job=7)");
+  rm.Does([remove, &settings] { return RemoveSandboxes(settings, remove->ids, remove->all); });
+
+  const auto force = std::make_shared<bool>(false);
+  Verb& prune = root.Add("prune", "Delete the sandboxes that have ended");
+  prune.Takes(Option{"-f,--force", "", "As always: nothing is asked", force.get()});
+  prune.Says("Examples:\n  atoll prune        # their logs and exit codes go with them");
+  prune.Does([force, &settings] { return Prune(settings); });
+}
+
+}  // namespace atl::cli

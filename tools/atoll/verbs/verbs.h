@@ -1,0 +1,31 @@
+// The verbs of the command line, one file per group. Each function adds its verbs below `root`;
+// `settings` are read when one of them is called.
+#pragma once
+
+#include "tools/atoll/client/settings.h"
+#include "tools/atoll/words/grammar.h"
+
+namespace atl::cli {
+
+void AddRunVerb(Verb& root, const Settings& settings);
+void AddExecVerb(Verb& root, const Settings& settings);
+void AddSandboxVerbs(Verb& root, const Settings& settings);    // ps, rm, prune
+void AddLifecycleVerbs(Verb& root, const Settings& settings);  // inspect, pause, …
+void AddPortVerbs(Verb& root, const Settings& settings);       // port, open, forward
+void AddEndingVerbs(Verb& root, const Settings& settings);     // wait, stop, kill
+void AddLogVerbs(Verb& root, const Settings& settings);        // logs, attach
+void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top
+void AddDiskVerb(Verb& root, const Settings& settings);        // du
+void AddEventsVerb(Verb& root, const Settings& settings);
+void AddCopyVerb(Verb& root, const Settings& settings);
+void AddImageVerbs(Verb& root, const Settings& settings);
+void AddNetVerb(Verb& root, const Settings& settings);
+void AddBranchVerbs(Verb& root, const Settings& settings);  // fork, diff
+void AddSnapshotVerbs(Verb& root, const Settings& settings);
+void AddPoolVerbs(Verb& root, const Settings& settings);
+void AddTemplateVerbs(Verb& root, const Settings& settings);
+void AddVolumeVerbs(Verb& root, const Settings& settings);
+void AddDaemonVerbs(Verb& root, const Settings& settings);
+void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man
+
+}  // namespace atl::cli
