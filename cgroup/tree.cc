@@ -240,8 +240,9 @@ Status Tree::DelegateGroup(const std::string& group, uid_t owner) const {
   }
   ATOLL_TRY(MakeDir(base, group + "/execd"));
   ATOLL_TRY(MakeDir(base, group + "/run"));
-  // memory for memory.oom.group and a cause of death per command, pids for a count per command.
-  if (host_.v2) ATOLL_TRY(EnableControllers(base, group + "/run/", {"memory", "pids"}));
+  // memory for memory.oom.group and a cause of death per command. Not pids: up to Linux 6.11 the
+  // kernel counts a refused fork in the group that has forked, and in no other.
+  if (host_.v2) ATOLL_TRY(EnableControllers(base, group + "/run/", {"memory"}));
   // cgroups(7), delegation: the directory, cgroup.procs and cgroup.subtree_control. The common
   // ancestor's cgroup.procs must be writable too, or no process can be placed from execd/ into
   // run/c1; no process can be put there itself, because it has controllers enabled.
@@ -260,6 +261,9 @@ Status Tree::CreateNested(const std::string& group, const Limits& limits) const 
   // Not before it is needed: each command's leaf would be one more for the scheduler.
   if (host_.v2 && limits.cpu_millis != 0) {
     ATOLL_TRY(EnableControllers(unified_.get(), run + "/", {"cpu"}));
+  }
+  if (host_.v2 && limits.pids != 0) {
+    ATOLL_TRY(EnableControllers(unified_.get(), run + "/", {"pids"}));
   }
   for (const auto& [controller, limit] : {std::pair{"memory", limits.memory_bytes},
                                           {"pids", limits.pids},
@@ -349,7 +353,8 @@ Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const
   for (const auto& [controller, file] : {std::pair{"memory", "/run/memory.usage_in_bytes"},
                                          {"memory", "/run/memory.limit_in_bytes"},
                                          {"memory", "/run/memory.oom_control"},
-                                         {"cpu", "/cpu.cfs_quota_us"}}) {
+                                         {"cpu", "/cpu.cfs_quota_us"},
+                                         {"pids", "/run/pids.events"}}) {
     const int base = v1_.at(controller).get();
     ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base, PlaceOf(base, group, file, file), O_RDONLY));
     files.push_back(std::move(fd));

@@ -72,8 +72,10 @@ Status Execd::Prepare() {
 void Execd::Start(wire::StartMessage message, UniqueFd listener,
                   std::function<bool(int)> accept_peer, std::function<void(Status)> started) {
   if (auto filled = FillSandbox(&core_, message); !filled) return started(std::move(filled));
-  core_.note = [this](std::string_view text) { entrypoint_->Note(text); };
-  oom_watch_.emplace(&core_);
+  core_.note = [this](LimitEvent event) {
+    entrypoint_->Note(event == LimitEvent::kOomKill ? wire::kOomKillNote : wire::kPidsLimitNote);
+  };
+  limit_watch_.emplace(&core_);
   auto serve = [this, listener = std::make_shared<UniqueFd>(std::move(listener)),
                 accept_peer = std::move(accept_peer)] {
     router_.RequireToken(core_.access_token);

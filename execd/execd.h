@@ -15,8 +15,8 @@
 #include "execd/run/command.h"
 #include "execd/run/entrypoint.h"
 #include "execd/run/hooks.h"
+#include "execd/run/limit_watch.h"
 #include "execd/run/metrics.h"
-#include "execd/run/oom_watch.h"
 #include "execd/run/session.h"
 #include "execd/run/terminal.h"
 #include "execd/trust/stores.h"
@@ -74,7 +74,7 @@ class Execd {
   std::unique_ptr<IsolatedShell> shell_;  // in a session
   std::unique_ptr<Entrypoint> entrypoint_;
   std::optional<Hooks> hooks_;
-  std::optional<OomWatch> oom_watch_;
+  std::optional<LimitWatch> limit_watch_;
   std::optional<TrustStores> trust_stores_;
 };
 

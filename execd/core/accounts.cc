@@ -20,6 +20,13 @@ std::string_view Read(int fd, char* buffer, size_t size) {
 
 }  // namespace
 
+int64_t ReadCount(int file, LimitEvent event) {
+  char buffer[512];
+  return KeyNumber(Read(file, buffer, sizeof buffer),
+                   event == LimitEvent::kOomKill ? "oom_kill" : "max")
+      .value_or(0);
+}
+
 Accounts Accounts::Inherited() {
   for (int i = 0; i < kFiles; ++i) {
     struct stat info;
@@ -39,11 +46,11 @@ int Accounts::OomEvents() {
   return wire::kExecdAccountsFd + static_cast<int>(wire::ExecdAccount::kOomEvents);
 }
 
-int64_t Accounts::OomKills() const {
+int64_t Accounts::Count(LimitEvent event) const {
   if (!present()) return 0;
-  char buffer[512];
-  const int fd = first_ + static_cast<int>(wire::ExecdAccount::kOomControl);
-  return KeyNumber(Read(fd, buffer, sizeof buffer), "oom_kill").value_or(0);
+  const auto account = event == LimitEvent::kOomKill ? wire::ExecdAccount::kOomControl
+                                                     : wire::ExecdAccount::kPidsEvents;
+  return ReadCount(first_ + static_cast<int>(account), event);
 }
 
 }  // namespace atl::execd

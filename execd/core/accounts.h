@@ -9,6 +9,17 @@
 
 namespace atl::execd {
 
+// What the kernel counts against a sandbox's limits.
+enum class LimitEvent : uint8_t {
+  kOomKill,      // a process was killed for memory
+  kForkRefused,  // the limit of processes kept somebody from starting another
+  kCount,
+};
+
+// How often it has happened, by the kernel's file for that: memory.events or memory.oom_control,
+// pids.events. 0 if that cannot be read.
+int64_t ReadCount(int file, LimitEvent event);
+
 class Accounts {
  public:
   // None.
@@ -20,8 +31,8 @@ class Accounts {
   bool present() const { return first_ >= 0; }
   // Absent without these files.
   std::optional<int64_t> Number(wire::ExecdAccount account) const;
-  // How many processes of commands were killed for memory so far.
-  int64_t OomKills() const;
+  // How often that has happened to commands so far.
+  int64_t Count(LimitEvent event) const;
   // Readable when there may be more of them. Only where they are present.
   static int OomEvents();
 

@@ -171,16 +171,17 @@ int64_t ParseDuration(std::string_view text) {
   return total < 1e15 ? static_cast<int64_t>(total) : -1;
 }
 
-int64_t Core::OomKills() const {
-  if (accounts.present()) return accounts.OomKills();
-  return cgroup_fd < 0 ? 0 : LeafPool::OomKillsIn(cgroup_fd);
+int64_t Core::Count(LimitEvent event) const {
+  if (accounts.present()) return accounts.Count(event);
+  const UniqueFd& file = limit_files[static_cast<size_t>(event)];
+  return file ? ReadCount(file.get(), event) : 0;
 }
 
-void Core::NoteOomKills() {
-  const int64_t kills = OomKills();
-  if (kills <= oom_kills_noted) return;
-  oom_kills_noted = kills;
-  if (note) note("a process was killed: its command went over the sandbox's memory limit");
+void Core::Note(LimitEvent event) {
+  const int64_t count = Count(event);
+  if (count <= Noted(event)) return;
+  Noted(event) = count;
+  if (note) note(event);
 }
 
 }  // namespace atl::execd

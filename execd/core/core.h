@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -47,12 +48,15 @@ struct Core {
   std::string access_token;
   NameTable names;
   // Tells the daemon what has happened to the sandbox; nothing in an isolated session.
-  std::function<void(std::string_view)> note;
-  int64_t oom_kills_noted = 0;  // of OomKills(), by then
-  // How many processes of commands and entrypoint were killed for memory so far.
-  int64_t OomKills() const;
-  // Tells of those, unless that has been done.
-  void NoteOomKills();
+  std::function<void(LimitEvent)> note;
+  static constexpr size_t kLimitEvents = static_cast<size_t>(LimitEvent::kCount);
+  std::array<UniqueFd, kLimitEvents> limit_files;  // v2: the subtree's, of ReadCount
+  // How often that has happened to commands and entrypoint so far. 0 without cgroups.
+  int64_t Count(LimitEvent event) const;
+  std::array<int64_t, kLimitEvents> noted{};  // of Count(), by then
+  int64_t& Noted(LimitEvent event) { return noted[static_cast<size_t>(event)]; }
+  // Tells of it, unless that has been done.
+  void Note(LimitEvent event);
 
   // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
   // it expects the next command to see it), then `extra`. As `who`, HOME is theirs; unless it is

@@ -183,6 +183,7 @@ void IsolatedShell::Execution::Ended(const JobExit& exit) {
   core_.loop.Cancel(grace_);
   TakeReport(shell_run_.End());
   std::string outcome;
+  std::string_view warning;
   if (timed_out_) {
     const std::string why = "timed out after " + std::to_string(run_.timeout_seconds) + " s";
     AppendError(&outcome, "RuntimeError", why, why);
@@ -192,9 +193,10 @@ void IsolatedShell::Execution::Ended(const JobExit& exit) {
     AppendError(&outcome, "ExitError", std::to_string(exit.code),
                 shell_.ended_ ? "the session has ended: " + exit.Describe() : exit.Describe());
   } else {
+    warning = exit.Warning();
     AppendCompleteEvent(&outcome, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
   }
-  shell_run_.Finish(outcome);
+  shell_run_.Finish(warning, outcome);
   // This is the job's own end: it must outlive the call.
   core_.loop.Post([self] {
     self->shell_.queue_.pop_front();

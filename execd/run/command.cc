@@ -148,9 +148,11 @@ void Commands::Foreground::Ended(const JobExit& exit) {
   const int64_t now = UnixMillis();
   batch_.clear();
   out_events_.End(now, &batch_);
-  err_events_.End(now, &batch_);
+  const bool succeeded = exit.code == 0 && exit.signal == 0;
+  err_events_.End(now, &batch_, succeeded ? exit.Warning() : std::string_view());
   std::string error;
-  if (exit.code == 0 && exit.signal == 0) {
+  if (succeeded) {
+    error = exit.Warning();
     AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, now);
   } else {
     error = exit.Describe();
@@ -252,14 +254,14 @@ void Commands::StartBackground(const std::shared_ptr<Exchange>& exchange,
   spec.stdio[0] = null->get();
   spec.stdio[1] = spec.stdio[2] = write_end.get();
   const std::weak_ptr<Record> weak = record;
-  auto job = Job::Start(&core_, std::move(spec), request.timeout_ms * 1000,
-                        [this, weak](const JobExit& exit) {
-                          const bool failed = exit.code != 0 || exit.signal != 0;
-                          if (const auto held = weak.lock()) {
-                            held->spool->Drain();
-                            Finish(held, exit.code, failed ? exit.Describe() : std::string());
-                          }
-                        });
+  auto job = Job::Start(
+      &core_, std::move(spec), request.timeout_ms * 1000, [this, weak](const JobExit& exit) {
+        const bool failed = exit.code != 0 || exit.signal != 0;
+        if (const auto held = weak.lock()) {
+          held->spool->Drain();
+          Finish(held, exit.code, failed ? exit.Describe() : std::string(exit.Warning()));
+        }
+      });
   if (job) {
     record->job = std::move(*job);
   } else {

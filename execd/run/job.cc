@@ -25,6 +25,9 @@ int64_t TextBytes(const SpawnSpec& spec) {
   return static_cast<int64_t>(bytes);
 }
 
+constexpr std::string_view kLostToMemory =
+    "out of memory: a process of the sandbox was killed while this ran";
+
 // strsignal() would bring the C library's message tables and locale in.
 std::string SignalText(int signal) {
   for (const SignalWord& known : kSignalWords) {
@@ -46,14 +49,27 @@ std::string JobExit::Describe() const {
   if (out_of_memory) {
     text += " (out of memory: the command went over the sandbox's memory limit and was ended)";
   }
+  if (lost_to_memory) text += " (" + std::string(kLostToMemory) + ")";
+  if (fork_refused) {
+    text += " (the sandbox's limit of processes was reached: one could not be started)";
+  }
   return text;
 }
 
+std::string_view JobExit::Warning() const {
+  return lost_to_memory ? kLostToMemory : std::string_view();
+}
+
 Job::Job(Core* core, OnExit on_exit)
-    : core_(*core),
-      on_exit_(std::move(on_exit)),
-      leaf_(core->leaves.Take()),
-      oom_kills_before_(core->accounts.OomKills()) {}
+    : core_(*core), on_exit_(std::move(on_exit)), leaf_(core->leaves.Take()) {
+  CountFromHere();
+}
+
+void Job::CountFromHere() {
+  oom_kills_before_ = core_.accounts.Count(LimitEvent::kOomKill);
+  core_.Note(LimitEvent::kForkRefused);
+  forks_refused_before_ = core_.Noted(LimitEvent::kForkRefused);
+}
 
 void Job::Runs(pid_t pid) {
   pid_ = pid;
@@ -63,6 +79,9 @@ void Job::Runs(pid_t pid) {
 tl::unexpected<Error> Job::GiveUp(Error why) {
   running_ = false;
   core_.leaves.Return(std::move(leaf_));
+  if (why.error_number() == EAGAIN) {
+    why = std::move(why).Wrap("the sandbox has as many processes as its limit allows");
+  }
   return Fail(std::move(why));
 }
 
@@ -132,32 +151,39 @@ void Job::Kill() {
   Signal(SIGKILL);
 }
 
-void Job::TellOfMemory(JobExit* exit) {
+void Job::TellOfLimits(JobExit* exit) {
   // On a hybrid host the count is of all commands together: the best that can be told.
-  const auto kills = core_.accounts.OomKills();
+  const auto kills = core_.accounts.Count(LimitEvent::kOomKill);
   const bool leaf_killed = LeafPool::OutOfMemory(*leaf_);
-  // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
-  if (exit->signal == SIGKILL || exit->code == 128 + SIGKILL) {
-    exit->out_of_memory = leaf_killed || kills > oom_kills_before_;
+  if (leaf_killed || kills > oom_kills_before_) {
+    // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
+    const bool ended = exit->signal == SIGKILL || exit->code == 128 + SIGKILL;
+    (ended ? exit->out_of_memory : exit->lost_to_memory) = true;
   }
-  const int64_t known = std::max(oom_kills_before_, core_.oom_kills_noted);
+  int64_t& noted = core_.Noted(LimitEvent::kOomKill);
+  const int64_t known = std::max(oom_kills_before_, noted);
   if (yields_ && exit->out_of_memory) {
     // This end is one of that count; others are yet to be told.
-    core_.oom_kills_noted = std::min(core_.OomKills(), known + 1);
+    noted = std::min(core_.Count(LimitEvent::kOomKill), known + 1);
   } else if (leaf_killed || kills > known) {
-    // Also where the program has gone on without its child, and says nothing of it.
-    core_.NoteOomKills();
+    // Also where the program has gone on without its child.
+    core_.Note(LimitEvent::kOomKill);
   }
+  // On a hybrid host nothing else hears of it.
+  core_.Note(LimitEvent::kForkRefused);
+  exit->fork_refused =
+      exit->code != 0 && core_.Noted(LimitEvent::kForkRefused) > forks_refused_before_;
+}
+
+void Job::BeginPart() {
+  if (leaf_) leaf_->oom_kills_before = LeafPool::OomKillsIn(leaf_->dir.get());
+  CountFromHere();
 }
 
 JobExit Job::EndPart(int code) {
   JobExit exit;
   exit.code = code;
-  if (leaf_) {
-    TellOfMemory(&exit);
-    leaf_->oom_kills_before = LeafPool::OomKillsIn(leaf_->dir.get());
-  }
-  oom_kills_before_ = core_.accounts.OomKills();
+  if (leaf_) TellOfLimits(&exit);
   return exit;
 }
 
@@ -186,7 +212,7 @@ void Job::Ended(int wait_status) {
     exit.code = WEXITSTATUS(wait_status);
   }
   if (leaf_) {
-    TellOfMemory(&exit);
+    TellOfLimits(&exit);
     // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
     // would go on asking for memory, and the kernel to take other commands for it.
     if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());

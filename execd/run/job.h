@@ -22,8 +22,15 @@ struct JobExit {
   int signal = 0;  // 0 if it exited
   bool timed_out = false;
   bool out_of_memory = false;
+  // A process was killed for memory meanwhile, and the program has gone on. On a hybrid host it may
+  // have been another command's.
+  bool lost_to_memory = false;
+  // The limit of processes kept somebody in the sandbox from starting one meanwhile.
+  bool fork_refused = false;
   // "exit status 3", "signal: killed (out of memory …)": one line.
   std::string Describe() const;
+  // What there is to tell of a program that has exited with 0 all the same; else empty.
+  std::string_view Warning() const;
 };
 
 class Job {
@@ -51,8 +58,10 @@ class Job {
   void Kill();
   // What the program leaves behind when it ends by itself is killed, too.
   void EndWhole() { killed_ = true; }
-  // For a program that works for one client after the other. A piece of work has ended with `code`:
-  // what is there to tell of it, memory included.
+  // For a program that works for one client after the other. BeginPart: what the kernel has counted
+  // until now is not of the piece of work that begins. EndPart: it has ended with `code`; returns
+  // what there is to tell of it, limits included.
+  void BeginPart();
   JobExit EndPart(int code);
   // Moves the program, which takes milliseconds, into a new leaf, and returns the old one with what
   // else is in it. Null: nothing else is there, or there are no leaves.
@@ -67,10 +76,11 @@ class Job {
   // With a leaf.
   Job(Core* core, OnExit on_exit);
   void Runs(pid_t pid);
+  void CountFromHere();
   // There is no process.
   tl::unexpected<Error> GiveUp(Error why);
   void Ended(int wait_status);
-  void TellOfMemory(JobExit* exit);
+  void TellOfLimits(JobExit* exit);
 
   Core& core_;
   OnExit on_exit_;
@@ -79,6 +89,7 @@ class Job {
   pid_t pid_ = -1;
   EventLoop::Id timeout_ = 0, grace_ = 0;
   int64_t oom_kills_before_ = 0;
+  int64_t forks_refused_before_ = 0;
   bool running_ = true;
   bool timed_out_ = false;
   bool killed_ = false;

@@ -138,11 +138,12 @@ void OutputEvents::Finish(int64_t unix_ms, std::string* out) {
   Hold(0);
 }
 
-void OutputEvents::End(int64_t unix_ms, std::string* out) {
+void OutputEvents::End(int64_t unix_ms, std::string* out, std::string_view warning) {
   std::string rest;
   rest.swap(character_);
   AppendPiece(rest, unix_ms, out);
   Finish(unix_ms, out);
+  if (!warning.empty()) Append("[" + std::string(warning) + "]\n", unix_ms, out);
 }
 
 void OutputEvents::Discard() {

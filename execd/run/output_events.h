@@ -52,8 +52,8 @@ class OutputEvents {
 
   // Appends the events that `bytes` complete to `out`.
   void Append(std::string_view bytes, int64_t unix_ms, std::string* out);
-  // The unterminated rest, if any.
-  void End(int64_t unix_ms, std::string* out);
+  // The unterminated rest, if any; then a line of execd's own, `[warning]`, unless it is empty.
+  void End(int64_t unix_ms, std::string* out, std::string_view warning = {});
   // Gives up what is held: nobody listens any more.
   void Discard();
 

@@ -300,6 +300,7 @@ void ResidentShell::Begin(Run run) {
   told_ = false;
   if (phase_ != Phase::kIdle) return;
   out_->Drain();
+  job_->BeginPart();
   phase_ = Phase::kRunning;
   Send(ShellRequest(bash_, state_, run_->script, run_->cwd));
   run_->script = {};

@@ -125,8 +125,9 @@ void Sessions::Execution::Ended(const JobExit& exit) {
   exchange_->OnClosed(nullptr);
   const int64_t now = UnixMillis();
   batch_.clear();
-  events_.End(now, &batch_);
-  if (exit.code == 0 && exit.signal == 0) {
+  const bool succeeded = exit.code == 0 && exit.signal == 0;
+  events_.End(now, &batch_, succeeded ? exit.Warning() : std::string_view());
+  if (succeeded) {
     AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, now);
   } else {
     AppendCommandError(&batch_, std::to_string(exit.code), exit.Describe(), now);

@@ -43,9 +43,9 @@ std::string ShellRun::End() {
   return std::move(reported_);
 }
 
-void ShellRun::Finish(std::string_view last_events) {
+void ShellRun::Finish(std::string_view warning, std::string_view last_events) {
   batch_.clear();
-  events_.End(UnixMillis(), &batch_);
+  events_.End(UnixMillis(), &batch_, warning);
   batch_.append(last_events);
   exchange_->Write(batch_);
   exchange_->Finish();

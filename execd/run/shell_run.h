@@ -38,8 +38,8 @@ class ShellRun {
   // The shell has ended: takes what it has said, and returns its report. One that does not end with
   // a NUL is void. Nothing is told of the exchange any more.
   std::string End();
-  // Behind the last of the output. What the shell has left running writes to nobody.
-  void Finish(std::string_view last_events);
+  // Behind the last of the output, and `warning`. What the shell has left running writes to nobody.
+  void Finish(std::string_view warning, std::string_view last_events);
 
  private:
   void OnOutput(std::string_view bytes);

@@ -1,5 +1,6 @@
 #include "execd/run/spawn.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 namespace atl::execd {
 namespace {
 
-enum class Step { kNone, kScore, kTasks, kStdio, kTty, kIdentity, kCwd, kExec };
+enum class Step { kNone, kLeaf, kScore, kTasks, kStdio, kTty, kIdentity, kCwd, kExec };
 
 struct Failure {
   Step step = Step::kNone;
@@ -32,6 +33,7 @@ struct ChildPlan {
   const SpawnSpec* spec;
   std::vector<char*> argv, env;
   Failure* failure;
+  int procs = -1;  // cgroup.procs of the leaf, for a child that was not born there
 };
 
 [[noreturn]] void Give(ChildPlan* plan, Step step) {
@@ -104,6 +106,7 @@ bool HasScore(const SpawnSpec& spec) {
 // here.
 [[noreturn]] __attribute__((noinline)) void Child(ChildPlan* plan) {
   const SpawnSpec& spec = *plan->spec;
+  if (plan->procs >= 0 && ::write(plan->procs, "0", 1) != 1) Give(plan, Step::kLeaf);
   // execd's, whose file this is; ours stays.
   if (HasScore(spec) && ::write(spec.score, "0", 1) != 1) Give(plan, Step::kScore);
   if (spec.controlling_tty) {
@@ -173,6 +176,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
 Error ChildError(const ChildPlan& plan) {
   const SpawnSpec& spec = *plan.spec;
   switch (plan.failure->step) {
+    case Step::kLeaf:
+      return SysError("enter leaf", plan.failure->error);
     case Step::kScore:
       return SysError("write oom_score_adj of process 1", plan.failure->error);
     case Step::kTasks:
@@ -231,7 +236,18 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
   // Inherited: what /proc has of the child is the host's until its program runs, which may be after
   // we do.
   if (HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, wire::kOomScore));
-  const long pid = CloneAndRun(&args, &plan);
+  long pid = CloneAndRun(&args, &plan);
+  if (pid == -EAGAIN && spec.leaf) {
+    // The sandbox's processes have used its limit up. Beside execd there is a reserve, which none
+    // of them can be born in; a process may still be moved into a full group.
+    auto procs = sys::OpenAt(spec.leaf->dir.get(), "cgroup.procs", O_WRONLY);
+    if (procs) {
+      plan.procs = procs->get();
+      args.flags &= ~static_cast<uint64_t>(CLONE_INTO_CGROUP);
+      args.cgroup = 0;
+      pid = CloneAndRun(&args, &plan);
+    }
+  }
   if (pid < 0 && HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, "0"));
   if (pid < 0) return Fail(SysError("clone3", static_cast<int>(-pid)));
   if (plan.failure->step == Step::kNone) return static_cast<pid_t>(pid);

@@ -342,8 +342,8 @@ void Terminal::OnExit(const JobExit& exit) {
 void Terminal::TellExit(const JobExit& exit) {
   std::string json = "{\"type\":\"exit\",\"exit_code\":";
   AppendJsonInteger(&json, exit.code);
-  // Beside upstream's members: what -1 means.
-  if (exit.signal != 0) {
+  // Beside upstream's members: what -1 means, and which limit was met.
+  if (exit.signal != 0 || exit.lost_to_memory || exit.fork_refused) {
     json.append(",\"error\":");
     AppendJsonString(&json, exit.Describe());
   }

@@ -67,7 +67,9 @@ void Lifecycle::StartDiagnostics() {
   logs_.OnNote([this](const std::string& host_id, const std::string& text) {
     const Entry* entry = LookHost(host_id);
     if (entry == nullptr) return;
-    HistoryEvent event{clock_.UnixMillis(), kOutOfMemory, "OUT_OF_MEMORY", text};
+    const bool of_pids = text == wire::kPidsLimitNote;
+    HistoryEvent event{clock_.UnixMillis(), of_pids ? kPidsLimit : kOutOfMemory,
+                       of_pids ? "PIDS_LIMIT" : "OUT_OF_MEMORY", text};
     // One that is on its way out keeps no history, and is followed all the same.
     IsLeaving(entry->sandbox.state) ? history_.Tell(entry->sandbox.id, std::move(event))
                                     : history_.Add(entry->sandbox.id, std::move(event));

@@ -30,6 +30,12 @@ inline constexpr std::string_view kOutputRoute = "/.atoll/entrypoint/output";
 // the exec API and not this.
 inline constexpr std::string_view kInternalHeader = "X-Atoll-Internal";
 
+// The notes that there are. The daemon takes one that it does not know for kOomKillNote.
+inline constexpr std::string_view kOomKillNote =
+    "a process was killed: its command went over the sandbox's memory limit";
+inline constexpr std::string_view kPidsLimitNote =
+    "a process was not started: the sandbox has as many as its limit (pids) allows";
+
 inline constexpr size_t kMaxOutputBytes = 16 << 10;
 inline constexpr size_t kMaxOutputFrame = kMaxOutputBytes + 32;
 

@@ -53,6 +53,7 @@ enum class ExecdAccount : uint8_t {
   kMemoryLimit,  // bytes
   kOomControl,   // "oom_kill N" among its lines
   kCpuQuota,     // microseconds in each 100 ms; -1: no limit
+  kPidsEvents,   // "max N": forks that the limit of processes refused
   kOomEvents,    // no file: an eventfd, written before a process is killed for memory
   kCount,
 };

@@ -76,6 +76,8 @@ TABLE = [
     ('run --json busybox false', 1, '', r'^\{"exitCode":1\}\n$'),
     ('run -m 16m busybox sh -c "x=a; while :; do x=\\$x\\$x; done"', 137, '',
      'SIGKILL .out of memory: .* the limit is 16Mi'),
+    ('run --pids 16 busybox sh -c "while :; do sleep 9 & done"', 2, '',
+     'limit of processes was reached: .* the limit is 16, more is asked for with run --pids'),
     # Options.
     ('run -e A="x y" -e FROM_US --env-file env busybox sh -c \'echo "$A" $FROM_US $IN_FILE\'', 0,
      '^x y ours filed\n$', ''),

@@ -244,13 +244,51 @@ class Exhaustion(Attack):
         before = until(box.processes, 30 * SLOWNESS, 'its program has started')
         bomb = box.background('b() { b | b & }; b; sleep 99')
         until(lambda: len(box.pids()) >= 40, 30 * SLOWNESS, 'the limit is reached')
-        # execd, process 1, has pids of its own: everything but a new program works.
+        # execd, process 1, has pids of its own.
         self.assertLessEqual(max(len(box.pids()) for _ in range(5)), 40 + 1)
         self.assertEqual(box.call('GET', '/ping').status, 200)
         self.assertEqual(box.upload(({'path': '/tmp/f'}, b'x')).status, 200)
         box.call('DELETE', f'/command?id={bomb}')
         until(lambda: box.processes() == before, 30 * SLOWNESS, 'the bomb is gone')
         self.assertEqual(box.out('echo alive'), 'alive')
+
+    def test_a_full_sandbox_says_so_and_takes_commands(self):
+        """The first process of a command comes out of a reserve, which nothing that runs inside can reach."""
+        box = self.small()
+        session = box.call('POST', '/session').json['session_id']
+        in_session = lambda command: box.events(f'/session/{session}/run', {'command': command})[-1]
+        self.assertEqual(in_session('true')['type'], 'execution_complete')
+        hits = self.daemon.metric('sandbox_pids_limit_hits_total')
+        # Not bash, which tries again for 15 s.
+        box.background('exec sh -c "while :; do sleep 99 & done"')
+        path = f'/v1/sandboxes/{box.id}/diagnostics/events?scope=runtime'
+        events = lambda: self.daemon.request('GET', path)['content'].splitlines()
+        until(events, 30 * SLOWNESS, 'it is told')
+        (told,) = events()
+        self.assertRegex(told, r'^\S+ runtime Warning PidsLimit PIDS_LIMIT: a process was not started: the sandbox has '
+                               r'as many as its limit \(pids\) allows$')
+        until(lambda: self.daemon.metric('sandbox_pids_limit_hits_total') > hits, 30 * SLOWNESS, 'it is counted')
+        self.assertGreaterEqual(len(box.pids()), 40)
+        self.assertEqual(box.out('echo alive'), 'alive')
+        last = box.run('exec sh -c "ls / | cat"')[2]
+        self.assertRegex(last['error']['traceback'][0],
+                         r"^exit status \d+ \(the sandbox's limit of processes was reached: one could not be started\)$")
+        # A failure beside it, of another kind, says nothing of it.
+        self.assertEqual(box.run('exit 3')[2]['error']['traceback'], ['exit status 3'])
+        self.assertEqual(in_session('exit 3')['error']['traceback'], ['exit status 3'])
+        # What has come out of the reserve stays below it, and cannot start another either.
+        commands = 0
+        while True:
+            status = box.status(box.background('exec sleep 99'))
+            if not status['running']:
+                break
+            commands += 1
+        self.assertIn('clone3', status['error'])
+        self.assertIn('as many processes as its limit allows', status['error'])
+        self.assertGreater(commands, 3)
+        self.assertLessEqual(len(box.pids()), 40 + 16)
+        # execd answers all the same.
+        self.assertEqual(box.call('POST', '/entrypoint/signal', {'signal': 9}).status, 200)
 
     def test_sockets_that_nobody_reads(self):
         """What they hold is the kernel's memory; neither layout of cgroups lets it grow past the limit."""

@@ -195,6 +195,30 @@ class Memory(Life):
         last = box.events(f'/session/{session}/run', {'command': 'exec tail /dev/zero'})[-1]
         self.assertIn('out of memory', last['error']['traceback'][0])
 
+    def test_a_command_that_goes_on_without_a_child_says_so(self):
+        """On a v2 host the kernel ends the whole command, which is told as any such end."""
+        warning = '[out of memory: a process of the sandbox was killed while this ran]\n'
+        box = self.box()
+        command = '(tail /dev/zero) 2>/dev/null; echo went on'
+        stdout, stderr, last = box.run(command)
+        if not os.path.isdir('/sys/fs/cgroup/memory'):
+            self.assertIn('out of memory', last['error']['traceback'][0])
+            return
+        self.assertEqual((stdout, stderr[-1], last['type']), (['went on\n'], warning, 'execution_complete'))
+        failed = box.run(command + '; exit 3')[2]['error']['traceback'][0]
+        self.assertEqual(failed, f'exit status 3 ({warning[1:-2]})')
+        # Of those that have not lost any, none does.
+        self.assertEqual(box.run('echo quiet')[1], [])
+        status = lambda: box.status(background)
+        background = box.background(command)
+        until(lambda: not status()['running'], 30 * SLOWNESS, 'it has ended')
+        self.assertEqual((status()['exit_code'], status()['error']), (0, warning[1:-2]))
+        session = box.call('POST', '/session').json['session_id']
+        told = [event.get('text') for event in box.events(f'/session/{session}/run', {'command': command})]
+        self.assertEqual(told[-3:-1], ['went on', warning[:-1]])
+        told = [event.get('text') for event in box.events(f'/session/{session}/run', {'command': 'echo quiet'})]
+        self.assertEqual(told[-2], 'quiet')
+
     def events(self, box, scope):
         path = f'/v1/sandboxes/{box.id}/diagnostics/events?scope={scope}'
         return self.daemon.request('GET', path)['content'].splitlines()

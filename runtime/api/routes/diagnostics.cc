@@ -48,9 +48,13 @@ bool IsEnd(const sandbox::HistoryEvent& event) {
          event.kind == sandbox::StateName(sandbox::State::kFailed);
 }
 
+bool IsOfLimits(const sandbox::HistoryEvent& event) {
+  return event.kind == sandbox::kOutOfMemory || event.kind == sandbox::kPidsLimit;
+}
+
 // What the host saw, and nobody asked for.
 bool IsOfRuntime(const sandbox::HistoryEvent& event) {
-  return IsEnd(event) || event.kind == sandbox::kOutOfMemory;
+  return IsEnd(event) || IsOfLimits(event);
 }
 
 // The creation is in the record; the rest in the history, unless it could not be written.
@@ -160,7 +164,7 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
 
 std::string EventLine(const sandbox::HistoryEvent& event) {
   const bool warning = event.kind == sandbox::StateName(sandbox::State::kFailed) ||
-                       event.kind == sandbox::kOutOfMemory || event.kind == sandbox::kVolumeLost ||
+                       IsOfLimits(event) || event.kind == sandbox::kVolumeLost ||
                        event.reason == sandbox::kSandboxLost;
   std::string line = FormatTime(event.time_ms);
   line += IsOfRuntime(event) ? " runtime " : " lifecycle ";

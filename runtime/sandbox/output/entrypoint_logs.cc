@@ -21,8 +21,10 @@ constexpr size_t kReadSize = 32 << 10;
 constexpr size_t kTickBudget = 64 << 10;
 constexpr int64_t kTickUs = 5000;
 constexpr int64_t kConnectRetryUs = 1'000'000;
-// A sandbox can run out of memory a hundred times a second, and its history holds few events.
+// A sandbox can run out of memory a hundred times a second, and its history holds few events. In
+// this time each note is passed on once, and as many as there are notes.
 constexpr int64_t kNotePauseUs = 60'000'000;
+constexpr size_t kMaxNotes = 2;
 constexpr size_t kMaxNote = 200;
 // Logs of removed sandboxes; above it the oldest go, whatever the configuration says.
 constexpr size_t kMaxKept = 256;
@@ -226,9 +228,11 @@ Status EntrypointLogs::TakeFrame(Stream& stream, wire::OutputFrame frame) {
 
 void EntrypointLogs::PassOn(Stream& stream, const std::string& note) {
   const int64_t now_us = clock_.BootMicros();
-  if (stream.noted_us && now_us - *stream.noted_us < kNotePauseUs) return;
-  stream.noted_us = now_us;
-  if (on_note_) on_note_(stream.id, note.substr(0, kMaxNote));
+  std::erase_if(stream.noted_us,
+                [now_us](const auto& noted) { return now_us - noted.second >= kNotePauseUs; });
+  const std::string text = note.substr(0, kMaxNote);
+  if (stream.noted_us.size() == kMaxNotes || !stream.noted_us.emplace(text, now_us).second) return;
+  if (on_note_) on_note_(stream.id, text);
 }
 
 // A stream whose turn is later is not watched: it would be reported in every round.

@@ -102,11 +102,11 @@ class EntrypointLogs {
     Loop::Id watch = 0;
     std::optional<LineHead> head;  // of one that was adopted, before the first frame
     wire::OutputFrames frames;
-    uint64_t offset = 0;              // where the next frame begins
-    int64_t time_us = 0;              // of the last one
-    std::optional<int64_t> noted_us;  // when the last note was passed on
-    std::string batch;                // frames to be written
-    bool begun = false;               // not: it has watchers, and nothing to read from yet
+    uint64_t offset = 0;                      // where the next frame begins
+    int64_t time_us = 0;                      // of the last one
+    std::map<std::string, int64_t> noted_us;  // when notes were passed on, a minute back
+    std::string batch;                        // frames to be written
+    bool begun = false;                       // not: it has watchers, and nothing to read from yet
     bool writing = false;
     bool parked = false;  // waits for its turn in queue_
     bool ended = false;   // nothing comes any more

@@ -23,6 +23,8 @@ namespace atl::sandbox {
 // The kind of an event: a process was killed for its sandbox's limit of memory, and the sandbox
 // went on.
 inline constexpr char kOutOfMemory[] = "OutOfMemory";
+// A sandbox had as many processes as its limit allows, and could not start another.
+inline constexpr char kPidsLimit[] = "PidsLimit";
 // Nothing of it can be asked for any more.
 inline constexpr char kDeletedEvent[] = "Deleted";
 // What served one of its buckets has ended.

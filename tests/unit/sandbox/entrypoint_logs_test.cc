@@ -110,11 +110,14 @@ TEST_F(EntrypointLogsTest, NotesArePassedOnNowAndThen) {
   };
   ASSERT_TRUE(Send(execd, Frame("out\n")));
   note("first");
-  note("at once");
+  note("first");
+  note("another");
+  note("a third, that there cannot be");
   ASSERT_TRUE(Send(execd, Frame("put\n")));
   loop.Pass(60'000'000);
   note(std::string(1000, 'x'));
-  EXPECT_EQ(notes, (std::vector<std::string>{"first", std::string(200, 'x')}));
+  note("first");
+  EXPECT_EQ(notes, (std::vector<std::string>{"first", "another", std::string(200, 'x'), "first"}));
   // Output goes on as if there were none.
   EXPECT_TRUE(Has(kId, " out\n"));
   EXPECT_TRUE(Has(kId, " put\n"));

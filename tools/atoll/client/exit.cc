@@ -21,7 +21,12 @@ namespace atl::cli {
 namespace {
 
 constexpr std::string_view kSignal = "signal: ";
-constexpr std::string_view kOutOfMemory = "out of memory";
+// What execd says of a limit that was met, the limit's name and the option that raises it.
+struct LimitWords {
+  const char *said, *limit, *option;
+};
+constexpr LimitWords kLimits[] = {{"out of memory", "memory", "-m"},
+                                  {"limit of processes", "pids", "--pids"}};
 
 int NumberOf(std::string_view text) {
   int number = 0;
@@ -95,12 +100,16 @@ Error WhyGone(Api& api, const std::string& sandbox_id) {
 
 int Tell(Api& api, const Settings& settings, const std::string& sandbox_id, const Exit& exit) {
   std::string reason = exit.reason;
-  if (reason.find(kOutOfMemory) != std::string::npos) {
+  for (const LimitWords& words : kLimits) {
+    if (reason.find(words.said) == std::string::npos) continue;
     const auto limits =
         Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id) + "/diagnostics/inspect?format=json");
-    const std::string memory =
-        limits ? TextOf(limits->value("resourceLimits", nlohmann::json::object()), "memory") : "";
-    if (!memory.empty()) reason += "; the limit is " + memory + ", more is asked for with run -m";
+    const std::string limit =
+        limits ? TextOf(limits->value("resourceLimits", nlohmann::json::object()), words.limit)
+               : "";
+    if (limit.empty()) continue;
+    reason.append("; the limit is ").append(limit).append(", more is asked for with run ");
+    reason.append(words.option);
   }
   if (settings.json) {
     nlohmann::json told = {{"exitCode", exit.code}};

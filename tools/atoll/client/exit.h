@@ -32,8 +32,8 @@ std::string SignalName(int number);
 // Of a sandbox that went away under a command: how it ended, if the server still knows.
 Error WhyGone(Api& api, const std::string& sandbox_id);
 
-// Says why on stderr, with --json always {"exitCode": …, "reason": …}; the code. After "out of
-// memory" with the sandbox's limit.
+// Says why on stderr, with --json always {"exitCode": …, "reason": …}; the code. After a
+// limit that was met with the sandbox's own.
 int Tell(Api& api, const Settings& settings, const std::string& sandbox_id, const Exit& exit);
 
 }  // namespace atl::cli
