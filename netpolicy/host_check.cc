@@ -135,8 +135,7 @@ Result<std::vector<ListedChain>> ListBaseChains(int nfnetlink) {
   batch.Header(nfgenmsg{});
   std::vector<ListedChain> chains;
   ATOLL_TRY(Dump(nfnetlink, batch, [&](const nlmsghdr* message) {
-    nfgenmsg header;
-    std::memcpy(&header, NLMSG_DATA(message), sizeof header);
+    const auto header = HeaderOf<nfgenmsg>(message);
     const char* family = FamilyName(header.nfgen_family);
     bool base = false;
     ListedChain chain{family ? family : "", "", "", 0, false};

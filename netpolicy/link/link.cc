@@ -380,8 +380,7 @@ Result<uint32_t> DefaultRouteMtu(int socket) {
     routes.Header(header);
     std::optional<uint32_t> index;
     ATOLL_TRY(Dump(socket, routes, [&](const nlmsghdr* message) {
-      rtmsg route;
-      std::memcpy(&route, NLMSG_DATA(message), sizeof route);
+      const auto route = HeaderOf<rtmsg>(message);
       if (index || route.rtm_dst_len != 0 || route.rtm_type != RTN_UNICAST ||
           route.rtm_table != RT_TABLE_MAIN) {
         return;
@@ -397,8 +396,7 @@ Result<uint32_t> DefaultRouteMtu(int socket) {
     link.Header(LinkHeader(0, 0, 0));
     link.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     ATOLL_TRY(Dump(socket, link, [&](const nlmsghdr* message) {
-      ifinfomsg info;
-      std::memcpy(&info, NLMSG_DATA(message), sizeof info);
+      const auto info = HeaderOf<ifinfomsg>(message);
       if (static_cast<uint32_t>(info.ifi_index) != *index) return;
       for (const Attribute& attribute : Attributes(message, sizeof(ifinfomsg))) {
         if (attribute.type == IFLA_MTU) mtu = attribute.U32();

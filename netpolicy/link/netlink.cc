@@ -61,11 +61,6 @@ Error ErrorOf(const nlmsghdr* message, const std::string& label) {
   return SysError(call, -report.error);
 }
 
-bool Complete(const nlmsghdr* message, size_t left) {
-  return left >= sizeof(nlmsghdr) && message->nlmsg_len >= sizeof(nlmsghdr) &&
-         message->nlmsg_len <= left;
-}
-
 }  // namespace
 
 void NetlinkBatch::Begin(uint16_t type, uint16_t flags, std::string label) {
@@ -194,15 +189,14 @@ Status Exchange(int socket, const NetlinkBatch& batch,
   std::vector<bool> answered(messages.size());
   size_t failed = messages.size();
   Status status;
-  std::array<uint8_t, 8192> buffer;
+  alignas(nlmsghdr) std::array<uint8_t, 8192> buffer;
   while (expected > 0) {
     auto size = Receive(socket, buffer, messages.front().label);
     // A transaction that was refused answers only what it looked at.
     if (!size && !status) return status;
     if (!size) return Fail(std::move(size).error());
-    size_t left = *size;
-    for (auto* m = reinterpret_cast<const nlmsghdr*>(buffer.data()); Complete(m, left);
-         m = NLMSG_NEXT(m, left)) {
+    std::span<const uint8_t> left(buffer.data(), *size);
+    while (const nlmsghdr* m = TakeMessage(&left)) {
       const size_t index = m->nlmsg_seq - first;
       if (index >= messages.size()) continue;
       if (m->nlmsg_type != NLMSG_ERROR) {
@@ -231,9 +225,9 @@ Status Dump(int socket, const NetlinkBatch& batch,
   ATOLL_TRY(SendAll(socket, batch.Finish(sequence), label));
   std::vector<uint8_t> buffer(size_t{64} * 1024);  // the kernel fills at most 32 KiB at a time
   for (;;) {
-    ATOLL_ASSIGN(size_t left, Receive(socket, buffer, label));
-    for (auto* m = reinterpret_cast<const nlmsghdr*>(buffer.data()); Complete(m, left);
-         m = NLMSG_NEXT(m, left)) {
+    ATOLL_ASSIGN(const size_t size, Receive(socket, buffer, label));
+    std::span<const uint8_t> left(buffer.data(), size);
+    while (const nlmsghdr* m = TakeMessage(&left)) {
       if (m->nlmsg_seq != sequence) continue;
       if (m->nlmsg_type == NLMSG_DONE) return {};
       if (m->nlmsg_type == NLMSG_ERROR) {
@@ -248,6 +242,15 @@ Status Dump(int socket, const NetlinkBatch& batch,
       on_message(m);
     }
   }
+}
+
+const nlmsghdr* TakeMessage(std::span<const uint8_t>* datagram) {
+  if (datagram->size() < sizeof(nlmsghdr)) return nullptr;
+  const auto* message = reinterpret_cast<const nlmsghdr*>(datagram->data());
+  if (message->nlmsg_len < sizeof(nlmsghdr) || message->nlmsg_len > datagram->size())
+    return nullptr;
+  *datagram = datagram->subspan(std::min(Aligned(message->nlmsg_len), datagram->size()));
+  return message;
 }
 
 uint32_t Attribute::U32() const {

@@ -15,6 +15,7 @@
 
 #include <linux/netlink.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -109,6 +110,19 @@ Status Exchange(int socket, const NetlinkBatch& batch,
 // Sends a batch of one NLM_F_DUMP request and calls back for each message of the answer.
 Status Dump(int socket, const NetlinkBatch& batch,
             const std::function<void(const nlmsghdr*)>& on_message);
+
+// Takes the first message off `datagram`, as the kernel sent it. Null: none is left that is whole.
+// Not NLMSG_NEXT, whose count of what is left wraps behind a last message of uneven length.
+const nlmsghdr* TakeMessage(std::span<const uint8_t>* datagram);
+
+// The family's own header of a message. Fields that a short message does not reach are 0.
+template <typename T>
+T HeaderOf(const nlmsghdr* message) {
+  T header{};
+  const size_t size = message->nlmsg_len > NLMSG_HDRLEN ? message->nlmsg_len - NLMSG_HDRLEN : 0;
+  std::memcpy(&header, NLMSG_DATA(message), std::min(size, sizeof header));
+  return header;
+}
 
 // The attributes that follow a family header of `header_size` bytes, or those inside of a nest.
 // Whatever does not fit its length ends the walk.

@@ -83,8 +83,7 @@ Result<size_t> CutFlows(int nfnetlink, uint32_t instance,
   Begin(dump, IPCTNL_MSG_CT_GET, NLM_F_DUMP | NetlinkBatch::kNoAck, AF_UNSPEC, "conntrack dump");
   std::vector<Doomed> doomed;
   ATOLL_TRY(Dump(nfnetlink, dump, [&](const nlmsghdr* message) {
-    nfgenmsg header;
-    std::memcpy(&header, NLMSG_DATA(message), sizeof header);
+    const auto header = HeaderOf<nfgenmsg>(message);
     std::span<const uint8_t> original, reply;
     for (const Attribute& attribute : Attributes(message, sizeof header)) {
       if (attribute.type == CTA_TUPLE_ORIG) original = attribute.bytes;

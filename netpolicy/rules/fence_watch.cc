@@ -141,21 +141,16 @@ bool Drain(int socket, const std::function<void(const nlmsghdr*)>& on_message) {
       continue;
     }
     if (n <= 0) break;
-    auto left = static_cast<size_t>(n);
-    for (auto* m = reinterpret_cast<const nlmsghdr*>(buffer.data()); NLMSG_OK(m, left);
-         m = NLMSG_NEXT(m, left)) {
-      on_message(m);
-    }
+    std::span<const uint8_t> left(buffer.data(), static_cast<size_t>(n));
+    while (const nlmsghdr* message = TakeMessage(&left)) on_message(message);
   }
   return complete;
 }
 
-// The link's index is where ifinfomsg has it, see LinksFilter.
+// ifinfomsg and the headers of addresses and neighbours have the link's index at one place, see
+// LinksFilter.
 uint32_t IndexOf(const nlmsghdr* message) {
-  uint32_t index = 0;
-  if (message->nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) return index;
-  std::memcpy(&index, static_cast<const uint8_t*>(NLMSG_DATA(message)) + 4, sizeof index);
-  return index;
+  return static_cast<uint32_t>(HeaderOf<ifinfomsg>(message).ifi_index);
 }
 
 }  // namespace

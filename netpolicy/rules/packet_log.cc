@@ -97,9 +97,8 @@ void PacketLog::OnReadable() {
     // ENOBUFS, too: packets were lost, and the counters know of them.
     const ssize_t n = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n <= 0) return;
-    auto left = static_cast<size_t>(n);
-    for (auto* m = reinterpret_cast<const nlmsghdr*>(buffer.data()); NLMSG_OK(m, left);
-         m = NLMSG_NEXT(m, left)) {
+    std::span<const uint8_t> left(buffer.data(), static_cast<size_t>(n));
+    while (const nlmsghdr* m = TakeMessage(&left)) {
       if (m->nlmsg_type != (NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET)) continue;
       uint32_t ifindex = 0;
       std::optional<LoggedPacket> packet;

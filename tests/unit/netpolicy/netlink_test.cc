@@ -4,6 +4,8 @@
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
+#include <array>
+
 namespace atl::netpolicy {
 namespace {
 
@@ -54,6 +56,18 @@ TEST(NetlinkBatch, LaysOutMessagesAndNests) {
   ASSERT_EQ(bytes.size(), first->nlmsg_len + second->nlmsg_len);
   EXPECT_EQ(second->nlmsg_flags, NLM_F_REQUEST);
   EXPECT_EQ(second->nlmsg_seq, first->nlmsg_seq + 1);
+}
+
+TEST(NetlinkMessages, EndBehindALastOneOfUnevenLength) {
+  // 18 bytes end a datagram; the next message would begin at 20.
+  alignas(nlmsghdr) std::array<uint8_t, 64> buffer{};
+  auto* message = reinterpret_cast<nlmsghdr*>(buffer.data());
+  message->nlmsg_len = sizeof(nlmsghdr) + 2;
+  reinterpret_cast<nlmsghdr*>(buffer.data() + 20)->nlmsg_len = sizeof(nlmsghdr);
+  std::span<const uint8_t> left(buffer.data(), sizeof(nlmsghdr) + 2);
+  EXPECT_EQ(TakeMessage(&left), message);
+  EXPECT_EQ(TakeMessage(&left), nullptr);
+  EXPECT_EQ(HeaderOf<ifinfomsg>(message).ifi_index, 0) << "the message ends before it";
 }
 
 TEST(NetlinkAttributes, EndWhereALengthLies) {
