@@ -1,4 +1,4 @@
-"""The session that README.md shows is run, at a terminal, and shows what it shows there.
+"""Runs the session that docs/using.md shows, at a terminal, and compares what both show.
 
     python3 tests/e2e/cli_session_test.py write     # records it anew, with the lines typed as they are
 """
@@ -13,7 +13,7 @@ import unittest
 import atoll
 from atoll import BUILD, SLOWNESS
 
-README = atoll.TOP / 'README.md'
+PAGE = atoll.TOP / 'docs/using.md'
 FENCE = '```console\n'
 
 # What is another one each time.
@@ -25,8 +25,8 @@ CHANGING = ((r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}', 'I
 
 
 def parts():
-    """README.md before, in and behind the session."""
-    before, session = README.read_text(encoding='utf-8').split(FENCE)
+    """Returns the page before the session, the session, and the page after it."""
+    before, session = PAGE.read_text(encoding='utf-8').split(FENCE)
     session, end, behind = session.partition('```\n')
     return before + FENCE, session, end + behind
 
@@ -68,7 +68,7 @@ def plain(session):
 
 
 class Session(unittest.TestCase):
-    def test_the_readme_shows_what_is_seen(self):
+    def test_the_page_shows_what_is_seen(self):
         self.maxDiff = None
         session = parts()[1]
         self.assertGreater(len(typed(session)), 5)
@@ -79,6 +79,6 @@ if __name__ == '__main__':
     if sys.argv[1:] == ['write']:
         head, recorded, tail = parts()
         recorded = re.sub(*CHANGING[2], play(recorded))
-        pathlib.Path(README).write_text(head + recorded + tail, encoding='utf-8')
+        pathlib.Path(PAGE).write_text(head + recorded + tail, encoding='utf-8')
     else:
         unittest.main()

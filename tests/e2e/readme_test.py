@@ -1,8 +1,8 @@
-"""The lines that README.md shows are run as they are printed, in the order of the page.
+"""Types the command lines of PAGES as they are printed, in the order of the pages, and runs their Python programs.
 
-The machine has what the page has installed: an image is there from the line on that builds it. To build
-an image takes a network, which this test has not: the archive that a recipe makes is imported in its
-place. tests/fresh_test.py runs the first lines, quickstart's, on a machine with nothing on it.
+The machine has what the pages have installed: an image is there after the line that builds it. Building
+an image needs a network, which this test does not have: it imports the archive that the recipe makes
+instead. tests/fresh_test.py runs tools/quickstart on a bare machine.
 """
 import fcntl
 import os
@@ -23,42 +23,45 @@ from atoll import BUILD, SLOWNESS
 
 KIT = BUILD / 'conformance/python/bin/python'
 
-# Lines that begin so are run elsewhere.
+# In the order in which a new user reads them.
+PAGES = ('README.md', 'docs/using.md', 'docs/operating.md')
+
+# Lines with these beginnings, and the test that runs them.
 ELSEWHERE = {
     'tools/quickstart': 'fresh_test',
-    'tools/test': 'this is one of its tests',
     'meson setup build --prefix /usr': 'guest/systemd_test',
     'systemd-sysusers': 'guest/systemd_test',
     'atolld init-config': 'guest/systemd_test',
     'systemctl enable': 'guest/systemd_test',
     'python3 -m venv kit': 'conformance/prepare, which has a network',
 }
-# Of the section whose images are gigabytes: vscode_test, desktop_test, browser_test and agents_test.
+# The images of this section are gigabytes: vscode_test, desktop_test, browser_test and agents_test run it.
 WATCHED = 'Watch one work'
-# Lines that go on until somebody types, or leaves: what is typed, or the signal.
+# Lines that run until somebody types something: what this test types.
 TYPED = {
     'atoll run -it': b'echo $((6 * 7))\nexit\n',
     'atoll code kernels  ': b'a = 6\nprint(a * 7)\n\x04',
 }
-LEFT = ('atoll forward',)  # once it has printed something
+LEFT = ('atoll forward',)  # ends by a signal, after its first output
 
 
 def blocks():
-    """(heading, language, text) of each fenced block that is to be run."""
-    heading, found, fence = '', [], None
-    for line in (atoll.TOP / 'README.md').read_text(encoding='utf-8').splitlines():
-        if fence is None and line.startswith('## '):
-            heading = line[3:]
-        elif line.startswith('```'):
-            fence = [heading, line[3:], []] if fence is None else found.append(fence)
-        elif fence is not None:
-            fence[2].append(line)
-    # A picture and a tree.
-    return [(name, language, lines) for name, language, lines in found if name != 'How it is built']
+    """Yields (heading, language, lines) of each fenced block of PAGES."""
+    for page in PAGES:
+        heading, fence = '', None
+        for line in (atoll.TOP / page).read_text(encoding='utf-8').splitlines():
+            if line.startswith('```'):
+                if fence is not None:
+                    yield heading, *fence
+                fence = (line[3:], []) if fence is None else None
+            elif fence is not None:
+                fence[1].append(line)
+            elif line.startswith('## '):
+                heading = line[3:]
 
 
 class Shell:
-    """One bash, as somebody has it open who reads the page."""
+    """One bash for all lines, like the shell of somebody who reads the pages."""
 
     def __init__(self, environment, folder):
         self.master, slave = pty.openpty()
@@ -122,7 +125,7 @@ class Readme(unittest.TestCase):
         self.daemon.import_image(atoll.image_archive(recipe), name)
 
     def here(self, text):
-        """The page's daemon is at 8080 and keeps its key in /var/lib."""
+        """Replaces the address and the directory of the daemon of the pages by those of the daemon under test."""
         return (text.replace('127.0.0.1:8080', urllib.parse.urlsplit(self.daemon.url).netloc)
                 .replace('/var/lib/atoll/', f'{self.daemon.data_dir}/'))
 

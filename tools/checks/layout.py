@@ -1,17 +1,26 @@
 #!/usr/bin/python3
 """Checks the shape of the tree: fixed top level, a README per folder, readable sizes. Prints TAP."""
 import fnmatch
+import posixpath
 import re
 import sys
 
 import tree
 
-TOP_FOLDERS = {'runtime', 'execd', 'netpolicy', 'images', 'cgroup', 'tools', 'bench', 'tests', '.ci'}
-TOP_FILES = {'meson.build', 'README.md', 'CONTRIBUTING.md', 'LICENSE', '.clang-format', '.clang-tidy',
-             '.gitignore'}
-README_LINES = 110
-# Tables of results and the first page may be longer.
-LONG_READMES = {'README.md', 'bench/README.md', 'netpolicy/README.md', 'runtime/spawner/README.md'}
+TOP_FOLDERS = {'runtime', 'execd', 'netpolicy', 'images', 'cgroup', 'tools', 'bench', 'tests', 'docs', '.ci'}
+TOP_FILES = {'meson.build', 'README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'LICENSE',
+             '.clang-format', '.clang-tidy', '.gitignore'}
+RULES = 'tools/checks/include_rules.txt'
+ARROWS_IN_WORDS = {'its rooms', 'all of these', 'all of runtime', 'nothing', 'everything'}
+# A room's README fits on a screen. The README of a folder of rooms is an overview.
+ROOM_LINES, OVERVIEW_LINES = 40, 110
+FIRST_PAGE_LINES = 80
+# Rooms with longer ones; bench's holds the tables of results.
+LONG_READMES = {'bench/README.md': sys.maxsize, 'execd/code/README.md': 110, 'execd/isolated/README.md': 110,
+                'execd/run/README.md': 52, 'images/recipes/README.md': 97, 'images/registry/README.md': 50,
+                'images/unpack/README.md': 59, 'runtime/daemon/README.md': 74, 'runtime/http/README.md': 84,
+                'runtime/objects/README.md': 58, 'runtime/wire/README.md': 46, 'tests/conformance/README.md': 67,
+                'tests/workloads/README.md': 56}
 LONG_FILE, TOO_LONG_FILE = 600, 900
 
 
@@ -41,6 +50,61 @@ def unnamed(root, paths):
             yield f'{path}: what it is for stands in no README'
 
 
+def readme_lines(path, paths):
+    """Returns how many lines a README may have."""
+    folder = path.rpartition('/')[0]
+    if folder == '':
+        return FIRST_PAGE_LINES
+    if path in LONG_READMES:
+        return LONG_READMES[path]
+    rooms = any(other.startswith(f'{folder}/') and other.endswith('/README.md') and other != path for other in paths)
+    return OVERVIEW_LINES if rooms or '/' not in folder else ROOM_LINES
+
+
+def anchors_of(text):
+    """Returns the anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r'^#+ (.*)$', re.sub(r'^```.*?^```', '', text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r'[^\w\- ]', '', title.lower()).replace(' ', '-') for title in titles}
+
+
+def dead_links(root, paths):
+    """Yields the links of documents to files, folders or headings that are not there."""
+    known = {*paths, *('/'.join(path.split('/')[:depth]) for path in paths for depth in range(1, path.count('/') + 1))}
+    for path in paths:
+        if not path.endswith('.md'):
+            continue
+        text = re.sub(r'^```.*?^```|`[^`\n]*`', '', text_of(root, paths, path), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r'\]\(([^)\s]+)\)', text):
+            name, _, anchor = target.partition('#')
+            if ':' in name:
+                continue
+            file = posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) if name else path
+            if file not in known or anchor and anchor not in anchors_of(text_of(root, paths, file)):
+                yield f'{path}: {target} leads nowhere'
+
+
+def text_of(root, paths, path):
+    return (root / path).read_text(encoding='utf-8') if path in paths else ''
+
+
+def rules_of(text):
+    """Returns what each folder of include_rules.txt may include."""
+    return {name: words.split() for name, words in re.findall(r'^folder (\S+) *:(.*)$', text, re.MULTILINE)}
+
+
+def misdrawn(drawing, rules):
+    """Yields how the folders of ARCHITECTURE.md differ from the rules, and arrows that the rules forbid."""
+    block = drawing.partition('<!-- folders: begin -->')[2].partition('<!-- folders: end -->')[0]
+    drawn = {name: words for name, words in re.findall(r'^  (\S+) +→ (.+?)(?:  .*)?$', block, re.MULTILINE)}
+    for name in sorted(rules.keys() ^ drawn.keys()):
+        yield f'{name}: only in {"include_rules.txt" if name in rules else "ARCHITECTURE.md"}'
+    for name in sorted(rules.keys() & drawn.keys()):
+        allowed = {word.rpartition('/')[2] for word in rules[name]}
+        if drawn[name] not in ARROWS_IN_WORDS:
+            yield from (f'{name} → {word}: include_rules.txt forbids it'
+                        for word in drawn[name].split() if word not in allowed)
+
+
 def check(root):
     paths = tree.files(root)
     lines = {path: (root / path).read_bytes().count(b'\n') for path in paths}
@@ -50,10 +114,13 @@ def check(root):
     for folder in folders_with_readme(paths):
         cases[f'{folder} has a README'] = (
             [] if lines.get(f'{folder}/README.md', 0) >= 5 else [f'{folder}/README.md says nothing'])
-    cases[f'READMEs have at most {README_LINES} lines'] = [
-        f'{path}: {count} lines' for path, count in lines.items()
-        if path.endswith('README.md') and path not in LONG_READMES and count > README_LINES]
+    cases['READMEs are short'] = [
+        f'{path}: {count} lines, {limit} are enough' for path, count in lines.items()
+        if path.endswith('README.md') and count > (limit := readme_lines(path, paths))]
     cases['each header is named in a README'] = list(unnamed(root, paths))
+    cases['links of documents lead somewhere'] = list(dead_links(root, paths))
+    cases['ARCHITECTURE.md draws the folders of include_rules.txt'] = list(
+        misdrawn(text_of(root, paths, 'ARCHITECTURE.md'), rules_of(text_of(root, paths, RULES))))
     sources = {path: count for path, count in lines.items()
                if tree.matches(path, (*tree.CODE, '*.py', '*.sh')) or path.startswith('tools/')}
     for path, count in sources.items():

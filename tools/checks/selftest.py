@@ -91,15 +91,28 @@ def ban_cases(verdict):
 
 def layout_cases(verdict):
     readme = {'cgroup/README.md': '\n' * 9}
+    rules = {'tools/checks/include_rules.txt': 'folder cgroup : runtime/base\n', 'tools/README.md': '\n' * 9}
+    drawing = '<!-- folders: begin -->\n  cgroup   → base   limits\n<!-- folders: end -->\n'
     for name, extra, text in (
             ('a tree as it should be', {}, None),
             ('a stray folder', {'misc/a.txt': ''}, 'misc/a.txt'),
             ('a folder without README', {'images/a.cc': ''}, 'images/README.md'),
-            ('a long README', {'cgroup/README.md': '\n' * 111}, '111 lines'),
+            ('a long first page', {'README.md': '\n' * 81}, '81 lines, 80 are'),
+            ('a long overview', {'cgroup/README.md': '\n' * 111}, '111 lines, 110 are'),
+            ('a long room', {'cgroup/v1/README.md': '\n' * 41}, '41 lines, 40 are'),
+            ('a folder with rooms', {'cgroup/v1/README.md': '\n' * 41, 'cgroup/v1/x/README.md': '\n'}, None),
+            ('a folder that is drawn', {**rules, 'ARCHITECTURE.md': drawing}, None),
+            ('a folder that is not drawn', rules, 'cgroup: only in include_rules.txt'),
+            ('a folder that is only drawn', {'ARCHITECTURE.md': drawing}, 'cgroup: only in ARCHITECTURE.md'),
+            ('an arrow that is forbidden',
+             {**rules, 'ARCHITECTURE.md': drawing.replace('→ base', '→ base wire')}, 'cgroup → wire'),
             ('a header that no README names', {'cgroup/a.h': ''}, 'cgroup/a.h'),
             ('one that is named', {'cgroup/a.h': '', 'cgroup/README.md': '\n' * 9 + '`b`, `a.h`\n'}, None),
             ('one of several that are named', {'cgroup/b_c.h': '', 'cgroup/README.md': '\n' * 9 + '`b_*`\n'},
              None),
+            ('links', {'cgroup/a.md': '# Of `x`\n[a](README.md) [b](../cgroup) [c](#of-x) [d](https://a.example/b)\n'}, None),
+            ('a link to no file', {'cgroup/a.md': '[a](b.md)\n'}, 'b.md leads nowhere'),
+            ('a link to no heading', {'cgroup/a.md': '[a](README.md#a)\n'}, 'README.md#a leads nowhere'),
             ('a long source file', {'cgroup/a.cc': '\n' * 901}, '901 lines')):
         expect(verdict, name, layout.check, {**readme, **extra}, text)
 
