@@ -64,7 +64,7 @@ void Connection::OnTimer() {
     SetDeadline(left);
     return;
   }
-  if (state_ == State::kHead && in_.empty()) {
+  if (state_ == State::kDraining || (state_ == State::kHead && in_.empty())) {
     Close();
     return;
   }
@@ -84,6 +84,7 @@ void Connection::OnTimer() {
 bool Connection::WantsInput() const {
   switch (state_) {
     case State::kHead:
+    case State::kDraining:
       return true;
     case State::kBody:
       return !exchange_->body_paused_;
@@ -137,6 +138,7 @@ void Connection::OnReadable() {
     Close();
     return;
   }
+  if (state_ == State::kDraining) return;
   if (state_ == State::kHead && in_.empty()) SetDeadline(kHeadTimeoutUs);
   if (state_ == State::kBody) SetDeadline(kBodyTimeoutUs);
   char* fresh = g_buffer;
@@ -200,7 +202,9 @@ void Connection::Process() {
           progress = true;
         }
         break;
+      case State::kDraining:
       case State::kClosing:
+        progress = false;
         break;
     }
   }
@@ -379,7 +383,7 @@ void Connection::AfterFilePart(ssize_t n) {
 }
 
 void Connection::Flush() {
-  if (state_ == State::kClosing) return;
+  if (state_ == State::kClosing || state_ == State::kDraining) return;
   if (out_.size() - out_sent_ > Exchange::kHighWater) was_full_ = true;
   if (!broken_) SendShortFile();
   if (!broken_ && SendBuffer() && file_left_ > 0) SendFilePart();
@@ -406,13 +410,19 @@ void Connection::AfterFlush() {
     }
   }
   if (out_.empty() && file_left_ == 0) {
-    if (close_after_flush_) {
-      Close();
-      return;
-    }
+    if (close_after_flush_) return state_ == State::kRaw && !half_closed_ ? Drain() : Close();
     Process();
     if (state_ == State::kClosing) return;
   }
+  UpdateInterest();
+}
+
+void Connection::Drain() {
+  state_ = State::kDraining;
+  ::shutdown(socket_.get(), SHUT_WR);
+  in_ = {};
+  EndExchange();
+  SetDeadline(kDrainTimeoutUs);
   UpdateInterest();
 }
 

@@ -31,6 +31,8 @@ class Connection : private http::Parser::BodySink {
   // Without a byte of progress in a request's body that someone is waiting for.
   static constexpr int64_t kBodyTimeoutUs = 60'000'000;
   static constexpr int64_t kIdleTimeoutUs = 300'000'000;
+  // For the peer of a byte pipe to close it, too.
+  static constexpr int64_t kDrainTimeoutUs = 5'000'000;
 
   Connection(HttpServer* server, UniqueFd socket);
   Connection(const Connection&) = delete;
@@ -41,7 +43,7 @@ class Connection : private http::Parser::BodySink {
  private:
   friend class Exchange;
   friend class HttpServer;
-  enum class State { kHead, kBody, kAnswer, kRaw, kClosing };
+  enum class State { kHead, kBody, kAnswer, kRaw, kDraining, kClosing };
 
   void OnEvents(uint32_t events);
   void OnReadable();
@@ -67,6 +69,9 @@ class Connection : private http::Parser::BodySink {
   // 0: no deadline.
   void SetDeadline(int64_t delay_us);
   void OnTimer();
+  // Ends a byte pipe from our side. Its peer may be sending: a close would reset the pipe, and what
+  // we have sent before might not be read.
+  void Drain();
   void Close();
   // Closes everything else.
   UniqueFd TakeSocket();

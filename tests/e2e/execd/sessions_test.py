@@ -268,6 +268,15 @@ class Terminals(unittest.TestCase):
         self.assertEqual(b''.join(f[1:] for f in frames if f[0] == 2), b'err\n')
         self.assertEqual(json.loads(payload), {'type': 'exit', 'exit_code': 1})
 
+    def test_input_that_crosses_the_end(self):
+        """A close that left it unread would reset the connection, and whoever passes the last frames on lose them."""
+        ws = self.attach(self.create(command='echo last'), '?pty=0')
+        self.assertEqual(ws.message('exit'), {'type': 'exit', 'exit_code': 0})
+        self.assertEqual(ws.close_code(), 1000)
+        self.assertRaises(EOFError, ws.frame)
+        for _ in range(3):
+            ws.text(type='eof')
+
     def test_signals(self):
         terminal = self.create(command='trap "echo caught; exit 3" TERM; echo up; '
                                        'while :; do sleep 0.02; done')
