@@ -235,8 +235,10 @@ std::string FindProgram(std::string_view name, const Environment& env) {
   return {};
 }
 
-Result<std::string> ExpandPath(std::string_view path, const Environment& env,
-                               std::string_view home) {
+namespace {
+
+// Null: no variables.
+Result<std::string> Expand(std::string_view path, const Environment* env, std::string_view home) {
   if (path.empty()) return Fail(Code::kInvalidArgument, "path is empty");
   if (path.find('\0') != std::string_view::npos) {
     return Fail(Code::kInvalidArgument, "path holds a NUL byte");
@@ -249,12 +251,14 @@ Result<std::string> ExpandPath(std::string_view path, const Environment& env,
   }
   while (i < path.size()) {
     std::string_view name;
-    const size_t size = path[i] == '$' ? Reference(path, i, &name) : 0;
+    const bool dollar = env != nullptr && path[i] == '$';
+    const size_t size = dollar ? Reference(path, i, &name) : 0;
     if (size == 0) {
       out.push_back(path[i++]);
+      if (dollar && path.substr(i).starts_with('$')) ++i;
       continue;
     }
-    const char* value = env.Get(name);
+    const char* value = env->Get(name);
     if (!value) {
       return Fail(Code::kInvalidArgument, "path '" + std::string(path) + "': variable " +
                                               std::string(name) + " is not set");
@@ -267,6 +271,17 @@ Result<std::string> ExpandPath(std::string_view path, const Environment& env,
   if (out.size() < PATH_MAX) return out;
   return Fail(Code::kInvalidArgument,
               "path: longer than " + std::to_string(PATH_MAX - 1) + " bytes when it is expanded");
+}
+
+}  // namespace
+
+Result<std::string> ExpandPath(std::string_view path, const Environment& env,
+                               std::string_view home) {
+  return Expand(path, &env, home);
+}
+
+Result<std::string> LiteralPath(std::string_view path, std::string_view home) {
+  return Expand(path, nullptr, home);
 }
 
 }  // namespace atl::execd

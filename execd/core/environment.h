@@ -53,9 +53,12 @@ std::vector<std::string> PlacedCandidates(std::string_view name, const Environme
 // The first candidate that is an executable regular file; empty if there is none.
 std::string FindProgram(std::string_view name, const Environment& env);
 
-// A path of a request: "~" and "~/…" become `home`, $VAR and ${VAR} are replaced; an unset variable
-// is an error, as is an empty path or one with a NUL byte.
+// A path of a request: "~" and "~/…" become `home`, $VAR and ${VAR} are replaced, $$ is a $, which
+// upstream has no way to say; an unset variable is an error, as is an empty path or one with a NUL
+// byte.
 Result<std::string> ExpandPath(std::string_view path, const Environment& env,
                                std::string_view home);
+// The same of a route that upstream has not: each $ is itself.
+Result<std::string> LiteralPath(std::string_view path, std::string_view home);
 
 }  // namespace atl::execd

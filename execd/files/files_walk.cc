@@ -245,14 +245,15 @@ class Removal : public std::enable_shared_from_this<Removal> {
   std::optional<TreeRemoval> removal_;
 };
 
-// A tree's root from the `path` parameter; answers and returns an invalid fd if that fails.
-UniqueFd RootOf(Core* core, Exchange* exchange, bool follow, std::string* absolute) {
+// A tree's root from the `path` parameter; answers and returns an invalid fd if that fails. `ours`:
+// the route is none of upstream's.
+UniqueFd RootOf(Core* core, Exchange* exchange, bool follow, bool ours, std::string* absolute) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
     return {};
   }
-  const auto path = core->Path(*given);
+  const auto path = ours ? LiteralPath(*given, core->Home()) : core->Path(*given);
   if (path) *absolute = AbsolutePath(*core, *path);
   auto root = path ? OpenRoot(*absolute, follow) : Fail(path.error());
   if (root) return std::move(*root);
@@ -279,7 +280,7 @@ void FileRoutes::ListDirectory(const Ptr& exchange, const Actor& actor) {
     }
   }
   std::string path;
-  UniqueFd root = RootOf(&core_, exchange.get(), false, &path);
+  UniqueFd root = RootOf(&core_, exchange.get(), false, false, &path);
   if (!root) return;
   if (depth == 0) {
     exchange->RespondJson(200, "[]");
@@ -295,7 +296,7 @@ void FileRoutes::Search(const Ptr& exchange, const Actor& actor) {
   core_.names.Refresh();
   const FileIdentity as(*actor);
   std::string path;
-  UniqueFd root = RootOf(&core_, exchange.get(), true, &path);
+  UniqueFd root = RootOf(&core_, exchange.get(), true, false, &path);
   if (!root) return;
   const std::string* pattern = exchange->QueryValue("pattern");
   auto glob = Glob::Parse(pattern && !pattern->empty() ? *pattern : "**");
@@ -336,7 +337,7 @@ void FileRoutes::Grep(const Ptr& exchange) {
     std::from_chars(limit->data(), limit->data() + limit->size(), query.max_matches);
   }
   std::string path;
-  UniqueFd root = RootOf(&core_, exchange.get(), true, &path);
+  UniqueFd root = RootOf(&core_, exchange.get(), true, true, &path);
   if (!root) return;
   RunProducer(
       &core_.loop, exchange,

@@ -200,14 +200,14 @@ class TarInput : private TarReader::Sink {
   uint64_t entries_ = 0;
 };
 
-// The `path` parameter, expanded and absolute; answers and returns nothing if there is none.
+// The `path` parameter, absolute; answers and returns nothing if there is none.
 std::optional<std::string> PathOf(Core* core, Exchange* exchange) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
     exchange->RespondError(400, "MISSING_QUERY", "missing query parameter 'path'");
     return {};
   }
-  const auto path = core->Path(*given);
+  const auto path = LiteralPath(*given, core->Home());
   if (!path) {
     exchange->RespondError(400, "INVALID_REQUEST_BODY", path.error().message());
     return {};

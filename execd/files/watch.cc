@@ -231,7 +231,7 @@ void WatchFiles(Core* core, const std::shared_ptr<Exchange>& exchange) {
     return;
   }
   const std::string* recursive = exchange->QueryValue("recursive");
-  const auto path = core->Path(*given);
+  const auto path = LiteralPath(*given, core->Home());
   UniqueFd inotify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!path || !inotify) {
     exchange->RespondError(path ? 500 : 400, path ? "RUNTIME_ERROR" : "INVALID_REQUEST_BODY",

@@ -30,6 +30,11 @@ def quote(text):
     return urllib.parse.quote(text, safe='')
 
 
+def _literal(path):
+    """For upstream's routes, where $NAME is a variable."""
+    return quote(path.replace('$', '$$'))
+
+
 class Api:
     """One connection, which is opened again where it broke while nothing was sent on it."""
 
@@ -166,7 +171,7 @@ class Box:
         return self._save(self._ask('GET', f'/directories/tar?owners=true&path={quote(directory)}'))
 
     def read(self, path):
-        return self._save(self._ask('GET', f'/v1/filesystem/0/0/files/download?path={quote(path)}'))
+        return self._save(self._ask('GET', f'/v1/filesystem/0/0/files/download?path={_literal(path)}'))
 
     @staticmethod
     def _save(answer):
@@ -179,7 +184,7 @@ class Box:
     def info(self, path):
         """{type, owner, group, mode, …} of the entry itself; None without one."""
         try:
-            told = json.loads(self._ask('GET', f'/v1/filesystem/0/0/files/info?path={quote(path)}').read(MAX_ANSWER))
+            told = json.loads(self._ask('GET', f'/v1/filesystem/0/0/files/info?path={_literal(path)}').read(MAX_ANSWER))
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -189,7 +194,7 @@ class Box:
     def names(self, directory):
         """None: it is no directory."""
         try:
-            told = json.loads(self._ask('GET', f'/v1/filesystem/0/0/directories/list?path={quote(directory)}')
+            told = json.loads(self._ask('GET', f'/v1/filesystem/0/0/directories/list?path={_literal(directory)}')
                               .read(MAX_ANSWER))
         except ApiError as error:
             if error.status in (400, 404, 500):

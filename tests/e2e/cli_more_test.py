@@ -111,6 +111,26 @@ class More(unittest.TestCase):
         self.cli('cp', '-', 'box:/tmp/from-stdin', stdin=b'piped')
         self.assertEqual(self.cli('cp', 'box:/tmp/from-stdin', '-'), b'piped')
 
+    def test_paths_are_literal(self):
+        """$HOME is set inside, $postId is not."""
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            for name in ('$postId.tsx', '$HOME', '${HOME}', 'a$$b'):
+                with self.subTest(name):
+                    (top / 'pages' / name).mkdir(parents=True)
+                    (top / 'pages' / name / name).write_text(name, encoding='utf-8')
+                    there = f'box:/srv/{name}/{name}'
+                    self.cli('exec', 'box', '--', 'mkdir', '-p', f'/srv/{name}')
+                    self.cli('cp', str(top / 'pages' / name / name), f'box:/srv/{name}')
+                    self.assertEqual(self.cli('cp', there, '-').decode(), name)
+                    self.cli('cp', f'box:/srv/{name}', str(top / f'back-{name}'))
+                    self.assertEqual((top / f'back-{name}' / name).read_text(encoding='utf-8'), name)
+                    self.assertEqual(self.cli('exec', '-w', f'/srv/{name}', 'box', 'pwd').decode(), f'/srv/{name}\n')
+                    self.assertEqual(self.cli('exec', '-i', '-w', f'/srv/{name}', 'box', 'pwd').decode(),
+                                     f'/srv/{name}\n')
+                    self.assertEqual(self.cli('run', '-w', f'/new/{name}', self.image, '--', 'pwd').decode(),
+                                     f'/new/{name}\n')
+
     def test_a_hostile_directory_stays_beneath_its_copy(self):
         """A link out of the copy, and a file through it."""
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,5 @@
 """Files, directories and their extensions in a real sandbox, through the daemon's proxy."""
+import contextlib
 import io
 import json
 import os
@@ -210,6 +211,27 @@ class Files(FileContract):
         self.empty(self.s.upload(({'path': '~/home'}, b'1'), ({'path': '$HOME/${HOME}x'}, b'2')))
         self.assertEqual(self.s.out('cat /root/home /root/root/x 2>/dev/null; cat /root//rootx'), '12')
         self.assertEqual(self.s.get('/files/info', path='$UNSET_/x').status, 500)
+
+    def test_a_dollar_twice_is_one_and_ours_are_literal(self):
+        names = ('$postId.tsx', '$HOME', '${HOME}', 'a$$b', '$')
+        twice = lambda name: f'{self.dir}/{name}'.replace('$', '$$')
+        for name in names:
+            with self.subTest(name):
+                self.empty(self.s.upload(({'path': twice(name)}, name.encode())))
+                self.assertEqual(self.s.get('/files/download', path=twice(name)).body, name.encode())
+        self.assertEqual(sorted(os.path.basename(entry['path'])
+                                for entry in self.s.get('/directories/list', path=self.dir).json), sorted(names))
+        self.empty(self.s.call('POST', '/directories', {f'{self.dir}/$$dir': {}}))
+        self.assertEqual(self.s.out('pwd', cwd=f'{self.dir}/$$dir'), f'{self.dir}/$dir')
+        self.assertEqual(self.s.out('pwd', cwd='$HOME'), '/root')
+        self.assertEqual(self.s.get('/directories/tar', path=f'{self.dir}/$dir').status, 200)
+        self.assertEqual(self.s.get('/files/grep', path=f'{self.dir}/$dir', query='x').status, 200)
+        with contextlib.closing(self.s.open('GET', f'/files/watch?path={self.dir}/$dir')) as watch:
+            self.assertIn(b'ready', watch.readline())
+        session = self.s.call('POST', '/session').json['session_id']
+        run = lambda cwd: [event.get('text') for event in self.s.events(
+            f'/session/{session}/run', {'command': 'pwd', 'cwd': cwd}) if event['type'] == 'stdout']
+        self.assertEqual((run(f'{self.dir}/$$dir'), run('$HOME')), ([f'{self.dir}/$dir'], ['/root']))
 
 
 class Directories(FileContract):

@@ -95,6 +95,12 @@ Result<http::Response> Api::Stream(http::Client::Call call,
   return CheckStatus(client_->Stream(call, on_data));
 }
 
+std::string LiteralPath(std::string_view path) {
+  std::string out;
+  for (const char c : path) out.append(c == '$' ? 2 : 1, c);
+  return out;
+}
+
 std::string PercentEncode(std::string_view text) {
   static constexpr char kDigits[] = "0123456789ABCDEF";
   std::string out;

@@ -43,5 +43,7 @@ std::string ErrorText(int status, const std::string& body);
 
 // A path segment or a query value with everything but unreserved characters escaped.
 std::string PercentEncode(std::string_view text);
+// A path for a route of execd's that upstream has, too, where $NAME is a variable: each $ twice.
+std::string LiteralPath(std::string_view path);
 
 }  // namespace atl::cli

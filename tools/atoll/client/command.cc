@@ -73,7 +73,7 @@ Result<Exit> Unstarted(const std::string& why) {
 json CommandBody(const Command& command) {
   json body = {{"argv", command.argv}};
   if (!command.env.empty()) body["envs"] = EnvironmentObject(command.env);
-  if (!command.cwd.empty()) body["cwd"] = command.cwd;
+  if (!command.cwd.empty()) body["cwd"] = LiteralPath(command.cwd);
   if (command.user) {
     body["uid"] = command.user->uid;
     body["gid"] = command.user->gid;

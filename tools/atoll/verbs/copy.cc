@@ -88,7 +88,9 @@ class Copy {
     ATOLL_ASSIGN(const std::string there, TypeOf(from));
     if (there.empty()) return Fail(Code::kNotFound, "the sandbox has no " + from);
     const bool directory = there == "directory";
-    const std::string route = directory ? "/directories/tar?path=" : "/files/download?path=";
+    const std::string route = directory
+                                  ? "/directories/tar?path=" + PercentEncode(from)
+                                  : "/files/download?path=" + PercentEncode(LiteralPath(from));
     if (to == "-") return Receive(route, from, STDOUT_FILENO);
     struct stat info {};
     const bool into = stat(to.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -114,7 +116,7 @@ class Copy {
   // "file", "directory", …; empty if there is no such thing.
   Result<std::string> TypeOf(const std::string& path) {
     http::Client::Call call;
-    call.target = way_.base + "/files/info?path=" + PercentEncode(path);
+    call.target = way_.base + "/files/info?path=" + PercentEncode(LiteralPath(path));
     call.headers = way_.headers;
     const auto response = api_.Send(std::move(call));
     if (!response && response.error().code() == Code::kNotFound) return std::string();
@@ -159,7 +161,7 @@ class Copy {
 
   Status Receive(const std::string& route, const std::string& path, int to) {
     http::Client::Call call;
-    call.target = way_.base + route + PercentEncode(path);
+    call.target = way_.base + route;
     call.headers = way_.headers;
     call.cancel_fd = cancel_fd_;
     Progress progress("copying " + path, 0);

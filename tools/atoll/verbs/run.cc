@@ -116,7 +116,7 @@ Result<Exit> RunInside(Api& api, const std::string& id, const RunOptions& option
   if (!options.cwd.empty()) {
     // As docker does, and by root: the image's user may have no right to.
     ATOLL_TRY(AskExecd(api, id, "/v1/filesystem/0/0/directories",
-                       JsonText({{options.cwd, json::object()}})));
+                       JsonText({{LiteralPath(options.cwd), json::object()}})));
   }
   Command command{std::move(argv), {}, options.cwd};
   if (!options.user.empty()) {
