@@ -1,6 +1,6 @@
 """Attacks on what the kernel counts for all sandboxes together: a neighbour and the host have theirs.
 
-The table is in runtime/spawner/README.md.
+The table is in runtime/spawner/SHARED_BUDGETS.md.
 """
 import ctypes
 import os

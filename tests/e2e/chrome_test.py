@@ -123,7 +123,7 @@ class Chrome(Browser):
             f'ws://{address.netloc}{box.port(9222)}/devtools/page/') for tab in tabs), tabs)
 
     def test_a_nested_sandbox_is_refused_in_so_many_words(self):
-        """runtime/spawner/README.md says why. Chromium's own is one, and it runs without."""
+        """docs/decisions/004-no-namespaces-in-a-sandbox.md says why. Chromium's own is one, and it runs without."""
         box = self.box()
         for attempt in ('unshare -r true', 'unshare -Um true', 'unshare -n true', 'unshare -p true'):
             self.assertEqual(box.out(f'{attempt} 2>&1; echo "=$?"', uid=1000),

@@ -15,10 +15,8 @@ ARROWS_IN_WORDS = {'its rooms', 'all of these', 'all of runtime', 'nothing', 'ev
 # A room's README fits on a screen. The README of a folder of rooms is an overview.
 ROOM_LINES, OVERVIEW_LINES = 40, 110
 FIRST_PAGE_LINES = 80
-# Rooms with longer ones; bench's holds the tables of results.
-LONG_READMES = {'bench/README.md': sys.maxsize, 'images/recipes/README.md': 97, 'images/registry/README.md': 50,
-                'images/unpack/README.md': 59, 'tests/conformance/README.md': 67,
-                'tests/workloads/README.md': 56}
+# It holds the tables of results.
+LONG_READMES = {'bench/README.md'}
 LONG_FILE, TOO_LONG_FILE = 600, 900
 
 
@@ -54,7 +52,7 @@ def readme_lines(path, paths):
     if folder == '':
         return FIRST_PAGE_LINES
     if path in LONG_READMES:
-        return LONG_READMES[path]
+        return sys.maxsize
     rooms = any(other.startswith(f'{folder}/') and other.endswith('/README.md') and other != path for other in paths)
     return OVERVIEW_LINES if rooms or '/' not in folder else ROOM_LINES
 

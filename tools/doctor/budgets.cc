@@ -1,4 +1,4 @@
-// What all sandboxes of a host share with it: runtime/spawner/README.md has the whole table.
+// What all sandboxes of a host share with it: runtime/spawner/SHARED_BUDGETS.md has the table.
 #include <charconv>
 #include <cstdint>
 #include <string>

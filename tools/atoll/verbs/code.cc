@@ -147,7 +147,7 @@ class Notebook {
     return true;
   }
 
-  // Who does not listen any more has interrupted the run (execd/code/README.md). It may take its
+  // Who does not listen any more has interrupted the run (execd/code/KERNELS.md). It may take its
   // time to stop, up to 10 s, in which the context is busy: an empty run tells.
   Result<bool> Interrupted() {
     TakeInterrupt(interrupt_.get());
