@@ -1,10 +1,13 @@
 """What a program in a sandbox takes its machine to be: the limits, found as runtimes find them."""
+import os
+import pathlib
 import re
 import unittest
 
 import atoll
 from atoll import SLOWNESS, until
 from box import Box, shell_image
+from isolated import Session
 
 MIB = 1 << 20
 
@@ -27,7 +30,7 @@ class LimitsSeen(unittest.TestCase):
     def setUpClass(cls):
         cls.daemon = atoll.Daemon().__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
-        cls.image = shell_image(cls.daemon, host_programs=['/usr/bin/nproc', '/usr/bin/taskset'])
+        cls.image = shell_image(cls.daemon, host_programs=['/usr/bin/nproc', '/usr/bin/taskset', '/usr/bin/getconf'])
 
     def box(self, entrypoint=('sleep', '1000'), **limits):
         box = Box(self.daemon, self.image, entrypoint=entrypoint,
@@ -47,6 +50,22 @@ class LimitsSeen(unittest.TestCase):
                 self.assertEqual(box.out('nproc; nproc & wait; cat /tmp/entrypoint').split(),
                                  [str(wanted)] * 3)
                 self.assertEqual(run[2]['text'], str(wanted))
+
+    def test_online_processors(self):
+        """glibc's sysconf, with it os.cpu_count(), and lscpu read a file of /sys."""
+        online = 'cat /sys/devices/system/cpu/online; getconf _NPROCESSORS_ONLN'
+        host = pathlib.Path('/sys/devices/system/cpu/online').read_text(encoding='ascii').strip()
+        count = os.sysconf('SC_NPROCESSORS_ONLN')
+        self.assertGreater(count, 1)
+        for cpu, wanted in (('500m', ['0', '1']), ('1', ['0', '1']), ('100', [host, str(count)])):
+            with self.subTest(cpu=cpu):
+                box = self.box(cpu=cpu)
+                self.assertEqual(box.out(online).split(), wanted)
+                self.assertIn('Read-only', box.out('sh -c "echo 0-7 >/sys/devices/system/cpu/online" 2>&1 || :'))
+                # Programs that index by a processor's number find all that there can be.
+                self.assertEqual(int(box.out('getconf _NPROCESSORS_CONF')), os.sysconf('SC_NPROCESSORS_CONF'))
+                session = Session(box, workspace={'path': '/tmp'})
+                self.assertEqual(session.out(online).split(), wanted)
 
     def test_commands_are_not_all_put_on_one_processor(self):
         box = self.box(cpu='100')

@@ -239,7 +239,8 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   const bool v2 = spawner.hello().cgroup_v2;
   const std::string accounts =
       v2 ? ""
-         : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n15 anon_inode:[eventfd]\n";
+         : "11 memory.usage\n12 memory.limit\n13 memory.oom\n14 cpu.cfs\n15 pids.events\n"
+           "16 anon_inode:[eventfd]\n";
   const std::string tasks = v2 ? "" : "7 memory\n8 pids\n";
   const std::string own = v2 ? "7" : "9";
   EXPECT_EQ(
@@ -247,12 +248,13 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
                   "case $t in socket:*) t=socket;; pipe:*) t=pipe;; */atoll*/s1/run) t=directory;; "
                   "*/memory/atoll*/s1/run/tasks) t=memory;; "
                   "*/pids/atoll*/s1/run/tasks) t=pids;; "
-                  "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*) t=${t##*/}; t=${t%%_*};; "
+                  "*/atoll*/s1/run/memory.*|*/atoll*/s1/cpu.*|*/atoll*/s1/run/pids.*) t=${t##*/}; "
+                  "t=${t%%_*};; "
                   "/proc/1/oom_score_adj) t=score;; esac; "
                   "test ${f##*/} = " +
                   own + " || echo ${f##*/} $t; done"),
       "0 socket\n1 socket\n" + accounts +
-          "16 score\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
+          "17 score\n2 socket\n3 pipe\n4 socket\n5 socket\n6 directory\n" + tasks);
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <iterator>
 #include <string>
 
@@ -39,6 +41,25 @@ Status MoveOnto(int root, const char* name) {
   const std::string from = std::string("/") + name;
   if (::move_mount(AT_FDCWD, from.c_str(), target.get(), "", MOVE_MOUNT_T_EMPTY_PATH) != 0) {
     return FailSys("move_mount " + from);
+  }
+  return {};
+}
+
+// As many processors as the limit amounts to, rounded up; the first ones, whichever a command runs
+// on.
+Status WriteOnline(uint64_t cpu_millis) {
+  const uint64_t count = (cpu_millis + 999) / 1000;
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return FailSys("sched_getaffinity");
+  if (count == 0 || count >= static_cast<uint64_t>(CPU_COUNT(&allowed))) return {};
+  const auto file = sys::OpenAt(AT_FDCWD, std::string("/") + kOnlineFile, O_WRONLY);
+  if (!file && file.error().error_number() == ENOENT) return {};
+  if (!file) return Fail(file.error());
+  const std::string text = count == 1 ? "0\n" : "0-" + std::to_string(count - 1) + "\n";
+  ATOLL_TRY(sys::WriteAll(file->get(), text));
+  // O_TRUNC takes 40 us longer.
+  if (::ftruncate(file->get(), static_cast<off_t>(text.size())) != 0) {
+    return FailSys(std::string("ftruncate ") + kOnlineFile);
   }
   return {};
 }
@@ -78,7 +99,7 @@ Status WriteEtc(RootState& state) {
   for (size_t i = 0; i < std::size(contents); ++i) {
     ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, std::string("/own/etc/") + kOwnFiles[i], contents[i]));
   }
-  return {};
+  return WriteOnline(plan.limits.cpu_millis);
 }
 
 Status MountOverlay(RootState& state) {

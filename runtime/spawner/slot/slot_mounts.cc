@@ -97,11 +97,28 @@ Status MountGroups(int top, int sysfs, const std::vector<cgroup::View>& views) {
   return {};
 }
 
+// sysconf(_SC_NPROCESSORS_ONLN) of glibc reads this file, and with it os.cpu_count(),
+// hardware_concurrency() and lscpu.
+Status CoverOnline(int top, int sysfs) {
+  constexpr const char* kPath = "devices/system/cpu/online";
+  const auto target = sys::OpenBeneath(sysfs, kPath, O_PATH | O_NOFOLLOW);
+  if (!target && target.error().error_number() == ENOENT) return {};
+  if (!target) return Fail(target.error());
+  ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(sysfs, kPath, 4096));
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::OpenAt(top, kOnlineFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0444));
+  ATOLL_TRY(sys::WriteAll(file.get(), text));
+  ATOLL_ASSIGN(const UniqueFd cover, CloneMount(top, kOnlineFile, false));
+  ATOLL_TRY(SetMountAttributes(cover.get(), kNoSuidDevExec | MOUNT_ATTR_RDONLY, -1, false));
+  return Attach(cover.get(), target->get(), kPath);
+}
+
 Status MountSysfs(int top, int empty, const std::vector<cgroup::View>& views) {
   // sysfs shows the network namespace it was mounted from, and asks for rights over it.
   ATOLL_ASSIGN(const UniqueFd sysfs,
                MountAt(top, "sys", "sysfs", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY));
   ATOLL_TRY(MountGroups(top, sysfs.get(), views));
+  ATOLL_TRY(CoverOnline(top, sysfs.get()));
   for (const char* path : kMaskedInSys) {
     const auto target = sys::OpenBeneath(sysfs.get(), path, O_PATH | O_DIRECTORY);
     if (!target && target.error().error_number() == ENOENT) continue;

@@ -22,6 +22,9 @@
 namespace atl::spawner {
 
 // The files of /own/etc.
+// Covers /sys/devices/system/cpu/online: the host's text, until a build knows the sandbox's limit.
+// At the top of the slot's tree, where nobody sees it once the root is covered.
+inline constexpr const char kOnlineFile[] = "online";
 inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
 
 // For a process that is already in the slot's network, ipc and cgroup namespaces and in a new mount
