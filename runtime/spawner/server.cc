@@ -54,11 +54,12 @@ Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
     : host_(host),
       loop_(loop),
       janitor_(std::move(janitor)),
-      sandboxes_(host, loop, std::move(records),
+      tiers_(host),
+      sandboxes_(host, tiers_, loop, std::move(records),
                  [this](const wire::SandboxRecord& record) {
                    Send(connection_number_, {0, wire::Exited{record}});
                  }),
-      slots_(host, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }),
+      slots_(host, tiers_, loop, janitor_, [this] { return sandboxes_.SlotsInUse(); }),
       objects_(host, loop, [this](uint32_t slot, uint32_t index) { OnObjectsLost(slot, index); }),
       volume_work_(host, loop),
       unpacks_(host, loop),

@@ -14,6 +14,7 @@
 #include "runtime/spawner/copies/copies.h"
 #include "runtime/spawner/host/disk_use.h"
 #include "runtime/spawner/host/host.h"
+#include "runtime/spawner/host/tier.h"
 #include "runtime/spawner/layers/unpacks.h"
 #include "runtime/spawner/memory/paused_memory.h"
 #include "runtime/spawner/root/volume_work.h"
@@ -90,6 +91,7 @@ class Server {
   Host& host_;
   EventLoop& loop_;
   Janitor janitor_;
+  const Tiers tiers_;
   Sandboxes sandboxes_;
   Slots slots_;
   ObjectMounts objects_;

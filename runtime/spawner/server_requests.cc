@@ -2,6 +2,7 @@
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -24,6 +25,20 @@ constexpr bool kBegins =
              wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession, wire::Reclaim,
              wire::MountObjects>;
 
+// The verb that a message asks of a sandbox's tier.
+template <typename Message>
+constexpr std::optional<Verb> kVerb = std::nullopt;
+template <>
+constexpr std::optional<Verb> kVerb<wire::Freeze> = Verb::kFreeze;
+template <>
+constexpr std::optional<Verb> kVerb<wire::Reclaim> = Verb::kReclaim;
+template <>
+constexpr std::optional<Verb> kVerb<wire::CopyUpper> = Verb::kCopy;
+template <>
+constexpr std::optional<Verb> kVerb<wire::DiffUpper> = Verb::kDiff;
+template <>
+constexpr std::optional<Verb> kVerb<wire::MakeSession> = Verb::kSession;
+
 }  // namespace
 
 void Server::Handle(wire::Request request) {
@@ -37,6 +52,13 @@ void Server::Handle(wire::Request request) {
         if (!form) return answer(Fail(form.error()));
         if (ending_ && kBegins<Message>) {
           return answer(Fail(Code::kUnavailable, "the spawner is stopping"));
+        }
+        if constexpr (kVerb<Message>) {
+          const auto tier = sandboxes_.TierOf(message.id, *kVerb<Message>);
+          // Each verb has its own words for a sandbox that there is not.
+          if (!tier && tier.error().code() == Code::kUnimplemented) {
+            return answer(Fail(tier.error()));
+          }
         }
         Do(std::move(message), std::move(answer));
       },
@@ -52,6 +74,7 @@ void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
   greeting.limits_available = KeptLimits(host_);
   greeting.cgroup_path = host_.cgroups.path();
   greeting.swap_bytes = host_.config.swap_bytes;
+  greeting.tiers = tiers_.Available();
   greeting.prepared_slots = slots_.Stock();
   greeting.loose_slots = sandboxes_.EndLoose();
   greeting.frozen_slots = sandboxes_.FrozenSlots();

@@ -43,6 +43,11 @@ inline constexpr bool kIsVariant = false;
 template <typename... T>
 inline constexpr bool kIsVariant<std::variant<T...>> = true;
 
+template <typename T>
+inline constexpr bool kIsVector = false;
+template <typename T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
 // Each type of a variant has a number of its own.
 template <typename... T>
 consteval bool NumbersDiffer(const std::variant<T...>*) {
@@ -74,6 +79,17 @@ class Writer {
   void List(const std::vector<T>& list, size_t /*most*/) {
     U32(static_cast<uint32_t>(list.size()));
     for (const T& item : list) Put(item);
+  }
+  // The last field of a packet, which an earlier version does not have: `usual`, what that version
+  // stands for, is left out, so that each understands the other while nothing else is asked for.
+  template <typename T>
+  void Added(const T& value, const T& usual, size_t most = 0) {
+    if (value == usual) return;
+    if constexpr (kIsVector<T>) {
+      List(value, most);
+    } else {
+      Put(value);
+    }
   }
   std::string Take() { return std::move(bytes_); }
   // Borrowed from what was written.
@@ -153,6 +169,19 @@ class Reader {
     const uint32_t count = U32();
     if (count > most) ok_ = false;
     for (uint32_t i = 0; ok_ && i < count; ++i) Get(list.emplace_back());
+  }
+  // `usual` if nothing is left; bad if it was written, which no Writer does.
+  template <typename T>
+  void Added(T& value, const T& usual, size_t most = 0) {
+    value = usual;
+    if (!ok_ || rest_.empty()) return;
+    if constexpr (kIsVector<T>) {
+      value.clear();
+      List(value, most);
+    } else {
+      Get(value);
+    }
+    if (value == usual) ok_ = false;
   }
   // True if nothing was missing so far.
   bool ok() const { return ok_; }

@@ -8,6 +8,7 @@
 
 #include "cgroup/limits.h"
 #include "runtime/wire/layer.h"
+#include "runtime/wire/tier.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
@@ -21,7 +22,8 @@ struct Plan {
   std::string hosts;        // content of /etc/hosts, at most kMaxEtcFile
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
   cgroup::Limits limits;
-  std::vector<Volume> volumes;  // at most kMaxVolumes
+  std::vector<Volume> volumes;       // at most kMaxVolumes
+  std::string tier{kNamespaceTier};  // the slot's
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -30,6 +32,7 @@ struct Plan {
     io(self.readonly_root, self.hostname, self.hosts, self.resolv_conf);
     io(self.limits);
     io.List(self.volumes, kMaxVolumes);
+    io.Added(self.tier, std::string(kNamespaceTier));
   }
 };
 inline constexpr size_t kMaxEtcFile = 8192;

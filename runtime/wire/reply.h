@@ -14,6 +14,7 @@
 #include "runtime/wire/bytes.h"
 #include "runtime/wire/layer.h"
 #include "runtime/wire/step.h"
+#include "runtime/wire/tier.h"
 
 namespace atl::wire {
 
@@ -89,7 +90,10 @@ struct Greeting {
   std::vector<uint32_t> stray_slots;   // had groups or files and were nobody's
   std::vector<uint32_t> loose_slots;   // of sandboxes without their groups, which are ended for it
   std::vector<SandboxRecord> sandboxes;
-  bool more = false;  // `sandboxes` goes on in the next packet
+  bool more = false;                              // `sandboxes` goes on in the next packet
+  std::vector<std::string> tiers = UsualTiers();  // of which slots can be prepared on this host
+
+  static std::vector<std::string> UsualTiers() { return {std::string(kNamespaceTier)}; }
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -103,6 +107,7 @@ struct Greeting {
     io.List(self.loose_slots, kMaxSlots);
     io.List(self.sandboxes, kSandboxesPerReply);
     io(self.more);
+    io.Added(self.tiers, UsualTiers(), kMaxTiers);
   }
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/wire/request.h"
 
+#include <algorithm>
+
 #include "runtime/wire/plan.h"
 
 namespace atl::wire {
@@ -10,8 +12,17 @@ Status CheckName(const std::string& name) {
   return Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is no volume's name");
 }
 
+Status CheckTier(const std::string& name) {
+  if (ValidTierName(name)) return {};
+  return Fail(Code::kInvalidArgument, "the name of a tier is 1 to 32 of a-z, 0-9 and '-'");
+}
+
 struct Form {
-  Status operator()(const Build& build) const { return CheckForm(build.plan->volumes); }
+  Status operator()(const PrepareSlot& prepare) const { return CheckTier(prepare.tier); }
+  Status operator()(const Build& build) const {
+    ATOLL_TRY(CheckTier(build.plan->tier));
+    return CheckForm(build.plan->volumes);
+  }
   Status operator()(const MakeVolume& make) const { return CheckName(make.name); }
   Status operator()(const RemoveVolume& remove) const { return CheckName(remove.name); }
   Status operator()(const MeasureVolume& measure) const { return CheckName(measure.name); }
@@ -41,6 +52,11 @@ struct Form {
 };
 
 }  // namespace
+
+bool ValidTierName(std::string_view name) {
+  return !name.empty() && name.size() <= 32 &&
+         std::all_of(name.begin(), name.end(), [](char c) { return LowerOrDigit(c) || c == '-'; });
+}
 
 Status CheckForm(const Message& message) {
   return std::visit(Form(), message);

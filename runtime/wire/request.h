@@ -15,6 +15,7 @@
 #include "runtime/wire/object_store.h"
 #include "runtime/wire/reply.h"
 #include "runtime/wire/session.h"
+#include "runtime/wire/tier.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
@@ -29,7 +30,7 @@ struct Hello {
 };
 
 // Everything of a sandbox that no image decides, up to a parked execd. Prepared slots live as long
-// as the connection.
+// as the connection. kUnimplemented: the spawner cannot prepare a slot of that tier.
 struct PrepareSlot {
   static constexpr uint8_t kType = 2;
   using Reply = PreparedSlot;
@@ -37,10 +38,12 @@ struct PrepareSlot {
   cgroup::Limits limits;  // of its group, ahead of time; a build writes what its plan has different
   UniqueFd control;       // execd's ends, see start.h
   UniqueFd listener;
+  std::string tier{kNamespaceTier};
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
     io(self.slot, self.limits, self.control, self.listener);
+    io.Added(self.tier, std::string(kNamespaceTier));
   }
 };
 
@@ -57,7 +60,8 @@ struct DropSlot {
 };
 
 // Puts the image's root into a prepared slot. The claim is a StartMessage on the other end of its
-// `control`; it may have been written before.
+// `control`; it may have been written before. kUnimplemented: the spawner cannot build a sandbox of
+// the plan's tier; the slot stays prepared.
 struct Build {
   static constexpr uint8_t kType = 4;
   using Reply = Built;
@@ -371,6 +375,9 @@ using Message =
                  PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
                  RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
                  Reclaim, MountObjects, MeasureSandbox, CheckLayers>;
+
+// Freeze, Reclaim, CopyUpper, DiffUpper and MakeSession also fail with kUnimplemented, before they
+// have any effect, if the sandbox's tier cannot do that or the spawner does not have the tier.
 
 // What can be told about a message's content without knowing the spawner. Decoding does not ask for
 // it: whoever sends such a message is told so, and not hung up on.

@@ -208,9 +208,18 @@ Status SpawnerFixture::Prepare(uint32_t slot, const cgroup::Limits& limits) {
 }
 
 Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits) {
+  return TryPrepare(slot, limits, std::string(wire::kNamespaceTier));
+}
+
+Status SpawnerFixture::TryPrepare(uint32_t slot, const std::string& tier) {
+  return TryPrepare(slot, UsualLimits(), tier);
+}
+
+Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits,
+                                  const std::string& tier) {
   ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
   ATOLL_ASSIGN(const UniqueFd listener, Listener());
-  ATOLL_TRY(Prepare(slot, limits, control.b.get(), listener.get()));
+  ATOLL_TRY(Prepare(slot, limits, control.b.get(), listener.get(), tier));
   controls_[slot] = std::move(control.a);
   return {};
 }
@@ -228,16 +237,17 @@ Status SpawnerFixture::BeginPrepare(uint32_t slot) {
 }
 
 Status SpawnerFixture::Prepare(uint32_t slot, const cgroup::Limits& limits, int control,
-                               int listener) {
+                               int listener, const std::string& tier) {
   Status result = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
   ATOLL_ASSIGN(UniqueFd execd_control, launch::Copy(control));
   ATOLL_ASSIGN(UniqueFd execd_listener, launch::Copy(listener));
-  client_->Ask(wire::PrepareSlot{slot, limits, std::move(execd_control), std::move(execd_listener)},
-               [&](Result<wire::PreparedSlot> prepared) {
-                 answered = true;
-                 result = prepared ? Status() : Status(Fail(std::move(prepared).error()));
-               });
+  client_->Ask(
+      wire::PrepareSlot{slot, limits, std::move(execd_control), std::move(execd_listener), tier},
+      [&](Result<wire::PreparedSlot> prepared) {
+        answered = true;
+        result = prepared ? Status() : Status(Fail(std::move(prepared).error()));
+      });
   loop_.RunUntil([&] { return answered; });
   return result;
 }

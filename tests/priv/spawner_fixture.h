@@ -56,9 +56,11 @@ class SpawnerFixture {
   static cgroup::Limits UsualLimits();
   // Once, and until what the slot's last sandbox has left is deleted.
   Status TryPrepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
+  Status TryPrepare(uint32_t slot, const std::string& tier);
   Status Prepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
   // With these descriptors for execd.
-  Status Prepare(uint32_t slot, const cgroup::Limits& limits, int control, int listener);
+  Status Prepare(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
+                 const std::string& tier = std::string(wire::kNamespaceTier));
   // Only asks; returns when the spawner has passed it on to its builder.
   Status BeginPrepare(uint32_t slot);
   static wire::Plan PlanFor(uint32_t slot);
@@ -83,6 +85,7 @@ class SpawnerFixture {
 
  private:
   void RemoveGroup() const;
+  Status TryPrepare(uint32_t slot, const cgroup::Limits& limits, const std::string& tier);
   std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
   ScratchDir scratch_;
   std::shared_ptr<void> furniture_;

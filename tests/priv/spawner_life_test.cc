@@ -251,17 +251,14 @@ PRIV_TEST(SpawnerLife, AnUpgradeLeavesNoGapForAnother) {
 }
 
 // What a record holds is a promise to every later version, and no matter of the messages' form.
-PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
-  SpawnerFixture spawner;
-  auto sandbox = spawner.Build(1);
-  ASSERT_TRUE(sandbox) << sandbox.error().message();
-  const auto started = sys::ProcessStartTime(static_cast<pid_t>(sandbox->built.pid));
+void ReplaceRecord(SpawnerFixture& spawner, const SpawnerFixture::Sandbox& sandbox,
+                   const std::vector<std::string>& appended) {
+  const auto started = sys::ProcessStartTime(static_cast<pid_t>(sandbox.built.pid));
   ASSERT_TRUE(started);
-  spawner.KillProcess();
   wire::Writer record;
-  record.Text(sandbox->plan.id);
+  record.Text(sandbox.plan.id);
   record.U32(1);  // slot
-  record.U32(sandbox->built.pid);
+  record.U32(sandbox.built.pid);
   record.U8(0);  // exited
   record.U8(1);  // code_known
   record.I64(0);
@@ -269,13 +266,32 @@ PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
   record.U32(1);
   record.U32(1);  // layers
   record.U64(*started);
-  record.Text("of a later version");
-  const std::string path = spawner.run_dir() + "/spawner/records/" + sandbox->plan.id;
+  for (const std::string& text : appended) record.Text(text);
+  const std::string path = spawner.run_dir() + "/spawner/records/" + sandbox.plan.id;
   const auto file = sys::Open(path, O_WRONLY | O_TRUNC);
   ASSERT_TRUE(file && sys::WriteAll(file->get(), record.Take()));
-  spawner.StartProcess();
-  spawner.Connect();
-  ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
+}
+
+PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox) << sandbox.error().message();
+  // One from before there were tiers, and one of a later version.
+  for (const std::vector<std::string>& appended :
+       {std::vector<std::string>{}, {"namespace", "of a later version"}}) {
+    spawner.KillProcess();
+    ReplaceRecord(spawner, *sandbox, appended);
+    spawner.StartProcess();
+    spawner.Connect();
+    ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
+    for (const bool frozen : {true, false}) {
+      std::optional<Status> done;
+      spawner.client().Ask(wire::Freeze{sandbox->plan.id, frozen},
+                           [&](Status status) { done = std::move(status); });
+      ASSERT_TRUE(spawner.loop().RunUntil([&] { return done.has_value(); }));
+      EXPECT_TRUE(*done) << done->error().message();
+    }
+  }
   SpawnerFixture::Claim(*sandbox, "echo alive");
   EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()), "alive\n");
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));

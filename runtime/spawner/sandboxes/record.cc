@@ -64,7 +64,9 @@ Result<std::vector<Record>> ReadRecords(int directory) {
     const auto bytes = sys::ReadFileAt(directory, name, kMaxRecord);
     wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
     Record record;
-    reader(record);
+    reader(record.sandbox, record.start_time);
+    // A record from before there was a choice of tiers ends here.
+    if (!reader.complete()) reader(record.tier);
     if (!ValidSandboxId(name) || !reader.ok() || record.sandbox.id != name) {
       ::unlinkat(directory, name.c_str(), 0);
       continue;

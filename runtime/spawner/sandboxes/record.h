@@ -9,17 +9,19 @@
 
 #include "runtime/base/result.h"
 #include "runtime/wire/reply.h"
+#include "runtime/wire/tier.h"
 
 namespace atl::spawner {
 
 struct Record {
   wire::SandboxRecord sandbox;
   uint64_t start_time = 0;  // of process 1, sys::ProcessStartTime: with the pid it names a process
+  std::string tier{wire::kNamespaceTier};
 
   // Not a message: the next program reads it, of whatever version. Fields are only ever appended.
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.sandbox, self.start_time);
+    io(self.sandbox, self.start_time, self.tier);
   }
 };
 

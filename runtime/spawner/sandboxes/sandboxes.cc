@@ -77,6 +77,12 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan) const {
   return CheckLimits(host_, plan.limits);
 }
 
+Result<Tier*> Sandboxes::TierOf(const std::string& id, Verb verb) const {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) return Fail(Code::kNotFound, "no sandbox " + id);
+  return tiers_.Able(found->second.record.tier, verb);
+}
+
 void Sandboxes::Build(const wire::Plan& plan, Built done) {
   wire::Built built;
   const Clock& clock = SystemClock();
@@ -89,7 +95,9 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   const auto refuse = [&](const Error& error) { done(Fail(wire::FailedAt(Step::kCheck, error))); };
   const Status checked = CheckPlan(plan);
   if (!checked) return refuse(checked.error());
-  auto slot = slots_->Take(plan.slot);
+  const auto tier = tiers_.Able(plan.tier, Verb::kBuild);
+  if (!tier) return refuse(tier.error());
+  auto slot = slots_->Take(plan.slot, *tier);
   if (!slot) return refuse(slot.error());
   lap(Step::kCheck);
 
@@ -100,6 +108,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.record.sandbox.pid = static_cast<uint32_t>(slot->execd);
   sandbox.record.sandbox.layers = plan.layers;
   sandbox.record.start_time = slot->start_time;
+  sandbox.record.tier = plan.tier;
   by_pid_[slot->execd] = plan.id;
   const Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
@@ -107,7 +116,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   auto execd = sys::PidfdOpen(slot->execd);
   if (!execd) return FailBuild(plan.id, execd.error(), Step::kLimits, done);
   if (plan.volumes.empty()) {
-    return Mounted(plan.id, slot->gate.get(), MountRoot(host_, plan, *slot, execd->get()),
+    return Mounted(plan.id, slot->gate.get(), (*tier)->Build(plan, {}, *slot, execd->get()),
                    std::move(built), done);
   }
   auto buckets = Buckets(plan);
@@ -120,7 +129,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   auto gate = std::make_shared<UniqueFd>(std::move(slot->gate));
   volume_work_->Start(
       plan.id, plan.volumes, std::move(keep),
-      [&] { return MountRootHere(host_, plan, *buckets, *slot, execd->get()); },
+      [&] { return (*tier)->Build(plan, *buckets, *slot, execd->get()); },
       [this, id = plan.id, gate, built, done = std::move(done)](const RootReport& report) {
         const auto found = sandboxes_.find(id);
         if (found == sandboxes_.end() || found->second.doomed) {
@@ -212,14 +221,19 @@ Status Sandboxes::AskToStand(Sandbox& sandbox) {
   const uint32_t slot = sandbox.record.sandbox.slot;
   sandbox.frozen_by_us = SystemClock().BootMicros() + kFreezePatienceUs;
   sandbox.to_freeze = giving_birth_(slot);
-  if (!sandbox.to_freeze) return host_.cgroups.Freeze(SlotGroup(slot), true);
+  if (!sandbox.to_freeze) return AskTierToFreeze(sandbox, true);
   sandbox.frozen_by_us += kBirthPatienceUs;
   return {};
 }
 
 Status Sandboxes::Thaw(Sandbox& sandbox) {
   sandbox.to_freeze = false;
-  return host_.cgroups.Freeze(SlotGroup(sandbox.record.sandbox.slot), false);
+  return AskTierToFreeze(sandbox, false);
+}
+
+Status Sandboxes::AskTierToFreeze(const Sandbox& sandbox, bool frozen) const {
+  ATOLL_ASSIGN(Tier* const tier, tiers_.Able(sandbox.record.tier, Verb::kFreeze));
+  return tier->Freeze(sandbox.record.sandbox.slot, frozen);
 }
 
 bool Sandboxes::StandsStill(const std::string& id) const {

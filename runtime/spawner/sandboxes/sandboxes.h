@@ -14,6 +14,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host/host.h"
+#include "runtime/spawner/host/tier.h"
 #include "runtime/spawner/sandboxes/reclaims.h"
 #include "runtime/spawner/sandboxes/record.h"
 #include "runtime/spawner/slot/slots.h"
@@ -37,8 +38,9 @@ class Sandboxes {
   using Exited = std::function<void(const wire::SandboxRecord&)>;
 
   // `records`: the directory of the record files. Everything is borrowed and outlives it.
-  Sandboxes(const Host& host, EventLoop& loop, UniqueFd records, Exited exited)
+  Sandboxes(const Host& host, const Tiers& tiers, EventLoop& loop, UniqueFd records, Exited exited)
       : host_(host),
+        tiers_(tiers),
         loop_(loop),
         records_(std::move(records)),
         exited_(std::move(exited)),
@@ -49,8 +51,11 @@ class Sandboxes {
   void SetVolumeWork(VolumeWork* work) { volume_work_ = work; }
 
   // At start: takes over what an earlier spawner left. Sandboxes whose process 1 is alive are
-  // adopted; cgroups that no record explains are killed and removed.
+  // adopted, whatever their tier; cgroups that no record explains are killed and removed.
   Status Adopt();
+
+  // The tier of a sandbox. kUnimplemented: it cannot do that, or is none of ours; kNotFound.
+  Result<Tier*> TierOf(const std::string& id, Verb verb) const;
 
   void Build(const wire::Plan& plan, Built done);
   // `done` when every process stands still, or goes on. One that does neither within ten seconds
@@ -153,10 +158,12 @@ class Sandboxes {
   bool LookAtFreeze(Sandbox& sandbox);
   Status AskToStand(Sandbox& sandbox);
   Status Thaw(Sandbox& sandbox);
+  Status AskTierToFreeze(const Sandbox& sandbox, bool frozen) const;
   // Looks until it stands still, or will not: after `again_us`, then more and more rarely.
   void AwaitFreeze(const std::string& id, int64_t again_us);
 
   const Host& host_;
+  const Tiers& tiers_;
   EventLoop& loop_;
   UniqueFd records_;
   Exited exited_;

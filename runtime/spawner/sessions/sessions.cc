@@ -41,6 +41,8 @@ void Sessions::Make(wire::MakeSession message, Done done) {
   if (Building(living->slot) || builds_.size() >= kBuildsAtOnce) {
     return done(Fail(Code::kUnavailable, "session: too many are being made"));
   }
+  const auto tier = sandboxes_.TierOf(message.id, Verb::kSession);
+  if (!tier) return done(Fail(tier.error()));
   // Its first process would be born standing still, and whoever waits for it would, too.
   if (sandboxes_.StandsStill(message.id)) {
     return done(Fail(Code::kFailedPrecondition, "session: the sandbox is paused"));
@@ -55,7 +57,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
                            report->write.get()});
   const auto pid = StartWorker({.name = "atoll-session"}, keep, [&] {
     const Status built =
-        BuildSession(host_, living->slot, living->pidfd.get(), living->pid, message);
+        (*tier)->MakeSession(living->slot, living->pidfd.get(), living->pid, message);
     std::string text = kBuilt;
     if (!built) {
       Error error(built.error().code(), built.error().message().substr(0, kMaxBuildReport / 2),

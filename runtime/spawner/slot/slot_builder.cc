@@ -34,8 +34,10 @@ struct Made {
 
 class Build {
  public:
-  Build(const Host& host, const wire::PrepareSlot& asked, const sys::SocketPair& network)
+  Build(const Host& host, const Tier& tier, const wire::PrepareSlot& asked,
+        const sys::SocketPair& network)
       : host_(host),
+        tier_(tier),
         asked_(asked),
         number_(asked.slot),
         group_(SlotGroup(asked.slot)),
@@ -118,7 +120,7 @@ class Build {
     for (const UniqueFd& fd : command_tasks) input.command_tasks.push_back(fd.get());
     for (const UniqueFd& fd : accounts) input.accounts.push_back(fd.get());
     SlotChildReport report;
-    ATOLL_ASSIGN(const pid_t pid, StartSlotChild(input, &report));
+    ATOLL_ASSIGN(const pid_t pid, tier_.Prepare(input, &report));
     pid_ = static_cast<uint32_t>(pid);
     step_ = report.step;
     wire::StepMicros& micros = parts_.prepared.micros;
@@ -143,6 +145,7 @@ class Build {
   }
 
   const Host& host_;
+  const Tier& tier_;
   const wire::PrepareSlot& asked_;
   const uint32_t number_;
   const std::string group_;
@@ -153,7 +156,7 @@ class Build {
   BuiltSlot::Parts parts_;
 };
 
-[[noreturn]] void Serve(const Host& host, int channel) {
+[[noreturn]] void Serve(const Host& host, const Tiers& tiers, int channel) {
   if (const Status entered = host.cgroups.EnterShared(); !entered) {
     LogLine(LogLevel::kError, "slots cannot be built").Add(entered.error());
     ::_exit(1);
@@ -165,7 +168,9 @@ class Build {
     if (!message || message->bytes.empty()) ::_exit(0);
     wire::PrepareSlot asked;
     if (!wire::DecodeFields(message->bytes, &asked, message->fds)) ::_exit(1);
-    const BuiltSlot built = Build(host, asked, *network).Run();
+    const auto tier = tiers.Able(asked.tier, Verb::kPrepare);
+    if (!tier) ::_exit(1);  // the spawner has looked before it asked
+    const BuiltSlot built = Build(host, **tier, asked, *network).Run();
     const wire::Packet packet = wire::EncodePacket(built);
     if (!sys::SendMessage(channel, packet.bytes, packet.descriptors)) ::_exit(1);
   }
@@ -173,13 +178,13 @@ class Build {
 
 }  // namespace
 
-Result<SlotBuilder> SlotBuilder::Start(const Host& host) {
+Result<SlotBuilder> SlotBuilder::Start(const Host& host, const Tiers& tiers) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
   std::vector<int> keep = host.Descriptors();
   keep.push_back(pair.b.get());
   // Slots belong to the spawner that asked for them: the builder ends with it.
-  ATOLL_ASSIGN(const pid_t pid,
-               StartWorker({.name = "atoll-slots"}, keep, [&] { Serve(host, pair.b.get()); }));
+  ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-slots"}, keep,
+                                            [&] { Serve(host, tiers, pair.b.get()); }));
   ::fcntl(pair.a.get(), F_SETFL, O_NONBLOCK);
   return SlotBuilder(pid, std::move(pair.a));
 }

@@ -11,6 +11,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host/host.h"
+#include "runtime/spawner/host/tier.h"
 #include "runtime/wire/reply.h"
 #include "runtime/wire/request.h"
 
@@ -40,8 +41,8 @@ struct BuiltSlot {
 
 class SlotBuilder {
  public:
-  // Forks. `host` is borrowed, and copied by that.
-  static Result<SlotBuilder> Start(const Host& host);
+  // Forks. `host` and `tiers` are borrowed, and copied by that.
+  static Result<SlotBuilder> Start(const Host& host, const Tiers& tiers);
 
   // Neither blocks. What is asked comes in that order; an error with EAGAIN: nothing has come yet;
   // any other: the process has ended.

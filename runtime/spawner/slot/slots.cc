@@ -43,6 +43,10 @@ void End(const Slot& slot, int64_t by_us) {
   [[maybe_unused]] const bool ended = AwaitEnd(slot.execd, static_cast<int>(left_us / 1000));
 }
 
+tl::unexpected<Error> NotPrepared(uint32_t slot) {
+  return Fail(Code::kFailedPrecondition, "slot " + std::to_string(slot) + ": not prepared");
+}
+
 int64_t EndBy() {
   return SystemClock().BootMicros() + kSlotEndPatienceUs;
 }
@@ -64,7 +68,7 @@ Status CheckSocket(int fd, bool listening) {
 }
 
 Status Slots::Start() {
-  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_));
+  ATOLL_ASSIGN(builder_, SlotBuilder::Start(host_, tiers_));
   ATOLL_ASSIGN(builder_watch_,
                loop_.Watch(builder_->channel(), EPOLLIN, [this](uint32_t) { Receive(); }));
   return {};
@@ -75,6 +79,8 @@ void Slots::Prepare(wire::PrepareSlot message, Done done) {
   if (slot == 0 || slot > kMaxSlot) {
     return done(Fail(Code::kInvalidArgument, "slot " + std::to_string(slot) + ": out of range"));
   }
+  const auto tier = tiers_.Able(message.tier, Verb::kPrepare);
+  if (!tier) return done(Fail(tier.error()));
   // So the trash never holds more than what as many sandboxes as there are slots may write, and who
   // fills it waits for nobody but itself: others have other slots.
   if (Janitor::Holds(host_.store.root(), TrashName(slot))) {
@@ -103,7 +109,7 @@ void Slots::Prepare(wire::PrepareSlot message, Done done) {
     return done(Fail(Code::kUnavailable, "too many slots are being made"));
   }
   clean_[slot] = false;
-  pending_[slot] = Pending{message.limits, std::move(done)};
+  pending_[slot] = Pending{.limits = message.limits, .tier = *tier, .done = std::move(done)};
   waiting_.push_back(std::move(message));
   AskBuilder();
 }
@@ -145,7 +151,8 @@ void Slots::Receive() {
   Slot slot{.execd = static_cast<pid_t>(built->pid),
             .start_time = 0,
             .gate = {},
-            .limits = pending.limits};
+            .limits = pending.limits,
+            .tier = pending.tier};
   const auto* failed = std::get_if<wire::Failed>(&built->outcome);
   const auto started = failed ? Fail(failed->error()) : sys::ProcessStartTime(slot.execd);
   if (!started || !pending.done) {
@@ -179,10 +186,10 @@ void Slots::BuilderDied(const Error& error) {
   for (const Done& done : failed) done(Fail(error));
 }
 
-Result<Slot> Slots::Take(uint32_t slot) {
+Result<Slot> Slots::Take(uint32_t slot, const Tier* tier) {
   const auto found = prepared_.find(slot);
-  if (found == prepared_.end()) {
-    return Fail(Code::kFailedPrecondition, "slot " + std::to_string(slot) + ": not prepared");
+  if (found == prepared_.end() || found->second.tier != tier) {
+    return NotPrepared(slot);
   }
   Slot taken = std::move(found->second);
   prepared_.erase(found);
@@ -190,7 +197,10 @@ Result<Slot> Slots::Take(uint32_t slot) {
 }
 
 Status Slots::Drop(uint32_t slot) {
-  ATOLL_ASSIGN(const Slot dropped, Take(slot));
+  const auto found = prepared_.find(slot);
+  if (found == prepared_.end()) return NotPrepared(slot);
+  const Slot dropped = std::move(found->second);
+  prepared_.erase(found);
   End(dropped, EndBy());
   return Dismantle(slot);
 }

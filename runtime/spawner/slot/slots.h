@@ -15,6 +15,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host/host.h"
+#include "runtime/spawner/host/tier.h"
 #include "runtime/spawner/rules/config.h"
 #include "runtime/spawner/slot/slot_builder.h"
 #include "runtime/spawner/store/janitor.h"
@@ -29,6 +30,7 @@ struct Slot {
   uint64_t start_time = 0;  // sys::ProcessStartTime of execd
   UniqueFd gate;
   cgroup::Limits limits;  // what the cgroup has now
+  Tier* tier = nullptr;   // that has prepared it; borrowed
 };
 
 // Descriptors that go into a sandbox come from the daemon: Unix stream sockets, connected or
@@ -41,17 +43,20 @@ class Slots {
   using Done = std::function<void(Result<wire::PreparedSlot>)>;
 
   // All borrowed, and outlive it. `in_use` tells the slots that sandboxes have.
-  Slots(const Host& host, EventLoop& loop, Janitor& janitor, std::function<SlotSet()> in_use)
-      : host_(host), loop_(loop), janitor_(janitor), in_use_(std::move(in_use)) {}
+  Slots(const Host& host, const Tiers& tiers, EventLoop& loop, Janitor& janitor,
+        std::function<SlotSet()> in_use)
+      : host_(host), tiers_(tiers), loop_(loop), janitor_(janitor), in_use_(std::move(in_use)) {}
 
   Status Start();
   // Called with each slot before it is dismantled.
   void OnDismantle(std::function<void(uint32_t slot)> leaving) { leaving_ = std::move(leaving); }
 
   // kPermissionDenied: what is to become execd's are not the sockets that they should be.
+  // kUnimplemented: the tier cannot prepare slots here.
   void Prepare(wire::PrepareSlot message, Done done);
-  // The slot is the caller's from here on; kFailedPrecondition if it is not prepared.
-  Result<Slot> Take(uint32_t slot);
+  // The slot is the caller's from here on. kFailedPrecondition: it is not prepared, or by another
+  // tier; it then stays in stock.
+  Result<Slot> Take(uint32_t slot, const Tier* tier);
   bool InStock(uint32_t slot) const { return prepared_.contains(slot); }
   // Ends its execd and waits for that: a millisecond, and not longer than a second.
   Status Drop(uint32_t slot);
@@ -80,6 +85,7 @@ class Slots {
  private:
   struct Pending {
     cgroup::Limits limits;
+    Tier* tier = nullptr;
     Done done;           // null: abandoned
     bool asked = false;  // the builder has it
   };
@@ -91,6 +97,7 @@ class Slots {
   void BuilderDied(const Error& error);
 
   const Host& host_;
+  const Tiers& tiers_;
   EventLoop& loop_;
   Janitor& janitor_;
   std::function<SlotSet()> in_use_;

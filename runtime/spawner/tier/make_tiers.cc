@@ -1,0 +1,12 @@
+// The tiers of atoll-spawner. A file of its own, so that a test links others in its place.
+#include "runtime/spawner/tier/namespace_tier.h"
+
+namespace atl::spawner {
+
+std::vector<std::unique_ptr<Tier>> MakeTiers(const Host& host) {
+  std::vector<std::unique_ptr<Tier>> tiers;
+  tiers.push_back(std::make_unique<NamespaceTier>(host));
+  return tiers;
+}
+
+}  // namespace atl::spawner

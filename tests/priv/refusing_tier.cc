@@ -1,0 +1,47 @@
+// The tiers of a spawner for tests: beside namespaces one that refuses everything, and one that
+// builds sandboxes and can do nothing more with them.
+#include <cstdlib>
+
+#include "runtime/spawner/root/root_child.h"
+#include "runtime/spawner/tier/namespace_tier.h"
+
+namespace atl::spawner {
+namespace {
+
+// A verb that a tier cannot do is never called.
+class RefusingTier : public Tier {
+ public:
+  std::string_view name() const override { return "refusing"; }
+  bool Can(Verb) const override { return false; }
+  Result<pid_t> Prepare(const SlotChildInput&, SlotChildReport*) const override { std::abort(); }
+  RootReport Build(const wire::Plan&, const std::vector<int>&, const Slot&, int) const override {
+    std::abort();
+  }
+  Status Freeze(uint32_t, bool) override { std::abort(); }
+  Status MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const override {
+    std::abort();
+  }
+};
+
+class BareTier : public NamespaceTier {
+ public:
+  using NamespaceTier::NamespaceTier;
+  std::string_view name() const override { return "bare"; }
+  bool Can(Verb verb) const override { return verb == Verb::kPrepare || verb == Verb::kBuild; }
+  Status Freeze(uint32_t, bool) override { std::abort(); }
+  Status MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const override {
+    std::abort();
+  }
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Tier>> MakeTiers(const Host& host) {
+  std::vector<std::unique_ptr<Tier>> tiers;
+  tiers.push_back(std::make_unique<NamespaceTier>(host));
+  tiers.push_back(std::make_unique<RefusingTier>());
+  tiers.push_back(std::make_unique<BareTier>(host));
+  return tiers;
+}
+
+}  // namespace atl::spawner
