@@ -57,6 +57,10 @@ def readme_lines(path, paths):
     return OVERVIEW_LINES if rooms or '/' not in folder else ROOM_LINES
 
 
+def folders_of(paths):
+    return {'/'.join(path.split('/')[:depth]) for path in paths for depth in range(1, path.count('/') + 1)}
+
+
 def anchors_of(text):
     """Returns the anchors of a document's headings, as GitHub makes them."""
     titles = re.findall(r'^#+ (.*)$', re.sub(r'^```.*?^```', '', text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
@@ -65,7 +69,7 @@ def anchors_of(text):
 
 def dead_links(root, paths):
     """Yields the links of documents to files, folders or headings that are not there."""
-    known = {*paths, *('/'.join(path.split('/')[:depth]) for path in paths for depth in range(1, path.count('/') + 1))}
+    known = {*paths, *folders_of(paths)}
     for path in paths:
         if not path.endswith('.md'):
             continue
@@ -77,6 +81,17 @@ def dead_links(root, paths):
             file = posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) if name else path
             if file not in known or anchor and anchor not in anchors_of(text_of(root, paths, file)):
                 yield f'{path}: {target} leads nowhere'
+
+
+def dead_paths(root, paths):
+    """Yields the paths in backticks, from the top of the tree, that lead to no file or folder."""
+    known = folders_of(paths) | {path.rpartition('.')[0] for path in paths} | set(paths)
+    tops = '|'.join(sorted(TOP_FOLDERS - {'.ci', 'images'}))  # images/ is a folder of the data directory, too
+    for path in paths:
+        if path.endswith('.md'):
+            for named in re.findall(rf'`((?:{tops})/[\w./-]+)`', text_of(root, paths, path)):
+                if named.rstrip('/') not in known:
+                    yield f'{path}: {named} is not there'
 
 
 def text_of(root, paths, path):
@@ -115,6 +130,7 @@ def check(root):
         if path.endswith('README.md') and count > (limit := readme_lines(path, paths))]
     cases['each header is named in a README'] = list(unnamed(root, paths))
     cases['links of documents lead somewhere'] = list(dead_links(root, paths))
+    cases['paths in documents lead somewhere'] = list(dead_paths(root, paths))
     cases['ARCHITECTURE.md draws the folders of include_rules.txt'] = list(
         misdrawn(text_of(root, paths, 'ARCHITECTURE.md'), rules_of(text_of(root, paths, RULES))))
     sources = {path: count for path, count in lines.items()

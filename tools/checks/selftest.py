@@ -111,6 +111,8 @@ def layout_cases(verdict):
             ('one of several that are named', {'cgroup/b_c.h': '', 'cgroup/README.md': '\n' * 9 + '`b_*`\n'},
              None),
             ('links', {'cgroup/a.md': '# Of `x`\n[a](README.md) [b](../cgroup) [c](#of-x) [d](https://a.example/b)\n'}, None),
+            ('paths', {'cgroup/a.md': '`cgroup/README.md` `cgroup/a` `cgroup/` `cgroup/*.h`\n'}, None),
+            ('a path to no file', {'cgroup/a.md': '`cgroup/b.h`\n'}, 'cgroup/b.h is not there'),
             ('a link to no file', {'cgroup/a.md': '[a](b.md)\n'}, 'b.md leads nowhere'),
             ('a link to no heading', {'cgroup/a.md': '[a](README.md#a)\n'}, 'README.md#a leads nowhere'),
             ('a long source file', {'cgroup/a.cc': '\n' * 901}, '901 lines')):
