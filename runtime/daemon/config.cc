@@ -12,7 +12,7 @@
 #include "netpolicy/policy/guards.h"
 #include "runtime/base/sys.h"
 #include "runtime/daemon/config_keys.h"
-#include "runtime/sandbox/create/slot_sockets.h"
+#include "runtime/sandbox/record/socket_path.h"
 #include "runtime/wire/swap.h"
 
 // Not the packaged library: that is built with exceptions.

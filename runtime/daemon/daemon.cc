@@ -91,17 +91,18 @@ Status Daemon::Open() {
       SpawnerTexts(config_));
   // Before anybody asks it for something: the image store and the volumes do when they find what a
   // crash has left. Answers come from the loop, when all that is made below is there.
-  spawner_->OnVolumeLost([this](const wire::VolumeLost& lost) { lifecycle_->OnVolumeLost(lost); });
+  spawner_->OnVolumeLost(
+      [this](const wire::VolumeLost& lost) { sandboxes_->lost_volumes.OnLost(lost); });
   spawner_->Start(
-      *loop_, [this](const wire::SandboxRecord& record) { lifecycle_->OnExit(record); },
+      *loop_, [this](const wire::SandboxRecord& record) { sandboxes_->reconciler.OnExit(record); },
       [this] {
         health_.Set("spawner", spawner_->why());
-        lifecycle_->OnSpawnerLost();
+        sandboxes_->reconciler.OnSpawnerLost();
       });
   spawner_->OnReconnected([this](const wire::Greeting& hello) {
     health_.Clear("spawner");
     ++spawner_restarts_;
-    lifecycle_->Reconcile(hello);
+    sandboxes_->reconciler.Reconcile(hello);
   });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
   store_watch_ = std::make_unique<sandbox::StoreWatch>(
@@ -162,60 +163,60 @@ Status Daemon::Open() {
   const auto group_events = [host, groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::EventsOf(host, groups, "s" + std::to_string(slot));
   };
-  sandbox::LifecycleConfig lifecycle;
-  lifecycle.socket_directory = SocketDir(config_);
-  lifecycle.instance = opened_.hello.instance;
-  lifecycle.defaults = config_.limits;
-  lifecycle.limits_available = opened_.hello.limits_available;
-  lifecycle.host_arch = kHostArch;
-  lifecycle.allowed_images = config_.allowed_images;
-  lifecycle.access_tokens = config_.access_token;
-  lifecycle.private_directories = PrivateDirectories();
+  sandbox::Sandboxes::Settings settings;
+  settings.socket_directory = SocketDir(config_);
+  settings.instance = opened_.hello.instance;
+  settings.check.defaults = config_.limits;
+  settings.check.limits_available = opened_.hello.limits_available;
+  settings.check.host_arch = kHostArch;
+  settings.check.allowed_images = config_.allowed_images;
+  settings.check.access_tokens = config_.access_token;
+  settings.private_directories = PrivateDirectories();
   if (config_.max_sandbox_timeout != 0) {
-    lifecycle.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
+    settings.check.max_timeout_seconds = static_cast<int64_t>(config_.max_sandbox_timeout);
   }
   if (config_.keep_ended_seconds != 0) {
-    lifecycle.keep_ended_seconds = static_cast<int64_t>(config_.keep_ended_seconds);
+    settings.keep_ended_seconds = static_cast<int64_t>(config_.keep_ended_seconds);
   }
   if (config_.renew_on_access) {
-    lifecycle.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
+    settings.renew_interval_seconds = static_cast<int64_t>(config_.renew_min_interval);
   }
-  lifecycle.idle = {static_cast<int64_t>(config_.idle_after), config_.idle_ends};
-  lifecycle.pause_reclaims = config_.pause_reclaims;
-  lifecycle.swap_bytes = opened_.hello.swap_bytes;
-  lifecycle.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
+  settings.check.idle = {static_cast<int64_t>(config_.idle_after), config_.idle_ends};
+  settings.check.pause_reclaims = config_.pause_reclaims;
+  settings.check.swap_bytes = opened_.hello.swap_bytes;
+  settings.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::CpuMicrosOf(groups + "/s" + std::to_string(slot));
   };
-  lifecycle.has_processes = [groups = opened_.hello.cgroup_path](uint32_t slot) {
+  settings.has_processes = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::HasProcesses(groups + "/s" + std::to_string(slot));
   };
-  lifecycle.group_events = group_events;
-  lifecycle.budget = sandbox::BudgetOfHost(config_.overcommit);
-  lifecycle.budget.sandboxes = config_.max_sandboxes;
-  lifecycle.parked_sandboxes = config_.parked_sandboxes;
-  lifecycle.interceptor = opened_.interceptor;
-  lifecycle.automatic_pools = config_.automatic_pools;
-  lifecycle_ = std::make_unique<sandbox::Lifecycle>(
-      sandbox::Lifecycle::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
+  settings.group_events = group_events;
+  settings.budget = sandbox::BudgetOfHost(config_.overcommit);
+  settings.budget.sandboxes = config_.max_sandboxes;
+  settings.parked_sandboxes = config_.parked_sandboxes;
+  settings.interceptor = opened_.interceptor;
+  settings.automatic_pools = config_.automatic_pools;
+  sandboxes_ = std::make_unique<sandbox::Sandboxes>(
+      sandbox::Sandboxes::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_, *admission_, *imports_, *puller_, *volumes_, *objects_,
                                 *snapshots_, *pool_store_, *template_store_, *logs_, *history_,
                                 health_},
-      std::move(lifecycle));
+      std::move(settings));
   layer_watch_ =
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
-  ATOLL_TRY(lifecycle_->Start(opened_.hello));
+  ATOLL_TRY(sandboxes_->reconciler.Start(opened_.hello));
   // Of a snapshot that was deleted, or taken, when an earlier daemon died.
-  images_->CollectLayers([this](wire::LayerId layer) { return lifecycle_->LayerInUse(layer); });
+  sandboxes_->layers.Collect();
 
   measurements_ = std::make_shared<api::Measurements>(SystemClock());
   host_watch_ = std::make_unique<sandbox::HostWatch>(
-      *loop_, *lifecycle_,
+      *loop_, sandboxes_->counts,
       sandbox::HostWatch::Places{config_.data_dir + "/store", StateDir(config_)}, group_events);
   host_watch_->Refresh();
   api_ = std::make_unique<api::Api>(
       MakeApiConfig(),
-      api::Api::Parts{*loop_, *lifecycle_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
+      api::Api::Parts{*loop_, *sandboxes_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
                       *network_, *images_, *admission_, *slots_, health_, *measurements_,
                       [this] {
                         MetricSet metrics = Collect();
@@ -284,7 +285,7 @@ MetricSet Daemon::Collect() {
   host_watch_->Refresh();
   MetricSet metrics;
   CollectOwn(&metrics);
-  sandbox::AddMetrics(*lifecycle_, *admission_, *slots_, *network_, *images_, health_,
+  sandbox::AddMetrics(*sandboxes_, *snapshots_, *admission_, *slots_, *network_, *images_, health_,
                       host_watch_->last(), &metrics);
   return metrics;
 }
@@ -472,7 +473,7 @@ void Daemon::Apply(const Config& config) {
   config_ = config;
   SetLogLevel(config_.log_level);
   SetLogFormat(config_.log_format);
-  lifecycle_->SetDefaultLimits(config_.limits);
+  sandboxes_->check.SetDefaultLimits(config_.limits);
   concurrency_->SetLimit(config_.limit_concurrency);
 }
 

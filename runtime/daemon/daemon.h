@@ -21,18 +21,18 @@
 #include "runtime/http/server.h"
 #include "runtime/launch/spawner_link.h"
 #include "runtime/launch/spawner_unpack.h"
-#include "runtime/sandbox/copies/layer_watch.h"
 #include "runtime/sandbox/create/admission.h"
 #include "runtime/sandbox/create/pending_imports.h"
 #include "runtime/sandbox/create/slot_pool.h"
 #include "runtime/sandbox/host_watch.h"
-#include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
-#include "runtime/sandbox/stock/pool_store.h"
-#include "runtime/sandbox/stock/template_store.h"
+#include "runtime/sandbox/sandboxes.h"
+#include "runtime/sandbox/snapshots/layer_watch.h"
 #include "runtime/sandbox/store/history.h"
+#include "runtime/sandbox/store/pool_store.h"
 #include "runtime/sandbox/store/store.h"
 #include "runtime/sandbox/store/store_watch.h"
+#include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/volumes.h"
 
 namespace atl::daemon {
@@ -117,7 +117,7 @@ class Daemon {
   std::unique_ptr<images::Puller> puller_;
   std::unique_ptr<sandbox::EntrypointLogs> logs_;
   std::unique_ptr<sandbox::History> history_;
-  std::unique_ptr<sandbox::Lifecycle> lifecycle_;
+  std::unique_ptr<sandbox::Sandboxes> sandboxes_;
   std::unique_ptr<sandbox::HostWatch> host_watch_;
   std::shared_ptr<api::Measurements> measurements_;
   std::unique_ptr<MetricsExport> metrics_;  // null: nobody is sent them

@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "runtime/sandbox/lifecycle.h"
-
 namespace atl::sandbox {
 namespace {
 
@@ -41,9 +39,9 @@ HostSample ReadSample(const HostWatch::Places& places) {
 
 }  // namespace
 
-HostWatch::HostWatch(Loop& loop, Lifecycle& lifecycle, Places places, ReadEvents read_events)
+HostWatch::HostWatch(Loop& loop, GroupCounts& counts, Places places, ReadEvents read_events)
     : loop_(loop),
-      lifecycle_(lifecycle),
+      counts_(counts),
       places_(std::move(places)),
       read_events_(std::move(read_events)) {}
 
@@ -55,16 +53,15 @@ void HostWatch::Refresh() {
   };
   auto reading = std::make_shared<Reading>();
   loop_.RunBlocking(
-      [reading, places = places_, read_events = read_events_, live = lifecycle_.LiveGroups()] {
+      [reading, places = places_, read_events = read_events_, live = counts_.Live()] {
         reading->sample = ReadSample(places);
         for (const auto& [host_id, slot] : live) reading->events[host_id] = read_events(slot);
       },
-      [this, reading, alive = std::weak_ptr(alive_)] {
-        if (alive.expired()) return;
+      guard_([this, reading] {
         reading_ = false;
         last_ = reading->sample;
-        lifecycle_.SetGroupEvents(reading->events);
-      });
+        counts_.Set(reading->events);
+      }));
 }
 
 }  // namespace atl::sandbox

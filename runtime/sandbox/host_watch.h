@@ -12,7 +12,9 @@
 #include <unordered_map>
 
 #include "cgroup/tree.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
+#include "runtime/sandbox/state/group_counts.h"
 
 namespace atl::sandbox {
 
@@ -24,8 +26,6 @@ struct HostSample {
   uint64_t state_bytes = 0;  // records
 };
 
-class Lifecycle;
-
 class HostWatch {
  public:
   struct Places {
@@ -34,7 +34,7 @@ class HostWatch {
   };
   using ReadEvents = std::function<cgroup::GroupEvents(uint32_t slot)>;
   // `read_events` is called on the pool. All outlive it.
-  HostWatch(Loop& loop, Lifecycle& lifecycle, Places places, ReadEvents read_events);
+  HostWatch(Loop& loop, GroupCounts& counts, Places places, ReadEvents read_events);
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
@@ -45,13 +45,12 @@ class HostWatch {
 
  private:
   Loop& loop_;
-  Lifecycle& lifecycle_;
+  GroupCounts& counts_;
   const Places places_;
   const ReadEvents read_events_;
   bool reading_ = false;
   std::optional<HostSample> last_;
-  // Work of the pool may outlive us.
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox

@@ -16,27 +16,27 @@ std::string Text(std::string_view text) {
   return std::string(text);
 }
 
-void AddCreates(const LifecycleStats& stats, MetricSet* metrics) {
+void AddCreates(const CreateStats& stats, MetricSet* metrics) {
   MetricFamily& creates = metrics->Counter(
       "atoll_sandbox_creates_total",
       "Sandboxes that were asked for. result: ok, error (a fault of ours or of the host's), "
       "refused (for what the request says, or no room now). start: cold, or what it was made from.",
       {"result", "start"});
-  for (size_t i = 0; i < stats.creates.size(); ++i) {
+  for (size_t i = 0; i < stats.origins.size(); ++i) {
     const std::string start = Text(kStartNames[i]);
-    creates.Add(stats.creates[i].ok, {"ok", start});
-    creates.Add(stats.creates[i].error, {"error", start});
-    creates.Add(stats.creates[i].refused, {"refused", start});
+    creates.Add(stats.origins[i].ok, {"ok", start});
+    creates.Add(stats.origins[i].error, {"error", start});
+    creates.Add(stats.origins[i].refused, {"refused", start});
   }
   MetricFamily& seconds = metrics->Histogram(
       "atoll_sandbox_create_duration_seconds",
       "Time from the request for a sandbox to the answer that it runs.", kSecondsBounds, {"start"});
-  for (size_t i = 0; i < stats.creates.size(); ++i) {
-    seconds.Add(stats.creates[i].seconds, {Text(kStartNames[i])});
+  for (size_t i = 0; i < stats.origins.size(); ++i) {
+    seconds.Add(stats.origins[i].seconds, {Text(kStartNames[i])});
   }
 }
 
-void AddSteps(const LifecycleStats& stats, const SlotPool& slots, MetricSet* metrics) {
+void AddSteps(const CreateStats& stats, const SlotPool& slots, MetricSet* metrics) {
   MetricFamily& steps = metrics->Histogram(
       "atoll_step_duration_seconds",
       "Time that the spawner took for each step of a slot (made ahead) and of a build.",
@@ -49,14 +49,14 @@ void AddSteps(const LifecycleStats& stats, const SlotPool& slots, MetricSet* met
   }
 }
 
-void AddSandboxes(const Lifecycle& lifecycle, MetricSet* metrics) {
+void AddSandboxes(const Sandboxes& all, MetricSet* metrics) {
   std::map<std::string_view, uint64_t> by_name;
   for (int i = 0; i < kStates; ++i) {
     const auto state = static_cast<State>(i);
     if (!IsLeaving(state)) by_name[StateName(state)];
   }
   uint64_t paused = 0, idle = 0, reclaimed = 0;
-  for (const Sandbox* sandbox : lifecycle.All()) {
+  for (const Sandbox* sandbox : all.registry.All(Caller::Operator())) {
     ++by_name[StateName(sandbox->state)];
     if (sandbox->state != State::kPaused) continue;
     ++(Wakes(*sandbox) ? idle : paused);
@@ -70,14 +70,17 @@ void AddSandboxes(const Lifecycle& lifecycle, MetricSet* metrics) {
   metrics->Gauge("atoll_reclaimed_bytes", "Memory of paused sandboxes that is in swap now.")
       .Add(reclaimed);
   metrics->Gauge("atoll_swap_area_bytes", "Size of the swap area for paused sandboxes; 0: none.")
-      .Add(lifecycle.swap_bytes());
+      .Add(all.check.swap_bytes());
 }
 
-void AddLife(const LifecycleStats& stats, const Lifecycle& lifecycle, MetricSet* metrics) {
+void AddLife(const Sandboxes& all, const SnapshotStats& snapshots, MetricSet* metrics) {
+  const auto& reasons = all.endings.ends();
+  const RollbackStats& rollbacks = all.rollbacks.stats();
+  const PauseStats& stats = all.pauses.stats();
   MetricFamily& ends = metrics->Counter("atoll_sandbox_ends_total",
                                         "Sandboxes that have ended, by why.", {"reason"});
-  for (size_t i = 0; i < stats.ends.size(); ++i) ends.Add(stats.ends[i], {Text(kEndNames[i])});
-  const cgroup::GroupEvents events = lifecycle.group_events();
+  for (size_t i = 0; i < reasons.size(); ++i) ends.Add(reasons[i], {Text(kEndNames[i])});
+  const cgroup::GroupEvents events = all.counts.Sum();
   metrics
       ->Counter("atoll_sandbox_oom_kills_total",
                 "Processes in sandboxes that the kernel killed for the sandbox's memory limit.")
@@ -87,9 +90,9 @@ void AddLife(const LifecycleStats& stats, const Lifecycle& lifecycle, MetricSet*
                 "Processes that sandboxes could not start at their limit of processes.")
       .Add(events.pids_hits);
   metrics->Counter("atoll_rollbacks_total", "Rollbacks of sandboxes to a snapshot.", {"result"})
-      .Add(stats.rolled_back, {"ok"})
-      .Add(stats.rollback_refused, {"refused"})
-      .Add(stats.rollback_failed, {"failed"});
+      .Add(rollbacks.ok, {"ok"})
+      .Add(rollbacks.refused, {"refused"})
+      .Add(rollbacks.failed, {"failed"});
   metrics->Counter("atoll_pauses_total", "Pauses, by whoever asked.", {"by"})
       .Add(stats.paused, {"request"})
       .Add(stats.idle_paused, {"idle"});
@@ -105,7 +108,6 @@ void AddLife(const LifecycleStats& stats, const Lifecycle& lifecycle, MetricSet*
       .Add(stats.kept, {"kept"});
   metrics->Counter("atoll_reclaimed_bytes_total", "Memory that went to swap in all pauses.")
       .Add(stats.reclaimed_bytes);
-  const SnapshotStats& snapshots = lifecycle.snapshot_stats();
   metrics->Counter("atoll_snapshots_total", "Snapshots that were taken.", {"result"})
       .Add(snapshots.taken, {"ok"})
       .Add(snapshots.failed, {"failed"});
@@ -115,7 +117,7 @@ void AddLife(const LifecycleStats& stats, const Lifecycle& lifecycle, MetricSet*
       .Add(static_cast<double>(snapshots.held_micros) / 1e6);
 }
 
-void AddAdmission(const LifecycleStats& stats, const Admission& admission, const SlotPool& slots,
+void AddAdmission(const CreateStats& stats, const Admission& admission, const SlotPool& slots,
                   MetricSet* metrics) {
   metrics->Gauge("atoll_admission_queue_length", "Creates that wait for their turn.")
       .Add(admission.waiting());
@@ -141,8 +143,8 @@ void AddAdmission(const LifecycleStats& stats, const Admission& admission, const
 }
 
 // By name a pool or a template is one of few, which the operator has made.
-void AddStock(const Lifecycle& lifecycle, MetricSet* metrics) {
-  const PoolStats& pools = lifecycle.pools().stats();
+void AddStock(const Sandboxes& all, MetricSet* metrics) {
+  const PoolStats& pools = all.pools.stats();
   metrics->Counter("atoll_pool_built_total", "Sandboxes built ahead for pools.").Add(pools.built);
   metrics
       ->Counter("atoll_pool_creates_total", "Creates of a pool, by whether it had a sandbox.",
@@ -151,15 +153,14 @@ void AddStock(const Lifecycle& lifecycle, MetricSet* metrics) {
       .Add(pools.cold, {"cold"});
   metrics->Counter("atoll_pool_disposed_total", "Sandboxes of pools that nobody claimed.")
       .Add(pools.disposed);
-  metrics->Gauge("atoll_pool_automatic", "Pools that made themselves.")
-      .Add(lifecycle.pools().automatic());
+  metrics->Gauge("atoll_pool_automatic", "Pools that made themselves.").Add(all.pools.automatic());
   MetricFamily& members =
       metrics->Gauge("atoll_pool_sandboxes", "Sandboxes of each pool.", {"pool", "state"});
-  for (const WarmPools::View& pool : lifecycle.pools().List()) {
+  for (const WarmPools::View& pool : all.pools.List()) {
     members.Add(pool.available, {pool.record.name, "available"});
     members.Add(pool.allocated, {pool.record.name, "allocated"});
   }
-  const TemplateStats& templates = lifecycle.templates().stats();
+  const TemplateStats& templates = all.templates.stats();
   metrics->Counter("atoll_template_built_total", "Sandboxes prepared for templates.")
       .Add(templates.built);
   metrics->Counter("atoll_template_failed_total", "Sandboxes that could not be prepared.")
@@ -174,8 +175,8 @@ void AddStock(const Lifecycle& lifecycle, MetricSet* metrics) {
   MetricFamily& ready =
       metrics->Gauge("atoll_template_sandboxes", "Sandboxes and waiting creates of each template.",
                      {"template", "state"});
-  for (const TemplateRecord* record : lifecycle.templates().Records()) {
-    const Templates::View view = *lifecycle.templates().Find(record->id);
+  for (const TemplateRecord* record : all.templates.Records()) {
+    const Templates::View view = *all.templates.Find(record->id);
     ready.Add(view.ready, {record->id, "ready"});
     ready.Add(view.building, {record->id, "building"});
     ready.Add(view.waiting, {record->id, "waiting"});
@@ -196,13 +197,13 @@ void AddDisk(const images::ImageStore& images, const HostSample* host, MetricSet
       .Add(host->store_free_inodes);
 }
 
-void AddBudget(const Lifecycle& lifecycle, MetricSet* metrics) {
+void AddBudget(const Room& room, MetricSet* metrics) {
   metrics->Gauge("atoll_host_memory_promised_bytes", "Sum of the memory limits of all sandboxes.")
-      .Add(lifecycle.held().memory_bytes);
+      .Add(room.held().memory_bytes);
   metrics
       ->Gauge("atoll_host_memory_budget_bytes",
               "What that sum may be (runtime.overcommit); 0: any.")
-      .Add(lifecycle.budget().memory_budget);
+      .Add(room.budget().memory_budget);
 }
 
 void AddHealth(const Health& health, MetricSet* metrics) {
@@ -215,23 +216,25 @@ void AddHealth(const Health& health, MetricSet* metrics) {
 
 }  // namespace
 
-void AddMetrics(const Lifecycle& lifecycle, const Admission& admission, const SlotPool& slots,
-                const netpolicy::Network& network, const images::ImageStore& images,
-                const Health& health, const HostSample* host, MetricSet* metrics) {
-  const LifecycleStats& stats = lifecycle.stats();
+void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admission& admission,
+                const SlotPool& slots, const netpolicy::Network& network,
+                const images::ImageStore& images, const Health& health, const HostSample* host,
+                MetricSet* metrics) {
+  const CreateStats& stats = all.creates.stats();
   AddCreates(stats, metrics);
   AddSteps(stats, slots, metrics);
-  AddSandboxes(lifecycle, metrics);
-  AddLife(stats, lifecycle, metrics);
+  AddSandboxes(all, metrics);
+  AddLife(all, snapshots.stats(), metrics);
   AddAdmission(stats, admission, slots, metrics);
-  AddStock(lifecycle, metrics);
+  AddStock(all, metrics);
   AddDisk(images, host, metrics);
-  AddBudget(lifecycle, metrics);
+  AddBudget(all.room, metrics);
   MetricFamily& differences =
       metrics->Counter("atoll_differences_total",
                        "Where records, spawner and kernel did not agree, by kind.", {"kind"});
   for (int i = 0; i < kDifferences; ++i) {
-    differences.Add(stats.differences[static_cast<size_t>(i)], {Text(DifferenceName(i))});
+    differences.Add(all.reconciler.differences()[static_cast<size_t>(i)],
+                    {Text(DifferenceName(i))});
   }
   metrics->Counter("atoll_network_repairs_total", "Rules and links that had to be put back.")
       .Add(network.repairs());

@@ -8,13 +8,14 @@
 #include "runtime/sandbox/create/admission.h"
 #include "runtime/sandbox/create/slot_pool.h"
 #include "runtime/sandbox/host_watch.h"
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/sandboxes.h"
 
 namespace atl::sandbox {
 
 // `host`: null before the first look at it.
-void AddMetrics(const Lifecycle& lifecycle, const Admission& admission, const SlotPool& slots,
-                const netpolicy::Network& network, const images::ImageStore& images,
-                const Health& health, const HostSample* host, MetricSet* metrics);
+void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admission& admission,
+                const SlotPool& slots, const netpolicy::Network& network,
+                const images::ImageStore& images, const Health& health, const HostSample* host,
+                MetricSet* metrics);
 
 }  // namespace atl::sandbox

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/api/gate/api_error.h"
 #include "runtime/http/server.h"
+#include "runtime/sandbox/record/caller.h"
 
 namespace atl::api {
 
@@ -34,6 +36,11 @@ class Call {
   http::Exchange& exchange() const { return *exchange_; }
   const std::string& request_id() const { return answering_.request_id; }
   const Answering& answering() const { return answering_; }
+
+  // Who asks: set once, where the request was authorised. Whatever asks for it before that ends the
+  // daemon.
+  const sandbox::Caller& caller() const { return caller_.value(); }
+  void SetCaller(const sandbox::Caller& caller) { caller_ = caller; }
 
   // CORS: the page that asked may read the answer, whatever its origin. For routes of ours that ask
   // for a key or a token, which no browser adds by itself.
@@ -69,6 +76,7 @@ class Call {
 
   std::shared_ptr<http::Exchange> exchange_;
   Answering answering_;
+  std::optional<sandbox::Caller> caller_;
   std::shared_ptr<const Deed> deed_;  // null: it is not logged
 };
 

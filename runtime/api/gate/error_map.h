@@ -5,7 +5,7 @@
 
 #include "runtime/api/gate/api_error.h"
 #include "runtime/base/result.h"
-#include "runtime/sandbox/create/attempt.h"
+#include "runtime/sandbox/state/attempt.h"
 
 namespace atl::api {
 

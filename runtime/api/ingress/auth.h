@@ -6,6 +6,7 @@
 
 #include "runtime/api/gate/api_error.h"
 #include "runtime/http/message.h"
+#include "runtime/sandbox/record/caller.h"
 
 namespace atl::api {
 
@@ -25,6 +26,8 @@ std::string_view KeyOf(const http::Request& request);
 // Returns the name of a key in the log: "key:" and eight hex digits, or "nobody" for the empty key.
 // It is keyed with `secret`, the daemon's own, so that a reader of the log cannot test keys.
 std::string KeyId(const std::string& secret, std::string_view key);
+// Who has the key: its one tenant, with the key's name.
+sandbox::Caller CallerOf(const std::string& secret, std::string_view key);
 // True for what only a web page's request looks like; see Authorise.
 bool IsOfAPage(const http::Headers& headers);
 

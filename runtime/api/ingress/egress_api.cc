@@ -68,14 +68,15 @@ void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std:
   RespondJson(call, 200, text + ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}");
 }
 
-void ChangePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+void ChangePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                   const std::string& id, const std::string& body) {
-  const sandbox::Sandbox* sandbox = lifecycle.Find(id);
+  const sandbox::Sandbox* sandbox = sandboxes.registry.Find(call.caller(), id);
   if (sandbox == nullptr) return RespondText(call, 404, "sandbox " + id + " is gone");
   auto change = ChangeOf(call.request().method, body, *PolicyOf(network, *sandbox));
   if (!change) return RespondError(call, change.error());
   const netpolicy::SharedPolicy policy = netpolicy::Share(std::move(change->policy));
-  if (Status set = lifecycle.SetPolicy(id, policy); !set) return RespondError(call, set.error());
+  if (Status set = sandboxes.changes.SetPolicy(call.caller(), id, policy); !set)
+    return RespondError(call, set.error());
   RespondPolicy(call, *policy, change->reason);
 }
 
@@ -92,19 +93,19 @@ std::string EgressToken(const IngressConfig& config, const std::string& sandbox_
   return token;
 }
 
-void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+void ServePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const std::string& id) {
   if (call.request().method == "GET") {
-    return RespondPolicy(call, *PolicyOf(network, *lifecycle.Find(id)), {});
+    return RespondPolicy(call, *PolicyOf(network, *sandboxes.registry.Find(call.caller(), id)), {});
   }
   call.exchange().ReadBody(kMaxPolicyBody,
-                           [call, &lifecycle, &network, id](Result<std::string> body) {
+                           [call, &sandboxes, &network, id](Result<std::string> body) {
                              if (!body) return RespondError(call, body.error());
-                             ChangePolicy(call, lifecycle, network, id, *body);
+                             ChangePolicy(call, sandboxes, network, id, *body);
                            });
 }
 
-void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+void ServeEgress(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const IngressConfig& config, const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
@@ -119,12 +120,12 @@ void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Net
   if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(config, id))) {
     return RespondText(call, 401, "unauthorized");
   }
-  if (vault) return ServeVault(call, lifecycle, id, path.substr(sizeof kVaultPath - 1));
+  if (vault) return ServeVault(call, sandboxes.changes, id, path.substr(sizeof kVaultPath - 1));
   if (request.method != "GET" && request.method != "POST" && request.method != "PUT" &&
       request.method != "PATCH" && request.method != "DELETE") {
     return RespondAllowed(call, kEgressMethods);
   }
-  ServePolicy(call, lifecycle, network, id);
+  ServePolicy(call, sandboxes, network, id);
 }
 
 }  // namespace atl::api

@@ -19,7 +19,7 @@
 #include "netpolicy/network.h"
 #include "runtime/api/gate/call.h"
 #include "runtime/api/ingress/ingress.h"
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/sandboxes.h"
 
 namespace atl::api {
 
@@ -31,12 +31,12 @@ std::string EgressToken(const IngressConfig& config, const std::string& sandbox_
 
 // Answers a request about the policy of the running sandbox `id` from somebody who may ask. The
 // sandbox may end while the body is read.
-void ServePolicy(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+void ServePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const std::string& id);
 
 // Answers a request for the running sandbox `id`. `rest`: of its target, "/policy?…". The
 // sandbox may end while the body is read.
-void ServeEgress(const Call& call, sandbox::Lifecycle& lifecycle, netpolicy::Network& network,
+void ServeEgress(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const IngressConfig& config, const std::string& id, std::string_view rest);
 
 }  // namespace atl::api

@@ -121,19 +121,20 @@ ApiError Gone(const std::string& id) {
 constexpr char kSignalPath[] = "/entrypoint/signal";
 
 // Into a sandbox that runs.
-void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& lifecycle,
+void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sandboxes,
                  std::shared_ptr<sandbox::IdleWatch::Request> use, http::Upstream upstream) {
   const bool renews = !http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip");
   upstream.held = use;
   const std::string path = DecodedPath(upstream.target);
-  if (path.starts_with(sandbox::kSessionPaths)) lifecycle.OpenSessions(id);
-  if (path == kSignalPath && call.Parameter("stop") == "true") lifecycle.Stopping(id);
-  upstream.edit_response = [confine = std::move(upstream.edit_response),
+  if (path.starts_with(sandbox::kSessionPaths)) sandboxes.changes.OpenSessions(call.caller(), id);
+  if (path == kSignalPath && call.Parameter("stop") == "true")
+    sandboxes.endings.Stopping(call.caller(), id);
+  upstream.edit_response = [caller = call.caller(), confine = std::move(upstream.edit_response),
                             ours = call.answering().headers, use = std::move(use), renews, id,
-                            &lifecycle](int status, http::Headers* fields) {
+                            &sandboxes](int status, http::Headers* fields) {
     if (IsGood(status)) {
       if (use) use->Count();
-      if (renews) lifecycle.Touch(id);
+      if (renews) sandboxes.changes.Touch(caller, id);
     }
     confine(status, fields);
     if (status < 200 && status != 101) return;
@@ -144,13 +145,13 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Lifecycle& li
   const auto exhausted = [](const Error& error) {
     return error.code() == Code::kResourceExhausted;
   };
-  upstream.await_reason = [exhausted, id, &lifecycle](const Error& error,
-                                                      std::function<void()> go_on) {
-    exhausted(error) ? go_on() : lifecycle.AwaitEnd(id, std::move(go_on));
+  upstream.await_reason = [caller = call.caller(), exhausted, id, &sandboxes](
+                              const Error& error, std::function<void()> go_on) {
+    exhausted(error) ? go_on() : sandboxes.endings.AwaitEnd(caller, id, std::move(go_on));
   };
-  upstream.on_error = [exhausted, answering = call.answering(), id,
-                       &lifecycle](const Error& error) {
-    const sandbox::Sandbox* const sandbox = lifecycle.Find(id);
+  upstream.on_error = [caller = call.caller(), exhausted, answering = call.answering(), id,
+                       &sandboxes](const Error& error) {
+    const sandbox::Sandbox* const sandbox = sandboxes.registry.Find(caller, id);
     if (sandbox == nullptr) return answering.Failure(Gone(id));
     if (!exhausted(error) && sandbox::IsOver(sandbox->state)) {
       return answering.Failure(NotRunning(*sandbox));
@@ -257,14 +258,17 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   return upstream;
 }
 
-void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
+void Proxy(const Call& call, const Route& route, sandbox::Sandboxes& sandboxes,
            netpolicy::Network& network, ProxyRules rules) {
   const std::string id(route.id);
-  const sandbox::Sandbox* sandbox = ValidSandboxId(id) ? lifecycle.Find(id) : nullptr;
-  const std::string socket_path = sandbox != nullptr ? lifecycle.SocketPathOf(id) : std::string();
+  const sandbox::Sandbox* sandbox =
+      ValidSandboxId(id) ? sandboxes.registry.Find(call.caller(), id) : nullptr;
+  const std::string socket_path =
+      sandbox != nullptr ? sandboxes.registry.SocketPathOf(id) : std::string();
   rules.unix_ms = SystemClock().UnixMillis();
   rules.request_id = call.request_id();
-  rules.gone = sandbox == nullptr && ValidSandboxId(id) && lifecycle.IsGone(id);
+  rules.gone =
+      sandbox == nullptr && ValidSandboxId(id) && sandboxes.registry.IsGone(call.caller(), id);
   auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path, rules);
   if (!upstream) {
     if (upstream.error().status == 401) {
@@ -274,17 +278,18 @@ void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
   }
   if (ParsePort(route.port) == kEgressPort) {
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
-    return ServeEgress(call, lifecycle, network, rules.ingress, id, rest);
+    return ServeEgress(call, sandboxes, network, rules.ingress, id, rest);
   }
-  auto use = lifecycle.OpenRequest(id);
+  auto use = sandboxes.pauses.OpenRequest(*sandbox);
   if (sandbox->state == sandbox::State::kRunning) {
-    return ForwardInto(call, id, lifecycle, std::move(use), std::move(*upstream));
+    return ForwardInto(call, id, sandboxes, std::move(use), std::move(*upstream));
   }
   const auto waiting = std::make_shared<http::Upstream>(std::move(*upstream));
-  lifecycle.Wake(id, [call, id, &lifecycle, use = std::move(use), waiting](const Status& awake) {
-    if (!awake) return call.Respond(MapError(awake.error(), Doing::kResume));
-    ForwardInto(call, id, lifecycle, use, std::move(*waiting));
-  });
+  sandboxes.pauses.Wake(call.caller(), id,
+                        [call, id, &sandboxes, use = std::move(use), waiting](const Status& awake) {
+                          if (!awake) return call.Respond(MapError(awake.error(), Doing::kResume));
+                          ForwardInto(call, id, sandboxes, use, std::move(*waiting));
+                        });
 }
 
 }  // namespace atl::api

@@ -10,7 +10,7 @@
 #include "runtime/api/gate/call.h"
 #include "runtime/api/ingress/ingress.h"
 #include "runtime/api/ingress/refusals.h"
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/sandboxes.h"
 
 namespace atl::api {
 
@@ -33,7 +33,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                                    const ProxyRules& rules);
 
 // Answers the call, or hands it over. `rules` need no time and nothing of the call or the sandbox.
-void Proxy(const Call& call, const Route& route, sandbox::Lifecycle& lifecycle,
+void Proxy(const Call& call, const Route& route, sandbox::Sandboxes& sandboxes,
            netpolicy::Network& network, ProxyRules rules);
 
 }  // namespace atl::api

@@ -12,44 +12,44 @@
 namespace atl::api {
 namespace {
 
-using sandbox::Lifecycle;
+using sandbox::Changes;
 
 constexpr char kVaultMethods[] = "GET, POST, PATCH, DELETE";
 constexpr char kNone[] = "this sandbox has no credential vault: POST /credential-vault";
 
 // Once the vault is in force.
-void RespondWhenSet(const Call& call, Lifecycle& lifecycle, const std::string& id, int status,
+void RespondWhenSet(const Call& call, Changes& changes, const std::string& id, int status,
                     vault::Vault vault) {
   std::string answer = vault::VaultMetadata(vault);
-  lifecycle.SetVault(
-      id, std::move(vault), [call, status, answer = std::move(answer)](const Status& set) {
-        if (set) return RespondJson(call, status, answer);
-        // Its helper does not run: upstream's word for that.
-        if (set.error().code() == Code::kUnavailable) {
-          return RespondText(call, 412, call.answering().Tellable(set.error().message()));
-        }
-        if (set.error().code() == Code::kResourceExhausted) {
-          return RespondText(call, 503, set.error().message());
-        }
-        RespondError(call, set.error());
-      });
+  changes.SetVault(call.caller(), id, std::move(vault),
+                   [call, status, answer = std::move(answer)](const Status& set) {
+                     if (set) return RespondJson(call, status, answer);
+                     // Its helper does not run: upstream's word for that.
+                     if (set.error().code() == Code::kUnavailable) {
+                       return RespondText(call, 412,
+                                          call.answering().Tellable(set.error().message()));
+                     }
+                     if (set.error().code() == Code::kResourceExhausted) {
+                       return RespondText(call, 503, set.error().message());
+                     }
+                     RespondError(call, set.error());
+                   });
 }
 
-void Create(const Call& call, Lifecycle& lifecycle, const std::string& id,
-            const std::string& body) {
-  auto found = lifecycle.FindVault(id);
+void Create(const Call& call, Changes& changes, const std::string& id, const std::string& body) {
+  auto found = changes.FindVault(call.caller(), id);
   if (!found) return RespondError(call, found.error());
   if (*found != nullptr) {
     return RespondText(call, 409, "this sandbox has a credential vault: PATCH or DELETE it");
   }
   auto vault = vault::ParseVault(body);
   if (!vault) return RespondError(call, vault.error());
-  RespondWhenSet(call, lifecycle, id, 201, std::move(*vault));
+  RespondWhenSet(call, changes, id, 201, std::move(*vault));
 }
 
-void ChangeVault(const Call& call, Lifecycle& lifecycle, const std::string& id,
+void ChangeVault(const Call& call, Changes& changes, const std::string& id,
                  const std::string& body) {
-  auto found = lifecycle.FindVault(id);
+  auto found = changes.FindVault(call.caller(), id);
   if (!found) return RespondError(call, found.error());
   if (*found == nullptr) return RespondText(call, 404, kNone);
   auto vault = vault::Patch(**found, body);
@@ -59,7 +59,7 @@ void ChangeVault(const Call& call, Lifecycle& lifecycle, const std::string& id,
     return other ? RespondText(call, 409, vault.error().message())
                  : RespondError(call, vault.error());
   }
-  RespondWhenSet(call, lifecycle, id, 200, std::move(*vault));
+  RespondWhenSet(call, changes, id, 200, std::move(*vault));
 }
 
 // What a GET of `rest` shows; nothing: there is no such thing.
@@ -77,19 +77,21 @@ std::optional<std::string> Shown(const vault::Vault& vault, std::string_view res
   return std::nullopt;
 }
 
-void Show(const Call& call, Lifecycle& lifecycle, const std::string& id, std::string_view rest) {
-  auto found = lifecycle.FindVault(id);
+void Show(const Call& call, Changes& changes, const std::string& id, std::string_view rest) {
+  auto found = changes.FindVault(call.caller(), id);
   if (!found) return RespondError(call, found.error());
   if (*found == nullptr) return RespondText(call, 404, kNone);
   if (auto shown = Shown(**found, rest)) return RespondJson(call, 200, std::move(*shown));
   RespondText(call, 404, "the credential vault has nothing of that name");
 }
 
-void Remove(const Call& call, Lifecycle& lifecycle, const std::string& id) {
-  auto found = lifecycle.FindVault(id);
+void Remove(const Call& call, Changes& changes, const std::string& id) {
+  auto found = changes.FindVault(call.caller(), id);
   if (!found) return RespondError(call, found.error());
   if (*found == nullptr) return RespondText(call, 404, kNone);
-  lifecycle.RemoveVault(id);
+  if (Status removed = changes.RemoveVault(call.caller(), id); !removed) {
+    return RespondError(call, removed.error());
+  }
   http::Response response;
   response.status = 204;
   call.Respond(std::move(response));
@@ -97,24 +99,23 @@ void Remove(const Call& call, Lifecycle& lifecycle, const std::string& id) {
 
 }  // namespace
 
-void ServeVault(const Call& call, Lifecycle& lifecycle, const std::string& id,
-                std::string_view rest) {
+void ServeVault(const Call& call, Changes& changes, const std::string& id, std::string_view rest) {
   const std::string& method = call.request().method;
   // Upstream's own proxy asks it for the values, on a socket inside of its sidecar.
   if (rest == "/_active") return RespondText(call, 403, "the values are shown to nobody");
   if (!rest.empty()) {
     if (method != "GET") return RespondAllowed(call, "GET");
-    return Show(call, lifecycle, id, rest);
+    return Show(call, changes, id, rest);
   }
-  if (method == "GET") return Show(call, lifecycle, id, rest);
-  if (method == "DELETE") return Remove(call, lifecycle, id);
+  if (method == "GET") return Show(call, changes, id, rest);
+  if (method == "DELETE") return Remove(call, changes, id);
   if (method != "POST" && method != "PATCH") return RespondAllowed(call, kVaultMethods);
-  call.exchange().ReadBody(vault::kMaxVaultJson, [call, &lifecycle, id,
-                                                  method](Result<std::string> body) {
-    if (!body) return RespondError(call, body.error());
-    method == "POST" ? Create(call, lifecycle, id, *body) : ChangeVault(call, lifecycle, id, *body);
-    WipeStack();
-  });
+  call.exchange().ReadBody(
+      vault::kMaxVaultJson, [call, &changes, id, method](Result<std::string> body) {
+        if (!body) return RespondError(call, body.error());
+        method == "POST" ? Create(call, changes, id, *body) : ChangeVault(call, changes, id, *body);
+        WipeStack();
+      });
 }
 
 }  // namespace atl::api

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "runtime/api/gate/call.h"
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/live/changes.h"
 
 namespace atl::api {
 
@@ -22,7 +22,7 @@ inline constexpr char kVaultPath[] = "/credential-vault";
 
 // Answers a request about the running sandbox `id` from somebody who may ask. `rest`: what stands
 // behind kVaultPath. The sandbox may end while the body is read.
-void ServeVault(const Call& call, sandbox::Lifecycle& lifecycle, const std::string& id,
+void ServeVault(const Call& call, sandbox::Changes& changes, const std::string& id,
                 std::string_view rest);
 
 }  // namespace atl::api

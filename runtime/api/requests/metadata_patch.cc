@@ -19,8 +19,8 @@ bool IsJson(std::string_view content_type) {
 
 }  // namespace
 
-Parsed<sandbox::Lifecycle::MetadataPatch> ParseMetadataPatch(const std::string& text,
-                                                             std::string_view content_type) {
+Parsed<sandbox::Changes::MetadataPatch> ParseMetadataPatch(const std::string& text,
+                                                           std::string_view content_type) {
   Problems problems;
   nlohmann::json value;
   if (IsJson(content_type)) {
@@ -31,7 +31,7 @@ Parsed<sandbox::Lifecycle::MetadataPatch> ParseMetadataPatch(const std::string& 
     value = text.substr(0, 200);
   }
   const Field body(value, Location{"body"}, &problems);
-  sandbox::Lifecycle::MetadataPatch patch;
+  sandbox::Changes::MetadataPatch patch;
   if (!body.IsObject()) {
     if (problems.empty()) body.Complain("dict_type", "Input should be a valid dictionary");
     return Refuse(problems.ToResponse());

@@ -5,12 +5,12 @@
 #include <string_view>
 
 #include "runtime/api/gate/api_error.h"
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/live/changes.h"
 
 namespace atl::api {
 
 // Names and values that are set must be labels (labels.h); null removes whatever name it stands at.
-Parsed<sandbox::Lifecycle::MetadataPatch> ParseMetadataPatch(const std::string& body,
-                                                             std::string_view content_type);
+Parsed<sandbox::Changes::MetadataPatch> ParseMetadataPatch(const std::string& body,
+                                                           std::string_view content_type);
 
 }  // namespace atl::api

@@ -31,7 +31,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
       parts_(parts),
       quit_(std::move(quit)),
       refusals_(config_.ingress.egress_secret) {
-  config_.ingress.api_key = config_.api_key;
+  SetApiKey(config_.api_key);
   AddSandboxRoutes();
   AddImageRoutes();
   AddVolumeRoutes();
@@ -43,6 +43,11 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddNetworkRoutes();
 }
 
+void Api::SetApiKey(const std::string& api_key) {
+  config_.api_key = config_.ingress.api_key = api_key;
+  caller_ = CallerOf(config_.ingress.egress_secret, api_key);
+}
+
 void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
   Call call(std::move(exchange), config_.private_directories);
   const auto route = FindRoute(call.request(), config_.ingress);
@@ -52,7 +57,9 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
     if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
   }
   if (route) {
-    return Proxy(call, *route, parts_.lifecycle, parts_.network,
+    // No key admits it, but what the sandbox itself asks for.
+    call.SetCaller(sandbox::Caller::Operator());
+    return Proxy(call, *route, parts_.sandboxes, parts_.network,
                  {.ingress = config_.ingress,
                   .api_key = config_.api_key,
                   .guesses = &guesses_,
@@ -101,12 +108,12 @@ void Api::Route(Call call) {
                     request);
       return call.Respond(std::move(authorised).error());
     }
+    call.SetCaller(caller_);
   }
   if (match.handle != nullptr) {
     call.args = std::move(match.args);
     if (request.method != "GET" && match.access != Router::Access::kKeyUnlogged) {
-      call.LogAnswer(request.method + " " + std::string(match.pattern),
-                     KeyId(config_.ingress.egress_secret, config_.api_key));
+      call.LogAnswer(request.method + " " + std::string(match.pattern), caller_.key_id);
     }
     return (*match.handle)(std::move(call));
   }
@@ -213,7 +220,7 @@ void Api::Shutdown(const Call& call) {
     call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "left running"}}));
     return quit_();
   }
-  parts_.lifecycle.Shutdown([this, call](Status done) {
+  parts_.sandboxes.reconciler.Shutdown([this, call](Status done) {
     if (!done) {
       call.Respond(MapError(done.error(), Doing::kShutdown));
     } else {

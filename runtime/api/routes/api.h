@@ -28,8 +28,8 @@
 #include "runtime/sandbox/create/admission.h"
 #include "runtime/sandbox/create/pending_imports.h"
 #include "runtime/sandbox/create/slot_pool.h"
-#include "runtime/sandbox/lifecycle.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
+#include "runtime/sandbox/sandboxes.h"
 #include "runtime/sandbox/store/history.h"
 #include "runtime/sandbox/volumes/volumes.h"
 
@@ -48,7 +48,7 @@ class Api {
   // What it serves; all of it outlives it.
   struct Parts {
     Loop& loop;
-    sandbox::Lifecycle& lifecycle;
+    sandbox::Sandboxes& sandboxes;
     sandbox::PendingImports& imports;
     sandbox::Volumes& volumes;
     const sandbox::Snapshots& snapshots;
@@ -71,9 +71,7 @@ class Api {
 
   // For requests from now on. Tokens of sandboxes that were told before are none any more; whoever
   // serves ends what is under way.
-  void SetApiKey(const std::string& api_key) {
-    config_.api_key = config_.ingress.api_key = api_key;
-  }
+  void SetApiKey(const std::string& api_key);
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;
@@ -158,6 +156,7 @@ class Api {
   ApiConfig config_;
   const Parts parts_;
   std::function<void()> quit_;
+  sandbox::Caller caller_;  // whoever has the key
   Router router_;
   GuessLimit guesses_;
   Refusals refusals_;

@@ -89,7 +89,7 @@ void Api::GetLogs(const Call& call) {
   const std::string& id = call.args[0];
   auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
-  const sandbox::Sandbox* found = parts_.lifecycle.Find(id);
+  const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), id);
   // The log may be kept for longer than its sandbox.
   if (found == nullptr && !parts_.logs.kept(id)) return call.Respond(NoSuchSandbox(id));
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
@@ -99,12 +99,12 @@ void Api::GetLogs(const Call& call) {
     sandbox::LogQuery query = AsLogQuery(*asked, 0);
     query.follow = true;
     auto stream = call.Stream(Text({}, true));
-    return FollowLog(parts_.logs, parts_.lifecycle.HostIdOf(id), IsAlive(found),
+    return FollowLog(parts_.logs, parts_.sandboxes.registry.HostIdOf(id), IsAlive(found),
                      std::make_shared<sandbox::LogReader>(query), std::move(stream));
   }
   const auto reader = std::make_shared<sandbox::LogReader>(
       asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));
-  parts_.logs.Read(parts_.lifecycle.HostIdOf(id), reader,
+  parts_.logs.Read(parts_.sandboxes.registry.HostIdOf(id), reader,
                    [call, reader, scope = asked->scope](std::string text) {
                      if (scope) {
                        return call.Respond(Descriptor(call.args[0], "logs", *scope, text,
@@ -118,7 +118,7 @@ void Api::GetEvents(const Call& call) {
   const std::string& id = call.args[0];
   auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
-  const sandbox::Sandbox* found = parts_.lifecycle.Find(id);
+  const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), id);
   if (found == nullptr) return call.Respond(NoSuchSandbox(id));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
@@ -155,7 +155,7 @@ void Api::GetAllEvents(const Call& call) {
 }
 
 void Api::Inspect(const Call& call) {
-  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   const auto subject = Diagnose(*found);
   if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
@@ -167,13 +167,14 @@ void Api::Summarise(const Call& call) {
   auto asked = ParseDiagnosticsQuery(call.request().query(), kSummaryEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const std::string& id = call.args[0];
-  if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+  if (parts_.sandboxes.registry.Find(call.caller(), id) == nullptr)
+    return call.Respond(NoSuchSandbox(id));
   const auto reader = std::make_shared<sandbox::LogReader>(AsLogQuery(*asked, kSummaryTail));
   parts_.logs.Read(
-      parts_.lifecycle.HostIdOf(id), reader,
+      parts_.sandboxes.registry.HostIdOf(id), reader,
       [this, call, reader, limit = asked->limit](const std::string& logs) {
         // It may have been deleted while its log was read.
-        const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+        const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
         if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
         const auto subject = Diagnose(*found);
         if (!subject) return call.Respond(MapError(subject.error(), Doing::kFind));
@@ -183,7 +184,8 @@ void Api::Summarise(const Call& call) {
 
 Result<DiagnosticsSubject> Api::Diagnose(const sandbox::Sandbox& found) {
   ATOLL_ASSIGN(auto history, parts_.history.Find(found.id));
-  return DiagnosticsSubject{found, std::move(history), parts_.lifecycle.AddressesOf(found)};
+  return DiagnosticsSubject{found, std::move(history),
+                            parts_.sandboxes.registry.AddressesOf(found)};
 }
 
 }  // namespace atl::api

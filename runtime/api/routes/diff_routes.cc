@@ -193,15 +193,17 @@ void Api::DiffSandbox(const Call& call) {
   const std::string& id = call.args[0];
   const auto query = ParseDiffQuery(call.request().query());
   if (!query) return call.Respond(query.error());
-  if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+  if (parts_.sandboxes.registry.Find(call.caller(), id) == nullptr)
+    return call.Respond(NoSuchSandbox(id));
   auto pipe = sys::MakePipe();
   if (!pipe) return call.Respond(MapError(pipe.error(), Doing::kDiff));
   ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
   const auto difference =
       std::make_shared<Difference>(parts_.loop, call, query->archive, std::move(pipe->read));
   difference->Read();
-  parts_.lifecycle.Diff(id, query->snapshot, query->archive, std::move(pipe->write),
-                        [difference](Status told) { difference->Told(std::move(told)); });
+  parts_.sandboxes.copies.Diff(call.caller(), id, query->snapshot, query->archive,
+                               std::move(pipe->write),
+                               [difference](Status told) { difference->Told(std::move(told)); });
 }
 
 }  // namespace atl::api

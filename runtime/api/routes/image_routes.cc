@@ -93,22 +93,23 @@ void Api::AddImageRoutes() {
       }
     }
     const auto removed = parts_.images.Remove(
-        call.args[0], [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); });
+        call.args[0], [this](uint32_t layer) { return parts_.sandboxes.layers.InUse(layer); });
     if (!removed) return call.Respond(MapError(removed.error(), Doing::kRemoveImage));
     call.Respond(EmptyResponse(204));
   });
 }
 
 std::string Api::StockOf(const std::string& image) const {
-  const sandbox::Lifecycle& lifecycle = parts_.lifecycle;
-  if (const auto* pool = lifecycle.pools().UserOf(image)) return "pool '" + pool->name + "'";
-  const auto* of = lifecycle.templates().UserOf(image);
+  const sandbox::Sandboxes& sandboxes = parts_.sandboxes;
+  if (const auto* pool = sandboxes.pools.UserOf(image)) return "pool '" + pool->name + "'";
+  const auto* of = sandboxes.templates.UserOf(image);
   return of == nullptr ? "" : "template '" + of->id + "'";
 }
 
 std::vector<std::string> Api::UsersOf(const images::Image& image) const {
   std::vector<std::string> ids;
-  for (const sandbox::Sandbox* sandbox : parts_.lifecycle.All()) {
+  for (const sandbox::Sandbox* sandbox :
+       parts_.sandboxes.registry.All(sandbox::Caller::Operator())) {
     const bool lives = !sandbox::IsOver(sandbox->state) && !sandbox::IsLeaving(sandbox->state);
     if (lives && sandbox->image_digest == image.digest) ids.push_back(sandbox->id);
   }
@@ -159,7 +160,7 @@ void Api::PruneImages(const Call& call) {
         return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(image).empty() &&
                StockOf(image.name).empty();
       },
-      [this](uint32_t layer) { return parts_.lifecycle.LayerInUse(layer); },
+      [this](uint32_t layer) { return parts_.sandboxes.layers.InUse(layer); },
       [call](const Result<images::ImageStore::Pruned>& pruned) {
         if (!pruned) return call.Respond(MapError(pruned.error(), Doing::kRemoveImage));
         call.Respond(JsonResponse(200, {{"images", pruned->images},

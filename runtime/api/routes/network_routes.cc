@@ -51,16 +51,16 @@ void Api::AddNetworkRoutes() {
               [this](const Call& call) { GetNetwork(call); });
   for (const char* method : {"GET", "PUT", "PATCH", "DELETE"}) {
     router_.Add(method, "/sandboxes/{sandbox_id}/networkpolicy", [this](const Call& call) {
-      const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+      const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
       if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
       if (found->state != sandbox::State::kRunning) return call.Respond(NotRunning(*found));
-      ServePolicy(call, parts_.lifecycle, parts_.network, found->id);
+      ServePolicy(call, parts_.sandboxes, parts_.network, found->id);
     });
   }
 }
 
 void Api::GetNetwork(const Call& call) {
-  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   netpolicy::Network& network = parts_.network;
   json body{{"policy", nullptr}, {"learned", json::array()}, {"denials", json::array()}};
@@ -81,7 +81,7 @@ void Api::GetNetwork(const Call& call) {
   if (found->slot != 0) {
     const auto counters = network.CountersOf(found->slot);
     if (!counters) return call.Respond(MapError(counters.error(), Doing::kFind));
-    body["addresses"] = parts_.lifecycle.AddressesOf(*found);
+    body["addresses"] = parts_.sandboxes.registry.AddressesOf(*found);
     body["counters"] = {{"bytesIn", counters->bytes_in},
                         {"bytesOut", counters->bytes_out},
                         {"packetsIn", counters->packets_in},

@@ -122,17 +122,17 @@ void Api::AddPoolRoutes() {
   router_.Add("POST", "/pools", [this](const Call& call) { CreatePool(call); });
   router_.Add("GET", "/pools", [this](const Call& call) {
     nlohmann::json items = nlohmann::json::array();
-    for (const auto& pool : parts_.lifecycle.pools().List()) items.push_back(PoolJson(pool));
+    for (const auto& pool : parts_.sandboxes.pools.List()) items.push_back(PoolJson(pool));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   router_.Add("GET", "/pools/{pool_name}", [this](const Call& call) {
-    const auto pool = parts_.lifecycle.pools().Find(call.args[0]);
+    const auto pool = parts_.sandboxes.pools.Find(call.args[0]);
     if (!pool) return call.Respond(NoSuchPool(call.args[0]));
     call.Respond(JsonResponse(200, PoolJson(*pool)));
   });
   router_.Add("PUT", "/pools/{pool_name}", [this](const Call& call) { ResizePool(call); });
   router_.Add("DELETE", "/pools/{pool_name}", [this](const Call& call) {
-    sandbox::WarmPools& pools = parts_.lifecycle.pools();
+    sandbox::WarmPools& pools = parts_.sandboxes.pools;
     if (!pools.Find(call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
     if (auto removed = pools.Remove(call.args[0]); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kPool));
@@ -146,7 +146,7 @@ void Api::CreatePool(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     auto wanted = ParseNewPool(*body);
     if (!wanted) return call.Respond(std::move(wanted).error());
-    sandbox::WarmPools& pools = parts_.lifecycle.pools();
+    sandbox::WarmPools& pools = parts_.sandboxes.pools;
     const std::string name = wanted->name;
     if (auto created = pools.Create(*std::move(wanted)); !created) {
       return call.Respond(MapError(created.error(), Doing::kPool));
@@ -162,7 +162,7 @@ void Api::ResizePool(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const auto capacity = ParsePoolCapacity(*body);
     if (!capacity) return call.Respond(capacity.error());
-    sandbox::WarmPools& pools = parts_.lifecycle.pools();
+    sandbox::WarmPools& pools = parts_.sandboxes.pools;
     if (!pools.Find(call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
     if (auto resized = pools.Resize(call.args[0], *capacity); !resized) {
       return call.Respond(MapError(resized.error(), Doing::kPool));

@@ -7,8 +7,8 @@
 
 #include "images/image.h"
 #include "runtime/api/requests/list_query.h"
-#include "runtime/sandbox/copies/snapshot_store.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/store/snapshot_store.h"
 #include "runtime/sandbox/volumes/volumes.h"
 
 namespace atl::api {

@@ -114,9 +114,10 @@ void Api::CreateSandbox(const Call& call) {
     request->wanted.idempotency_key = *key;
     if (!key->empty()) request->wanted.fingerprint = HexEncode(Sha256(*body));
     request->wanted.request_id = call.request_id();
-    parts_.lifecycle.Create(
-        request->wanted, [call, entrypoint = std::move(request->entrypoint)](
-                             const tl::expected<sandbox::Sandbox, sandbox::CreateError>& created) {
+    parts_.sandboxes.orders.Create(
+        call.caller(), request->wanted,
+        [call, entrypoint = std::move(request->entrypoint)](
+            const tl::expected<sandbox::Sandbox, sandbox::CreateError>& created) {
           if (!created) return call.Respond(MapError(created.error()));
           http::Response response = JsonResponse(
               202,
@@ -137,8 +138,8 @@ void Api::ForkSandbox(const Call& call) {
     if (!key) return call.Respond(key.error());
     sandbox::WantedFork wanted{*count, *key, "", call.request_id()};
     if (!key->empty()) wanted.fingerprint = HexEncode(Sha256("fork " + id + "\n" + *body));
-    parts_.lifecycle.ForkSandbox(
-        id, wanted,
+    parts_.sandboxes.forks.Fork(
+        call.caller(), id, wanted,
         [call](const tl::expected<std::vector<sandbox::Sandbox>, sandbox::CreateError>& children) {
           if (!children) return call.Respond(MapError(children.error(), Doing::kFork));
           call.Respond(JsonResponse(202, ForkJson(*children)));
@@ -156,8 +157,8 @@ void Api::RollBackSandbox(const Call& call) {
     if (!key) return call.Respond(key.error());
     sandbox::WantedRollback wanted{*snapshot, *key, "", call.request_id()};
     if (!key->empty()) wanted.fingerprint = HexEncode(Sha256("rollback " + id + "\n" + *body));
-    parts_.lifecycle.RollBack(
-        id, wanted,
+    parts_.sandboxes.rollbacks.RollBack(
+        call.caller(), id, wanted,
         [call](const tl::expected<sandbox::Sandbox, sandbox::CreateError>& rolled_back) {
           if (!rolled_back) return call.Respond(MapError(rolled_back.error(), Doing::kRollBack));
           call.Respond(JsonResponse(200, RollbackJson(*rolled_back)));
@@ -168,19 +169,20 @@ void Api::RollBackSandbox(const Call& call) {
 void Api::ListSandboxes(const Call& call) {
   auto query = ParseListQuery(call.request().query());
   if (!query) return call.Respond(std::move(query).error());
-  call.Respond(JsonResponse(200, ListJson(SelectPage(parts_.lifecycle.All(), *query), *query)));
+  call.Respond(JsonResponse(
+      200, ListJson(SelectPage(parts_.sandboxes.registry.All(call.caller()), *query), *query)));
 }
 
 void Api::GetSandbox(const Call& call) {
-  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   call.Respond(JsonResponse(200, SandboxJson(*found)));
 }
 
 void Api::DeleteSandbox(const Call& call) {
-  if (parts_.lifecycle.Find(call.args[0]) == nullptr)
+  if (parts_.sandboxes.registry.Find(call.caller(), call.args[0]) == nullptr)
     return call.Respond(NoSuchSandbox(call.args[0]));
-  if (auto deleted = parts_.lifecycle.Delete(call.args[0]); !deleted) {
+  if (auto deleted = parts_.sandboxes.endings.Delete(call.caller(), call.args[0]); !deleted) {
     return call.Respond(MapError(deleted.error(), Doing::kDelete));
   }
   call.Respond(EmptyResponse(204));
@@ -192,8 +194,9 @@ void Api::RenewSandbox(const Call& call) {
     const auto expires = ParseRenewRequest(*body);
     if (!expires) return call.Respond(expires.error());
     const std::string& id = call.args[0];
-    if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
-    if (auto renewed = parts_.lifecycle.Renew(id, *expires); !renewed) {
+    if (parts_.sandboxes.registry.Find(call.caller(), id) == nullptr)
+      return call.Respond(NoSuchSandbox(id));
+    if (auto renewed = parts_.sandboxes.changes.Renew(call.caller(), id, *expires); !renewed) {
       return call.Respond(MapError(renewed.error(), Doing::kRenew));
     }
     call.Respond(JsonResponse(200, {{"expiresAt", FormatTime(*expires)}}));
@@ -201,14 +204,14 @@ void Api::RenewSandbox(const Call& call) {
 }
 
 void Api::PauseSandbox(const Call& call) {
-  parts_.lifecycle.Pause(call.args[0], [call](const Status& paused) {
+  parts_.sandboxes.pauses.Pause(call.caller(), call.args[0], [call](const Status& paused) {
     call.Respond(paused ? EmptyResponse(202)
                         : call.answering().Failure(MapError(paused.error(), Doing::kPause)));
   });
 }
 
 void Api::ResumeSandbox(const Call& call) {
-  parts_.lifecycle.Resume(call.args[0], [call](const Status& resumed) {
+  parts_.sandboxes.pauses.Resume(call.caller(), call.args[0], [call](const Status& resumed) {
     call.Respond(resumed ? EmptyResponse(202)
                          : call.answering().Failure(MapError(resumed.error(), Doing::kResume)));
   });
@@ -218,13 +221,16 @@ void Api::PatchMetadata(const Call& call) {
   call.exchange().ReadBody(kMaxSmallBody, [this, call](Result<std::string> body) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const std::string& id = call.args[0];
-    if (parts_.lifecycle.Find(id) == nullptr) return call.Respond(NoSuchSandbox(id));
+    if (parts_.sandboxes.registry.Find(call.caller(), id) == nullptr)
+      return call.Respond(NoSuchSandbox(id));
     const auto patch = ParseMetadataPatch(*body, call.request().headers.Get("Content-Type"));
     if (!patch) return call.Respond(patch.error());
-    if (auto patched = parts_.lifecycle.PatchMetadata(id, *patch); !patched) {
+    if (auto patched = parts_.sandboxes.changes.PatchMetadata(call.caller(), id, *patch);
+        !patched) {
       return call.Respond(MapError(patched.error(), Doing::kPatchMetadata));
     }
-    call.Respond(JsonResponse(200, SandboxJson(*parts_.lifecycle.Find(id))));
+    call.Respond(
+        JsonResponse(200, SandboxJson(*parts_.sandboxes.registry.Find(call.caller(), id))));
   });
 }
 
@@ -232,7 +238,7 @@ void Api::GetEndpoint(const Call& call) {
   const auto wanted =
       ParseEndpointRequest(call.args[1], call.request().query(), SystemClock().UnixMillis());
   if (!wanted) return call.Respond(wanted.error());
-  const sandbox::Sandbox* found = parts_.lifecycle.Find(call.args[0]);
+  const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
   auto response =
       EndpointResponse(call.request(), *found, *wanted, config_.endpoint, config_.ingress);
@@ -241,10 +247,11 @@ void Api::GetEndpoint(const Call& call) {
 
 void Api::MeasureSandbox(const Call& call) {
   const std::string& id = call.args[0];
-  const sandbox::Sandbox* sandbox = parts_.lifecycle.Find(id);
+  const sandbox::Sandbox* sandbox = parts_.sandboxes.registry.Find(call.caller(), id);
   if (sandbox == nullptr) return call.Respond(NoSuchSandbox(id));
-  parts_.lifecycle.MeasureDisk(
-      id, [call, limit = sandbox->spec.limits.disk_bytes](const Result<wire::DiskUse>& use) {
+  parts_.sandboxes.copies.MeasureDisk(
+      call.caller(), id,
+      [call, limit = sandbox->spec.limits.disk_bytes](const Result<wire::DiskUse>& use) {
         if (!use) return call.Respond(MapError(use.error(), Doing::kFind));
         nlohmann::json body = DiskUseJson(*use);
         if (limit != 0) body["limitBytes"] = limit;

@@ -20,7 +20,7 @@
 #include "runtime/api/routes/render.h"
 #include "runtime/base/json_text.h"
 #include "runtime/http/query.h"
-#include "runtime/sandbox/copies/snapshot_facts.h"
+#include "runtime/sandbox/snapshots/snapshot_facts.h"
 
 namespace atl::api {
 namespace {
@@ -103,10 +103,10 @@ void Api::TakeSnapshot(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const auto name = ParseSnapshotRequest(*body);
     if (!name) return call.Respond(name.error());
-    if (parts_.lifecycle.Find(call.args[0]) == nullptr) {
+    if (parts_.sandboxes.registry.Find(call.caller(), call.args[0]) == nullptr) {
       return call.Respond(NoSuchSandbox(call.args[0]));
     }
-    const auto snapshot = parts_.lifecycle.TakeSnapshot(call.args[0], *name);
+    const auto snapshot = parts_.sandboxes.copies.TakeSnapshot(call.caller(), call.args[0], *name);
     if (!snapshot) return call.Respond(MapError(snapshot.error(), Doing::kTakeSnapshot));
     http::Response response = JsonResponse(202, SnapshotJson(*snapshot));
     response.headers.Set("Location", "/v1/snapshots/" + snapshot->id);
@@ -147,7 +147,7 @@ void Api::ImportSnapshot(const Call& call) {
   if (archive == nullptr) return;
   SaveArchive(call, archive, Doing::kImportSnapshot, [this, call, archive, name](Status saved) {
     if (!saved) return;
-    parts_.lifecycle.ImportSnapshot(
+    parts_.sandboxes.copies.ImportSnapshot(
         std::move(*archive), name,
         [](const sandbox::Snapshot& said) -> Status {
           const std::string wrong = CheckLabels(said.metadata);
@@ -165,7 +165,7 @@ void Api::DeleteSnapshot(const Call& call) {
   const sandbox::Snapshot* found = parts_.snapshots.Find(call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
   const bool creating = found->state == sandbox::Snapshot::State::kCreating;
-  if (auto removed = parts_.lifecycle.RemoveSnapshot(call.args[0]); !removed) {
+  if (auto removed = parts_.sandboxes.copies.RemoveSnapshot(call.args[0]); !removed) {
     ApiError error = MapError(removed.error(), Doing::kRemoveSnapshot);
     if (creating) error.code = "SNAPSHOT::INVALID_STATE";
     return call.Respond(error);

@@ -216,12 +216,12 @@ void Api::AddTemplateRoutes() {
   router_.Add("POST", "/templates", [this](const Call& call) { CreateTemplate(call); });
   router_.Add("GET", "/templates", [this](const Call& call) { ListTemplates(call); });
   router_.Add("GET", "/templates/{template_id}", [this](const Call& call) {
-    const auto found = parts_.lifecycle.templates().Find(call.args[0]);
+    const auto found = parts_.sandboxes.templates.Find(call.args[0]);
     if (!found) return call.Respond(NoSuchTemplate(call.args[0]));
     call.Respond(JsonResponse(200, TemplateJson(*found)));
   });
   router_.Add("DELETE", "/templates/{template_id}", [this](const Call& call) {
-    sandbox::Templates& templates = parts_.lifecycle.templates();
+    sandbox::Templates& templates = parts_.sandboxes.templates;
     if (!templates.Find(call.args[0])) return call.Respond(NoSuchTemplate(call.args[0]));
     if (auto removed = templates.Remove(call.args[0]); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kTemplate));
@@ -235,7 +235,7 @@ void Api::CreateTemplate(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     auto wanted = ParseNewTemplate(*body);
     if (!wanted) return call.Respond(std::move(wanted).error());
-    sandbox::Templates& templates = parts_.lifecycle.templates();
+    sandbox::Templates& templates = parts_.sandboxes.templates;
     const auto id = templates.Create(*std::move(wanted));
     if (!id) return call.Respond(MapError(id.error(), Doing::kTemplate));
     http::Response response = JsonResponse(201, TemplateJson(*templates.Find(*id)));
@@ -247,7 +247,7 @@ void Api::CreateTemplate(const Call& call) {
 void Api::ListTemplates(const Call& call) {
   const auto query = ParseListQuery(call.request().query());
   if (!query) return call.Respond(query.error());
-  const sandbox::Templates& templates = parts_.lifecycle.templates();
+  const sandbox::Templates& templates = parts_.sandboxes.templates;
   std::vector<const sandbox::TemplateRecord*> all = templates.Records();
   std::erase_if(all,
                 [&query](const auto* record) { return !HasMetadata(record->metadata, *query); });

@@ -6,13 +6,11 @@
 #include "runtime/base/signal_word.h"
 #include "runtime/launch/spawner_client.h"
 #include "runtime/sandbox/create/slot_sockets.h"
+#include "runtime/sandbox/record/environment.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::sandbox {
 namespace {
-
-// What a shell without any configuration would search.
-constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 std::string HostnameOf(const std::string& id) {
   std::string name;
@@ -22,33 +20,7 @@ std::string HostnameOf(const std::string& id) {
   return name;
 }
 
-// What programs inside read to learn which sandbox they are in.
-constexpr char kIdVariable[] = "OPENSANDBOX_ID";
-
 }  // namespace
-
-std::vector<std::string> EnvironmentOf(const Sandbox& sandbox) {
-  // The request beats the image.
-  const auto& request = sandbox.spec.env;
-  std::vector<std::string> env;
-  env.reserve(sandbox.config.env.size() + request.size() + 2);
-  bool has_path = false;
-  const auto add = [&](std::string entry) {
-    has_path = has_path || entry.starts_with("PATH=");
-    env.push_back(std::move(entry));
-  };
-  for (const std::string& entry : sandbox.config.env) {
-    const size_t equals = entry.find('=');
-    if (equals == std::string::npos) continue;
-    const std::string name = entry.substr(0, equals);
-    if (name != kIdVariable && !request.contains(name)) add(entry);
-  }
-  for (const auto& [name, value] : request) {
-    if (name != kIdVariable) add(name + "=" + value);
-  }
-  if (!has_path) env.emplace_back(kDefaultPath);
-  return env;
-}
 
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
   wire::Plan plan;

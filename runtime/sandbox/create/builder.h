@@ -27,8 +27,6 @@ struct Plan;
 
 namespace atl::sandbox {
 
-// The environment of what runs in it, but for what tells which sandbox it is: "NAME=value".
-std::vector<std::string> EnvironmentOf(const Sandbox& sandbox);
 // What goes to the spawner and to execd. Pure.
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses);
 wire::StartMessage StartMessageOf(const Sandbox& sandbox);

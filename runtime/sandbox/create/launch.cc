@@ -28,20 +28,8 @@ Error AsBuildError(Error error) {
 Launch::Launch(const Parts& parts, Order order)
     : parts_(parts), order_(std::move(order)), asked_us_(parts.clock.BootMicros()) {}
 
-void Launch::WaitForImage() {
-  parts_.imports.Wait(order_.awaited_image, order_.id,
-                      {[weak = weak_from_this()](const std::string& text) {
-                         const auto self = weak.lock();
-                         if (self) self->parts_.owner.Progress(self->order_.id, text);
-                       },
-                       [weak = weak_from_this()](const Status& imported) {
-                         const auto self = weak.lock();
-                         if (self) self->parts_.owner.Imported(self->order_.id, imported);
-                       }});
-}
-
-void Launch::StopWaiting() {
-  parts_.imports.Forget(order_.awaited_image, order_.id);
+void Launch::Fail(Error error) {
+  Done(tl::unexpected(CreateError(std::move(error))));
 }
 
 void Launch::Enqueue() {
@@ -52,23 +40,23 @@ void Launch::Enqueue() {
     self->parts_.admission.CountWait(self->parts_.clock.BootMicros() - entered_us);
     self->TakeTurn();
   });
-  if (!entered) parts_.owner.Failed(order_.id, std::move(entered).error());
+  if (!entered) Fail(std::move(entered).error());
 }
 
 // Nothing is left to be built: it takes no turn, and none of the spawner's time.
 void Launch::Claim() {
   const std::unique_ptr<ParkedSandbox> parked = std::move(order_.parked);
   const uint32_t slot = parked->sandbox.slot;
-  const auto begun = parts_.owner.Begin(order_.id, slot);
+  const auto begun = Begin(slot);
   if (!begun) {
-    parts_.owner.Dispose(order_.id, slot);
-    return parts_.owner.Failed(order_.id, AsBuildError(begun.error()));
+    parts_.orphans.Destroy(order_.host_id, slot);
+    return Fail(AsBuildError(begun.error()));
   }
   if (Status sent = parked->control->Send(StartMessageOf(**begun)); !sent) {
-    return parts_.owner.Failed(order_.id, AsBuildError(std::move(sent).error()));
+    return Fail(AsBuildError(std::move(sent).error()));
   }
   control_ = std::move(parked->control);
-  parts_.owner.Built(order_.id, {});
+  Done(wire::Built());
 }
 
 void Launch::TakeTurn() {
@@ -79,10 +67,10 @@ void Launch::TakeTurn() {
 
 void Launch::GotSlot(Result<SlotPool::Ready> slot) {
   if (!slot) {
-    parts_.owner.Failed(order_.id, AsBuildError(std::move(slot).error()));
+    Fail(AsBuildError(std::move(slot).error()));
     return EndTurn();
   }
-  const auto begun = parts_.owner.Begin(order_.id, slot->number);
+  const auto begun = Begin(slot->number);
   in_flight_ = begun.has_value();
   if (begun && ObjectVolumes::Wanted(**begun)) {
     slot_ = std::move(*slot);
@@ -101,10 +89,10 @@ void Launch::MountBuckets(const Sandbox& sandbox) {
 
 void Launch::Mounted(Status mounted) {
   const auto take_turn = [self = shared_from_this()] {
-    const Sandbox* const begun = self->parts_.owner.Begun(self->order_.id);
+    const Sandbox* const begun = self->Begun();
     if (begun != nullptr) return self->Build(begun, std::move(self->slot_));
-    self->parts_.owner.SlotLost(self->order_.id);
-    self->Build(Fail(Code::kFailedPrecondition, "deleted before it was built"),
+    self->SlotLost();
+    self->Build(atl::Fail(Code::kFailedPrecondition, "deleted before it was built"),
                 std::move(self->slot_));
   };
   if (mounted) {
@@ -113,17 +101,17 @@ void Launch::Mounted(Status mounted) {
   }
   if (mounted) return;
   in_flight_ = false;
-  parts_.owner.SlotLost(order_.id);
+  SlotLost();
   parts_.slots.Release(slot_.number);
   slot_ = {};
-  parts_.owner.NotMounted(order_.id, std::move(mounted).error());
+  Done(tl::unexpected(CreateError(std::move(mounted).error(), wire::Volume::Kind::kObjects)));
 }
 
 void Launch::Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot) {
   const uint32_t number = slot.number;
   Status asked;
   if (!begun) {
-    asked = Fail(begun.error());
+    asked = atl::Fail(begun.error());
   } else {
     auto built = [self = shared_from_this(), number](Result<BuiltSandbox> result) {
       self->Built(number, std::move(result));
@@ -131,12 +119,12 @@ void Launch::Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot) {
     Builder& builder = parts_.builder;
     asked = order_.start ? builder.Build(**begun, std::move(slot.control), std::move(built))
                          : builder.Park(**begun, std::move(slot.control), std::move(built));
-    if (!asked) parts_.owner.SlotLost(order_.id);
+    if (!asked) SlotLost();
   }
   if (asked) return;
   in_flight_ = false;
   parts_.slots.Release(number);
-  parts_.owner.Failed(order_.id, AsBuildError(std::move(asked).error()));
+  Fail(AsBuildError(std::move(asked).error()));
   EndTurn();
 }
 
@@ -146,9 +134,9 @@ void Launch::Built(uint32_t slot, Result<BuiltSandbox> result) {
   if (!result && result.error().code() == Code::kFailedPrecondition &&
       ++lost_slots_ <= kMaxLostSlots) {
     LogLine(LogLevel::kWarning, "a slot in stock was lost, taking another")
-        .Add("sandbox", order_.id)
+        .Add("sandbox", order_.host_id)
         .Add("slot", slot);
-    parts_.owner.SlotLost(order_.id);
+    SlotLost();
     parts_.slots.MarkUsed(slot);
     parts_.slots.Release(slot);
     return TakeTurn();
@@ -157,9 +145,9 @@ void Launch::Built(uint32_t slot, Result<BuiltSandbox> result) {
   if (result) {
     parts_.slots.MarkUsed(slot);
     control_ = std::move(result->control);
-    parts_.owner.Built(order_.id, result->built);
+    Done(result->built);
   } else {
-    parts_.owner.Failed(order_.id, AsBuildError(std::move(result).error()));
+    Fail(AsBuildError(std::move(result).error()));
   }
   EndTurn();
 }
@@ -169,10 +157,10 @@ void Launch::EndTurn() {
   parts_.slots.SetBusy(!parts_.admission.idle());
 }
 
-void Launch::Watch() {
-  control_->Watch([this](Result<wire::StartReport> report) {
+void Launch::Watch(std::function<void(const Result<wire::StartReport>& report)> reported) {
+  control_->Watch([this, reported = std::move(reported)](const Result<wire::StartReport>& report) {
     const auto self = shared_from_this();
-    parts_.owner.Reported(order_.id, std::move(report));
+    reported(report);
   });
 }
 

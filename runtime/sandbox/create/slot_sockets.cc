@@ -9,6 +9,7 @@
 #include "runtime/base/descriptors.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unix_address.h"
+#include "runtime/sandbox/record/socket_path.h"
 
 namespace atl::sandbox {
 namespace {
@@ -32,10 +33,6 @@ std::string SlotSocketPath(const std::string& directory, uint32_t slot) {
 }
 
 }  // namespace
-
-std::string SocketPath(const std::string& directory, const std::string& id) {
-  return directory + "/" + id + ".sock";
-}
 
 Result<SlotSockets> OpenSlotSockets(const std::string& directory, uint32_t slot) {
   RemoveSlotSocket(directory, slot);

@@ -11,10 +11,6 @@
 
 namespace atl::sandbox {
 
-// Its sockets' names must fit sockaddr_un: with "/<id>.sock" behind it, 107 bytes.
-inline constexpr size_t kMaxSocketDirectory = 107 - 1 - 36 - 5;
-std::string SocketPath(const std::string& directory, const std::string& id);
-
 struct SlotSockets {
   UniqueFd control;  // the daemon's end
   UniqueFd execd_control;
@@ -23,7 +19,7 @@ struct SlotSockets {
 // `directory` belongs to the daemon's user, mode 0700. What an earlier owner of the slot has left
 // is replaced.
 Result<SlotSockets> OpenSlotSockets(const std::string& directory, uint32_t slot);
-// From here on the listener is found under SocketPath(directory, id).
+// From here on the listener is found under SocketPath(directory, id) (socket_path.h).
 Status NameSlotSocket(const std::string& directory, uint32_t slot, const std::string& id);
 void RemoveSlotSocket(const std::string& directory, uint32_t slot);
 

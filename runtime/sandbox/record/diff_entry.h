@@ -1,4 +1,4 @@
-// What Lifecycle::Diff writes of a list, for who reads it.
+// One line of the list that Copies::Diff writes.
 #pragma once
 
 #include "runtime/wire/diff.h"

@@ -60,6 +60,7 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("fork_layer", s.fork_layer);
   io.Optional("template", s.spec.template_id);
   io.Optional("stocked", s.stocked);
+  io.Optional("tenant", s.tenant);
 }
 
 template <MaybeConst<Platform> P, typename Io>

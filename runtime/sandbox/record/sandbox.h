@@ -117,6 +117,7 @@ struct Sandbox {
   // log. Another one with each rollback; empty: its id.
   std::string host_id;
   bool stocked = false;  // it waits for a create of its template, and no client sees it
+  std::string tenant;    // whose it is (caller.h); empty: that of a daemon with one key
   int64_t created_at_ms = 0;
   Spec spec;
 

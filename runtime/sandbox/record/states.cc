@@ -67,6 +67,22 @@ consteval Table ReadTable() {
 }
 constexpr Table kTransitions = ReadTable();
 
+consteval bool Occurs(Action action) {
+  for (const auto& row : kTransitions) {
+    for (const Transition& cell : row) {
+      if (cell.action == action) return true;
+    }
+  }
+  return false;
+}
+consteval bool AllOccur() {
+  for (int action = 0; action < kActions; ++action) {
+    if (!Occurs(static_cast<Action>(action))) return false;
+  }
+  return true;
+}
+static_assert(AllOccur(), "no cell of the table has this action");
+
 constexpr std::string_view kStateNames[kStates] = {
     "Pending",    "Pending",    "Pending",  "Pending",  "Pending",  "Running",
     "Pausing",    "Paused",     "Resuming", "Stopping", "Stopping", "Stopping",

@@ -1,5 +1,5 @@
 // The life of a sandbox as one table: in which state, on which event, what comes next and what is
-// to be done. The table itself is in states.cc; Lifecycle runs it, tests go through every cell, and
+// to be done. The table itself is in states.cc; Machine runs it, tests go through every cell, and
 // the README shows it.
 //
 // The API shows and the store keeps fewer words than there are states: "Pending" is every way of a
@@ -117,6 +117,11 @@ enum class Action : uint8_t {
   kBug,      // cannot happen
 };
 inline constexpr int kActions = 15;
+// Whether something is done behind the new state: not for what changes the state alone, or nothing.
+constexpr bool HasEffect(Action action) {
+  return action != Action::kNone && action != Action::kDefer && action != Action::kRefuse &&
+         action != Action::kBug;
+}
 
 struct Transition {
   State next;

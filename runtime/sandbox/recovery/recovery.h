@@ -1,6 +1,6 @@
 // What a daemon has to do so that its records and the host agree again: one that starts, one whose
-// spawner was replaced, and any one from time to time. A pure function of both; Lifecycle carries
-// it out.
+// spawner was replaced, and any one from time to time. A pure function of both; the reconciler
+// carries it out.
 #pragma once
 
 #include <cstdint>

@@ -199,4 +199,29 @@ Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most) {
                                           " are kept here (runtime.parked_sandboxes)");
 }
 
+void Room::Hold(const Sandbox& sandbox) {
+  if (!sandbox.stocked) held_.Add(sandbox.spec);
+}
+
+void Room::Drop(const Sandbox& sandbox) {
+  if (!sandbox.stocked) held_.Remove(sandbox.spec);
+}
+
+Status Room::CheckStock(const Spec& member, bool another) const {
+  Held all = held_;
+  for (const Holder& holder : holders_) all.Add(holder.held());
+  if (!another) all.Remove(member);
+  return CheckBudget(budget_, all, member);
+}
+
+uint64_t Room::Kept() const {
+  uint64_t kept = 0;
+  for (const Holder& holder : holders_) kept += holder.kept();
+  return kept;
+}
+
+void Room::GiveWay() {
+  for (const Holder& holder : holders_) holder.give_way();
+}
+
 }  // namespace atl::sandbox

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
@@ -50,5 +52,49 @@ Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most);
 
 // kInvalidArgument: it could never be had here. kResourceExhausted with ENOMEM: not now.
 Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& asked);
+
+// What this host has been asked to hold, and whether there is room for more: sandboxes of clients,
+// which are counted here, and stocks of sandboxes that are built ahead, which give way to them.
+//
+// Thread rule: on the loop.
+class Room {
+ public:
+  // One stock, by three functions.
+  struct Holder {
+    std::function<Held()> held = [] { return Held(); };          // by what is there, or coming
+    std::function<uint32_t()> kept = [] { return uint32_t(); };  // sandboxes that it may keep
+    std::function<void()> give_way;                              // a create is on its way
+  };
+  explicit Room(HostBudget budget) : budget_(std::move(budget)) {}
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  // They give way in this order.
+  void Add(Holder holder) { holders_.push_back(std::move(holder)); }
+
+  // A sandbox holds what it was promised; each Hold is ended by a Drop. One that is in stock is its
+  // stock's to count.
+  void Hold(const Sandbox& sandbox);
+  void Drop(const Sandbox& sandbox);
+  void Clear() { held_ = {}; }
+
+  // Whether a client may have another such sandbox. Stocks are not counted: they give way. As
+  // CheckBudget.
+  Status Check(const Spec& asked) const { return CheckBudget(budget_, held_, asked); }
+  // Whether there is room for this one beside all others, stocks included; `another`: it is not
+  // among them yet.
+  Status CheckStock(const Spec& member, bool another) const;
+  // Sandboxes that all stocks together may keep.
+  uint64_t Kept() const;
+  void GiveWay();
+
+  const HostBudget& budget() const { return budget_; }
+  const Held& held() const { return held_; }
+
+ private:
+  const HostBudget budget_;
+  Held held_;  // by sandboxes of clients
+  std::vector<Holder> holders_;
+};
 
 }  // namespace atl::sandbox

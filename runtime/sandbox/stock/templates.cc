@@ -58,6 +58,35 @@ Status Templates::Load() {
   return {};
 }
 
+void Templates::AdoptMembers() {
+  std::vector<std::string> unready;
+  for (const auto& [id, sandbox] : parts_.registry) {
+    if (!sandbox.stocked) continue;
+    if (sandbox.state == State::kPaused && Adopt(sandbox)) continue;
+    unready.push_back(id);
+  }
+  for (const std::string& id : unready) parts_.members.Dispose(id);
+}
+
+void Templates::OnTransition(const Sandbox& sandbox, State before) {
+  if (!sandbox.stocked) return;
+  const auto is_there = [](State state) { return !IsOver(state) && !IsLeaving(state); };
+  if (is_there(before) && !is_there(sandbox.state)) return LoseLater(sandbox.id, sandbox.message);
+  if (before != State::kBuilding || sandbox.state != State::kRunning) return;
+  // Behind the record.
+  parts_.loop.Post(guard_([this, id = sandbox.id] { Runs(id); }));
+}
+
+void Templates::LoseLater(const std::string& id, std::string why) {
+  parts_.members.GiveUp(id);
+  parts_.loop.Post(guard_([this, id, why = std::move(why)] { Lost(id, why); }));
+}
+
+Result<Sandbox> Templates::MemberOf(const TemplateRecord& record) const {
+  ATOLL_ASSIGN(Checked checked, parts_.check.Member(record));
+  return std::move(checked.sandbox);
+}
+
 bool Templates::Adopt(const Sandbox& member) {
   const auto found = templates_.find(member.spec.template_id);
   if (found == templates_.end()) return false;
@@ -74,7 +103,7 @@ uint32_t Templates::Kept() const {
 Held Templates::stock() const {
   Held held;
   const auto add = [&](const std::string& id) {
-    const Sandbox* const member = parts_.owner.FindMember(id);
+    const Sandbox* const member = parts_.registry.Look(id);
     if (member != nullptr) held.Add(member->spec);
   };
   for (const auto& [id, of] : templates_) {
@@ -90,12 +119,12 @@ Result<std::string> Templates::Create(TemplateRecord record) {
     return Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxTemplates) +
                                               " templates, as many as may be; delete one");
   }
-  const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByPools() + record.stock;
+  const uint64_t kept = parts_.room.Kept() + record.stock;
   ATOLL_TRY(
       CheckKept("stock: with " + std::to_string(record.stock) + " more", kept, most_members_));
-  ATOLL_ASSIGN(const Sandbox member, parts_.owner.MemberOf(record));
+  ATOLL_ASSIGN(const Sandbox member, MemberOf(record));
   // What it could never have; what it cannot have now, it may later.
-  if (const Status room = parts_.owner.CheckStock(member.spec, true);
+  if (const Status room = parts_.room.CheckStock(member.spec, true);
       !room && room.error().code() == Code::kInvalidArgument) {
     return Fail(room.error());
   }
@@ -167,17 +196,18 @@ size_t Templates::waiting() const {
   return all;
 }
 
-void Templates::Claim(const Wanted& wanted, std::shared_ptr<Attempt> attempt) {
+void Templates::Claim(const Caller& caller, const Wanted& wanted,
+                      std::shared_ptr<Attempt> attempt) {
   Template& of = templates_.at(wanted.spec.template_id);
   if (!of.ready.empty()) {
     const std::string id = of.ready.front().id;
     of.ready.pop_front();
     ++stats_.claimed;
     of.failures = 0;
-    return parts_.owner.GiveMember(id, wanted, std::move(attempt));
+    return parts_.members.Give(id, caller, wanted, std::move(attempt));
   }
   const int64_t now = parts_.clock.BootMicros();
-  Waiter waiter{wanted, std::move(attempt), now + kWaitUs};
+  Waiter waiter{caller, wanted, std::move(attempt), now + kWaitUs};
   if (stopped_) return Refuse(waiter, Error(Code::kUnavailable, "atolld is shutting down"));
   if (now < of.retry_us && of.coming.empty()) {
     return Refuse(waiter, NoneToBeHad(of.record.id, of.trouble));
@@ -208,8 +238,8 @@ void Templates::GiveWay() {
 void Templates::MakeRoom() {
   for (auto& [id, of] : templates_) {
     while (!of.ready.empty()) {
-      const Sandbox* member = parts_.owner.FindMember(of.ready.back().id);
-      if (member != nullptr && parts_.owner.CheckStock(member->spec, false)) break;
+      const Sandbox* member = parts_.registry.Look(of.ready.back().id);
+      if (member != nullptr && parts_.room.CheckStock(member->spec, false)) break;
       const std::string last = of.ready.back().id;
       of.ready.pop_back();
       Dispose(of, last);
@@ -231,8 +261,8 @@ void Templates::Look() {
     }
     if (of.ready.empty()) continue;
     if (now - of.ready.front().since_us > kProvenUs) of.failures = 0;
-    const Sandbox* member = parts_.owner.FindMember(of.ready.front().id);
-    const auto current = parts_.owner.MemberOf(of.record);
+    const Sandbox* member = parts_.registry.Look(of.ready.front().id);
+    const auto current = MemberOf(of.record);
     if (member == nullptr || !current || !IsBuiltLike(*member, *current)) {
       for (const Ready& ready : std::exchange(of.ready, {})) Dispose(of, ready.id);
     }
@@ -253,9 +283,9 @@ Templates::Template* Templates::OwnerOf(const std::string& member) {
 
 void Templates::Runs(const std::string& id) {
   Template* const of = OwnerOf(id);
-  if (of == nullptr) return parts_.owner.DisposeMember(id);
-  parts_.owner.PrepareMember(id, of->record.preparation,
-                             [this, id](const Status& prepared) { Prepared(id, prepared); });
+  if (of == nullptr) return parts_.members.Dispose(id);
+  parts_.members.Prepare(id, of->record.preparation,
+                         [this, id](const Status& prepared) { Prepared(id, prepared); });
 }
 
 void Templates::Prepared(const std::string& id, const Status& prepared) {
@@ -269,9 +299,7 @@ void Templates::Prepared(const std::string& id, const Status& prepared) {
   ++stats_.built;
   Succeeded(*of);
   if (GiveToWaiter(*of, id)) return Pump();
-  parts_.owner.RestMember(id, [this, id, alive = std::weak_ptr(alive_)](const Status& rested) {
-    if (!alive.expired()) Rested(id, rested);
-  });
+  parts_.members.Rest(id, guard_([this, id](const Status& rested) { Rested(id, rested); }));
 }
 
 void Templates::Rested(const std::string& id, const Status& rested) {
@@ -297,7 +325,7 @@ bool Templates::GiveToWaiter(Template& of, const std::string& id) {
   of.waiters.pop_front();
   of.coming.erase(id);
   ++stats_.waited;
-  parts_.owner.GiveMember(id, waiter.wanted, std::move(waiter.attempt));
+  parts_.members.Give(id, waiter.caller, waiter.wanted, std::move(waiter.attempt));
   return true;
 }
 
@@ -395,8 +423,8 @@ void Templates::PumpLater(int64_t delay_us) {
 }
 
 void Templates::Build(Template& of) {
-  const auto member = parts_.owner.MemberOf(of.record);
-  const Status room = member ? parts_.owner.CheckStock(member->spec, true) : Fail(member.error());
+  const auto member = MemberOf(of.record);
+  const Status room = member ? parts_.room.CheckStock(member->spec, true) : Fail(member.error());
   if (!room) {
     // It passes by itself, and is no fault of the template's; Look tries again.
     of.trouble = room.error().message();
@@ -406,13 +434,14 @@ void Templates::Build(Template& of) {
   of.trouble.clear();
   const std::string id = NewSandboxId();
   of.coming.insert(id);
-  parts_.owner.BuildMember(of.record, id);
+  Status begun = parts_.members.Build(of.record, id);
+  if (!begun) LoseLater(id, begun.error().message());
 }
 
 void Templates::Dispose(Template& of, const std::string& id) {
   of.coming.erase(id);
   ++stats_.disposed;
-  parts_.owner.DisposeMember(id);
+  parts_.members.Dispose(id);
 }
 
 void Templates::DisposeAll(Template& of) {

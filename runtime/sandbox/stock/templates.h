@@ -24,13 +24,18 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/create/admission.h"
-#include "runtime/sandbox/create/attempt.h"
+#include "runtime/sandbox/create/check.h"
+#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/state/attempt.h"
 #include "runtime/sandbox/state/host_budget.h"
-#include "runtime/sandbox/stock/template_store.h"
+#include "runtime/sandbox/state/registry.h"
+#include "runtime/sandbox/stock/members.h"
+#include "runtime/sandbox/store/template_store.h"
 
 namespace atl::sandbox {
 
@@ -44,34 +49,16 @@ struct TemplateStats {
 
 class Templates {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // Looks image, limits and all else up; kInvalidArgument, kNotFound: they never fit.
-    virtual Result<Sandbox> MemberOf(const TemplateRecord& record) const = 0;
-    // Whether the host has room for another member, or for this one beside all others.
-    virtual Status CheckStock(const Spec& member, bool another) const = 0;
-    // Builds it under this id: Runs or Lost follows.
-    virtual void BuildMember(const TemplateRecord& record, const std::string& id) = 0;
-    virtual void PrepareMember(const std::string& id, const wire::Preparation& wanted,
-                               std::function<void(Status)> done) = 0;
-    // Lets it stand still.
-    virtual void RestMember(const std::string& id, std::function<void(Status)> done) = 0;
-    virtual void DisposeMember(const std::string& id) = 0;
-    // It is that create's from now on, which is answered.
-    virtual void GiveMember(const std::string& id, const Wanted& wanted,
-                            std::shared_ptr<Attempt> attempt) = 0;
-    // What it is; null: there is none.
-    virtual const Sandbox* FindMember(const std::string& id) const = 0;
-    // Members that pools may keep: all are bounded together.
-    virtual uint32_t KeptByPools() const = 0;
-  };
+  // All parts outlive it.
   struct Parts {
     Loop& loop;
     const Clock& clock;
     Admission& admission;
     TemplateStore& store;
-    Owner& owner;
+    Registry& registry;
+    const Room& room;
+    const Check& check;
+    Members& members;
   };
   enum class Phase : uint8_t { kPending, kBuilding, kSucceeded, kFailed };
   struct View {
@@ -92,10 +79,10 @@ class Templates {
   ~Templates() { parts_.loop.Cancel(timer_); }
 
   Status Load();
-  // A member that an earlier daemon had made ready. False: it is no template's.
-  bool Adopt(const Sandbox& member);
+  // At start: members that an earlier daemon had made ready go on waiting, others go.
+  void AdoptMembers();
 
-  // Gives it its id. kResourceExhausted: there are as many as may be; else as MemberOf.
+  // Gives it its id. kResourceExhausted: there are as many as may be; else as Check::Member.
   Result<std::string> Create(TemplateRecord record);
   // Sandboxes that were made of it live on. kNotFound.
   Status Remove(const std::string& id);
@@ -111,15 +98,14 @@ class Templates {
   // That a create names. kNotFound: it is none, or none of it has been ready.
   Result<const TemplateRecord*> Usable(const std::string& id) const;
   // Answers the create: at once, or when there is a member for it, or will be none.
-  void Claim(const Wanted& wanted, std::shared_ptr<Attempt> attempt);
+  void Claim(const Caller& caller, const Wanted& wanted, std::shared_ptr<Attempt> attempt);
 
   // A create is on its way: nothing is built for a while, and members go if it needs their room.
   void GiveWay();
   // From time to time: members that are not what they would be now go; others are built.
   void Look();
-  // Of a member that was built: it runs; it has ended, or there will be none.
-  void Runs(const std::string& id);
-  void Lost(const std::string& id, const std::string& why);
+  // A watcher of the machine: a member that was built runs, or has ended.
+  void OnTransition(const Sandbox& sandbox, State before);
   // No member is left or will be: who waits is told so.
   void Stop();
 
@@ -127,6 +113,7 @@ class Templates {
 
  private:
   struct Waiter {
+    Caller caller;
     Wanted wanted;
     std::shared_ptr<Attempt> attempt;
     int64_t until_us = 0;
@@ -145,6 +132,12 @@ class Templates {
     std::string trouble;
   };
 
+  void Runs(const std::string& id);
+  void Lost(const std::string& id, const std::string& why);
+  // The same, but not from within what has ended it.
+  void LoseLater(const std::string& id, std::string why);
+  Result<Sandbox> MemberOf(const TemplateRecord& record) const;
+  bool Adopt(const Sandbox& member);
   Template* OwnerOf(const std::string& member);
   size_t waiting() const;
   void Prepared(const std::string& id, const Status& prepared);
@@ -170,7 +163,7 @@ class Templates {
   Loop::Id timer_ = 0;
   bool stopped_ = false;
   TemplateStats stats_;
-  const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 std::string_view PhaseName(Templates::Phase phase);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "images/image_store.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 
@@ -66,7 +67,7 @@ Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& cap
   if (capacity.buffer_max == 0) {
     return Fail(Code::kInvalidArgument, "capacitySpec: bufferMax must be at least 1");
   }
-  uint64_t kept = uint64_t{MostOf(capacity)} + parts_.owner.KeptByTemplates();
+  uint64_t kept = uint64_t{MostOf(capacity)} + parts_.room.Kept() - Kept();
   for (const auto& [other, pool] : pools_) {
     if (other != name && !pool.used_us) kept += MostOf(pool.record.capacity);
   }
@@ -97,9 +98,9 @@ Status WarmPools::Create(PoolRecord record) {
     return Fail(Code::kAlreadyExists, "pool '" + record.name + "' exists");
   }
   ATOLL_TRY(CheckCapacity(record.name, record.capacity));
-  ATOLL_ASSIGN(const Sandbox member, parts_.owner.NewMember(record));
+  ATOLL_ASSIGN(const Sandbox member, parts_.check.PoolMember(record));
   // What it could never have; what it cannot have now, it may later.
-  if (const Status room = parts_.owner.CheckRoom(stock_, member.spec);
+  if (const Status room = parts_.room.CheckStock(member.spec, true);
       !room && room.error().code() == Code::kInvalidArgument) {
     return room;
   }
@@ -186,6 +187,41 @@ Status WarmPools::CheckRoom(const std::string& name) const {
                   " sandboxes, as many as its poolMax allows; delete one");
 }
 
+Result<Wanted> WarmPools::Fill(const Wanted& wanted) const {
+  const std::string& name = wanted.spec.extensions.at(kPoolRef);
+  ATOLL_TRY(CheckRoom(name));
+  const PoolRecord& pool = *RecordOf(name);
+  Wanted filled = wanted;
+  if (!wanted.spec.image.empty()) {
+    ATOLL_ASSIGN(const std::string image, images::NormaliseImageName(wanted.spec.image));
+    if (image != pool.image) {
+      return Fail(Code::kInvalidArgument, "pool '" + name + "' is of image " + pool.image +
+                                              ", and not of " + image +
+                                              "; leave out image, or poolRef");
+    }
+  }
+  filled.spec.image = pool.image;
+  if (filled.resource_limits.empty()) filled.resource_limits = pool.resource_limits;
+  return filled;
+}
+
+std::unique_ptr<ParkedSandbox> WarmPools::Claim(Checked* checked, const Wanted& wanted) {
+  Sandbox& s = checked->sandbox;
+  Hold(s);
+  // Of an image that is on its way nothing waits.
+  if (!checked->awaited_image.empty()) return nullptr;
+  const auto ref = s.spec.extensions.find(kPoolRef);
+  std::unique_ptr<ParkedSandbox> parked;
+  if (ref != s.spec.extensions.end()) {
+    parked = Take(ref->second, s);
+  } else if (s.spec.snapshot_id.empty()) {
+    parked = TakeAutomatic(s, wanted.resource_limits);
+  }
+  // Its cgroup, its socket and its host name have that id already.
+  if (parked) s.id = s.spec.network.sandbox = parked->sandbox.id;
+  return parked;
+}
+
 std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sandbox& wanted) {
   const auto found = pools_.find(name);
   if (found == pools_.end()) return nullptr;
@@ -237,8 +273,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
 
 // Of the bound on all members those with a name come first.
 bool WarmPools::HasRoomForAutomatic(uint32_t pools) const {
-  const uint64_t kept = uint64_t{Kept()} + parts_.owner.KeptByTemplates();
-  return kept + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
+  return parts_.room.Kept() + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
 }
 
 WarmPools::Pools::iterator WarmPools::LeastRecent() {
@@ -280,6 +315,11 @@ void WarmPools::Drop(const Sandbox& sandbox) {
   if (found != pools_.end() && found->second.allocated != 0) --found->second.allocated;
 }
 
+void WarmPools::OnTransition(const Sandbox& sandbox, State before) {
+  if (CountsForOrigin(before) == CountsForOrigin(sandbox.state)) return;
+  CountsForOrigin(before) ? Drop(sandbox) : Hold(sandbox);
+}
+
 void WarmPools::GiveWay() {
   if (pools_.empty()) return;
   quiet_from_us_ = parts_.clock.BootMicros();
@@ -291,9 +331,7 @@ void WarmPools::MakeRoom() {
   for (auto& [name, pool] : pools_) {
     while (!pool.members.empty()) {
       const Spec& spec = pool.members.back()->sandbox.spec;
-      Held others = stock_;
-      others.Remove(spec);
-      if (parts_.owner.CheckRoom(others, spec)) break;
+      if (parts_.room.CheckStock(spec, false)) break;
       auto member = std::move(pool.members.back());
       pool.members.pop_back();
       Dispose(std::move(member));
@@ -305,7 +343,7 @@ void WarmPools::Look() {
   TrimAutomatic();
   for (auto& [name, pool] : pools_) {
     if (pool.members.empty()) continue;
-    const auto now = parts_.owner.NewMember(pool.record);
+    const auto now = parts_.check.PoolMember(pool.record);
     if (!now || !IsBuiltLike(pool.members.front()->sandbox, *now)) DisposeAll(pool);
   }
   Pump();
@@ -424,8 +462,8 @@ void WarmPools::PumpLater(int64_t delay_us) {
 }
 
 void WarmPools::Build(Pool& pool) {
-  auto member = parts_.owner.NewMember(pool.record);
-  const Status room = member ? parts_.owner.CheckRoom(stock_, member->spec) : Fail(member.error());
+  auto member = parts_.check.PoolMember(pool.record);
+  const Status room = member ? parts_.room.CheckStock(member->spec, true) : Fail(member.error());
   // The next Look tries again.
   if (!room) {
     pool.trouble = room.error().message();
@@ -439,9 +477,8 @@ void WarmPools::Build(Pool& pool) {
   parts_.slots.SetBusy(true);
   // It is idle, so this is the turn.
   const Status entered = parts_.admission.Enter([this, order] {
-    parts_.slots.Take([this, order, alive = std::weak_ptr(alive_)](Result<SlotPool::Ready> slot) {
-      if (!alive.expired()) GotSlot(order, std::move(slot));
-    });
+    parts_.slots.Take(
+        guard_([this, order](Result<SlotPool::Ready> slot) { GotSlot(order, std::move(slot)); }));
   });
   if (!entered) GiveUp(entered.error());
 }
@@ -457,11 +494,11 @@ void WarmPools::GotSlot(uint64_t order, Result<SlotPool::Ready> slot) {
   }
   const uint32_t number = slot->number;
   building_->sandbox.slot = number;
-  const Status asked = parts_.builder.Park(
-      building_->sandbox, std::move(slot->control),
-      [this, order, number, alive = std::weak_ptr(alive_)](Result<BuiltSandbox> built) {
-        if (!alive.expired()) Built(order, number, std::move(built));
-      });
+  const Status asked =
+      parts_.builder.Park(building_->sandbox, std::move(slot->control),
+                          guard_([this, order, number](Result<BuiltSandbox> built) {
+                            Built(order, number, std::move(built));
+                          }));
   if (asked) return;
   parts_.slots.Release(number);
   GiveUp(asked.error());
@@ -518,7 +555,7 @@ void WarmPools::EndTurn() {
 void WarmPools::Dispose(std::unique_ptr<ParkedSandbox> member) {
   stock_.Remove(member->sandbox.spec);
   ++stats_.disposed;
-  parts_.owner.Dispose(member->sandbox.id, member->sandbox.slot);
+  parts_.orphans.Destroy(member->sandbox.id, member->sandbox.slot);
 }
 
 void WarmPools::DisposeAll(Pool& pool) {

@@ -24,14 +24,17 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/create/admission.h"
 #include "runtime/sandbox/create/builder.h"
+#include "runtime/sandbox/create/check.h"
+#include "runtime/sandbox/create/orphans.h"
 #include "runtime/sandbox/create/slot_pool.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/host_budget.h"
-#include "runtime/sandbox/stock/pool_store.h"
+#include "runtime/sandbox/store/pool_store.h"
 
 namespace atl::sandbox {
 
@@ -44,18 +47,7 @@ struct PoolStats {
 
 class WarmPools {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // What a member of that pool is now, image and limits looked up and checked; no id yet.
-    virtual Result<Sandbox> NewMember(const PoolRecord& pool) const = 0;
-    // Whether the host has room for one more beside the sandboxes and `stock`.
-    virtual Status CheckRoom(const Held& stock, const Spec& member) const = 0;
-    // Members that templates may keep: all are bounded together.
-    virtual uint32_t KeptByTemplates() const = 0;
-    // Destroys what the spawner may have of it, then gives its slot back.
-    virtual void Dispose(const std::string& id, uint32_t slot) = 0;
-  };
+  // All parts outlive it.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -63,7 +55,9 @@ class WarmPools {
     SlotPool& slots;
     Builder& builder;
     PoolStore& store;
-    Owner& owner;
+    const Room& room;
+    const Check& check;
+    Orphans& orphans;
   };
   struct View {
     PoolRecord record;
@@ -80,7 +74,8 @@ class WarmPools {
 
   Status Load();
 
-  // kAlreadyExists; kInvalidArgument: the bounds, or they are more than may be kept; as NewMember.
+  // kAlreadyExists; kInvalidArgument: the bounds, or they are more than may be kept; as
+  // Check::PoolMember.
   Status Create(PoolRecord record);
   // kNotFound, and as above.
   Status Resize(const std::string& name, const PoolCapacity& capacity);
@@ -92,16 +87,24 @@ class WarmPools {
   // A pool that is filled with that image; null: none.
   const PoolRecord* UserOf(const std::string& image) const;
 
+  // What a create that names a pool asks for, with what the pool says and the request does not.
+  // kInvalidArgument: another image than the pool's; else as CheckRoom.
+  Result<Wanted> Fill(const Wanted& wanted) const;
   // Whether another sandbox may be made of it. kResourceExhausted: it has as many as it may.
   Status CheckRoom(const std::string& name) const;
+  // A member for that create, whose id `checked` then has: of the pool that it names, or of one
+  // that made itself. Null: it is to be built. Either way the pool that it names counts it from now
+  // on.
+  std::unique_ptr<ParkedSandbox> Claim(Checked* checked, const Wanted& wanted);
   // A member that is what `wanted` says, which is the caller's from now on; null: a cold create.
   std::unique_ptr<ParkedSandbox> Take(const std::string& name, const Sandbox& wanted);
   // The same of the pool of its image and limits that makes itself, now if there is none yet.
   std::unique_ptr<ParkedSandbox> TakeAutomatic(
       const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
-  // Sandboxes that were made of pools, as they come and go.
+  // Sandboxes that were made of pools, as they come and go; and a watcher of the machine for that.
   void Hold(const Sandbox& sandbox);
   void Drop(const Sandbox& sandbox);
+  void OnTransition(const Sandbox& sandbox, State before);
 
   // A create is on its way: nothing is built for a while, and members go if it needs their room.
   void GiveWay();
@@ -179,7 +182,7 @@ class WarmPools {
   int64_t timer_due_us_ = 0;
   bool stopped_ = false;
   PoolStats stats_;
-  const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox

@@ -41,6 +41,14 @@ void History::Add(const std::string& id, HistoryEvent event) {
   Enqueue({id, std::move(event)});
 }
 
+void History::Note(const Sandbox& sandbox, std::string kind, int64_t now_ms) {
+  if (sandbox.stocked) return;
+  HistoryEvent event{now_ms, std::move(kind), sandbox.reason, sandbox.message};
+  if (!IsLeaving(sandbox.state)) return Add(sandbox.id, std::move(event));
+  event.kind = kDeletedEvent;
+  Tell(sandbox.id, std::move(event));
+}
+
 void History::Tell(const std::string& id, HistoryEvent event) {
   recent_.push_back({++last_, id, std::move(event)});
   if (recent_.size() > kRecent) recent_.pop_front();

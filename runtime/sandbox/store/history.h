@@ -17,6 +17,7 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
+#include "runtime/sandbox/record/sandbox.h"
 
 namespace atl::sandbox {
 
@@ -63,6 +64,12 @@ class History {
   void Add(const std::string& id, HistoryEvent event);
   // The end of a sandbox: told to those who follow, and not kept with a record that goes.
   void Tell(const std::string& id, HistoryEvent event);
+  // What a sandbox has become, with the cause that its record shows: added, or told if it is being
+  // deleted, which `kind` then does not matter to. One in stock has no history.
+  void Note(const Sandbox& sandbox, std::string kind, int64_t now_ms);
+  void Note(const Sandbox& sandbox, int64_t now_ms) {
+    Note(sandbox, std::string(StateName(sandbox.state)), now_ms);
+  }
   // Oldest first; those of sandboxes that are gone by now are among them.
   const std::deque<RecentEvent>& recent() const { return recent_; }
   uint64_t last() const { return last_; }

@@ -1,4 +1,4 @@
-// The API as a whole, in front of a real Lifecycle whose spawner, network and images are fakes.
+// The API as a whole, in front of a real Sandboxes whose spawner, network and images are fakes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,6 +21,7 @@ namespace atl::api {
 
 using nlohmann::json;
 
+inline const sandbox::Caller kCaller;
 inline constexpr char kKey[] = "test-api-key";
 
 // Keeps what the API did with it.
@@ -55,18 +56,18 @@ class ApiTest : public testing::Test {
     pool_store = std::move(*sandbox::PoolStore::Open(directory + "/atoll.db"));
     template_store = std::move(*sandbox::TemplateStore::Open(directory + "/atoll.db"));
     snapshots = std::move(*sandbox::Snapshots::Open(clock, spawner, images, *snapshot_store, {}));
-    sandbox::LifecycleConfig config;
+    sandbox::Sandboxes::Settings config;
     config.socket_directory = directory;
-    config.limits_available = {"memory", "pids", "cpu"};
+    config.check.limits_available = {"memory", "pids", "cpu"};
     sandbox::SlotPool::Config pool_config;
     pool_config.socket_directory = directory;
     pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);
-    lifecycle = std::make_unique<sandbox::Lifecycle>(
-        sandbox::Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
+    sandboxes = std::make_unique<sandbox::Sandboxes>(
+        sandbox::Sandboxes::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
                                   imports, puller, *volumes, objects, *snapshots, *pool_store,
                                   *template_store, logs, *history, health},
         config);
-    EXPECT_TRUE(lifecycle->Start({}));
+    EXPECT_TRUE(sandboxes->reconciler.Start({}));
     loop.Pass(100'000);
     Serve({.api_key = kKey, .endpoint = {.address = "127.0.0.1:8080"}});
   }
@@ -75,14 +76,15 @@ class ApiTest : public testing::Test {
   void Serve(ApiConfig config) {
     api = std::make_unique<Api>(
         std::move(config),
-        Api::Parts{loop, *lifecycle, imports, *volumes, *snapshots, logs, *history, network, images,
+        Api::Parts{loop, *sandboxes, imports, *volumes, *snapshots, logs, *history, network, images,
                    admission, *pool, health, *measurements, [this] { return Collect(); }},
         [this] { quit = true; });
   }
 
   MetricSet Collect() {
     MetricSet metrics;
-    sandbox::AddMetrics(*lifecycle, admission, *pool, network, images, health, nullptr, &metrics);
+    sandbox::AddMetrics(*sandboxes, *snapshots, admission, *pool, network, images, health, nullptr,
+                        &metrics);
     api->AddMetrics(&metrics);
     return metrics;
   }
@@ -157,7 +159,7 @@ class ApiTest : public testing::Test {
   std::unique_ptr<sandbox::Snapshots> snapshots;
   sandbox::EntrypointLogs logs{loop, clock, {}};
   std::unique_ptr<sandbox::History> history = std::move(*sandbox::History::Open(store->db(), loop));
-  std::unique_ptr<sandbox::Lifecycle> lifecycle;
+  std::unique_ptr<sandbox::Sandboxes> sandboxes;
   std::unique_ptr<Api> api;
   json created;
   bool quit = false;

@@ -189,7 +189,7 @@ TEST_F(ApiTest, Shutdown) {
   EXPECT_FALSE(spawner.stopped);
   EXPECT_EQ(Status("POST", "/v1/shutdown?all=true"), 200);
   EXPECT_TRUE(spawner.stopped);
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 }  // namespace

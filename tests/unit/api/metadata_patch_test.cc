@@ -17,7 +17,7 @@ std::string Refusal(const std::string& body, std::string_view type = "applicatio
 TEST(MetadataPatch, SetsAndRemoves) {
   const auto patch = ParseMetadataPatch(R"({"a":"1","b":null,"!":null,"x.y/z":""})", "");
   ASSERT_TRUE(patch);
-  const sandbox::Lifecycle::MetadataPatch expected = {
+  const sandbox::Changes::MetadataPatch expected = {
       {"a", "1"}, {"b", std::nullopt}, {"!", std::nullopt}, {"x.y/z", ""}};
   EXPECT_EQ(*patch, expected);
   EXPECT_EQ(Refusal("{}", "application/merge-patch+json; charset=utf-8"), "fine");

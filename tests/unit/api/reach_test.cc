@@ -24,7 +24,8 @@ TEST_F(ApiTest, CorsOfAServerInASandboxIsItsOwn) {
       Send("GET", "/sandboxes/" + id + "/proxy/x/", "", {{"Origin", "https://evil.example"}})
           ->response->headers.Has("Access-Control-Allow-Origin"));
   std::vector<http::Header> with_token = preflight;
-  with_token.push_back({kExecdTokenHeader, TokenFor(kKey, lifecycle->Find(id)->access_token)});
+  with_token.push_back(
+      {kExecdTokenHeader, TokenFor(kKey, sandboxes->registry.Find(kCaller, id)->access_token)});
   for (const char* path : {"/proxy/44772/proxy/8000/", "/proxy/44772/%70roxy/8000/"}) {
     EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", with_token)->upstream) << path;
   }
@@ -42,7 +43,7 @@ TEST_F(ApiTest, Endpoints) {
   EXPECT_EQ(Get(base.substr(3) + "44772").at("endpoint"),
             "atoll.example:81/sandboxes/" + id + "/proxy/44772");
   EXPECT_EQ(execd.at("headers").at("X-EXECD-ACCESS-TOKEN"),
-            TokenFor(kKey, lifecycle->Find(id)->access_token));
+            TokenFor(kKey, sandboxes->registry.Find(kCaller, id)->access_token));
   EXPECT_EQ(Get(base + "44772"), execd);
   EXPECT_EQ(Get(base + "18080")["headers"]["OPENSANDBOX-EGRESS-AUTH"].get<std::string>().size(),
             32U);
@@ -154,13 +155,13 @@ TEST_F(ApiTest, ARouteIntoWhatIsGoneIs410) {
 
 TEST_F(ApiTest, ProxyNeedsNoKeyAndCarriesTheRequestId) {
   const std::string id = Create();
-  const auto exchange =
-      Send("POST", "/sandboxes/" + id + "/proxy/44772/command?x=%2F", "",
-           {{"X-Request-ID", "r1"},
-            {kExecdTokenHeader, TokenFor(kKey, lifecycle->Find(id)->access_token)}});
+  const auto exchange = Send(
+      "POST", "/sandboxes/" + id + "/proxy/44772/command?x=%2F", "",
+      {{"X-Request-ID", "r1"},
+       {kExecdTokenHeader, TokenFor(kKey, sandboxes->registry.Find(kCaller, id)->access_token)}});
   ASSERT_TRUE(exchange->upstream);
   EXPECT_EQ(exchange->upstream->target, "/command?x=%2F");
-  EXPECT_EQ(exchange->upstream->socket_path, lifecycle->SocketPathOf(id));
+  EXPECT_EQ(exchange->upstream->socket_path, sandboxes->registry.SocketPathOf(id));
   http::Headers answer;
   exchange->upstream->edit_response(200, &answer);
   EXPECT_EQ(answer.Get("X-Request-ID"), "r1");

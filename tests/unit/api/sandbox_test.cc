@@ -69,7 +69,7 @@ TEST_F(ApiTest, CreateRefusals) {
   EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 400);
   EXPECT_EQ(Status("POST", "/v1/sandboxes", "{"), 422);
   EXPECT_EQ(Status("POST", "/v1/sandboxes", std::string(5 << 20, ' ')), 413);
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(ApiTest, ABuildThatFailsIs500) {
@@ -134,7 +134,7 @@ TEST_F(ApiTest, ARequestWithAKeyIsCarriedOutOnce) {
   EXPECT_EQ(send("abc", body + " ")->response->status, 409);
   EXPECT_EQ(send(std::string(256, 'x'), body)->response->status, 400);
   EXPECT_EQ(send("a\tb", body)->response->status, 400);
-  EXPECT_EQ(lifecycle->size(), 1U);
+  EXPECT_EQ(sandboxes->registry.size(), 1U);
 }
 
 TEST_F(ApiTest, Renew) {

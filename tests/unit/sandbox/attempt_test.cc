@@ -1,12 +1,12 @@
 // Each kind of request against each failure that can be forced upon it: nothing of it is left, and
 // the same request with the same key is carried out afterwards.
-#include "runtime/sandbox/create/attempt.h"
+#include "runtime/sandbox/state/attempt.h"
 
 #include <algorithm>
 #include <set>
 
-#include "runtime/sandbox/copies/fork.h"
-#include "runtime/sandbox/copies/rollback.h"
+#include "runtime/sandbox/copies/forks.h"
+#include "runtime/sandbox/copies/rollbacks.h"
 #include "tests/unit/sandbox/templates_fixture.h"
 
 namespace atl::sandbox {
@@ -51,7 +51,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     Boot({});
     switch (GetParam().kind) {
       case Kind::kPool:
-        ASSERT_TRUE(lifecycle->pools().Create(
+        ASSERT_TRUE(sandboxes->pools.Create(
             {.name = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
         loop.Pass(50'000);
         execds.push_back(spawner.AnswerBuild().control);
@@ -67,7 +67,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
       case Kind::kFork:
       case Kind::kRollback:
         parent = CreateRunning();
-        snapshot = lifecycle->TakeSnapshot(parent, "")->id;
+        snapshot = sandboxes->copies.TakeSnapshot(kCaller, parent, "")->id;
         spawner.AnswerCopy();
         spawner.AnswerPublish();
         break;
@@ -92,9 +92,9 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     };
     const Kind kind = GetParam().kind;
     if (kind == Kind::kFork) {
-      lifecycle->ForkSandbox(parent, {2, "k", fingerprint, "r"}, all);
+      sandboxes->forks.Fork(kCaller, parent, {2, "k", fingerprint, "r"}, all);
     } else if (kind == Kind::kRollback) {
-      lifecycle->RollBack(parent, {snapshot, "k", fingerprint, "r"}, one);
+      sandboxes->rollbacks.RollBack(kCaller, parent, {snapshot, "k", fingerprint, "r"}, one);
     } else {
       Wanted wanted = kind == Kind::kClaim || kind == Kind::kWait ? Of(template_id) : Want();
       if (kind == Kind::kPool) wanted.spec.extensions[kPoolRef] = "warm";
@@ -108,7 +108,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
           netpolicy::Share({.default_action = netpolicy::Action::kDeny, .rules = {}});
       wanted.idempotency_key = "k";
       wanted.fingerprint = fingerprint;
-      lifecycle->Create(wanted, one);
+      sandboxes->orders.Create(kCaller, wanted, one);
     }
     loop.Run();
     return answer;
@@ -173,7 +173,8 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
           spawner.AnswerBuild();
           loop.Run();
         }
-        for (const auto& other : others) EXPECT_TRUE(lifecycle->Delete(other->result->id));
+        for (const auto& other : others)
+          EXPECT_TRUE(sandboxes->endings.Delete(kCaller, other->result->id));
         return answer;
       }
       case Failure::kDeleted: {
@@ -183,7 +184,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
         const std::string id = GetParam().kind == Kind::kRollback ? parent
                                : claim ? spawner.freezes.front().what.substr(strlen("thaw "))
                                        : spawner.builds.front().id;
-        EXPECT_TRUE(lifecycle->Delete(id));
+        EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
         spawner.freezes.clear();
         CarryOn(*answer);
         return answer;
@@ -209,7 +210,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
         return answer;
       case Failure::kShutDown:
         answer = Ask();
-        lifecycle->Shutdown([](const Status&) {});
+        sandboxes->reconciler.Shutdown([](const Status&) {});
         loop.Run();
         return answer;
     }
@@ -222,7 +223,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
   };
   Left State() {
     Left left;
-    for (const Sandbox* one : lifecycle->All()) left.visible.insert(one->id);
+    for (const Sandbox* one : sandboxes->registry.All(kCaller)) left.visible.insert(one->id);
     for (const Sandbox& one : Stored()) {
       if (!one.stocked) left.recorded.insert(one.id);
     }
@@ -244,9 +245,9 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
   std::string template_id, parent, snapshot;
 };
 
-CreateStats Sum(const LifecycleStats& stats) {
-  CreateStats sum;
-  for (const CreateStats& origin : stats.creates) {
+OriginStats Sum(const CreateStats& stats) {
+  OriginStats sum;
+  for (const OriginStats& origin : stats.origins) {
     sum.ok += origin.ok;
     sum.refused += origin.refused;
     sum.error += origin.error;
@@ -255,16 +256,16 @@ CreateStats Sum(const LifecycleStats& stats) {
 }
 
 TEST_P(AttemptTest, LeavesNothingAndCanBeRepeated) {
-  const LifecycleStats counted = lifecycle->stats();
+  const OriginStats before_it = Sum(sandboxes->creates.stats());
   const auto first = Provoke();
   ASSERT_EQ(first->called, 1);
   ASSERT_TRUE(first->error);
   Settle();
-  const LifecycleStats& now = lifecycle->stats();
+  const RollbackStats& rollbacks = sandboxes->rollbacks.stats();
   const bool rollback = GetParam().kind == Kind::kRollback;
-  const CreateStats created = Sum(now), before_it = Sum(counted);
-  const uint64_t refused = rollback ? now.rollback_refused : created.refused;
-  const uint64_t failed = rollback ? now.rollback_failed : created.error;
+  const OriginStats created = Sum(sandboxes->creates.stats());
+  const uint64_t refused = rollback ? rollbacks.refused : created.refused;
+  const uint64_t failed = rollback ? rollbacks.failed : created.error;
   const uint64_t of = GetParam().kind == Kind::kFork ? 2 : 1;
   EXPECT_EQ(refused, GetParam().refused ? of : 0) << first->error->message();
   EXPECT_EQ(failed, GetParam().refused ? 0 : of) << first->error->message();
@@ -277,7 +278,7 @@ TEST_P(AttemptTest, LeavesNothingAndCanBeRepeated) {
   EXPECT_EQ(after.keys, before.keys);
   EXPECT_EQ(after.volumes, before.volumes);
   if (gone) return;
-  EXPECT_FALSE(lifecycle->LayerInUse(102)) << "that of a fork";
+  EXPECT_FALSE(sandboxes->layers.InUse(102)) << "that of a fork";
   // Behind a claim another member is built.
   if (template_id.empty()) {
     EXPECT_TRUE(admission->idle());

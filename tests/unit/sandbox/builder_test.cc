@@ -6,7 +6,7 @@
 
 #include "runtime/base/sandbox_id.h"
 #include "runtime/sandbox/create/access_token.h"
-#include "runtime/sandbox/create/slot_sockets.h"
+#include "runtime/sandbox/record/socket_path.h"
 #include "runtime/wire/plan.h"
 
 namespace atl::sandbox {

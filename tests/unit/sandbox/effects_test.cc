@@ -13,7 +13,7 @@ class EffectsTest : public LifecycleTest {
  protected:
   EffectsTest() {
     EXPECT_TRUE(
-        lifecycle->pools().Create({.name = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
+        sandboxes->pools.Create({.name = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
     loop.Pass(50'000);
     parked = spawner.AnswerBuild().control;
     loop.Run();
@@ -71,14 +71,14 @@ class EffectsTest : public LifecycleTest {
     std::map<std::string, std::string> facts;
     facts["store"] = "-";
     for (const Sandbox& one : Stored()) facts["store"] = StateName(one.state);
-    facts["room"] = std::to_string(lifecycle->held().sandboxes);
-    facts["pool"] = std::to_string(lifecycle->pools().Find("warm")->allocated);
+    facts["room"] = std::to_string(sandboxes->room.held().sandboxes);
+    facts["pool"] = std::to_string(sandboxes->pools.Find("warm")->allocated);
     const auto volume = volumes->Find("data");
     facts["users"] = std::to_string(volume ? volume->used_by.size() : 0);
     facts["history"] = std::to_string(history->last());
-    const auto& ends = lifecycle->stats().ends;
+    const auto& ends = sandboxes->endings.ends();
     facts["ends"] = std::to_string(std::accumulate(ends.begin(), ends.end(), uint64_t{0}));
-    facts["layers"] = lifecycle->LayerInUse(1) ? "used" : "free";
+    facts["layers"] = sandboxes->layers.InUse(1) ? "used" : "free";
     return facts;
   }
 
@@ -90,9 +90,10 @@ class EffectsTest : public LifecycleTest {
 
 TEST_F(EffectsTest, Create) {
   Watch();
-  lifecycle->Create(WantAll(), [this](const tl::expected<Sandbox, CreateError>& made) {
-    Saw(made ? "answered" : "refused");
-  });
+  sandboxes->orders.Create(kCaller, WantAll(),
+                           [this](const tl::expected<Sandbox, CreateError>& made) {
+                             Saw(made ? "answered" : "refused");
+                           });
   loop.Run();
   Seen();
   spawner.AnswerVolume();
@@ -106,12 +107,12 @@ TEST_F(EffectsTest, Create) {
 TEST_F(EffectsTest, PauseAndResume) {
   const std::string id = RunOne();
   Watch();
-  lifecycle->Pause(id, [this](const Status&) { Saw("answered"); });
+  sandboxes->pauses.Pause(kCaller, id, [this](const Status&) { Saw("answered"); });
   EXPECT_EQ(Seen(), (Lines{"timer cancelled, store Pausing", "posted, history 2",
                            "spawner freezes or thaws"}));
   spawner.AnswerFreeze();
   EXPECT_EQ(Seen(), (Lines{"answered, history 3, store Paused"}));
-  lifecycle->Resume(id, [this](const Status&) { Saw("answered"); });
+  sandboxes->pauses.Resume(kCaller, id, [this](const Status&) { Saw("answered"); });
   EXPECT_EQ(Seen(), (Lines{"spawner freezes or thaws, history 4, store Resuming"}));
   spawner.AnswerFreeze();
   EXPECT_EQ(Seen(), (Lines{"timer set, store Running", "answered, history 5"}));
@@ -130,7 +131,7 @@ TEST_F(EffectsTest, Exit) {
 TEST_F(EffectsTest, Delete) {
   const std::string id = RunOne();
   Watch();
-  EXPECT_TRUE(lifecycle->Delete(id));
+  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_EQ(Seen(), (Lines{"timer cancelled, pool 0, store Stopping, users 0",
                            "spawner destroys, ends 1, history 2"}));
   spawner.AnswerDestroy();
@@ -138,15 +139,16 @@ TEST_F(EffectsTest, Delete) {
 }
 
 TEST_F(EffectsTest, DeleteOfOneThatIsBuilt) {
-  lifecycle->Create(WantAll(), [this](const tl::expected<Sandbox, CreateError>& made) {
-    Saw(made ? "answered" : "refused");
-  });
+  sandboxes->orders.Create(kCaller, WantAll(),
+                           [this](const tl::expected<Sandbox, CreateError>& made) {
+                             Saw(made ? "answered" : "refused");
+                           });
   loop.Run();
   spawner.AnswerVolume();
   loop.Run();
   Watch();
   Seen();
-  EXPECT_TRUE(lifecycle->Delete(spawner.builds.front().id));
+  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, spawner.builds.front().id));
   EXPECT_EQ(Seen(), Lines{});
   spawner.AnswerBuild();
   EXPECT_EQ(Seen(), (Lines{"refused, history 1, pool 0, users 0", "spawner destroys", "posted"}));
@@ -155,13 +157,13 @@ TEST_F(EffectsTest, DeleteOfOneThatIsBuilt) {
 TEST_F(EffectsTest, RollBack) {
   Wanted wanted = WantAll();
   const std::string id = RunOne(wanted);
-  const std::string snapshot = lifecycle->TakeSnapshot(id, "")->id;
+  const std::string snapshot = sandboxes->copies.TakeSnapshot(kCaller, id, "")->id;
   spawner.AnswerCopy();
   spawner.AnswerPublish();
-  lifecycle->RollBack(id, {snapshot, "", "", "r"},
-                      [this](const tl::expected<Sandbox, CreateError>& made) {
-                        Saw(made ? "answered" : "refused");
-                      });
+  sandboxes->rollbacks.RollBack(kCaller, id, {snapshot, "", "", "r"},
+                                [this](const tl::expected<Sandbox, CreateError>& made) {
+                                  Saw(made ? "answered" : "refused");
+                                });
   loop.Run();
   Watch();
   execd = std::move(spawner.AnswerBuild().control);

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/live/expiry.h"
+#include "runtime/sandbox/state/expiry.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-#include "runtime/sandbox/copies/fork.h"
+#include "runtime/sandbox/copies/forks.h"
+#include "runtime/sandbox/record/environment.h"
 #include "runtime/wire/plan.h"
 
 #include <algorithm>
@@ -17,8 +18,9 @@ class ForkTest : public LifecycleTest {
   std::shared_ptr<Outcome> Begin(const std::string& id, size_t count, const std::string& key = "",
                                  const std::string& fingerprint = "f") {
     auto outcome = std::make_shared<Outcome>();
-    lifecycle->ForkSandbox(
-        id, {.count = count, .idempotency_key = key, .fingerprint = fingerprint, .request_id = "r"},
+    sandboxes->forks.Fork(
+        kCaller, id,
+        {.count = count, .idempotency_key = key, .fingerprint = fingerprint, .request_id = "r"},
         [outcome](const tl::expected<std::vector<Sandbox>, CreateError>& made) {
           ++outcome->called;
           outcome->made = made;
@@ -42,10 +44,10 @@ class ForkTest : public LifecycleTest {
   void ExpectNothingButTheParent(const std::string& id) {
     while (!spawner.builds.empty()) BuildAll();
     while (!spawner.destroys.empty()) spawner.AnswerDestroy();
-    EXPECT_EQ(lifecycle->size(), 1U);
-    EXPECT_EQ(lifecycle->All(), std::vector{lifecycle->Find(id)});
+    EXPECT_EQ(sandboxes->registry.size(), 1U);
+    EXPECT_EQ(sandboxes->registry.All(kCaller), std::vector{sandboxes->registry.Find(kCaller, id)});
     EXPECT_EQ(Stored().size(), 1U);
-    EXPECT_FALSE(lifecycle->LayerInUse(101));
+    EXPECT_FALSE(sandboxes->layers.InUse(101));
   }
   std::vector<wire::Boxed<wire::Plan>> plans;
 };
@@ -58,10 +60,10 @@ TEST_F(ForkTest, ChildrenHaveItsFilesAndItsSpecAndNothingElseOfIt) {
   wanted.secure_access = true;
   wanted.resource_limits = {{"memory", "64Mi"}};
   const std::string id = CreateRunning(wanted);
-  const Sandbox parent = *lifecycle->Find(id);
+  const Sandbox parent = *sandboxes->registry.Find(kCaller, id);
   const auto outcome = Begin(id, 3);
   // Nobody sees them before there is anything to be built.
-  EXPECT_EQ(lifecycle->All().size(), 1U);
+  EXPECT_EQ(sandboxes->registry.All(kCaller).size(), 1U);
   const wire::CopyUpper asked = spawner.AnswerCopy();
   EXPECT_EQ(asked.id, id);
   EXPECT_FALSE(asked.lasting);
@@ -83,7 +85,7 @@ TEST_F(ForkTest, ChildrenHaveItsFilesAndItsSpecAndNothingElseOfIt) {
     EXPECT_EQ(child.spec.network.sandbox, child.id);
     EXPECT_NE(child.slot, parent.slot);
     EXPECT_EQ(EnvironmentOf(child), EnvironmentOf(parent));
-    EXPECT_EQ(lifecycle->Find(child.id)->state, State::kRunning);
+    EXPECT_EQ(sandboxes->registry.Find(kCaller, child.id)->state, State::kRunning);
     own.insert({child.id, child.access_token, child.secure_token});
   }
   EXPECT_EQ(own.size(), 12U);
@@ -95,15 +97,15 @@ TEST_F(ForkTest, TheLayerGoesWithTheLastChild) {
   const auto outcome = Copied(Begin(id, 2));
   BuildAll();
   ASSERT_TRUE(outcome->made);
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   spawner.AnswerDestroy();
   for (const Sandbox& child : *outcome->made) {
-    EXPECT_TRUE(lifecycle->LayerInUse(101));
-    ASSERT_TRUE(lifecycle->Delete(child.id));
+    EXPECT_TRUE(sandboxes->layers.InUse(101));
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, child.id));
     spawner.AnswerDestroy();
   }
-  EXPECT_FALSE(lifecycle->LayerInUse(101));
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_FALSE(sandboxes->layers.InUse(101));
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(ForkTest, NoneIsRecordedBeforeAllAreBuilt) {
@@ -146,7 +148,7 @@ TEST_F(ForkTest, ABuildThatFailsLeavesNone) {
     EXPECT_EQ(outcome->made.error().message(), "step mounts");
     ExpectNothingButTheParent(id);
     EXPECT_EQ(outcome->called, 1);
-    ASSERT_TRUE(lifecycle->Delete(id));
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     spawner.AnswerDestroy();
   }
   EXPECT_TRUE(spawner.destroys.empty());
@@ -177,13 +179,13 @@ TEST_F(ForkTest, OneThatIsDeletedMeanwhileTakesTheOthersAlong) {
     const std::string child = spawner.builds.front().id;
     if (built) spawner.AnswerBuild();
     loop.Run();
-    ASSERT_TRUE(lifecycle->Delete(child));
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, child));
     BuildAll();
     ASSERT_EQ(outcome->called, 1);
     ASSERT_FALSE(outcome->made);
     EXPECT_EQ(outcome->made.error().code(), Code::kFailedPrecondition);
     ExpectNothingButTheParent(id);
-    ASSERT_TRUE(lifecycle->Delete(id));
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     spawner.AnswerDestroy();
   }
 }
@@ -259,11 +261,11 @@ TEST_F(ForkTest, ARepeatedRequestGetsTheSameChildren) {
   EXPECT_EQ(ids(Begin(id, 2, "key")), expected);
   // What is left of them, whichever has gone.
   const std::string gone = store->LoadKeys()->front().sandboxes.front();
-  ASSERT_TRUE(lifecycle->Delete(gone));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, gone));
   auto left = expected;
   left.erase(gone);
   EXPECT_EQ(ids(Begin(id, 2, "key")), left);
-  for (const std::string& child : left) ASSERT_TRUE(lifecycle->Delete(child));
+  for (const std::string& child : left) ASSERT_TRUE(sandboxes->endings.Delete(kCaller, child));
   EXPECT_EQ(Begin(id, 2, "key")->made.error().code(), Code::kAlreadyExists);
 }
 
@@ -309,7 +311,7 @@ TEST_F(ForkTest, VolumesAreItsParents) {
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans.front()->volumes, wanted.spec.volumes);
   // It is still there for the child when the parent has gone.
-  ASSERT_TRUE(lifecycle->Delete(created->result->id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, created->result->id));
   spawner.AnswerDestroy();
   loop.Run();
   EXPECT_TRUE(spawner.volume_calls.empty());

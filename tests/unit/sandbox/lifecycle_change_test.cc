@@ -11,21 +11,23 @@ class ChangeTest : public LifecycleTest {
   // What a pause or resume was answered with: "ok", the error's code, or "" as long as it was not.
   std::shared_ptr<std::string> Pause(const std::string& id) {
     auto answer = std::make_shared<std::string>();
-    lifecycle->Pause(id, Into(answer));
+    sandboxes->pauses.Pause(kCaller, id, Into(answer));
     return answer;
   }
   std::shared_ptr<std::string> Resume(const std::string& id) {
     auto answer = std::make_shared<std::string>();
-    lifecycle->Resume(id, Into(answer));
+    sandboxes->pauses.Resume(kCaller, id, Into(answer));
     return answer;
   }
-  static Lifecycle::Settled Into(const std::shared_ptr<std::string>& answer) {
+  static Settled Into(const std::shared_ptr<std::string>& answer) {
     return [answer](const Status& status) {
       EXPECT_EQ(*answer, "");
       *answer = status ? "ok" : std::string(CodeName(status.error().code()));
     };
   }
-  State StateOf(const std::string& id) const { return lifecycle->Find(id)->state; }
+  State StateOf(const std::string& id) const {
+    return sandboxes->registry.Find(kCaller, id)->state;
+  }
 };
 
 TEST_F(ChangeTest, PauseIsAnsweredWhenEverythingStandsStill) {
@@ -41,7 +43,7 @@ TEST_F(ChangeTest, PauseIsAnsweredWhenEverythingStandsStill) {
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
   EXPECT_EQ(*paused + *again, "okok");
   EXPECT_EQ(StateOf(id), State::kPaused);
-  EXPECT_EQ(lifecycle->Find(id)->reason, "CONTAINER_PAUSED");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "CONTAINER_PAUSED");
   EXPECT_EQ(*Pause(id), CodeName(Code::kFailedPrecondition));
 
   const auto resumed = Resume(id);
@@ -84,10 +86,10 @@ TEST_F(ChangeTest, AnEndOvertakesAPause) {
 
   const std::string deleted = CreateRunning();
   const auto second = Pause(deleted);
-  ASSERT_TRUE(lifecycle->Delete(deleted));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, deleted));
   EXPECT_EQ(*second, CodeName(Code::kFailedPrecondition));
   spawner.AnswerFreeze();
-  EXPECT_EQ(lifecycle->Find(deleted), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, deleted), nullptr);
 }
 
 TEST_F(ChangeTest, ADeadlineEndsWhatIsPaused) {
@@ -97,7 +99,7 @@ TEST_F(ChangeTest, ADeadlineEndsWhatIsPaused) {
   Pause(id);
   spawner.AnswerFreeze();
   loop.Pass(61 * kSecond);
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
   EXPECT_EQ(spawner.AnswerDestroy(), id);
 }
 
@@ -130,7 +132,7 @@ TEST_F(ChangeTest, APauseWaitsForTheNextSpawner) {
   EXPECT_EQ(*paused, "");
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   spawner.AnswerFreeze();
   EXPECT_EQ(*paused, "ok");
 }
@@ -146,11 +148,11 @@ TEST_F(ChangeTest, ARefusedPauseHasNoEffectLaterEither) {
   // The lost spawner had not done it.
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   EXPECT_TRUE(spawner.freezes.empty());
   // It had, and was lost before it could say so.
   hello.frozen_slots = {Present(id).slot};
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   EXPECT_EQ(StateOf(id), State::kRunning);
 }
@@ -166,7 +168,7 @@ TEST_F(ChangeTest, ARefusedResumeHasNoEffectLaterEither) {
   EXPECT_EQ(StateOf(id), State::kPaused);
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
   EXPECT_EQ(StateOf(id), State::kPaused);
 }
@@ -177,7 +179,7 @@ TEST_F(ChangeTest, APauseUnderWayIsNotGivenUpForAnEarlierLoss) {
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   // Some process of it is slow to stand still.
   loop.Pass(6 * kSecond);
   EXPECT_EQ(*paused, "");
@@ -190,21 +192,22 @@ TEST_F(ChangeTest, MetadataIsMergedAndKept) {
   Wanted wanted = Want();
   wanted.metadata = {{"a", "1"}, {"b", "2"}};
   const std::string id = CreateRunning(wanted);
-  ASSERT_TRUE(lifecycle->PatchMetadata(id, {{"a", std::nullopt}, {"c", "3"}, {"x", std::nullopt}}));
-  ASSERT_TRUE(lifecycle->PatchMetadata(id, {{"b", "4"}}));
+  ASSERT_TRUE(sandboxes->changes.PatchMetadata(
+      kCaller, id, {{"a", std::nullopt}, {"c", "3"}, {"x", std::nullopt}}));
+  ASSERT_TRUE(sandboxes->changes.PatchMetadata(kCaller, id, {{"b", "4"}}));
   const std::map<std::string, std::string> expected = {{"b", "4"}, {"c", "3"}};
-  EXPECT_EQ(lifecycle->Find(id)->metadata, expected);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->metadata, expected);
   EXPECT_EQ(Stored()[0].metadata, expected);
-  EXPECT_EQ(lifecycle->PatchMetadata("nope", {}).error().code(), Code::kNotFound);
+  EXPECT_EQ(sandboxes->changes.PatchMetadata(kCaller, "nope", {}).error().code(), Code::kNotFound);
   // Step by step it does not grow without end either.
-  Lifecycle::MetadataPatch many;
+  Changes::MetadataPatch many;
   while (many.size() < kMaxMetadata - 2) many["n" + std::to_string(many.size())] = "v";
-  ASSERT_TRUE(lifecycle->PatchMetadata(id, many));
-  EXPECT_EQ(lifecycle->Find(id)->metadata.size(), kMaxMetadata);
-  const auto refused = lifecycle->PatchMetadata(id, {{"more", "v"}});
+  ASSERT_TRUE(sandboxes->changes.PatchMetadata(kCaller, id, many));
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->metadata.size(), kMaxMetadata);
+  const auto refused = sandboxes->changes.PatchMetadata(kCaller, id, {{"more", "v"}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
-  EXPECT_TRUE(lifecycle->PatchMetadata(id, {{"more", "v"}, {"n0", std::nullopt}}));
+  EXPECT_TRUE(sandboxes->changes.PatchMetadata(kCaller, id, {{"more", "v"}, {"n0", std::nullopt}}));
 }
 
 TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
@@ -216,23 +219,23 @@ TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
   wanted.spec.renew_by_seconds = 300;
   const std::string id = CreateRunning(wanted);
   const auto deadline = [&](const std::string& of) {
-    return (*lifecycle->Find(of)->expires_at_ms - clock.unix_ms) / 1000;
+    return (*sandboxes->registry.Find(kCaller, of)->expires_at_ms - clock.unix_ms) / 1000;
   };
-  lifecycle->Touch(plain);
-  lifecycle->Touch("nope");
-  lifecycle->Touch(id);
+  sandboxes->changes.Touch(kCaller, plain);
+  sandboxes->changes.Touch(kCaller, "nope");
+  sandboxes->changes.Touch(kCaller, id);
   EXPECT_EQ(deadline(plain), 100);
   EXPECT_EQ(deadline(id), 300);
   // Not again within a minute, and never to less.
   loop.Pass(59 * kSecond);
-  lifecycle->Touch(id);
+  sandboxes->changes.Touch(kCaller, id);
   EXPECT_EQ(deadline(id), 241);
   loop.Pass(2 * kSecond);
-  lifecycle->Touch(id);
+  sandboxes->changes.Touch(kCaller, id);
   EXPECT_EQ(deadline(id), 300);
-  ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 1'000'000));
+  ASSERT_TRUE(sandboxes->changes.Renew(kCaller, id, clock.unix_ms + 1'000'000));
   loop.Pass(61 * kSecond);
-  lifecycle->Touch(id);
+  sandboxes->changes.Touch(kCaller, id);
   EXPECT_EQ(deadline(id), 939);
 }
 
@@ -241,8 +244,8 @@ TEST_F(ChangeTest, NothingIsRenewedWhereItIsTurnedOff) {
   wanted.timeout_seconds = 100;
   wanted.spec.renew_by_seconds = 300;
   const std::string id = CreateRunning(wanted);
-  lifecycle->Touch(id);
-  EXPECT_EQ(*lifecycle->Find(id)->expires_at_ms, clock.unix_ms + 100'000);
+  sandboxes->changes.Touch(kCaller, id);
+  EXPECT_EQ(*sandboxes->registry.Find(kCaller, id)->expires_at_ms, clock.unix_ms + 100'000);
 }
 
 TEST_F(ChangeTest, WhatHasEndedIsForgottenAfterAWhile) {
@@ -259,11 +262,11 @@ TEST_F(ChangeTest, WhatHasEndedIsForgottenAfterAWhile) {
   loop.Pass(300 * kSecond);
   Boot({});
   loop.Pass(299 * kSecond);
-  EXPECT_NE(lifecycle->Find(id), nullptr);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id), nullptr);
   loop.Pass(2 * kSecond);
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
   // Its own deadline counts.
-  EXPECT_NE(lifecycle->Find(timed), nullptr);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, timed), nullptr);
 }
 
 TEST_F(ChangeTest, ARepeatedRequestGetsTheSameSandbox) {
@@ -283,7 +286,7 @@ TEST_F(ChangeTest, ARepeatedRequestGetsTheSameSandbox) {
   Wanted other = wanted;
   other.fingerprint = "g";
   EXPECT_EQ(Create(other)->result.error().code(), Code::kAlreadyExists);
-  ASSERT_TRUE(lifecycle->Delete(first->result->id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, first->result->id));
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kAlreadyExists);
   // A day later nobody knows the key any more.
   clock.Advance(kKeyLifeMs * 1000 + 1);
@@ -326,7 +329,7 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   // 512 pids each.
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
   // Given back when nothing of it is left.
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_FALSE(Create(wanted)->result);
   spawner.AnswerDestroy();
   free.memory_bytes = 99 << 20;
@@ -343,7 +346,7 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
 }
 
 TEST_F(ChangeTest, ATimeoutHasItsBound) {
-  config.max_timeout_seconds = 100;
+  config.check.max_timeout_seconds = 100;
   Boot({});
   Wanted wanted = Want();
   wanted.timeout_seconds = 101;

@@ -25,11 +25,11 @@ class CompareTest : public LifecycleTest {
     return slots;
   }
   uint64_t Found(Difference difference) {
-    return lifecycle->stats().differences[static_cast<size_t>(difference)];
+    return sandboxes->reconciler.differences()[static_cast<size_t>(difference)];
   }
   uint64_t FoundAny() {
     uint64_t sum = 0;
-    for (const uint64_t count : lifecycle->stats().differences) sum += count;
+    for (const uint64_t count : sandboxes->reconciler.differences()) sum += count;
     return sum;
   }
 };
@@ -40,8 +40,8 @@ TEST_F(CompareTest, NothingUnderWayIsTakenForADifference) {
   wire::Greeting hello;
   for (const auto& id : {running, ended, deleted, pausing}) hello.sandboxes.push_back(Present(id));
   Ended(ended, Exit(0));
-  ASSERT_TRUE(lifecycle->Delete(deleted));
-  lifecycle->Pause(pausing, [](const Status&) {});
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, deleted));
+  sandboxes->pauses.Pause(kCaller, pausing, [](const Status&) {});
   const auto building = Create();
   hello.frozen_slots = {Present(pausing).slot};
   Compare(hello);
@@ -56,21 +56,23 @@ TEST_F(CompareTest, WhatEndsWithoutASpawnerIsTold) {
   const std::string lives = CreateRunning(), ends = CreateRunning();
   gone_slots.insert(Present(ends).slot);
   loop.Pass(10 * kSecond);
-  EXPECT_EQ(lifecycle->Find(ends)->state, State::kRunning);  // the spawner would have said so
-  lifecycle->OnSpawnerLost();
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, ends)->state,
+            State::kRunning);  // the spawner would have said so
+  sandboxes->reconciler.OnSpawnerLost();
   loop.Pass(kSecond);
-  EXPECT_EQ(lifecycle->Find(ends)->state, State::kRunning);  // the next one is on its way
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, ends)->state,
+            State::kRunning);  // the next one is on its way
   loop.Pass(10 * kSecond);
-  EXPECT_EQ(lifecycle->Find(ends)->state, State::kFailing);
-  EXPECT_EQ(lifecycle->Find(lives)->state, State::kRunning);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, ends)->state, State::kFailing);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, lives)->state, State::kRunning);
   ASSERT_EQ(health.troubles().count("sandboxes"), 1U);
   EXPECT_NE(health.troubles().at("sandboxes").find("1 sandboxes have ended"), std::string::npos);
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(lives));
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   gone_slots.insert(Present(lives).slot);
   loop.Pass(10 * kSecond);
-  EXPECT_EQ(lifecycle->Find(lives)->state, State::kRunning);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, lives)->state, State::kRunning);
 }
 
 TEST_F(CompareTest, ProcessesWithoutARecordAreEnded) {
@@ -95,14 +97,14 @@ TEST_F(CompareTest, ProcessesWithoutARecordAreEnded) {
   ASSERT_EQ(spawner.destroys.size(), 1U);
   EXPECT_EQ(spawner.AnswerDestroy(), orphan.id);
   EXPECT_EQ(network.detached.back(), 40U);
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kRunning);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kRunning);
 }
 
 TEST_F(CompareTest, ARecordWithoutProcessesIsEnded) {
   const std::string id = CreateRunning();
   Compare({});
   EXPECT_EQ(Found(Difference::kVanished), 1U);
-  EXPECT_EQ(lifecycle->Find(id)->reason, "SANDBOX_LOST");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "SANDBOX_LOST");
 }
 
 TEST_F(CompareTest, AnExitThatNobodyToldOfIsSeen) {
@@ -113,12 +115,12 @@ TEST_F(CompareTest, AnExitThatNobodyToldOfIsSeen) {
   hello.sandboxes[0].wait_status = Exit(3);
   Compare(hello);
   EXPECT_EQ(Found(Difference::kMissedExit), 1U);
-  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kFailed));
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state), StateName(State::kFailed));
 }
 
 TEST_F(CompareTest, WhatStandsStillWithoutReasonGoesOn) {
   const std::string running = CreateRunning(), paused = CreateRunning();
-  lifecycle->Pause(paused, [](const Status&) {});
+  sandboxes->pauses.Pause(kCaller, paused, [](const Status&) {});
   spawner.AnswerFreeze();
   wire::Greeting hello;
   for (const auto& id : {running, paused}) hello.sandboxes.push_back(Present(id));
@@ -133,7 +135,7 @@ TEST_F(CompareTest, ARemovalThatDoesNotEndIsSaid) {
   const std::string id = CreateRunning();
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   Compare(hello);
   EXPECT_EQ(Found(Difference::kStuck), 0U);
   Compare(hello);
@@ -155,7 +157,7 @@ TEST_F(CompareTest, ABurstOfRemovalsIsComparedWhenItIsOver) {
   std::vector<std::string> ids;
   for (int i = 0; i < 100; ++i) ids.push_back(CreateRunning());
   spawner.hellos.clear();
-  for (const std::string& id : ids) ASSERT_TRUE(lifecycle->Delete(id));
+  for (const std::string& id : ids) ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   while (!spawner.destroys.empty()) spawner.AnswerDestroy();
   loop.Pass(5 * kSecond);
   EXPECT_EQ(spawner.hellos.size(), 1U);

@@ -55,7 +55,7 @@ TEST_F(LifecycleDiagnosticsTest, OutputBehindTheReportIsKept) {
   Start("hello\n");
   Settle();
   EXPECT_NE(Log(id).find(" hello\n"), std::string::npos);
-  lifecycle->OnExit(Ended(id));
+  sandboxes->reconciler.OnExit(Ended(id));
   EXPECT_NE(Log(id).find(" hello\n"), std::string::npos);
 }
 
@@ -64,7 +64,7 @@ TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
   Start("last words\n");
   execd.reset();
   // The spawner's socket is looked at before the control socket.
-  lifecycle->OnExit(Ended(id));
+  sandboxes->reconciler.OnExit(Ended(id));
   Settle();
   EXPECT_NE(Log(id).find(" last words\n"), std::string::npos);
 }
@@ -73,16 +73,16 @@ TEST_F(LifecycleDiagnosticsTest, WhoeverHasLostExecdHearsOfTheEnd) {
   const std::string id = CreateRunning();
   int heard = 0;
   const auto hear = [&] { ++heard; };
-  lifecycle->AwaitEnd(id, hear);
+  sandboxes->endings.AwaitEnd(kCaller, id, hear);
   Settle();
   EXPECT_EQ(heard, 0);
-  lifecycle->OnExit(Ended(id));
+  sandboxes->reconciler.OnExit(Ended(id));
   Settle();
   EXPECT_EQ(heard, 1);
-  lifecycle->AwaitEnd("nosuch", hear);
+  sandboxes->endings.AwaitEnd(kCaller, "nosuch", hear);
   EXPECT_EQ(heard, 2);
   // It lives: nobody waits for ever.
-  lifecycle->AwaitEnd(CreateRunning(), hear);
+  sandboxes->endings.AwaitEnd(kCaller, CreateRunning(), hear);
   for (int i = 0; i < 250; ++i) Settle();
   EXPECT_EQ(heard, 3);
 }
@@ -101,12 +101,12 @@ TEST_F(LifecycleDiagnosticsTest, TheHistoryHasWhatHappened) {
   Wanted wanted = Want();
   wanted.timeout_seconds = 3600;
   const std::string id = CreateRunning(wanted);
-  ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 7'200'000));
-  lifecycle->OnExit(Ended(id));
+  ASSERT_TRUE(sandboxes->changes.Renew(kCaller, id, clock.unix_ms + 7'200'000));
+  sandboxes->reconciler.OnExit(Ended(id));
   loop.Run();
   EXPECT_EQ(Kinds(id), "Running Renewed Terminated ");
   spawner.AnswerDestroy();
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   loop.Pass(100'000);
   EXPECT_EQ(Kinds(id), "");
 }

@@ -14,8 +14,8 @@ LifecycleTest::LifecycleTest() {
   EXPECT_NE(::mkdtemp(name), nullptr);
   directory = name;
   config.socket_directory = directory;
-  config.limits_available = {"memory", "swap", "pids", "cpu", "io"};
-  config.swap_bytes = 1 << 30;
+  config.check.limits_available = {"memory", "swap", "pids", "cpu", "io"};
+  config.check.swap_bytes = 1 << 30;
   config.has_processes = [this](uint32_t slot) { return !gone_slots.contains(slot); };
   pool_config.ready = 2;
   pool_config.socket_directory = directory;
@@ -28,7 +28,7 @@ LifecycleTest::LifecycleTest() {
 }
 
 LifecycleTest::~LifecycleTest() {
-  lifecycle.reset();
+  sandboxes.reset();
   history.reset();
   snapshots.reset();
   snapshot_store.reset();
@@ -43,7 +43,7 @@ LifecycleTest::~LifecycleTest() {
 }
 
 void LifecycleTest::Boot(const wire::Greeting& hello) {
-  lifecycle.reset();
+  sandboxes.reset();
   pool = std::make_unique<SlotPool>(loop, clock, spawner, network, pool_config);
   admission = std::make_unique<Admission>(2, build_queue);
   imports = std::make_unique<PendingImports>(loop, build_queue);
@@ -51,12 +51,12 @@ void LifecycleTest::Boot(const wire::Greeting& hello) {
   snapshots = std::move(*Snapshots::Open(clock, spawner, images, *snapshot_store, snapshot_config));
   logs = std::make_unique<EntrypointLogs>(loop, clock, log_config);
   history = std::move(*History::Open(store->db(), loop));
-  lifecycle = std::make_unique<Lifecycle>(
-      Lifecycle::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
+  sandboxes = std::make_unique<Sandboxes>(
+      Sandboxes::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
                        puller, *volumes, objects, *snapshots, *pool_store, *template_store, *logs,
                        *history, health},
       config);
-  ASSERT_TRUE(lifecycle->Start(hello));
+  ASSERT_TRUE(sandboxes->reconciler.Start(hello));
   loop.Pass(100'000);
 }
 
@@ -69,7 +69,7 @@ Wanted LifecycleTest::Want() {
 
 std::shared_ptr<LifecycleTest::Answer> LifecycleTest::Create(Wanted wanted) {
   auto answer = std::make_shared<Answer>();
-  lifecycle->Create(std::move(wanted), [answer](Result<Sandbox> result) {
+  sandboxes->orders.Create(kCaller, std::move(wanted), [answer](Result<Sandbox> result) {
     EXPECT_FALSE(answer->called);
     answer->called = true;
     answer->result = std::move(result);
@@ -100,18 +100,18 @@ void LifecycleTest::Ended(const std::string& id, int wait_status, bool oom, bool
   record.wait_status = wait_status;
   record.oom_killed = oom;
   record.code_known = known;
-  lifecycle->OnExit(record);
+  sandboxes->reconciler.OnExit(record);
 }
 
 wire::SandboxRecord LifecycleTest::Present(const std::string& id) {
   wire::SandboxRecord record;
   record.id = id;
-  record.slot = lifecycle->Find(id)->slot;
+  record.slot = sandboxes->registry.Find(kCaller, id)->slot;
   return record;
 }
 
 bool LifecycleTest::SocketExists(const std::string& id) {
-  return std::filesystem::exists(lifecycle->SocketPathOf(id));
+  return std::filesystem::exists(sandboxes->registry.SocketPathOf(id));
 }
 
 std::vector<Sandbox> LifecycleTest::Stored() {

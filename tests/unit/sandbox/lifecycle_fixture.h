@@ -1,4 +1,4 @@
-// A Lifecycle among stand-ins, with a store of its own.
+// Sandboxes among stand-ins, with a store of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,11 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/sandboxes.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
 
+inline const Caller kCaller;
 inline constexpr int64_t kSecond = 1'000'000;
 
 inline int Exit(int code) {
@@ -50,7 +51,7 @@ class LifecycleTest : public testing::Test {
   FakeNetwork network;
   FakeImages images;
   Health health;
-  LifecycleConfig config;
+  Sandboxes::Settings config;
   std::set<uint32_t> gone_slots;  // whose processes the kernel has no more
   SlotPool::Config pool_config;
   EntrypointLogs::Config log_config;
@@ -71,7 +72,7 @@ class LifecycleTest : public testing::Test {
   std::unique_ptr<Snapshots> snapshots;
   std::unique_ptr<EntrypointLogs> logs;
   std::unique_ptr<History> history;
-  std::unique_ptr<Lifecycle> lifecycle;
+  std::unique_ptr<Sandboxes> sandboxes;
   UniqueFd execd;
 };
 

@@ -20,13 +20,13 @@ class IdleTest : public LifecycleTest {
     EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
     return id;
   }
-  Lifecycle::Settled Into(const char* what) {
+  Settled Into(const char* what) {
     return [this, what](const Status& status) {
       answers.push_back(what + std::string(status ? " ok" : " failed"));
     };
   }
   std::string StateOf(const std::string& id) const {
-    const Sandbox* found = lifecycle->Find(id);
+    const Sandbox* found = sandboxes->registry.Find(kCaller, id);
     return found == nullptr ? "gone" : std::string(StateName(found->state)) + " " + found->reason;
   }
 
@@ -37,13 +37,13 @@ TEST_F(IdleTest, IsPausedAndWakesWithTheNextRequest) {
   const std::string id = CreatePaused();
   EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
   EXPECT_EQ(Stored()[0].reason, "IDLE_PAUSED");
-  const auto use = lifecycle->Use(id);
-  lifecycle->Wake(id, Into("one"));
-  lifecycle->Wake(id, Into("two"));
+  const auto use = sandboxes->pauses.Use(*sandboxes->registry.Find(kCaller, id));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
+  sandboxes->pauses.Wake(kCaller, id, Into("two"));
   ASSERT_EQ(spawner.freezes.size(), 1U);
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   EXPECT_EQ(answers, (std::vector<std::string>{"one ok", "two ok"}));
-  lifecycle->Wake(id, Into("three"));
+  sandboxes->pauses.Wake(kCaller, id, Into("three"));
   EXPECT_EQ(answers.back(), "three ok");
   // Not while that is under way.
   loop.Pass(100 * kSecond);
@@ -53,8 +53,8 @@ TEST_F(IdleTest, IsPausedAndWakesWithTheNextRequest) {
 
 TEST_F(IdleTest, IsPausedAgainBehindARefusal) {
   const std::string id = CreatePaused();
-  auto request = lifecycle->OpenRequest(id);
-  lifecycle->Wake(id, Into("one"));
+  auto request = sandboxes->pauses.OpenRequest(*sandboxes->registry.Find(kCaller, id));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
   request.reset();
@@ -66,10 +66,10 @@ TEST_F(IdleTest, IsPausedAgainBehindARefusal) {
 TEST_F(IdleTest, AClientsResumeIsUse) {
   const std::string id = CreateIdle();
   // It stood still in the middle of its answer.
-  auto request = lifecycle->OpenRequest(id);
-  lifecycle->Pause(id, Into("pause"));
+  auto request = sandboxes->pauses.OpenRequest(*sandboxes->registry.Find(kCaller, id));
+  sandboxes->pauses.Pause(kCaller, id, Into("pause"));
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
-  lifecycle->Resume(id, Into("resume"));
+  sandboxes->pauses.Resume(kCaller, id, Into("resume"));
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   request.reset();
   loop.Pass(19 * kSecond);
@@ -82,7 +82,7 @@ TEST_F(IdleTest, ARequestOnTheWayIntoThePauseWaitsForItsEnd) {
   const std::string id = CreateIdle();
   loop.Pass(21 * kSecond);
   EXPECT_EQ(StateOf(id), "Pausing IDLE_PAUSING");
-  lifecycle->Wake(id, Into("one"));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
   loop.Run();
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
@@ -92,7 +92,7 @@ TEST_F(IdleTest, ARequestOnTheWayIntoThePauseWaitsForItsEnd) {
 TEST_F(IdleTest, AFailureOfThePauseKeepsNobodyWaiting) {
   const std::string id = CreateIdle();
   loop.Pass(21 * kSecond);
-  lifecycle->Wake(id, Into("one"));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
   spawner.AnswerFreeze(Fail(Code::kDeadlineExceeded, "one goes on"));
   loop.Run();
   EXPECT_EQ(StateOf(id), "Resuming IDLE_RESUMING");
@@ -100,7 +100,7 @@ TEST_F(IdleTest, AFailureOfThePauseKeepsNobodyWaiting) {
   EXPECT_EQ(answers, std::vector<std::string>{"one ok"});
   // Nor does it without a spawner, and it is tried again.
   loop.Pass(21 * kSecond);
-  lifecycle->Wake(id, Into("two"));
+  sandboxes->pauses.Wake(kCaller, id, Into("two"));
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
   loop.Pass(6 * kSecond);
   EXPECT_EQ(answers.back(), "two ok");
@@ -111,46 +111,46 @@ TEST_F(IdleTest, AFailureOfThePauseKeepsNobodyWaiting) {
 
 TEST_F(IdleTest, AThawThatFailsIsToldAndTriedByTheNext) {
   const std::string id = CreatePaused();
-  lifecycle->Wake(id, Into("one"));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
   spawner.AnswerFreeze(Fail(Code::kInternal, "no"));
   EXPECT_EQ(answers, std::vector<std::string>{"one failed"});
   EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
-  lifecycle->Wake(id, Into("two"));
+  sandboxes->pauses.Wake(kCaller, id, Into("two"));
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
   loop.Pass(6 * kSecond);
   EXPECT_EQ(answers.back(), "two failed");
   EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
-  lifecycle->Wake(id, Into("three"));
+  sandboxes->pauses.Wake(kCaller, id, Into("three"));
   spawner.AnswerFreeze();
   EXPECT_EQ(answers.back(), "three ok");
 }
 
 TEST_F(IdleTest, NoRequestEndsThePauseOfAClient) {
   const std::string id = CreatePaused();
-  lifecycle->Pause(id, Into("pause"));
+  sandboxes->pauses.Pause(kCaller, id, Into("pause"));
   EXPECT_EQ(answers, std::vector<std::string>{"pause ok"});
   EXPECT_EQ(StateOf(id), "Paused CONTAINER_PAUSED");
   EXPECT_EQ(Stored()[0].reason, "CONTAINER_PAUSED");
-  lifecycle->Wake(id, Into("wake"));
+  sandboxes->pauses.Wake(kCaller, id, Into("wake"));
   EXPECT_EQ(answers.back(), "wake failed");
-  lifecycle->Pause(id, Into("again"));
+  sandboxes->pauses.Pause(kCaller, id, Into("again"));
   EXPECT_EQ(answers.back(), "again failed");
-  lifecycle->Resume(id, Into("resume"));
+  sandboxes->pauses.Resume(kCaller, id, Into("resume"));
   spawner.AnswerFreeze();
   EXPECT_EQ(answers.back(), "resume ok");
   // On the way into it too: whoever waits there is told.
   loop.Pass(21 * kSecond);
-  lifecycle->Wake(id, Into("wake"));
-  lifecycle->Pause(id, Into("pause"));
+  sandboxes->pauses.Wake(kCaller, id, Into("wake"));
+  sandboxes->pauses.Pause(kCaller, id, Into("pause"));
   EXPECT_EQ(StateOf(id), "Pausing CONTAINER_PAUSING");
   spawner.AnswerFreeze();
   EXPECT_EQ(answers.back(), "pause ok");
   loop.Run();
   EXPECT_EQ(answers.back(), "wake failed");
   EXPECT_EQ(StateOf(id), "Paused CONTAINER_PAUSED");
-  EXPECT_EQ(lifecycle->stats().paused, 2U);
-  EXPECT_EQ(lifecycle->stats().idle_paused, 2U);
-  EXPECT_EQ(lifecycle->stats().woken, 0U);
+  EXPECT_EQ(sandboxes->pauses.stats().paused, 2U);
+  EXPECT_EQ(sandboxes->pauses.stats().idle_paused, 2U);
+  EXPECT_EQ(sandboxes->pauses.stats().woken, 0U);
 }
 
 TEST_F(IdleTest, ARestartKnowsWhoseThePauseIs) {
@@ -160,8 +160,8 @@ TEST_F(IdleTest, ARestartKnowsWhoseThePauseIs) {
   hello.frozen_slots.push_back(hello.sandboxes[0].slot);
   Boot(hello);
   EXPECT_EQ(StateOf(id), "Paused IDLE_PAUSED");
-  const auto use = lifecycle->Use(id);
-  lifecycle->Wake(id, Into("one"));
+  const auto use = sandboxes->pauses.Use(*sandboxes->registry.Find(kCaller, id));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   EXPECT_EQ(answers, std::vector<std::string>{"one ok"});
   loop.Pass(100 * kSecond);
@@ -185,25 +185,25 @@ TEST_F(IdleTest, OrItEnds) {
   loop.Pass(2 * kSecond);
   EXPECT_EQ(StateOf(id), "gone");
   EXPECT_EQ(spawner.AnswerDestroy(), id);
-  EXPECT_TRUE(lifecycle->IsGone(id));
-  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kIdle)], 1U);
-  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kExpired)], 0U);
+  EXPECT_TRUE(sandboxes->registry.IsGone(kCaller, id));
+  EXPECT_EQ(sandboxes->endings.ends()[static_cast<size_t>(End::kIdle)], 1U);
+  EXPECT_EQ(sandboxes->endings.ends()[static_cast<size_t>(End::kExpired)], 0U);
 }
 
 TEST_F(IdleTest, TheOperatorsIsForWhoSaysNothing) {
-  config.idle = {20, false};
+  config.check.idle = {20, false};
   Boot({});
   const std::string id = CreateRunning();
   Wanted never = Want();
   never.spec.idle = IdlePolicy{};
   const std::string awake = CreateRunning(std::move(never));
-  EXPECT_FALSE(lifecycle->Find(awake)->spec.idle);
+  EXPECT_FALSE(sandboxes->registry.Find(kCaller, awake)->spec.idle);
   loop.Pass(100 * kSecond);
   ASSERT_EQ(spawner.freezes.size(), 1U);
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
-  EXPECT_EQ(lifecycle->Use(awake), nullptr);
+  EXPECT_EQ(sandboxes->pauses.Use(*sandboxes->registry.Find(kCaller, awake)), nullptr);
   MetricSet metrics;
-  AddMetrics(*lifecycle, *admission, *pool, network, images, health, nullptr, &metrics);
+  AddMetrics(*sandboxes, *snapshots, *admission, *pool, network, images, health, nullptr, &metrics);
   const std::string text = PrometheusText(metrics);
   for (const char* line :
        {"atoll_pauses_total{by=\"idle\"} 1\n", "atoll_paused{by=\"idle\"} 1\n",
@@ -214,10 +214,10 @@ TEST_F(IdleTest, TheOperatorsIsForWhoSaysNothing) {
 
 TEST_F(IdleTest, WhatEndsMeanwhileKeepsNobodyWaiting) {
   const std::string id = CreatePaused();
-  lifecycle->Wake(id, Into("one"));
-  ASSERT_TRUE(lifecycle->Delete(id));
+  sandboxes->pauses.Wake(kCaller, id, Into("one"));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_EQ(answers, std::vector<std::string>{"one failed"});
-  lifecycle->Wake(id, Into("two"));
+  sandboxes->pauses.Wake(kCaller, id, Into("two"));
   EXPECT_EQ(answers.back(), "two failed");
 }
 

@@ -13,11 +13,12 @@ class ReclaimTest : public LifecycleTest {
     return CreateRunning(std::move(wanted));
   }
   void Pause(const std::string& id) {
-    lifecycle->Pause(id, [this](const Status& status) { paused += status ? 1 : 0; });
+    sandboxes->pauses.Pause(kCaller, id,
+                            [this](const Status& status) { paused += status ? 1 : 0; });
     EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
   }
   void Resume(const std::string& id) {
-    lifecycle->Resume(id, [](const Status&) {});
+    sandboxes->pauses.Resume(kCaller, id, [](const Status&) {});
     EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   }
   int paused = 0;
@@ -28,25 +29,26 @@ TEST_F(ReclaimTest, FollowsThePauseAndIsKept) {
   Pause(id);
   EXPECT_EQ(paused, 1) << "who asked for the pause does not wait for it";
   EXPECT_EQ(spawner.AnswerReclaim(wire::Reclaimed{5000, 10}), id);
-  EXPECT_EQ(lifecycle->Find(id)->reclaimed_bytes, 5000U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reclaimed_bytes, 5000U);
   EXPECT_EQ(Stored()[0].reclaimed_bytes, 5000U);
-  EXPECT_EQ(lifecycle->stats().reclaimed, 1U);
+  EXPECT_EQ(sandboxes->pauses.stats().reclaimed, 1U);
   Resume(id);
   // Of the next pause nothing is known yet.
   Pause(id);
-  EXPECT_EQ(lifecycle->Find(id)->reclaimed_bytes, 0U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reclaimed_bytes, 0U);
   spawner.AnswerReclaim(wire::Reclaimed{7000, 10});
-  EXPECT_EQ(lifecycle->stats().reclaimed_bytes, 12000U);
+  EXPECT_EQ(sandboxes->pauses.stats().reclaimed_bytes, 12000U);
 }
 
 TEST_F(ReclaimTest, AFailureIsSaidAndFailsNoPause) {
   const std::string id = CreateReclaiming();
   Pause(id);
   spawner.AnswerReclaim(Fail(Code::kResourceExhausted, "it is full"));
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kPaused);
-  EXPECT_EQ(lifecycle->Find(id)->message, "Sandbox is paused; its memory is kept: it is full");
-  EXPECT_EQ(Stored()[0].message, lifecycle->Find(id)->message);
-  EXPECT_EQ(lifecycle->stats().kept, 1U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kPaused);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->message,
+            "Sandbox is paused; its memory is kept: it is full");
+  EXPECT_EQ(Stored()[0].message, sandboxes->registry.Find(kCaller, id)->message);
+  EXPECT_EQ(sandboxes->pauses.stats().kept, 1U);
 }
 
 TEST_F(ReclaimTest, AnAnswerThatComesTooLateCountsNoMore) {
@@ -55,26 +57,26 @@ TEST_F(ReclaimTest, AnAnswerThatComesTooLateCountsNoMore) {
   Resume(id);
   Pause(id);
   spawner.AnswerReclaim(Fail(Code::kFailedPrecondition, "it goes on"));
-  EXPECT_EQ(lifecycle->Find(id)->message, "Sandbox is paused");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->message, "Sandbox is paused");
   spawner.AnswerReclaim(wire::Reclaimed{5000, 10});
-  EXPECT_EQ(lifecycle->Find(id)->reclaimed_bytes, 5000U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reclaimed_bytes, 5000U);
 }
 
 TEST_F(ReclaimTest, TheNextSpawnerIsAskedAgain) {
   const std::string id = CreateReclaiming();
   Pause(id);
   spawner.AnswerReclaim(Fail(Code::kUnavailable, "the spawner is gone"));
-  EXPECT_EQ(lifecycle->Find(id)->message, "Sandbox is paused");
-  EXPECT_EQ(lifecycle->stats().kept, 0U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->message, "Sandbox is paused");
+  EXPECT_EQ(sandboxes->pauses.stats().kept, 0U);
   wire::Greeting hello;
   wire::SandboxRecord record;
   record.id = id;
-  record.slot = lifecycle->Find(id)->slot;
+  record.slot = sandboxes->registry.Find(kCaller, id)->slot;
   hello.sandboxes = {record};
   hello.frozen_slots = {record.slot};
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   EXPECT_EQ(spawner.AnswerReclaim(wire::Reclaimed{5000, 10}), id);
-  EXPECT_EQ(lifecycle->Find(id)->reclaimed_bytes, 5000U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reclaimed_bytes, 5000U);
 }
 
 TEST_F(ReclaimTest, IsOfThoseWhoAskForIt) {

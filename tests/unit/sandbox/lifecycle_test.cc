@@ -1,4 +1,4 @@
-#include "runtime/sandbox/lifecycle.h"
+#include "runtime/sandbox/sandboxes.h"
 
 #include <sys/socket.h>
 
@@ -19,7 +19,7 @@ TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
   EXPECT_TRUE(Stored().empty());
   ASSERT_EQ(spawner.builds.size(), 1U);
   const std::string id = spawner.builds[0].id;
-  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kAwaiting));
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state), StateName(State::kAwaiting));
   EXPECT_TRUE(SocketExists(id));
   const auto build = spawner.AnswerBuild();
   ASSERT_TRUE(answer->called);
@@ -64,7 +64,7 @@ TEST_F(LifecycleTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
   const auto answer = Create(wanted);
   ASSERT_TRUE(answer->called);
   EXPECT_EQ(answer->result.error().code(), Code::kNotFound);
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(LifecycleTest, BadSpecsAreInvalid) {
@@ -101,13 +101,13 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   ASSERT_TRUE(answer->called);
   // Not the client's fault, whatever the spawner calls it.
   EXPECT_EQ(answer->result.error().code(), Code::kInternal);
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
   EXPECT_FALSE(SocketExists(id));
   EXPECT_EQ(spawner.AnswerDestroy(), id);
   loop.Run();
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
-  EXPECT_EQ(lifecycle->size(), 0U);
-  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
+  EXPECT_FALSE(sandboxes->layers.InUse(1));
   EXPECT_TRUE(admission->idle());
 }
 
@@ -150,7 +150,7 @@ TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
   ASSERT_TRUE(answer->called);
   EXPECT_FALSE(answer->result);
   spawner.AnswerDestroy();
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 // One that asks for a volume that is to be made for it.
@@ -172,7 +172,7 @@ TEST_F(LifecycleTest, ARefusedCreateAcquiresNothing) {
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
   EXPECT_TRUE(spawner.volume_calls.empty());
   EXPECT_TRUE(volumes->List().empty());
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
   // Its key is free.
   wanted.timeout_seconds = 100;
   wanted.fingerprint = "another";
@@ -186,7 +186,7 @@ TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   wanted.idempotency_key = "k";
   const auto first = Create(wanted), second = Create(wanted);
   // Nobody knows its id, and what it was promised is taken.
-  EXPECT_TRUE(lifecycle->All().empty());
+  EXPECT_TRUE(sandboxes->registry.All(kCaller).empty());
   EXPECT_EQ(Create()->result.error().code(), Code::kResourceExhausted);
   ASSERT_EQ(spawner.volume_calls.size(), 1U);
   EXPECT_EQ(spawner.AnswerVolume(Fail(Code::kResourceExhausted, "disk full")), "make data");
@@ -194,10 +194,10 @@ TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   EXPECT_EQ(first->result.error().code(), Code::kResourceExhausted);
   EXPECT_EQ(second->result.error().message(), first->result.error().message());
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
-  EXPECT_EQ(lifecycle->size(), 0U);
-  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
+  EXPECT_FALSE(sandboxes->layers.InUse(1));
   EXPECT_TRUE(Stored().empty());
-  EXPECT_EQ(lifecycle->stats().creates[0].error, 0U);
+  EXPECT_EQ(sandboxes->creates.stats().origins[0].error, 0U);
   // The key and the place are free again.
   const auto third = Create(wanted);
   ASSERT_EQ(spawner.volume_calls.size(), 1U);
@@ -232,32 +232,32 @@ TEST_F(LifecycleTest, PastTheQueueIsTooMany) {
   ASSERT_TRUE(refused->called);
   EXPECT_EQ(refused->result.error().code(), Code::kResourceExhausted);
   loop.Run();
-  EXPECT_EQ(lifecycle->size(), 3U);
+  EXPECT_EQ(sandboxes->registry.size(), 3U);
 }
 
 TEST_F(LifecycleTest, DeleteIsAtOnceInvisibleAndThenGone) {
   const std::string id = CreateRunning();
-  const uint32_t slot = lifecycle->Find(id)->slot;
+  const uint32_t slot = sandboxes->registry.Find(kCaller, id)->slot;
   const int collected = images.collected;
-  ASSERT_TRUE(lifecycle->Delete(id));
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
-  EXPECT_TRUE(lifecycle->All().empty());
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
+  EXPECT_TRUE(sandboxes->registry.All(kCaller).empty());
   EXPECT_FALSE(SocketExists(id));
   ASSERT_EQ(Stored().size(), 1U);
   EXPECT_EQ(Stored()[0].state, State::kStopping);
-  EXPECT_EQ(lifecycle->Delete(id).error().code(), Code::kNotFound);
+  EXPECT_EQ(sandboxes->endings.Delete(kCaller, id).error().code(), Code::kNotFound);
   EXPECT_TRUE(network.detached.empty());  // while it lives, its network stays guarded
   EXPECT_EQ(spawner.AnswerDestroy(), id);
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
   EXPECT_TRUE(Stored().empty());
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
   EXPECT_EQ(images.collected, collected + 1);
   EXPECT_FALSE(images.layer_1_in_use);
 }
 
 TEST_F(LifecycleTest, DestroyIsTriedAgain) {
   const std::string id = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   spawner.AnswerDestroy(Fail(Code::kInternal, "busy"));
   EXPECT_TRUE(spawner.destroys.empty());
   EXPECT_EQ(Stored().size(), 1U);
@@ -269,13 +269,13 @@ TEST_F(LifecycleTest, DestroyIsTriedAgain) {
 TEST_F(LifecycleTest, DeletedWhileBuiltIsDestroyedAfterwards) {
   const auto answer = Create();
   const std::string id = spawner.builds[0].id;
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_TRUE(spawner.destroys.empty());
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called);
   EXPECT_EQ(answer->result.error().code(), Code::kFailedPrecondition);
   EXPECT_EQ(spawner.AnswerDestroy(), id);
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
   EXPECT_TRUE(Stored().empty());
 }
 
@@ -284,18 +284,18 @@ TEST_F(LifecycleTest, DeletedWhileQueuedIsNeverBuilt) {
   Create();
   const auto queued = Create();
   std::string id;
-  for (const Sandbox* s : lifecycle->All()) {
+  for (const Sandbox* s : sandboxes->registry.All(kCaller)) {
     if (s->slot == 0) id = s->id;
   }
   ASSERT_FALSE(id.empty());
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   spawner.AnswerBuild();
   spawner.AnswerBuild();
   loop.Run();
   EXPECT_TRUE(spawner.builds.empty());
   ASSERT_TRUE(queued->called);
   EXPECT_FALSE(queued->result);
-  EXPECT_EQ(lifecycle->size(), 2U);
+  EXPECT_EQ(sandboxes->registry.size(), 2U);
   EXPECT_EQ(spawner.dropped.size(), 1U);  // the slot that it was given had no use
 }
 
@@ -303,37 +303,38 @@ TEST_F(LifecycleTest, AMissingEntrypointFails) {
   const std::string id = CreateRunning();
   ReportFailure("exec /nope: No such file or directory");
   loop.Poll();
-  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kRunning));  // its last words
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state),
+            StateName(State::kRunning));  // its last words
   loop.Pass(1'000'000);
-  const Sandbox* s = lifecycle->Find(id);
+  const Sandbox* s = sandboxes->registry.Find(kCaller, id);
   ASSERT_NE(s, nullptr);
   EXPECT_EQ(StateName(s->state), StateName(State::kFailed));
   EXPECT_EQ(s->reason, "ENTRYPOINT_START_FAILED");
   EXPECT_NE(s->message.find("/nope"), std::string::npos);
   spawner.AnswerDestroy();
-  EXPECT_EQ(lifecycle->Find(id)->slot, 0U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->slot, 0U);
   Ended(id, Exit(127));  // late news change nothing
-  EXPECT_EQ(lifecycle->Find(id)->reason, "ENTRYPOINT_START_FAILED");
-  ASSERT_TRUE(lifecycle->Delete(id));
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "ENTRYPOINT_START_FAILED");
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   loop.Run();
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(LifecycleTest, TheReportBeatsTheExitThatOvertookIt) {
   const std::string id = CreateRunning();
   ReportFailure("no such user");
   Ended(id, Exit(126));
-  EXPECT_EQ(lifecycle->Find(id)->reason, "ENTRYPOINT_START_FAILED");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "ENTRYPOINT_START_FAILED");
 }
 
 TEST_F(LifecycleTest, AnExitThatOvertookTheBuildCountsAfterIt) {
   const auto answer = Create();
   const std::string id = spawner.builds[0].id;
   Ended(id, Exit(0));
-  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kAwaiting));
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state), StateName(State::kAwaiting));
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called && answer->result);
-  EXPECT_EQ(StateName(lifecycle->Find(id)->state), StateName(State::kTerminated));
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state), StateName(State::kTerminated));
 }
 
 TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
@@ -356,13 +357,13 @@ TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
     const std::string id = CreateRunning();
     Ended(id, c.status, c.oom, c.known);
     Ended(id, c.status, c.oom, c.known);  // the spawner repeats itself
-    const Sandbox* s = lifecycle->Find(id);
+    const Sandbox* s = sandboxes->registry.Find(kCaller, id);
     EXPECT_EQ(StateName(s->state), StateName(c.state));
     EXPECT_EQ(s->reason, c.reason);
     EXPECT_NE(s->message.find(c.words), std::string::npos) << s->message;
     EXPECT_EQ(spawner.AnswerDestroy(), id);
     EXPECT_TRUE(spawner.destroys.empty());
-    EXPECT_EQ(lifecycle->Find(id)->slot, 0U);
+    EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->slot, 0U);
   }
   EXPECT_EQ(Stored().size(), std::size(cases));
 }
@@ -370,24 +371,25 @@ TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
 TEST_F(LifecycleTest, WhatAClientStopsHasNotFailed) {
   for (const bool oom : {false, true}) {
     const std::string id = CreateRunning();
-    lifecycle->Stopping(id);
+    sandboxes->endings.Stopping(kCaller, id);
     Ended(id, Exit(143), oom);
-    EXPECT_EQ(lifecycle->Find(id)->state, oom ? State::kFailing : State::kEnding);
-    EXPECT_EQ(lifecycle->Find(id)->reason, oom ? "CONTAINER_EXITED_ERROR" : "CONTAINER_STOPPED");
-    EXPECT_TRUE(lifecycle->Find(id)->message.starts_with("exit code 143"));
+    EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, oom ? State::kFailing : State::kEnding);
+    EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason,
+              oom ? "CONTAINER_EXITED_ERROR" : "CONTAINER_STOPPED");
+    EXPECT_TRUE(sandboxes->registry.Find(kCaller, id)->message.starts_with("exit code 143"));
   }
 }
 
 TEST_F(LifecycleTest, WhatIsLostIsCounted) {
   const std::string id = CreateRunning();
   Boot({});
-  EXPECT_EQ(lifecycle->Find(id)->reason, kSandboxLost);
-  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kLost)], 1U);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, kSandboxLost);
+  EXPECT_EQ(sandboxes->endings.ends()[static_cast<size_t>(End::kLost)], 1U);
 }
 
 TEST_F(LifecycleTest, WhoFollowsSeesAWholeLife) {
   const std::string id = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   ASSERT_EQ(history->recent().size(), 2U);
   EXPECT_EQ(history->recent()[0].event.kind, "Running");
   EXPECT_EQ(history->recent()[1].event.kind, kDeletedEvent);
@@ -399,23 +401,27 @@ TEST_F(LifecycleTest, ExpiresAndRenews) {
   Wanted wanted = Want();
   wanted.timeout_seconds = 60;
   const std::string id = CreateRunning(wanted);
-  EXPECT_EQ(*lifecycle->Find(id)->expires_at_ms, lifecycle->Find(id)->created_at_ms + 60'000);
+  EXPECT_EQ(*sandboxes->registry.Find(kCaller, id)->expires_at_ms,
+            sandboxes->registry.Find(kCaller, id)->created_at_ms + 60'000);
   loop.Pass(59 * kSecond);
-  ASSERT_TRUE(lifecycle->Renew(id, clock.unix_ms + 10'000));
+  ASSERT_TRUE(sandboxes->changes.Renew(kCaller, id, clock.unix_ms + 10'000));
   EXPECT_EQ(*Stored()[0].expires_at_ms, clock.unix_ms + 10'000);
   loop.Pass(9 * kSecond);
-  EXPECT_NE(lifecycle->Find(id), nullptr);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id), nullptr);
   loop.Pass(2 * kSecond);
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
   EXPECT_EQ(spawner.AnswerDestroy(), id);
-  EXPECT_EQ(lifecycle->stats().ends[static_cast<size_t>(End::kExpired)], 1U);
+  EXPECT_EQ(sandboxes->endings.ends()[static_cast<size_t>(End::kExpired)], 1U);
 }
 
 TEST_F(LifecycleTest, RenewRefusals) {
   const std::string id = CreateRunning();
-  EXPECT_EQ(lifecycle->Renew("x", clock.unix_ms + 1).error().code(), Code::kNotFound);
-  EXPECT_EQ(lifecycle->Renew(id, clock.unix_ms).error().code(), Code::kInvalidArgument);
-  EXPECT_EQ(lifecycle->Renew(id, clock.unix_ms + 1).error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->changes.Renew(kCaller, "x", clock.unix_ms + 1).error().code(),
+            Code::kNotFound);
+  EXPECT_EQ(sandboxes->changes.Renew(kCaller, id, clock.unix_ms).error().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(sandboxes->changes.Renew(kCaller, id, clock.unix_ms + 1).error().code(),
+            Code::kFailedPrecondition);
 }
 
 TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
@@ -425,7 +431,7 @@ TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
   const std::string deleted = CreateRunning();
   const std::string ended = CreateRunning();
   const std::string lost = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(deleted));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, deleted));
   wire::Greeting hello;
   const uint32_t deleted_slot = Stored()[0].slot;
   (void)deleted_slot;
@@ -442,13 +448,14 @@ TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
   spawner.destroys.clear();
   Boot(hello);
 
-  EXPECT_EQ(lifecycle->Find(running)->state, State::kRunning);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, running)->state, State::kRunning);
   EXPECT_TRUE(SocketExists(running));
   EXPECT_FALSE(std::filesystem::exists(stray));
-  EXPECT_EQ(lifecycle->Find(deleted), nullptr);
-  EXPECT_EQ(StateName(lifecycle->Find(ended)->state), StateName(State::kFailed));
-  EXPECT_EQ(StateName(lifecycle->Find(lost)->state), StateName(State::kTerminated));
-  EXPECT_EQ(lifecycle->Find(lost)->reason, "SANDBOX_LOST");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, deleted), nullptr);
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, ended)->state), StateName(State::kFailed));
+  EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, lost)->state),
+            StateName(State::kTerminated));
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, lost)->reason, "SANDBOX_LOST");
   std::set<std::string> destroyed;
   while (!spawner.destroys.empty()) destroyed.insert(spawner.AnswerDestroy());
   EXPECT_EQ(destroyed, (std::set<std::string>{deleted, ended, lost, orphan.id}));
@@ -456,13 +463,13 @@ TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
   EXPECT_EQ(network.recovered.size(), 3U);
   // The deadline came along.
   loop.Pass(601 * kSecond);
-  EXPECT_EQ(lifecycle->Find(running), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, running), nullptr);
 }
 
 TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
   const std::string kept = CreateRunning();
   const std::string deleted = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(deleted));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, deleted));
   const auto building = Create();
   // The old one goes: every call fails.
   spawner.AnswerBuild(Fail(Code::kUnavailable, "gone"));
@@ -471,11 +478,11 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
   EXPECT_EQ(Stored().size(), 2U);
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(kept));
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   loop.Pass(100'000);
-  EXPECT_EQ(lifecycle->Find(kept)->state, State::kRunning);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, kept)->state, State::kRunning);
   while (!spawner.destroys.empty()) spawner.AnswerDestroy();
-  EXPECT_EQ(lifecycle->size(), 1U);
+  EXPECT_EQ(sandboxes->registry.size(), 1U);
   EXPECT_EQ(Stored().size(), 1U);
   const auto after = Create();
   spawner.AnswerBuild();
@@ -490,7 +497,7 @@ TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   built.id = spawner.builds[0].id;
   built.slot = spawner.builds[0].slot;
   hello.sandboxes.push_back(built);
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   EXPECT_FALSE(building->called);
   spawner.AnswerBuild(Fail(Code::kUnavailable, "gone"));
   ASSERT_TRUE(building->called);
@@ -499,38 +506,38 @@ TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   ASSERT_EQ(spawner.destroys.size(), 1U);
   EXPECT_EQ(spawner.AnswerDestroy(), built.id);
   loop.Run();
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(LifecycleTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
   const std::string id = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   auto first = std::move(spawner.destroys.front());
   spawner.destroys.clear();
   wire::Greeting hello;
-  lifecycle->Reconcile(hello);
+  sandboxes->reconciler.Reconcile(hello);
   ASSERT_EQ(spawner.destroys.size(), 1U);
   first.done(Fail(Code::kUnavailable, "gone"));
   EXPECT_EQ(spawner.AnswerDestroy(), id);
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(LifecycleTest, ADestroyIsTriedUntilItIsDone) {
   const std::string id = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnavailable}) {
     ASSERT_EQ(spawner.destroys.size(), 1U);
     spawner.AnswerDestroy(Fail(code, "not yet"));
     loop.Pass(6 * kSecond);
   }
   EXPECT_EQ(spawner.AnswerDestroy(), id);
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 TEST_F(LifecycleTest, ShutdownEndsEverything) {
   CreateRunning();
   bool done = false;
-  lifecycle->Shutdown([&](const Status& status) { done = status.has_value(); });
+  sandboxes->reconciler.Shutdown([&](const Status& status) { done = status.has_value(); });
   EXPECT_TRUE(done);
   EXPECT_TRUE(spawner.stopped);
   EXPECT_TRUE(network.removed_all);
@@ -542,13 +549,13 @@ TEST_F(LifecycleTest, ShutdownEndsEverything) {
 TEST_F(LifecycleTest, LayersAreHeldAsLongAsTheyAreUsed) {
   const std::string a = CreateRunning();
   const std::string b = CreateRunning();
-  ASSERT_TRUE(lifecycle->Delete(a));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, a));
   spawner.AnswerDestroy();
-  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  EXPECT_TRUE(sandboxes->layers.InUse(1));
   Ended(b, Exit(0));
-  EXPECT_TRUE(lifecycle->LayerInUse(1));  // until its mounts are gone
+  EXPECT_TRUE(sandboxes->layers.InUse(1));  // until its mounts are gone
   spawner.AnswerDestroy();
-  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class LifecycleWaitingTest : public LifecycleTest {
     imports->End(id, {});
     loop.Run();
   }
-  State StateOf(const std::string& id) { return lifecycle->Find(id)->state; }
+  State StateOf(const std::string& id) { return sandboxes->registry.Find(kCaller, id)->state; }
 
   std::string progress = "1 of 9 bytes have arrived";
 };
@@ -50,10 +50,10 @@ TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
 
   progress = "2 of 9 bytes have arrived";
   loop.Pass(kSecond);
-  EXPECT_EQ(lifecycle->Find(id)->message, progress);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->message, progress);
 
   Imported(import);
-  EXPECT_EQ(lifecycle->Find(id)->reason, "CONTAINER_STARTING");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "CONTAINER_STARTING");
   const auto build = spawner.AnswerBuild();
   EXPECT_EQ(StateOf(id), State::kRunning);
   for (const Sandbox& stored : Stored()) {
@@ -62,7 +62,7 @@ TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
     EXPECT_EQ(stored.layers, images.image.layers);
     EXPECT_EQ(stored.image_digest, images.image.digest);
   }
-  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  EXPECT_TRUE(sandboxes->layers.InUse(1));
 }
 
 TEST_F(LifecycleWaitingTest, AnImageThatNobodyImportsIsUnknown) {
@@ -86,10 +86,10 @@ TEST_F(LifecycleWaitingTest, AFailedImportIsAFailureThatCanBeRead) {
   imports->End(import, Fail(Code::kInvalidArgument, "no archive"));
   loop.Run();
   EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
-  EXPECT_EQ(lifecycle->Find(id)->reason, "PROVISIONING_ERROR");
-  EXPECT_NE(lifecycle->Find(id)->message.find("no archive"), std::string::npos);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "PROVISIONING_ERROR");
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id)->message.find("no archive"), std::string::npos);
   EXPECT_EQ(StateName(Stored().at(0).state), StateName(State::kFailed));
-  EXPECT_TRUE(lifecycle->Delete(id));
+  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
   loop.Run();
   EXPECT_TRUE(Stored().empty());
 }
@@ -100,7 +100,7 @@ TEST_F(LifecycleWaitingTest, TheImageMayBeForAnotherMachine) {
   images.image.config.architecture = "arm64";
   Imported(import);
   EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
-  EXPECT_NE(lifecycle->Find(id)->message.find("is for arm64"), std::string::npos);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id)->message.find("is for arm64"), std::string::npos);
 }
 
 TEST_F(LifecycleWaitingTest, ABuildThatFailsIsAFailureAsWell) {
@@ -110,10 +110,10 @@ TEST_F(LifecycleWaitingTest, ABuildThatFailsIsAFailureAsWell) {
   spawner.AnswerBuild(Fail(Code::kInternal, "step overlay: mount: no"));
   loop.Run();
   EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
-  EXPECT_NE(lifecycle->Find(id)->message.find("step overlay"), std::string::npos);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id)->message.find("step overlay"), std::string::npos);
   spawner.AnswerDestroy();
   loop.Run();
-  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
 TEST_F(LifecycleWaitingTest, AnotherAttemptMaySucceed) {
@@ -130,10 +130,10 @@ TEST_F(LifecycleWaitingTest, AnotherAttemptMaySucceed) {
 TEST_F(LifecycleWaitingTest, CanBeDeletedMeanwhile) {
   const auto import = Begin();
   const std::string id = Waiting();
-  EXPECT_TRUE(lifecycle->Delete(id));
+  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
   loop.Run();
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
-  EXPECT_TRUE(lifecycle->IsGone(id));
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
+  EXPECT_TRUE(sandboxes->registry.IsGone(kCaller, id));
   EXPECT_TRUE(Stored().empty());
   Imported(import);
   EXPECT_TRUE(spawner.builds.empty());
@@ -145,7 +145,7 @@ TEST_F(LifecycleWaitingTest, ItsTimeRunsMeanwhile) {
   wanted.timeout_seconds = 60;
   const std::string id = Waiting(wanted);
   loop.Pass(61 * kSecond);
-  EXPECT_EQ(lifecycle->Find(id), nullptr);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
   EXPECT_TRUE(Stored().empty());
 }
 
@@ -153,9 +153,10 @@ TEST_F(LifecycleWaitingTest, ADaemonThatStartsHasNoImport) {
   Begin();
   const std::string id = Waiting();
   Boot({});
-  ASSERT_NE(lifecycle->Find(id), nullptr);
+  ASSERT_NE(sandboxes->registry.Find(kCaller, id), nullptr);
   EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
-  EXPECT_NE(lifecycle->Find(id)->message.find("the daemon ended"), std::string::npos);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id)->message.find("the daemon ended"),
+            std::string::npos);
 }
 
 TEST_F(LifecycleWaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
@@ -202,10 +203,10 @@ TEST_F(LifecycleWaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
   const auto build = spawner.AnswerBuild();
   EXPECT_EQ(build.plan->layers, images.image.layers);
   ASSERT_TRUE(answer->called && answer->result);
-  ASSERT_TRUE(lifecycle->Delete(answer->result->id));
-  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, answer->result->id));
+  EXPECT_TRUE(sandboxes->layers.InUse(1));
   spawner.AnswerDestroy();
-  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
 TEST_F(LifecycleWaitingTest, WhatMayBePulledIsPulledOnceForAll) {
@@ -214,7 +215,7 @@ TEST_F(LifecycleWaitingTest, WhatMayBePulledIsPulledOnceForAll) {
   wanted.registry_as = {"me", "secret"};
   const std::string first = Waiting(wanted);
   const std::string second = Waiting();
-  EXPECT_EQ(lifecycle->Find(first)->message, "1 MiB of 9 MiB have arrived");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, first)->message, "1 MiB of 9 MiB have arrived");
   ASSERT_EQ(puller.pulls.size(), 1U);
   EXPECT_EQ(puller.pulls[0].name, "new:latest");
   EXPECT_EQ(puller.pulls[0].username, "me");
@@ -236,7 +237,7 @@ TEST_F(LifecycleWaitingTest, APullThatFailsIsTriedAgainByTheNextCreate) {
   puller.pulls.at(0).done(Fail(Code::kPermissionDenied, "status 401"));
   loop.Run();
   EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
-  EXPECT_NE(lifecycle->Find(id)->message.find("status 401"), std::string::npos);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, id)->message.find("status 401"), std::string::npos);
   Waiting();
   EXPECT_EQ(puller.pulls.size(), 2U);
 }

@@ -20,7 +20,7 @@ class NamesTest : public LifecycleTest {
     return answer->called && !answer->result ? answer->result.error().code() : Code::kInternal;
   }
   Status Rename(const std::string& id, const std::string& name) {
-    return lifecycle->PatchMetadata(id, {{kName, name}});
+    return sandboxes->changes.PatchMetadata(kCaller, id, {{kName, name}});
   }
 };
 
@@ -30,7 +30,7 @@ TEST_F(NamesTest, OneOfTwoAtOnceGetsIt) {
   const auto second = Create(Called("web"));
   ASSERT_TRUE(second->called);
   EXPECT_EQ(second->result.error().code(), Code::kAlreadyExists);
-  EXPECT_EQ(lifecycle->size(), 1U);
+  EXPECT_EQ(sandboxes->registry.size(), 1U);
   spawner.AnswerBuild();
   ASSERT_TRUE(first->result);
   EXPECT_NE(second->result.error().message().find(first->result->id), std::string::npos);
@@ -53,7 +53,7 @@ TEST_F(NamesTest, ItIsFreeWhenTheSandboxIsGone) {
   // One that has ended can still be looked at by its name.
   Ended(id, Exit(0));
   EXPECT_EQ(Refused(Called("web")), Code::kAlreadyExists);
-  EXPECT_TRUE(lifecycle->Delete(id));
+  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
   CreateRunning(Called("web"));
 }
 
@@ -71,10 +71,10 @@ TEST_F(NamesTest, ItMovesWithTheMetadata) {
   const Status taken = Rename(id, "db");
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code(), Code::kAlreadyExists);
-  EXPECT_EQ(lifecycle->Find(id)->metadata.at(kName), "web");
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->metadata.at(kName), "web");
   EXPECT_TRUE(Rename(id, "www"));
   EXPECT_TRUE(Rename(other, "web"));
-  EXPECT_TRUE(lifecycle->PatchMetadata(id, {{kName, std::nullopt}}));
+  EXPECT_TRUE(sandboxes->changes.PatchMetadata(kCaller, id, {{kName, std::nullopt}}));
   CreateRunning(Called("www"));
 }
 
@@ -93,8 +93,8 @@ TEST_F(NamesTest, CopiesDoNotHaveTheNameOfTheirSource) {
   wanted.spec.extensions = {{kUniqueName, "true"}, {"mark", "1"}};
   const std::string id = CreateRunning(wanted);
   std::vector<Sandbox> children;
-  lifecycle->ForkSandbox(id, {.count = 1, .fingerprint = "f", .request_id = "r"},
-                         [&](const auto& made) { children = made.value(); });
+  sandboxes->forks.Fork(kCaller, id, {.count = 1, .fingerprint = "f", .request_id = "r"},
+                        [&](const auto& made) { children = made.value(); });
   loop.Run();
   spawner.AnswerCopy();
   spawner.AnswerPublish();
@@ -105,7 +105,7 @@ TEST_F(NamesTest, CopiesDoNotHaveTheNameOfTheirSource) {
   using Texts = std::map<std::string, std::string>;
   EXPECT_EQ(children[0].metadata, (Texts{{"team", "ml"}}));
   EXPECT_EQ(children[0].spec.extensions, (Texts{{"mark", "1"}}));
-  const auto snapshot = lifecycle->TakeSnapshot(id, "");
+  const auto snapshot = sandboxes->copies.TakeSnapshot(kCaller, id, "");
   ASSERT_TRUE(snapshot);
   EXPECT_EQ(snapshot->metadata, (Texts{{"team", "ml"}}));
 }

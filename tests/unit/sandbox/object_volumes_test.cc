@@ -104,7 +104,7 @@ TEST_F(ObjectVolumesTest, OneThatCannotBeMountedLeavesNothing) {
   EXPECT_EQ(answer->result.error().message(), "not these keys");
   EXPECT_TRUE(spawner.builds.empty());
   EXPECT_EQ(spawner.dropped, std::vector<uint32_t>{asked.slot});
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
   EXPECT_TRUE(Stored().empty());
 }
 
@@ -112,7 +112,7 @@ TEST_F(ObjectVolumesTest, WhatIsNotAllowedIsNotAskedFor) {
   EXPECT_EQ(Create(WantBucket(Bucket("https://evil.example")))->result.error().code(),
             Code::kPermissionDenied);
   EXPECT_TRUE(spawner.mounts.empty());
-  EXPECT_EQ(lifecycle->size(), 0U);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
 // What serves a bucket has memory of this host too.
@@ -151,7 +151,7 @@ TEST_F(ObjectVolumesTest, ItsProcessesArePromisedOnce) {
 // Neither the record nor a restart keeps what a request has brought.
 TEST_F(ObjectVolumesTest, CredentialsOfARequestAreKeptInMemoryAlone) {
   const std::string id = Running(WithKeys());
-  EXPECT_TRUE(objects.Check(*lifecycle->Find(id)));
+  EXPECT_TRUE(objects.Check(*sandboxes->registry.Find(kCaller, id)));
   const std::vector<Sandbox> stored = Stored();
   ASSERT_EQ(stored.size(), 1U);
   EXPECT_TRUE(stored[0].spec.volumes[0].own_credentials);
@@ -178,7 +178,7 @@ TEST_F(ObjectVolumesTest, ByReferenceNothingIsKept) {
   spawner.AnswerBuild();
   ASSERT_TRUE(answer->called && answer->result);
   const ObjectVolumes next(spawner, {});
-  EXPECT_TRUE(next.Check(*lifecycle->Find(answer->result->id)));
+  EXPECT_TRUE(next.Check(*sandboxes->registry.Find(kCaller, answer->result->id)));
 }
 
 TEST_F(ObjectVolumesTest, ALostOneIsToldOnce) {
@@ -189,11 +189,11 @@ TEST_F(ObjectVolumesTest, ALostOneIsToldOnce) {
     for (const HistoryEvent& event : *events) times += event.kind == kVolumeLost ? 1 : 0;
     return times;
   };
-  lifecycle->OnVolumeLost({"nobody", 0});
-  lifecycle->OnVolumeLost({id, 1});
+  sandboxes->lost_volumes.OnLost({"nobody", 0});
+  sandboxes->lost_volumes.OnLost({id, 1});
   EXPECT_EQ(told(), 0U);
-  lifecycle->OnVolumeLost({id, 0});
-  lifecycle->OnVolumeLost({id, 0});
+  sandboxes->lost_volumes.OnLost({id, 0});
+  sandboxes->lost_volumes.OnLost({id, 0});
   EXPECT_EQ(told(), 1U);
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/sandbox/copies/rollback.h"
+#include "runtime/sandbox/copies/rollbacks.h"
 #include "runtime/wire/plan.h"
 
 #include <sys/socket.h>
@@ -22,16 +22,16 @@ class RollbackTest : public LifecycleTest {
                                  const std::string& key = "",
                                  const std::string& fingerprint = "f") {
     auto outcome = std::make_shared<Outcome>();
-    lifecycle->RollBack(id, {snapshot, key, fingerprint, "r"},
-                        [outcome](const tl::expected<Sandbox, CreateError>& made) {
-                          ++outcome->called;
-                          outcome->made = made;
-                        });
+    sandboxes->rollbacks.RollBack(kCaller, id, {snapshot, key, fingerprint, "r"},
+                                  [outcome](const tl::expected<Sandbox, CreateError>& made) {
+                                    ++outcome->called;
+                                    outcome->made = made;
+                                  });
     loop.Run();
     return outcome;
   }
   std::string Take(const std::string& id) {
-    const auto taken = lifecycle->TakeSnapshot(id, "");
+    const auto taken = sandboxes->copies.TakeSnapshot(kCaller, id, "");
     EXPECT_TRUE(taken);
     spawner.AnswerCopy();
     spawner.AnswerPublish();
@@ -55,7 +55,7 @@ class RollbackTest : public LifecycleTest {
     return outcome->made ? Code::kInternal : outcome->made.error().code();
   }
   void ExpectAsItWas(const Sandbox& before) {
-    const Sandbox* now = lifecycle->Find(before.id);
+    const Sandbox* now = sandboxes->registry.Find(kCaller, before.id);
     ASSERT_NE(now, nullptr);
     EXPECT_EQ(now->state, before.state);
     EXPECT_EQ(now->layers, before.layers);
@@ -82,7 +82,7 @@ TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
   wanted.secure_access = true;
   const std::string id = CreateRunning(wanted);
   const std::string snapshot = Take(id);
-  const Sandbox before = *lifecycle->Find(id);
+  const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   const auto outcome = Begin(id, snapshot);
   ExpectAsItWas(before);
   ASSERT_EQ(spawner.builds.size(), 1U);
@@ -91,7 +91,7 @@ TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
   const std::string host_id = BuildNext();
   EXPECT_NE(host_id, id);
   // Recorded, and nobody was told yet.
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kReplacing);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kReplacing);
   EXPECT_EQ(Stored().front().state, State::kReplacing);
   EXPECT_EQ(outcome->called, 0);
   EXPECT_FALSE(HasStarted());
@@ -113,16 +113,16 @@ TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
   EXPECT_EQ(network.claimed[now.slot].sandbox, id);
   EXPECT_EQ(Stored().front().state, State::kRunning);
   EXPECT_TRUE(SocketExists(id));
-  EXPECT_EQ(lifecycle->size(), 1U);
+  EXPECT_EQ(sandboxes->registry.size(), 1U);
   // All that is asked from now on is about what runs.
-  lifecycle->Pause(id, [](const Status&) {});
+  sandboxes->pauses.Pause(kCaller, id, [](const Status&) {});
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + host_id);
   Ended(id, Exit(0));
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kPaused);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kPaused);
   Ended(host_id, Exit(0));
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kEnding);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kEnding);
   EXPECT_EQ(spawner.AnswerDestroy(), host_id);
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kTerminated);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kTerminated);
 }
 
 TEST_F(RollbackTest, AgainAndAgain) {
@@ -137,12 +137,12 @@ TEST_F(RollbackTest, AgainAndAgain) {
     ASSERT_TRUE(outcome->made);
     former = next;
   }
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_EQ(spawner.AnswerDestroy(), former);
   loop.Run();
-  EXPECT_EQ(lifecycle->size(), 0U);
-  ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
-  EXPECT_FALSE(lifecycle->LayerInUse(101));
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+  EXPECT_FALSE(sandboxes->layers.InUse(101));
 }
 
 TEST_F(RollbackTest, ItsLayersOutliveTheSnapshot) {
@@ -152,19 +152,19 @@ TEST_F(RollbackTest, ItsLayersOutliveTheSnapshot) {
   BuildNext();
   spawner.AnswerDestroy();
   loop.Run();
-  ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
-  EXPECT_TRUE(lifecycle->LayerInUse(101));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+  EXPECT_TRUE(sandboxes->layers.InUse(101));
 }
 
 TEST_F(RollbackTest, WhatIsPausedRunsAfterwards) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
-  lifecycle->Pause(id, [](const Status&) {});
+  sandboxes->pauses.Pause(kCaller, id, [](const Status&) {});
   // The answer is still to come.
   const auto outcome = Begin(id, snapshot);
   BuildNext();
   spawner.AnswerFreeze();
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kReplacing);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kReplacing);
   spawner.AnswerDestroy();
   loop.Run();
   ASSERT_TRUE(outcome->made);
@@ -173,9 +173,9 @@ TEST_F(RollbackTest, WhatIsPausedRunsAfterwards) {
 
 TEST_F(RollbackTest, RefusalsHaveNoEffect) {
   const std::string id = CreateRunning();
-  const Sandbox before = *lifecycle->Find(id);
+  const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   EXPECT_EQ(Refused(id, "nothing"), Code::kNotFound);
-  const auto creating = lifecycle->TakeSnapshot(id, "");
+  const auto creating = sandboxes->copies.TakeSnapshot(kCaller, id, "");
   EXPECT_EQ(Refused(id, creating->id), Code::kFailedPrecondition);
   spawner.AnswerCopy();
   spawner.AnswerPublish();
@@ -183,7 +183,7 @@ TEST_F(RollbackTest, RefusalsHaveNoEffect) {
   images.image.digest = "sha256:another";
   const std::string other = CreateRunning();
   EXPECT_EQ(Refused(other, creating->id), Code::kInvalidArgument);
-  ASSERT_TRUE(lifecycle->Delete(other));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, other));
   spawner.AnswerDestroy();
   ExpectAsItWas(before);
   Ended(id, Exit(0));
@@ -220,9 +220,9 @@ TEST_F(RollbackTest, OneThatIsRepeatedMeanwhileGetsTheSameAnswer) {
       EXPECT_EQ(outcome->made->state, State::kRunning);
       EXPECT_EQ(HostId(*outcome->made), host_id);
     }
-    EXPECT_EQ(lifecycle->stats().rolled_back, key.empty() ? 1U : 2U);
+    EXPECT_EQ(sandboxes->rollbacks.stats().ok, key.empty() ? 1U : 2U);
     EXPECT_TRUE(spawner.builds.empty());
-    ASSERT_TRUE(lifecycle->Delete(id));
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     spawner.AnswerDestroy();
   }
 }
@@ -233,12 +233,13 @@ TEST_F(RollbackTest, OneThatWasCutOffIsNotCarriedOutTwice) {
     for (const bool deleted : {false, true}) {
       const std::string id = CreateRunning();
       const std::string snapshot = Take(id);
-      const uint32_t slot = lifecycle->Find(id)->slot;
+      const uint32_t slot = sandboxes->registry.Find(kCaller, id)->slot;
       Begin(id, snapshot, key);
       const std::string lost = BuildNext();
       spawner.destroys.clear();
       wire::Greeting hello;
-      hello.sandboxes = {Host(id, slot), Host(lost, lifecycle->Find(id)->slot, true)};
+      hello.sandboxes = {Host(id, slot),
+                         Host(lost, sandboxes->registry.Find(kCaller, id)->slot, true)};
       Boot(hello);
       const auto waiting = Begin(id, snapshot, key);
       EXPECT_EQ(waiting->called, 0);
@@ -248,7 +249,7 @@ TEST_F(RollbackTest, OneThatWasCutOffIsNotCarriedOutTwice) {
       const auto building = Begin(id, snapshot, key);
       EXPECT_EQ(building->called, 0);
       if (deleted) {
-        ASSERT_TRUE(lifecycle->Delete(id));
+        ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
       }
       const std::string host_id = BuildNext();
       for (const auto& outcome : {waiting, building}) {
@@ -259,11 +260,11 @@ TEST_F(RollbackTest, OneThatWasCutOffIsNotCarriedOutTwice) {
         }
       }
       if (!deleted) {
-        ASSERT_TRUE(lifecycle->Delete(id));
+        ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
       }
       spawner.AnswerDestroy();
       loop.Run();
-      EXPECT_EQ(lifecycle->size(), 0U);
+      EXPECT_EQ(sandboxes->registry.size(), 0U);
       store->RemoveKey(key);
       Boot({});
     }
@@ -280,7 +281,7 @@ TEST_F(RollbackTest, AKeyIsCarriedOutOnce) {
   for (const bool restarted : {false, true}) {
     if (restarted) {
       wire::Greeting hello;
-      hello.sandboxes = {Host(host_id, lifecycle->Find(id)->slot)};
+      hello.sandboxes = {Host(host_id, sandboxes->registry.Find(kCaller, id)->slot)};
       Boot(hello);
     }
     const auto again = Begin(id, snapshot, "k");
@@ -305,9 +306,9 @@ TEST_F(RollbackTest, OneThatFailsLeavesTheVaultToItsSandbox) {
       R"({"defaultAction": "deny", "egress": [{"action": "allow", "target": "a.example"}]})"));
   const std::string id = CreateRunning(wanted);
   const std::string snapshot = Take(id);
-  const uint32_t slot = lifecycle->Find(id)->slot;
-  lifecycle->SetVault(
-      id,
+  const uint32_t slot = sandboxes->registry.Find(kCaller, id)->slot;
+  sandboxes->changes.SetVault(
+      kCaller, id,
       *vault::ParseVault(
           R"({"credentials": [{"name": "k", "source": {"value": "v"}}], "bindings": [{"name": "b",)"
           R"("match": {"hosts": ["a.example"]}, "auth": {"type": "bearer", "credential": "k"}}]})"),
@@ -322,14 +323,14 @@ TEST_F(RollbackTest, OneThatFailsLeavesTheVaultToItsSandbox) {
   EXPECT_FALSE(outcome->made);
   EXPECT_EQ(network.interceptors[next], nullptr);
   EXPECT_NE(network.interceptors[slot], nullptr);
-  lifecycle->RemoveVault(id);
+  sandboxes->changes.RemoveVault(kCaller, id);
   EXPECT_EQ(network.interceptors[slot], nullptr);
 }
 
 TEST_F(RollbackTest, ABuildThatFailsLeavesItAsItWas) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
-  const Sandbox before = *lifecycle->Find(id);
+  const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   const auto outcome = Begin(id, snapshot);
   const std::string host_id = spawner.builds.front().id;
   spawner.AnswerBuild(Fail(Code::kInternal, "step mounts"));
@@ -338,14 +339,14 @@ TEST_F(RollbackTest, ABuildThatFailsLeavesItAsItWas) {
   EXPECT_EQ(outcome->made.error().message(), "step mounts");
   EXPECT_EQ(spawner.AnswerDestroy(), host_id);
   ExpectAsItWas(before);
-  ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
-  EXPECT_FALSE(lifecycle->LayerInUse(101));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+  EXPECT_FALSE(sandboxes->layers.InUse(101));
 }
 
 TEST_F(RollbackTest, AStoreThatIsFullLeavesItAsItWas) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
-  const Sandbox before = *lifecycle->Find(id);
+  const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   // Of the two writes the second fails.
   ASSERT_TRUE(
       store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF slot ON sandboxes "
@@ -368,7 +369,7 @@ TEST_F(RollbackTest, OneThatEndsMeanwhileHasEnded) {
     const std::string snapshot = Take(id);
     const auto outcome = Begin(id, snapshot);
     if (deleted) {
-      ASSERT_TRUE(lifecycle->Delete(id));
+      ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     }
     if (!deleted) Ended(id, Exit(0));
     EXPECT_EQ(spawner.AnswerDestroy(), id);
@@ -376,9 +377,9 @@ TEST_F(RollbackTest, OneThatEndsMeanwhileHasEnded) {
     EXPECT_EQ(outcome->made.error().code(), Code::kFailedPrecondition);
     EXPECT_EQ(spawner.AnswerDestroy(), host_id);
     if (!deleted) {
-      ASSERT_TRUE(lifecycle->Delete(id));
+      ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     }
-    EXPECT_EQ(lifecycle->size(), 0U);
+    EXPECT_EQ(sandboxes->registry.size(), 0U);
     EXPECT_TRUE(Stored().empty());
   }
 }
@@ -388,7 +389,7 @@ TEST_F(RollbackTest, DeletedAfterTheRecordItGoesBehindItsFormerSelf) {
   const std::string snapshot = Take(id);
   const auto outcome = Begin(id, snapshot);
   const std::string host_id = BuildNext();
-  ASSERT_TRUE(lifecycle->Delete(id));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_EQ(spawner.destroys.size(), 1U);
   EXPECT_EQ(spawner.AnswerDestroy(), id);
   EXPECT_EQ(spawner.AnswerDestroy(), host_id);
@@ -402,7 +403,7 @@ TEST_F(RollbackTest, APolicyThatIsSetMeanwhileHolds) {
   const std::string snapshot = Take(id);
   const auto outcome = Begin(id, snapshot);
   const auto policy = netpolicy::Share({.default_action = netpolicy::Action::kDeny, .rules = {}});
-  ASSERT_TRUE(lifecycle->SetPolicy(id, policy));
+  ASSERT_TRUE(sandboxes->changes.SetPolicy(kCaller, id, policy));
   BuildNext();
   spawner.AnswerDestroy();
   loop.Run();
@@ -414,7 +415,7 @@ TEST_F(RollbackTest, APolicyThatIsSetMeanwhileHolds) {
 TEST_F(RollbackTest, ADaemonThatDiesBeforeTheRecordLeavesTheOld) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
-  const Sandbox before = *lifecycle->Find(id);
+  const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   Begin(id, snapshot);
   const std::string host_id = spawner.builds.front().id;
   wire::Greeting hello;
@@ -428,17 +429,17 @@ TEST_F(RollbackTest, ADaemonThatDiesBeforeTheRecordLeavesTheOld) {
 TEST_F(RollbackTest, ADaemonThatDiesAfterTheRecordBuildsItOnceMore) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
-  const Sandbox before = *lifecycle->Find(id);
+  const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   Begin(id, snapshot);
   const std::string lost = BuildNext();
-  const uint32_t slot = lifecycle->Find(id)->slot;
+  const uint32_t slot = sandboxes->registry.Find(kCaller, id)->slot;
   spawner.destroys.clear();
   wire::Greeting hello;
   hello.sandboxes = {Host(id, before.slot), Host(lost, slot, true)};
   Boot(hello);
   // Both are in the way.
   EXPECT_TRUE(spawner.builds.empty());
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kReplacing);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kReplacing);
   std::set<std::string> gone = {spawner.AnswerDestroy(), spawner.AnswerDestroy()};
   EXPECT_EQ(gone, (std::set<std::string>{id, lost}));
   loop.Run();
@@ -447,34 +448,34 @@ TEST_F(RollbackTest, ADaemonThatDiesAfterTheRecordBuildsItOnceMore) {
   const std::string host_id = BuildNext();
   EXPECT_NE(host_id, lost);
   EXPECT_TRUE(HasStarted());
-  EXPECT_EQ(lifecycle->Find(id)->state, State::kRunning);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kRunning);
   EXPECT_EQ(HostId(Stored().front()), host_id);
   EXPECT_EQ(Stored().front().state, State::kRunning);
-  EXPECT_EQ(lifecycle->Find(id)->access_token, before.access_token);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->access_token, before.access_token);
 }
 
 TEST_F(RollbackTest, ASpawnerThatDiesAfterTheRecordIsAskedAgain) {
   for (const bool gone : {false, true}) {
     const std::string id = CreateRunning();
     const std::string snapshot = Take(id);
-    const uint32_t slot = lifecycle->Find(id)->slot;
+    const uint32_t slot = sandboxes->registry.Find(kCaller, id)->slot;
     const auto outcome = Begin(id, snapshot);
     const std::string host_id = BuildNext();
     spawner.AnswerDestroy(Fail(Code::kUnavailable, "the spawner is gone"));
     EXPECT_FALSE(HasStarted());
     wire::Greeting hello;
-    hello.sandboxes = {Host(host_id, lifecycle->Find(id)->slot)};
+    hello.sandboxes = {Host(host_id, sandboxes->registry.Find(kCaller, id)->slot)};
     if (!gone) hello.sandboxes.push_back(Host(id, slot));
-    lifecycle->Reconcile(hello);
+    sandboxes->reconciler.Reconcile(hello);
     if (!gone) {
       EXPECT_EQ(spawner.AnswerDestroy(), id);
     }
     loop.Run();
     EXPECT_TRUE(HasStarted());
     EXPECT_TRUE(outcome->made);
-    ASSERT_TRUE(lifecycle->Delete(id));
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     EXPECT_EQ(spawner.AnswerDestroy(), host_id);
-    ASSERT_TRUE(lifecycle->RemoveSnapshot(snapshot));
+    ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
   }
 }
 

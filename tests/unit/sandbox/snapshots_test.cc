@@ -1,9 +1,9 @@
-#include "runtime/sandbox/copies/snapshots.h"
+#include "runtime/sandbox/snapshots/snapshots.h"
 
 #include <cerrno>
 #include <map>
 
-#include "runtime/sandbox/copies/snapshot_facts.h"
+#include "runtime/sandbox/snapshots/snapshot_facts.h"
 #include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
@@ -15,7 +15,7 @@ using Stage = Snapshot::State;
 class SnapshotsTest : public LifecycleTest {
  protected:
   Snapshot Take(const std::string& id, const std::string& name = "") {
-    auto taken = lifecycle->TakeSnapshot(id, name);
+    auto taken = sandboxes->copies.TakeSnapshot(kCaller, id, name);
     EXPECT_TRUE(taken) << (taken ? "" : taken.error().message());
     return taken.value_or(Snapshot());
   }
@@ -114,7 +114,7 @@ TEST_F(SnapshotsTest, GenerationsDoNotPileUpTheirEnvironment) {
 TEST_F(SnapshotsTest, NoTwoOfOneSandboxAtATime) {
   const std::string id = CreateRunning();
   const Snapshot first = Take(id);
-  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(id, "")), Code::kFailedPrecondition);
+  EXPECT_EQ(CodeOf(sandboxes->copies.TakeSnapshot(kCaller, id, "")), Code::kFailedPrecondition);
   EXPECT_EQ(snapshots->All().size(), 1U);
   EXPECT_EQ(images.last_layer, 101U);
   spawner.AnswerCopy();
@@ -132,8 +132,8 @@ TEST_F(SnapshotsTest, TwoAreCopiedAtOnce) {
 TEST_F(SnapshotsTest, OnlyWhatLivesIsTaken) {
   const std::string id = CreateRunning();
   Ended(id, Exit(0));
-  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(id, "")), Code::kFailedPrecondition);
-  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot("nobody", "")), Code::kNotFound);
+  EXPECT_EQ(CodeOf(sandboxes->copies.TakeSnapshot(kCaller, id, "")), Code::kFailedPrecondition);
+  EXPECT_EQ(CodeOf(sandboxes->copies.TakeSnapshot(kCaller, "nobody", "")), Code::kNotFound);
   EXPECT_TRUE(spawner.copies.empty());
 }
 
@@ -142,7 +142,7 @@ TEST_F(SnapshotsTest, BoundsOfTheOperator) {
   Boot({});
   const std::string id = CreateRunning();
   TakeWhole(id);
-  const auto refused = lifecycle->TakeSnapshot(id, "");
+  const auto refused = sandboxes->copies.TakeSnapshot(kCaller, id, "");
   EXPECT_EQ(CodeOf(refused), Code::kResourceExhausted);
   EXPECT_EQ(refused.error().error_number(), ENOSPC);
   snapshot_config.max_count = 9;
@@ -151,7 +151,7 @@ TEST_F(SnapshotsTest, BoundsOfTheOperator) {
   Take(id);
   EXPECT_EQ(spawner.AnswerCopy(FakeSpawner::Report(904)).max_bytes, 5000U - 4096U);
   spawner.AnswerPublish();
-  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(id, "")), Code::kResourceExhausted);
+  EXPECT_EQ(CodeOf(sandboxes->copies.TakeSnapshot(kCaller, id, "")), Code::kResourceExhausted);
 }
 
 TEST_F(SnapshotsTest, TwoAtOnceKeepTheBoundTogether) {
@@ -165,7 +165,7 @@ TEST_F(SnapshotsTest, TwoAtOnceKeepTheBoundTogether) {
   EXPECT_EQ(snapshots->Find(second.id)->state, Stage::kFailed);
   EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{102}));
   // What counts are layers: that of a snapshot which is deleted may be others'.
-  ASSERT_TRUE(lifecycle->RemoveSnapshot(first.id));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(first.id));
   Take(b);
   EXPECT_EQ(spawner.AnswerCopy().max_bytes, 904U);
 }
@@ -174,7 +174,8 @@ TEST_F(SnapshotsTest, ALayerTooManyIsRefused) {
   for (wire::LayerId layer = 3; images.image.layers.size() < wire::kMaxLayers; ++layer) {
     images.image.layers.push_back(layer);
   }
-  EXPECT_EQ(CodeOf(lifecycle->TakeSnapshot(CreateRunning(), "")), Code::kFailedPrecondition);
+  EXPECT_EQ(CodeOf(sandboxes->copies.TakeSnapshot(kCaller, CreateRunning(), "")),
+            Code::kFailedPrecondition);
 }
 
 TEST_F(SnapshotsTest, WhatFailsLeavesNoLayer) {
@@ -196,11 +197,11 @@ TEST_F(SnapshotsTest, WhatFailsLeavesNoLayer) {
   spawner.AnswerPublish();
   EXPECT_EQ(snapshots->Find(keep.id)->state, Stage::kFailed);
   EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{101, 102, 103, 104}));
-  EXPECT_FALSE(lifecycle->LayerInUse(101));
+  EXPECT_FALSE(sandboxes->layers.InUse(101));
   const auto refused = Restore(keep.id);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(lifecycle->RemoveSnapshot(keep.id));
+  EXPECT_TRUE(sandboxes->copies.RemoveSnapshot(keep.id));
 }
 
 TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
@@ -213,8 +214,8 @@ TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
   EXPECT_EQ(snapshots->Find(without.id)->reason, "snapshot_recovery_missing_image");
   EXPECT_EQ(snapshots->Find(with.id)->state, Stage::kReady);
   EXPECT_EQ(snapshots->Find(with.id)->reason, "snapshot_recovery_ready");
-  EXPECT_TRUE(lifecycle->LayerInUse(with.layers.front()));
-  EXPECT_FALSE(lifecycle->LayerInUse(without.layers.front()));
+  EXPECT_TRUE(sandboxes->layers.InUse(with.layers.front()));
+  EXPECT_FALSE(sandboxes->layers.InUse(without.layers.front()));
   // Recorded, too.
   Boot({});
   EXPECT_EQ(snapshots->Find(without.id)->state, Stage::kFailed);
@@ -223,31 +224,31 @@ TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
 TEST_F(SnapshotsTest, LayersStayWithWhoNeedsThem) {
   const std::string source = CreateRunning();
   const Snapshot parent = TakeWhole(source);
-  ASSERT_TRUE(lifecycle->Delete(source));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, source));
   spawner.AnswerDestroy();
-  EXPECT_TRUE(lifecycle->LayerInUse(1));
+  EXPECT_TRUE(sandboxes->layers.InUse(1));
   EXPECT_EQ(snapshots->UsersOf(images.image), std::vector<std::string>{parent.id});
   const std::string restored = Restore(parent.id)->id;
-  EXPECT_EQ(lifecycle->RemoveSnapshot(parent.id).error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(parent.id).error().code(), Code::kFailedPrecondition);
   ASSERT_NE(snapshots->Find(parent.id), nullptr);
   const Snapshot child = TakeWhole(restored);
-  ASSERT_TRUE(lifecycle->Delete(restored));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, restored));
   spawner.AnswerDestroy();
   const int collected = images.collected;
-  ASSERT_TRUE(lifecycle->RemoveSnapshot(parent.id));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(parent.id));
   EXPECT_EQ(snapshots->Find(parent.id), nullptr);
   EXPECT_EQ(images.collected, collected + 1);
-  EXPECT_TRUE(lifecycle->LayerInUse(parent.layers.front()));
-  ASSERT_TRUE(lifecycle->RemoveSnapshot(child.id));
-  EXPECT_FALSE(lifecycle->LayerInUse(parent.layers.front()));
-  EXPECT_FALSE(lifecycle->LayerInUse(1));
+  EXPECT_TRUE(sandboxes->layers.InUse(parent.layers.front()));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(child.id));
+  EXPECT_FALSE(sandboxes->layers.InUse(parent.layers.front()));
+  EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
 TEST_F(SnapshotsTest, NoneIsRemovedWhileItIsTaken) {
   const Snapshot taken = Take(CreateRunning());
-  EXPECT_EQ(lifecycle->RemoveSnapshot(taken.id).error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(taken.id).error().code(), Code::kFailedPrecondition);
   EXPECT_NE(snapshots->Find(taken.id), nullptr);
-  EXPECT_EQ(lifecycle->RemoveSnapshot("none").error().code(), Code::kNotFound);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot("none").error().code(), Code::kNotFound);
 }
 
 TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
@@ -267,7 +268,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
 
   std::optional<Result<Snapshot>> imported;
   const auto import = [&](const std::string& name) {
-    lifecycle->ImportSnapshot(
+    sandboxes->copies.ImportSnapshot(
         UniqueFd(), name,
         [](const Snapshot& said) -> Status {
           if (said.metadata.contains("team")) return {};
@@ -290,7 +291,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   EXPECT_EQ(copy.metadata, wanted.metadata);
   EXPECT_EQ(copy.config.env, taken.config.env);
   EXPECT_EQ(copy.size_bytes, 2030U);
-  EXPECT_TRUE(lifecycle->LayerInUse(201));
+  EXPECT_TRUE(sandboxes->layers.InUse(201));
   const auto restored = Restore(copy.id);
   ASSERT_TRUE(restored) << restored.error().message();
   EXPECT_EQ(restored_plan->layers, copy.layers);
@@ -343,7 +344,7 @@ TEST_F(SnapshotsTest, ThoseFromElsewhereAreCounted) {
   std::vector<bool> admitted;
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(snapshots->CheckCount());
-    lifecycle->ImportSnapshot(
+    sandboxes->copies.ImportSnapshot(
         UniqueFd(), "", [](const Snapshot&) { return Status(); },
         [&](const Result<Snapshot>& snapshot) { admitted.push_back(snapshot.has_value()); });
   }

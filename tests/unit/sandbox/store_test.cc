@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "runtime/base/sqlite.h"
-#include "runtime/sandbox/copies/snapshot_store.h"
-#include "runtime/sandbox/stock/template_store.h"
+#include "runtime/sandbox/store/snapshot_store.h"
+#include "runtime/sandbox/store/template_store.h"
 #include "tests/unit/sandbox/fakes.h"
 #include "tests/unit/sandbox/sample.h"
 
@@ -150,6 +150,7 @@ TEST(Store, ReadsARecordOfBeforeThereWereSomeFields) {
   Sandbox plain = Sample();
   plain.host_id.clear();
   plain.stocked = false;
+  plain.tenant.clear();
   plain.reclaimed_bytes = 0;
   plain.fork_layer = 0;
   plain.spec = {};

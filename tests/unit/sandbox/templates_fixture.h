@@ -1,4 +1,4 @@
-// A Lifecycle among stand-ins, with templates: execd's answer to a preparation comes from a socket
+// Sandboxes among stand-ins, with templates: execd's answer to a preparation comes from a socket
 // of the test's.
 #pragma once
 
@@ -28,17 +28,17 @@ class TemplatesTest : public LifecycleTest {
     record.entrypoint = {"server"};
     record.env = {{"WHO", "them"}};
     record.stock = stock;
-    const auto made = lifecycle->templates().Create(record);
+    const auto made = sandboxes->templates.Create(record);
     EXPECT_TRUE(made);
     return *made;
   }
-  Templates::View View(const std::string& id) { return *lifecycle->templates().Find(id); }
+  Templates::View View(const std::string& id) { return *sandboxes->templates.Find(id); }
   // The member whose build is asked for comes to be, and its execd answers.
   std::string BuildOne(const char* answer) {
     for (int i = 0; i < 20 && spawner.builds.empty(); ++i) loop.Pass(50'000);
     EXPECT_FALSE(spawner.builds.empty());
     const std::string id = spawner.builds.front().id;
-    const std::string path = lifecycle->SocketPathOf(id);
+    const std::string path = sandboxes->registry.SocketPathOf(id);
     ::unlink(path.c_str());
     UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};

@@ -12,16 +12,16 @@ TEST_F(TemplatesTest, AMemberIsSeenByNobodyBeforeItsClaim) {
   EXPECT_TRUE(asked.starts_with("POST /.atoll/prepare HTTP/1.1\r\n")) << asked;
   EXPECT_EQ(View(id).phase, Templates::Phase::kSucceeded);
   EXPECT_EQ(View(id).ready, 1U);
-  EXPECT_EQ(lifecycle->Find(member), nullptr);
-  EXPECT_TRUE(lifecycle->All().empty());
-  EXPECT_FALSE(lifecycle->Delete(member));
-  EXPECT_FALSE(lifecycle->PatchMetadata(member, {{"a", "b"}}));
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, member), nullptr);
+  EXPECT_TRUE(sandboxes->registry.All(kCaller).empty());
+  EXPECT_FALSE(sandboxes->endings.Delete(kCaller, member));
+  EXPECT_FALSE(sandboxes->changes.PatchMetadata(kCaller, member, {{"a", "b"}}));
   const auto answer = Claim(Of(id));
   EXPECT_EQ(answer->result->id, member);
   EXPECT_EQ(answer->result->state, State::kRunning);
   EXPECT_EQ(answer->result->spec.entrypoint, std::vector<std::string>{"server"});
   EXPECT_TRUE(answer->result->expires_at_ms);
-  EXPECT_NE(lifecycle->Find(member), nullptr);
+  EXPECT_NE(sandboxes->registry.Find(kCaller, member), nullptr);
   EXPECT_EQ(View(id).ready, 0U);
 }
 
@@ -40,7 +40,7 @@ TEST_F(TemplatesTest, ACreateWaitsForTheNextMember) {
   EXPECT_FALSE(second->called);
   BuildOne(kReady);
   EXPECT_TRUE(second->called && second->result);
-  EXPECT_EQ(lifecycle->templates().stats().waited, 2U);
+  EXPECT_EQ(sandboxes->templates.stats().waited, 2U);
 }
 
 TEST_F(TemplatesTest, WhatFailsSaysWhyAndIsTriedLaterAndLater) {
@@ -112,7 +112,7 @@ TEST_F(TemplatesTest, ADaemonThatStartsKeepsWhatWasReady) {
   Boot(hello);
   EXPECT_EQ(View(id).ready, 1U);
   EXPECT_EQ(View(id).phase, Templates::Phase::kSucceeded);
-  EXPECT_TRUE(lifecycle->All().empty());
+  EXPECT_TRUE(sandboxes->registry.All(kCaller).empty());
   EXPECT_EQ(Claim(Of(id))->result->id, ready);
   EXPECT_EQ(spawner.AnswerDestroy(), unready.id);
   loop.Run();
@@ -136,12 +136,12 @@ TEST_F(TemplatesTest, StockGivesWayToACreate) {
 TEST_F(TemplatesTest, ARemovedTemplateLeavesNothingInStock) {
   const std::string id = Make();
   BuildReady();
-  ASSERT_TRUE(lifecycle->templates().Remove(id));
+  ASSERT_TRUE(sandboxes->templates.Remove(id));
   spawner.AnswerDestroy();
   loop.Run();
   EXPECT_TRUE(Stored().empty());
   EXPECT_TRUE(template_store->Load()->empty());
-  EXPECT_EQ(lifecycle->templates().Remove(id).error().code(), Code::kNotFound);
+  EXPECT_EQ(sandboxes->templates.Remove(id).error().code(), Code::kNotFound);
 }
 
 TEST_F(TemplatesTest, AMemberThatEndsIsReplaced) {

@@ -12,7 +12,7 @@ class WarmPoolsTest : public LifecycleTest {
     return {.name = "warm", .image = "busybox", .capacity = {parked, parked, 0, most}};
   }
   void Make(uint32_t parked, uint32_t most = 10) {
-    ASSERT_TRUE(lifecycle->pools().Create(Pool(parked, most)));
+    ASSERT_TRUE(sandboxes->pools.Create(Pool(parked, most)));
     Fill();
   }
   // Answers builds as long as there are any.
@@ -21,7 +21,7 @@ class WarmPoolsTest : public LifecycleTest {
       execds.push_back(spawner.AnswerBuild().control);
     }
   }
-  uint32_t available() { return lifecycle->pools().Find("warm")->available; }
+  uint32_t available() { return sandboxes->pools.Find("warm")->available; }
   static Wanted OfPool(const std::string& name = "warm") {
     Wanted wanted = Want();
     wanted.spec.image.clear();
@@ -34,7 +34,7 @@ class WarmPoolsTest : public LifecycleTest {
 TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
   Make(2);
   EXPECT_EQ(available(), 2U);
-  const std::vector<std::string> parked = lifecycle->pools().Parked();
+  const std::vector<std::string> parked = sandboxes->pools.Parked();
   const auto answer = Create(OfPool());
   ASSERT_TRUE(answer->called && answer->result);
   EXPECT_EQ(answer->result->id, parked.front());
@@ -66,7 +66,7 @@ TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
   Make(2);
   PoolRecord large = Pool(8);
   large.name = "large";
-  ASSERT_TRUE(lifecycle->pools().Create(large));
+  ASSERT_TRUE(sandboxes->pools.Create(large));
   Fill();
   Create(OfPool());
   for (int i = 0; i < 5; ++i) Create(OfPool("large"));
@@ -74,15 +74,15 @@ TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
   loop.Pass(5'000);
   ASSERT_EQ(spawner.builds.size(), 1U);
   execds.push_back(spawner.AnswerBuild().control);
-  EXPECT_EQ(lifecycle->pools().Find("large")->available, 4U);
+  EXPECT_EQ(sandboxes->pools.Find("large")->available, 4U);
 }
 
 // What ended it may end the next.
 TEST_F(WarmPoolsTest, WhatIsLostIsNotReplacedAtOnce) {
   Make(1);
-  lifecycle->pools().Lost(lifecycle->pools().Parked().front());
+  sandboxes->pools.Lost(sandboxes->pools.Parked().front());
   EXPECT_EQ(available(), 0U);
-  lifecycle->pools().GiveWay();
+  sandboxes->pools.GiveWay();
   loop.Pass(900'000);
   EXPECT_TRUE(spawner.builds.empty());
   loop.Pass(200'000);
@@ -91,7 +91,7 @@ TEST_F(WarmPoolsTest, WhatIsLostIsNotReplacedAtOnce) {
 
 TEST_F(WarmPoolsTest, WhatHasEndedUnseenIsNotClaimed) {
   Make(2);
-  const std::vector<std::string> parked = lifecycle->pools().Parked();
+  const std::vector<std::string> parked = sandboxes->pools.Parked();
   execds.front().reset();
   const auto answer = Create(OfPool());
   ASSERT_TRUE(answer->called && answer->result);
@@ -101,7 +101,7 @@ TEST_F(WarmPoolsTest, WhatHasEndedUnseenIsNotClaimed) {
 
 TEST_F(WarmPoolsTest, NothingIsBuiltWhileACreateIsAtWork) {
   Make(1);
-  ASSERT_TRUE(lifecycle->pools().Resize("warm", {4, 4, 0, 10}));
+  ASSERT_TRUE(sandboxes->pools.Resize("warm", {4, 4, 0, 10}));
   const auto answer = Create();
   // That which was on its way, and the create.
   ASSERT_EQ(spawner.builds.size(), 2U);
@@ -129,10 +129,10 @@ TEST_F(WarmPoolsTest, WhatIsOtherwiseIsBuilt) {
 
 TEST_F(WarmPoolsTest, WhatIsOutOfDateIsBuiltAnew) {
   Make(1);
-  const std::string old = lifecycle->pools().Parked().front();
-  cgroup::Limits defaults = config.defaults;
+  const std::string old = sandboxes->pools.Parked().front();
+  cgroup::Limits defaults = config.check.defaults;
   defaults.memory_bytes *= 2;
-  lifecycle->SetDefaultLimits(defaults);
+  sandboxes->check.SetDefaultLimits(defaults);
   const auto answer = Create(OfPool());
   EXPECT_FALSE(answer->called);
   spawner.AnswerBuild();
@@ -143,23 +143,23 @@ TEST_F(WarmPoolsTest, WhatIsOutOfDateIsBuiltAnew) {
   EXPECT_EQ(spawner.destroys.front().what, old);
   Fill();
   EXPECT_EQ(available(), 1U);
-  EXPECT_NE(lifecycle->pools().Parked().front(), old);
+  EXPECT_NE(sandboxes->pools.Parked().front(), old);
 }
 
 TEST_F(WarmPoolsTest, ADeletedSandboxCountsNoMore) {
   Make(1, 1);
   const auto answer = Create(OfPool());
   ASSERT_TRUE(answer->called && answer->result);
-  EXPECT_EQ(lifecycle->pools().Remove("warm").error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->pools.Remove("warm").error().code(), Code::kFailedPrecondition);
   const auto more = Create(OfPool());
   ASSERT_TRUE(more->called && !more->result);
   EXPECT_EQ(more->result.error().code(), Code::kResourceExhausted);
-  ASSERT_TRUE(lifecycle->Delete(answer->result->id));
-  EXPECT_TRUE(lifecycle->pools().Remove("warm"));
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, answer->result->id));
+  EXPECT_TRUE(sandboxes->pools.Remove("warm"));
 }
 
 TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
-  ASSERT_TRUE(lifecycle->pools().Create(Pool(1)));
+  ASSERT_TRUE(sandboxes->pools.Create(Pool(1)));
   loop.Pass(50'000);
   ASSERT_EQ(spawner.builds.size(), 1U);
   const std::string id = spawner.builds.front().id;
@@ -168,22 +168,22 @@ TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
   done(Fail(Code::kInternal, "step overlay"));
   ASSERT_FALSE(spawner.destroys.empty());
   EXPECT_EQ(spawner.destroys.front().what, id);
-  EXPECT_NE(lifecycle->pools().Find("warm")->trouble, "");
+  EXPECT_NE(sandboxes->pools.Find("warm")->trouble, "");
 }
 
 TEST_F(WarmPoolsTest, ItOutlivesTheDaemonAndItsMembersDoNot) {
   Make(2);
   wire::Greeting hello;
-  const std::vector<uint32_t> slots = lifecycle->pools().Slots();
-  for (const std::string& id : lifecycle->pools().Parked()) {
+  const std::vector<uint32_t> slots = sandboxes->pools.Slots();
+  for (const std::string& id : sandboxes->pools.Parked()) {
     wire::SandboxRecord& record = hello.sandboxes.emplace_back();
     record.id = id;
     record.slot = slots[hello.sandboxes.size() - 1];
   }
   Boot(hello);
   EXPECT_EQ(spawner.destroys.size(), 2U);
-  ASSERT_TRUE(lifecycle->pools().Find("warm"));
-  EXPECT_EQ(lifecycle->pools().Find("warm")->record.capacity, Pool(2).capacity);
+  ASSERT_TRUE(sandboxes->pools.Find("warm"));
+  EXPECT_EQ(sandboxes->pools.Find("warm")->record.capacity, Pool(2).capacity);
   Fill();
   EXPECT_EQ(available(), 2U);
 }
@@ -204,14 +204,14 @@ class AutomaticPoolsTest : public WarmPoolsTest {
   }
   // True if it took one that waited.
   bool Claims(const Wanted& wanted) {
-    const std::vector<std::string> parked = lifecycle->pools().Parked();
+    const std::vector<std::string> parked = sandboxes->pools.Parked();
     const auto answer = Create(wanted);
     while (!answer->called) execds.push_back(spawner.AnswerBuild().control);
     EXPECT_TRUE(answer->result);
     Fill();
     return std::count(parked.begin(), parked.end(), answer->result->id) == 1;
   }
-  size_t parked() { return lifecycle->pools().Parked().size(); }
+  size_t parked() { return sandboxes->pools.Parked().size(); }
 };
 
 TEST_F(AutomaticPoolsTest, OneIsMadeByTheFirstCreate) {
@@ -222,13 +222,13 @@ TEST_F(AutomaticPoolsTest, OneIsMadeByTheFirstCreate) {
   // Other limits are another pool.
   EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
   EXPECT_TRUE(Claims(Of("busybox", "64Mi")));
-  EXPECT_TRUE(lifecycle->pools().List().empty());
+  EXPECT_TRUE(sandboxes->pools.List().empty());
   for (const char* name : {"/busybox", "/docker.io/library/busybox:latest", "/busybox:latest"}) {
-    EXPECT_FALSE(lifecycle->pools().Find(name));
-    EXPECT_EQ(lifecycle->pools().RecordOf(name), nullptr);
-    EXPECT_FALSE(lifecycle->pools().Remove(name));
+    EXPECT_FALSE(sandboxes->pools.Find(name));
+    EXPECT_EQ(sandboxes->pools.RecordOf(name), nullptr);
+    EXPECT_FALSE(sandboxes->pools.Remove(name));
   }
-  EXPECT_EQ(lifecycle->pools().UserOf("busybox:latest"), nullptr);
+  EXPECT_EQ(sandboxes->pools.UserOf("busybox:latest"), nullptr);
 }
 
 TEST_F(AutomaticPoolsTest, WhatBelongsToTheBuildMakesNone) {
@@ -253,7 +253,7 @@ TEST_F(AutomaticPoolsTest, TheLastUsedStay) {
   EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
   // Nobody asks for ten minutes.
   loop.Pass(601 * kSecond);
-  lifecycle->pools().Look();
+  sandboxes->pools.Look();
   EXPECT_EQ(parked(), 0U);
 }
 

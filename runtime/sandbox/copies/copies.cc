@@ -1,0 +1,128 @@
+#include "runtime/sandbox/copies/copies.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "images/report.h"
+#include "runtime/base/private_paths.h"
+#include "runtime/launch/spawner_client.h"
+
+namespace atl::sandbox {
+namespace {
+
+// A difference lasts as long as its client reads, so that one sandbox gets one of them and no more.
+// Fewer than the spawner has processes for (kMaxUnpacks): imports go on.
+constexpr size_t kMaxDiffs = 8;
+
+}  // namespace
+
+Result<Snapshot> Copies::TakeSnapshot(const Caller& caller, const std::string& id,
+                                      const std::string& name) {
+  if (parts_.attempts.stopping()) return Fail(ShuttingDown());
+  ATOLL_ASSIGN(const Sandbox* found, parts_.registry.Get(caller, id));
+  const Sandbox& sandbox = *found;
+  if (!IsLive(sandbox.state)) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
+                    ": a snapshot is taken of one that runs or is paused");
+  }
+  const auto use = parts_.pauses.OpenRequest(sandbox);
+  auto taken = parts_.snapshots.Take(sandbox, name, use);
+  if (taken && use) use->Count();
+  return taken;
+}
+
+void Copies::ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
+                            Snapshots::Imported done) {
+  parts_.snapshots.Import(
+      std::move(archive), std::move(name), std::move(check),
+      [this, done = std::move(done), alive = guard_.watch()](const Result<Snapshot>& snapshot) {
+        if (!snapshot && !alive.expired()) parts_.layers.Collect();
+        done(snapshot);
+      });
+}
+
+Status Copies::RemoveSnapshot(const std::string& id) {
+  for (const auto& [user, sandbox] : parts_.registry) {
+    if (sandbox.spec.snapshot_id != id || !CountsForOrigin(sandbox.state)) continue;
+    return Fail(Code::kFailedPrecondition, "snapshot " + id + " is used by sandbox " + user +
+                                               ", which was restored from it: delete that first");
+  }
+  ATOLL_TRY(parts_.snapshots.Remove(id));
+  parts_.layers.Collect();
+  return {};
+}
+
+void Copies::Diff(const Caller& caller, const std::string& id, const std::string& snapshot,
+                  bool archive, UniqueFd out, std::function<void(Status)> done) {
+  const auto found = parts_.registry.Get(caller, id);
+  if (!found) return done(Fail(found.error()));
+  const Sandbox& sandbox = **found;
+  if (!IsLive(sandbox.state)) {
+    return done(Fail(Code::kFailedPrecondition,
+                     "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
+                         ": one that runs or is paused can be compared"));
+  }
+  if (diffs_.contains(id)) {
+    return done(Fail(Code::kUnavailable, "sandbox " + id +
+                                             " is being compared for another client; try again "
+                                             "when that has ended"));
+  }
+  if (diffs_.size() >= kMaxDiffs) {
+    return done(Fail(Code::kUnavailable,
+                     std::to_string(kMaxDiffs) + " sandboxes are being compared; try again later"));
+  }
+  wire::DiffUpper asked{HostId(sandbox), {}, archive, std::move(out)};
+  if (snapshot.empty()) {
+    // The layers that snapshots have added lie above those of the image.
+    const auto image =
+        std::find_if(sandbox.layers.begin(), sandbox.layers.end(),
+                     [this](wire::LayerId layer) { return !parts_.images.IsWritten(layer); });
+    asked.against.assign(image, sandbox.layers.end());
+  } else {
+    auto usable = parts_.snapshots.Usable(snapshot);
+    if (!usable) return done(Fail(std::move(usable).error()));
+    if (usable->image_digest != sandbox.image_digest) {
+      return done(Fail(Code::kFailedPrecondition,
+                       "snapshot " + snapshot + " is of image " + usable->image + ", sandbox " +
+                           id + " of " + sandbox.spec.image +
+                           ": nearly everything would differ, compare those of one image"));
+    }
+    asked.against = std::move(usable->layers);
+  }
+  // A snapshot may be deleted meanwhile; what is read of it stays until then.
+  diffs_.insert(id);
+  parts_.layers.Hold(asked.against);
+  std::vector<wire::LayerId> held = asked.against;
+  parts_.spawner.Ask(std::move(asked), [this, id, held = std::move(held), done = std::move(done),
+                                        use = parts_.pauses.Use(sandbox), alive = guard_.watch()](
+                                           const Result<wire::Unpacked>& told) {
+    if (!alive.expired()) {
+      diffs_.erase(id);
+      parts_.layers.Drop(held);
+    }
+    if (told) return done({});
+    // The words of a process that has read a stranger's files.
+    const Error error = images::DecodeUnpackError(told.error());
+    done(Fail(Error(
+        error.code(),
+        alive.expired() ? error.message() : WithoutPaths(error.message(), private_directories_),
+        error.error_number())));
+  });
+}
+
+void Copies::MeasureDisk(const Caller& caller, const std::string& id,
+                         std::function<void(Result<wire::DiskUse>)> done) {
+  const auto found = parts_.registry.Get(caller, id);
+  if (!found) return done(Fail(found.error()));
+  const Sandbox& sandbox = **found;
+  if (!IsLive(sandbox.state)) {
+    return done(Fail(Code::kFailedPrecondition,
+                     "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
+                         ": only a sandbox that runs or is paused has files"));
+  }
+  parts_.spawner.Ask(wire::MeasureSandbox{HostId(sandbox)}, std::move(done));
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,376 @@
+#include "runtime/sandbox/create/check.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cgroup/limits_text.h"
+#include "images/allowed.h"
+#include "netpolicy/intercept/authority.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/sandbox/create/access_token.h"
+#include "runtime/sandbox/record/environment.h"
+
+namespace atl::sandbox {
+namespace {
+
+// execve(2): one string may have 32 pages. All of them share a quarter of the stack limit with the
+// commands that clients add later.
+constexpr size_t kMaxArgument = 128 << 10;
+constexpr size_t kMaxArguments = 512 << 10;
+// The end of the year 9999: what RFC 3339 can write.
+constexpr int64_t kLastMoment = 253402300799000;
+
+Status CheckArguments(const Spec& spec) {
+  size_t total = 0;
+  const auto check = [&](const std::string& what, size_t size) -> Status {
+    total += size;
+    if (size >= kMaxArgument) {
+      return Fail(Code::kInvalidArgument, what + " is " + std::to_string(size) +
+                                              " bytes long, allowed are " +
+                                              std::to_string(kMaxArgument - 1));
+    }
+    return {};
+  };
+  for (const std::string& argument : spec.entrypoint) {
+    if (argument.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument, "entrypoint: an argument holds a NUL character");
+    }
+    ATOLL_TRY(check("entrypoint: an argument", argument.size()));
+  }
+  if (!spec.entrypoint.empty() && spec.entrypoint.front().empty()) {
+    return Fail(Code::kInvalidArgument, "entrypoint: its first element must name a program");
+  }
+  for (const wire::Hook& hook : spec.hooks) {
+    for (const std::string& argument : hook.argv) {
+      if (argument.find('\0') != std::string::npos) {
+        return Fail(Code::kInvalidArgument,
+                    "lifecycle " + hook.name + ": an argument holds a NUL character");
+      }
+      ATOLL_TRY(check("lifecycle " + hook.name + ": an argument", argument.size()));
+    }
+  }
+  for (const auto& [name, value] : spec.env) {
+    if (name.empty() || name.find('=') != std::string::npos ||
+        name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
+      return Fail(Code::kInvalidArgument,
+                  "env '" + name.substr(0, 64) +
+                      "': a name must not be empty or hold '=', and neither name nor value a NUL");
+    }
+    ATOLL_TRY(check("env " + name.substr(0, 64), name.size() + value.size() + 1));
+  }
+  if (total > kMaxArguments) {
+    return Fail(Code::kInvalidArgument,
+                "entrypoint, env and lifecycle are " + std::to_string(total) +
+                    " bytes together, allowed are " + std::to_string(kMaxArguments));
+  }
+  return {};
+}
+
+// A snapshot hands down the variables of all sandboxes before it, so they may grow.
+Status CheckEnvironment(const Sandbox& sandbox) {
+  size_t total = 0;
+  for (const std::string& variable : EnvironmentOf(sandbox)) total += variable.size() + 1;
+  if (total <= kMaxArguments) return {};
+  return Fail(Code::kInvalidArgument, "env is " + std::to_string(total) +
+                                          " bytes with that of the image or the snapshot, allowed "
+                                          "are " +
+                                          std::to_string(kMaxArguments));
+}
+
+// "cpu" and "memory", each at most its limit: more of it could never be used.
+Result<Reservation> ParseReservation(const std::map<std::string, std::string>& requests,
+                                     const cgroup::Limits& limits) {
+  Reservation reserved;
+  for (const auto& [key, text] : requests) {
+    uint64_t Reservation::*member = key == "memory" ? &Reservation::memory_bytes
+                                    : key == "cpu"  ? &Reservation::cpu_millis
+                                                    : nullptr;
+    const auto field = std::find_if(cgroup::kLimitFields.begin(), cgroup::kLimitFields.end(),
+                                    [&](const auto& each) { return each.key == key; });
+    if (member == nullptr || field == cgroup::kLimitFields.end()) {
+      return Fail(Code::kInvalidArgument, "resourceRequests '" + key.substr(0, 64) +
+                                              "': what can be reserved is cpu and memory");
+    }
+    auto value = cgroup::ParseLimit(*field, text);
+    if (!value) return Fail(std::move(value).error().Wrap("resourceRequests"));
+    if (limits.*field->value != 0 && *value > limits.*field->value) {
+      return Fail(Code::kInvalidArgument, "resourceRequests." + key + " of " +
+                                              cgroup::LimitText(*field, *value) +
+                                              " is more than its limit, " +
+                                              cgroup::LimitText(*field, limits.*field->value));
+    }
+    reserved.*member = *value;
+  }
+  return reserved;
+}
+
+Status CheckPlatform(const std::optional<Platform>& asked, const std::string& image_arch,
+                     const std::string& image, const std::string& host_arch) {
+  if (asked && asked->os != "linux") {
+    return Fail(Code::kInvalidArgument,
+                "platform.os '" + asked->os + "' is not offered here; use linux");
+  }
+  if (asked && asked->arch != host_arch) {
+    return Fail(Code::kInvalidArgument,
+                "platform.arch '" + asked->arch + "' cannot run here; this host is " + host_arch);
+  }
+  if (!image_arch.empty() && image_arch != host_arch) {
+    return Fail(Code::kInvalidArgument, "image " + image + " is for " + image_arch +
+                                            "; this host is " + host_arch +
+                                            ": import it for that architecture");
+  }
+  return {};
+}
+
+// When it ends by itself.
+Result<int64_t> DeadlineOf(int64_t timeout_seconds, int64_t now_ms, std::optional<int64_t> most) {
+  if (most && timeout_seconds > *most) {
+    return Fail(Code::kInvalidArgument, "timeout " + std::to_string(timeout_seconds) +
+                                            " s is longer than this server allows: at most " +
+                                            std::to_string(*most) + " s");
+  }
+  if (timeout_seconds > (kLastMoment - now_ms) / 1000) {
+    return Fail(Code::kInvalidArgument,
+                "timeout " + std::to_string(timeout_seconds) + " s ends after year 9999");
+  }
+  return now_ms + timeout_seconds * 1000;
+}
+
+Wanted WantedOf(const TemplateRecord& record) {
+  Wanted wanted;
+  wanted.spec.image = record.image;
+  wanted.spec.template_id = record.id;
+  wanted.spec.entrypoint = record.entrypoint;
+  wanted.spec.env = record.env;
+  wanted.resource_limits = record.resource_limits;
+  return wanted;
+}
+
+}  // namespace
+
+tl::expected<Checked, CreateError> Check::Create(const Caller& caller, const Wanted& wanted) const {
+  std::optional<Snapshot> snapshot;
+  if (!wanted.spec.snapshot_id.empty()) {
+    auto usable = parts_.snapshots.Usable(wanted.spec.snapshot_id);
+    if (!usable) {
+      CreateError refused(std::move(usable).error());
+      refused.snapshot = true;
+      return tl::unexpected(std::move(refused));
+    }
+    snapshot = std::move(*usable);
+  }
+  const Snapshot* const restored = snapshot ? &*snapshot : nullptr;
+  if (Status allowed = AllowedImage(wanted.spec, restored); !allowed) {
+    CreateError refused(std::move(allowed).error());
+    refused.image = true;
+    return tl::unexpected(std::move(refused));
+  }
+  auto volumes = parts_.objects.Resolve(wanted.mounts);
+  if (!volumes) {
+    return tl::unexpected(CreateError(std::move(volumes).error(), wire::Volume::Kind::kObjects));
+  }
+  auto checked = Whole(caller, wanted, restored);
+  if (!checked) return tl::unexpected(CreateError(std::move(checked).error()));
+  if (!volumes->empty()) checked->sandbox.spec.volumes = std::move(*volumes);
+  return *std::move(checked);
+}
+
+Status Check::AllowedImage(const Spec& spec, const Snapshot* snapshot) const {
+  if (snapshot != nullptr) {
+    return images::CheckAllowed(settings_.allowed_images, snapshot->image, snapshot->image_digest);
+  }
+  if (const auto image = parts_.images.Find(spec.image)) {
+    return images::CheckAllowed(settings_.allowed_images, image->name, image->digest);
+  }
+  const auto name = images::NormaliseImageName(spec.image);
+  // A text that is no name is refused for that, by who looks the image up.
+  return name ? images::CheckAllowed(settings_.allowed_images, *name, "") : Status();
+}
+
+Result<Checked> Check::Whole(const Caller& caller, const Wanted& wanted,
+                             const Snapshot* snapshot) const {
+  ATOLL_TRY(CheckArguments(wanted.spec));
+  Checked checked;
+  Sandbox& s = checked.sandbox;
+  s.id = NewSandboxId();
+  s.tenant = caller.tenant;
+  s.spec = wanted.spec;
+  s.spec.network.sandbox = s.id;
+  s.reason = "CONTAINER_STARTING";
+  s.message = "Sandbox is being built";
+  s.metadata = wanted.metadata;
+  if (snapshot != nullptr) {
+    ATOLL_TRY(UseSnapshot(s, *snapshot));
+  } else if (auto image = parts_.images.Find(s.spec.image)) {
+    ATOLL_TRY(Image(s, std::move(*image)));
+  } else {
+    ATOLL_ASSIGN(checked.awaited_image, AwaitedImage(s.spec.image, image.error()));
+    s.spec.image = checked.awaited_image;
+    s.reason = "IMAGE_IMPORTING";
+    s.message = "Its image is being imported";
+  }
+  ATOLL_TRY(CheckEnvironment(s));
+  ATOLL_ASSIGN(s.spec.limits, cgroup::ParseLimits(wanted.resource_limits, settings_.defaults,
+                                                  settings_.limits_available));
+  ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
+  ATOLL_TRY(SetTerms(wanted, s));
+  if (settings_.access_tokens) s.access_token = NewAccessToken();
+  if (wanted.secure_access) s.secure_token = NewAccessToken();
+  if (wanted.credential_proxy) {
+    if (s.spec.readonly_root) {
+      return Fail(
+          Code::kInvalidArgument,
+          "credentialProxy: the certificate that the sandbox is to believe is a file in it, "
+          "which a root file system that is read-only cannot have");
+    }
+    ATOLL_ASSIGN(s.authority, intercept::MakeAuthority(s.id));
+  }
+  return checked;
+}
+
+Status Check::SetTerms(const Wanted& wanted, Sandbox& s) const {
+  if (!s.spec.idle) s.spec.idle = settings_.idle;
+  if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
+  ATOLL_TRY(Reclaim(s.spec));
+  ATOLL_TRY(parts_.room.Check(s.spec));
+  s.created_at_ms = s.transition_at_ms = parts_.clock.UnixMillis();
+  if (wanted.timeout_seconds) {
+    ATOLL_ASSIGN(s.expires_at_ms, DeadlineOf(*wanted.timeout_seconds, s.created_at_ms,
+                                             settings_.max_timeout_seconds));
+  }
+  ATOLL_TRY(parts_.network.CheckRequest(s.spec.network));
+  return parts_.registry.CheckName(s);
+}
+
+Status Check::Image(Sandbox& s, images::Image image) const {
+  // The digest of an image that was waited for is known only now.
+  ATOLL_TRY(images::CheckAllowed(settings_.allowed_images, image.name, image.digest));
+  ATOLL_TRY(
+      CheckPlatform(s.spec.platform, image.config.architecture, image.name, settings_.host_arch));
+  s.spec.image = std::move(image.name);
+  s.image_digest = std::move(image.digest);
+  s.layers = std::move(image.layers);
+  s.config = std::move(image.config);
+  return {};
+}
+
+Status Check::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
+  ATOLL_TRY(CheckPlatform(s.spec.platform, snapshot.config.architecture, snapshot.image,
+                          settings_.host_arch));
+  s.spec.image = snapshot.image;
+  s.image_digest = snapshot.image_digest;
+  s.layers = snapshot.layers;
+  s.config = snapshot.config;
+  // The request's own win.
+  s.metadata.insert(snapshot.metadata.begin(), snapshot.metadata.end());
+  if (s.metadata.size() > kMaxMetadata) {
+    return Fail(Code::kInvalidArgument, "metadata has " + std::to_string(s.metadata.size()) +
+                                            " entries with those of the snapshot: at most " +
+                                            std::to_string(kMaxMetadata) + " are kept");
+  }
+  return {};
+}
+
+Result<std::string> Check::AwaitedImage(const std::string& name, const Error& missing) const {
+  if (missing.code() != Code::kNotFound) return Fail(missing);
+  ATOLL_ASSIGN(std::string image, images::NormaliseImageName(name));
+  if (!parts_.imports.IsRunning(image)) {
+    if (!parts_.puller.MayPull(image)) return Fail(missing);
+    ATOLL_TRY(parts_.puller.CheckRoom());
+  }
+  ATOLL_TRY(parts_.imports.CheckRoom());
+  return image;
+}
+
+Status Check::Reclaim(Spec& spec) const {
+  // The operator's word is for those who can have it, a client's is refused where nobody can.
+  if (!spec.reclaims && settings_.swap_bytes != 0) spec.reclaims = settings_.pause_reclaims;
+  if (!spec.reclaims.value_or(false)) spec.reclaims.reset();
+  if (!spec.reclaims || settings_.swap_bytes != 0) return {};
+  return Fail(Code::kInvalidArgument,
+              "extensions pause.memory 'reclaim': this host has no swap area for paused sandboxes; "
+              "send 'keep', or have its operator set pause.swap_size and restart Atoll's spawner");
+}
+
+Result<Sandbox> Check::Claimed(const Caller& caller, const Wanted& wanted, Sandbox member) const {
+  member.stocked = false;
+  member.tenant = caller.tenant;
+  member.metadata = wanted.metadata;
+  member.spec.extensions = wanted.spec.extensions;
+  member.spec.unique_name = wanted.spec.unique_name;
+  member.spec.renew_by_seconds = wanted.spec.renew_by_seconds;
+  member.spec.idle = wanted.spec.idle;
+  member.spec.reclaims = wanted.spec.reclaims;
+  member.spec.network.policy = wanted.spec.network.policy;
+  ATOLL_TRY(SetTerms(wanted, member));
+  return member;
+}
+
+Result<Checked> Check::Member(const TemplateRecord& record) const {
+  ATOLL_ASSIGN(Checked checked, Whole(Caller::Operator(), WantedOf(record), nullptr));
+  checked.sandbox.stocked = true;
+  // Nobody uses it, and that is what it is for.
+  checked.sandbox.spec.idle.reset();
+  return checked;
+}
+
+Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
+  Sandbox member;
+  ATOLL_ASSIGN(images::Image image, parts_.images.Find(pool.image));
+  ATOLL_TRY(Image(member, std::move(image)));
+  ATOLL_ASSIGN(member.spec.limits, cgroup::ParseLimits(pool.resource_limits, settings_.defaults,
+                                                       settings_.limits_available));
+  return member;
+}
+
+Result<std::vector<Sandbox>> Check::Children(const Sandbox& parent, size_t count) const {
+  const std::string& id = parent.id;
+  if (!IsLive(parent.state)) {
+    return Fail(Code::kFailedPrecondition, "sandbox " + id + " is " +
+                                               std::string(StateName(parent.state)) +
+                                               ": one that runs or is paused can be forked");
+  }
+  if (parent.layers.size() >= wire::kMaxLayers) {
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + id + " is made of " + std::to_string(parent.layers.size()) +
+                    " layers, those of its forks and snapshots included, and no root takes more");
+  }
+  ATOLL_TRY(ImageOf(parent));
+  ATOLL_TRY(parts_.snapshots.CheckBytes());
+  ATOLL_TRY(parts_.objects.Check(parent));
+  Held held = parts_.room.held();
+  std::vector<Sandbox> children(count, parent);
+  for (Sandbox& child : children) {
+    child.id = child.spec.network.sandbox = NewSandboxId();
+    child.host_id.clear();
+    // It needs the layers of that one, which are its own, and not the snapshot.
+    child.spec.snapshot_id.clear();
+    // The unique name is the parent's alone.
+    if (std::exchange(child.spec.unique_name, false)) {
+      child.metadata.erase(kName);
+      child.spec.extensions.erase(kUniqueName);
+    }
+    // It was not made of its parent's pool, and does not count there.
+    child.spec.extensions.erase(kPoolRef);
+    ATOLL_TRY(CheckBudget(parts_.room.budget(), held, child.spec));
+    ATOLL_TRY(parts_.network.CheckRequest(child.spec.network));
+    held.Add(child.spec);
+    child.created_at_ms = child.transition_at_ms = parts_.clock.UnixMillis();
+    child.state = State::kAcquiring;
+    child.reason = "CONTAINER_STARTING";
+    child.message = "Sandbox is being forked from " + id;
+    child.slot = 0;
+    child.access_token = settings_.access_tokens ? NewAccessToken() : "";
+    if (!parent.secure_token.empty()) child.secure_token = NewAccessToken();
+    if (!parent.authority.empty()) {
+      ATOLL_ASSIGN(child.authority, intercept::MakeAuthority(child.id));
+    }
+  }
+  return children;
+}
+
+Status Check::ImageOf(const Sandbox& sandbox) const {
+  return images::CheckAllowed(settings_.allowed_images, sandbox.spec.image, sandbox.image_digest);
+}
+
+}  // namespace atl::sandbox

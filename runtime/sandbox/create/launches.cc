@@ -1,0 +1,96 @@
+#include "runtime/sandbox/create/launches.h"
+
+#include <utility>
+
+namespace atl::sandbox {
+namespace {
+
+// Bytes of a sandbox's own words that are stored and shown.
+constexpr size_t kMaxReportShown = 1024;
+// How long the output of one that cannot start is waited for, if it does not end by itself.
+constexpr int64_t kLastOutputUs = 1'000'000;
+
+}  // namespace
+
+Launches::Launches(Loop& loop, EntrypointLogs& logs, Registry& registry, Machine& machine)
+    : loop_(loop), logs_(logs), registry_(registry), machine_(machine) {
+  registry_.OnRemove([this](const Sandbox& sandbox) {
+    all_.erase(&sandbox);
+    failures_.erase(&sandbox);
+  });
+}
+
+void Launches::Add(const Sandbox& sandbox, std::shared_ptr<Launch> launch) {
+  all_[&sandbox] = std::move(launch);
+}
+
+std::shared_ptr<Launch> Launches::Find(const Sandbox& sandbox) const {
+  const auto found = all_.find(&sandbox);
+  return found == all_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Launch> Launches::Take(const Sandbox& sandbox) {
+  const auto node = all_.extract(&sandbox);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void Launches::Watch(const Sandbox& sandbox) {
+  const auto launch = Find(sandbox);
+  if (launch == nullptr) return;  // deleted by whoever was answered
+  launch->Watch([this, host_id = HostId(sandbox)](const Result<wire::StartReport>& report) {
+    Reported(host_id, report);
+  });
+}
+
+void Launches::Reported(const std::string& host_id, const Result<wire::StartReport>& report) {
+  Sandbox* const sandbox = registry_.ByHost(host_id);
+  if (sandbox == nullptr) return;
+  if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*sandbox);
+  if (report && report->kind == wire::StartReport::Kind::kFailed) {
+    // The output of a hook comes behind the report; execd ends once that is taken.
+    FollowOutput(*sandbox);
+    failures_[sandbox] = report->message.substr(0, kMaxReportShown);
+    loop_.After(kLastOutputUs, guard_([this, host_id] {
+                  Sandbox* const late = registry_.ByHost(host_id);
+                  if (late != nullptr && IsLive(late->state)) FailStart(*late);
+                }));
+    return;
+  }
+  // Nothing else comes on this socket; it is explained by the exit that follows.
+  Take(*sandbox);
+  logs_.Abandon(host_id);
+}
+
+bool Launches::EndByReport(Sandbox& sandbox) {
+  const auto launch = Find(sandbox);
+  const auto report = launch ? launch->Drain() : std::nullopt;
+  if (report && report->kind == wire::StartReport::Kind::kFailed) {
+    Reported(HostId(sandbox), *report);
+  } else if (report) {
+    FollowOutput(sandbox);
+  }
+  if (!failures_.contains(&sandbox)) return false;
+  FailStart(sandbox);
+  return true;
+}
+
+void Launches::FailStart(Sandbox& sandbox) {
+  const auto failure = failures_.extract(&sandbox);
+  if (failure.empty()) return;
+  machine_.ApplyAnyway(
+      sandbox, Event::kStartFailed,
+      {"ENTRYPOINT_START_FAILED", "the entrypoint cannot be run: " + failure.mapped()});
+}
+
+void Launches::FollowOutput(const Sandbox& sandbox) {
+  const std::shared_ptr<Launch> launch = Take(sandbox);
+  std::string received;
+  UniqueFd socket = launch->TakeSocket(&received);
+  logs_.Follow(HostId(sandbox), std::move(socket), received);
+}
+
+void Launches::OnTransition(const Sandbox& sandbox, State before) {
+  if (sandbox.state == State::kReplacing && before != State::kReplacing) failures_.erase(&sandbox);
+}
+
+}  // namespace atl::sandbox

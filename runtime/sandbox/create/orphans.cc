@@ -1,0 +1,39 @@
+#include "runtime/sandbox/create/orphans.h"
+
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/launch/spawner_client.h"
+
+namespace atl::sandbox {
+
+void Orphans::Destroy(const std::string& host_id, uint32_t slot) {
+  all_[host_id] = slot;
+  ::unlink(registry_.SocketPathOfHost(host_id).c_str());
+  spawner_.Ask(wire::Destroy{host_id},
+               [this, host_id, slot](const Status& status) { Destroyed(host_id, slot, status); });
+}
+
+void Orphans::Destroyed(const std::string& host_id, uint32_t slot, const Status& status) {
+  if (status) {
+    if (all_.erase(host_id) != 0 && slot != 0) slots_.Release(slot);
+    // It may have been the last user of its layers.
+    layers_.Collect();
+    return gone_();
+  }
+  all_.erase(host_id);
+  // The next spawner is asked by the reconciliation.
+  if (status.error().code() == Code::kUnavailable) return;
+  LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
+      .Add("sandbox", host_id)
+      .Add(status.error());
+  gone_();
+}
+
+std::vector<uint32_t> Orphans::Slots() const {
+  std::vector<uint32_t> slots;
+  for (const auto& [host_id, slot] : all_) slots.push_back(slot);
+  return slots;
+}
+
+}  // namespace atl::sandbox

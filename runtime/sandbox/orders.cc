@@ -1,0 +1,56 @@
+#include "runtime/sandbox/orders.h"
+
+#include <utility>
+
+namespace atl::sandbox {
+namespace {
+
+Origin OriginOf(const Wanted& wanted) {
+  if (!wanted.spec.template_id.empty()) return Origin::kTemplate;
+  return wanted.spec.snapshot_id.empty() ? Origin::kCold : Origin::kSnapshot;
+}
+
+}  // namespace
+
+void Orders::Create(const Caller& caller, const Wanted& wanted, const Created& done) {
+  const SharedAttempt attempt =
+      parts_.attempts.Begin({.key = wanted.idempotency_key,
+                             .fingerprint = wanted.fingerprint,
+                             .request_id = wanted.request_id,
+                             .origin = OriginOf(wanted)},
+                            parts_.creates.TakesBack(), parts_.attempts.AnswerTo(done));
+  if (attempt == nullptr) return;
+  if (!wanted.spec.template_id.empty()) return Claim(caller, wanted, attempt);
+  wanted.spec.extensions.contains(kPoolRef) ? BuildOfPool(caller, wanted, attempt)
+                                            : Build(caller, wanted, attempt);
+}
+
+void Orders::Build(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
+  auto checked = parts_.check.Create(caller, wanted);
+  if (!checked) return attempt->Fail(checked.error());
+  // From here to its claim nothing waits, so that nobody but us has to give it back.
+  std::unique_ptr<ParkedSandbox> parked = parts_.pools.Claim(&*checked, wanted);
+  parts_.creates.Begin(std::move(*checked), wanted, attempt, std::move(parked));
+}
+
+void Orders::BuildOfPool(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
+  const auto filled = parts_.pools.Fill(wanted);
+  if (filled) return Build(caller, *filled, attempt);
+  CreateError refused(filled.error());
+  refused.pool = true;
+  attempt->Fail(refused);
+}
+
+void Orders::Claim(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
+  const auto record = parts_.templates.Usable(wanted.spec.template_id);
+  if (!record) return attempt->Fail(RefusedClaim(record.error()));
+  // All that the request says is checked before anything is taken.
+  auto member = parts_.check.Member(**record);
+  if (!member) return attempt->Fail(RefusedClaim(member.error()));
+  const auto claimed = parts_.check.Claimed(caller, wanted, std::move(member->sandbox));
+  if (!claimed) return attempt->Fail(RefusedClaim(claimed.error()));
+  parts_.room.GiveWay();
+  parts_.templates.Claim(caller, wanted, attempt);
+}
+
+}  // namespace atl::sandbox

@@ -1,0 +1,144 @@
+// All parts that sandboxes live by, in the order in which they need each other, and the two tables
+// that tie them to the state machine (sandboxes.cc): what each action does, and who watches. A
+// request goes straight to the part that carries it out.
+//
+// Thread rule: on the loop; nothing blocks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cgroup/tree.h"
+#include "images/image_store.h"
+#include "images/puller.h"
+#include "netpolicy/network.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/health.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/sandbox/copies/copies.h"
+#include "runtime/sandbox/copies/forks.h"
+#include "runtime/sandbox/copies/rollbacks.h"
+#include "runtime/sandbox/create/admission.h"
+#include "runtime/sandbox/create/builder.h"
+#include "runtime/sandbox/create/check.h"
+#include "runtime/sandbox/create/creates.h"
+#include "runtime/sandbox/create/launches.h"
+#include "runtime/sandbox/create/orphans.h"
+#include "runtime/sandbox/create/pending_imports.h"
+#include "runtime/sandbox/create/slot_pool.h"
+#include "runtime/sandbox/ends/endings.h"
+#include "runtime/sandbox/live/changes.h"
+#include "runtime/sandbox/live/pauses.h"
+#include "runtime/sandbox/live/session_channels.h"
+#include "runtime/sandbox/live/vaults.h"
+#include "runtime/sandbox/orders.h"
+#include "runtime/sandbox/output/entrypoint_logs.h"
+#include "runtime/sandbox/recovery/reconciler.h"
+#include "runtime/sandbox/snapshots/snapshots.h"
+#include "runtime/sandbox/state/attempts.h"
+#include "runtime/sandbox/state/expiry.h"
+#include "runtime/sandbox/state/group_counts.h"
+#include "runtime/sandbox/state/host_budget.h"
+#include "runtime/sandbox/state/layers.h"
+#include "runtime/sandbox/state/machine.h"
+#include "runtime/sandbox/state/registry.h"
+#include "runtime/sandbox/state/waiters.h"
+#include "runtime/sandbox/stock/members.h"
+#include "runtime/sandbox/stock/templates.h"
+#include "runtime/sandbox/stock/warm_pools.h"
+#include "runtime/sandbox/store/history.h"
+#include "runtime/sandbox/store/pool_store.h"
+#include "runtime/sandbox/store/store.h"
+#include "runtime/sandbox/store/template_store.h"
+#include "runtime/sandbox/volumes/lost_volumes.h"
+#include "runtime/sandbox/volumes/object_volumes.h"
+#include "runtime/sandbox/volumes/volumes.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
+
+namespace atl::sandbox {
+
+class Sandboxes {
+ public:
+  // All parts outlive it.
+  struct Parts {
+    Loop& loop;
+    const Clock& clock;
+    launch::SpawnerClient& spawner;
+    netpolicy::Network& network;
+    images::ImageStore& images;
+    Store& store;
+    SlotPool& slots;
+    Admission& admission;
+    PendingImports& imports;
+    images::Puller& puller;
+    Volumes& volumes;
+    ObjectVolumes& objects;
+    Snapshots& snapshots;
+    PoolStore& pools;
+    TemplateStore& templates;
+    EntrypointLogs& logs;
+    History& history;
+    Health& health;  // its subject is "sandboxes"
+  };
+  struct Settings {
+    std::string socket_directory;  // <run_dir>/sandboxes
+    uint32_t instance = 0;         // see Registry
+    HostBudget budget;
+    Check::Settings check;
+    std::optional<int64_t> keep_ended_seconds;      // see Expiry
+    std::optional<int64_t> renew_interval_seconds;  // see Changes
+    IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
+    Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
+    GroupCounts::Read group_events = [](uint32_t) { return cgroup::GroupEvents(); };
+    uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
+    uint32_t automatic_pools = 0;    // of images and limits that were used last
+    InterceptorProgram interceptor;  // of credential vaults
+    // No path below them is kept in a record's message (private_paths.h).
+    std::vector<std::string> private_directories;
+  };
+  Sandboxes(const Parts& parts, Settings settings);
+  Sandboxes(const Sandboxes&) = delete;
+  Sandboxes& operator=(const Sandboxes&) = delete;
+  ~Sandboxes() { attempts.End(); }
+
+  // Destroyed in the opposite order: whoever uses a part stands below it.
+  Registry registry;
+  Room room;
+  Layers layers;
+  Waiters waiters;
+  Machine machine;
+  Attempts attempts;
+  GroupCounts counts;
+  Expiry expiry;
+  Vaults vaults;
+  SessionChannels sessions;
+  LostVolumes lost_volumes;
+  Builder builder;
+  Orphans orphans;
+  Check check;
+  Launches launches;
+  Creates creates;
+  Pauses pauses;
+  Changes changes;
+  Endings endings;
+  Copies copies;
+  Forks forks;
+  Rollbacks rollbacks;
+  WarmPools pools;
+  Members members;
+  Templates templates;
+  Orders orders;
+  Reconciler reconciler;
+
+ private:
+  void Register(const Parts& parts);
+};
+
+}  // namespace atl::sandbox

@@ -1,0 +1,54 @@
+// Reports under `layers` in /health which images and snapshots have lost layers: somebody removed
+// files of the store, or put back a state without the store that belongs to it. Otherwise the first
+// create of such an image would be the first to tell.
+//
+// Thread rule: on the loop; the spawner looks, a few hundred directories at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "images/image_store.h"
+#include "runtime/base/health.h"
+#include "runtime/base/loop.h"
+#include "runtime/sandbox/snapshots/snapshots.h"
+#include "runtime/wire/request.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
+
+namespace atl::sandbox {
+
+class LayerWatch {
+ public:
+  // All outlive it. Looks now, and every minute.
+  LayerWatch(Loop& loop, Health& health, launch::SpawnerClient& spawner,
+             const images::ImageStore& images, const Snapshots& snapshots);
+  LayerWatch(const LayerWatch&) = delete;
+  LayerWatch& operator=(const LayerWatch&) = delete;
+  ~LayerWatch();
+
+  // The id of the store that the layers are in. kFailedPrecondition: it lacks some of them, which
+  // the message names.
+  void FindStore(std::function<void(Result<std::string>)> done);
+
+ private:
+  struct Look;
+  void LookAgain();
+  void Ask(const std::shared_ptr<Look>& look);
+  std::string TroubleOf(const std::set<wire::LayerId>& missing) const;
+
+  Loop& loop_;
+  Health& health_;
+  launch::SpawnerClient& spawner_;
+  const images::ImageStore& images_;
+  const Snapshots& snapshots_;
+  Loop::Id timer_ = 0;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+};
+
+}  // namespace atl::sandbox
